@@ -1,6 +1,6 @@
 //! Costs that follow the work asked for: what administration takes on ten files and on a million.
 //!
-//! For each number of files, a pool is made in an image file and a data set filled. Then each operation runs several
+//! For each number of files, a pool is made in an image file and a dataset filled. Then each operation runs several
 //! times, always with nothing dirty and an empty cache, so that every node it looks at is read from the device, and ten
 //! files changed where it matters. Whatever walked the tree would show in the device's reads long before it showed in
 //! time. The requests are those that the commands make, without their process, socket and mount around them.
@@ -8,7 +8,7 @@
 //! Numbers are medians, but of what can be done only once. Reads and writes are those of the device behind the labels;
 //! import reads the labels too, which is the same for every pool. The import after a crash finds an intent log that is
 //! nearly full, twice what a running pool lets it become, with changes of files that lie all over the tree, and puts them
-//! back. Only what destroying a data set leaves to be freed grows with its size: that is done in the background, in small
+//! back. Only what destroying a dataset leaves to be freed grows with its size: that is done in the background, in small
 //! steps, and its row says what all of it took.
 //!
 //! `cargo bench --bench flat` measures up to 100,000 files, with `-- --full` a million. Run in any other way (as a test)
@@ -70,8 +70,8 @@ const OPERATIONS: [&str; 10] = [
     "destroy snapshot",
     "import",
     IMPORT_CRASHED,
-    "destroy data set*",
-    "free data set*",
+    "destroy dataset*",
+    "free dataset*",
 ];
 
 const IMPORT_CRASHED: &str = "import, full log";
@@ -137,8 +137,8 @@ impl Bench {
             self = self.import(IMPORT_CRASHED, crash)?;
         }
         let request = DestroyRequest { name: name(DATA), recursive: true, dependents: false };
-        self.step("destroy data set*", |bench| Ok(bench.datasets.destroy(request.clone(), false).map(|_| 0)?))?;
-        self.step("free data set*", |bench| bench.free().map(|()| 0))?;
+        self.step("destroy dataset*", |bench| Ok(bench.datasets.destroy(request.clone(), false).map(|_| 0)?))?;
+        self.step("free dataset*", |bench| bench.free().map(|()| 0))?;
         close(self.datasets)?;
         std::fs::remove_file(&self.image)?;
         Ok(Column { peak: peak_memory()?, ..self.column })
@@ -183,7 +183,7 @@ impl Bench {
         self.column.costs.entry(operation).or_default().push(cost);
     }
 
-    /// Lets go of the pool in this way and measures opening it, with the data set.
+    /// Lets go of the pool in this way and measures opening it, with the dataset.
     fn import(self, operation: &'static str, leave: fn(Arc<Datasets>) -> Result<()>) -> Result<Bench> {
         let Bench { image, datasets, column, round } = self;
         leave(datasets)?;

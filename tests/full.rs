@@ -3,7 +3,7 @@
 //! Writers of every kind work side by side until each was refused several times, with `ENOSPC` and nothing else. A
 //! reservation is there when nobody else finds room; quotas refuse with `EDQUOT`. Then the service is killed, the full
 //! pool is imported, and what was acknowledged as durable is there. At last everything that gives space back must work
-//! on a full pool: deleting, truncating, rolling back, destroying snapshots and data sets. What each gives back is
+//! on a full pool: deleting, truncating, rolling back, destroying snapshots and datasets. What each gives back is
 //! written full again before the next, so that each is tried where there is no room.
 
 mod lab;
@@ -341,7 +341,7 @@ impl Job {
         self.writers.iter().for_each(Writer::check);
     }
 
-    /// A quota on the data sets of several writers, and a refquota on the one that several share.
+    /// A quota on the datasets of several writers, and a refquota on the one that several share.
     fn quotas(&self) {
         let lab = &self.lab;
         lab.fs(&["create", "-o", &format!("quota={QUOTA}"), "tank/bounded"]);
@@ -387,7 +387,7 @@ impl Job {
         lab.fs(&["destroy", "tank/overwrite@first"]);
     }
 
-    /// Frees on a full pool what these data sets refer to, sees that it is available, and fills the pool again.
+    /// Frees on a full pool what these datasets refer to, sees that it is available, and fills the pool again.
     fn free(&self, way: &str, datasets: &[&str], act: impl FnOnce()) {
         let held: u64 = datasets.iter().map(|name| number(&self.lab, "referenced", &format!("tank/{name}"))).sum();
         let before = available(&self.lab);

@@ -98,7 +98,7 @@ impl Job<'_> {
         done
     }
 
-    /// Copies what is in a folder into a data set.
+    /// Copies what is in a folder into a dataset.
     fn put(&self, folder: &Path, dataset: &str) {
         if self.mounted {
             return copy(folder, &self.lab.mount(dataset));
@@ -106,7 +106,7 @@ impl Job<'_> {
         self.lab.fs(&["cp", "-r", &format!("{}/.", folder.display()), &format!("{dataset}:/")]);
     }
 
-    /// Compares a data set with the tree.
+    /// Compares a dataset with the tree.
     fn compare(&self, dataset: &str) -> compare::Amount {
         self.step(&format!("compare {dataset}"), || {
             let back = self.lab.path("back");

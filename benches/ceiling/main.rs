@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Mounts a file system in memory on a folder, says how its requests come, and serves it until somebody unmounts it;
-//! then all that was in it is gone. It has the transports, the mount options and the lifetimes of a data set, so that what
+//! then all that was in it is gone. It has the transports, the mount options and the lifetimes of a dataset, so that what
 //! programs do there in a second is what they, the kernel and the transport allow. `CENOTE_TRANSPORT` chooses the
-//! transport, `fuse` or `uring`, as it does for data sets. `fsbench.toml` has it as a peer.
+//! transport, `fuse` or `uring`, as it does for datasets. `fsbench.toml` has it as a peer.
 
 mod blocks;
 mod memory_fs;
@@ -62,7 +62,7 @@ fn mount(folder: &Path, transport: Option<Transport>) -> Result<Serving> {
     Ok(serving)
 }
 
-/// Has the kernel learn that opening and closing need no request, as a data set's mount does. It learns it from an open of
+/// Has the kernel learn that opening and closing need no request, as a dataset's mount does. It learns it from an open of
 /// a file that is there.
 fn teach_kernel(folder: &Path) -> io::Result<()> {
     let file = folder.join("opened");
@@ -71,7 +71,7 @@ fn teach_kernel(folder: &Path) -> io::Result<()> {
     fs::remove_file(file)
 }
 
-/// The transport of this name. Not said, requests come as they do for a data set.
+/// The transport of this name. Not said, requests come as they do for a dataset.
 fn transport(name: Option<OsString>) -> Result<Option<Transport>> {
     let Some(name) = name else { return Ok(None) };
     match Transport::ALL.into_iter().find(|transport| transport.name() == name) {

@@ -1,7 +1,7 @@
 //! A file system that only answers: everything is in memory, in the plainest structures that scale, and nothing is checked,
 //! stored, summed or compressed.
 //!
-//! It answers what a data set answers, and lets the kernel remember as much, so that the kernel asks it the same. What
+//! It answers what a dataset answers, and lets the kernel remember as much, so that the kernel asks it the same. What
 //! it need not care for, it leaves to the kernel, which keeps others away from a directory while it changes it: a file that
 //! is renamed is in neither directory for a moment. Left out is what no workload needs: device nodes, extended
 //! attributes, allocation ahead, set-id bits that a write takes away, `.` and `..` in listings.

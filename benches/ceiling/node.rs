@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::blocks::Blocks;
 
-/// The size of reads and writes that programs are told to choose: that of a data set.
+/// The size of reads and writes that programs are told to choose: that of a dataset.
 const BLOCK_SIZE: u32 = 128 << 10;
 
 /// A file of any type.

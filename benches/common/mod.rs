@@ -30,7 +30,7 @@ pub(crate) fn make_pool(vdevs: &[NewVdev]) -> Result<(Pool, Arc<Datasets>)> {
     Ok((pool, datasets))
 }
 
-/// A new data set with these properties.
+/// A new dataset with these properties.
 pub(crate) fn make_dataset(datasets: &Datasets, dataset: &str, properties: &[(&str, &str)]) -> Result<()> {
     let assign = |(property, value): &(&str, &str)| Assignment { property: (*property).into(), value: (*value).into() };
     datasets.create(CreateRequest {

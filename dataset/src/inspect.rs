@@ -1,4 +1,4 @@
-//! What the rows of the catalogue and the items of a data set's tree say, for whoever looks into a pool by hand.
+//! What the rows of the catalogue and the items of a dataset's tree say, for whoever looks into a pool by hand.
 //!
 //! Below lies `pool::inspect`, which walks trees and reads on behind what is damaged; here is what the items mean.
 
@@ -32,7 +32,7 @@ use crate::{
 /// A tree's root and its level.
 pub type TreeRoot = (BlockPointer, u8);
 
-/// The tree of a data set or a snapshot, as the catalogue has it.
+/// The tree of a dataset or a snapshot, as the catalogue has it.
 pub fn root_of(datasets: &Datasets, name: &Name) -> Result<TreeRoot> {
     let target = datasets.resolve(name)?;
     let read = |tx: &Transaction<'_>| -> Result<(Option<BlockPointer>, u8)> {
@@ -60,12 +60,12 @@ pub fn catalogue(engine: &Engine, sink: Sink<'_>) -> io::Result<()> {
     }
 }
 
-/// The tree of a data set: its nodes and items.
+/// The tree of a dataset: its nodes and items.
 pub fn dataset(engine: &Engine, root: TreeRoot, sink: Sink<'_>) -> io::Result<()> {
     tree(engine, root, Key::MIN..Key::MAX, true, &fs_item, sink)
 }
 
-/// The items of one object of a data set's tree: its inode, names, attributes, entries and extents.
+/// The items of one object of a dataset's tree: its inode, names, attributes, entries and extents.
 pub fn object(engine: &Engine, root: TreeRoot, ino: Ino, sink: Sink<'_>) -> io::Result<()> {
     let keys = Key::new(ino, 0, 0)..Key::new(ino, u8::MAX, u64::MAX);
     tree(engine, root, keys, false, &fs_item, sink)
@@ -101,7 +101,7 @@ fn row<R: Row + std::fmt::Debug>(body: &[u8]) -> std::result::Result<String, Str
 fn kind_name(of: u8) -> &'static str {
     match of {
         kind::MASTER => "master",
-        kind::DATASET => "data set",
+        kind::DATASET => "dataset",
         kind::CHILD => "child",
         kind::PROPERTY => "property",
         kind::RECEIVED => "received property",
@@ -122,7 +122,7 @@ fn kind_name(of: u8) -> &'static str {
     }
 }
 
-/// Says what an item of a data set's tree is.
+/// Says what an item of a dataset's tree is.
 fn fs_item(key: Key, body: &[u8], block: Option<&BlockPointer>) -> Option<Item> {
     let (what, text) = match key.kind {
         key::MASTER => ("master", debug(master::Master::decode(body))),

@@ -1,4 +1,4 @@
-//! Data sets on top of the storage engine: names, properties, file systems, snapshots, streams.
+//! Datasets on top of the storage engine: names, properties, file systems, snapshots, streams.
 
 pub mod admin;
 pub mod catalogue;

@@ -1,4 +1,4 @@
-//! A data set's answers to what the kernel asks: one short method for each kind of request.
+//! A dataset's answers to what the kernel asks: one short method for each kind of request.
 //!
 //! Above are the transports, which know nothing but the [`Handler`]. Below is the [`Server`], and `dataset`. Methods whose
 //! request takes more than one call have their work in [`operations`](crate::operations).

@@ -1,7 +1,7 @@
 //! The seam: what a transport may ask of whoever is mounted, free of how the question came and how the answer goes back.
 //!
 //! Above it are the transports. Each takes the bytes of a request apart, calls the one method for it, and puts what that
-//! returns into its own kind of reply. Below is what answers: for a data set this crate's dispatcher, for a
+//! returns into its own kind of reply. Below is what answers: for a dataset this crate's dispatcher, for a
 //! benchmark a file system in memory. Arguments and results are plain values, every method returns when the request is
 //! done, and nothing here knows which transport it is. So what a request *means* is written once.
 //!

@@ -1,7 +1,7 @@
 //! The kernel's side of a dataset: FUSE requests in, calls on one [`dataset::fs::FileSystem`] out.
 //!
 //! ```text
-//! session     one mount of a data set: made, watched, invalidated, taken down
+//! session     one mount of a dataset: made, watched, invalidated, taken down
 //! serving     the threads of a connection, how they begin and how they end
 //! connection  which connection with the kernel a mount has, and how to cut it
 //! adapter     the handshake, made by `fuser`
@@ -10,7 +10,7 @@
 //! ring        the transport through io_uring, where the kernel has it
 //! courtesy    who runs when an answer is there: the program that waited, or the thread that gave it
 //! handler     what the kernel may ask for: the seam between transports and file systems
-//! dispatcher  a data set's answers, one short method for each request
+//! dispatcher  a dataset's answers, one short method for each request
 //! operations  what a request does, where that takes more than one call
 //! server      what a request means: which file system a node belongs to, what may be changed
 //! control     `.zfs`: the virtual directory through which snapshots are browsed
@@ -30,8 +30,8 @@
 //!
 //! There is no file system logic here: names, permissions of new files, times, sizes and space are `dataset`'s. What
 //! this crate decides is what the kernel may cache. The kernel is the only writer of a mounted dataset, so it may
-//! keep names, absent names, attributes, directory listings and data for as long as it likes; whoever changes the data
-//! set otherwise (a rollback, a received stream) says so through [`Mount::begin_change`].
+//! keep names, absent names, attributes, directory listings and data for as long as it likes; whoever changes the dataset
+//! otherwise (a rollback, a received stream) says so through [`Mount::begin_change`].
 //!
 //! Opening a file is a request, for it decides: nothing in a snapshot can be opened to be written. It is answered by what a
 //! file's attributes say, and nothing has to be remembered but how many may have it mapped to be written. Where snapshots

@@ -1,6 +1,6 @@
 //! A connection that is served, by whichever transport the kernel and the options allow.
 //!
-//! Above are those who mount something: a data set's [`Mount`](crate::Mount), or a benchmark. Below are the transports.
+//! Above are those who mount something: a dataset's [`Mount`](crate::Mount), or a benchmark. Below are the transports.
 //! Nothing here knows what is mounted.
 //!
 //! A connection has no threads of its own: the [crew](crate::crew) serves all. It ends when the kernel takes it down, after

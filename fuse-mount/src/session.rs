@@ -1,4 +1,4 @@
-//! One mount of a data set, from mount(2) to the last request.
+//! One mount of a dataset, from mount(2) to the last request.
 //!
 //! A mount can disappear without us: root may unmount it at any time. [`Mount::has_ended`] and [`Mount::wait`] tell.
 //!

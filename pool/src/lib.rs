@@ -17,7 +17,7 @@
 //! format   every on-disk structure; no I/O
 //! ```
 //!
-//! This crate knows trees and blocks. What a data set, a file or a snapshot is stands in the `dataset` crate, which
+//! This crate knows trees and blocks. What a dataset, a file or a snapshot is stands in the `dataset` crate, which
 //! joins in through [`txg::SyncClient`].
 
 pub mod admin;

@@ -37,7 +37,7 @@ fn streams_are_announced_and_received() {
     fs: cannot open 'tank/home@never': dataset does not exist
     [exit 1]
     $ fs send tank/home
-    fs: cannot send 'tank/home': a snapshot's name has an '@': data set@snapshot (at character 10 of 'tank/home')
+    fs: cannot send 'tank/home': a snapshot's name has an '@': dataset@snapshot (at character 10 of 'tank/home')
     [exit 1]
     ");
     let stream = lab.run("fs", &["send", "tank/home@monday"]);

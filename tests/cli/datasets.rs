@@ -1,4 +1,4 @@
-//! Data sets in lists, and the values and sources of their properties; the same in JSON.
+//! Datasets in lists, and the values and sources of their properties; the same in JSON.
 
 use insta::assert_snapshot;
 

@@ -1,12 +1,12 @@
 //! What the commands print: standard output, standard error and exit status of the real programs, word for word.
 //!
 //! The pools are used without services and mounts, which makes no difference to what is printed and a large one to how
-//! long it takes. What differs from run to run is replaced: the lab's folder, numbers of pools and data sets, dates and
+//! long it takes. What differs from run to run is replaced: the lab's folder, numbers of pools and datasets, dates and
 //! transaction groups.
 //!
 //! ```text
 //! pools        a pool from its making to its end
-//! datasets     data sets in lists, and their properties
+//! datasets     datasets in lists, and their properties
 //! snapshots    snapshots, and what hangs on them
 //! content      streams, and files without a mount
 //! quotas       accounts and quotas

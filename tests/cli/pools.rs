@@ -196,7 +196,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     	  [LAB]/more.img  ONLINE
     [exit 0]
     $ pool check -d . tank
-    checked pool 'tank' at transaction group [TXG]: 1 data sets and snapshots, 2 blocks, 16K
+    checked pool 'tank' at transaction group [TXG]: 1 datasets and snapshots, 2 blocks, 16K
     no errors found
     [exit 0]
     $ pool import -d . tank attic

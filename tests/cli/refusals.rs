@@ -187,16 +187,16 @@ fn wrong_requests_say_what_and_where() {
     [exit 1]
     $ fs create tank/none/below
     fs: cannot create 'tank/none/below': parent does not exist
-      use -p to create the data sets above it
+      use -p to create the datasets above it
     [exit 1]
     $ fs create tank/a@b
-    fs: cannot create 'tank/a@b': a data set's name has no '@' (at character 7 of 'tank/a@b')
+    fs: cannot create 'tank/a@b': a dataset's name has no '@' (at character 7 of 'tank/a@b')
     [exit 1]
     $ fs create tank/!
     fs: cannot create 'tank/!': invalid character '!' in name (at character 6 of 'tank/!')
     [exit 1]
     $ fs destroy tank
-    fs: cannot destroy 'tank': 'tank' is the pool's root data set: it cannot be destroyed
+    fs: cannot destroy 'tank': 'tank' is the pool's root dataset: it cannot be destroyed
       use fs destroy -r to destroy all that is in the pool, and pool destroy to destroy the pool itself
     [exit 1]
     $ fs destroy tank/none
@@ -210,7 +210,7 @@ fn wrong_requests_say_what_and_where() {
       copy it: fs send | fs receive
     [exit 1]
     $ fs snapshot tank/home
-    fs: cannot create snapshot 'tank/home': a snapshot's name has an '@': data set@snapshot (at character 10 of 'tank/home')
+    fs: cannot create snapshot 'tank/home': a snapshot's name has an '@': dataset@snapshot (at character 10 of 'tank/home')
     [exit 1]
     $ fs rollback tank/home@never
     fs: cannot open 'tank/home@never': dataset does not exist

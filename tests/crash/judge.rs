@@ -6,13 +6,13 @@
 //! 1. open by itself,
 //! 2. pass every check: the balance of space, counters, deadlists, names, files; so nothing has leaked,
 //! 3. be a state that the whole pool was in after some step, not before the last one that had returned and promised
-//!    everything; but the files of a data set may be as they were after a later step, and must be if an fsync in it has
+//!    everything; but the files of a dataset may be as they were after a later step, and must be if an fsync in it has
 //!    returned,
 //! 4. after a second failure, be the very state that came up after the first,
 //! 5. go on: cleaning up succeeds, changes nothing that can be seen, and passes every check again.
 //!
-//! So a commit is one prefix of what was done in all data sets together, and the intent log goes on from it in each data
-//! set, with a prefix of what was done there.
+//! So a commit is one prefix of what was done in all datasets together, and the intent log goes on from it in each dataset,
+//! with a prefix of what was done there.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc};
 
@@ -410,7 +410,7 @@ pub(crate) fn fits(history: &History, cut: usize, span: RangeInclusive<usize>, f
 }
 
 /// Whether the pool is as the first step of `span` has left it, but for files as a later one has; and not as before the
-/// last fsync in their data set.
+/// last fsync in their dataset.
 fn goes_on_from(history: &History, cut: usize, span: RangeInclusive<usize>, found: &Pool) -> bool {
     let committed = &history.steps[*span.start()].state;
     committed.frame_digest() == found.frame_digest()

@@ -1,7 +1,7 @@
 //! The simulator that shows what survives: random lives of a pool on simulated devices, cut by power failures at every
 //! write, and damaged in every region.
 //!
-//! The real engine and the real data sets run on recording devices, everything from one seed and each life on one
+//! The real engine and the real datasets run on recording devices, everything from one seed and each life on one
 //! thread, so that whatever is found is found again by the line that is printed with it.
 //!
 //! ```text

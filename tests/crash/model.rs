@@ -1,6 +1,6 @@
 //! A plain model of a pool: what everybody who uses it may expect to find.
 //!
-//! Data sets, snapshots and files are maps and byte vectors. A state is cheap to keep (trees are shared until one
+//! Datasets, snapshots and files are maps and byte vectors. A state is cheap to keep (trees are shared until one
 //! changes) and cheap to compare: each file has a digest, a tree's is the sum of its files', so a step costs what it
 //! changes. Two states are the same if their digests are; [`Pool::differences`] says in words where they are not.
 //!
@@ -75,7 +75,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The files of a data set or snapshot that have a name.
+/// The files of a dataset or snapshot that have a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
     nodes: BTreeMap<Ino, Arc<Node>>,
@@ -146,7 +146,7 @@ pub(crate) struct Snapshot {
     pub(crate) tree: Arc<Tree>,
 }
 
-/// A data set, with the properties that were set on it.
+/// A dataset, with the properties that were set on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dataset {
     pub(crate) tree: Arc<Tree>,
@@ -199,7 +199,7 @@ impl Pool {
         datasets.fold(xxh3_64(self.comment.as_bytes()), u64::wrapping_add)
     }
 
-    /// Of everything but the files of data sets: those of snapshots belong to it.
+    /// Of everything but the files of datasets: those of snapshots belong to it.
     pub(crate) fn frame_digest(&self) -> u64 {
         let datasets = self.datasets.iter().map(|(name, dataset)| dataset.frame_digest(name));
         datasets.fold(xxh3_64(self.comment.as_bytes()), u64::wrapping_add)
@@ -227,7 +227,7 @@ impl Pool {
             .collect()
     }
 
-    /// The files of a data set or snapshot, if it is there.
+    /// The files of a dataset or snapshot, if it is there.
     pub(crate) fn tree(&self, name: &Name) -> Option<&Tree> {
         let dataset = self.datasets.get(name.dataset().as_str())?;
         match name {
@@ -239,7 +239,7 @@ impl Pool {
         }
     }
 
-    /// The data sets that are clones of a snapshot.
+    /// The datasets that are clones of a snapshot.
     pub(crate) fn clones<'a>(&'a self, snapshot: &'a str) -> impl Iterator<Item = &'a String> {
         self.datasets
             .iter()

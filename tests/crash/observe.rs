@@ -60,7 +60,7 @@ pub(crate) fn pool_knowing(world: &World, listed: &[Listed], known: &Known) -> O
                 let tree = known.files(&opened.fs, name)?;
                 let snapshot = Snapshot { name: name.snapshot().to_owned(), guid: one.guid(), tree };
                 let dataset = pool.datasets.get_mut(name.dataset().as_str());
-                dataset.ok_or_else(|| format!("{name} is listed before its data set"))?.snapshots.push(snapshot);
+                dataset.ok_or_else(|| format!("{name} is listed before its dataset"))?.snapshots.push(snapshot);
             }
             Name::Bookmark(_) => {}
         }

@@ -52,7 +52,7 @@ impl World {
     pub(crate) fn create(vdevs: &[ClassedVdev], env: Arc<dyn Env>) -> World {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new(POOL) };
         let pool = admin::create_of(vdevs, &options, env).expect("a pool can be made");
-        let datasets = Datasets::create_root(pool.engine().clone(), name(POOL), (0, 0)).expect("it gets a data set");
+        let datasets = Datasets::create_root(pool.engine().clone(), name(POOL), (0, 0)).expect("it gets a dataset");
         World { pool: Arc::new(pool), datasets }
     }
 
@@ -77,7 +77,7 @@ impl World {
         self.try_fs(dataset).expect("the model knows it")
     }
 
-    /// The same of a data set that cannot be read if a device has forgotten what it was told.
+    /// The same of a dataset that cannot be read if a device has forgotten what it was told.
     pub(crate) fn try_fs(&self, dataset: &str) -> Outcome<Arc<fs::FileSystem>> {
         let opened = self.datasets.open_dataset(&name(dataset)).map_err(|error| format!("{dataset}: {error}"))?;
         Ok(opened.fs().clone())
@@ -86,7 +86,7 @@ impl World {
     /// Everything that there is.
     pub(crate) fn list(&self) -> Outcome<Vec<Listed>> {
         let request = ListRequest { depth: None, ..ListRequest::default() };
-        self.datasets.list(&request).map_err(|error| format!("the data sets cannot be listed: {error}"))
+        self.datasets.list(&request).map_err(|error| format!("the datasets cannot be listed: {error}"))
     }
 
     /// What a service does after it has opened a pool: what was broken off is taken away, and what was destroyed is freed.

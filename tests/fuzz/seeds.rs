@@ -110,7 +110,7 @@ fn structures(seeds: &mut Seeds) {
     seeds.add("intent", "frame", &[&golden("frame")[pool::format::intent::FRAME_HEADER..]]);
 }
 
-/// The items of trees, alone and as edits of a data set.
+/// The items of trees, alone and as edits of a dataset.
 fn items(seeds: &mut Seeds) {
     let world = World::new();
     for (number, (key, body)) in entries(world.datasets.engine().catalogue()).into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! All that is to be seen in a pool, as text: one line for each data set, snapshot, bookmark, hold, property, file,
+//! All that is to be seen in a pool, as text: one line for each dataset, snapshot, bookmark, hold, property, file,
 //! attribute and extent of a file, so that a difference names itself.
 
 use std::fmt::Write;
@@ -39,7 +39,7 @@ pub(crate) fn of_pool(world: &World) -> String {
     text
 }
 
-/// What streams have brought: files, snapshots, and what they carry of their data sets. Nothing of the pool's own data set.
+/// What streams have brought: files, snapshots, and what they carry of their datasets. Nothing of the pool's own dataset.
 pub(crate) fn of_received(world: &World) -> String {
     let mut text = String::new();
     for listed in world.list().unwrap().iter().filter(|listed| listed.name.to_string() != POOL) {

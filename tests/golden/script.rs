@@ -1,9 +1,9 @@
 //! What the golden pool goes through: a little of everything that has a form of its own on disk.
 //!
-//! Data sets with each way to compress and to checksum, several copies, small and large records; every type of file; names,
+//! Datasets with each way to compress and to checksum, several copies, small and large records; every type of file; names,
 //! links and attributes of every shape; snapshots, clones, one promoted; bookmarks, holds, limits, user and received
 //! properties; blocks that several files share; files with attributes and access control lists; accounts, quotas and
-//! projects; a data set that is being freed, a file that has lost its name, a scrub that pauses. The first generation shares
+//! projects; a dataset that is being freed, a file that has lost its name, a scrub that pauses. The first generation shares
 //! no blocks, and has neither attributes nor lists nor accounts.
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(crate) const STREAMS: [Stream; 5] = [
     },
 ];
 
-/// The data sets that hold [`every_kind`] of file, and their properties.
+/// The datasets that hold [`every_kind`] of file, and their properties.
 const VARIANTS: [(&str, &[(&str, &str)]); 6] = [
     ("tank/lz4", &[("compression", "lz4"), ("checksum", "blake3")]),
     ("tank/zstd", &[("compression", "zstd-7"), ("checksum", "xxh3"), ("recordsize", "16384")]),
@@ -142,7 +142,7 @@ fn a_line_with_clones(world: &World) {
     world.datasets.hold("keep", &[snap("tank/line@two"), snap("tank@one")], false).unwrap();
 }
 
-/// Data sets and snapshots of them at the same instants, for a package.
+/// Datasets and snapshots of them at the same instants, for a package.
 fn a_set_to_send(world: &World) {
     create(world, "tank/set", &[("compression", "off")]);
     create(world, "tank/set/below", &[("recordsize", "8192")]);
@@ -179,7 +179,7 @@ fn rolled_back_and_received(world: &World) {
     world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();
 }
 
-/// Files that share blocks, whole and in part, in one data set and between several, some of them in snapshots only.
+/// Files that share blocks, whole and in part, in one dataset and between several, some of them in snapshots only.
 fn shared_blocks(world: &World) {
     create(world, "tank/shares", &[("recordsize", "16384")]);
     create(world, "tank/shares/below", &[]);
@@ -236,7 +236,7 @@ fn copy(world: &World, from: (&str, &str, u64), to: (&str, &str, u64), len: u64)
     }
 }
 
-/// A scrub that pauses, a data set whose blocks are still to be freed, and a file without a name that was open.
+/// A scrub that pauses, a dataset whose blocks are still to be freed, and a file without a name that was open.
 fn leave_things_unfinished(world: &World) {
     create(world, "tank/gone", &[]);
     every_kind(&world.fs("tank/gone"), 100_000);

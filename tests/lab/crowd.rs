@@ -19,7 +19,7 @@ pub(crate) const PER_DIRECTORY: usize = 1000;
 /// The sizes of the files, in turn: some stand in the tree, some have blocks of their own.
 const SIZES: [usize; 4] = [64, 500, 1500, 5000];
 
-/// Fills a data set of an exported pool with `files` files, and exports the pool again.
+/// Fills a dataset of an exported pool with `files` files, and exports the pool again.
 pub(crate) fn fill(image: &Path, dataset: &str, files: usize) {
     let name: DatasetName = dataset.parse().unwrap();
     let device = Arc::new(FileDevice::open(image, Access::ReadWrite).unwrap());

@@ -215,7 +215,7 @@ impl Lab {
         options.and_then(|file| file.set_len(bytes)).unwrap();
     }
 
-    /// Where a data set of a pool made by [`Lab::create`] is mounted.
+    /// Where a dataset of a pool made by [`Lab::create`] is mounted.
     pub(crate) fn mount(&self, dataset: &str) -> PathBuf {
         self.path("mnt").join(dataset)
     }

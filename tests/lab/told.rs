@@ -38,7 +38,7 @@ impl Lab {
     }
 }
 
-/// Replaces what differs from run to run: the lab's folder, numbers of pools and data sets, dates, transaction groups.
+/// Replaces what differs from run to run: the lab's folder, numbers of pools and datasets, dates, transaction groups.
 pub(crate) fn filters() -> Settings {
     let mut settings = Settings::clone_current();
     settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");

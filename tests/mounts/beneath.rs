@@ -1,4 +1,4 @@
-//! Programs that have files open, mapped and changed while the data set beneath them is rolled back or received into.
+//! Programs that have files open, mapped and changed while the dataset beneath them is rolled back or received into.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use crate::mounted;
 
 const LENGTH: usize = 3 * 4096;
 
-/// What a program has of a data set: all of one letter.
+/// What a program has of a dataset: all of one letter.
 struct Holder {
     /// A file that is there before and after.
     kept: File,
@@ -51,7 +51,7 @@ impl Holder {
     }
 }
 
-/// A data set with a snapshot of a file of `a`, and after it the file changed to `b`.
+/// A dataset with a snapshot of a file of `a`, and after it the file changed to `b`.
 fn rolled_on(lab: &Lab) {
     let file = lab.mount("tank").join("kept");
     fs::write(&file, [b'a'; LENGTH]).unwrap();

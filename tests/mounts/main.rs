@@ -1,10 +1,10 @@
 //! Mounts and the services behind them, as somebody at a shell meets them: two that want one place, something foreign on
-//! top, options that hold for one mount, data sets that come and go, services that have died or do not answer.
+//! top, options that hold for one mount, datasets that come and go, services that have died or do not answer.
 //!
 //! ```text
 //! beneath    what programs with open files see of a rollback or a receive
 //! by_hand    what mount(8) mounts, and what umount(8) takes away
-//! places     where data sets are mounted, and what is in the way
+//! places     where datasets are mounted, and what is in the way
 //! copies     what is copied beneath them
 //! strangers  copies from and to directories of other users
 //! replaced   commands that have begun with what is replaced then

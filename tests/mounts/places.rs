@@ -1,4 +1,4 @@
-//! One place for one data set; what is mounted over it by others is theirs.
+//! One place for one dataset; what is mounted over it by others is theirs.
 
 use std::{
     fs,

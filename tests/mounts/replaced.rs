@@ -1,4 +1,4 @@
-//! Commands that have begun with files when their data set is rolled back beneath them.
+//! Commands that have begun with files when their dataset is rolled back beneath them.
 
 use std::fs;
 use std::io::{self, Read, Seek};

@@ -68,7 +68,7 @@ fn has(program: &str) -> bool {
     Command::new("sh").args(["-c", "command -v \"$0\" >/dev/null", program]).status().is_ok_and(|found| found.success())
 }
 
-/// Runs a test in a mounted data set with access control lists, which others can reach.
+/// Runs a test in a mounted dataset with access control lists, which others can reach.
 fn with_lists(test: impl FnOnce(&Lab, PathBuf)) {
     if !can_mount() || !is_root() {
         return;

@@ -45,7 +45,7 @@ fn has_perl() -> bool {
     is_there
 }
 
-/// Runs a test in a mounted data set of a new pool, which must be in order afterwards.
+/// Runs a test in a mounted dataset of a new pool, which must be in order afterwards.
 fn on_a_mount(test: impl FnOnce(&Lab, &Path)) {
     on_a_mount_of("256M", test);
 }

@@ -39,7 +39,7 @@ fn structures_are_shown_and_what_is_damaged_is_said_to_be() {
     let rings = lab.pool(&["debug", "uberblocks", "tank.img"]);
     assert_eq!(rings.matches("  uberblock: slot").count(), 4 * states(&lab).len(), "{rings}");
     let catalogue = lab.pool(&["debug", "catalogue", "-d", ".", "tank"]);
-    assert!(catalogue.contains("data set: key") && catalogue.contains("history: key"), "{catalogue}");
+    assert!(catalogue.contains("dataset: key") && catalogue.contains("history: key"), "{catalogue}");
     let space = lab.pool(&["debug", "space", "-d", ".", "tank"]);
     assert_eq!(space.matches("  chunk: id").count(), 62, "{space}");
     let log = lab.pool(&["debug", "log", "-d", ".", "tank"]);

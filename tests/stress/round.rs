@@ -21,7 +21,7 @@ const DATASET: &str = "tank/round";
 /// How long a snapshot is kept, and how long until the next.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the data set of a round is like: which of these, its seed says.
+/// What the dataset of a round is like: which of these, its seed says.
 const PROPERTIES: [&[&str]; 4] = [
     &["recordsize=4K", "compression=off"],
     &[],

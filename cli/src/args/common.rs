@@ -45,7 +45,7 @@ pub struct PlainFormat {
     pub json: bool,
 }
 
-/// How far below the named data sets to go.
+/// How far below the named datasets to go.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Recursion {
     /// With everything below
@@ -56,7 +56,7 @@ pub struct Recursion {
     pub depth: Option<u32>,
 }
 
-/// Finds a property by name, of data sets or of pools.
+/// Finds a property by name, of datasets or of pools.
 pub type Lookup = fn(&str) -> Result<Property, PropertyError>;
 
 /// Reads a list of properties, `name,used,me:note`.
@@ -68,7 +68,7 @@ pub fn property_list(text: &str, lookup: Lookup) -> Result<Vec<Property>, Failur
     text.split(',').map(|name| lookup(name).map_err(bad)).collect()
 }
 
-/// Reads kinds of data sets, `filesystem,snapshot`.
+/// Reads kinds of datasets, `filesystem,snapshot`.
 pub fn kinds(text: &str) -> Result<Kinds, String> {
     text.split(',').try_fold(Kinds::NONE, |kinds, word| Ok(kinds.with(kind(word)?)))
 }
@@ -246,13 +246,13 @@ pub fn absolute(path: impl AsRef<Path>) -> Result<PathBytes, Failure> {
 /// One side of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
-    /// In a data set.
+    /// In a dataset.
     Inside(Location),
     /// On this machine; the path as it was written.
     Outside(PathBytes),
 }
 
-/// Reads `data set[@snapshot]:/path`, or a path of this machine: whatever has no `:/`, or begins with `/` or `.`.
+/// Reads `dataset[@snapshot]:/path`, or a path of this machine: whatever has no `:/`, or begins with `/` or `.`.
 pub fn place(text: &std::ffi::OsStr) -> Result<Place, Failure> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = text.as_bytes();
@@ -268,7 +268,7 @@ pub fn place(text: &std::ffi::OsStr) -> Result<Place, Failure> {
     }
 }
 
-/// Reads a place that must be in a data set; the data set alone stands for its root directory.
+/// Reads a place that must be in a dataset; the dataset alone stands for its root directory.
 pub fn location(text: &std::ffi::OsStr) -> Result<Location, Failure> {
     if let Place::Inside(location) = place(text)? {
         return Ok(location);

@@ -15,7 +15,7 @@ const COLUMN: usize = 25;
 const MORE_OF_POOLS: &[(&str, &str, &str)] =
     &[("feature@NAME", "enabled", "A feature that the pool may begin to use; 'pool get all' names them.")];
 
-/// The same of data sets.
+/// The same of datasets.
 const MORE_OF_DATASETS: &[(&str, &str, &str)] = &[
     ("userquota@NAME", "a size, or none", "The most space that files of this user may take."),
     ("groupquota@NAME", "a size, or none", "The same of a group."),

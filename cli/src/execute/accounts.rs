@@ -86,7 +86,7 @@ impl OpenPool {
         Ok(())
     }
 
-    /// The data set of this name, which may have quotas.
+    /// The dataset of this name, which may have quotas.
     fn with_quotas(&self, name: &Name) -> Result<Arc<Dataset>, Failure> {
         let Name::Dataset(dataset) = name else {
             return Err(Failure::cannot(SET, name, "a snapshot never changes"));

@@ -92,7 +92,7 @@ fn check_state(engine: &Arc<Engine>, name: &str, job: &mut Job<'_>) -> Result<Ch
     Ok(report)
 }
 
-/// Checks the file system of each data set and snapshot, and counts them.
+/// Checks the file system of each dataset and snapshot, and counts them.
 fn check_files(
     engine: &Arc<Engine>,
     report: &mut CheckReport,

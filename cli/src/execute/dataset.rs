@@ -1,4 +1,4 @@
-//! Requests about data sets: listing, creating, destroying, renaming, mounting.
+//! Requests about datasets: listing, creating, destroying, renaming, mounting.
 
 use std::{collections::HashSet, path::Path};
 
@@ -107,8 +107,9 @@ impl OpenPool {
         }
         let mut missing = self.missing_above(name);
         if !parents && !missing.is_empty() {
-            return Err(Failure::cannot("create", name, "parent does not exist")
-                .hint("use -p to create the data sets above it"));
+            return Err(
+                Failure::cannot("create", name, "parent does not exist").hint("use -p to create the datasets above it")
+            );
         }
         missing.push(name.clone());
         Ok(missing)
@@ -118,7 +119,7 @@ impl OpenPool {
         self.datasets.resolve(&Name::Dataset(name.clone())).is_ok()
     }
 
-    /// The data sets above `name` that do not exist, the topmost first.
+    /// The datasets above `name` that do not exist, the topmost first.
     pub(super) fn missing_above(&self, name: &DatasetName) -> Vec<DatasetName> {
         let above = std::iter::successors(name.parent(), DatasetName::parent);
         let mut missing: Vec<DatasetName> = above.take_while(|name| !self.is_there(name)).collect();
@@ -169,7 +170,7 @@ impl OpenPool {
         })
     }
 
-    /// Carries out a destruction of `names` with the data sets among them unmounted. If it fails they are mounted again.
+    /// Carries out a destruction of `names` with the datasets among them unmounted. If it fails they are mounted again.
     fn unmounted(
         &self,
         names: &[String],
@@ -185,7 +186,7 @@ impl OpenPool {
         Ok(record(destroyed))
     }
 
-    /// Unmounts the data sets and snapshots among `names`.
+    /// Unmounts the datasets and snapshots among `names`.
     pub(super) fn unmount_named(&self, names: &[String], force: bool) -> Result<Vec<Unmounted>, Failure> {
         let Some(mounts) = &self.mounts else { return Ok(Vec::new()) };
         let datasets: Vec<Name> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -309,7 +310,7 @@ impl OpenPool {
         self.mounts.as_deref().ok_or_else(|| Failure::cannot("mount", self.name(), why).hint(hint))
     }
 
-    /// The id of a data set.
+    /// The id of a dataset.
     pub(super) fn id_of(&self, name: &DatasetName) -> Result<u64, Failure> {
         match self.datasets.resolve(&Name::Dataset(name.clone())).or_refused("open", name)? {
             Target::Dataset(id) => Ok(id),

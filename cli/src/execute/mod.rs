@@ -1,9 +1,9 @@
 //! Carrying requests out on a pool that this process owns.
 //!
 //! ```text
-//! open_pool   the pool: engine, data sets, mounts; opening and closing    devices     this machine's devices
+//! open_pool   the pool: engine, datasets, mounts; opening and closing    devices     this machine's devices
 //! pool, dataset, property, accounts, snapshot, stream, files       one family of requests each
-//! mounts      which data sets are mounted where, and keeping mounts in step with changes
+//! mounts      which datasets are mounted where, and keeping mounts in step with changes
 //! background  freeing what was destroyed           scrub       verifying and mending, in strides
 //! job         progress, cancelling, the stream beside a request       parts       answers that come in parts
 //! suspended   going on after a device has failed, or giving up

@@ -1,4 +1,4 @@
-//! A pool that this process owns: engine, data sets, mounts and background work, from opening to closing.
+//! A pool that this process owns: engine, datasets, mounts and background work, from opening to closing.
 //!
 //! The same object serves a command that opened the pool for itself and the pool's service; the only difference is
 //! whether it has a mount table. Closing happens in two steps: unmounting, which may be refused and then leaves all as it

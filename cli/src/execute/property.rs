@@ -9,12 +9,12 @@ use super::{
 };
 use crate::{failure::Failure, protocol::Assignment};
 
-/// What decides whether and where a data set is mounted.
+/// What decides whether and where a dataset is mounted.
 const PLACE: &[&str] = &["mountpoint", "canmount"];
 /// What decides how.
 const MANNER: &[&str] = &["readonly", "atime", "relatime", "exec", "setuid", "devices", "snapdir"];
 
-/// What has a data set refuse what programs have changed through `mmap` and the kernel has not written yet.
+/// What has a dataset refuse what programs have changed through `mmap` and the kernel has not written yet.
 const REFUSING: &[&str] = &["readonly"];
 
 /// What a mount and the kernel agree on once and for all: it takes a new mount.

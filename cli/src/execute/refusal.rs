@@ -10,8 +10,8 @@ use crate::failure::Failure;
 pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failure {
     let failure = match error {
         Error::NotFound { what: "parent", .. } => Failure::cannot(action, what, "parent does not exist"),
-        Error::NotFound { what: "data set" | "snapshot" | "bookmark", name } => Failure::no_dataset(name),
-        Error::Exists { what: "data set" | "snapshot" | "bookmark", name } if *name == what.to_string() => {
+        Error::NotFound { what: "dataset" | "snapshot" | "bookmark", name } => Failure::no_dataset(name),
+        Error::Exists { what: "dataset" | "snapshot" | "bookmark", name } if *name == what.to_string() => {
             Failure::cannot(action, what, "dataset already exists")
         }
         Error::Name(error) => Failure::name(action, error),
@@ -65,13 +65,13 @@ mod tests {
 
     #[test]
     fn refusals_speak_as_programs_expect() {
-        let missing = refused("destroy", "tank/a", &Error::not_found("data set", "tank/a"));
+        let missing = refused("destroy", "tank/a", &Error::not_found("dataset", "tank/a"));
         assert_eq!(missing, Failure::no_dataset("tank/a"));
-        let exists = refused("create", "tank/a", &Error::exists("data set", "tank/a"));
+        let exists = refused("create", "tank/a", &Error::exists("dataset", "tank/a"));
         assert_eq!(exists.message, "cannot create 'tank/a': dataset already exists");
         let orphan = refused("create", "tank/a/b", &Error::not_found("parent", "tank/a"));
         assert_eq!(orphan.message, "cannot create 'tank/a/b': parent does not exist");
-        assert_eq!(orphan.hint.as_deref(), Some("use -p to create the data sets above it"));
+        assert_eq!(orphan.hint.as_deref(), Some("use -p to create the datasets above it"));
         let orphan = refused("receive into", "tank/a/b", &Error::not_found("parent", "tank/a"));
         assert_eq!(orphan.hint.as_deref(), Some("create it first: fs create -p tank/a"));
     }

@@ -71,7 +71,7 @@ impl OpenPool {
         Ok(())
     }
 
-    /// The snapshots that were taken of the data set after one, the oldest first.
+    /// The snapshots that were taken of the dataset after one, the oldest first.
     fn newer(&self, than: &SnapshotName) -> Result<Vec<SnapshotName>, Failure> {
         let dataset = Name::Dataset(than.dataset());
         let request = ListRequest { roots: vec![dataset], depth: Some(1), kinds: Kinds::SNAPSHOT };

@@ -107,14 +107,14 @@ impl OpenPool {
         Ok(arrived.snapshots.into_iter().map(record).collect())
     }
 
-    /// Unmounts those of `names` that are data sets, for they are about to be destroyed or renamed, and notes which were.
+    /// Unmounts those of `names` that are datasets, for they are about to be destroyed or renamed, and notes which were.
     fn leave(&self, names: &[String], unmounted: &mut Vec<Unmounted>) -> dataset::admin::Result<()> {
         let busy = |failure: Failure| Error::Busy { name: names.join(", "), holder: failure.to_string() };
         unmounted.extend(self.unmount_named(names, false).map_err(busy)?);
         Ok(())
     }
 
-    /// Has mounts show the snapshots that were received, and mounts what is new, the data sets above included.
+    /// Has mounts show the snapshots that were received, and mounts what is new, the datasets above included.
     fn follow_arrival(&self, arrived: &Arrived, no_mount: bool) -> Result<(), Failure> {
         let Some(mounts) = &self.mounts else { return Ok(()) };
         mounts.snapshots_changed(&arrived.destroyed);
@@ -145,8 +145,8 @@ fn send_request(spec: &SendSpec) -> SendRequest {
     }
 }
 
-/// The full name of a base, `@NAME` or `#NAME`, of the data set that is sent. What was asked for may be a snapshot of the
-/// data set it is a clone of.
+/// The full name of a base, `@NAME` or `#NAME`, of the dataset that is sent. What was asked for may be a snapshot of the
+/// dataset it is a clone of.
 fn base_name(spec: &SendSpec, snapshot: &SnapshotName, from: &str) -> Result<Name, Failure> {
     let asked = spec.base.as_ref().filter(|base| base.as_str().ends_with(from));
     match asked {

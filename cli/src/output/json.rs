@@ -43,7 +43,7 @@ impl Encoder {
         if self.integers { json!(number) } else { json!(number.to_string()) }
     }
 
-    /// A data set with some of its properties.
+    /// A dataset with some of its properties.
     pub fn dataset(&self, record: &DatasetRecord, properties: &[(Property, PropertyRecord)]) -> Value {
         let mut object = Map::new();
         object.insert("name".into(), json!(record.name.as_str()));

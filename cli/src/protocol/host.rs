@@ -17,7 +17,7 @@ pub enum PoolSelector {
 /// What is asked of this machine. The comment on each says which [`HostResponse`] answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostRequest {
-    /// Create a pool, mount its root data set, and know it from now on. `Layout`
+    /// Create a pool, mount its root dataset, and know it from now on. `Layout`
     Create(CreatePool),
     /// Destroy a known pool: unmount, end its service, make its labels invalid. `Done`
     Destroy {
@@ -101,7 +101,7 @@ pub enum InspectPart {
     Log,
     /// The catalogue's tree.
     Catalogue,
-    /// The tree of a data set or a snapshot.
+    /// The tree of a dataset or a snapshot.
     Tree(Name),
     /// A file's items.
     File(Location),
@@ -118,7 +118,7 @@ pub struct CreatePool {
     pub spares: Vec<VdevSpec>,
     /// Properties of the pool.
     pub pool_assignments: Vec<Assignment>,
-    /// Properties of its root data set; `-m` is among them.
+    /// Properties of its root dataset; `-m` is among them.
     pub root_assignments: Vec<Assignment>,
     /// Take a device although it holds something, and mix what keeps unequally much.
     pub force: bool,

@@ -230,12 +230,12 @@ pub enum Request {
         device: String,
     },
 
-    /// Data sets and their properties. Parts of `Datasets`, parents before children, snapshots by creation after their data
-    /// set; then `Done`.
+    /// Datasets and their properties. Parts of `Datasets`, parents before children, snapshots by creation after their dataset;
+    /// then `Done`.
     List {
-        /// Where to begin: a data set, a snapshot or a bookmark; `None` for the pool's root.
+        /// Where to begin: a dataset, a snapshot or a bookmark; `None` for the pool's root.
         root: Option<Name>,
-        /// How many levels below; `None` for all. A snapshot is one level below its data set.
+        /// How many levels below; `None` for all. A snapshot is one level below its dataset.
         depth: Option<u32>,
         /// Which kinds are wanted.
         kinds: Kinds,
@@ -275,7 +275,7 @@ pub enum Request {
     DestroySnapshots {
         /// Which.
         set: SnapshotSet,
-        /// Those of the same names in all data sets below too.
+        /// Those of the same names in all datasets below too.
         recursive: bool,
         /// With all clones.
         dependents: bool,
@@ -293,7 +293,7 @@ pub enum Request {
         /// Only say what would be.
         dry_run: bool,
     },
-    /// Set properties of one data set or snapshot, all or none. `Done`
+    /// Set properties of one dataset or snapshot, all or none. `Done`
     Set {
         /// Whose.
         name: Name,
@@ -321,7 +321,7 @@ pub enum Request {
         to: Name,
         /// Create the missing ones above the new name.
         parents: bool,
-        /// The snapshot of that name of every data set below too.
+        /// The snapshot of that name of every dataset below too.
         recursive: bool,
         /// Do not remount.
         no_mount: bool,
@@ -363,7 +363,7 @@ pub enum Request {
     Snapshot {
         /// Their names.
         names: Vec<SnapshotName>,
-        /// Also of every data set below each.
+        /// Also of every dataset below each.
         recursive: bool,
         /// User properties.
         assignments: Vec<Assignment>,
@@ -403,14 +403,14 @@ pub enum Request {
         tag: String,
         /// Which snapshots.
         names: Vec<SnapshotName>,
-        /// Also those of that name in every data set below.
+        /// Also those of that name in every dataset below.
         recursive: bool,
     },
     /// The holds on snapshots. `Holds`
     Holds {
         /// Which snapshots.
         names: Vec<SnapshotName>,
-        /// Also those of that name in every data set below.
+        /// Also those of that name in every dataset below.
         recursive: bool,
     },
     /// Take a hold away. `Done`
@@ -419,14 +419,14 @@ pub enum Request {
         tag: String,
         /// Which snapshots.
         names: Vec<SnapshotName>,
-        /// Also those of that name in every data set below.
+        /// Also those of that name in every dataset below.
         recursive: bool,
     },
     /// Bookmark a snapshot, or copy a bookmark. `Done`
     Bookmark {
         /// A snapshot or a bookmark.
         from: Name,
-        /// The new bookmark, of the same data set.
+        /// The new bookmark, of the same dataset.
         to: BookmarkName,
     },
     /// What changed in a file system since a snapshot. Parts of `Changes`, then `Done`
@@ -473,7 +473,7 @@ pub enum Request {
     },
     /// What users, groups or projects use, and their quotas. `Accounts`
     Accounts {
-        /// A data set or a snapshot.
+        /// A dataset or a snapshot.
         name: Name,
         /// Whose.
         kind: OwnerKind,
@@ -499,7 +499,7 @@ pub enum Request {
         /// Which file.
         location: Location,
     },
-    /// Copy into a data set, as `cp -a` does. `Copied`
+    /// Copy into a dataset, as `cp -a` does. `Copied`
     CopyIn {
         /// Absolute paths of this machine; one that ends in `/.` stands for what is in it.
         sources: Vec<PathBytes>,
@@ -508,7 +508,7 @@ pub enum Request {
         /// Directories too.
         recursive: bool,
     },
-    /// Copy from data sets or snapshots to a data set of the same pool, as `cp -a` does. `Copied`
+    /// Copy from datasets or snapshots to a dataset of the same pool, as `cp -a` does. `Copied`
     CopyWithin {
         /// What to copy.
         sources: Vec<Location>,
@@ -517,7 +517,7 @@ pub enum Request {
         /// Directories too.
         recursive: bool,
     },
-    /// Copy out of a data set or a snapshot, as `cp -a` does. `Copied`
+    /// Copy out of a dataset or a snapshot, as `cp -a` does. `Copied`
     CopyOut {
         /// What to copy.
         sources: Vec<Location>,
@@ -606,13 +606,13 @@ pub enum UnmountTarget {
 pub struct SendSpec {
     /// The snapshot to send.
     pub snapshot: SnapshotName,
-    /// The state the receiver has: a snapshot or a bookmark, of this data set or of its origin. `None` for a full stream.
+    /// The state the receiver has: a snapshot or a bookmark, of this dataset or of its origin. `None` for a full stream.
     pub base: Option<Name>,
     /// With all snapshots between the base and the sent one.
     pub intermediates: bool,
-    /// With all data sets below, their snapshots up to this one's name, properties and clones.
+    /// With all datasets below, their snapshots up to this one's name, properties and clones.
     pub replicate: bool,
-    /// Replicating: data sets that lack the snapshot are left out, not an error.
+    /// Replicating: datasets that lack the snapshot are left out, not an error.
     pub skip_missing: bool,
     /// With properties (always so when replicating).
     pub properties: bool,

@@ -1,4 +1,4 @@
-//! The service of one pool: the process that owns it, mounts its data sets and answers its commands.
+//! The service of one pool: the process that owns it, mounts its datasets and answers its commands.
 //!
 //! It opens the pool and listens. The command or supervisor that has started it asks for the mounts first. If that process
 //! is gone, the service mounts by itself.

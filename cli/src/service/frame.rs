@@ -22,7 +22,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The largest call.
 pub const MAX_CALL: usize = 16 << 20;
 
-/// The largest reply, such as the history of a pool. Data sets and files are listed in parts, which are much smaller.
+/// The largest reply, such as the history of a pool. Datasets and files are listed in parts, which are much smaller.
 pub const MAX_REPLY: usize = 1 << 30;
 
 /// The bytes of the length.

@@ -124,7 +124,7 @@ impl<'a> Stage<'a> {
         self.run("pool", arguments, |_| {})
     }
 
-    /// Creates a pool in a new image, with its data sets mounted in the tour's folder. The root data set is not: below a
+    /// Creates a pool in a new image, with its datasets mounted in the tour's folder. The root dataset is not: below a
     /// mount of theirs, ordinary users can often make no other.
     pub(super) fn create(&mut self, name: &str, image: &str, options: &[&str]) -> Result<(), Problem> {
         let mountpoint = self.mountpoint(name).display().to_string();
@@ -161,7 +161,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Copies what is in a folder into a data set.
+    /// Copies what is in a folder into a dataset.
     pub(super) fn put(&mut self, folder: &Path, dataset: &str) -> Result<(), Problem> {
         if self.mounted {
             let target = self.mountpoint(dataset);
@@ -178,7 +178,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Compares a data set with a folder: nothing may differ, be missing or be there besides.
+    /// Compares a dataset with a folder: nothing may differ, be missing or be there besides.
     pub(super) fn compare(&mut self, folder: &Path, dataset: &str) -> Result<(), Problem> {
         let (place, temporary) = if self.mounted {
             (self.mountpoint(dataset), false)
@@ -197,7 +197,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Changes and deletes a part of what is in a data set.
+    /// Changes and deletes a part of what is in a dataset.
     pub(super) fn spoil(&mut self, dataset: &str) -> Result<(), Problem> {
         if !self.mounted {
             let junk = self.scratch("junk")?;

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Datasets {
-    /// Makes a bookmark of a snapshot, or a copy of another bookmark, of the same data set.
+    /// Makes a bookmark of a snapshot, or a copy of another bookmark, of the same dataset.
     pub fn bookmark(&self, source: &Name, name: &BookmarkName) -> Result<()> {
         let (names, source, name) = (self.names(), source.clone(), name.clone());
         self.run(move |tx| {
@@ -26,7 +26,7 @@ impl Datasets {
             };
             if of != dataset {
                 let (from, to) = (source.to_string(), name.to_string());
-                let problem = "a bookmark belongs to the data set of its snapshot";
+                let problem = "a bookmark belongs to the dataset of its snapshot";
                 return Err(Error::Misplaced { action: "bookmark", from, to, problem });
             }
             if tx.find_named::<Bookmark>(dataset, kind::BOOKMARK, name.bookmark())?.is_some() {

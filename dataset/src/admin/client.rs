@@ -1,7 +1,7 @@
 //! What happens in the syncing context: changed trees are taken over, then requests are carried out.
 //!
 //! All changed trees of a transaction group are as they were at one instant, and the requests come after them. So a
-//! snapshot of many data sets, taken by one request, is of one instant.
+//! snapshot of many datasets, taken by one request, is of one instant.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -30,7 +30,7 @@ type Task = Box<dyn FnOnce(&mut Sync<'_>, &mut OpenTable) -> PoolResult<()> + Se
 #[derive(Default)]
 pub(super) struct Client {
     queue: Mutex<VecDeque<(Txg, Task)>>,
-    /// The open data sets. Held while requests are carried out, so that none is opened in between.
+    /// The open datasets. Held while requests are carried out, so that none is opened in between.
     pub(super) table: Mutex<OpenTable>,
     /// The snapshots that commands read as a whole.
     pub(super) holds: Arc<LongHolds>,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Datasets {
-    /// Makes a data set that begins as `snapshot` is. With `parents` what is missing above it is created too, owned by
+    /// Makes a dataset that begins as `snapshot` is. With `parents` what is missing above it is created too, owned by
     /// `owner`.
     pub fn clone_snapshot(
         &self,

@@ -1,4 +1,4 @@
-//! Which files differ between a snapshot and a later state of its data set.
+//! Which files differ between a snapshot and a later state of its dataset.
 //!
 //! Both trees are compared with what they share passed over, so the cost is that of the changes. A file has changed if
 //! its change time has: everything that alters a file sets it, and reading does not.
@@ -54,7 +54,7 @@ pub struct Difference {
     pub kind: DifferenceKind,
     /// What kind of file it is.
     pub file_type: FileType,
-    /// Its path from the data set's root; that in the earlier state, if there is one.
+    /// Its path from the dataset's root; that in the earlier state, if there is one.
     pub path: Vec<u8>,
     /// Its path in the later state, if that is another.
     pub new_path: Option<Vec<u8>>,
@@ -65,8 +65,8 @@ pub struct Difference {
 }
 
 impl Datasets {
-    /// Calls `each` for every file that differs between the snapshot `from` and `to`, a later snapshot of the same data
-    /// set, or the data set as it is now, or a clone of a later one.
+    /// Calls `each` for every file that differs between the snapshot `from` and `to`, a later snapshot of the same dataset,
+    /// or the dataset as it is now, or a clone of a later one.
     pub fn diff(&self, from: &SnapshotName, to: &Name, mut each: impl FnMut(Difference) -> Result<()>) -> Result<()> {
         if matches!(to, Name::Dataset(_)) && !self.engine().read_only() {
             self.engine().commit()?;

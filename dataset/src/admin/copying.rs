@@ -9,9 +9,9 @@
 //! Blocks may come to stand where the walk has been already, and vanish from where it has not:
 //!
 //! * What a file takes a reference to is copied by the commit that writes the reference: see `pool::txg::sync`.
-//! * A promotion moves snapshots: the data sets are walked again, and the transaction that moves them says so.
-//! * A stream that was landing when the walk began takes the place of a data set that may lie behind: when it has landed, the
-//!   data sets are walked again. What lands in one that begins later is younger than the walk.
+//! * A promotion moves snapshots: the datasets are walked again, and the transaction that moves them says so.
+//! * A stream that was landing when the walk began takes the place of a dataset that may lie behind: when it has landed, the
+//!   datasets are walked again. What lands in one that begins later is younger than the walk.
 
 use std::{
     collections::BTreeSet,
@@ -38,13 +38,13 @@ use crate::{
     },
 };
 
-/// How often snapshots have moved between data sets. Counted where the catalogue is changed, so while nobody holds the pool
+/// How often snapshots have moved between datasets. Counted where the catalogue is changed, so while nobody holds the pool
 /// still.
 #[derive(Clone, Default)]
 pub(super) struct Moved(Arc<AtomicU64>);
 
 impl Moved {
-    /// To be called by a transaction that moves snapshots between data sets: walks go through all of these again.
+    /// To be called by a transaction that moves snapshots between datasets: walks go through all of these again.
     pub(super) fn note(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
@@ -72,7 +72,7 @@ pub(super) struct Walk {
 pub(super) enum Position {
     /// With the catalogue, whose keys below this one are done.
     Catalogue(Key),
-    /// With the data sets: those before this one are done, and of it what was born up to `done`, and of its `member` the keys
+    /// With the datasets: those before this one are done, and of it what was born up to `done`, and of its `member` the keys
     /// below `at`.
     Datasets { dataset: u64, done: Txg, member: u64, at: Key },
     /// Everything was walked but what waits to be freed.
@@ -154,13 +154,13 @@ impl Walk {
         Ok(stepped)
     }
 
-    /// Begins with the data sets again if trees have come to stand where the walk may have been.
+    /// Begins with the datasets again if trees have come to stand where the walk may have been.
     fn look_back(&mut self, datasets: &Datasets) -> Result<()> {
         self.go_back_if(datasets.read(arrival::hidden)?, datasets.moved.count());
         Ok(())
     }
 
-    /// The same if these data sets are hidden and snapshots have moved so often.
+    /// The same if these datasets are hidden and snapshots have moved so often.
     fn go_back_if(&mut self, hidden: Vec<u64>, moved: u64) {
         if matches!(self.position, Position::Catalogue(_)) {
             return;

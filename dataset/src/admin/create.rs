@@ -1,4 +1,4 @@
-//! Creating data sets.
+//! Creating datasets.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{catalogue::Transaction, lineage::dataset, name::DatasetName};
 
-/// A data set to create.
+/// A dataset to create.
 #[derive(Clone, Debug)]
 pub struct CreateRequest {
     /// Its name.
@@ -27,7 +27,7 @@ pub struct CreateRequest {
 }
 
 impl Datasets {
-    /// Creates a data set. Returns the names of all that were created, the topmost first; nothing if `parents` was given
+    /// Creates a dataset. Returns the names of all that were created, the topmost first; nothing if `parents` was given
     /// and it was there.
     pub fn create(&self, request: CreateRequest) -> Result<Vec<DatasetName>> {
         let names = self.names();

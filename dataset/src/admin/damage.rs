@@ -34,7 +34,7 @@ const NAMES: usize = 1024;
 
 impl Datasets {
     /// What is damaged for good, each by its name: `tank/home:/ann/notes`; a file that is gone, or has no name that can be
-    /// read, as `tank/home:<0x2a>`, and so a data set.
+    /// read, as `tank/home:<0x2a>`, and so a dataset.
     pub fn damaged_names(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for damage in self.damage()? {
@@ -44,7 +44,7 @@ impl Datasets {
         Ok(names)
     }
 
-    /// Whether a node of a data set or a snapshot is lost, and with it what is known of several files: to delete these takes more
+    /// Whether a node of a dataset or a snapshot is lost, and with it what is known of several files: to delete these takes more
     /// than is left.
     pub fn has_lost_nodes(&self) -> Result<bool> {
         Ok(self.damage()?.iter().any(|damage| damage.tree != CATALOGUE && damage.first != damage.last))
@@ -77,7 +77,7 @@ impl Datasets {
         Ok(())
     }
 
-    /// The name of a data set or a snapshot, if it is still there.
+    /// The name of a dataset or a snapshot, if it is still there.
     fn tree_name(&self, tree: u64) -> Result<Option<Name>> {
         let names = self.names();
         self.read(|tx| {
@@ -95,7 +95,7 @@ impl Datasets {
         match name {
             Name::Dataset(name) => self.open_as_written(name),
             Name::Snapshot(name) => self.open_snapshot(name),
-            Name::Bookmark(name) => Err(Error::not_found("data set", name)),
+            Name::Bookmark(name) => Err(Error::not_found("dataset", name)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The data sets of an opened pool.
+//! The datasets of an opened pool.
 
 use std::{
     collections::HashMap,
@@ -35,7 +35,7 @@ use crate::{
 /// About how many blocks one step of background work frees.
 const STEP: usize = 8192;
 
-/// How many transaction groups a request tries to get into. Others that snapshot the same data set may be first in each.
+/// How many transaction groups a request tries to get into. Others that snapshot the same dataset may be first in each.
 const TRIES: usize = 16;
 
 /// How far background work has come.
@@ -47,7 +47,7 @@ pub enum Progress {
     Worked,
 }
 
-/// How a data set is mounted, as far as its properties show it.
+/// How a dataset is mounted, as far as its properties show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
     /// Where.
@@ -56,7 +56,7 @@ pub struct Mount {
     pub temporary: Vec<(String, String)>,
 }
 
-/// The data sets of an opened pool: requests to them, and which are open.
+/// The datasets of an opened pool: requests to them, and which are open.
 pub struct Datasets {
     engine: Arc<Engine>,
     pool: RwLock<DatasetName>,
@@ -70,7 +70,7 @@ pub struct Datasets {
 }
 
 impl Datasets {
-    /// The data sets of a pool that was opened. `pool` is its name now, and so that of its root data set.
+    /// The datasets of a pool that was opened. `pool` is its name now, and so that of its root dataset.
     ///
     /// What a crash has left in the intent log is put back and committed.
     pub fn open(engine: Arc<Engine>, pool: DatasetName) -> Result<Arc<Datasets>> {
@@ -102,7 +102,7 @@ impl Datasets {
         datasets
     }
 
-    /// As [`Datasets::open`] for a pool that was just made: makes its root data set, whose root directory belongs to
+    /// As [`Datasets::open`] for a pool that was just made: makes its root dataset, whose root directory belongs to
     /// `owner`, and commits.
     pub fn create_root(engine: Arc<Engine>, pool: DatasetName, owner: (u32, u32)) -> Result<Arc<Datasets>> {
         let guid = Guid(engine.env().random());
@@ -261,7 +261,7 @@ impl Datasets {
         self.engine.catalogue().read(|view| Ok(Transaction::new(*view, Nanos::default()).master()?.freeing.allocated))
     }
 
-    /// Notes that a data set is mounted, or with `None` that it is not any more: for the properties that say so.
+    /// Notes that a dataset is mounted, or with `None` that it is not any more: for the properties that say so.
     ///
     /// Values that hold for one mount only reach the open file system here, and leave it here.
     pub fn note_mount(&self, id: u64, mount: Option<Mount>) {
@@ -276,11 +276,11 @@ impl Datasets {
             concerned |= before.is_some();
         }
         if concerned && let Err(error) = self.reload_options_of(id) {
-            tracing::warn!("data set {id} keeps the options it had: {error}");
+            tracing::warn!("dataset {id} keeps the options it had: {error}");
         }
     }
 
-    /// Whether a data set is noted as mounted, and how.
+    /// Whether a dataset is noted as mounted, and how.
     pub fn mount_of(&self, id: u64) -> Option<Mount> {
         self.mounts.lock().get(&id).cloned()
     }

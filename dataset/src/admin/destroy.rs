@@ -1,4 +1,4 @@
-//! Destroying data sets and snapshots.
+//! Destroying datasets and snapshots.
 //!
 //! What a request takes with it is gathered and checked first; then everything is destroyed in an order in which nothing
 //! depends on what is gone: what lies below before what lies above, clones before their origins.
@@ -17,10 +17,10 @@ use crate::{
     name::{DatasetName, SnapshotSet, SnapshotSpan},
 };
 
-/// A data set to destroy.
+/// A dataset to destroy.
 #[derive(Clone, Debug)]
 pub struct DestroyRequest {
-    /// The data set.
+    /// The dataset.
     pub name: DatasetName,
     /// Whether to destroy what is below it and all snapshots.
     pub recursive: bool,
@@ -33,7 +33,7 @@ pub struct DestroyRequest {
 pub struct DestroySnapshotsRequest {
     /// The snapshots.
     pub set: SnapshotSet,
-    /// Whether to destroy those of the same names in the data sets below.
+    /// Whether to destroy those of the same names in the datasets below.
     pub recursive: bool,
     /// Whether to destroy their clones.
     pub dependents: bool,
@@ -44,9 +44,9 @@ pub struct DestroySnapshotsRequest {
 /// What a request has destroyed, or would.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destroyed {
-    /// The names of data sets and snapshots, in the order in which they went.
+    /// The names of datasets and snapshots, in the order in which they went.
     pub names: Vec<String>,
-    /// The ids of the data sets among them, which stay theirs when they get other names.
+    /// The ids of the datasets among them, which stay theirs when they get other names.
     pub datasets: Vec<u64>,
     /// Snapshots that go later.
     pub deferred: Vec<String>,
@@ -55,12 +55,12 @@ pub struct Destroyed {
 }
 
 impl Datasets {
-    /// Destroys a data set. With `dry_run` nothing happens, and the answer says what would.
+    /// Destroys a dataset. With `dry_run` nothing happens, and the answer says what would.
     pub fn destroy(&self, request: DestroyRequest, dry_run: bool) -> Result<Destroyed> {
         self.run_or_not(dry_run, self.destruction(request, self.disturbed(dry_run)))
     }
 
-    /// What would go with a data set, as the catalogue stands: needs no commit, and does not say how much would be freed.
+    /// What would go with a dataset, as the catalogue stands: needs no commit, and does not say how much would be freed.
     pub fn doomed(&self, request: DestroyRequest) -> Result<Vec<String>> {
         Ok(self.dry_run(self.destruction(request, BTreeSet::new()))?.names)
     }
@@ -111,7 +111,7 @@ impl Datasets {
         }
     }
 
-    /// The mounts that keep a data set from being destroyed: what only would happen disturbs none.
+    /// The mounts that keep a dataset from being destroyed: what only would happen disturbs none.
     fn disturbed(&self, dry_run: bool) -> BTreeSet<u64> {
         if dry_run { BTreeSet::new() } else { self.mounted() }
     }
@@ -134,7 +134,7 @@ impl Datasets {
         self.dry_run(request)
     }
 
-    /// The data sets that are mounted.
+    /// The datasets that are mounted.
     pub(super) fn mounted(&self) -> BTreeSet<u64> {
         self.mounts.lock().keys().copied().collect()
     }
@@ -156,7 +156,7 @@ fn measured(
     Ok(done)
 }
 
-/// Without a flag, only a data set that stands alone is destroyed.
+/// Without a flag, only a dataset that stands alone is destroyed.
 fn check_alone(tx: &Transaction<'_>, names: &Names, id: u64, request: &DestroyRequest) -> Result<()> {
     if request.recursive || request.dependents {
         return Ok(());
@@ -175,7 +175,7 @@ fn check_alone(tx: &Transaction<'_>, names: &Names, id: u64, request: &DestroyRe
     Ok(())
 }
 
-/// Destroys data sets with all that is below them, and with `dependents` the clones that hang from any of it.
+/// Destroys datasets with all that is below them, and with `dependents` the clones that hang from any of it.
 pub(super) fn destroy_datasets(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -205,7 +205,7 @@ pub(super) fn destroy_datasets(
     Ok(())
 }
 
-/// Destroys all data sets of a pool but its root, and the snapshots of that.
+/// Destroys all datasets of a pool but its root, and the snapshots of that.
 fn destroy_below_root(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -221,7 +221,7 @@ fn destroy_below_root(
     destroy_snapshots_of(tx, ROOT, &names.text_of(tx, ROOT)?, done)
 }
 
-/// Destroys all snapshots of a data set, none of which is held or has clones any more.
+/// Destroys all snapshots of a dataset, none of which is held or has clones any more.
 fn destroy_snapshots_of(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Destroyed) -> Result<()> {
     while let Some(oldest) = dataset::oldest_snapshot(tx, id)? {
         done.names.push(format!("{name}@{}", tx.row::<SnapshotRow>(snapshot_key(oldest))?.name));
@@ -230,7 +230,7 @@ fn destroy_snapshots_of(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mu
     Ok(())
 }
 
-/// Destroys a data set and its snapshots. All that is below it, or a clone of it, goes too or has gone.
+/// Destroys a dataset and its snapshots. All that is below it, or a clone of it, goes too or has gone.
 fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Destroyed) -> Result<()> {
     // What goes later because something above it had to go first, as a clone of it, waits under the root. A name that
     // begins so cannot be given by anybody.
@@ -244,7 +244,7 @@ fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Des
     Ok(())
 }
 
-/// All data sets that go, each after what is above it, or the reason why they must not.
+/// All datasets that go, each after what is above it, or the reason why they must not.
 fn gather(tx: &Transaction<'_>, names: &Names, tops: &[u64], dependents: bool) -> Result<Vec<u64>> {
     let (mut doomed, mut known) = (Vec::new(), BTreeSet::new());
     let mut outside: Vec<(u64, Vec<u64>)> = Vec::new();
@@ -297,8 +297,8 @@ fn has_clones(tx: &Transaction<'_>, names: &Names, of: u64, clones: &[u64]) -> R
     Ok(Error::HasClones { snapshot, clones: names.of_datasets(tx, clones)? })
 }
 
-/// Clones before the data sets of their origins, and where that leaves a choice, children before parents. The two can
-/// contradict each other: a data set may have been moved below a clone of it.
+/// Clones before the datasets of their origins, and where that leaves a choice, children before parents. The two can
+/// contradict each other: a dataset may have been moved below a clone of it.
 fn order(tx: &Transaction<'_>, doomed: &[u64]) -> Result<Vec<u64>> {
     enum Visit {
         Enter(u64),

@@ -19,7 +19,7 @@ pub enum Error {
     /// There is no such thing.
     #[error("cannot find {what} '{name}'")]
     NotFound {
-        /// What was looked for: data set, snapshot, bookmark, hold, parent.
+        /// What was looked for: dataset, snapshot, bookmark, hold, parent.
         what: &'static str,
         /// Its name.
         name: String,
@@ -59,7 +59,7 @@ pub enum Error {
     Limit {
         /// The property.
         property: &'static str,
-        /// The data set.
+        /// The dataset.
         name: String,
         /// The value, in bytes.
         value: u64,
@@ -68,18 +68,18 @@ pub enum Error {
         /// With so many more bytes available in the pool, it might do.
         missing: Option<u64>,
     },
-    /// A data set has data sets below it.
+    /// A dataset has datasets below it.
     #[error("'{name}' has children: {}", .children.join(", "))]
     HasChildren {
-        /// The data set.
+        /// The dataset.
         name: String,
         /// Those below it.
         children: Vec<String>,
     },
-    /// A data set has snapshots.
+    /// A dataset has snapshots.
     #[error("'{name}' has snapshots: {}", .snapshots.join(", "))]
     HasSnapshots {
-        /// The data set.
+        /// The dataset.
         name: String,
         /// Its snapshots.
         snapshots: Vec<String>,
@@ -111,10 +111,10 @@ pub enum Error {
     /// Only a clone can be promoted.
     #[error("'{name}' is not a clone")]
     NotClone {
-        /// The data set.
+        /// The dataset.
         name: String,
     },
-    /// Something would become part of itself, or of another data set than it belongs to.
+    /// Something would become part of itself, or of another dataset than it belongs to.
     #[error("cannot {action} '{from}' to '{to}': {problem}")]
     Misplaced {
         /// What was asked for.
@@ -126,18 +126,18 @@ pub enum Error {
         /// Why not.
         problem: &'static str,
     },
-    /// The pool's root data set stays as long as the pool.
-    #[error("'{name}' is the pool's root data set: it cannot be {action}")]
+    /// The pool's root dataset stays as long as the pool.
+    #[error("'{name}' is the pool's root dataset: it cannot be {action}")]
     IsRoot {
-        /// The data set.
+        /// The dataset.
         name: String,
         /// What was asked for.
         action: &'static str,
     },
-    /// One request asks for two snapshots of one instant of a data set.
+    /// One request asks for two snapshots of one instant of a dataset.
     #[error("multiple snapshots of '{name}' at one instant are not allowed")]
     SnapshotTwice {
-        /// The data set.
+        /// The dataset.
         name: String,
     },
     /// Two snapshots do not belong together.
@@ -151,7 +151,7 @@ pub enum Error {
     /// It is in use.
     #[error("'{name}' is busy: {holder}")]
     Busy {
-        /// The data set.
+        /// The dataset.
         name: String,
         /// Who uses it.
         holder: String,
@@ -188,7 +188,7 @@ pub enum Error {
     /// A quota leaves no room.
     #[error("the quota of '{name}' is exceeded")]
     Quota {
-        /// The data set whose quota it is.
+        /// The dataset whose quota it is.
         name: String,
     },
     /// 256 names have one hash.
@@ -197,7 +197,7 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// A snapshot of this data set was taken in this very transaction group; the request waits for the next.
+    /// A snapshot of this dataset was taken in this very transaction group; the request waits for the next.
     #[error("a snapshot was taken in this transaction group")]
     NextGroup,
     /// What the request writes needs a feature that the pool's labels do not name yet; the request waits until they do.
@@ -246,7 +246,7 @@ impl Error {
             Error::NotReceived { remedy, .. } | Error::Scrub { remedy, .. } => remedy,
             Error::Property(error) => return error.hint(),
             Error::InUse { holder, .. } => return Some(holder.remedy()),
-            Error::NotFound { what: "parent", .. } => "use -p to create the data sets above it",
+            Error::NotFound { what: "parent", .. } => "use -p to create the datasets above it",
             Error::HasChildren { .. } | Error::HasSnapshots { .. } => "use -r to destroy them too",
             Error::HasClones { .. } => "use -R to destroy them too, or promote them first",
             Error::Held { .. } => "release the holds, or use -d to destroy it with the last of them",

@@ -136,7 +136,7 @@ impl Datasets {
     fn tree(&self, name: &Name) -> Result<u64> {
         match self.resolve(name)? {
             Target::Dataset(id) | Target::Snapshot(id) => Ok(id),
-            Target::Bookmark(..) => Err(Error::not_found("data set", name)),
+            Target::Bookmark(..) => Err(Error::not_found("dataset", name)),
         }
     }
 

@@ -1,6 +1,6 @@
-//! The tree of a new data set: a root directory that nothing is in.
+//! The tree of a new dataset: a root directory that nothing is in.
 //!
-//! It is made in the syncing context, in the transaction group that makes the data set, so there never is a data set
+//! It is made in the syncing context, in the transaction group that makes the dataset, so there never is a dataset
 //! without a tree.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use pool::{
 
 use crate::fs::{FileType, ROOT, inode::Inode, key, master::Master};
 
-/// Writes the tree of a new data set, one leaf, and returns its root.
+/// Writes the tree of a new dataset, one leaf, and returns its root.
 pub(super) fn first_tree(sync: &mut Sync<'_>, owner: (u32, u32)) -> Result<BlockPointer> {
     let (txg, copies) = (sync.txg(), sync.engine().metadata_copies());
     let (seed, now) = (sync.engine().env().random(), sync.engine().env().now());

@@ -1,6 +1,6 @@
-//! Quotas and reservations: how much room a data set has, and who may write.
+//! Quotas and reservations: how much room a dataset has, and who may write.
 //!
-//! A quota bounds what a data set and everything below it uses, a refquota what the data set itself refers to; a
+//! A quota bounds what a dataset and everything below it uses, a refquota what the dataset itself refers to; a
 //! reservation sets room aside for it and those below, a refreservation for it alone. Used space is known exactly when a
 //! transaction group is written. Until then what was admitted counts in full: it may have been written by the next
 //! group, so it is remembered for two. Where that would refuse a write, the groups are committed first and the write is
@@ -32,13 +32,13 @@ use crate::{
 /// After so many commits, all that was admitted before them is counted as used, or was never written.
 const COUNTED_AFTER: usize = 2;
 
-/// A data set and those above it, itself first: ids and rows.
+/// A dataset and those above it, itself first: ids and rows.
 fn upwards(tx: &Transaction<'_>, id: u64) -> Result<Vec<(u64, DatasetRow)>> {
     let mut rows = Vec::new();
     let mut at = id;
     while at != 0 {
         if rows.len() > MAX_DEPTH {
-            return Err(Error::damaged(id, "data sets are nested too deep"));
+            return Err(Error::damaged(id, "datasets are nested too deep"));
         }
         let row: DatasetRow = tx.row(dataset_key(at))?;
         let above = row.parent;
@@ -56,8 +56,8 @@ fn set_aside(tx: &Transaction<'_>, rows: &[(u64, DatasetRow)]) -> Result<u64> {
     })
 }
 
-/// How many bytes more a data set and those below it may use, with `room` bytes available in the pool. Reservations of
-/// others are not available; its own and those of the data sets above are.
+/// How many bytes more a dataset and those below it may use, with `room` bytes available in the pool. Reservations of
+/// others are not available; its own and those of the datasets above are.
 pub(super) fn available(tx: &Transaction<'_>, id: u64, room: u64) -> Result<u64> {
     let rows = upwards(tx, id)?;
     let mut left = room.saturating_sub(set_aside(tx, &rows)?);
@@ -71,7 +71,7 @@ pub(super) fn available(tx: &Transaction<'_>, id: u64, room: u64) -> Result<u64>
     Ok(left)
 }
 
-/// How many bytes more may be written to a data set itself.
+/// How many bytes more may be written to a dataset itself.
 pub(super) fn available_to_head(tx: &Transaction<'_>, id: u64, room: u64) -> Result<u64> {
     let row: DatasetRow = tx.row(dataset_key(id))?;
     let left = available(tx, id, room)?.saturating_add(row.reserved_for_head());
@@ -81,7 +81,7 @@ pub(super) fn available_to_head(tx: &Transaction<'_>, id: u64, room: u64) -> Res
     })
 }
 
-/// What refuses a data set more than what [`available_to_head`] says: a quota, or that there is no room but what is set
+/// What refuses a dataset more than what [`available_to_head`] says: a quota, or that there is no room but what is set
 /// aside for others.
 fn refusal(tx: &Transaction<'_>, id: u64, room: u64) -> Result<Errno> {
     let rows = upwards(tx, id)?;
@@ -98,13 +98,13 @@ fn refusal(tx: &Transaction<'_>, id: u64, room: u64) -> Result<Errno> {
     Ok(Errno::NOSPC)
 }
 
-/// The quotas that a data set is under, its own first: whose it is, and how much of it is left.
+/// The quotas that a dataset is under, its own first: whose it is, and how much of it is left.
 fn quotas_of(rows: &[(u64, DatasetRow)]) -> Vec<(u64, u64)> {
     let rows = rows.iter().filter(|(_, row)| row.quota != 0);
     rows.map(|(id, row)| (*id, row.quota.saturating_sub(row.used().allocated))).collect()
 }
 
-/// How many bytes reservations of others set aside, which a data set must leave.
+/// How many bytes reservations of others set aside, which a dataset must leave.
 fn set_aside_for_others(tx: &Transaction<'_>, id: u64) -> Result<u64> {
     let rows = upwards(tx, id)?;
     let own = rows.iter().map(|(_, row)| row.reservation.saturating_sub(row.used().allocated));
@@ -112,7 +112,7 @@ fn set_aside_for_others(tx: &Transaction<'_>, id: u64) -> Result<u64> {
     Ok(set_aside(tx, &rows)?.saturating_sub(own))
 }
 
-/// Whether anything but the pool's own room limits what is written to a data set.
+/// Whether anything but the pool's own room limits what is written to a dataset.
 fn is_limited(tx: &Transaction<'_>, rows: &[(u64, DatasetRow)]) -> Result<bool> {
     let has_quota =
         rows.iter().any(|(_, row)| row.quota != 0) || rows.first().is_some_and(|(_, row)| row.refquota != 0);
@@ -148,7 +148,7 @@ pub(super) fn check_landed(tx: &Transaction<'_>, names: &Names, id: u64, room: u
     if set_aside(tx, &rows)? > room { Err(PoolError::OutOfSpace.into()) } else { Ok(()) }
 }
 
-/// The limits of an open data set, as its file system asks them.
+/// The limits of an open dataset, as its file system asks them.
 pub(super) struct Limits {
     id: u64,
     engine: Weak<Engine>,
@@ -245,7 +245,7 @@ impl Limits {
         engine.catalogue().read(|view| look(&Transaction::new(*view, Nanos::default()), room))
     }
 
-    /// Admits what neither a quota refuses nor takes what is set aside for others. What all data sets were admitted
+    /// Admits what neither a quota refuses nor takes what is set aside for others. What all datasets were admitted
     /// is no longer available, so many writers together cannot take it either.
     fn try_admit(&self, bytes: u64) -> bool {
         let available = self.engine.upgrade().map_or(0, |engine| engine.available());
@@ -332,7 +332,7 @@ impl Limits {
             Ok((row.referenced.allocated, available_to_head(tx, self.id, room)?))
         });
         let (referenced, available) = numbers.unwrap_or_else(|error| {
-            tracing::warn!("the room of a data set is not known: {error}");
+            tracing::warn!("the room of a dataset is not known: {error}");
             (0, 0)
         });
         let state = self.state.lock();

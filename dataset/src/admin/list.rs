@@ -1,4 +1,4 @@
-//! What there is: a walk over data sets, snapshots and bookmarks.
+//! What there is: a walk over datasets, snapshots and bookmarks.
 //!
 //! A walk goes step by step, each with a bounded number of things, so that whoever lists very many never has all of them and keeps
 //! nobody from the catalogue for long ([`Datasets::begin_list`]). From one step to the next it keeps ids, and what is gone or
@@ -36,13 +36,13 @@ use crate::{
 
 /// A step lists at most about so many things: a megabyte, mostly.
 const STEP: usize = 128;
-/// So many data sets are remembered with what they hand down, about 10 KB each.
+/// So many datasets are remembered with what they hand down, about 10 KB each.
 const PLACES: usize = 64;
 
 /// What to list.
 #[derive(Clone, Debug)]
 pub struct ListRequest {
-    /// Where to begin; empty for the pool's root data set.
+    /// Where to begin; empty for the pool's root dataset.
     pub roots: Vec<Name>,
     /// How many levels below the roots; `None` for all. The snapshots and children of a root are one level below it.
     pub depth: Option<usize>,
@@ -57,14 +57,14 @@ impl Default for ListRequest {
     }
 }
 
-/// A data set, snapshot or bookmark with all that its properties are computed from. See [`Listed::value`].
+/// A dataset, snapshot or bookmark with all that its properties are computed from. See [`Listed::value`].
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// Its name.
     pub name: Name,
     /// What it is: one kind.
     pub kind: Kinds,
-    /// Its id; for a bookmark its data set's.
+    /// Its id; for a bookmark its dataset's.
     pub id: u64,
     pub(super) facts: Facts,
     pub(super) effective: Effective,
@@ -99,17 +99,17 @@ pub struct Listing {
 enum Todo {
     /// What a name stands for.
     Root(Name),
-    /// The snapshots of a data set from a transaction group on.
+    /// The snapshots of a dataset from a transaction group on.
     Snapshots { dataset: u64, from: u64 },
     /// The bookmarks at these offsets, from this place on.
     Bookmarks { dataset: u64, offsets: Arc<[u64]>, at: usize },
-    /// The data sets below one, from this place on.
+    /// The datasets below one, from this place on.
     Children { of: u64, ids: Arc<[u64]>, at: usize, depth: usize },
 }
 
 impl Datasets {
-    /// Lists what there is: each data set, then its snapshots in the order in which they were taken, its bookmarks, and
-    /// the data sets below it by name.
+    /// Lists what there is: each dataset, then its snapshots in the order in which they were taken, its bookmarks, and
+    /// the datasets below it by name.
     pub fn list(&self, request: &ListRequest) -> Result<Vec<Listed>> {
         self.list_since(request, &[])
     }
@@ -168,11 +168,11 @@ struct Walk<'a, 'v> {
     datasets: &'a Datasets,
     listing: Listing,
     found: Vec<Listed>,
-    /// The data sets that were met.
+    /// The datasets that were met.
     places: BTreeMap<u64, Rc<Place>>,
 }
 
-/// What a data set hands down.
+/// What a dataset hands down.
 struct Place {
     name: DatasetName,
     effective: Effective,
@@ -252,13 +252,13 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// The data sets below one, by name. Each has one place: rows that lie could lead in a circle, or on many ways to one.
+    /// The datasets below one, by name. Each has one place: rows that lie could lead in a circle, or on many ways to one.
     fn children(&self, id: u64) -> Result<Arc<[u64]>> {
         let (mut ids, mut known) = (Vec::new(), BTreeSet::new());
         for (name, child) in dataset::children(self.tx, id)? {
             let row: DatasetRow = self.tx.row(dataset_key(child))?;
             if row.parent != id || row.name != name || !known.insert(child) {
-                return Err(Error::damaged(child, "a data set that stands below two others, or below itself"));
+                return Err(Error::damaged(child, "a dataset that stands below two others, or below itself"));
             }
             if !row.hidden {
                 ids.push(child);
@@ -360,7 +360,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The snapshot that `written@TEXT` of a data set is about: one of its own by its short name, or any by its full one.
+/// The snapshot that `written@TEXT` of a dataset is about: one of its own by its short name, or any by its full one.
 fn snapshot_name(of: &DatasetName, text: &str) -> Option<SnapshotName> {
     match text.contains('@') {
         true => text.parse().ok(),

@@ -2,7 +2,7 @@
 //! nodes is read, and nothing is changed.
 //!
 //! A block is lost if none of its copies lies on what is left, and so is what stands below a node that is. A file has lost
-//! something if one of its items has. Each block of a data set and its snapshots counts once; one that a clone shares with its
+//! something if one of its items has. Each block of a dataset and its snapshots counts once; one that a clone shares with its
 //! origin counts for both.
 //!
 //! To be used on a state that nobody changes: see [`pool::admin::CommittedState`].
@@ -29,7 +29,7 @@ use crate::{
 /// What a part of the pool would lose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// The data set, with its snapshots; `<metadata>` for what all of them hang from.
+    /// The dataset, with its snapshots; `<metadata>` for what all of them hang from.
     pub name: String,
     /// Its blocks.
     pub blocks: u64,
@@ -50,7 +50,7 @@ pub struct Survivors<'a> {
 }
 
 impl Datasets {
-    /// What would be lost if only some vdevs were left: of the pool's own structures, and then of each data set.
+    /// What would be lost if only some vdevs were left: of the pool's own structures, and then of each dataset.
     ///
     /// # Errors
     /// If something cannot be read as it is. If it is not to go on, what was found so far is given.
@@ -64,7 +64,7 @@ impl Datasets {
         Ok(losses)
     }
 
-    /// The names of all data sets, in the order of [`losses`](Datasets::losses).
+    /// The names of all datasets, in the order of [`losses`](Datasets::losses).
     pub fn names_of_all(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let mut dataset = self.read(|tx| members::next_dataset(tx, 0))?;
@@ -75,7 +75,7 @@ impl Datasets {
         Ok(names)
     }
 
-    /// The name of a data set; one that is being received has none yet.
+    /// The name of a dataset; one that is being received has none yet.
     fn shown_name(&self, id: u64) -> Result<String> {
         let names = self.names();
         self.read(|tx| Ok(names.of_dataset(tx, id).map_or_else(|_| format!("<{id:#x}>"), |name| name.to_string())))
@@ -98,7 +98,7 @@ impl Datasets {
         Ok(Loss { files: 0, lost_files: 0, ..tally.loss })
     }
 
-    /// The loss of a data set and its snapshots.
+    /// The loss of a dataset and its snapshots.
     fn line_loss(&self, id: u64, survivors: &Survivors<'_>) -> Result<Loss> {
         let mut tally = Tally::new(self.engine(), survivors, self.shown_name(id)?);
         let mut done = Txg::ZERO;
@@ -157,7 +157,7 @@ impl<'a> Tally<'a> {
                 let pointer = leaf.pointer(item).filter(|block| is_meant(key) && block.entered() > after);
                 let has_lost = pointer.map_or(Ok(is_lost), |pointer| self.count(&pointer, is_lost))?;
                 self.loss.files += u64::from(key.kind == INODE);
-                // What belongs to the data set as a whole is no file.
+                // What belongs to the dataset as a whole is no file.
                 if has_lost && key.object != DATASET && file.replace(key.object) != Some(key.object) {
                     self.loss.lost_files += 1;
                 }

@@ -1,4 +1,4 @@
-//! Administration: everything that can be asked of the data sets of an opened pool.
+//! Administration: everything that can be asked of the datasets of an opened pool.
 //!
 //! A request is checked and carried out as one [`Transaction`](crate::catalogue::Transaction) in the syncing context of
 //! one transaction group, and the caller gets the answer when that group is committed. So a request happens entirely or
@@ -6,19 +6,19 @@
 //! it is, with its changes thrown away, is a dry run.
 //!
 //! ```text
-//! datasets   the pool's data sets: running requests, reading the catalogue
+//! datasets   the pool's datasets: running requests, reading the catalogue
 //! client     what happens in the syncing context
 //! resolve    from names to ids and back
-//! format     the tree of a new data set
-//! open       opening data sets and snapshots: file systems, options
+//! format     the tree of a new dataset
+//! open       opening datasets and snapshots: file systems, options
 //! create, destroy, rename, snapshot, rollback, clone, hold, bookmark
 //! property   setting, inheriting; where a value comes from
 //! feature    the features of the pool's format
 //! list, value     what there is, and the value of each property
-//! limits, quotas  what a data set may use, and what those below a quota may use together
+//! limits, quotas  what a dataset may use, and what those below a quota may use together
 //! send, receive   what goes into a stream, and what becomes of one
 //! replaced   what differs for a mount when another tree takes the place of its file system's
-//! modified   whether a data set was changed or only read
+//! modified   whether a dataset was changed or only read
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
 //! scrub      examining and mending everything           examine    a part of it, on demand

@@ -1,9 +1,9 @@
-//! Whether a data set was changed since its newest snapshot, or only read.
+//! Whether a dataset was changed since its newest snapshot, or only read.
 //!
 //! Reading sets access times, and so writes the tree anew. Whoever would replace that tree by a later state of the
 //! snapshot takes nothing away from anybody: access times are no content. Whether there is nothing else is found by
 //! comparing the two trees, outside of any transaction; the answer is the root that was compared, and it holds as long as
-//! the data set has that root.
+//! the dataset has that root.
 
 use pool::{error::Error as PoolError, format::pointer::BlockPointer};
 
@@ -21,11 +21,11 @@ use crate::{
     name::DatasetName,
 };
 
-/// When so many items differ, a data set counts as changed without looking further.
+/// When so many items differ, a dataset counts as changed without looking further.
 const ITEMS_MAX: usize = 4096;
 
 impl Datasets {
-    /// The root of a data set of which only access times have changed since its newest snapshot; `None` if it is as that
+    /// The root of a dataset of which only access times have changed since its newest snapshot; `None` if it is as that
     /// was, or has changed, or is not there. To be called while it is kept still: what was done to it is committed first.
     pub(super) fn only_read(&self, name: &DatasetName) -> Result<Option<BlockPointer>> {
         if !self.engine().read_only() {
@@ -56,7 +56,7 @@ impl Datasets {
 /// A tree's root and the root's level.
 type Tree = (BlockPointer, u8);
 
-/// The trees of a data set's newest snapshot and of itself, if it has another.
+/// The trees of a dataset's newest snapshot and of itself, if it has another.
 fn trees(tx: &Transaction<'_>, id: u64) -> Result<Option<(Tree, Tree)>> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
     if row.newest == 0 || !arrival::is_modified(tx, id)? {

@@ -1,4 +1,4 @@
-//! Opening data sets and snapshots.
+//! Opening datasets and snapshots.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,7 +31,7 @@ use crate::{
     name::{DatasetName, SnapshotName},
 };
 
-/// An open data set. There is one for each, shared by all who use it.
+/// An open dataset. There is one for each, shared by all who use it.
 pub struct Dataset {
     id: u64,
     head: Arc<Head>,
@@ -66,7 +66,7 @@ pub struct OpenSnapshot {
     pub fs: Arc<FileSystem>,
 }
 
-/// The data sets that are open, by id: work on all of them has the same order in every run.
+/// The datasets that are open, by id: work on all of them has the same order in every run.
 #[derive(Default)]
 pub(super) struct OpenTable {
     datasets: BTreeMap<u64, Arc<Dataset>>,
@@ -74,20 +74,20 @@ pub(super) struct OpenTable {
 }
 
 impl OpenTable {
-    /// Shows another tree in an open data set.
+    /// Shows another tree in an open dataset.
     pub(super) fn replace(&self, id: u64, root: BlockPointer, level: u8) {
         if let Some(dataset) = self.datasets.get(&id) {
             dataset.head.replace(root, level);
         }
     }
 
-    /// Forgets a data set that was destroyed.
+    /// Forgets a dataset that was destroyed.
     pub(super) fn close(&mut self, engine: &Engine, id: u64) {
         self.datasets.remove(&id);
         engine.close_head(id);
     }
 
-    /// Tells the open data sets how much room they have now.
+    /// Tells the open datasets how much room they have now.
     pub(super) fn refresh(&self, sync: &mut Sync<'_>) -> Result<()> {
         let (room, now) = (sync.engine().available(), sync.engine().env().now());
         for dataset in self.datasets.values() {
@@ -100,7 +100,7 @@ impl OpenTable {
 }
 
 impl Datasets {
-    /// Opens a data set, or returns it if it is open.
+    /// Opens a dataset, or returns it if it is open.
     pub fn open_dataset(&self, name: &DatasetName) -> Result<Arc<Dataset>> {
         let names = self.names();
         let mut table = self.table().lock();
@@ -112,7 +112,7 @@ impl Datasets {
         if let Some(dataset) = table.datasets.get(&id) {
             return Ok(dataset.clone());
         }
-        let root = root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?;
+        let root = root.ok_or_else(|| Error::damaged(id, "a dataset without a tree"))?;
         let limits = Limits::new(id, self.engine(), table.quotas.clone());
         let room = self.engine().available();
         let newest = row.newest_txg;
@@ -151,7 +151,7 @@ impl Datasets {
         open_files(id, name.as_str(), head, options)
     }
 
-    /// Opens the tree of a data set as the catalogue has it, to be read only. It stays as it is for as long as the pool has room;
+    /// Opens the tree of a dataset as the catalogue has it, to be read only. It stays as it is for as long as the pool has room;
     /// when that is given up, reading fails.
     pub(super) fn open_as_written(&self, name: &DatasetName) -> Result<OpenSnapshot> {
         let names = self.names();
@@ -167,7 +167,7 @@ impl Datasets {
         open_files(id, name.as_str(), head, options)
     }
 
-    /// Goes on freeing files that have lost their last name, in all data sets that are open, by a bounded amount. Returns
+    /// Goes on freeing files that have lost their last name, in all datasets that are open, by a bounded amount. Returns
     /// whether there is more to do.
     pub fn reap_files(&self) -> bool {
         // Each has its turn, whatever the others have to do.
@@ -184,7 +184,7 @@ impl Datasets {
         self.table().lock().datasets.values().cloned().collect()
     }
 
-    /// Closes a data set that nobody uses any more, after a commit.
+    /// Closes a dataset that nobody uses any more, after a commit.
     pub fn close_dataset(&self, id: u64) -> Result<()> {
         let Some(dataset) = self.table().lock().datasets.get(&id).cloned() else { return Ok(()) };
         let _quiet = dataset.head.exclude_changes();
@@ -195,14 +195,14 @@ impl Datasets {
         Ok(())
     }
 
-    /// Those of some data sets that are open, always in the same order, for who wants to exclude changes of them.
+    /// Those of some datasets that are open, always in the same order, for who wants to exclude changes of them.
     pub(super) fn open_with_ids(&self, mut ids: Vec<u64>) -> Vec<Arc<Dataset>> {
         ids.sort_unstable();
         let table = self.table().lock();
         ids.into_iter().filter_map(|id| table.datasets.get(&id).cloned()).collect()
     }
 
-    /// Closes all data sets, after a commit.
+    /// Closes all datasets, after a commit.
     pub fn close_all(&self) -> Result<()> {
         let open: Vec<u64> = self.table().lock().datasets.keys().copied().collect();
         open.into_iter().try_for_each(|id| self.close_dataset(id))
@@ -225,7 +225,7 @@ impl Datasets {
         Ok(())
     }
 
-    /// Has one data set, if it is open, follow its properties when a mount of it begins or has ended.
+    /// Has one dataset, if it is open, follow its properties when a mount of it begins or has ended.
     pub(super) fn reload_options_of(&self, id: u64) -> Result<()> {
         let names = self.names();
         let table = self.table().lock();
@@ -257,7 +257,7 @@ fn unreadable(name: &str, errno: Errno) -> Error {
     if errno == Errno::STALE {
         return PoolError::Stale.into();
     }
-    PoolError::damaged(format!("data set {name}"), format!("cannot be opened: {errno}")).into()
+    PoolError::damaged(format!("dataset {name}"), format!("cannot be opened: {errno}")).into()
 }
 
 fn caching(text: &str) -> Caching {

@@ -1,4 +1,4 @@
-//! The property `vdevs`: which vdevs a data set's records go to as long as there is room for data on them.
+//! The property `vdevs`: which vdevs a dataset's records go to as long as there is room for data on them.
 //!
 //! A user names vdevs as `pool status` does: `mirror-0`, or the path or number of a disk. What is kept are numbers that
 //! a vdev has for life, behind a word for people (`mirror-0`, `disk-1`): a disk may get another path, or become a mirror.

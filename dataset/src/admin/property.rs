@@ -1,9 +1,9 @@
 //! Setting and inheriting properties, and where a value comes from.
 //!
-//! A value set on a data set wins over one that was received, and that over what the data set above has; if nobody set
+//! A value set on a dataset wins over one that was received, and that over what the dataset above has; if nobody set
 //! it, the default counts. Inheriting a property takes the set value away, and hides a received one.
 //!
-//! Quotas and reservations are numbers of the data set's own row, so that writing and accounting need no look-up. The rows
+//! Quotas and reservations are numbers of the dataset's own row, so that writing and accounting need no look-up. The rows
 //! of their values say only where the number comes from, and what it would be if it were received. A number without such
 //! a row was set here by an older program.
 
@@ -42,11 +42,11 @@ pub struct Valued {
     pub source: Source,
 }
 
-/// The values of all properties of one data set or snapshot that can be set, by name; of limits those that have rows.
+/// The values of all properties of one dataset or snapshot that can be set, by name; of limits those that have rows.
 pub(super) type Effective = BTreeMap<String, Valued>;
 
 impl Datasets {
-    /// Sets properties of data sets or snapshots. A reservation may take what was freed a moment ago.
+    /// Sets properties of datasets or snapshots. A reservation may take what was freed a moment ago.
     pub fn set(&self, targets: &[Name], assignments: &[Assignment]) -> Result<()> {
         let room = self.engine().available();
         match self.set_with_room(targets, assignments, room) {
@@ -79,7 +79,7 @@ impl Datasets {
         self.reload_options()
     }
 
-    /// Has a property inherited again; with `recursive` also by all data sets below. With `received` a received value
+    /// Has a property inherited again; with `recursive` also by all datasets below. With `received` a received value
     /// counts again instead.
     pub fn inherit(&self, targets: &[Name], property: &str, recursive: bool, received: bool) -> Result<()> {
         let (names, targets) = (self.names(), targets.to_vec());
@@ -142,7 +142,7 @@ fn owner(tx: &Transaction<'_>, names: &Names, target: &Name) -> Result<u64> {
     }
 }
 
-/// Sets properties of a data set or snapshot. `creating` says that it is being created.
+/// Sets properties of a dataset or snapshot. `creating` says that it is being created.
 pub(super) fn assign_all(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -160,7 +160,7 @@ pub(super) fn assign_all(
         let is_account = matches!(property, Property::Account(_));
         if is_account || !property.applies_to(kinds) || (!is_dataset && !is_user) {
             let (what, name) = match is_dataset {
-                true => ("data set", names.of_dataset(tx, id)?.to_string()),
+                true => ("dataset", names.of_dataset(tx, id)?.to_string()),
                 false => ("snapshot", names.of_snapshot(tx, id)?.to_string()),
             };
             return Err(Error::NotApplicable { property: property.name().to_owned(), what, name });
@@ -218,7 +218,7 @@ fn follow_rows(tx: &mut Transaction<'_>, names: &Names, id: u64, name: &str, lim
     set_limit(tx, names, id, limit, value.and_then(|value| value.parse().ok()).unwrap_or(0), room)
 }
 
-/// Whether a data set has a value of its own, or was told to inherit one.
+/// Whether a dataset has a value of its own, or was told to inherit one.
 pub(super) fn is_local(tx: &Transaction<'_>, id: u64, property: &Property) -> Result<bool> {
     Ok(tx.find_named::<Value>(id, kind::PROPERTY, property.name())?.is_some())
 }
@@ -251,12 +251,12 @@ impl Limit {
     }
 }
 
-/// What a limit is now, if the property is one: a number of the data set's own row.
+/// What a limit is now, if the property is one: a number of the dataset's own row.
 pub(super) fn limit(row: &DatasetRow, property: &str) -> Option<u64> {
     limit_of(property).map(|limit| limit.of(row))
 }
 
-/// The values that one data set has received, by name.
+/// The values that one dataset has received, by name.
 pub(super) fn received(tx: &Transaction<'_>, id: u64) -> Result<BTreeMap<String, String>> {
     Ok(rows(tx, id, kind::RECEIVED)?.into_iter().filter_map(|row| Some((row.name, row.value?))).collect())
 }
@@ -304,7 +304,7 @@ fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, val
     })
 }
 
-/// The values of all properties of a data set that can be set; of limits those that have rows.
+/// The values of all properties of a dataset that can be set; of limits those that have rows.
 pub(super) fn effective(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Effective> {
     let mut path = vec![id];
     let mut row: DatasetRow = tx.row(dataset_key(id))?;
@@ -312,7 +312,7 @@ pub(super) fn effective(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<
     let name = names.of_dataset(tx, id)?;
     while row.parent != 0 {
         if path.len() > MAX_DEPTH {
-            return Err(Error::damaged(id, "data sets are nested too deep"));
+            return Err(Error::damaged(id, "datasets are nested too deep"));
         }
         path.push(row.parent);
         row = tx.row(dataset_key(row.parent))?;
@@ -329,7 +329,7 @@ pub(super) fn effective(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<
     Ok(values)
 }
 
-/// What a data set below one that has `values` inherits from it; `name` is that of the one below.
+/// What a dataset below one that has `values` inherits from it; `name` is that of the one below.
 pub(super) fn inherited(values: &Effective, name: &DatasetName) -> Effective {
     let above = name.parent().map(|parent| parent.to_string()).unwrap_or_default();
     let mut below = defaults(None);
@@ -362,7 +362,7 @@ fn is_inheritable(property: &str) -> bool {
     DATASET.iter().any(|definition| definition.name == property && definition.nature == Nature::Inheritable)
 }
 
-/// Puts the values that were set on, or received by, one data set or snapshot over what it inherits.
+/// Puts the values that were set on, or received by, one dataset or snapshot over what it inherits.
 pub(super) fn own(tx: &Transaction<'_>, id: u64, values: &mut Effective) -> Result<()> {
     let local: Vec<Value> = rows(tx, id, kind::PROPERTY)?;
     for Value { name, value } in rows(tx, id, kind::RECEIVED)? {
@@ -390,7 +390,7 @@ fn rows(tx: &Transaction<'_>, id: u64, kind: u8) -> Result<Vec<Value>> {
     Ok(tx.rows::<Value>(keys(id, kind))?.into_iter().map(|(_, row)| row).collect())
 }
 
-/// The defaults, for the pool's root data set with the mountpoint that goes by the pool's name.
+/// The defaults, for the pool's root dataset with the mountpoint that goes by the pool's name.
 fn defaults(pool: Option<&DatasetName>) -> Effective {
     let settable = |definition: &&Definition| definition.is_settable() && limit_of(definition.name).is_none();
     let mut values = Effective::new();
@@ -407,7 +407,7 @@ fn defaults(pool: Option<&DatasetName>) -> Effective {
     values
 }
 
-/// What a snapshot has of the values of its data set, which is called `above`: only those that apply to snapshots.
+/// What a snapshot has of the values of its dataset, which is called `above`: only those that apply to snapshots.
 pub(super) fn of_snapshot(
     tx: &Transaction<'_>,
     id: u64,

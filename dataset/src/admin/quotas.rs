@@ -1,14 +1,14 @@
-//! What the data sets below a quota were admitted together.
+//! What the datasets below a quota were admitted together.
 //!
-//! A quota bounds a data set and all below it, and each of these is written to by somebody else. So what is left of it
+//! A quota bounds a dataset and all below it, and each of these is written to by somebody else. So what is left of it
 //! until the next commit is counted once, here, and not by each of them: together they could use it several times over.
-//! [`super::limits`] stands above: it knows which quotas a data set is under, and what the catalogue says of them.
+//! [`super::limits`] stands above: it knows which quotas a dataset is under, and what the catalogue says of them.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// The quotas that open data sets are under, by the id of the data set that has it.
+/// The quotas that open datasets are under, by the id of the dataset that has it.
 #[derive(Default)]
 pub(super) struct Quotas(Mutex<BTreeMap<u64, Quota>>);
 

@@ -1,4 +1,4 @@
-//! Renaming data sets and snapshots.
+//! Renaming datasets and snapshots.
 
 use super::{
     datasets::Datasets,
@@ -15,12 +15,12 @@ use crate::{
 /// What a renaming has moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renamed {
-    /// The data sets whose name is another now: ids and new names. Their mountpoints may have changed.
+    /// The datasets whose name is another now: ids and new names. Their mountpoints may have changed.
     pub datasets: Vec<(u64, DatasetName)>,
 }
 
 impl Datasets {
-    /// Renames a data set, and with it all below. With `parents` what is missing above the new place is created, owned
+    /// Renames a dataset, and with it all below. With `parents` what is missing above the new place is created, owned
     /// by `owner`.
     pub fn rename(&self, from: &DatasetName, to: &DatasetName, parents: bool, owner: (u32, u32)) -> Result<Renamed> {
         let names = self.names();
@@ -61,7 +61,7 @@ impl Datasets {
     }
 }
 
-/// Gives snapshots of one data set other names, all at once: one may get what was another's.
+/// Gives snapshots of one dataset other names, all at once: one may get what was another's.
 pub(super) fn rename_snapshots(tx: &mut Transaction<'_>, dataset: u64, new_names: &[(u64, String)]) -> Result<()> {
     for (id, _) in new_names {
         let row: SnapshotRow = tx.row(snapshot_key(*id))?;
@@ -91,12 +91,12 @@ fn check_place(tx: &Transaction<'_>, names: &Names, from: &DatasetName, to: &Dat
         return misplaced("they are in different pools");
     }
     if to != from && to.is_within(from) {
-        return misplaced("a data set cannot lie below itself");
+        return misplaced("a dataset cannot lie below itself");
     }
     names.vacant(tx, to)
 }
 
-/// The new names of a moved data set and all below. Fails if one has become too long, with its snapshots.
+/// The new names of a moved dataset and all below. Fails if one has become too long, with its snapshots.
 pub(super) fn renamed(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Renamed> {
     let mut datasets = Vec::new();
     for moved in resolve::subtree(tx, id)? {

@@ -57,7 +57,7 @@ impl Replaced {
 }
 
 impl Datasets {
-    /// What will differ in an open data set when the stored tree `new` takes the place of its own. To be called while its
+    /// What will differ in an open dataset when the stored tree `new` takes the place of its own. To be called while its
     /// changes are excluded. For one that is not mounted nobody asks.
     pub(super) fn would_differ(&self, dataset: &Dataset, new: impl FnOnce() -> Option<StoredRoot>) -> Replaced {
         if self.mount_of(dataset.id()).is_none() {

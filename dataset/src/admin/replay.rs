@@ -1,4 +1,4 @@
-//! After a crash: what the intent log was told is put back into the data sets, before anything else happens.
+//! After a crash: what the intent log was told is put back into the datasets, before anything else happens.
 
 use std::collections::BTreeMap;
 
@@ -39,9 +39,9 @@ impl Datasets {
             let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
             Ok(Some((row, root, self.options(tx, &names, id)?)))
         })?;
-        // A data set that the committed state does not have was never there for anybody.
+        // A dataset that the committed state does not have was never there for anybody.
         let Some((row, root, options)) = found else { return Ok(()) };
-        let root = root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?;
+        let root = root.ok_or_else(|| Error::damaged(id, "a dataset without a tree"))?;
         let head = self.engine().open_head(id, Some((root, row.level)));
         let mut replay = Replay::new(&head, options.policy, claims);
         let applied: Result<(), PoolError> = entries.iter().try_for_each(|entry| replay.apply(entry));

@@ -229,7 +229,7 @@ impl Datasets {
         if running.walk.is_waiting() && matches!(running.missed, Missed::Nothing) {
             return match running.walk.is_through(self)? {
                 true => self.finish_resilver(running, still),
-                // There may be data sets to go through again.
+                // There may be datasets to go through again.
                 false if !running.walk.is_waiting() => Ok(Progress::Worked),
                 false => Ok(Progress::Idle),
             };

@@ -15,11 +15,11 @@ use crate::{
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A data set's id.
+    /// A dataset's id.
     Dataset(u64),
     /// A snapshot's id.
     Snapshot(u64),
-    /// A bookmark of the data set with this id.
+    /// A bookmark of the dataset with this id.
     Bookmark(u64, Bookmark),
 }
 
@@ -40,7 +40,7 @@ impl Datasets {
         self.read(|tx| names.target(tx, name))
     }
 
-    /// The name of a data set.
+    /// The name of a dataset.
     pub fn dataset_name(&self, id: u64) -> Result<DatasetName> {
         let names = self.names();
         self.read(|tx| names.of_dataset(tx, id))
@@ -48,7 +48,7 @@ impl Datasets {
 }
 
 impl Names {
-    /// The id of a data set, if it exists.
+    /// The id of a dataset, if it exists.
     pub(super) fn find(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<Option<u64>> {
         let mut components = name.components();
         if components.next() != Some(self.pool.as_str()) {
@@ -64,9 +64,9 @@ impl Names {
         Ok(Some(id))
     }
 
-    /// The id of a data set that must exist.
+    /// The id of a dataset that must exist.
     pub(super) fn dataset(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<u64> {
-        self.find(tx, name)?.ok_or_else(|| Error::not_found("data set", name))
+        self.find(tx, name)?.ok_or_else(|| Error::not_found("dataset", name))
     }
 
     /// The id of a snapshot that must exist.
@@ -76,7 +76,7 @@ impl Names {
         found.ok_or_else(|| Error::not_found("snapshot", name))
     }
 
-    /// A bookmark that must exist, and the id of its data set.
+    /// A bookmark that must exist, and the id of its dataset.
     pub(super) fn bookmark(&self, tx: &Transaction<'_>, name: &BookmarkName) -> Result<(u64, Bookmark)> {
         let dataset = self.dataset(tx, &name.dataset())?;
         let found = tx.find_named::<Bookmark>(dataset, kind::BOOKMARK, name.bookmark())?;
@@ -95,19 +95,19 @@ impl Names {
         })
     }
 
-    /// The name of a data set.
+    /// The name of a dataset.
     pub(super) fn of_dataset(&self, tx: &Transaction<'_>, id: u64) -> Result<DatasetName> {
         self.text_of(tx, id)?.parse().map_err(|error| Error::damaged(id, error))
     }
 
-    /// What the name of a data set would be; it may be too long for one.
+    /// What the name of a dataset would be; it may be too long for one.
     pub(super) fn text_of(&self, tx: &Transaction<'_>, id: u64) -> Result<String> {
         let mut components = Vec::new();
         let mut at = id;
         while at != ROOT {
             let row: DatasetRow = tx.row(dataset_key(at))?;
             if components.len() > 2 * MAX_DEPTH {
-                return Err(Error::damaged(id, "data sets are nested too deep"));
+                return Err(Error::damaged(id, "datasets are nested too deep"));
             }
             components.push(row.name);
             at = row.parent;
@@ -124,36 +124,36 @@ impl Names {
         name.map_err(|error| Error::damaged(id, error))
     }
 
-    /// The names of data sets, in order.
+    /// The names of datasets, in order.
     pub(super) fn of_datasets(&self, tx: &Transaction<'_>, ids: &[u64]) -> Result<Vec<String>> {
         let mut names = ids.iter().map(|id| self.text_of(tx, *id)).collect::<Result<Vec<_>>>()?;
         names.sort();
         Ok(names)
     }
 
-    /// The id of the data set above the named one, which must exist.
+    /// The id of the dataset above the named one, which must exist.
     pub(super) fn parent(&self, tx: &Transaction<'_>, name: &DatasetName, action: &'static str) -> Result<u64> {
         let Some(parent) = name.parent() else { return Err(Error::IsRoot { name: name.to_string(), action }) };
         self.find(tx, &parent)?.ok_or_else(|| Error::not_found("parent", parent))
     }
 
-    /// Fails if a data set of that name exists.
+    /// Fails if a dataset of that name exists.
     pub(super) fn vacant(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<()> {
         match self.find(tx, name)? {
-            Some(_) => Err(Error::exists("data set", name)),
+            Some(_) => Err(Error::exists("dataset", name)),
             None => Ok(()),
         }
     }
 }
 
-/// A data set and everything below it, each after its parent, children by name. Fails where the rows name one twice: they
+/// A dataset and everything below it, each after its parent, children by name. Fails where the rows name one twice: they
 /// may lead in a circle.
 pub(super) fn subtree(tx: &Transaction<'_>, id: u64) -> Result<Vec<u64>> {
     let (mut found, mut known) = (vec![id], BTreeSet::from([id]));
     let mut todo: Vec<u64> = children(tx, id)?;
     while let Some(next) = todo.pop() {
         if !known.insert(next) {
-            return Err(Error::damaged(next, "a data set that stands below two others, or below itself"));
+            return Err(Error::damaged(next, "a dataset that stands below two others, or below itself"));
         }
         found.push(next);
         todo.extend(children(tx, next)?);

@@ -18,7 +18,7 @@ use crate::{
     name::SnapshotName,
 };
 
-/// A data set to take back.
+/// A dataset to take back.
 #[derive(Clone, Debug)]
 pub struct RollbackRequest {
     /// The snapshot to go back to.
@@ -32,7 +32,7 @@ pub struct RollbackRequest {
 /// What a rollback has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledBack {
-    /// The data set's id.
+    /// The dataset's id.
     pub dataset: u64,
     /// What of it differs now: what a mount of it has cached of that is void.
     pub replaced: Replaced,
@@ -41,12 +41,12 @@ pub struct RolledBack {
 }
 
 impl Datasets {
-    /// Takes a data set back to the state of a snapshot. The data set may be in use: changes wait until it is done.
+    /// Takes a dataset back to the state of a snapshot. The dataset may be in use: changes wait until it is done.
     pub fn rollback(&self, request: RollbackRequest) -> Result<RolledBack> {
         let names = self.names();
         let name = request.snapshot.dataset();
         let id = self.read(|tx| names.dataset(tx, &name))?;
-        // A data set whose tree is damaged cannot be opened; then there is nobody to keep out.
+        // A dataset whose tree is damaged cannot be opened; then there is nobody to keep out.
         drop(self.open_dataset(&name));
         let mounted = self.mounted();
         let asked = request.clone();

@@ -186,7 +186,7 @@ impl Datasets {
         Ok(list)
     }
 
-    /// Runs a request that moves snapshots between data sets: a scrub among them starts again at the first one.
+    /// Runs a request that moves snapshots between datasets: a scrub among them starts again at the first one.
     pub(super) fn with_scrub_at_first_data_set<T, F>(&self, mut request: F) -> Result<T>
     where
         T: Send + 'static,
@@ -285,7 +285,7 @@ impl Datasets {
         Ok(false)
     }
 
-    /// Goes on with the data sets; whether all of them are done.
+    /// Goes on with the datasets; whether all of them are done.
     fn scrub_data_sets(&self, stepping: &mut Stepping, row: &mut ScrubRow, budget: u64) -> Result<bool> {
         let ScrubPosition::Datasets { dataset, done, member: before, cursor: at } = row.position else {
             return Ok(true);
@@ -400,7 +400,7 @@ impl Stepping {
     }
 }
 
-/// Takes a scrub that is at the data sets back to the first one.
+/// Takes a scrub that is at the datasets back to the first one.
 fn go_back(row: &mut ScrubRow) {
     if let ScrubPosition::Datasets { dataset, done, member, cursor: at } = &mut row.position {
         (*dataset, *done, *member, *at) = (0, Txg::ZERO, 0, cursor(Key::MIN));

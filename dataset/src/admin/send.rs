@@ -1,6 +1,6 @@
 //! What to send: from names and flags to a package of snapshots with their bases.
 //!
-//! The order is that in which a receiver can take them: a data set before those below it, a clone after the data set of
+//! The order is that in which a receiver can take them: a dataset before those below it, a clone after the dataset of
 //! its origin, and the snapshots of each from the oldest to the newest.
 //!
 //! Every snapshot of a package is held until it was sent, and so is its base: see [`super::long_hold`].
@@ -78,7 +78,7 @@ pub struct SendRequest {
     pub from: Option<SendFrom>,
     /// Whether to send everything below too, with all older snapshots and all properties.
     pub replicate: bool,
-    /// Whether data sets below that have no snapshot of the name are left out, and are no error.
+    /// Whether datasets below that have no snapshot of the name are left out, and are no error.
     pub skip_missing: bool,
     /// Whether to send properties.
     pub properties: bool,
@@ -98,7 +98,7 @@ pub enum SendFrom {
 pub struct Planned {
     /// The snapshot's full name.
     pub snapshot: String,
-    /// The base's name without the data set's; `None` for a full stream.
+    /// The base's name without the dataset's; `None` for a full stream.
     pub from: Option<String>,
     /// About how long the stream will be, in bytes.
     pub bytes: u64,
@@ -233,7 +233,7 @@ impl Packer<'_, '_> {
         Ok(sources)
     }
 
-    /// The data sets to replicate: those above before those below, clones after the data sets of their origins.
+    /// The datasets to replicate: those above before those below, clones after the datasets of their origins.
     fn order(&self, top: u64) -> Result<Vec<u64>> {
         let mut waiting = Vec::new();
         for id in resolve::subtree(self.tx, top)? {
@@ -253,7 +253,7 @@ impl Packer<'_, '_> {
                 |place: &(u64, u64, u64)| !left.contains(&place.1) && (place.2 == place.0 || !left.contains(&place.2));
             let (ready, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
             if ready.is_empty() {
-                // A data set below one of its own clones: it is sent full, in the order of the names.
+                // A dataset below one of its own clones: it is sent full, in the order of the names.
                 ordered.extend(others.into_iter().map(|(id, ..)| id));
                 break;
             }
@@ -281,7 +281,7 @@ impl Packer<'_, '_> {
         Ok(Some(census))
     }
 
-    /// All that is sent of one data set in a replication.
+    /// All that is sent of one dataset in a replication.
     fn replica(&self, id: u64, is_top: bool) -> Result<Vec<Part>> {
         let Some(to) = dataset::snapshot_named(self.tx, id, self.request.snapshot.snapshot())? else {
             let name = self.names.of_dataset(self.tx, id)?.snapshot(self.request.snapshot.snapshot())?;
@@ -318,7 +318,7 @@ impl Packer<'_, '_> {
         self.chain(id, to, Some((base_of(&origin), Some(row.origin))), true)
     }
 
-    /// A step for each snapshot of a data set after `base`, up to `to`.
+    /// A step for each snapshot of a dataset after `base`, up to `to`.
     fn chain(&self, id: u64, to: u64, base: Option<Based>, clone: bool) -> Result<Vec<Part>> {
         let after = base.as_ref().map_or(Txg::ZERO, |(base, _)| base.createtxg);
         let (mut base, mut clone) = (base, clone);
@@ -337,7 +337,7 @@ impl Packer<'_, '_> {
         Ok(sources)
     }
 
-    /// The snapshot or bookmark that `from` names, as a base of `to`; and whether it is the origin that `to`'s data set
+    /// The snapshot or bookmark that `from` names, as a base of `to`; and whether it is the origin that `to`'s dataset
     /// was cloned from.
     fn base(&self, id: u64, to: u64, from: &Name) -> Result<(Based, bool)> {
         let to: SnapshotRow = self.tx.row(snapshot_key(to))?;
@@ -365,7 +365,7 @@ impl Packer<'_, '_> {
         if base.0.createtxg >= to.createtxg { Err(unrelated()) } else { Ok((base, clone)) }
     }
 
-    /// The base of the same name in a data set below, if it has one that is older than `to`.
+    /// The base of the same name in a dataset below, if it has one that is older than `to`.
     fn same_below(&self, id: u64, to: u64, from: &Name) -> Result<Option<Based>> {
         let to: SnapshotRow = self.tx.row(snapshot_key(to))?;
         let Name::Snapshot(from) = from else { return Ok(None) };
@@ -394,7 +394,7 @@ impl Packer<'_, '_> {
         Ok(Part { begin, id, root, level: row.level, base: base_id.flatten() })
     }
 
-    /// The properties that were set on a data set, or that it received, by name.
+    /// The properties that were set on a dataset, or that it received, by name.
     fn properties(&self, id: u64) -> Result<Vec<(String, String)>> {
         let rows = |kind| self.tx.rows::<Value>(keys(id, kind));
         let received = rows(kind::RECEIVED)?.into_iter().chain(rows(kind::PROPERTY)?);

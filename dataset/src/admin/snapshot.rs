@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Datasets {
-    /// Takes snapshots, all at one instant: with `recursive` also of the data sets below, by the same name. Returns the
-    /// names of all that were taken. A data set has one state at one instant, so it gets no two snapshots.
+    /// Takes snapshots, all at one instant: with `recursive` also of the datasets below, by the same name. Returns the
+    /// names of all that were taken. A dataset has one state at one instant, so it gets no two snapshots.
     pub fn snapshot(
         &self,
         snapshots: Vec<SnapshotName>,
@@ -71,7 +71,7 @@ fn take(
     Ok(full)
 }
 
-/// A snapshot makes all that the data set refers to shared, so its refreservation has to be set aside once more.
+/// A snapshot makes all that the dataset refers to shared, so its refreservation has to be set aside once more.
 fn check_refreservation(tx: &Transaction<'_>, dataset: u64, room: u64) -> Result<()> {
     let row: DatasetRow = tx.row(dataset_key(dataset))?;
     let needed = row.unique().allocated.min(row.refreservation);

@@ -1,7 +1,7 @@
 //! Rows that are found by a name: they stand under its hash.
 //!
 //! The offset of the key is the name's 56-bit hash and a number from 0 to 255 that tells names of one hash apart. The
-//! hash is XXH3 and not keyed: names of data sets and properties come from those who administer the pool.
+//! hash is XXH3 and not keyed: names of datasets and properties come from those who administer the pool.
 
 use pool::format::{key::Key, label::SPACES_IN_NAMES};
 use xxhash_rust::xxh3::xxh3_64;

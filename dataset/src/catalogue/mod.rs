@@ -1,6 +1,6 @@
-//! The catalogue: the one tree of a pool that says which data sets and snapshots there are.
+//! The catalogue: the one tree of a pool that says which datasets and snapshots there are.
 //!
-//! A row is an item of the tree, and everything that happens to data sets is a change of some rows. All changes of one
+//! A row is an item of the tree, and everything that happens to datasets is a change of some rows. All changes of one
 //! command are applied together in the syncing context of one transaction group ([`Transaction`]), so a crash finds all
 //! of them or none.
 //!
@@ -9,14 +9,14 @@
 //! (0, MASTER, 0)                             Master
 //! (id, DATASET, 0)                           Dataset              root of its tree
 //! (parent id, CHILD, hash of name)           Named: its id
-//! (id, PROPERTY, hash of name)               Value                              of a data set, a snapshot, the pool (0)
+//! (id, PROPERTY, hash of name)               Value                              of a dataset, a snapshot, the pool (0)
 //! (id, RECEIVED, hash of name)               Value, received
 //! (snapshot id, SNAPSHOT, 0)                 Snapshot             root of its tree
-//! (data set id, SNAPSHOT_NAME, hash)         Named: its id
-//! (data set id, SNAPSHOT_TXG, createtxg)     the snapshot's id
-//! (snapshot id, CLONE, data set id)          nothing
+//! (dataset id, SNAPSHOT_NAME, hash)         Named: its id
+//! (dataset id, SNAPSHOT_TXG, createtxg)     the snapshot's id
+//! (snapshot id, CLONE, dataset id)          nothing
 //! (snapshot id, HOLD, hash of tag)           Hold
-//! (data set id, BOOKMARK, hash of name)      Bookmark
+//! (dataset id, BOOKMARK, hash of name)      Bookmark
 //! (deadlist id, DEADLIST, txg)               Bucket
 //! (list id, LINK, 0)                         Link: the next list
 //! (list id, PAGE, number)                    block pointers       more of them
@@ -33,8 +33,8 @@
 //! (0, RESIZE, 0)                             Resize
 //! ```
 //!
-//! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
-//! data set is [`ROOT`]. A name stands under the hash of it; names with one hash stand side by side.
+//! Datasets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
+//! dataset is [`ROOT`]. A name stands under the hash of it; names with one hash stand side by side.
 //!
 //! Nothing here knows what the rows mean for one another: that is `lineage`.
 
@@ -61,7 +61,7 @@ pub use shared::{SHARING, SharedRow, SharingRow, shared_address, shared_key};
 pub use space::Space;
 pub use transaction::{Body, Effect, Transaction};
 
-/// The pool's root data set.
+/// The pool's root dataset.
 pub const ROOT: u64 = 1;
 /// The first id that is drawn.
 pub const FIRST_ID: u64 = 2;
@@ -72,7 +72,7 @@ pub const POOL: u64 = 0;
 pub mod kind {
     /// The catalogue's own row.
     pub const MASTER: u8 = 1;
-    /// A data set.
+    /// A dataset.
     pub const DATASET: u8 = 2;
     /// A child's name below its parent.
     pub const CHILD: u8 = 3;
@@ -82,9 +82,9 @@ pub mod kind {
     pub const RECEIVED: u8 = 5;
     /// A snapshot.
     pub const SNAPSHOT: u8 = 6;
-    /// A snapshot's name in its data set.
+    /// A snapshot's name in its dataset.
     pub const SNAPSHOT_NAME: u8 = 7;
-    /// A snapshot's place in the line of its data set.
+    /// A snapshot's place in the line of its dataset.
     pub const SNAPSHOT_TXG: u8 = 8;
     /// A clone of a snapshot.
     pub const CLONE: u8 = 9;
@@ -125,7 +125,7 @@ pub mod kind {
 /// The key of the catalogue's own row.
 pub const MASTER: Key = Key::new(POOL, kind::MASTER, 0);
 
-/// The key of a data set.
+/// The key of a dataset.
 pub const fn dataset_key(id: u64) -> Key {
     Key::new(id, kind::DATASET, 0)
 }

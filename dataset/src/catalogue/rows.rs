@@ -9,13 +9,13 @@ use super::{
 use pool::format::codec::{Malformed, Reader, malformed};
 
 row! {
-    /// The catalogue's own row: what belongs to no data set.
+    /// The catalogue's own row: what belongs to no dataset.
     Master, "catalogue" {
-        /// The id that the next data set, snapshot, list or piece of work gets. Ids are never used twice.
+        /// The id that the next dataset, snapshot, list or piece of work gets. Ids are never used twice.
         next_id: u64,
         /// The number of the next line of the history.
         next_history: u64,
-        /// What all data sets together take on the devices, reservations not counted.
+        /// What all datasets together take on the devices, reservations not counted.
         physical: Space,
         /// What background work has still to free.
         freeing: Space,
@@ -23,9 +23,9 @@ row! {
 }
 
 row! {
-    /// A data set: its place, its tree and its counters. The item's block is the root of its tree.
-    DatasetRow, "data set" {
-        /// The data set above; 0 for the pool's root.
+    /// A dataset: its place, its tree and its counters. The item's block is the root of its tree.
+    DatasetRow, "dataset" {
+        /// The dataset above; 0 for the pool's root.
         parent: u64,
         /// Its name below the parent; empty for the pool's root, which is named like the pool.
         name: String,
@@ -39,7 +39,7 @@ row! {
         level: u8,
         /// Whether it is hidden: a receive is filling it.
         hidden: bool,
-        /// How many data sets are right below it.
+        /// How many datasets are right below it.
         children: u64,
         /// How many snapshots it has.
         snapshots: u64,
@@ -53,7 +53,7 @@ row! {
         newest_referenced: Space,
         /// The snapshot that it is a clone of, or 0.
         origin: u64,
-        /// When that one was taken; 0 without one. Blocks born up to then are charged to the origin's data set.
+        /// When that one was taken; 0 without one. Blocks born up to then are charged to the origin's dataset.
         origin_txg: Txg,
         /// The blocks of its tree.
         referenced: Space,
@@ -65,13 +65,13 @@ row! {
         used_head: Space,
         /// The blocks on its own deadlist and those of its snapshots that were born after its origin.
         used_snapshots: Space,
-        /// What the data sets below it are charged.
+        /// What the datasets below it are charged.
         used_children: Space,
-        /// The most it may use, data sets below counted; 0 for no limit.
+        /// The most it may use, datasets below counted; 0 for no limit.
         quota: u64,
         /// The most it may reference; 0 for no limit.
         refquota: u64,
-        /// The least set aside for it and the data sets below.
+        /// The least set aside for it and the datasets below.
         reservation: u64,
         /// The least set aside for it alone.
         refreservation: u64,
@@ -79,7 +79,7 @@ row! {
 }
 
 row! {
-    /// A name: what stands under its hash. It leads from a parent to a child, or from a data set to a snapshot.
+    /// A name: what stands under its hash. It leads from a parent to a child, or from a dataset to a snapshot.
     Named, "name" {
         /// The name.
         name: String,
@@ -101,7 +101,7 @@ row! {
 row! {
     /// A snapshot. The item's block is the root of its tree.
     SnapshotRow, "snapshot" {
-        /// The data set it belongs to.
+        /// The dataset it belongs to.
         dataset: u64,
         /// Its name after the `@`.
         name: String,
@@ -113,11 +113,11 @@ row! {
         createtxg: Txg,
         /// The level of its tree's root.
         level: u8,
-        /// The snapshot before, or the origin of its data set; 0 for neither.
+        /// The snapshot before, or the origin of its dataset; 0 for neither.
         previous: u64,
         /// When that one was taken.
         previous_txg: Txg,
-        /// The snapshot after; 0 if that is the data set itself.
+        /// The snapshot after; 0 if that is the dataset itself.
         next: u64,
         /// The blocks of its tree.
         referenced: Space,
@@ -271,7 +271,7 @@ impl DatasetRow {
         self.referenced - (self.newest_referenced - self.dead)
     }
 
-    /// What the refreservation sets aside beyond what is unique to the data set, in bytes.
+    /// What the refreservation sets aside beyond what is unique to the dataset, in bytes.
     pub fn reserved_for_head(&self) -> u64 {
         self.refreservation.saturating_sub(self.unique().allocated)
     }
@@ -283,7 +283,7 @@ impl DatasetRow {
         used
     }
 
-    /// What the data set above is charged for it: what it uses, or its reservation if that is more.
+    /// What the dataset above is charged for it: what it uses, or its reservation if that is more.
     pub fn charge(&self) -> Space {
         let used = self.used();
         Space { allocated: used.allocated.max(self.reservation), ..used }

@@ -39,7 +39,7 @@ row! {
 row! {
     /// Damage that could not be repaired: objects of a tree that have lost something.
     DamageRow, "damage" {
-        /// The data set or snapshot; 0 for the pool's own structures.
+        /// The dataset or snapshot; 0 for the pool's own structures.
         tree: u64,
         /// The first object.
         first: u64,
@@ -101,13 +101,13 @@ pub enum ScrubPosition {
         /// Keys below this one are done.
         cursor: Cursor,
     },
-    /// With the data sets, in the order of their ids.
+    /// With the datasets, in the order of their ids.
     Datasets {
         /// This one.
         dataset: u64,
         /// Its snapshots up to this transaction group are done, and so are blocks born up to then.
         done: Txg,
-        /// The snapshot that is being examined, or the data set itself; 0 for neither yet.
+        /// The snapshot that is being examined, or the dataset itself; 0 for neither yet.
         member: u64,
         /// Keys of it below this one are done.
         cursor: Cursor,

@@ -5,7 +5,7 @@
 //! again, the overlay is dropped and nothing has happened. Without a batch at the end a transaction is a reader, or a dry
 //! run.
 //!
-//! What a task does beside changing rows (freeing a block, giving an open data set another tree) it leaves behind as
+//! What a task does beside changing rows (freeing a block, giving an open dataset another tree) it leaves behind as
 //! [`Effect`]s, which are carried out once, after the batch was applied.
 
 use std::{collections::BTreeMap, ops::Range};
@@ -36,23 +36,23 @@ pub struct Body {
 pub enum Effect {
     /// A reference to a block is given up: without any other it is free.
     Free(BlockPointer),
-    /// A new data set needs a tree with an empty root directory.
+    /// A new dataset needs a tree with an empty root directory.
     Format {
-        /// The data set.
+        /// The dataset.
         id: u64,
         /// Who owns the root directory: user and group.
         owner: (u32, u32),
     },
-    /// An open data set shows another tree from now on.
+    /// An open dataset shows another tree from now on.
     Replace {
-        /// The data set.
+        /// The dataset.
         id: u64,
         /// Its new root.
         root: BlockPointer,
         /// The root's level.
         level: u8,
     },
-    /// A data set or snapshot is gone, or no longer filled by a receive: its tree is closed.
+    /// A dataset or snapshot is gone, or no longer filled by a receive: its tree is closed.
     Close(u64),
 }
 

@@ -12,10 +12,10 @@
 //! | `nodump` | backup programs leave it out, if they ask | yes |
 //! | `noatime` | reading does not change its access time | yes |
 //! | `direct` | its content goes past the caches | files, directories |
-//! | `compression`, `recordsize` | in the place of the data set's properties, for what is written from then on | files, directories |
+//! | `compression`, `recordsize` | in the place of the dataset's properties, for what is written from then on | files, directories |
 //!
 //! What is immutable is so for everybody, root too, as in other file systems of Linux; who may change the attribute is for
-//! the kernel to say (`CAP_LINUX_IMMUTABLE`). A rollback, a received stream and destroying a data set do not change files
+//! the kernel to say (`CAP_LINUX_IMMUTABLE`). A rollback, a received stream and destroying a dataset do not change files
 //! but replace them, and go by none of this.
 
 use pool::{
@@ -56,7 +56,7 @@ pub enum Attribute {
     Direct,
 }
 
-/// The word for a value that the data set's property gives.
+/// The word for a value that the dataset's property gives.
 const INHERIT: &str = "inherit";
 /// The same, as it is shown.
 const NOT_SET: &str = "-";
@@ -120,7 +120,7 @@ const INHERITED: u64 = flag::NODUMP | flag::NOATIME;
 /// Those that only what has content can have, or pass on.
 const OF_CONTENT: u64 = flag::DIRECT;
 
-/// The values that a file has of its own in the place of its data set's.
+/// The values that a file has of its own in the place of its dataset's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     /// How new blocks are compressed.
@@ -188,7 +188,7 @@ impl FileAttributes {
         }
     }
 
-    /// How the file's new blocks are compressed, if it is not as the data set says.
+    /// How the file's new blocks are compressed, if it is not as the dataset says.
     pub fn compression(&self) -> Option<CompressionChoice> {
         self.own.compression
     }

@@ -155,7 +155,7 @@ pub struct Inode {
     pub crtime: Nanos,
     /// Its first name.
     pub parent: Link,
-    /// What it has of its own in the place of the data set's properties.
+    /// What it has of its own in the place of the dataset's properties.
     pub own: Own,
 }
 

@@ -1,8 +1,8 @@
-//! Where a stream lands: hidden data sets, and how they become visible.
+//! Where a stream lands: hidden datasets, and how they become visible.
 //!
-//! A stream fills a data set that is hidden below the pool's root, under a name that no user can write. When the stream
-//! is whole, one transaction makes of it either a data set of its own, or the new tree of one that exists: of the one
-//! whose newest snapshot the hidden one was cloned from. Hidden data sets that a crash has left are destroyed at the
+//! A stream fills a dataset that is hidden below the pool's root, under a name that no user can write. When the stream
+//! is whole, one transaction makes of it either a dataset of its own, or the new tree of one that exists: of the one
+//! whose newest snapshot the hidden one was cloned from. Hidden datasets that a crash has left are destroyed at the
 //! next import.
 //!
 //! For what a target T is charged when the hidden clone C of its newest snapshot S takes its place: T was as S is, so the
@@ -20,7 +20,7 @@ use crate::{
     catalogue::{DatasetRow, Effect, Named, ROOT, SnapshotRow, Transaction, dataset_key, keys_of, kind, snapshot_key},
 };
 
-/// Makes a hidden data set: empty, or as the snapshot `base` is.
+/// Makes a hidden dataset: empty, or as the snapshot `base` is.
 pub fn begin(tx: &mut Transaction<'_>, base: Option<u64>, guid: Guid) -> Result<u64> {
     let name = format!("%receive-{guid:016x}", guid = guid.0);
     let id = match base {
@@ -31,7 +31,7 @@ pub fn begin(tx: &mut Transaction<'_>, base: Option<u64>, guid: Guid) -> Result<
     Ok(id)
 }
 
-/// The hidden data sets there are.
+/// The hidden datasets there are.
 pub fn hidden(tx: &Transaction<'_>) -> Result<Vec<u64>> {
     let below = dataset::children(tx, ROOT)?.into_iter().map(|(_, id)| id);
     let rows = below.map(|id| Ok((id, tx.row::<DatasetRow>(dataset_key(id))?)));
@@ -39,12 +39,12 @@ pub fn hidden(tx: &Transaction<'_>) -> Result<Vec<u64>> {
     Ok(rows.into_iter().filter(|(_, row)| row.hidden).map(|(id, _)| id).collect())
 }
 
-/// Destroys a hidden data set, if it is still there.
+/// Destroys a hidden dataset, if it is still there.
 pub fn abandon(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
     if tx.contains(dataset_key(id))? { dataset::destroy(tx, id) } else { Ok(()) }
 }
 
-/// Makes a hidden data set one of its own.
+/// Makes a hidden dataset one of its own.
 pub fn show(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Result<()> {
     dataset::move_to(tx, id, parent, name)?;
     // Whoever opens it from now on does so by its name.
@@ -52,7 +52,7 @@ pub fn show(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Resul
     charge::edit(tx, id, |row| row.hidden = false)
 }
 
-/// Whether a data set has changed since its newest snapshot.
+/// Whether a dataset has changed since its newest snapshot.
 pub fn is_modified(tx: &Transaction<'_>, id: u64) -> Result<bool> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
     Ok(root.is_none_or(|root| root.birth > row.newest_txg))
@@ -63,7 +63,7 @@ pub fn replace(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()>
     let new: DatasetRow = tx.row(dataset_key(hidden))?;
     let old: DatasetRow = tx.row(dataset_key(target))?;
     if new.origin != old.newest || new.snapshots != 0 {
-        return Err(Error::damaged(hidden, "a received data set is no clone of its target"));
+        return Err(Error::damaged(hidden, "a received dataset is no clone of its target"));
     }
     let lost = deadlist::space_from(tx, new.deadlist, old.origin_txg)?;
     let root = take_apart(tx, hidden, &new)?;
@@ -77,13 +77,13 @@ pub fn replace(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()>
     put_tree(tx, target, &new, root)
 }
 
-/// Puts a hidden data set that is no clone in the place of `target`, which has no snapshot. The tree that the target had
+/// Puts a hidden dataset that is no clone in the place of `target`, which has no snapshot. The tree that the target had
 /// is freed in the background.
 pub fn overwrite(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()> {
     let new: DatasetRow = tx.row(dataset_key(hidden))?;
     let (old, old_root) = tx.row_and_block::<DatasetRow>(dataset_key(target))?;
     if new.origin != 0 || old.newest != 0 {
-        return Err(Error::damaged(hidden, "a received data set cannot be put in the place of its target"));
+        return Err(Error::damaged(hidden, "a received dataset cannot be put in the place of its target"));
     }
     let root = take_apart(tx, hidden, &new)?;
     if let Some(old_root) = old_root {
@@ -93,7 +93,7 @@ pub fn overwrite(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<(
     put_tree(tx, target, &new, root)
 }
 
-/// Removes all rows of a hidden data set, but neither its tree nor its deadlist, which somebody else gets.
+/// Removes all rows of a hidden dataset, but neither its tree nor its deadlist, which somebody else gets.
 fn take_apart(tx: &mut Transaction<'_>, hidden: u64, row: &DatasetRow) -> Result<BlockPointer> {
     let (_, root) = tx.row_and_block::<DatasetRow>(dataset_key(hidden))?;
     tx.delete_range(keys_of(hidden))?;
@@ -101,7 +101,7 @@ fn take_apart(tx: &mut Transaction<'_>, hidden: u64, row: &DatasetRow) -> Result
     charge::forget(tx, row)?;
     charge::detach(tx, row.parent, row)?;
     tx.effect(Effect::Close(hidden));
-    root.ok_or_else(|| Error::damaged(hidden, "a data set without a tree"))
+    root.ok_or_else(|| Error::damaged(hidden, "a dataset without a tree"))
 }
 
 fn put_tree(tx: &mut Transaction<'_>, target: u64, new: &DatasetRow, root: BlockPointer) -> Result<()> {
@@ -129,8 +129,8 @@ pub fn snapshot_with(tx: &Transaction<'_>, dataset: u64, guid: Guid) -> Result<O
     Ok(None)
 }
 
-/// What the tree of a hidden data set is now: its root and the root's level.
+/// What the tree of a hidden dataset is now: its root and the root's level.
 pub fn tree(tx: &Transaction<'_>, id: u64) -> Result<(BlockPointer, u8)> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
-    Ok((root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?, row.level))
+    Ok((root.ok_or_else(|| Error::damaged(id, "a dataset without a tree"))?, row.level))
 }

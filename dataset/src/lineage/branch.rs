@@ -13,13 +13,13 @@ use crate::{
     },
 };
 
-/// Takes a data set back to its newest snapshot. The tree it had is freed in the background, and what stood on its
+/// Takes a dataset back to its newest snapshot. The tree it had is freed in the background, and what stood on its
 /// deadlist is in use again. Bookmarks made since are gone: nothing they name has happened.
 pub fn roll_back(tx: &mut Transaction<'_>, dataset: u64) -> Result<()> {
     let (row, old_root) = tx.row_and_block::<DatasetRow>(dataset_key(dataset))?;
     let (target, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(row.newest))?;
     if target.dataset != dataset {
-        return Err(Error::damaged(dataset, "the newest snapshot of a data set belongs to another"));
+        return Err(Error::damaged(dataset, "the newest snapshot of a dataset belongs to another"));
     }
     let root = root.ok_or_else(|| Error::damaged(row.newest, "a snapshot without a tree"))?;
     let lost = row.unique();
@@ -47,7 +47,7 @@ pub fn roll_back(tx: &mut Transaction<'_>, dataset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes a data set that begins as a snapshot is.
+/// Makes a dataset that begins as a snapshot is.
 pub fn clone(tx: &mut Transaction<'_>, origin: u64, parent: u64, name: &str, guid: Guid) -> Result<u64> {
     let (snapshot, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(origin))?;
     let (id, deadlist) = (tx.new_id()?, tx.new_id()?);
@@ -79,7 +79,7 @@ fn add_clone(tx: &mut Transaction<'_>, origin: u64, clone: u64) -> Result<()> {
     snapshot::edit(tx, origin, |row| row.clones = row.clones.saturating_add(1))
 }
 
-/// Notes that a data set is no clone of `origin` any more. Does not destroy the origin if that is due.
+/// Notes that a dataset is no clone of `origin` any more. Does not destroy the origin if that is due.
 pub(super) fn remove_clone(tx: &mut Transaction<'_>, origin: u64, clone: u64) -> Result<()> {
     tx.delete(Key::new(origin, kind::CLONE, clone));
     snapshot::edit(tx, origin, |row| row.clones = row.clones.saturating_sub(1))
@@ -88,16 +88,16 @@ pub(super) fn remove_clone(tx: &mut Transaction<'_>, origin: u64, clone: u64) ->
 /// What a promotion moves.
 #[derive(Clone, Debug)]
 pub struct Promotion {
-    /// The data set that was the origin's, and becomes a clone.
+    /// The dataset that was the origin's, and becomes a clone.
     pub former: u64,
     /// The snapshots that change owner, oldest first: ids and names.
     pub snapshots: Vec<(u64, String)>,
-    /// The space that the promoted data set is charged from now on and the former one no longer.
+    /// The space that the promoted dataset is charged from now on and the former one no longer.
     pub space: Space,
 }
 
-/// Makes a clone the owner of its origin and of the snapshots before: the clone's line becomes the main one, and the data
-/// set it was made from becomes a clone of the same snapshot. No block and no deadlist changes.
+/// Makes a clone the owner of its origin and of the snapshots before: the clone's line becomes the main one, and the dataset
+/// it was made from becomes a clone of the same snapshot. No block and no deadlist changes.
 ///
 /// Fails with [`Error::Exists`] if the clone has a snapshot of the same name as one that would come to it.
 pub fn promote(tx: &mut Transaction<'_>, clone: u64) -> Result<Promotion> {
@@ -123,7 +123,7 @@ pub fn promote(tx: &mut Transaction<'_>, clone: u64) -> Result<Promotion> {
     Ok(Promotion { former, snapshots, space: share.total() })
 }
 
-/// The snapshots of a data set that were not taken after `until`, oldest first.
+/// The snapshots of a dataset that were not taken after `until`, oldest first.
 fn moved_snapshots(tx: &Transaction<'_>, dataset: u64, until: Txg) -> Result<Vec<(u64, SnapshotRow)>> {
     let ids = snapshot::line(tx, dataset)?;
     let rows = ids.into_iter().map(|id| Ok((id, tx.row::<SnapshotRow>(snapshot_key(id))?)));

@@ -1,7 +1,7 @@
-//! The counters of a data set and of those above it.
+//! The counters of a dataset and of those above it.
 //!
-//! Whatever changes a data set's row goes through [`edit`], which carries the difference of its charge up to the root
-//! and keeps the pool's total. So `used` of every data set is always right, and no command ever walks to compute it.
+//! Whatever changes a dataset's row goes through [`edit`], which carries the difference of its charge up to the root
+//! and keeps the pool's total. So `used` of every dataset is always right, and no command ever walks to compute it.
 
 use crate::{
     admin::{Error, Result},
@@ -9,7 +9,7 @@ use crate::{
     name::MAX_DEPTH,
 };
 
-/// Changes the row of a data set, and what those above it are charged.
+/// Changes the row of a dataset, and what those above it are charged.
 pub fn edit<T>(tx: &mut Transaction<'_>, id: u64, edit: impl FnOnce(&mut DatasetRow) -> T) -> Result<T> {
     let mut row: DatasetRow = tx.row(dataset_key(id))?;
     let (charged, held) = (row.charge(), physical(&row));
@@ -20,19 +20,19 @@ pub fn edit<T>(tx: &mut Transaction<'_>, id: u64, edit: impl FnOnce(&mut Dataset
     Ok(value)
 }
 
-/// Charges the data set `parent` for a new child, or for one that was moved there.
+/// Charges the dataset `parent` for a new child, or for one that was moved there.
 pub fn attach(tx: &mut Transaction<'_>, parent: u64, child: &DatasetRow) -> Result<()> {
     edit(tx, parent, |row| row.children = row.children.saturating_add(1))?;
     carry(tx, parent, Space::ZERO, child.charge())
 }
 
-/// No longer charges the data set `parent` for a child that goes.
+/// No longer charges the dataset `parent` for a child that goes.
 pub fn detach(tx: &mut Transaction<'_>, parent: u64, child: &DatasetRow) -> Result<()> {
     edit(tx, parent, |row| row.children = row.children.saturating_sub(1))?;
     carry(tx, parent, child.charge(), Space::ZERO)
 }
 
-/// Forgets what a data set that is destroyed has held itself.
+/// Forgets what a dataset that is destroyed has held itself.
 pub fn forget(tx: &mut Transaction<'_>, row: &DatasetRow) -> Result<()> {
     count(tx, physical(row), Space::ZERO)
 }
@@ -62,5 +62,5 @@ fn carry(tx: &mut Transaction<'_>, parent: u64, before: Space, after: Space) -> 
         (before, after) = (charged, row.charge());
         id = row.parent;
     }
-    Err(Error::damaged(parent, "data sets are nested too deep"))
+    Err(Error::damaged(parent, "datasets are nested too deep"))
 }

@@ -1,4 +1,4 @@
-//! Creating, moving and destroying data sets.
+//! Creating, moving and destroying datasets.
 
 use pool::{format::key::Key, units::Guid};
 
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Writes the first rows of an empty catalogue: the pool's root data set.
+/// Writes the first rows of an empty catalogue: the pool's root dataset.
 pub fn create_root(tx: &mut Transaction<'_>, guid: Guid, owner: (u32, u32)) -> Result<()> {
     tx.put(MASTER, &Master { next_id: FIRST_ID, ..Master::default() }, None);
     let deadlist = tx.new_id()?;
@@ -20,7 +20,7 @@ pub fn create_root(tx: &mut Transaction<'_>, guid: Guid, owner: (u32, u32)) -> R
     Ok(())
 }
 
-/// Makes an empty data set below `parent`. Its tree is made when the transaction is carried out.
+/// Makes an empty dataset below `parent`. Its tree is made when the transaction is carried out.
 pub fn create(tx: &mut Transaction<'_>, parent: u64, name: &str, guid: Guid, owner: (u32, u32)) -> Result<u64> {
     let (id, deadlist) = (tx.new_id()?, tx.new_id()?);
     let row = DatasetRow {
@@ -39,7 +39,7 @@ pub fn create(tx: &mut Transaction<'_>, parent: u64, name: &str, guid: Guid, own
     Ok(id)
 }
 
-/// Gives a data set another parent and name.
+/// Gives a dataset another parent and name.
 pub fn move_to(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Result<()> {
     let row: DatasetRow = tx.row(dataset_key(id))?;
     tx.delete_named::<Named>(row.parent, kind::CHILD, &row.name)?;
@@ -50,7 +50,7 @@ pub fn move_to(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Re
     charge::attach(tx, parent, &moved)
 }
 
-/// The data sets right below one: names and ids, by name.
+/// The datasets right below one: names and ids, by name.
 pub fn children(tx: &Transaction<'_>, id: u64) -> Result<Vec<(String, u64)>> {
     let rows = tx.rows::<Named>(keys(id, kind::CHILD))?;
     let mut children: Vec<_> = rows.into_iter().map(|(_, row)| (row.name, row.id)).collect();
@@ -58,12 +58,12 @@ pub fn children(tx: &Transaction<'_>, id: u64) -> Result<Vec<(String, u64)>> {
     Ok(children)
 }
 
-/// Destroys a data set that has neither children nor snapshots. Its tree is freed in the background.
+/// Destroys a dataset that has neither children nor snapshots. Its tree is freed in the background.
 pub fn destroy(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
     // The caller has looked for both; the row may still count otherwise.
     if row.children != 0 || row.snapshots != 0 {
-        return Err(Error::damaged(id, "a data set counts children or snapshots that it has not"));
+        return Err(Error::damaged(id, "a dataset counts children or snapshots that it has not"));
     }
     if let Some(root) = root {
         work::free_tree(tx, root, row.level, row.newest_txg, row.used_head)?;
@@ -83,17 +83,17 @@ pub fn destroy(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
     Ok(())
 }
 
-/// The id of a data set's child of that name.
+/// The id of a dataset's child of that name.
 pub fn child(tx: &Transaction<'_>, parent: u64, name: &str) -> Result<Option<u64>> {
     Ok(tx.find_named::<Named>(parent, kind::CHILD, name)?.map(|(_, row)| row.id))
 }
 
-/// The id of a data set's snapshot of that name.
+/// The id of a dataset's snapshot of that name.
 pub fn snapshot_named(tx: &Transaction<'_>, dataset: u64, name: &str) -> Result<Option<u64>> {
     Ok(tx.find_named::<Named>(dataset, kind::SNAPSHOT_NAME, name)?.map(|(_, row)| row.id))
 }
 
-/// The id of a data set's oldest snapshot.
+/// The id of a dataset's oldest snapshot.
 pub fn oldest_snapshot(tx: &Transaction<'_>, dataset: u64) -> Result<Option<u64>> {
     let Some(key) = tx.first_key(keys(dataset, kind::SNAPSHOT_TXG))? else { return Ok(None) };
     Ok(Some(tx.row::<Named>(Key::new(dataset, kind::SNAPSHOT_TXG, key.offset))?.id))

@@ -24,7 +24,7 @@ use crate::{
 /// The most pointers in a page that stands in its row.
 const INLINE: usize = 150;
 
-/// The newest snapshot in the line of a data set that was taken before `birth`: the bucket of blocks born then. Snapshots
+/// The newest snapshot in the line of a dataset that was taken before `birth`: the bucket of blocks born then. Snapshots
 /// before the line's first one count as taken at [`Txg::ZERO`].
 pub fn bucket_of(tx: &Transaction<'_>, dataset: u64, birth: Txg) -> Result<Txg> {
     let mut dataset = dataset;

@@ -1,7 +1,7 @@
 //! How snapshots, clones and deletions share blocks, and who pays for what.
 //!
-//! Terms. The *line* of a data set is its snapshots from the oldest to the newest and then the data set itself; the line
-//! of a clone goes on backwards from its origin. A block is *born* when it is written; a data set *drops* it when its
+//! Terms. The *line* of a dataset is its snapshots from the oldest to the newest and then the dataset itself; the line
+//! of a clone goes on backwards from its origin. A block is *born* when it is written; a dataset *drops* it when its
 //! tree no longer refers to it. The *deadlist* of a member of a line holds the blocks that the member before it has and
 //! it has not.
 //!
@@ -12,8 +12,8 @@
 //!    line that is still there was taken between `t` and their births.
 //! 4. `referenced` counts the blocks of a tree, `dead` those of a deadlist, a bucket's `space` its own.
 //!
-//! From this follows what everything costs. A block that a data set drops is free if it was born after the newest
-//! snapshot, and else goes to the data set's deadlist. What a snapshot S holds alone is on the deadlist of the member
+//! From this follows what everything costs. A block that a dataset drops is free if it was born after the newest
+//! snapshot, and else goes to the dataset's deadlist. What a snapshot S holds alone is on the deadlist of the member
 //! after it, in the buckets from P's txg on: a sum over few rows. Destroying S frees these lists, and links the rest of
 //! both deadlists: no entry is moved. Taking a snapshot, cloning and rolling back change a handful of rows, however much
 //! is stored. Trees and lists that are to be freed become background work, done in batches; see `work`.
@@ -24,14 +24,14 @@
 //!
 //! ```text
 //! reference  blocks with several references: which drop frees them
-//! charge     the counters of a data set and of those above it
+//! charge     the counters of a dataset and of those above it
 //! deadlist   buckets: finding, adding, linking, summing
 //! written    a changed tree: its births and the blocks it dropped
 //! snapshot   taking, destroying; holds
 //! since      what was written between two members of a line
 //! branch     cloning, promoting, rolling back
 //! arrival    where a stream lands
-//! dataset    creating, moving, destroying a data set
+//! dataset    creating, moving, destroying a dataset
 //! work       freeing trees and lists in the background
 //! nodes      reading stored trees outside of any open head
 //! difference what differs between two trees

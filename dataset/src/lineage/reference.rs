@@ -1,6 +1,6 @@
 //! How many references a block has, and which of its drops frees it.
 //!
-//! A block may be referred to from several places that know nothing of each other: records of files, in one data set or
+//! A block may be referred to from several places that know nothing of each other: records of files, in one dataset or
 //! in several, that were copied without copying their bytes. Each place holds a *reference*. Everything else in this
 //! module's parent is about references: one enters a tree ([`BlockPointer::entered`]), is kept by snapshots, inherited by
 //! clones, dropped, put on deadlists and freed, once, exactly as a block with a single reference is. Only what freeing

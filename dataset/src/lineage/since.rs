@@ -13,7 +13,7 @@ use crate::{
     catalogue::{DatasetRow, SnapshotRow, Space, Transaction, snapshot_key},
 };
 
-/// A member of a line: a data set, or a snapshot.
+/// A member of a line: a dataset, or a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     referenced: Space,

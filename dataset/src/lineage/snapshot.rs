@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Takes a snapshot: its row gets the data set's root and deadlist, and the data set begins a new deadlist. Fails with
+/// Takes a snapshot: its row gets the dataset's root and deadlist, and the dataset begins a new deadlist. Fails with
 /// [`Error::NextGroup`] if one was taken in this transaction group already.
 pub fn take(tx: &mut Transaction<'_>, dataset: u64, name: &str, guid: Guid) -> Result<u64> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(dataset))?;
@@ -19,7 +19,7 @@ pub fn take(tx: &mut Transaction<'_>, dataset: u64, name: &str, guid: Guid) -> R
     if row.newest_txg >= txg {
         return Err(Error::NextGroup);
     }
-    let root = root.ok_or_else(|| Error::damaged(dataset, "a data set without a tree"))?;
+    let root = root.ok_or_else(|| Error::damaged(dataset, "a dataset without a tree"))?;
     let (id, new_deadlist) = (tx.new_id()?, tx.new_id()?);
     let snapshot = SnapshotRow {
         dataset,
@@ -51,7 +51,7 @@ pub fn take(tx: &mut Transaction<'_>, dataset: u64, name: &str, guid: Guid) -> R
     Ok(id)
 }
 
-/// Writes a snapshot's place in the line of its data set. The id stands in the row as a name without text.
+/// Writes a snapshot's place in the line of its dataset. The id stands in the row as a name without text.
 pub(super) fn place(tx: &mut Transaction<'_>, dataset: u64, snapshot: &SnapshotRow, id: u64) {
     let key = Key::new(dataset, kind::SNAPSHOT_TXG, snapshot.createtxg.0);
     tx.put(key, &Named { name: String::new(), id }, None);
@@ -70,12 +70,12 @@ pub(super) fn set_next(tx: &mut Transaction<'_>, dataset: u64, snapshot: u64, ne
     tx.set(snapshot_key(snapshot), &row)
 }
 
-/// The ids of a data set's snapshots, oldest first.
+/// The ids of a dataset's snapshots, oldest first.
 pub fn line(tx: &Transaction<'_>, dataset: u64) -> Result<Vec<u64>> {
     Ok(tx.rows::<Named>(keys(dataset, kind::SNAPSHOT_TXG))?.into_iter().map(|(_, row)| row.id).collect())
 }
 
-/// The ids of the data sets that are clones of a snapshot.
+/// The ids of the datasets that are clones of a snapshot.
 pub fn clones(tx: &Transaction<'_>, snapshot: u64) -> Result<Vec<u64>> {
     Ok(tx.bodies(keys(snapshot, kind::CLONE))?.into_keys().map(|key| key.offset).collect())
 }

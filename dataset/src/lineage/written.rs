@@ -66,7 +66,7 @@ fn record(
     Ok(())
 }
 
-/// The data set was destroyed while the group was open. The tree as the destroying group left it is being freed; what
+/// The dataset was destroyed while the group was open. The tree as the destroying group left it is being freed; what
 /// was written since is freed like it. Of what was dropped since, what that tree has needs nothing, and the rest is in
 /// neither.
 fn abandon(sync: &mut Sync<'_>, written: &Written) -> Result<()> {
@@ -95,7 +95,7 @@ pub fn transact<T>(
     })
 }
 
-/// Puts the first tree of a data set in place, whose row was written without one.
+/// Puts the first tree of a dataset in place, whose row was written without one.
 pub fn put_first(sync: &mut Sync<'_>, id: u64, root: BlockPointer, level: u8) -> Result<()> {
     let born = Space::of(&root, sync.engine().sector());
     run(sync, |tx| {

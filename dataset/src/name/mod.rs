@@ -1,8 +1,8 @@
-//! The names of pools, data sets, snapshots and bookmarks.
+//! The names of pools, datasets, snapshots and bookmarks.
 //!
 //! ```text
-//! tank                 a pool, and the data set at its root
-//! tank/home/ann        a data set
+//! tank                 a pool, and the dataset at its root
+//! tank/home/ann        a dataset
 //! tank/home@monday     a snapshot of it
 //! tank/home#monday     a bookmark of it
 //! tank/home@a%c,x      some of its snapshots: from a to c, and x
@@ -28,7 +28,7 @@ pub use self::{
     set::{SnapshotSet, SnapshotSpan},
 };
 
-/// The name of a data set; a pool's name is that of its root data set.
+/// The name of a dataset; a pool's name is that of its root dataset.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DatasetName(String);
@@ -54,17 +54,17 @@ impl DatasetName {
         self.components().last().expect("a name has a component")
     }
 
-    /// Whether this is the root data set of its pool.
+    /// Whether this is the root dataset of its pool.
     pub fn is_pool(&self) -> bool {
         !self.0.contains('/')
     }
 
-    /// The data set above, if this is not the root.
+    /// The dataset above, if this is not the root.
     pub fn parent(&self) -> Option<DatasetName> {
         self.0.rsplit_once('/').map(|(parent, _)| DatasetName(parent.to_owned()))
     }
 
-    /// The data set of that name below this one.
+    /// The dataset of that name below this one.
     pub fn child(&self, component: &str) -> Result<DatasetName, NameError> {
         format!("{self}/{component}").parse()
     }
@@ -74,18 +74,18 @@ impl DatasetName {
         self.0.strip_prefix(&other.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The name of a snapshot of this data set.
+    /// The name of a snapshot of this dataset.
     pub fn snapshot(&self, snapshot: &str) -> Result<SnapshotName, NameError> {
         format!("{self}@{snapshot}").parse()
     }
 
-    /// The name of a bookmark of this data set.
+    /// The name of a bookmark of this dataset.
     pub fn bookmark(&self, bookmark: &str) -> Result<BookmarkName, NameError> {
         format!("{self}#{bookmark}").parse()
     }
 }
 
-/// The name of a snapshot: `data set@snapshot`.
+/// The name of a snapshot: `dataset@snapshot`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SnapshotName {
@@ -99,7 +99,7 @@ impl SnapshotName {
         &self.text
     }
 
-    /// The data set it was taken of.
+    /// The dataset it was taken of.
     pub fn dataset(&self) -> DatasetName {
         DatasetName(self.text[..self.at].to_owned())
     }
@@ -110,7 +110,7 @@ impl SnapshotName {
     }
 }
 
-/// The name of a bookmark: `data set#bookmark`.
+/// The name of a bookmark: `dataset#bookmark`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct BookmarkName {
@@ -124,7 +124,7 @@ impl BookmarkName {
         &self.text
     }
 
-    /// The data set it belongs to.
+    /// The dataset it belongs to.
     pub fn dataset(&self) -> DatasetName {
         DatasetName(self.text[..self.at].to_owned())
     }
@@ -139,7 +139,7 @@ impl BookmarkName {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Name {
-    /// A data set.
+    /// A dataset.
     Dataset(DatasetName),
     /// A snapshot.
     Snapshot(SnapshotName),
@@ -157,7 +157,7 @@ impl Name {
         }
     }
 
-    /// The data set, or the one the snapshot or bookmark belongs to.
+    /// The dataset, or the one the snapshot or bookmark belongs to.
     pub fn dataset(&self) -> DatasetName {
         match self {
             Name::Dataset(name) => name.clone(),

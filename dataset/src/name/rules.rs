@@ -5,7 +5,7 @@ use super::DatasetName;
 /// The longest name, in bytes, with its snapshot or bookmark part.
 pub const MAX_NAME: usize = 255;
 
-/// The deepest nesting of data sets: components in a data set's name.
+/// The deepest nesting of datasets: components in a dataset's name.
 pub const MAX_DEPTH: usize = 50;
 
 /// Why a text is not a name, and where.
@@ -59,14 +59,14 @@ pub enum NameProblem {
     /// A second `@` or `#`.
     #[error("more than one '@' or '#' in name")]
     SecondDelimiter,
-    /// A snapshot or bookmark where a data set is expected.
-    #[error("a data set's name has no '{0}'")]
+    /// A snapshot or bookmark where a dataset is expected.
+    #[error("a dataset's name has no '{0}'")]
     NotDataset(char),
     /// No `@` where a snapshot is expected.
-    #[error("a snapshot's name has an '@': data set@snapshot")]
+    #[error("a snapshot's name has an '@': dataset@snapshot")]
     NotSnapshot,
     /// No `#` where a bookmark is expected.
-    #[error("a bookmark's name has a '#': data set#bookmark")]
+    #[error("a bookmark's name has a '#': dataset#bookmark")]
     NotBookmark,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn component_problem(component: &str) -> Option<(usize, NameProblem)>
     }
 }
 
-/// Checks the name of a data set, which is all of the `whole` text or its beginning.
+/// Checks the name of a dataset, which is all of the `whole` text or its beginning.
 pub(super) fn check_dataset(text: &str, whole: &str) -> Result<(), NameError> {
     let fail = |at, problem| Err(NameError::new(whole, at, problem));
     if text.is_empty() {
@@ -148,7 +148,7 @@ pub(super) fn check_length(text: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Checks `data set<delimiter>component` and returns the delimiter's place.
+/// Checks `dataset<delimiter>component` and returns the delimiter's place.
 pub(super) fn check_pair(text: &str, delimiter: char, missing: NameProblem) -> Result<usize, NameError> {
     check_length(text)?;
     let Some(at) = text.find(['@', '#']) else {

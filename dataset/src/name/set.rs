@@ -1,4 +1,4 @@
-//! Several snapshots of one data set, as `destroy` takes them: `tank/home@a%c,x`.
+//! Several snapshots of one dataset, as `destroy` takes them: `tank/home@a%c,x`.
 
 use std::{fmt, str::FromStr};
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{DatasetName, NameError, NameProblem, SnapshotName, rules::component_problem};
 
-/// Some snapshots of one data set: `data set@a,b%c,%d`.
+/// Some snapshots of one dataset: `dataset@a,b%c,%d`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SnapshotSet {
-    /// The data set.
+    /// The dataset.
     pub dataset: DatasetName,
     /// The parts between the commas; at least one.
     pub spans: Vec<SnapshotSpan>,

@@ -9,7 +9,7 @@ const CACHING: &str = "what is kept of what is read is up to primarycache and se
 const METADATA: &str = "the catalogue has three copies, other metadata two, or one in a pool of one vdev";
 const ACL: &str =
     "it is about NFSv4 ACLs; those of POSIX (acltype=posix) are inherited and follow the mode by POSIX's rules";
-const LIMITS: &str = "counts of data sets are not limited in this version; 'quota' limits their space";
+const LIMITS: &str = "counts of datasets are not limited in this version; 'quota' limits their space";
 const VERSIONS: &str = "a pool names the features it needs one by one, as feature@...";
 const ALWAYS: &str = "it is not adjustable in this version";
 

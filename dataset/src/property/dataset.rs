@@ -43,7 +43,7 @@ const fn on_snapshots(definition: Definition) -> Definition {
     Definition { kinds: FS_SNAP, ..definition }
 }
 
-/// Every property of a data set; those of the user's own making come in addition.
+/// Every property of a dataset; those of the user's own making come in addition.
 pub static DATASET: &[Definition] = &[
     computed("name", "NAME", ALL, Syntax::Word, "The name."),
     computed("type", "TYPE", ALL, Syntax::Word, "What it is: filesystem, snapshot or bookmark."),
@@ -143,7 +143,7 @@ pub static DATASET: &[Definition] = &[
     computed("guid", "GUID", ALL, Syntax::Identifier, "The number that identifies it; a received snapshot keeps it."),
     computed("usedbysnapshots", "USEDSNAP", FS, Syntax::Bytes, "Space that destroying its snapshots would free."),
     computed("usedbydataset", "USEDDS", FS, Syntax::Bytes, "Space that it takes itself."),
-    computed("usedbychildren", "USEDCHILD", FS, Syntax::Bytes, "Space that the data sets below it take."),
+    computed("usedbychildren", "USEDCHILD", FS, Syntax::Bytes, "Space that the datasets below it take."),
     computed("usedbyrefreservation", "USEDREFRESERV", FS, Syntax::Bytes, "Space that its refreservation sets aside."),
     computed("defer_destroy", "DEFER_DESTROY", SNAP, ON_OFF, "Whether it goes when its last hold or clone goes."),
     computed("userrefs", "USERREFS", SNAP, Syntax::Count, "How many holds it has."),

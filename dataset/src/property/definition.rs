@@ -43,14 +43,14 @@ impl Kinds {
     }
 }
 
-/// Who may change a property, and whether the data sets below follow.
+/// Who may change a property, and whether the datasets below follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
     /// Computed; never set.
     ReadOnly,
-    /// Set on one data set or pool, for it alone.
+    /// Set on one dataset or pool, for it alone.
     Settable,
-    /// Set on a data set, for it and those below that do not set it themselves.
+    /// Set on a dataset, for it and those below that do not set it themselves.
     Inheritable,
     /// Set when its owner is created, and fixed from then on.
     SetOnce,

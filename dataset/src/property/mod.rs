@@ -1,4 +1,4 @@
-//! The properties of data sets and pools: one table that everything else is derived from.
+//! The properties of datasets and pools: one table that everything else is derived from.
 //!
 //! A [`Definition`] says a property's name, what it applies to, who may change it, how its values are written and what
 //! it does. Parsing, printing, the columns of `list`, the order of `get all` and the reference documentation all read
@@ -68,7 +68,7 @@ pub enum Property {
 }
 
 impl Property {
-    /// Finds a property of data sets, snapshots and bookmarks by its name or alias.
+    /// Finds a property of datasets, snapshots and bookmarks by its name or alias.
     pub fn of_dataset(name: &str) -> Result<Property, PropertyError> {
         if name.strip_prefix(WRITTEN_SINCE).is_some_and(|snapshot| !snapshot.is_empty()) {
             return Ok(Property::Written(name.to_owned()));
@@ -136,7 +136,7 @@ impl Property {
         }
     }
 
-    /// Whether data sets below inherit it.
+    /// Whether datasets below inherit it.
     pub fn is_inheritable(&self) -> bool {
         match self {
             Property::Native(definition) => definition.nature == Nature::Inheritable,

@@ -80,7 +80,7 @@ pub static POOL: &[Definition] = &[
         "off",
         "Whether devices are told by themselves what has become free; image files get holes there.",
     ),
-    computed("freeing", "FREEING", Syntax::Bytes, "Space of destroyed data sets that is still being freed."),
+    computed("freeing", "FREEING", Syntax::Bytes, "Space of destroyed datasets that is still being freed."),
     computed("leaked", "LEAKED", Syntax::Bytes, "Space that freeing met damage in and gave up."),
     computed("checkpoint", "CKPOINT", Syntax::Bytes, "Always '-': there are no checkpoints of whole pools."),
     computed(

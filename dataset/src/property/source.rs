@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// The source of a property's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
-    /// Set on this data set or pool.
+    /// Set on this dataset or pool.
     Local,
     /// Nobody set it.
     Default,
-    /// Set on the data set above that is named here.
+    /// Set on the dataset above that is named here.
     Inherited(String),
     /// Came with a received stream.
     Received,

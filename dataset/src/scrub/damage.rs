@@ -23,7 +23,7 @@ pub const SPACE: u64 = u64::MAX;
 /// Objects of a tree that have lost something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Damage {
-    /// The data set or snapshot; 0 for the pool's own structures.
+    /// The dataset or snapshot; 0 for the pool's own structures.
     pub tree: u64,
     /// The first object.
     pub first: u64,
@@ -46,7 +46,7 @@ impl Damage {
     }
 }
 
-/// The last object that can have keys in a range. An object's first key is its inode's, in the tree of a data set.
+/// The last object that can have keys in a range. An object's first key is its inode's, in the tree of a dataset.
 fn last_object(low: Key, high: Key) -> u64 {
     let is_outside = high.kind <= INODE && high.offset == 0;
     if is_outside { high.object.saturating_sub(1).max(low.object) } else { high.object }

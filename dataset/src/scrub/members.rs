@@ -1,4 +1,4 @@
-//! What a scrub examines next: the data sets in the order of their ids, and the members of each one's line.
+//! What a scrub examines next: the datasets in the order of their ids, and the members of each one's line.
 
 use pool::{
     format::{key::Key, pointer::BlockPointer},
@@ -13,20 +13,20 @@ use crate::{
 /// A tree to be examined.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// The snapshot, or the data set.
+    /// The snapshot, or the dataset.
     pub id: u64,
     /// The root of its tree.
     pub root: BlockPointer,
     /// The root's level.
     pub level: u8,
-    /// When it was taken; none for the data set itself, after which the line is done.
+    /// When it was taken; none for the dataset itself, after which the line is done.
     pub taken: Option<Txg>,
 }
 
-/// The first data set whose id is above `id`.
+/// The first dataset whose id is above `id`.
 pub fn next_dataset(tx: &Transaction<'_>, id: u64) -> Result<Option<u64>> {
     let mut above = id.checked_add(1);
-    // Snapshots and lists have ids among those of data sets: each is passed with one look.
+    // Snapshots and lists have ids among those of datasets: each is passed with one look.
     while let Some(object) = above {
         let Some(key) = tx.first_key(Key::new(object, 0, 0)..Key::MAX)? else { break };
         if tx.contains(dataset_key(key.object))? {
@@ -37,8 +37,8 @@ pub fn next_dataset(tx: &Transaction<'_>, id: u64) -> Result<Option<u64>> {
     Ok(None)
 }
 
-/// Up to when the blocks of a data set are examined when its turn comes: those that a clone shares with its origin, if the
-/// origin's data set had its turn before.
+/// Up to when the blocks of a dataset are examined when its turn comes: those that a clone shares with its origin, if the
+/// origin's dataset had its turn before.
 pub fn done_before(tx: &Transaction<'_>, dataset: u64) -> Result<Txg> {
     let Some((row, _)) = tx.find::<DatasetRow>(dataset_key(dataset))? else { return Ok(Txg::ZERO) };
     let origin = tx.find::<SnapshotRow>(snapshot_key(row.origin))?;
@@ -46,7 +46,7 @@ pub fn done_before(tx: &Transaction<'_>, dataset: u64) -> Result<Txg> {
     Ok(if was_before { row.origin_txg } else { Txg::ZERO })
 }
 
-/// The first member of a data set's line that was taken after `done`; none if the data set is gone.
+/// The first member of a dataset's line that was taken after `done`; none if the dataset is gone.
 pub fn next_member(tx: &Transaction<'_>, dataset: u64, done: Txg) -> Result<Option<Member>> {
     let next = match done.0.checked_add(1) {
         Some(after) => tx.first_key(keys_from(dataset, kind::SNAPSHOT_TXG, after))?,

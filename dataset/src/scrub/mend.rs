@@ -19,7 +19,7 @@ use crate::{
     lineage::snapshot,
 };
 
-/// In about so many snapshots and data sets a lost block is looked for at most. A test shall not need as many.
+/// In about so many snapshots and datasets a lost block is looked for at most. A test shall not need as many.
 pub(crate) const SHARERS: usize = if cfg!(test) { 16 } else { 4096 };
 
 /// What became of a suspect.
@@ -89,7 +89,7 @@ fn root_of(engine: &Engine, tx: &Transaction<'_>, tree: u64) -> Result<Option<Ro
     Ok(found.and_then(|(row, root)| Some((root?, row.level))))
 }
 
-/// All snapshots and data sets that can have a block of `tree` that entered it in `birth`, but for `tree` itself: those of
+/// All snapshots and datasets that can have a block of `tree` that entered it in `birth`, but for `tree` itself: those of
 /// the line that were taken since, of the lines that it is a clone of, and of the clones of all of them.
 fn family(tx: &Transaction<'_>, tree: u64, birth: Txg) -> Result<Vec<(u64, Root)>> {
     let snapshot = tx.find::<SnapshotRow>(snapshot_key(tree))?;

@@ -1,8 +1,8 @@
-//! What the sender of a replication has: its data sets and their snapshots, by guid.
+//! What the sender of a replication has: its datasets and their snapshots, by guid.
 //!
 //! An increment says what was added, and nothing about what is gone or was renamed. So a replication that is an increment
 //! begins with a census of everything at the sender, by which a receiver that was told to can follow. It stands in as many
-//! records as it takes; their number is bounded, and so is that of the data sets in them, for a name takes far more memory
+//! records as it takes; their number is bounded, and so is that of the datasets in them, for a name takes far more memory
 //! than it takes bytes there. So the memory of who reads them is bounded too.
 
 use pool::{
@@ -14,31 +14,31 @@ use super::frame::MAX_PAYLOAD;
 
 /// The most records of one census.
 pub(super) const MOST_RECORDS: usize = 16;
-/// The most data sets in one census, one that comes several times counted each time.
+/// The most datasets in one census, one that comes several times counted each time.
 const MOST_DATASETS: usize = 1 << 18;
 /// The least bytes that a snapshot takes.
 const LEAST_ENTRY: u64 = 10;
 /// The most bytes that a length takes.
 const MAX_VARINT: usize = 10;
 
-/// What the sender has of the data sets that it replicates.
+/// What the sender has of the datasets that it replicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// The data sets, by their full names in the sending pool. A name may come more than once.
+    /// The datasets, by their full names in the sending pool. A name may come more than once.
     pub datasets: Vec<Counted>,
 }
 
-/// A data set in a census.
+/// A dataset in a census.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Its full name in the sending pool.
     pub dataset: String,
-    /// Its snapshots: what identifies them, and their names without the data set's.
+    /// Its snapshots: what identifies them, and their names without the dataset's.
     pub snapshots: Vec<(Guid, String)>,
 }
 
 impl Census {
-    /// The names in it, of data sets and of snapshots.
+    /// The names in it, of datasets and of snapshots.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.datasets.iter().flat_map(|counted| {
             let snapshots = counted.snapshots.iter().map(|(_, name)| name.as_str());

@@ -62,7 +62,7 @@ pub enum Error {
     /// An increment goes by a block that the receiver has not.
     #[error(
         "record {record} of the stream, at byte {offset}, takes the block under {key} for unchanged, and the receiving \
-         data set has none there: it is not what the increment was made from; receive a full stream instead"
+         dataset has none there: it is not what the increment was made from; receive a full stream instead"
     )]
     MissingBlock {
         /// Where the record starts.

@@ -21,8 +21,8 @@
 //! 2. Whatever the input: no panic, no unbounded allocation, an error that says where and what.
 //! 3. Sending never decompresses, and receiving stores data as they came.
 //!
-//! It does not choose what is sent, name or create data sets, or decide whether a stream fits: that is for those who know
-//! data sets, who join in through [`Source`] and [`Landing`].
+//! It does not choose what is sent, name or create datasets, or decide whether a stream fits: that is for those who know
+//! datasets, who join in through [`Source`] and [`Landing`].
 
 mod apply;
 mod census;

@@ -1,6 +1,6 @@
 //! Receiving: a stream becomes a snapshot, or nothing does.
 //!
-//! Below stands [`apply`](super::apply), which replaces ranges of a tree, and above whoever knows data sets
+//! Below stands [`apply`](super::apply), which replaces ranges of a tree, and above whoever knows datasets
 //! ([`Landing`]): it opens a hidden tree at the stream's base, and makes it visible at the end. What each instant of
 //! failure leaves:
 //!
@@ -34,7 +34,7 @@ use super::{
 /// How many bytes may be read ahead of being applied.
 const AHEAD: usize = 16 << 20;
 
-/// Where streams land: what receiving needs of those who know data sets.
+/// Where streams land: what receiving needs of those who know datasets.
 pub trait Landing {
     /// Why a stream cannot land; errors of the stream itself are among them.
     type Error: From<Error>;

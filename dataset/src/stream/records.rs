@@ -19,9 +19,9 @@ use super::{
 /// The first record: what the package is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// The data set that was asked to be sent: the names in the package are this one or below it.
+    /// The dataset that was asked to be sent: the names in the package are this one or below it.
     pub root: String,
-    /// Whether everything below the data set was sent with it (`-R`).
+    /// Whether everything below the dataset was sent with it (`-R`).
     pub replicate: bool,
     /// How many streams follow; at least one.
     pub streams: u64,
@@ -36,16 +36,16 @@ pub struct Base {
     pub guid: Guid,
     /// The transaction group of that snapshot, in the sending pool.
     pub createtxg: Txg,
-    /// How it was called: a snapshot's or bookmark's name without the data set's.
+    /// How it was called: a snapshot's or bookmark's name without the dataset's.
     pub name: String,
 }
 
 /// The head of one stream: the snapshot that it makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Begin {
-    /// The data set's full name in the sending pool.
+    /// The dataset's full name in the sending pool.
     pub dataset: String,
-    /// The snapshot's name, without the data set's.
+    /// The snapshot's name, without the dataset's.
     pub snapshot: String,
     /// The snapshot's guid, which the received one will have too.
     pub guid: Guid,
@@ -59,7 +59,7 @@ pub struct Begin {
     pub base: Option<Base>,
     /// Whether the base is the origin of a clone: receiving makes a clone of it.
     pub clone: bool,
-    /// The data set's own properties, in order; `None` if they were not sent.
+    /// The dataset's own properties, in order; `None` if they were not sent.
     pub properties: Option<Vec<(String, String)>>,
 }
 
@@ -143,7 +143,7 @@ impl Begin {
             return malformed("flags of a stream");
         }
         let layout = reader.u32(WHAT)?;
-        let dataset = name(&mut reader, "name of a stream's data set")?;
+        let dataset = name(&mut reader, "name of a stream's dataset")?;
         let snapshot = name(&mut reader, "name of a stream's snapshot")?;
         let guid = Guid(reader.u64(WHAT)?);
         let createtxg = Txg(reader.u64(WHAT)?);

@@ -55,7 +55,7 @@ pub struct Source {
 /// What a command sends: one snapshot, or many, in the order in which they must be received.
 #[derive(Debug)]
 pub struct Package {
-    /// The data set that was asked to be sent.
+    /// The dataset that was asked to be sent.
     pub root: String,
     /// Whether everything below it is sent too.
     pub replicate: bool,
@@ -151,7 +151,7 @@ impl Sending<'_> {
         let Some(census) = census else { return Ok(()) };
         let Some(payloads) = census.encode() else {
             tracing::warn!(
-                "there are too many data sets and snapshots to say which: no receiver can destroy what is gone"
+                "there are too many datasets and snapshots to say which: no receiver can destroy what is gone"
             );
             return Ok(());
         };

@@ -21,7 +21,7 @@ use crate::format::{
     pointer::{Compression, MAX_BLOCK},
 };
 
-/// How a data set's blocks are to be compressed, with the level. Spelled as in OpenZFS.
+/// How a dataset's blocks are to be compressed, with the level. Spelled as in OpenZFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompressionChoice {
     /// `off`: stored as they are.

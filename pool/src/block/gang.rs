@@ -3,7 +3,7 @@
 //! When free space is scattered, or a block is larger than a region, it is stored in pieces, and a header names them; when
 //! they are too many for one header, headers of headers do. So whatever the sectors that are free, a block as long as all
 //! of them can be stored, but for a few in a hundred that the headers take. Those above the first are not counted to the
-//! data set.
+//! dataset.
 //!
 //! Data that finds no room even so takes what is kept for metadata: it was admitted, so there is room in all, and a
 //! commit that has begun must not fail for want of a hole that fits.

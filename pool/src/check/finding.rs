@@ -20,13 +20,13 @@ pub enum Code {
     UnreadablePool = 6,
     /// A row of the catalogue that makes no sense.
     Catalogue = 100,
-    /// A counter of a data set that differs from what it counts.
+    /// A counter of a dataset that differs from what it counts.
     Counter = 101,
     /// A deadlist that holds what it should not, or lacks what it should hold.
     Deadlist = 102,
     /// A count of references to a shared block that differs from how many there are.
     References = 103,
-    /// A file system's inconsistency inside a data set.
+    /// A file system's inconsistency inside a dataset.
     FileSystem = 200,
 }
 

@@ -1,7 +1,7 @@
 //! The judge: verifies a pool that nobody changes.
 //!
 //! A check walks everything that is reachable, reads every copy of every block, and compares what is referred to with
-//! what the space layer holds to be allocated. Whoever owns trees (the data sets' layer) enters what it refers to into a
+//! what the space layer holds to be allocated. Whoever owns trees (the datasets' layer) enters what it refers to into a
 //! [`Ledger`]; this module knows the catalogue's nodes, the space layer's own blocks and the intent log's area, and draws the balance.
 //!
 //! Nothing is repaired here, and a finding never stops the walk.

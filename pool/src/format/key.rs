@@ -5,7 +5,7 @@ use std::fmt;
 /// A key, ordered by its fields in this order, so that what belongs to one object is stored together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The object: an inode, a data set, a list.
+    /// The object: an inode, a dataset, a list.
     pub object: u64,
     /// What about it; the layer that owns the tree numbers its kinds.
     pub kind: u8,

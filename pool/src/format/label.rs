@@ -139,7 +139,7 @@ pub const REBALANCE: &str = "rebalance";
 /// about to be given up.
 pub const SHRUNKEN_DEVICES: &str = "shrunken_devices";
 
-/// The feature of pools in which names of data sets, snapshots or bookmarks may have spaces. Who does not know it takes such
+/// The feature of pools in which names of datasets, snapshots or bookmarks may have spaces. Who does not know it takes such
 /// a name for damage.
 pub const SPACES_IN_NAMES: &str = "spaces_in_names";
 

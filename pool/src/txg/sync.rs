@@ -3,7 +3,7 @@
 //! The order, and why:
 //!
 //! 1. Records, then nodes level by level from the leaves: a parent holds its children's addresses and checksums.
-//! 2. The client (the data sets' layer) puts the new roots into the catalogue, says which of the dropped blocks are
+//! 2. The client (the datasets' layer) puts the new roots into the catalogue, says which of the dropped blocks are
 //!    free, and runs what administrators asked for.
 //! 3. The catalogue's nodes. From here on the catalogue does not change.
 //! 4. The intent log's area, if there is none yet: what is in it is not written here.

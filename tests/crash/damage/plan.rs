@@ -11,8 +11,8 @@
 //! | chunk table, space log | 3 | opening may be refused |
 //! | checkpoint | 3 | nothing that is stored; its chunk takes no more |
 //! | catalogue | 3 | opening or commands may be refused; files may be unreachable |
-//! | list | as data sets' nodes | nothing that is stored; its space is not freed |
-//! | node | 2 on several devices, else 1 | files of the data sets and snapshots that share it |
+//! | list | as datasets' nodes | nothing that is stored; its space is not freed |
+//! | node | 2 on several devices, else 1 | files of the datasets and snapshots that share it |
 //! | data | 1 to 3: `copies` | the files that hold it, and no others |
 
 use std::{
@@ -120,7 +120,7 @@ impl Extent {
 pub(super) struct Thing {
     pub(super) region: Region,
     pub(super) copies: Vec<Extent>,
-    /// Of nodes and data: the data sets and snapshots, and of data the files, that need it.
+    /// Of nodes and data: the datasets and snapshots, and of data the files, that need it.
     pub(super) holders: BTreeSet<(String, Option<Ino>)>,
 }
 

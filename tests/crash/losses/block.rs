@@ -35,7 +35,7 @@ use crate::{
     world::{Outcome, World, as_devices},
 };
 
-/// Files, by the names of their data sets or snapshots.
+/// Files, by the names of their datasets or snapshots.
 type Files = BTreeSet<(String, Ino)>;
 
 impl Losses<'_> {

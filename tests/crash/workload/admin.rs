@@ -1,4 +1,4 @@
-//! What administrators do: data sets, snapshots, clones, streams, properties, devices, closing and opening the pool.
+//! What administrators do: datasets, snapshots, clones, streams, properties, devices, closing and opening the pool.
 //!
 //! A command that returned has promised that it and everything before it survives.
 
@@ -18,7 +18,7 @@ use dataset::{
     name::{Name, SnapshotName},
 };
 
-/// How many data sets there may be, snapshots of each, and devices.
+/// How many datasets there may be, snapshots of each, and devices.
 const DATASETS: usize = 6;
 const SNAPSHOTS: usize = 3;
 const DEVICES: usize = 2;
@@ -62,7 +62,7 @@ impl Life {
         self.model.datasets.keys().cloned().collect()
     }
 
-    /// The data sets of which this is true.
+    /// The datasets of which this is true.
     fn names_where(&self, wanted: impl Fn(&str, &Dataset) -> bool) -> Vec<String> {
         self.model.datasets.iter().filter(|(name, found)| wanted(name, found)).map(|(name, _)| name.clone()).collect()
     }
@@ -71,7 +71,7 @@ impl Life {
         self.model.datasets.get_mut(name).expect("it was chosen from those that are there")
     }
 
-    /// A name for a new data set below some other, if there is room for one.
+    /// A name for a new dataset below some other, if there is room for one.
     fn new_name(&mut self) -> Option<String> {
         let names = self.names();
         let parent = self.pick(&names)?;
@@ -79,7 +79,7 @@ impl Life {
         (names.len() < DATASETS && !is_deep).then(|| format!("{parent}/d{}", self.next()))
     }
 
-    /// All snapshots: the data set and the place there.
+    /// All snapshots: the dataset and the place there.
     fn snapshots(&self) -> Vec<(String, usize)> {
         let of = |(name, dataset): (&String, &Dataset)| {
             let name = name.clone();
@@ -92,7 +92,7 @@ impl Life {
         format!("{dataset}@{}", self.model.datasets[dataset].snapshots[*at].name)
     }
 
-    /// Closes the files that actors have open in a data set: they are others from now on.
+    /// Closes the files that actors have open in a dataset: they are others from now on.
     fn close_files(&mut self, dataset: &str) {
         let fs = self.world.fs(dataset);
         for actor in self.actors.iter_mut().filter(|actor| actor.dataset == dataset) {
@@ -114,7 +114,7 @@ impl Life {
     fn create_dataset(&mut self) -> Told {
         let Some(new) = self.new_name() else { return Ok(None) };
         let request = CreateRequest { name: name(&new), parents: false, properties: Vec::new(), owner: (3, 4) };
-        self.expect("create a data set", self.world.datasets.create(request))?;
+        self.expect("create a dataset", self.world.datasets.create(request))?;
         let fs = self.world.try_fs(&new)?;
         // Half of them keep accounts, which the check adds up.
         if self.below(2) == 0 {
@@ -133,7 +133,7 @@ impl Life {
         self.snapshot_of(of).map(Some)
     }
 
-    /// One snapshot of each of these data sets, at one instant.
+    /// One snapshot of each of these datasets, at one instant.
     pub(super) fn snapshot_of(&mut self, of: Vec<String>) -> Outcome<String> {
         let snapshot = format!("s{}", self.next());
         let wanted = of.iter().map(|dataset| snapshot_name(&format!("{dataset}@{snapshot}"))).collect();
@@ -233,7 +233,7 @@ impl Life {
         Ok(Some(format!("destroy {full}")))
     }
 
-    /// A full stream, or an increment from an older snapshot of the same data set.
+    /// A full stream, or an increment from an older snapshot of the same dataset.
     fn send(&mut self) -> Told {
         let snapshots = self.snapshots();
         let Some((dataset, at)) = self.pick(&snapshots) else { return Ok(None) };

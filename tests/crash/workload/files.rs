@@ -15,7 +15,7 @@ use crate::{
     world::{Outcome, POOL},
 };
 
-/// How many files a data set may have: every crash point looks at all.
+/// How many files a dataset may have: every crash point looks at all.
 pub(super) const FILES: usize = 16;
 /// How many small ones some lives begin with, and their longest: they stand in the leaves of the tree, which gets many.
 const SMALL_FILES: usize = 120;
@@ -30,7 +30,7 @@ const PART: usize = 200 << 10;
 /// What was done and whether it was an acknowledgement; nothing if there was nothing to do it with.
 type Done = Outcome<Option<(String, Promise)>>;
 
-/// A data set and its files, as one step sees them.
+/// A dataset and its files, as one step sees them.
 pub(super) struct Place {
     dataset: String,
     pub(super) fs: Arc<FileSystem>,
@@ -72,7 +72,7 @@ impl Life {
         Ok(done.map(|what| (format!("actor {actor} in {}: {what}", place.dataset), Promise::Nothing)))
     }
 
-    /// Fills the first data set with small files.
+    /// Fills the first dataset with small files.
     pub(super) fn fill(&mut self) -> Outcome<()> {
         for number in 0..SMALL_FILES {
             let (place, ino) = self.create_first(format!("small{number}").into_bytes())?;
@@ -105,7 +105,7 @@ impl Life {
         Place { tree: self.model.datasets[dataset].tree.clone(), dataset: dataset.to_owned(), fs }
     }
 
-    /// Creates a file in the root of the first data set.
+    /// Creates a file in the root of the first dataset.
     pub(super) fn create_first(&mut self, name: Vec<u8>) -> Outcome<(Place, Ino)> {
         let place = self.place_of(POOL);
         let mut ino = ROOT;
@@ -178,7 +178,7 @@ impl Life {
     }
 
     fn tree(&mut self, place: &Place) -> &mut Tree {
-        let dataset = self.model.datasets.get_mut(&place.dataset).expect("actors work where there is a data set");
+        let dataset = self.model.datasets.get_mut(&place.dataset).expect("actors work where there is a dataset");
         Arc::make_mut(&mut dataset.tree)
     }
 
@@ -425,7 +425,7 @@ impl Life {
         }
     }
 
-    /// Copies within a data set, by up to one record: a longer copy is several writes.
+    /// Copies within a dataset, by up to one record: a longer copy is several writes.
     fn copy(&mut self, place: &Place, files: &[Ino]) -> Outcome<Option<String>> {
         let (Some(source), Some(target)) = (self.pick(files), self.pick(files)) else { return Ok(None) };
         let (from, to, len) = (self.below(20_000), self.below(20_000), self.below(4_000) + 1);
@@ -450,7 +450,7 @@ impl Life {
         Ok(Some(format!("copy {copied} bytes from {source} to {target}")))
     }
 
-    /// Copies whole records from any data set, which share their blocks if they are stored by then.
+    /// Copies whole records from any dataset, which share their blocks if they are stored by then.
     fn share(&mut self, place: &Place, files: &[Ino]) -> Outcome<Option<String>> {
         let datasets: Vec<String> = self.model.datasets.keys().cloned().collect();
         let from = if self.one_in(3) { place.dataset.clone() } else { self.pick(&datasets).expect("there is one") };

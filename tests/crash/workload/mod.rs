@@ -1,9 +1,9 @@
 //! A random life of a pool, from one seed: what is done, to the real thing and to the model, step by step.
 //!
-//! Several actors take turns; each works on its own data set for a while and holds files open. Steps are chosen such that
+//! Several actors take turns; each works on its own dataset for a while and holds files open. Steps are chosen such that
 //! they can succeed, so whatever is refused is a finding. After each step the model's state is kept together with the
 //! place in the recorder's log where the step began and ended, and what it *promised* when it returned: a commit or a
-//! command, that everything up to it survives; an fsync, that all of its data set does. See [`History::span`].
+//! command, that everything up to it survives; an fsync, that all of its dataset does. See [`History::span`].
 
 mod admin;
 mod devices;
@@ -60,7 +60,7 @@ pub(crate) struct Step {
 pub(crate) enum Promise {
     /// Nothing.
     Nothing,
-    /// The files of this data set.
+    /// The files of this dataset.
     Files(String),
     /// All of it.
     Everything,
@@ -85,7 +85,7 @@ impl History {
         (promised, begun.unwrap_or(promised).max(promised))
     }
 
-    /// The last step that had returned at `cut` and promised the files of a data set.
+    /// The last step that had returned at `cut` and promised the files of a dataset.
     pub(crate) fn promised(&self, dataset: &str, cut: usize) -> Option<usize> {
         let meant = |promise: &Promise| matches!(promise, Promise::Files(name) if name == dataset);
         self.steps.iter().rposition(|step| step.end <= cut && meant(&step.promise))
@@ -97,7 +97,7 @@ impl History {
     }
 }
 
-/// An actor: the data set it works on, and the files it has open.
+/// An actor: the dataset it works on, and the files it has open.
 #[derive(Clone, Default)]
 struct Actor {
     dataset: String,
@@ -140,7 +140,7 @@ pub(crate) struct Life {
     streams: Vec<Stream>,
     /// Numbers for names, never used twice.
     count: u64,
-    /// How many files a data set may have before none is created any more.
+    /// How many files a dataset may have before none is created any more.
     most_files: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A file system whose items lie. The input edits items of a real data set, behind all checksums; then everything that a
+//! A file system whose items lie. The input edits items of a real dataset, behind all checksums; then everything that a
 //! mount can ask for is asked for. Any answer is right, as long as there is one, and as long as no sector is lost or
 //! freed twice.
 
@@ -51,7 +51,7 @@ fn apply(head: &Head, mut input: &[u8]) -> usize {
     edits
 }
 
-/// Looks at every file that can be reached, and at those numbers that the data set began with.
+/// Looks at every file that can be reached, and at those numbers that the dataset began with.
 pub(super) fn visit_all(fs: &FileSystem) {
     let _ = (fs.statfs(), fs::check::check(fs.head()), OwnerKind::ALL.map(|kind| fs.accounts(kind)));
     for ino in reachable(fs) {

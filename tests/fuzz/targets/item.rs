@@ -60,7 +60,7 @@ fn row<R: Row + Debug + PartialEq>(body: &[u8]) -> bool {
     R::decode(body).is_ok_and(|row| comes_back(R::decode(&row.encode()), row))
 }
 
-/// What is computed from a data set's counters, whatever they say.
+/// What is computed from a dataset's counters, whatever they say.
 fn dataset(body: &[u8]) -> bool {
     let row = DatasetRow::decode(body).expect("it was decoded before");
     let (used, charge) = (row.used(), row.charge());

@@ -38,7 +38,7 @@ pub(super) fn run(input: &[u8]) -> bool {
     true
 }
 
-/// The first byte says where to: 0 for a new data set, 1 for the one that is there.
+/// The first byte says where to: 0 for a new dataset, 1 for the one that is there.
 pub(super) fn receive(input: &[u8]) -> bool {
     let Some((target @ 0..=1, input)) = input.split_first() else { return false };
     let target = [NEW, HOME][usize::from(*target)];
@@ -63,5 +63,5 @@ pub(super) fn receive(input: &[u8]) -> bool {
     result.is_ok()
 }
 
-/// The data set that a full stream makes.
+/// The dataset that a full stream makes.
 const NEW: &str = "tank/new";

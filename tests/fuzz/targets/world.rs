@@ -20,7 +20,7 @@ use pool::{
 /// The size of the device: the smallest that there may be.
 const SIZE: u64 = 64 * MIB;
 
-/// The pool's one data set beside its root.
+/// The pool's one dataset beside its root.
 pub(crate) const HOME: &str = "tank/home";
 
 /// A clone of one of its snapshots.
@@ -64,9 +64,9 @@ impl World {
         World::on(self.device)
     }
 
-    /// The files of a data set.
+    /// The files of a dataset.
     pub(crate) fn fs(&self, dataset: &str) -> Arc<FileSystem> {
-        self.datasets.open_dataset(&name(dataset)).expect("the data set opens").fs().clone()
+        self.datasets.open_dataset(&name(dataset)).expect("the dataset opens").fs().clone()
     }
 
     /// Commits, and asserts that every sector is accounted for once, whatever the files have become.

@@ -1,4 +1,4 @@
-//! `fs cat`: the content of files of a data set or snapshot, without a mount.
+//! `fs cat`: the content of files of a dataset or snapshot, without a mount.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! `fs cp`: copies into a data set, out of a data set or snapshot, or within a pool, without a mount.
+//! `fs cp`: copies into a dataset, out of a dataset or snapshot, or within a pool, without a mount.
 
 use std::ffi::OsString;
 

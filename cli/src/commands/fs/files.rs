@@ -1,4 +1,4 @@
-//! Files as the arguments of commands: by their place in a data set, as `tank/home:/ann`, or by their path where it is
+//! Files as the arguments of commands: by their place in a dataset, as `tank/home:/ann`, or by their path where it is
 //! mounted.
 
 use std::ffi::{OsStr, OsString};

@@ -23,7 +23,7 @@ const TOGETHER_BYTES: usize = 1 << 20;
 /// Arguments of `fs getattr`.
 #[derive(Args, Debug)]
 #[command(override_usage = "fs getattr [OPTIONS] [ATTRIBUTE,...|all] <FILE>...")]
-#[command(after_help = "A value of '-' is that of the data set's property. See 'fs setattr --help' for the attributes.
+#[command(after_help = "A value of '-' is that of the dataset's property. See 'fs setattr --help' for the attributes.
 
 Examples:
   fs getattr /tank/home/archive

@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// As in ZFS, the limits of one data set are no one's to inherit; with `-S` their received value can come back.
+/// As in ZFS, the limits of one dataset are no one's to inherit; with `-S` their received value can come back.
 fn checked(text: &str, received: bool) -> Result<String, Failure> {
     let property = Property::of_dataset(text).map_err(|error| Failure::usage(error.to_string()))?;
     let settable = !matches!(&property, Property::Native(definition) if !definition.is_settable());

@@ -1,4 +1,4 @@
-//! `fs ls`: the files of a data set or snapshot, without a mount.
+//! `fs ls`: the files of a dataset or snapshot, without a mount.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -23,9 +23,9 @@ in one file come one after the other, and what is no stream ends the command wit
 Of a replicated package, -o sets the property of the topmost file system; those below inherit it. -o origin=SNAPSHOT makes
 the first stream a clone of that snapshot: an increment of its own base, a full stream of any.
 
-With -F, a replicated increment (fs send -R -i or -I) destroys data sets and snapshots that the sender does not have
+With -F, a replicated increment (fs send -R -i or -I) destroys datasets and snapshots that the sender does not have
 any more, and later snapshots than the increment's base go. If its first stream is refused, nothing is destroyed. An
-increment of more than some 200,000 data sets or 500,000 snapshots does not say what its sender has: it only adds.
+increment of more than some 200,000 datasets or 500,000 snapshots does not say what its sender has: it only adds.
 
 Programs may have files open in what is received into: they see them as received, and ESTALE of those that are gone.
 

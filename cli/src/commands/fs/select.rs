@@ -1,4 +1,4 @@
-//! Which data sets `list` and `get` are about.
+//! Which datasets `list` and `get` are about.
 //!
 //! As in ZFS: without a name everything; with a name that alone, or with what is below it under `-r` and `-d`. Asking a
 //! file system for nothing but snapshots or bookmarks means its own.
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::protocol::{DatasetRecord, MountRecord, Request, Response};
 
-/// A choice of data sets.
+/// A choice of datasets.
 pub(super) struct Selection<'a> {
     /// Names, or absolute paths below a mount point.
     pub(super) names: &'a [String],
@@ -27,7 +27,7 @@ pub(super) struct Selection<'a> {
     pub(super) properties: Vec<String>,
 }
 
-/// The chosen data sets in the order of their names, and how the command ends: what could not be opened is reported.
+/// The chosen datasets in the order of their names, and how the command ends: what could not be opened is reported.
 pub(super) fn collect(
     selection: &Selection<'_>,
     context: &mut Context<'_>,
@@ -96,7 +96,7 @@ fn reach(selection: &Selection<'_>, root: &Name) -> (Option<u32>, Kinds) {
     }
 }
 
-/// The data set, snapshot or bookmark that a name or a path means.
+/// The dataset, snapshot or bookmark that a name or a path means.
 pub(super) fn named(text: &str, context: &mut Context<'_>) -> Result<Name, Failure> {
     let known = context.executor.visible_pools()?;
     resolve(text, &known, context)
@@ -132,7 +132,7 @@ pub(super) fn mount_above(real: &Path, known: &[String], context: &mut Context<'
     above.max_by_key(|mount| mount.mountpoint.0.len())
 }
 
-/// Data sets by name with those below them after them, each followed by its snapshots by age and its bookmarks. What was
+/// Datasets by name with those below them after them, each followed by its snapshots by age and its bookmarks. What was
 /// named twice is listed once.
 fn in_order(records: &mut Vec<DatasetRecord>) {
     let rank = |name: &Name| match name {

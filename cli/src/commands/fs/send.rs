@@ -127,7 +127,7 @@ fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
     })
 }
 
-/// `@a` and `#a` belong to the data set that is sent, and so does a bare `a`, which is a snapshot.
+/// `@a` and `#a` belong to the dataset that is sent, and so does a bare `a`, which is a snapshot.
 fn base_name(text: &str, snapshot: &SnapshotName) -> Result<Name, Failure> {
     let dataset = snapshot.dataset();
     let full = match text {

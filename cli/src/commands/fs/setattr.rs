@@ -25,7 +25,7 @@ use crate::protocol::{Assignment, Request};
 
 What is made in a directory gets nodump, noatime, direct, compression and
 recordsize from it. The pages of a direct file stay out of the kernel's cache
-only in mounts that are made after the first file of the data set became direct.
+only in mounts that are made after the first file of the dataset became direct.
 chattr and lsattr know i, a, d, A, and for compression c and m.
 
 Examples:

@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 
 fn render(report: &CheckReport) -> String {
     let mut text = format!(
-        "checked pool '{}' at transaction group {}: {} data sets and snapshots, {} blocks, {}\n",
+        "checked pool '{}' at transaction group {}: {} datasets and snapshots, {} blocks, {}\n",
         report.pool,
         report.txg,
         report.datasets,
@@ -118,7 +118,7 @@ mod tests {
             findings: vec![],
         };
         insta::assert_snapshot!(render(&report), @r"
-        checked pool 'tank' at transaction group 42: 5 data sets and snapshots, 1000 blocks, 1.50G
+        checked pool 'tank' at transaction group 42: 5 datasets and snapshots, 1000 blocks, 1.50G
         no errors found
         ");
         report.findings.push(CheckFinding {
@@ -128,7 +128,7 @@ mod tests {
         });
         report.orphans = 2;
         insta::assert_snapshot!(render(&report), @r"
-        checked pool 'tank' at transaction group 42: 5 data sets and snapshots, 1000 blocks, 1.50G
+        checked pool 'tank' at transaction group 42: 5 datasets and snapshots, 1000 blocks, 1.50G
         2 files without a name still to be freed
           leaked space: C005 chunk 3 sectors 8+8
         1 error found

@@ -21,7 +21,7 @@ space is parity. A block there takes whole rows, of a sector of each device that
 them are larger, what they have more is used as far as there are more of them than of parity: -n shows what comes of it.
 Those after 'spare' hold nothing, and stand by until another one fails.
 
-What is named after 'special' takes metadata first of all, and records of data sets that are small enough for their property
+What is named after 'special' takes metadata first of all, and records of datasets that are small enough for their property
 special_small_blocks; it is lost with everything, so let it stand as much as the rest. What is named after 'log' takes
 the intent log and nothing else: an fsync then touches no other device. What is named after 'cache' takes copies of what is
 read (ZFS: L2ARC), for data that is read again and again and is too much for memory. It takes nothing that is not elsewhere,

@@ -44,9 +44,9 @@ enum What {
     Space(OfPool),
     /// The space log, newest block first
     Log(OfPool),
-    /// The tree of data sets, snapshots, properties and history
+    /// The tree of datasets, snapshots, properties and history
     Catalogue(OfPool),
-    /// The tree of a data set or a snapshot
+    /// The tree of a dataset or a snapshot
     Tree(OfDataset),
     /// The inode, the names, the attributes and the extents of a file
     File(OfFile),
@@ -88,7 +88,7 @@ struct OfPool {
 struct OfDataset {
     #[command(flatten)]
     place: Where,
-    /// The data set or snapshot
+    /// The dataset or snapshot
     #[arg(value_name = "DATASET|SNAPSHOT")]
     name: String,
 }

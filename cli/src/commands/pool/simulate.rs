@@ -14,7 +14,7 @@ use crate::protocol::{DatasetLoss, LossReport, Request, Response, VdevRole};
 #[command(after_help = "Nothing is changed. The exit code is 0 if nothing would be lost, 1 if something would be.
 
 If devices are lost: a pool that lacks a vdev other than one for the log cannot be imported, whatever of it is left. \
-What is then said of a data set is which of its blocks would still have a copy, not that anybody could read them.
+What is then said of a dataset is which of its blocks would still have a copy, not that anybody could read them.
 
 Examples:
   pool simulate lose tank /dev/sdb

@@ -390,7 +390,7 @@ mod tests {
             status: Some("One or more files are damaged.".into()),
             action: Some("Restore the files from a backup.".into()),
             scan: Some(scan::tests::scan(ScanState::Canceled)),
-            activity: Some("freeing 1.50G of destroyed data sets".into()),
+            activity: Some("freeing 1.50G of destroyed datasets".into()),
             transports: [("fuse".to_owned(), 1), ("uring".to_owned(), 2)].into(),
             damaged: Some(vec!["tank/home:/ann/notes".into()]),
             ..status()
@@ -401,7 +401,7 @@ mod tests {
         status: One or more files are damaged.
         action: Restore the files from a backup.
           scan: scrub canceled on Fri Nov  7 09:05:30 2025
-          busy: freeing 1.50G of destroyed data sets
+          busy: freeing 1.50G of destroyed datasets
         mounts: 1 through /dev/fuse, 2 through io_uring
         config:
 

@@ -1,4 +1,4 @@
-//! Copying from this machine into a data set, as `cp -a` does.
+//! Copying from this machine into a dataset, as `cp -a` does.
 //!
 //! Kept are contents with their holes, modes, times, symbolic links, hard links within what is copied, fifos, sockets,
 //! device nodes and extended attributes; owners too when root copies. A file that is there already is replaced, a
@@ -34,7 +34,7 @@ use crate::{
     protocol::{CopyRecord, PathBytes},
 };
 
-/// Copies `sources`, absolute paths of this machine, to `to` in a data set.
+/// Copies `sources`, absolute paths of this machine, to `to` in a dataset.
 pub(super) fn copy_in(
     fs: &Served,
     sources: &[PathBytes],

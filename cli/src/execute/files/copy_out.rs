@@ -1,4 +1,4 @@
-//! Copying from a data set or a snapshot to this machine, as `cp -a` does; [`super::copy_in`] the other way round.
+//! Copying from a dataset or a snapshot to this machine, as `cp -a` does; [`super::copy_in`] the other way round.
 //!
 //! Owners are kept when root copies; otherwise set-id bits go with the owner they were meant for, and a device node is
 //! an error. Extended attributes that the target's file system or the user's rights do not allow are left out.
@@ -33,7 +33,7 @@ const ENTRIES: usize = 4096;
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
-/// Something to copy: a path in a data set or a snapshot that is open.
+/// Something to copy: a path in a dataset or a snapshot that is open.
 pub(super) struct Source<'a> {
     /// The file system.
     pub(super) fs: &'a Served,

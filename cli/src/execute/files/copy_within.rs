@@ -1,4 +1,4 @@
-//! Copying from a data set or a snapshot to a data set of the same pool, as `cp -a --reflink=auto` does.
+//! Copying from a dataset or a snapshot to a dataset of the same pool, as `cp -a --reflink=auto` does.
 //!
 //! Contents share their blocks as far as that goes, so a copy takes hardly any space. Everything else is kept as
 //! [`super::copy_in`] keeps it.
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{execute::job::Job, failure::Failure, owners::is_root, protocol::CopyRecord};
 
-/// Copies `sources` to `to` in the data set whose file system is `fs`.
+/// Copies `sources` to `to` in the dataset whose file system is `fs`.
 pub(super) fn copy_within(
     fs: &Served,
     sources: &[Source<'_>],

@@ -1,13 +1,13 @@
-//! Files of a data set or a snapshot without a mount: listing, reading, and copying in and out.
+//! Files of a dataset or a snapshot without a mount: listing, reading, and copying in and out.
 //!
-//! Everything goes through [`dataset::fs::FileSystem`], the object that a mount of the same data set would serve, so
-//! both may be used at once; who changes a mounted data set here tells its mount.
+//! Everything goes through [`dataset::fs::FileSystem`], the object that a mount of the same dataset would serve, so
+//! both may be used at once; who changes a mounted dataset here tells its mount.
 //!
 //! ```text
 //! resolve    a path to an inode        list       entries as records
 //! host       this machine's files: attributes, names, holes
 //! handle     one of them, held by a descriptor       trail      the directories that lead to where a copy is
-//! copy_in    host to data set          copy_out   data set to host          copy_within   within a pool
+//! copy_in    host to dataset          copy_out   dataset to host          copy_within   within a pool
 //! walk       directories, however deep         parts      (in execute) answers that come in parts
 //! attributes immutable, compression and such of single files         project    which project files are of
 //! requests   locations to file systems             served     a file system, and the mount to be told

@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl OpenPool {
-    /// The files of a data set or a snapshot.
+    /// The files of a dataset or a snapshot.
     pub(in crate::execute) fn files(&self, name: &Name) -> Result<Served, Failure> {
         match name {
             Name::Dataset(name) => self.files_of_dataset(name),
@@ -84,7 +84,7 @@ impl OpenPool {
         self.copy_to(to, |fs| copy_within(fs, &as_sources(&opened), &to.path.0, recursive, job))
     }
 
-    /// Has `copy` change a data set, whose mount learns of it.
+    /// Has `copy` change a dataset, whose mount learns of it.
     fn copy_to(
         &self,
         to: &Location,
@@ -149,7 +149,7 @@ impl OpenPool {
         })
     }
 
-    /// Changes files at a place in a data set, durably: `set` gets the path, how it is shown, and whom to tell which files.
+    /// Changes files at a place in a dataset, durably: `set` gets the path, how it is shown, and whom to tell which files.
     fn change_files(
         &self,
         location: &Location,

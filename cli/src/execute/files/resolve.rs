@@ -1,6 +1,6 @@
 //! From a path to a file, without the kernel.
 //!
-//! Symbolic links are followed as the kernel does, with two differences: an absolute target begins at the data set's
+//! Symbolic links are followed as the kernel does, with two differences: an absolute target begins at the dataset's
 //! root, since there is no other root to begin at, and nothing above that root can be reached.
 
 use std::collections::VecDeque;

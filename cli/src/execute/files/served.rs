@@ -22,7 +22,7 @@ pub(in crate::execute) struct Served {
     fs: Arc<FileSystem>,
     /// Which tree it showed when the command began.
     epoch: TreeEpoch,
-    /// The mounts, and the data set's number. It may be mounted and unmounted while a command runs.
+    /// The mounts, and the dataset's number. It may be mounted and unmounted while a command runs.
     mounts: Option<(Arc<Mounts>, u64)>,
 }
 

@@ -1,6 +1,6 @@
 //! Mounts that follow what is changed behind their backs: files, snapshots, properties.
 //!
-//! A change of files may take the directories away that other data sets are mounted on, and the kernel then ends those
+//! A change of files may take the directories away that other datasets are mounted on, and the kernel then ends those
 //! mounts: they are made again.
 
 use std::{
@@ -19,7 +19,7 @@ use super::{Active, Mounts, Unmounted, plan::Plan};
 use crate::failure::Failure;
 
 impl Mounts {
-    /// Runs `change`, which may replace anything in the files of a data set without its mount knowing, and has the mount
+    /// Runs `change`, which may replace anything in the files of a dataset without its mount knowing, and has the mount
     /// follow.
     pub(crate) fn around_change<T>(
         &self,
@@ -30,7 +30,7 @@ impl Mounts {
         self.around_changes(|other, _| other == id, change, |value| vec![(id, differs(value))])
     }
 
-    /// The same for the data set `top` and those below it in name, of which `changed` says which were.
+    /// The same for the dataset `top` and those below it in name, of which `changed` says which were.
     pub(crate) fn around_changes_within<T>(
         &self,
         top: &DatasetName,
@@ -69,7 +69,7 @@ impl Mounts {
         value
     }
 
-    /// The sessions of some data sets, those that are left included.
+    /// The sessions of some datasets, those that are left included.
     pub(super) fn chosen(&self, chosen: impl Fn(u64, &Name) -> bool) -> Vec<(u64, Arc<Mount>)> {
         let (table, left) = (self.table.lock(), self.left.lock());
         let all = table.iter().map(|(id, active)| (*id, active)).chain(left.iter().map(|(id, active)| (*id, active)));
@@ -112,7 +112,7 @@ impl Mounts {
         }
     }
 
-    /// Mounts a data set and those below it again, as far as they are mounted and have not agreed with the kernel on what
+    /// Mounts a dataset and those below it again, as far as they are mounted and have not agreed with the kernel on what
     /// their properties say now, with all that is mounted in them, each as it was mounted. If one is in use, all stay as
     /// they are.
     pub(crate) fn mount_anew(&self, top: &DatasetName) -> Result<(), Failure> {
@@ -136,12 +136,12 @@ impl Mounts {
         self.mount_again(&unmounted)
     }
 
-    /// Has the kernel write back what programs have changed in the files of a data set and of those below it.
+    /// Has the kernel write back what programs have changed in the files of a dataset and of those below it.
     pub(crate) fn write_back_within(&self, top: &DatasetName) {
         self.chosen(|_, name| is_dataset_within(name, top)).iter().for_each(|(_, mount)| mount.write_back());
     }
 
-    /// Has mounts of a data set and those below it follow their properties, as far as a mount can while it is in use.
+    /// Has mounts of a dataset and those below it follow their properties, as far as a mount can while it is in use.
     pub(crate) fn options_changed(&self, top: &DatasetName) -> Result<(), Failure> {
         for plan in self.plans(top)? {
             if let Some(mount) = self.mount_of(plan.id) {

@@ -1,8 +1,8 @@
-//! The mount table: which data sets of the pool this process has mounted, and where.
+//! The mount table: which datasets of the pool this process has mounted, and where.
 //!
-//! A data set's place is what its `mountpoint` says, below the user's home for those who are not root and set nothing,
+//! A dataset's place is what its `mountpoint` says, below the user's home for those who are not root and set nothing,
 //! and below `altroot` if the pool has one. Mount points are made as needed, and a directory that is not empty is not
-//! hidden by a mount. Data sets above are mounted before those below, and unmounted after them.
+//! hidden by a mount. Datasets above are mounted before those below, and unmounted after them.
 //!
 //! A mount may end without us: root may unmount it. Every look at the table first drops those that have. What counts is
 //! the mount namespace of this process. If another namespace, or a program with an open file, still has the mount, its
@@ -10,7 +10,7 @@
 //! before its dataset is mounted again, destroyed or exported, for two sessions would cache the same files.
 //!
 //! ```text
-//! places      where data sets are mounted              plan        what properties say about mounting
+//! places      where datasets are mounted              plan        what properties say about mounting
 //! unmount     unmounting, and mount points that go     change      mounts that follow changes of what they show
 //! snapshots   what `.zfs` shows                        by_hand     where mount(8) says, and remembered
 //! ```
@@ -53,10 +53,10 @@ use crate::{
 /// for those whose kernel has a faulty one. Not set, the faster one that works is taken.
 const TRANSPORT: &str = "CENOTE_TRANSPORT";
 
-/// A data set that is mounted, or a snapshot.
+/// A dataset that is mounted, or a snapshot.
 struct Active {
     name: Name,
-    /// The data set that it is, or is a snapshot of.
+    /// The dataset that it is, or is a snapshot of.
     dataset: u64,
     mount: Arc<Mount>,
     /// Somebody named the directory, by mount(8).
@@ -68,7 +68,7 @@ struct Active {
     overlay: bool,
 }
 
-/// How data sets are mounted, beside what their properties say.
+/// How datasets are mounted, beside what their properties say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manner<'a> {
     /// Values that hold as long as the mount lives.
@@ -85,7 +85,7 @@ pub(crate) struct Mounts {
     places: Places,
     read_only: bool,
     table: Mutex<BTreeMap<u64, Active>>,
-    /// Held from the look whether a data set is mounted until it is. Locked before `table`.
+    /// Held from the look whether a dataset is mounted until it is. Locked before `table`.
     turn: Mutex<()>,
     /// Sessions without a mount in this process's namespace, in which somebody still has one. Locked after `table`.
     left: Mutex<Vec<(u64, Active)>>,
@@ -115,7 +115,7 @@ impl Mounts {
         records
     }
 
-    /// Mounts a data set by name.
+    /// Mounts a dataset by name.
     pub(crate) fn mount(&self, name: &DatasetName, how: &Manner<'_>) -> Result<(), Failure> {
         self.drop_ended();
         let refused = |why: &str| Failure::cannot("mount", name, why);
@@ -135,7 +135,7 @@ impl Mounts {
         }
     }
 
-    /// Mounts all data sets that their properties want mounted, in `names` or in the pool. Goes on after a failure and
+    /// Mounts all datasets that their properties want mounted, in `names` or in the pool. Goes on after a failure and
     /// tells the first.
     pub(crate) fn mount_all(&self, names: Option<&[DatasetName]>, how: &Manner<'_>) -> Result<(), Failure> {
         self.drop_ended();
@@ -234,12 +234,12 @@ impl Mounts {
         Ok(())
     }
 
-    /// The mount of a data set, if it is mounted.
+    /// The mount of a dataset, if it is mounted.
     pub(crate) fn mount_of(&self, id: u64) -> Option<Arc<Mount>> {
         self.table.lock().get(&id).map(|active| active.mount.clone())
     }
 
-    /// Notes the new names of data sets whose mounts, or those of their snapshots, stay where they are.
+    /// Notes the new names of datasets whose mounts, or those of their snapshots, stay where they are.
     pub(crate) fn renamed(&self, names: &[(u64, DatasetName)]) {
         let (mut table, mut left) = (self.table.lock(), self.left.lock());
         for active in table.values_mut().chain(left.iter_mut().map(|(_, active)| active)) {
@@ -306,7 +306,7 @@ fn keep_first(first: Result<(), Failure>, next: Result<(), Failure>) -> Result<(
     }
 }
 
-/// The name of a data set, or of its snapshot that `name` is one of, when the data set is called `dataset`.
+/// The name of a dataset, or of its snapshot that `name` is one of, when the dataset is called `dataset`.
 fn named_as(name: &Name, dataset: &DatasetName) -> Option<Name> {
     match name {
         Name::Snapshot(snapshot) => dataset.snapshot(snapshot.snapshot()).ok().map(Name::Snapshot),
@@ -320,7 +320,7 @@ fn transport() -> Result<Option<Transport>, Failure> {
     named.map(Some).ok_or_else(|| Failure::new(format!("{TRANSPORT} is neither 'fuse' nor 'uring'")))
 }
 
-/// Takes away the mount on `path` of a service that has died, and refuses a place where another data set is mounted.
+/// Takes away the mount on `path` of a service that has died, and refuses a place where another dataset is mounted.
 fn clear_way(path: &Path) -> fuse_mount::Result<()> {
     fuse_mount::detach_dead(path)?;
     match fuse_mount::mounted_at(path)? {

@@ -1,4 +1,4 @@
-//! Where data sets are mounted: what `mountpoint` says, as users of this machine see it.
+//! Where datasets are mounted: what `mountpoint` says, as users of this machine see it.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ impl Places {
         format!("{}{home}{value}", self.altroot)
     }
 
-    /// Refuses a new pool whose root data set, with these properties, would have to be mounted on a directory that holds
+    /// Refuses a new pool whose root dataset, with these properties, would have to be mounted on a directory that holds
     /// something.
     pub(crate) fn check_root(&self, pool: &DatasetName, root: &[Assignment]) -> Result<(), Failure> {
         let given = |name: &str| root.iter().rfind(|given| given.name == name).map(|given| given.value.clone());

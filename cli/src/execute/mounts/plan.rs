@@ -1,4 +1,4 @@
-//! What the properties of data sets say about mounting them.
+//! What the properties of datasets say about mounting them.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ use fuse_mount::{MountOptions, SnapDir};
 use super::Mounts;
 use crate::{execute::OrRefused, failure::Failure, protocol::Assignment};
 
-/// What a data set's properties say about mounting it, or a snapshot of it.
+/// What a dataset's properties say about mounting it, or a snapshot of it.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) id: u64,
     pub(super) name: Name,
-    /// The data set's id, which is its own unless it is a snapshot.
+    /// The dataset's id, which is its own unless it is a snapshot.
     pub(super) dataset: u64,
     /// Where somebody wants it, whatever `mountpoint` says.
     pub(super) at: Option<PathBuf>,
@@ -35,7 +35,7 @@ impl Plan {
 }
 
 impl Mounts {
-    /// The plan for one data set.
+    /// The plan for one dataset.
     pub(super) fn plan(&self, name: &DatasetName) -> Result<Plan, Failure> {
         let request =
             ListRequest { roots: vec![Name::Dataset(name.clone())], depth: Some(0), kinds: Kinds::FILESYSTEM };
@@ -43,7 +43,7 @@ impl Mounts {
         listed.first().map(|listed| self.plan_of(listed)).ok_or_else(|| Failure::no_dataset(name))
     }
 
-    /// The plan for a data set or a snapshot, with values that hold for one mount. Those of a data set have been noted.
+    /// The plan for a dataset or a snapshot, with values that hold for one mount. Those of a dataset have been noted.
     pub(super) fn plan_with(&self, name: &Name, temporary: &[Assignment]) -> Result<Plan, Failure> {
         let plan = self.plan(&name.dataset())?;
         if !matches!(name, Name::Snapshot(_)) {
@@ -58,13 +58,13 @@ impl Mounts {
         Ok(Plan { id, name: name.clone(), options, ..plan })
     }
 
-    /// The plans for a data set and all below it.
+    /// The plans for a dataset and all below it.
     pub(super) fn plans(&self, top: &DatasetName) -> Result<Vec<Plan>, Failure> {
         let request = ListRequest { roots: vec![Name::Dataset(top.clone())], depth: None, kinds: Kinds::FILESYSTEM };
         Ok(self.datasets.list(&request).or_refused("open", top)?.iter().map(|listed| self.plan_of(listed)).collect())
     }
 
-    /// A property of a data set, and where it comes from.
+    /// A property of a dataset, and where it comes from.
     pub(super) fn value(&self, name: &DatasetName, property: &str) -> Result<Valued, Failure> {
         let found = self.datasets.get(&Name::Dataset(name.clone()), property).or_refused("open", name)?;
         found.ok_or_else(|| Failure::no_dataset(name))

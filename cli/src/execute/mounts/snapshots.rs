@@ -1,4 +1,4 @@
-//! The snapshots of a mounted data set, as its `.zfs` shows them.
+//! The snapshots of a mounted dataset, as its `.zfs` shows them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use dataset::{
 use fuse_mount::{SnapshotEntry, Snapshots};
 use pool::{env::Nanos, error::Error as PoolError};
 
-/// The snapshots of a mounted data set, for its `.zfs`.
+/// The snapshots of a mounted dataset, for its `.zfs`.
 pub(super) struct SnapshotsOf {
     pub(super) datasets: Arc<Datasets>,
     pub(super) id: u64,

@@ -11,16 +11,16 @@ use fuse_mount::{MountPoint, Unmount};
 use super::{Active, Manner, Mounts, keep_first, named_as};
 use crate::{failure::Failure, protocol::Assignment, service::remembered::Remembered};
 
-/// What becomes of mount points that nobody chose, when their data sets are unmounted.
+/// What becomes of mount points that nobody chose, when their datasets are unmounted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Directories {
-    /// They go: the data set is going to be elsewhere, or nowhere.
+    /// They go: the dataset is going to be elsewhere, or nowhere.
     Removed,
-    /// Those that lie in another data set stay: it may be read-only when they are needed again.
+    /// Those that lie in another dataset stay: it may be read-only when they are needed again.
     KeptInside,
 }
 
-/// A data set or a snapshot that was mounted, whatever its name is by now, and how.
+/// A dataset or a snapshot that was mounted, whatever its name is by now, and how.
 pub(crate) struct Unmounted {
     id: u64,
     name: Name,
@@ -54,7 +54,7 @@ impl Unmounted {
 }
 
 impl Mounts {
-    /// Unmounts a data set or a snapshot, and what is mounted below it.
+    /// Unmounts a dataset or a snapshot, and what is mounted below it.
     pub(crate) fn unmount(&self, name: &Name, force: bool) -> Result<(), Failure> {
         self.drop_ended();
         let path = {
@@ -92,13 +92,13 @@ impl Mounts {
         self.take_down(|_, _| true, force, Directories::KeptInside).map(drop)
     }
 
-    /// Unmounts those data sets, by name, and says which were mounted and how; mount points that nobody chose are removed.
+    /// Unmounts those datasets, by name, and says which were mounted and how; mount points that nobody chose are removed.
     pub(crate) fn unmount_these(&self, names: &[Name], force: bool) -> Result<Vec<Unmounted>, Failure> {
         self.drop_ended();
         self.take_down(|_, active| names.contains(&active.name), force, Directories::Removed)
     }
 
-    /// Unmounts the data set and those below it in name, and says which were mounted and how. Snapshots stay mounted.
+    /// Unmounts the dataset and those below it in name, and says which were mounted and how. Snapshots stay mounted.
     pub(crate) fn unmount_within(&self, top: &DatasetName, force: bool) -> Result<Vec<Unmounted>, Failure> {
         self.drop_ended();
         self.take_down(

@@ -1,4 +1,4 @@
-//! Data sets, their properties, snapshots and streams.
+//! Datasets, their properties, snapshots and streams.
 
 use dataset::{
     name::{Name, SnapshotName},
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PathBytes;
 
-/// One property of a pool or a data set.
+/// One property of a pool or a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PropertyRecord {
     /// Its name.
@@ -21,7 +21,7 @@ pub struct PropertyRecord {
     pub received: Option<String>,
 }
 
-/// A data set, snapshot or bookmark.
+/// A dataset, snapshot or bookmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetRecord {
     /// Its name.

@@ -52,10 +52,10 @@ impl fmt::Debug for PathBytes {
     }
 }
 
-/// A place in a live data set or a snapshot: `tank/home:/ann/notes`, `tank/home@monday:/ann`.
+/// A place in a live dataset or a snapshot: `tank/home:/ann/notes`, `tank/home@monday:/ann`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
-    /// A data set or a snapshot.
+    /// A dataset or a snapshot.
     pub name: Name,
     /// The path from its root, beginning with `/`; as it was written, so it may end with one.
     pub path: PathBytes,

@@ -84,9 +84,9 @@ pub struct CheckReport {
     pub blocks: u64,
     /// Their bytes as stored.
     pub bytes: u64,
-    /// Data sets and snapshots verified.
+    /// Datasets and snapshots verified.
     pub datasets: u64,
-    /// Files of data sets that have lost their last name and are still to be freed. Nothing is wrong with that.
+    /// Files of datasets that have lost their last name and are still to be freed. Nothing is wrong with that.
     pub orphans: u64,
     /// What is wrong; none if the pool is clean.
     pub findings: Vec<CheckFinding>,

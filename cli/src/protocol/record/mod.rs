@@ -5,7 +5,7 @@
 //! ```text
 //! pool      pools and their devices: state, scrubs, history, counters
 //! found     what is found on devices: pools to import, states to go back to, damage
-//! dataset   data sets, their properties, snapshots and streams
+//! dataset   datasets, their properties, snapshots and streams
 //! file      paths and files
 //! parts     records of files by the part
 //! ```

@@ -1,4 +1,4 @@
-//! Answers in parts: records of files and data sets, however many there are.
+//! Answers in parts: records of files and datasets, however many there are.
 //!
 //! A tree has as many files as its users like, and their paths may be long. So the service sends what it finds part by
 //! part, and never has all of it. The command prints files as they come. Neighbouring paths begin alike, so a record carries
@@ -23,7 +23,7 @@ pub enum Part {
     Projects(Vec<Shared<ProjectRecord>>),
     /// Differences.
     Changes(Vec<Shared<ChangeRecord>>),
-    /// Data sets, snapshots and bookmarks.
+    /// Datasets, snapshots and bookmarks.
     Datasets(Vec<Shared<DatasetRecord>>),
 }
 

@@ -301,7 +301,7 @@ pub struct PoolStatus {
     pub defragment: Option<DefragmentRecord>,
     /// The resize of a device that is under way, or the last one.
     pub resize: Option<ResizeRecord>,
-    /// What else runs in the background, such as the freeing of destroyed data sets.
+    /// What else runs in the background, such as the freeing of destroyed datasets.
     pub activity: Option<String>,
     /// How many file systems are mounted, by how their requests come from the kernel.
     pub transports: BTreeMap<String, u64>,
@@ -309,7 +309,7 @@ pub struct PoolStatus {
     pub vdevs: Vec<VdevRecord>,
     /// Its spares: `AVAIL`, `INUSE`, or what is wrong with them.
     pub spares: Vec<VdevRecord>,
-    /// What is damaged for good: files, by `data set:path`, or metadata by what it is. None while the pool is suspended:
+    /// What is damaged for good: files, by `dataset:path`, or metadata by what it is. None while the pool is suspended:
     /// nobody can look.
     pub damaged: Option<Vec<String>>,
     /// How many blocks readers have met bad copies of that have not been examined yet.
@@ -759,7 +759,7 @@ pub struct LossReport {
     /// What stands apart from vdevs, and holds nothing that is not elsewhere.
     #[serde(default)]
     pub idle: Vec<IdleLoss>,
-    /// The pool's own structures, if a vdev would be lost, and each data set with its snapshots.
+    /// The pool's own structures, if a vdev would be lost, and each dataset with its snapshots.
     pub datasets: Vec<DatasetLoss>,
 }
 
@@ -799,7 +799,7 @@ pub struct VdevLoss {
     pub survives: bool,
 }
 
-/// What a data set and its snapshots would lose.
+/// What a dataset and its snapshots would lose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetLoss {
     /// Its name, or `<metadata>`.

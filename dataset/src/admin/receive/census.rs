@@ -1,14 +1,14 @@
-//! Doing here what was done at the sender besides adding to data sets: by the census of a replication.
+//! Doing here what was done at the sender besides adding to datasets: by the census of a replication.
 //!
-//! A data set here is the *counterpart* of the one at the sender that has its newest snapshot that the sender has at all:
+//! A dataset here is the *counterpart* of the one at the sender that has its newest snapshot that the sender has at all:
 //! names do not matter. What has no counterpart is gone at the sender, and goes here; so do snapshots that the sender does
 //! not have, and snapshots that it calls otherwise are renamed. All of it happens in one transaction, or nothing, where
-//! something is held, cloned or in use. A tree whose topmost data set has nothing of the sender's is not touched: it is
+//! something is held, cloned or in use. A tree whose topmost dataset has nothing of the sender's is not touched: it is
 //! not what the census is about. Nor is one that has gone further than the census, which is from before then.
 //!
-//! What has no counterpart but a name that the sender has stays at first: it may be the same data set, with all
+//! What has no counterpart but a name that the sender has stays at first: it may be the same dataset, with all
 //! snapshots that it had in common destroyed at the sender, or another. That its own stream tells, and so does that of a
-//! data set that was renamed to this name; data sets that were renamed are not moved here either: see
+//! dataset that was renamed to this name; datasets that were renamed are not moved here either: see
 //! [`super::follow`].
 
 use std::{
@@ -33,7 +33,7 @@ use crate::{
 
 /// What a census says, by guid.
 pub(super) struct Sender {
-    /// The data sets, and the newest snapshot of each.
+    /// The datasets, and the newest snapshot of each.
     datasets: BTreeMap<Arc<str>, Option<Guid>>,
     /// Whose each snapshot is, and how it is called.
     snapshots: HashMap<Guid, (Arc<str>, String)>,
@@ -53,7 +53,7 @@ impl Sender {
         sender
     }
 
-    /// The name at the sender of what a data set is here.
+    /// The name at the sender of what a dataset is here.
     pub(super) fn counterpart(&self, tx: &Transaction<'_>, id: u64) -> Result<Option<Arc<str>>> {
         for of in snapshot::line(tx, id)?.into_iter().rev() {
             let row: SnapshotRow = tx.row(snapshot_key(of))?;
@@ -73,18 +73,18 @@ pub(super) struct Departed {
 }
 
 impl Departed {
-    /// The data sets among them, in the catalogue as it was before.
+    /// The datasets among them, in the catalogue as it was before.
     pub(super) fn datasets(&self, tx: &Transaction<'_>, names: &Names) -> Result<BTreeSet<u64>> {
         let named = self.destroyed.iter().chain(&self.renamed).filter_map(|name| name.parse::<DatasetName>().ok());
         Ok(named.map(|name| names.find(tx, &name)).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 }
 
-/// A tree of data sets that is to be as the sender's.
+/// A tree of datasets that is to be as the sender's.
 pub(super) struct Tree {
     pub(super) sender: Sender,
     pub(super) names: Names,
-    /// The topmost data set here, and at the sender.
+    /// The topmost dataset here, and at the sender.
     pub(super) top: DatasetName,
     pub(super) sent: DatasetName,
 }
@@ -113,7 +113,7 @@ impl Tree {
         Ok(Departed { destroyed: done.names, renamed })
     }
 
-    /// Destroys a data set that the sender does not have, with what is below it and has no counterpart either. The rest
+    /// Destroys a dataset that the sender does not have, with what is below it and has no counterpart either. The rest
     /// is moved away, and is put right with its own streams.
     pub(super) fn clear(&self, tx: &mut Transaction<'_>, id: u64, mounted: &BTreeSet<u64>) -> Result<Departed> {
         let (top, mut done) = (self.names.dataset(tx, &self.top)?, Destroyed::default());
@@ -128,7 +128,7 @@ impl Tree {
         Ok(Departed { destroyed: done.names, renamed })
     }
 
-    /// Refuses a census from before what is here: all that the sender had then of the topmost data set has come, and
+    /// Refuses a census from before what is here: all that the sender had then of the topmost dataset has come, and
     /// more has since.
     fn check_recent(&self, tx: &Transaction<'_>, top: u64) -> Result<()> {
         let newest = self.sender.datasets.get(self.sent.as_str()).copied().flatten();
@@ -147,7 +147,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Which data sets below the topmost one stay, and which the sender does not have.
+    /// Which datasets below the topmost one stay, and which the sender does not have.
     fn divide(&self, tx: &Transaction<'_>, below: &[u64]) -> Result<(Vec<u64>, BTreeSet<u64>)> {
         let (mut kept, mut doomed) = (Vec::new(), BTreeSet::new());
         for id in below {
@@ -166,7 +166,7 @@ impl Tree {
         Ok((kept, doomed))
     }
 
-    /// Whether the sender has a data set of this one's name.
+    /// Whether the sender has a dataset of this one's name.
     fn has_name_of(&self, tx: &Transaction<'_>, id: u64) -> Result<bool> {
         let name = self.names.text_of(tx, id)?;
         let sent = format!("{}{}", self.sent, &name[self.top.as_str().len()..]);
@@ -189,7 +189,7 @@ impl Tree {
         Ok(promotion.snapshots.into_iter().map(|(_, name)| format!("{former}@{name}")).collect())
     }
 
-    /// Destroys data sets, and says what those below them that stay were called.
+    /// Destroys datasets, and says what those below them that stay were called.
     fn destroy(
         &self,
         tx: &mut Transaction<'_>,
@@ -254,7 +254,7 @@ impl Tree {
     }
 }
 
-/// Moves a data set to below `parent`, under a name that nothing else has. Says which names change with its own.
+/// Moves a dataset to below `parent`, under a name that nothing else has. Says which names change with its own.
 pub(super) fn move_aside(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -269,7 +269,7 @@ pub(super) fn move_aside(
     Ok(before)
 }
 
-/// The names that change with that of a data set. Those in `mounted` cannot.
+/// The names that change with that of a dataset. Those in `mounted` cannot.
 pub(super) fn leaving(tx: &Transaction<'_>, names: &Names, id: u64, mounted: &BTreeSet<u64>) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for id in resolve::subtree(tx, id)? {

@@ -1,10 +1,10 @@
-//! Following a data set that was renamed at the sender: it is known by its snapshots.
+//! Following a dataset that was renamed at the sender: it is known by its snapshots.
 //!
-//! Where an increment of a replication continues a data set that is not under its name here, but elsewhere in the tree
+//! Where an increment of a replication continues a dataset that is not under its name here, but elsewhere in the tree
 //! that is replicated, it is moved to where the sender has it. Streams come in an order in which those above are in
 //! their places by then.
 //!
-//! What stands in the way there, of that or of a data set that is new, is another one than what comes. If it is the
+//! What stands in the way there, of that or of a dataset that is new, is another one than what comes. If it is the
 //! sender's too, it has been renamed as well: it goes aside until its own stream comes. If not, it is gone at the
 //! sender: it is destroyed, where that is wanted.
 
@@ -24,11 +24,11 @@ use crate::{
     stream::Begin,
 };
 
-/// A data set of a replication that may have been renamed.
+/// A dataset of a replication that may have been renamed.
 pub(super) struct Follow<'a> {
-    /// The replication. Its topmost data set is where the user said, and is never moved.
+    /// The replication. Its topmost dataset is where the user said, and is never moved.
     pub(super) tree: &'a Tree,
-    /// Where the data set belongs.
+    /// Where the dataset belongs.
     pub(super) place: &'a DatasetName,
     pub(super) begin: &'a Begin,
     /// Whether what the sender does not have is destroyed.
@@ -58,7 +58,7 @@ impl Follow<'_> {
         Ok(departed)
     }
 
-    /// Makes room where another data set than the one that comes stands, if the stream tells that it is another.
+    /// Makes room where another dataset than the one that comes stands, if the stream tells that it is another.
     fn vacate(
         &self,
         tx: &mut Transaction<'_>,
@@ -80,7 +80,7 @@ impl Follow<'_> {
                 let renamed = move_aside(tx, &self.tree.names, other, row.parent, mounted)?;
                 Ok(Departed { renamed, ..Departed::default() })
             }
-            None if !self.force && is_elsewhere => Err(Error::exists("data set", self.place)),
+            None if !self.force && is_elsewhere => Err(Error::exists("dataset", self.place)),
             // A full stream overwrites one without snapshots, which keeps what is below it.
             None if !self.force || row.newest == 0 && !self.begin.clone && !is_elsewhere => Ok(Departed::default()),
             None => self.tree.clear(tx, other, mounted),
@@ -91,7 +91,7 @@ impl Follow<'_> {
         let names = &self.tree.names;
         if resolve::subtree(tx, id)?.contains(&parent) {
             let (from, to) = (names.text_of(tx, id)?, self.place.to_string());
-            return Err(Error::Misplaced { action: "rename", from, to, problem: "a data set cannot lie below itself" });
+            return Err(Error::Misplaced { action: "rename", from, to, problem: "a dataset cannot lie below itself" });
         }
         let before = tx.row::<DatasetRow>(dataset_key(id))?.parent;
         dataset::move_to(tx, id, parent, self.place.leaf())?;
@@ -101,7 +101,7 @@ impl Follow<'_> {
         rename::renamed(tx, names, id).map(drop)
     }
 
-    /// The data set, if it is elsewhere, and the one that it belongs below.
+    /// The dataset, if it is elsewhere, and the one that it belongs below.
     fn elsewhere(&self, tx: &Transaction<'_>) -> Result<Option<(u64, u64)>> {
         let names = &self.tree.names;
         let (Some(top), Some(above)) = (names.find(tx, &self.tree.top)?, self.place.parent()) else { return Ok(None) };
@@ -114,7 +114,7 @@ impl Follow<'_> {
         Ok(None)
     }
 
-    /// Whether a data set has the snapshot that comes, or its base. The base of a clone is another's.
+    /// Whether a dataset has the snapshot that comes, or its base. The base of a clone is another's.
     fn is_it(&self, tx: &Transaction<'_>, id: u64) -> Result<bool> {
         let base = self.begin.base.as_ref().filter(|_| !self.begin.clone).map(|base| base.guid);
         let wanted = |guid: Guid| guid == self.begin.guid || Some(guid) == base;

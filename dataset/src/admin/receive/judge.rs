@@ -26,18 +26,18 @@ use crate::{
 /// What becomes of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// A new data set; of a clone's stream the clone of this snapshot.
+    /// A new dataset; of a clone's stream the clone of this snapshot.
     Create { origin: Option<u64> },
-    /// The next state of a data set, after this snapshot.
+    /// The next state of a dataset, after this snapshot.
     Continue { target: u64, base: u64 },
-    /// The first state of a data set that has none that counts.
+    /// The first state of a dataset that has none that counts.
     Overwrite { target: u64 },
     /// It is here already.
     Skip,
 }
 
 impl Plan {
-    /// The snapshot that the hidden data set begins as.
+    /// The snapshot that the hidden dataset begins as.
     pub(super) fn base(self) -> Option<u64> {
         match self {
             Plan::Create { origin } => origin,
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// The data set that gets another tree.
+    /// The dataset that gets another tree.
     pub(super) fn target(self) -> Option<u64> {
         match self {
             Plan::Continue { target, .. } | Plan::Overwrite { target } => Some(target),
@@ -66,9 +66,9 @@ pub(super) struct Judge {
     destroys: bool,
     /// Whether it is the only stream. Of several those that are here already are passed over.
     alone: bool,
-    /// The snapshot that the user wants a new data set to be a clone of.
+    /// The snapshot that the user wants a new dataset to be a clone of.
     origin: Option<SnapshotName>,
-    /// The root of the data set, if it was only read since its newest snapshot.
+    /// The root of the dataset, if it was only read since its newest snapshot.
     only_read: Option<BlockPointer>,
 }
 
@@ -87,7 +87,7 @@ impl Judge {
         Judge { origin, ..self }
     }
 
-    /// Looks whether the data set was only read since its newest snapshot, if that matters. It must be kept still.
+    /// Looks whether the dataset was only read since its newest snapshot, if that matters. It must be kept still.
     pub(super) fn look(&mut self, datasets: &Datasets) -> Result<()> {
         if self.begin.base.is_some() && !self.force {
             self.only_read = datasets.only_read(&self.name.dataset())?;
@@ -134,18 +134,18 @@ impl Judge {
                 ),
             },
             (None, Some(base)) => self.refuse(
-                format!("it is an increment from {}, and there is no such data set", base.name),
+                format!("it is an increment from {}, and there is no such dataset", base.name),
                 "receive a full stream first, or use -o origin=SNAPSHOT to receive it as a clone of that base",
             ),
             (None, None) => self.plan_create(tx, None),
         }
     }
 
-    /// A new data set that the user wants as a clone of `origin`: of an increment's base, and of any snapshot if the stream
+    /// A new dataset that the user wants as a clone of `origin`: of an increment's base, and of any snapshot if the stream
     /// is full, for that has all that the clone has.
     fn plan_clone(&self, tx: &Transaction<'_>, found: Option<u64>, origin: &SnapshotName) -> Result<Plan> {
         if found.is_some() {
-            let problem = "the data set exists, and -o origin= makes a new one".into();
+            let problem = "the dataset exists, and -o origin= makes a new one".into();
             return self.refuse(problem, "leave -o origin= out, or use another name");
         }
         let Ok(id) = self.names.snapshot(tx, origin) else {
@@ -165,7 +165,7 @@ impl Judge {
         }
     }
 
-    /// The snapshot with this GUID that is nearest: below the data set that this one comes below, else below the one above
+    /// The snapshot with this GUID that is nearest: below the dataset that this one comes below, else below the one above
     /// that, and so on. So a clone finds its origin in what was received with it, and not in another copy.
     fn nearest(&self, tx: &Transaction<'_>, guid: Guid) -> Result<Option<u64>> {
         let mut seen = HashSet::new();
@@ -208,7 +208,7 @@ impl Judge {
             return self.refuse(problem, "use -F to destroy what is later than the increment's base");
         }
         if !self.force && self.is_modified(tx, target)? {
-            let problem = "the data set was modified since its newest snapshot".into();
+            let problem = "the dataset was modified since its newest snapshot".into();
             return self.refuse(problem, "roll it back to that, or use -F to do so on receiving");
         }
         for id in &later {
@@ -234,11 +234,11 @@ impl Judge {
     fn plan_overwrite(&self, tx: &Transaction<'_>, target: u64) -> Result<Plan> {
         let row: DatasetRow = tx.row(dataset_key(target))?;
         if !self.force {
-            return self.refuse("the data set exists".into(), "use -F to overwrite it, or another name");
+            return self.refuse("the dataset exists".into(), "use -F to overwrite it, or another name");
         }
         if row.newest != 0 {
             return self
-                .refuse("the data set has snapshots".into(), "destroy them to overwrite it, or use another name");
+                .refuse("the dataset has snapshots".into(), "destroy them to overwrite it, or use another name");
         }
         Ok(Plan::Overwrite { target })
     }
@@ -250,7 +250,7 @@ impl Judge {
         }
     }
 
-    /// Makes the hidden data set what the plan says, and takes the snapshot. Returns the data set's id.
+    /// Makes the hidden dataset what the plan says, and takes the snapshot. Returns the dataset's id.
     pub(super) fn land(&self, tx: &mut Transaction<'_>, plan: Plan, hidden: u64) -> Result<u64> {
         let row = tx.find::<DatasetRow>(dataset_key(hidden))?.map(|(row, _)| row);
         let fits = row.is_some_and(|row| row.hidden && row.origin == plan.base().unwrap_or(0));
@@ -289,7 +289,7 @@ impl Judge {
     }
 }
 
-/// The snapshots of a data set after `base`, which is one, oldest first.
+/// The snapshots of a dataset after `base`, which is one, oldest first.
 fn later(tx: &Transaction<'_>, dataset: u64, base: u64) -> Result<Vec<u64>> {
     let line = snapshot::line(tx, dataset)?;
     Ok(line.into_iter().skip_while(|id| *id != base).skip(1).collect())

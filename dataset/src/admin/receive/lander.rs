@@ -1,4 +1,4 @@
-//! Landing the streams of packages: each begins as a hidden data set, and ends as a snapshot, or leaves nothing.
+//! Landing the streams of packages: each begins as a hidden dataset, and ends as a snapshot, or leaves nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -33,13 +33,13 @@ pub(super) struct Lander<'a> {
     datasets: &'a Arc<Datasets>,
     request: ReceiveRequest,
     current: Option<Current>,
-    /// What was created above the data sets in the package, the topmost first.
+    /// What was created above the datasets in the package, the topmost first.
     parents: Vec<DatasetName>,
     /// What is to be as the sender's, if the package says what that is.
     tree: Option<Arc<Tree>>,
-    /// What the topmost data set of the package is called here.
+    /// What the topmost dataset of the package is called here.
     top: Option<DatasetName>,
-    /// Told before data sets are destroyed or renamed, or snapshots destroyed.
+    /// Told before datasets are destroyed or renamed, or snapshots destroyed.
     leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
     /// What has arrived until now.
     pub(super) arrived: Arrived,
@@ -131,7 +131,7 @@ impl Landing for Lander<'_> {
         let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true)
             .destroying(self.request.force)
             .cloning(self.origin());
-        // A data set that is in use is held still, so that what it shows changes at one instant.
+        // A dataset that is in use is held still, so that what it shows changes at one instant.
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;
@@ -201,7 +201,7 @@ impl<'a> Lander<'a> {
     }
 
     /// Does what was done at the sender besides: before the first stream all that is to be destroyed, if that is wanted,
-    /// and before each the renaming of its data set.
+    /// and before each the renaming of its dataset.
     fn be_as_sender(&mut self, census: &Census, start: &Start, judge: &Judge) -> Result<()> {
         let tree = match &self.tree {
             Some(tree) => tree.clone(),
@@ -265,7 +265,7 @@ impl<'a> Lander<'a> {
         Ok(())
     }
 
-    /// Destroys what was created above data sets that did not come, the lowest first. One that something has come below,
+    /// Destroys what was created above datasets that did not come, the lowest first. One that something has come below,
     /// or that somebody uses, stays.
     pub(super) fn destroy_parents(&mut self) {
         let mut staying = Vec::new();
@@ -284,7 +284,7 @@ impl<'a> Lander<'a> {
         Arrived { parents: self.parents, ..self.arrived }
     }
 
-    /// How many copies the blocks of the stream get: what the data set says, or the nearest one above it.
+    /// How many copies the blocks of the stream get: what the dataset says, or the nearest one above it.
     fn copies(&self) -> Result<u8> {
         let Some(current) = &self.current else { return Ok(1) };
         let names = self.datasets.names();

@@ -1,11 +1,11 @@
 //! Receiving: where a stream lands, whether it fits, and what it becomes.
 //!
-//! A stream fills a hidden data set ([`arrival`]). One request at its end, with the stream verified, makes it a data set
+//! A stream fills a hidden dataset ([`arrival`]). One request at its end, with the stream verified, makes it a dataset
 //! or the new tree of one, takes the snapshot and sets what properties came along: so all of it is visible or nothing.
 //! What was checked at the beginning is checked again then, for much may have happened in between.
 //!
 //! ```text
-//! naming     what the data sets in a stream are called here
+//! naming     what the datasets in a stream are called here
 //! judge      whether a stream fits what is there, and what becomes of it
 //! census     destroying here what the sender of a replication does not have any more
 //! follow     renaming here what was renamed there
@@ -38,20 +38,20 @@ use crate::{
 /// What to receive into.
 #[derive(Clone, Debug)]
 pub struct ReceiveRequest {
-    /// The data set, or the snapshot if it is to be called otherwise than it was.
+    /// The dataset, or the snapshot if it is to be called otherwise than it was.
     pub target: Name,
     /// How names are made.
     pub naming: Naming,
-    /// Whether to roll a data set back to an increment's base, with all later snapshots destroyed, or to overwrite one that
+    /// Whether to roll a dataset back to an increment's base, with all later snapshots destroyed, or to overwrite one that
     /// has none; and for an increment of a replication, to destroy what the sender does not have any more.
     pub force: bool,
-    /// Properties to set on the topmost data set of a package, whatever comes in the stream. Those below it inherit them.
+    /// Properties to set on the topmost dataset of a package, whatever comes in the stream. Those below it inherit them.
     pub properties: Vec<Assignment>,
     /// Properties in the stream not to take.
     pub exclude: Vec<String>,
     /// The snapshot that the first stream is to become a clone of.
     pub origin: Option<SnapshotName>,
-    /// Who owns the root directories of data sets that are created above the target: user and group.
+    /// Who owns the root directories of datasets that are created above the target: user and group.
     pub owner: (u32, u32),
 }
 
@@ -60,12 +60,12 @@ pub struct ReceiveRequest {
 pub struct Arrived {
     /// The snapshots, in order.
     pub snapshots: Vec<ArrivedSnapshot>,
-    /// Data sets that have another tree now, and what of each differs: what a mount has cached of that is void. One that
+    /// Datasets that have another tree now, and what of each differs: what a mount has cached of that is void. One that
     /// several streams were for stands here several times.
     pub replaced: Vec<(u64, Replaced)>,
-    /// Data sets that were created above those in the stream, the topmost first.
+    /// Datasets that were created above those in the stream, the topmost first.
     pub parents: Vec<DatasetName>,
-    /// The names of data sets and snapshots that were destroyed for it.
+    /// The names of datasets and snapshots that were destroyed for it.
     pub destroyed: Vec<String>,
     /// How much the stream held.
     pub received: Received,
@@ -88,12 +88,12 @@ pub struct ArrivedSnapshot {
 
 impl Datasets {
     /// Receives all packages of an input to its end, with `verifiers` threads that verify ahead. `progress` is told now and then how many bytes
-    /// were read. That some files of a data set were read since its newest snapshot is no reason to refuse an increment.
+    /// were read. That some files of a dataset were read since its newest snapshot is no reason to refuse an increment.
     /// Says what arrived and whether that is all.
     ///
     /// # Errors
     /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
-    /// leave: then nothing of it is visible, nor any data set that was made above it. Of several those before
+    /// leave: then nothing of it is visible, nor any dataset that was made above it. Of several those before
     /// the one in question stay, and have arrived. So does what was destroyed and renamed for a replication until then:
     /// with the first stream refused that is nothing, and before any later one all that its sender does not have.
     pub fn receive(
@@ -106,8 +106,8 @@ impl Datasets {
         self.receive_beside(request, input, verifiers, progress, &mut |_| Ok(()))
     }
 
-    /// The same beside others who use the pool: `leaving` is told the names of data sets and snapshots that are about to
-    /// be destroyed, and of data sets that are about to be renamed. Those must not be mounted any more when it returns.
+    /// The same beside others who use the pool: `leaving` is told the names of datasets and snapshots that are about to
+    /// be destroyed, and of datasets that are about to be renamed. Those must not be mounted any more when it returns.
     ///
     /// # Errors
     /// As before, and if `leaving` fails.
@@ -162,11 +162,11 @@ impl Datasets {
         Ok(unfinished.len())
     }
 
-    /// Opens the data set that a stream is for, if it is there.
+    /// Opens the dataset that a stream is for, if it is there.
     fn open_target(&self, judge: &Judge) -> Result<Option<Arc<Dataset>>> {
         let name = judge.name.dataset();
         match self.read(|tx| judge.names.find(tx, &name))? {
-            // A data set whose tree is damaged cannot be opened; then there is nobody to keep out.
+            // A dataset whose tree is damaged cannot be opened; then there is nobody to keep out.
             Some(_) => Ok(self.open_dataset(&name).ok()),
             None => Ok(None),
         }
@@ -174,7 +174,7 @@ impl Datasets {
 }
 
 impl Arrived {
-    /// Whether this input has brought the data set here, so that nobody else can have changed it on purpose.
+    /// Whether this input has brought the dataset here, so that nobody else can have changed it on purpose.
     fn has(&self, name: &SnapshotName) -> bool {
         self.snapshots.iter().any(|snapshot| snapshot.name.dataset() == name.dataset())
     }

@@ -1,4 +1,4 @@
-//! What the data sets in a stream are called here.
+//! What the datasets in a stream are called here.
 
 use super::ReceiveRequest;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     stream::{Begin, Start},
 };
 
-/// How the data sets in a stream are named here.
+/// How the datasets in a stream are named here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
     /// The one that was sent is called as the target; those below it keep their names below that.
@@ -20,7 +20,7 @@ pub enum Naming {
 }
 
 impl ReceiveRequest {
-    /// What the topmost data set of a package is called here.
+    /// What the topmost dataset of a package is called here.
     pub(super) fn top(&self, start: &Start) -> Result<DatasetName> {
         let (root, target): (DatasetName, _) = (start.root.parse()?, self.target.dataset());
         Ok(match self.naming {
@@ -39,8 +39,8 @@ impl ReceiveRequest {
         if outside || matches!(self.target, Name::Bookmark(_)) {
             return Err(Error::NotReceived {
                 name: sent_snapshot.to_string(),
-                problem: "the stream names a data set that is not below the one it was made from".into(),
-                remedy: "receive a stream that 'fs send' has made into a data set",
+                problem: "the stream names a dataset that is not below the one it was made from".into(),
+                remedy: "receive a stream that 'fs send' has made into a dataset",
             });
         }
         let snapshot = match &self.target {

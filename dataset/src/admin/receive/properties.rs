@@ -1,6 +1,6 @@
 //! The properties of what was received: those that came along, and what the user wants instead.
 //!
-//! As OpenZFS has it, `-o` sets a property of the topmost data set of a package, and those below it inherit it; one that
+//! As OpenZFS has it, `-o` sets a property of the topmost dataset of a package, and those below it inherit it; one that
 //! cannot be inherited, such as a quota, stays below what the stream says. `-x` takes no value from the stream: what was
 //! received earlier does not count any more, and what was set here does.
 
@@ -11,11 +11,11 @@ use crate::{
     property::Property,
 };
 
-/// What becomes of the properties of one data set.
+/// What becomes of the properties of one dataset.
 pub(super) struct Wanted {
     /// What the user asked for.
     pub(super) request: ReceiveRequest,
-    /// Whether it is the topmost data set of its package.
+    /// Whether it is the topmost dataset of its package.
     pub(super) topmost: bool,
     /// How much room there is for reservations.
     pub(super) room: u64,

@@ -1,4 +1,4 @@
-//! Accounts of users through the lives of data sets: snapshots, clones, rollbacks and streams carry them, with the quotas.
+//! Accounts of users through the lives of datasets: snapshots, clones, rollbacks and streams carry them, with the quotas.
 
 use std::sync::Arc;
 

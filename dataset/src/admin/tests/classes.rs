@@ -195,7 +195,7 @@ fn data_goes_to_the_vdevs_that_are_preferred_and_a_wish_can_change() {
         assert!(all >= 16, "{all} of 16 records are on vdev {vdev}");
         records[vdev as usize] = all;
     }
-    // Data sets below follow, and one that is made may wish for itself.
+    // Datasets below follow, and one that is made may wish for itself.
     let request = |name: &str, properties| {
         let name = name.parse().unwrap();
         CreateRequest { name, parents: false, properties, owner: (0, 0) }
@@ -220,7 +220,7 @@ fn with_round_robin_each_file_lies_on_one_vdev_and_else_on_all() {
     write(&world, "first");
     set(&world, "alloc", "roundrobin");
     write(&world, "whole");
-    // An open data set follows the property, and so does one that is opened with it.
+    // An open dataset follows the property, and so does one that is opened with it.
     world.reopen();
     write(&world, "later");
     set(&world, "alloc", "striped");

@@ -33,7 +33,7 @@ use crate::{
 
 const PAGE: &str = include_str!("../../../CHECK.md");
 
-/// A data set with a file and a snapshot, all committed.
+/// A dataset with a file and a snapshot, all committed.
 fn world() -> World {
     let world = World::new(77);
     world.create("tank/a").unwrap();
@@ -214,7 +214,7 @@ fn plant(code: Code) -> BTreeSet<Code> {
 /// What comes with a code by necessity.
 fn with_it(code: Code) -> BTreeSet<Code> {
     match code {
-        // The node's only copy is damaged, the blocks under it are in no account, and the data set cannot be opened.
+        // The node's only copy is damaged, the blocks under it are in no account, and the dataset cannot be opened.
         Code::UnreadableNode => [code, Code::DamagedCopy, Code::Leaked, Code::Counter, Code::FileSystem].into(),
         code => [code].into(),
     }

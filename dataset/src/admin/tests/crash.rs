@@ -26,7 +26,7 @@ fn act(world: &World, step: u64) {
         2 => world.snapshot("tank/a@1").unwrap(),
         3 => {
             (0..8).for_each(|index| world.write("tank/a", &format!("file{index}"), &noise(index + 50, 30_000)));
-            // What is shared with a file that the snapshot has, and that the data set drops later.
+            // What is shared with a file that the snapshot has, and that the dataset drops later.
             world.engine.commit().unwrap();
             world.copy("tank/a", "file3", "tank/a", "copy");
         }
@@ -81,7 +81,7 @@ fn names(state: &[(String, Files)]) -> Vec<&str> {
     state.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// How many operations reach the device for each request, on a data set with that many files.
+/// How many operations reach the device for each request, on a dataset with that many files.
 fn costs(files: u64) -> Vec<usize> {
     let recorder = Recorder::new();
     let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 256 * MIB))), 33);

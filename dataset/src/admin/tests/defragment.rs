@@ -130,7 +130,7 @@ impl Bench {
         }
     }
 
-    /// How many blocks of a data set are gangs.
+    /// How many blocks of a dataset are gangs.
     fn gangs(&self, dataset: &str) -> usize {
         self.world.extents(dataset).iter().filter(|(_, pointer)| pointer.gang).count()
     }

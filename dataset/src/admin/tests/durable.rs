@@ -39,7 +39,7 @@ fn act(world: &World, random: &SeededEnv) -> bool {
     let (name, other) = (format!("f{index}"), format!("f{}", below(FILES)));
     match below(26) {
         20 => drop(world.fs("tank/b").unlink(ROOT, other.as_bytes())),
-        // The other data set is not told to the log, or is.
+        // The other dataset is not told to the log, or is.
         21 if below(2) == 0 => world.fs("tank/b").fsync(ROOT).unwrap(),
         21 | 22 => world.write("tank/b", &other, &noise(random.random(), [5_000, 50_000, 300_000][below(3) as usize])),
         23.. => {
@@ -106,7 +106,7 @@ fn run(seed: u64, steps: usize, classes: &[Option<VdevClass>]) -> Run {
         world.fs("tank/a").set_quota(OwnerKind::User, 0, SetQuota::default()).unwrap();
     }
     world.write("tank/b", "f0", &noise(1, 300_000));
-    // A snapshot keeps references that its data set gives up and takes again.
+    // A snapshot keeps references that its dataset gives up and takes again.
     (0..FILES).for_each(|index| world.copy("tank/b", "f0", "tank/a", &format!("f{index}")));
     world.snapshot("tank/a@kept").unwrap();
     world.engine.commit().unwrap();
@@ -126,7 +126,7 @@ fn run(seed: u64, steps: usize, classes: &[Option<VdevClass>]) -> Run {
 
 fn check(run: &Run, cut: usize, world: &World, line: &str) {
     let found = world.files("tank/a");
-    let promised = run.durable.iter().rfind(|(end, _)| *end <= cut).expect("the data set is durable").1;
+    let promised = run.durable.iter().rfind(|(end, _)| *end <= cut).expect("the dataset is durable").1;
     let begun = run.states.iter().rposition(|(end, _)| *end <= cut).unwrap() + 1;
     let possible = &run.states[promised..=begun.min(run.states.len() - 1)];
     // A rollback passes through the state that it gives up.

@@ -20,7 +20,7 @@ use crate::{
     lineage::check::FindingKind,
 };
 
-/// A data set with snapshots, deadlists, a clone and a hold.
+/// A dataset with snapshots, deadlists, a clone and a hold.
 fn world() -> World {
     let world = World::new(51);
     world.create("tank/a").unwrap();
@@ -95,7 +95,7 @@ fn planting(kind: FindingKind) -> (Damage, &'static [FindingKind]) {
         K::Node => (
             |tx, ids| {
                 let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(ids.dataset))?;
-                let mut root = root.expect("a data set has a tree");
+                let mut root = root.expect("a dataset has a tree");
                 root.addresses[0].chunk = ChunkId(999);
                 tx.put(dataset_key(ids.dataset), &row, Some(root));
                 Ok(())
@@ -148,7 +148,7 @@ fn planting(kind: FindingKind) -> (Damage, &'static [FindingKind]) {
         K::Freed => (
             |tx, ids| {
                 let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(ids.dataset))?;
-                let root = root.expect("a data set has a tree");
+                let root = root.expect("a dataset has a tree");
                 crate::lineage::work::free_tree(tx, root, row.level, Txg::ZERO, Default::default())
             },
             &[],
@@ -324,7 +324,7 @@ fn trees_that_are_wrong() {
     });
     planted(FindingKind::Node, |tx, ids| {
         let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(ids.dataset))?;
-        let mut root = root.expect("a data set has a tree");
+        let mut root = root.expect("a dataset has a tree");
         root.addresses[0].chunk = ChunkId(999);
         tx.put(dataset_key(ids.dataset), &row, Some(root));
         Ok(())
@@ -335,7 +335,7 @@ fn trees_that_are_wrong() {
 fn work_on_what_is_in_use() {
     planted(FindingKind::Freed, |tx, ids| {
         let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(ids.dataset))?;
-        let root = root.expect("a data set has a tree");
+        let root = root.expect("a dataset has a tree");
         crate::lineage::work::free_tree(tx, root, row.level, Txg::ZERO, Default::default())
     });
 }

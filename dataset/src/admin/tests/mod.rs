@@ -1,4 +1,4 @@
-//! Data sets on a real engine over devices in memory, judged by the check after every test.
+//! Datasets on a real engine over devices in memory, judged by the check after every test.
 
 mod accounts;
 mod attributes;

@@ -1,4 +1,4 @@
-//! Random sequences of everything that changes data sets, against a model of plain maps.
+//! Random sequences of everything that changes datasets, against a model of plain maps.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ enum Step {
     /// Small files, enough for a tree of several leaves.
     Many(usize, u8),
     Remove(usize, u8),
-    /// A file of one data set over that of another, or of the same.
+    /// A file of one dataset over that of another, or of the same.
     Copy((usize, u8), (usize, u8)),
     /// A part of it, in units of a quarter of a record, and how many.
     CopyPart((usize, u8, u8), (usize, u8, u8), u8),
@@ -49,12 +49,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A data set as it should be.
+/// A dataset as it should be.
 #[derive(Clone, Debug, Default)]
 struct Model {
     files: Files,
     snapshots: Vec<(String, Files)>,
-    /// The data set and snapshot that it is a clone of.
+    /// The dataset and snapshot that it is a clone of.
     origin: Option<(String, String)>,
 }
 
@@ -84,7 +84,7 @@ impl Run {
         self.models.keys().nth(at % self.models.len()).unwrap().clone()
     }
 
-    /// One of all snapshots: its data set and its place there.
+    /// One of all snapshots: its dataset and its place there.
     fn snapshot(&self, at: usize) -> Option<(String, usize)> {
         let all: Vec<_> = self
             .models

@@ -37,7 +37,7 @@ fn of(property: &str, limit: u64) -> u64 {
     if property.ends_with("quota") { 3 * limit } else { limit }
 }
 
-/// A data set with all limits by `limit`, as a stream with properties; and the next one, with other limits.
+/// A dataset with all limits by `limit`, as a stream with properties; and the next one, with other limits.
 fn with_limits(here: &World, limits: [u64; 2]) -> [Vec<u8>; 2] {
     here.create("tank/home").unwrap();
     let mut from: Option<String> = None;

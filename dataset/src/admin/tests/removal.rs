@@ -35,7 +35,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A pool on these vdevs, with two data sets and files on all vdevs.
+    /// A pool on these vdevs, with two datasets and files on all vdevs.
     fn new(vdevs: &[NewVdev], seed: u64) -> Bench {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
         let pool = admin::create_of(vdevs, &options, Arc::new(SeededEnv::new(seed))).unwrap();
@@ -117,7 +117,7 @@ impl Bench {
         }
     }
 
-    /// The root of a data set's tree and the first block of a file that lie on the vdev that goes, by their places there.
+    /// The root of a dataset's tree and the first block of a file that lie on the vdev that goes, by their places there.
     fn blocks(&self) -> (Option<u64>, u64) {
         let storage = self.world.engine.storage();
         let on_it = |pointer: &BlockPointer| {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, Result, SendRequest};
 
-/// A tree of data sets in one pool, and its copy in another.
+/// A tree of datasets in one pool, and its copy in another.
 struct Pair {
     here: World,
     there: World,
@@ -121,12 +121,12 @@ fn what_takes_the_name_of_what_departs_stays() {
         assert!(names.contains(&"tank/b/y".to_owned()), "{names:?}");
         there.datasets.rename(&name("tank/b/y"), &name("tank/y"), false, (0, 0)).unwrap();
         there.create("tank/b/y").unwrap();
-        there.write("tank/b/y", "mine", b"another data set");
+        there.write("tank/b/y", "mine", b"another dataset");
         Ok(())
     };
     let (_, received) = there.datasets.receive_beside(request, &mut &package[..], 0, &mut |_| {}, &mut leaving);
     not_received(received, &["things have changed here"]);
-    assert_eq!(there.files("tank/b/y")["mine"], b"another data set");
+    assert_eq!(there.files("tank/b/y")["mine"], b"another dataset");
     assert!(there.names().contains(&"tank/y".to_owned()));
     there.work();
     there.judge();
@@ -137,7 +137,7 @@ fn a_forced_replication_destroys_what_the_sender_does_not_have() {
     let pair = Pair::new(42);
     pair.snapshot("2");
     pair.there.receive("tank/b", &pair.package("2", Some("1")), false).unwrap();
-    // Gone at the sender: a snapshot, and a data set whose name something else has now.
+    // Gone at the sender: a snapshot, and a dataset whose name something else has now.
     pair.here.destroy("tank/a/x@1", false, false).unwrap();
     pair.here.destroy("tank/a/y", true, false).unwrap();
     pair.here.create("tank/a/y").unwrap();

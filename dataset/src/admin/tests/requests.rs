@@ -104,7 +104,7 @@ fn rollback_brings_back_what_was_there() {
     world.work();
     assert_eq!(world.datasets.freeing().unwrap(), 0);
     assert!(world.number("tank", "used") < used - 290_000);
-    // The data set stays usable.
+    // The dataset stays usable.
     world.write("tank", "after", b"more");
     world.judge();
 }

@@ -33,7 +33,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A pool on these devices, as a mirror if there are several, with two data sets.
+    /// A pool on these devices, as a mirror if there are several, with two datasets.
     fn new(disks: &[Disk], seed: u64) -> Bench {
         let devices: Vec<Arc<dyn Device>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
         let settings = Settings { cache: 16 * MIB, dirty: 32 * MIB, workers: 0 };
@@ -79,7 +79,7 @@ impl Bench {
         self.world.judge();
     }
 
-    /// The root of a data set's tree, and a block of a file in it.
+    /// The root of a dataset's tree, and a block of a file in it.
     fn blocks(&self, dataset: &str, file: &str) -> (BlockPointer, BlockPointer) {
         self.world.engine.commit().unwrap();
         (self.world.blocks(dataset).0[0].1, self.world.extent(dataset, file))
@@ -192,7 +192,7 @@ fn what_a_promotion_moves_is_copied() {
         ["tank/b", "tank/c"].into_iter().for_each(|dataset| world.write(dataset, "file", b""));
         bench.pool.attach("old", disk("new"), false).unwrap();
         let goes_on = bench.steps(steps);
-        // Back to a data set that comes before.
+        // Back to a dataset that comes before.
         world.datasets.promote(&name("tank/b")).unwrap();
         bench.go_on_with_the_new_one();
         assert!(world.files("tank/b@1")["file"] == content, "after {steps} steps");

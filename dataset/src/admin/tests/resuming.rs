@@ -39,7 +39,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A pool of this with two data sets, and files in the second.
+    /// A pool of this with two datasets, and files in the second.
     fn new(vdev: NewVdev, seed: u64) -> Bench {
         Bench::of(&[vdev], seed)
     }
@@ -330,7 +330,7 @@ fn what_moves_to_where_the_walk_has_been_is_copied_after_a_crash_too() {
         bench.pool.attach("old", new.clone(), false).unwrap();
         let goes_on = bench.steps(steps);
         let runs = bench.status().is_some_and(|status| status.state == ResilverState::Running);
-        // Back to a data set that comes before, and a reference besides.
+        // Back to a dataset that comes before, and a reference besides.
         world.datasets.promote(&name("tank/b")).unwrap();
         world.copy("tank/c", "second", "tank/a", "copy");
         world.engine.commit().unwrap();

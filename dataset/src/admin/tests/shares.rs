@@ -19,7 +19,7 @@ use crate::{
 
 const SIZE: usize = 1 << 20;
 
-/// Two data sets, a file of a megabyte in the first, and its content.
+/// Two datasets, a file of a megabyte in the first, and its content.
 fn world(seed: u64) -> (World, Vec<u8>) {
     let world = World::new(seed);
     world.create("tank/a").unwrap();
@@ -120,7 +120,7 @@ fn old_blocks_in_young_places_are_no_intruders() {
     let (world, content) = world(4);
     world.snapshot("tank/a@1").unwrap();
     world.snapshot("tank/b@1").unwrap();
-    // Older than the snapshots of both data sets, and in none of one, and under another key in the other.
+    // Older than the snapshots of both datasets, and in none of one, and under another key in the other.
     world.copy("tank/a", "file", "tank/b", "copy");
     world.copy("tank/a", "file", "tank/a", "copy");
     world.judge();

@@ -1,4 +1,4 @@
-//! Sending and receiving data sets: between two pools, judged by the check, beside what the files should be.
+//! Sending and receiving datasets: between two pools, judged by the check, beside what the files should be.
 
 use super::world::{World, name, noise, refusal};
 use crate::{
@@ -156,7 +156,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         assert!(matches!(&error, Error::NotReceived { problem, .. } if problem.contains(what)), "{error}");
         assert!(error.remedy().is_some());
     };
-    refused(there.receive("tank/copy", &more, false), "no such data set");
+    refused(there.receive("tank/copy", &more, false), "no such dataset");
     refused(there.receive("tank", &full, false), "exists");
     there.receive("tank/copy", &full, false).unwrap();
     refused(there.receive("tank/copy", &full, true), "already");
@@ -266,7 +266,7 @@ fn a_broken_stream_leaves_nothing_and_a_crash_leaves_nothing_for_long() {
     }
     there.work();
     there.judge();
-    // As if power failed in the middle: a hidden data set is committed, and nobody has ended or abandoned it.
+    // As if power failed in the middle: a hidden dataset is committed, and nobody has ended or abandoned it.
     there.hide_one("tank/copy@a");
     there.reopen();
     assert_eq!(there.datasets.destroy_unfinished().unwrap(), 1);

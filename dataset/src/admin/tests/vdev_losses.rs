@@ -1,4 +1,4 @@
-//! What is said to be lost with vdevs is what is lost with them, data set by data set: each loss is said, and then made.
+//! What is said to be lost with vdevs is what is lost with them, dataset by dataset: each loss is said, and then made.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -72,7 +72,7 @@ fn is_readable(fs: &FileSystem, ino: Ino) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The files of a data set or snapshot, and the directory.
+/// The files of a dataset or snapshot, and the directory.
 fn inos(world: &World, of: &str) -> Unreadable {
     let read = |fs: &FileSystem| {
         let mut inos = BTreeSet::from([ROOT]);
@@ -89,7 +89,7 @@ fn inos(world: &World, of: &str) -> Unreadable {
     }
 }
 
-/// Which of these cannot be read; all if the data set or snapshot cannot be opened.
+/// Which of these cannot be read; all if the dataset or snapshot cannot be opened.
 fn unreadable(world: &World, of: &str, inos: &Unreadable) -> Unreadable {
     world.engine.forget_read();
     let judge = |fs: &FileSystem| inos.iter().copied().filter(|ino| is_readable(fs, *ino).is_err()).collect();
@@ -101,7 +101,7 @@ fn unreadable(world: &World, of: &str, inos: &Unreadable) -> Unreadable {
     opened.map_or_else(|_| inos.clone(), |dataset| judge(dataset.fs()))
 }
 
-/// What is said of each loss of these vdevs, and whether that is true: of lines, each a data set and its snapshots.
+/// What is said of each loss of these vdevs, and whether that is true: of lines, each a dataset and its snapshots.
 fn check(rack: &Rack, lines: &[&[&str]], cases: &[&[usize]]) -> Vec<Vec<Loss>> {
     let mut all = Vec::new();
     for lost in cases {
@@ -156,7 +156,7 @@ const LINES: [&[&str]; 9] = [
     &["tank/many"],
 ];
 
-/// A mirror, a RAID-Z and a disk, and perhaps a special vdev, with data sets that are placed in all the ways there are.
+/// A mirror, a RAID-Z and a disk, and perhaps a special vdev, with datasets that are placed in all the ways there are.
 fn placed(special: bool, seed: u64) -> Rack {
     let rack = Rack::new(&[2, 3, 1, 1][..3 + usize::from(special)]);
     let data = |vdev| ClassedVdev { vdev, class: None };
@@ -200,7 +200,7 @@ fn placed(special: bool, seed: u64) -> Rack {
     rack
 }
 
-/// How many of a data set's files are said to be lost, and how many there are.
+/// How many of a dataset's files are said to be lost, and how many there are.
 fn files(said: &[Loss], name: &str) -> (u64, u64) {
     let loss = said.iter().find(|loss| loss.name == name).unwrap();
     (loss.lost_files, loss.files)

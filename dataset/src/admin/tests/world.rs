@@ -99,7 +99,7 @@ impl World {
         World { devices, engine, datasets }
     }
 
-    /// The pool on this device. `None` before its first data set was committed.
+    /// The pool on this device. `None` before its first dataset was committed.
     pub(super) fn open(device: Arc<dyn Device>, seed: u64) -> Option<World> {
         World::open_all(vec![device], seed)
     }
@@ -206,7 +206,7 @@ impl World {
         self.fs(dataset).unlink(ROOT, file.as_bytes()).unwrap();
     }
 
-    /// The files of a data set or snapshot.
+    /// The files of a dataset or snapshot.
     pub(super) fn files(&self, of: &str) -> Files {
         match of.parse::<Name>().unwrap() {
             Name::Dataset(name) => read_all(self.datasets.open_dataset(&name).unwrap().fs()),
@@ -215,7 +215,7 @@ impl World {
         }
     }
 
-    /// The blocks of a data set as it is committed: its nodes with their levels, the root first, and its items' blocks with
+    /// The blocks of a dataset as it is committed: its nodes with their levels, the root first, and its items' blocks with
     /// their keys.
     pub(super) fn blocks(&self, dataset: &str) -> (Nodes, Items) {
         let id = self.datasets.open_dataset(&name(dataset)).unwrap().id();
@@ -231,7 +231,7 @@ impl World {
         (found, blocks)
     }
 
-    /// The blocks of the files of a data set as it is committed.
+    /// The blocks of the files of a dataset as it is committed.
     pub(super) fn extents(&self, dataset: &str) -> Items {
         let (_, mut blocks) = self.blocks(dataset);
         blocks.retain(|(key, _)| key.kind == EXTENT);
@@ -266,7 +266,7 @@ impl World {
         self.datasets.rollback(RollbackRequest { snapshot: snapshot.parse().unwrap(), later, dependents })
     }
 
-    /// Destroys a data set, or snapshots.
+    /// Destroys a dataset, or snapshots.
     pub(super) fn destroy(&self, what: &str, recursive: bool, dependents: bool) -> Result<Destroyed> {
         self.destroy_or_not(what, recursive, dependents, false)
     }
@@ -302,7 +302,7 @@ impl World {
         while self.datasets.background_step_of(20).unwrap() == Progress::Worked {}
     }
 
-    /// What the check of the data sets finds, before space maps and files.
+    /// What the check of the datasets finds, before space maps and files.
     pub(super) fn findings(&self) -> Vec<lineage::check::Finding> {
         lineage::check::check(&self.engine, &mut Ledger::default()).unwrap().findings
     }

@@ -21,7 +21,7 @@ impl FileSystem {
         self.copy_range_from(self, source, from, target, to, len)
     }
 
-    /// As [`FileSystem::copy_range`], from a file of `other`: another data set, or a snapshot.
+    /// As [`FileSystem::copy_range`], from a file of `other`: another dataset, or a snapshot.
     pub fn copy_range_from(
         &self,
         other: &FileSystem,

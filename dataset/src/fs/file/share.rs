@@ -1,6 +1,6 @@
 //! Copying without copying: the target's extents lie on the source's blocks.
 //!
-//! A step looks at the source and changes the target, which may be in another data set of the pool. The target's range is
+//! A step looks at the source and changes the target, which may be in another dataset of the pool. The target's range is
 //! cut at its records' boundaries, and each part is shared whole or not at all: extents of the source are put under the
 //! target's keys, holes are punched, and for each block that the target's record does not have yet a reference is taken
 //! ([`Change::share`]). What the record has already it has by one reference, however many extents it consists of.
@@ -58,7 +58,7 @@ const STORE_FROM: usize = 64 << 10;
 /// About what the account of a reference takes in the catalogue, in bytes.
 const ACCOUNT: u64 = 128;
 
-/// A file of a data set, and a place in it.
+/// A file of a dataset, and a place in it.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
     pub(super) fs: &'a FileSystem,
@@ -249,7 +249,7 @@ fn store(head: &Head, pieces: &[Piece]) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Asks for room: the data set is charged for each reference as for a block of its own, and the pool only for the account.
+/// Asks for room: the dataset is charged for each reference as for a block of its own, and the pool only for the account.
 fn admit(target: Side<'_>, pieces: &[Piece]) -> Result<(), Errno> {
     let mut pointers: Vec<BlockPointer> = pieces.iter().filter_map(|piece| piece.block()?.pointer()).collect();
     pointers.dedup_by_key(|pointer| pointer.addresses[0]);

@@ -13,7 +13,7 @@
 //! state    whether a state is whole enough to go back to
 //! ```
 //!
-//! To be used while nothing changes: on a pool that was just opened, or whose data sets are closed and committed.
+//! To be used while nothing changes: on a pool that was just opened, or whose datasets are closed and committed.
 
 mod names;
 mod rows;
@@ -43,7 +43,7 @@ pub struct Report {
 pub struct Finding {
     /// What kind of thing.
     pub kind: FindingKind,
-    /// The data set, snapshot, list or piece of work.
+    /// The dataset, snapshot, list or piece of work.
     pub object: u64,
     /// What was found, and what was expected.
     pub detail: String,
@@ -55,7 +55,7 @@ pub struct Finding {
 pub enum FindingKind {
     /// A row cannot be decoded, or is of no known kind.
     Row = 1,
-    /// A data set and its name below its parent do not fit.
+    /// A dataset and its name below its parent do not fit.
     Name = 2,
     /// Snapshots, their order and their neighbours do not fit.
     Line = 3,
@@ -163,7 +163,7 @@ impl Report {
     }
 }
 
-/// Checks the data sets of a pool, and enters their blocks. What is wrong is in the report; only a catalogue that cannot be
+/// Checks the datasets of a pool, and enters their blocks. What is wrong is in the report; only a catalogue that cannot be
 /// read is an error.
 pub fn check(engine: &Engine, ledger: &mut Ledger) -> Result<Report> {
     let mut report = Report::default();

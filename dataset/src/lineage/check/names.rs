@@ -48,7 +48,7 @@ fn check_line(rows: &Rows, id: u64, row: &DatasetRow, report: &mut Report) {
         let next = line.get(index + 1).map_or(0, |(_, next)| *next);
         let has = (member.dataset, member.createtxg, member.previous, member.previous_txg, member.next);
         let should = (id, *txg, before, before_txg, next);
-        report.expect(FindingKind::Line, *snapshot, "(data set, txg, previous, its txg, next)", has, should);
+        report.expect(FindingKind::Line, *snapshot, "(dataset, txg, previous, its txg, next)", has, should);
         (before, before_txg) = (*snapshot, *txg);
     }
     let referenced = rows.snapshots.get(&before).map_or(Space::ZERO, |(newest, _)| newest.referenced);
@@ -87,7 +87,7 @@ fn check_snapshot(rows: &Rows, id: u64, row: &SnapshotRow, report: &mut Report) 
     let named = named.filter(|(dataset, name, of)| *of == id && *dataset == row.dataset && *name == row.name).count();
     report.expect(FindingKind::Line, id, "the number of its names", named, 1);
     if rows.lines.get(&row.dataset).is_none_or(|line| line.get(&row.createtxg) != Some(&id)) {
-        report.find(FindingKind::Line, id, "it has no place in the line of its data set");
+        report.find(FindingKind::Line, id, "it has no place in the line of its dataset");
     }
 }
 
@@ -99,7 +99,7 @@ fn check_strays(rows: &Rows, report: &mut Report) {
         }
     }
     for dataset in rows.lines.keys().filter(|id| !rows.datasets.contains_key(id)) {
-        report.find(FindingKind::Line, *dataset, "snapshots of a data set that is not there");
+        report.find(FindingKind::Line, *dataset, "snapshots of a dataset that is not there");
     }
     for snapshot in rows.clones.keys().chain(rows.holds.keys()).filter(|id| !rows.snapshots.contains_key(id)) {
         report.find(FindingKind::Clone, *snapshot, "clones or holds of a snapshot that is not there");

@@ -32,9 +32,9 @@ pub(super) struct Rows {
     pub(super) snapshots: BTreeMap<u64, With<SnapshotRow>>,
     /// Parent, name, child.
     pub(super) children: Vec<(u64, String, u64)>,
-    /// Data set, name, snapshot.
+    /// Dataset, name, snapshot.
     pub(super) snapshot_names: Vec<(u64, String, u64)>,
-    /// The snapshots of a data set by their transaction groups.
+    /// The snapshots of a dataset by their transaction groups.
     pub(super) lines: BTreeMap<u64, BTreeMap<Txg, u64>>,
     pub(super) clones: BTreeMap<u64, BTreeSet<u64>>,
     pub(super) holds: BTreeMap<u64, u64>,

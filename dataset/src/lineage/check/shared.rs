@@ -1,7 +1,7 @@
 //! Blocks with several references: is each one counted?
 //!
-//! A reference belongs to one data set, as a block does: to the one in whose line it was taken. It stands in the tree of
-//! that data set, or on one deadlist of the line, or is still to be freed; there it is met once. All but one of the
+//! A reference belongs to one dataset, as a block does: to the one in whose line it was taken. It stands in the tree of
+//! that dataset, or on one deadlist of the line, or is still to be freed; there it is met once. All but one of the
 //! references to a block are shared ones, and the one that is not, if it is still there, is a block like any other.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,12 +26,12 @@ struct Met {
 #[derive(Default)]
 pub(super) struct Shared {
     blocks: BTreeMap<Address, Met>,
-    /// What those take that data sets are charged for.
+    /// What those take that datasets are charged for.
     pub(super) charged: Space,
 }
 
 impl Shared {
-    /// Takes a shared reference that was met; others are passed over. `charged` says whether a data set is charged for it.
+    /// Takes a shared reference that was met; others are passed over. `charged` says whether a dataset is charged for it.
     pub(super) fn meet(&mut self, block: &BlockPointer, sector: u32, charged: bool) {
         if block.shared.is_none() {
             return;

@@ -45,7 +45,7 @@ impl Member<'_> {
 
     fn head(id: u64, (row, root): &With<DatasetRow>) -> Member<'static> {
         let DatasetRow { level, deadlist, dead, referenced, newest_txg: previous_txg, .. } = *row;
-        Member { id, root: *root, level, deadlist, dead, referenced, previous_txg, what: "data set" }
+        Member { id, root: *root, level, deadlist, dead, referenced, previous_txg, what: "dataset" }
     }
 }
 
@@ -57,7 +57,7 @@ struct Check<'a> {
     trees: Trees<'a>,
     /// Who owns each list.
     lists: HashMap<u64, u64>,
-    /// All that snapshots and data sets refer to.
+    /// All that snapshots and datasets refer to.
     live: Blocks,
     /// What else is in use: pages of lists, and what is still to be freed.
     other: Blocks,
@@ -101,7 +101,7 @@ impl Check<'_> {
         })
     }
 
-    /// The line of one data set, from its origin on.
+    /// The line of one dataset, from its origin on.
     fn line(&mut self, id: u64, row: &With<DatasetRow>) {
         let rows = self.rows;
         let mut before = match rows.snapshots.get(&row.0.origin) {
@@ -272,7 +272,7 @@ impl Check<'_> {
         }
     }
 
-    /// What each data set is charged for those below it.
+    /// What each dataset is charged for those below it.
     fn charges(&mut self) {
         let mut below: BTreeMap<u64, Space> = BTreeMap::new();
         for (row, _) in self.rows.datasets.values() {
@@ -332,7 +332,7 @@ impl Check<'_> {
         let rows = self.rows;
         let first = self.live.iter().filter(|&number| self.block(number).shared.is_none());
         let physical = self.space_of(first) + self.shared.charged;
-        self.report.expect(FindingKind::Total, 0, "what all data sets take", rows.master.physical, physical);
+        self.report.expect(FindingKind::Total, 0, "what all datasets take", rows.master.physical, physical);
         let freeing: Space = rows.work.values().map(|(work, _)| work.remaining).sum();
         self.report.expect(FindingKind::Total, 0, "what is to be freed", rows.master.freeing, freeing);
         let ids = rows.datasets.keys().chain(rows.snapshots.keys()).chain(rows.pages.keys()).chain(rows.work.keys());

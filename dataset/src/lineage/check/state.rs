@@ -16,7 +16,7 @@ use crate::{
     lineage::nodes,
 };
 
-/// Reads the space maps, the whole catalogue, and the root of each data set and snapshot.
+/// Reads the space maps, the whole catalogue, and the root of each dataset and snapshot.
 pub fn roots(engine: &Engine) -> Result<()> {
     space_is_readable(engine)?;
     let mut report = Report::default();
@@ -40,7 +40,7 @@ pub fn all_metadata(engine: &Engine) -> Result<()> {
 
 fn first_finding(report: &Report) -> Result<()> {
     match report.findings.first() {
-        Some(finding) => Err(PoolError::damaged("data sets", finding).into()),
+        Some(finding) => Err(PoolError::damaged("datasets", finding).into()),
         None => Ok(()),
     }
 }

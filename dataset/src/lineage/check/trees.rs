@@ -20,7 +20,7 @@ use crate::lineage::nodes;
 pub(super) type Blocks = RoaringBitmap;
 
 /// Who refers to what is entered.
-pub(super) const WHAT: &str = "data sets";
+pub(super) const WHAT: &str = "datasets";
 
 /// Reads trees, each node once.
 pub(super) struct Trees<'a> {

@@ -16,7 +16,7 @@ use crate::stream::{
     verify,
 };
 
-/// The data set tank with one file of five bytes.
+/// The dataset tank with one file of five bytes.
 fn example() -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut frames = FrameWriter::new(&mut out)?;

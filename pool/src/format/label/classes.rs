@@ -24,7 +24,7 @@ const SPECIAL: u8 = 2;
 pub enum VdevClass {
     /// The intent log, and nothing else.
     Log,
-    /// Metadata first of all, and small records of data sets that ask for it.
+    /// Metadata first of all, and small records of datasets that ask for it.
     Special,
     /// A class that this version does not know: its code.
     Other(u8),

@@ -56,7 +56,7 @@ use crate::{
     vdev::{Suspension, mend::LabelsExamined},
 };
 
-/// The number under which the catalogue is open. No data set has it.
+/// The number under which the catalogue is open. No dataset has it.
 pub const CATALOGUE: u64 = 0;
 
 /// Who writes labels: the layer that has opened the pool.
@@ -199,7 +199,7 @@ impl Engine {
         self.storage.sector
     }
 
-    /// How many copies a data set's nodes have: two if they can lie on different devices.
+    /// How many copies a dataset's nodes have: two if they can lie on different devices.
     pub fn metadata_copies(&self) -> u8 {
         if self.storage.space.spread() > 1 { 2 } else { 1 }
     }

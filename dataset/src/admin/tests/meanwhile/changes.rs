@@ -71,7 +71,7 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     )
 }
 
-/// Leaves a stream in the file of a data set: what others have made of `base`, or of nothing, in this state.
+/// Leaves a stream in the file of a dataset: what others have made of `base`, or of nothing, in this state.
 pub(super) fn leave_stream(scene: &Scene, dataset: &str, base: Option<&str>, (state, name): (u8, &str)) {
     let there = World::new(12);
     match base {

@@ -6,7 +6,7 @@
 //! these bytes, and one that blames a device has counted an error there. A reader may fail, or give the bytes of a state that
 //! there was; what reads a whole snapshot is right, for the command is refused.
 //!
-//! For a writer others make files after the command: these get the inode numbers, and in a new data set the names, of those
+//! For a writer others make files after the command: these get the inode numbers, and in a new dataset the names, of those
 //! that are gone. A writer has written all of it into what it was given, or fails because that is gone; nothing else has its
 //! bytes, owner, mode, attributes or names, and a stream arrives as a whole or leaves nothing.
 //!
@@ -230,12 +230,12 @@ fn snapshots_are_compared_while_they_are_taken_away() {
 
 #[test]
 fn a_data_set_is_compared_while_it_is_replaced() {
-    play_all("diff to the data set");
+    play_all("diff to the dataset");
 }
 
 #[test]
 fn a_data_set_is_compared_while_room_is_short() {
-    play_all("diff to the data set, short of room");
+    play_all("diff to the dataset, short of room");
 }
 
 #[test]
@@ -250,12 +250,12 @@ fn a_directory_is_written_while_its_data_set_is_replaced() {
 
 #[test]
 fn a_snapshot_is_copied_to_what_is_replaced_with_it() {
-    play_all_beside_writing("copy out of a snapshot into its data set");
+    play_all_beside_writing("copy out of a snapshot into its dataset");
 }
 
 #[test]
 fn a_snapshot_that_is_taken_away_is_copied_elsewhere() {
-    play_all_beside_writing("copy out of a snapshot into another data set");
+    play_all_beside_writing("copy out of a snapshot into another dataset");
 }
 
 #[test]

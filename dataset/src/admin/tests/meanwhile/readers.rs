@@ -39,8 +39,8 @@ pub(super) const READERS: &[Reader] = &[
     Reader { name: "copy of a snapshot", read: copy_snapshot, ..PLAIN },
     Reader { name: "send", read: send, holds: true, ..PLAIN },
     Reader { name: "diff of snapshots", read: diff_snapshots, ..PLAIN },
-    Reader { name: "diff to the data set", read: diff, is_live: true, ..PLAIN },
-    Reader { name: "diff to the data set, short of room", read: diff, is_live: true, runs_short: true, ..PLAIN },
+    Reader { name: "diff to the dataset", read: diff, is_live: true, ..PLAIN },
+    Reader { name: "diff to the dataset, short of room", read: diff, is_live: true, runs_short: true, ..PLAIN },
 ];
 
 fn cat_snapshot(world: &Scene) -> Result<Read> {
@@ -106,7 +106,7 @@ fn send(world: &Scene) -> Result<Read> {
     let reader = admin::Reader { command: "fs send".into(), ..admin::Reader::default() };
     world.datasets.send(&request, reader, &mut out, 0, &mut |_| {})?;
     stream::verify(&mut &out[..], 0, &mut |_| {}).unwrap();
-    // The data set's name is in it, which may be another one by now.
+    // The dataset's name is in it, which may be another one by now.
     Ok(Read::from([("length".into(), vec![(out.len() % 251) as u8]), ("stream".into(), blocks(&out))]))
 }
 

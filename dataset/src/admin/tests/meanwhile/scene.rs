@@ -51,7 +51,7 @@ impl Kind {
         FILES.into_iter().zip(self.lengths)
     }
 
-    /// Gives every file of a data set the content of a state.
+    /// Gives every file of a dataset the content of a state.
     pub(super) fn put_state(&self, world: &World, dataset: &str, state: u8) {
         for (file, len) in self.files() {
             world.write(dataset, file, &vec![state; len]);

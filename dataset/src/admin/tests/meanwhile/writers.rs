@@ -43,9 +43,9 @@ pub(super) struct Writer {
 /// What a writer was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Given {
-    /// The files of this data set. It may read a snapshot for it.
+    /// The files of this dataset. It may read a snapshot for it.
     Files { dataset: &'static str, reads_snapshot: bool },
-    /// A data set of its own. It may replace what is in another one.
+    /// A dataset of its own. It may replace what is in another one.
     Stream { by_force: bool },
 }
 
@@ -56,13 +56,13 @@ pub(super) const WRITERS: &[Writer] = &[
     Writer { name: "copy into a file", prepare: |_| {}, write: copy_file, given: HERE },
     Writer { name: "copy of a directory", prepare: |_| {}, write: copy_directory, given: HERE },
     Writer {
-        name: "copy out of a snapshot into its data set",
+        name: "copy out of a snapshot into its dataset",
         prepare: |_| {},
         write: |scene| copy_snapshot(scene, "tank/a"),
         given: Given::Files { dataset: "tank/a", reads_snapshot: true },
     },
     Writer {
-        name: "copy out of a snapshot into another data set",
+        name: "copy out of a snapshot into another dataset",
         prepare: |scene| drop(scene.create("tank/t").unwrap()),
         write: |scene| copy_snapshot(scene, "tank/t"),
         given: Given::Files { dataset: "tank/t", reads_snapshot: true },
@@ -92,7 +92,7 @@ pub(super) const WRITERS: &[Writer] = &[
     },
 ];
 
-/// Changes the files of a data set as commands do: bound to the tree that it has now, and successful only if that is there
+/// Changes the files of a dataset as commands do: bound to the tree that it has now, and successful only if that is there
 /// at the end.
 fn bound(scene: &Scene, dataset: &str, change: impl FnOnce(&FileSystem) -> Result<(), Errno>) -> Result<()> {
     let fs = scene.datasets.open_dataset(&dataset.parse().unwrap())?.fs().pinned();

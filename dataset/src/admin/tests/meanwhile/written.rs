@@ -92,7 +92,7 @@ fn look(fs: &FileSystem, dir: Ino, above: &str, found: &mut Vec<Found>) {
     }
 }
 
-/// Has others make files after a command: they get the numbers, and in a new data set the names, that others had.
+/// Has others make files after a command: they get the numbers, and in a new dataset the names, that others had.
 pub(super) fn others_come(scene: &Scene, writer: &Writer) {
     let is_there = scene.names().contains(&"tank/a".to_owned());
     if is_there && writer.given == (Given::Stream { by_force: false }) {
@@ -109,7 +109,7 @@ pub(super) fn others_come(scene: &Scene, writer: &Writer) {
     scene.engine.commit().unwrap();
 }
 
-/// Whether the stream has become a snapshot, in which data set ever.
+/// Whether the stream has become a snapshot, in which dataset ever.
 pub(super) fn has_arrived(scene: &Scene) -> bool {
     scene.names().iter().any(|name| name.ends_with(&format!("@{SNAPSHOT}")))
 }
@@ -159,7 +159,7 @@ impl Ended<'_> {
         self.target.is_some() && Target::of(scene, name) == self.target
     }
 
-    /// The files of a data set or a snapshot.
+    /// The files of a dataset or a snapshot.
     fn judge_files(&self, scene: &Scene, name: &str) {
         let cell = self.cell;
         let (fs, is_target, state) = match name.parse::<Name>().unwrap() {

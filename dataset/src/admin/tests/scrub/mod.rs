@@ -74,7 +74,7 @@ impl Bench {
         self.world.fs(dataset).lookup(ROOT, file.as_bytes()).unwrap().ino
     }
 
-    /// The blocks of a data set as it is committed: its nodes with their levels, and its items' blocks with their keys.
+    /// The blocks of a dataset as it is committed: its nodes with their levels, and its items' blocks with their keys.
     fn blocks(&self, dataset: &str) -> (Nodes, Items) {
         self.world.engine.commit().unwrap();
         self.world.blocks(dataset)
