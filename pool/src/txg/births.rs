@@ -1,7 +1,7 @@
-//! How much space comes into being: what a tree's records take, group by group.
+//! The space taken by a tree's records, group by group.
 //!
-//! A record may be stored while its group is still open, so what was born in a group is counted beside the tree and
-//! collected when the group is written.
+//! A record may be stored while its group is still open, so births are counted beside the tree and collected when the
+//! group is written.
 
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::{format::pointer::BlockPointer, units::Txg};
 
-/// Space that blocks take, in bytes.
+/// Space of blocks, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// On the devices, with all copies, in whole sectors.
@@ -19,7 +19,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What one block takes.
+    /// The space of one block.
     pub fn of(pointer: &BlockPointer, sector: u32) -> Usage {
         Usage { allocated: pointer.allocated(sector), logical: pointer.logical.into() }
     }
@@ -59,7 +59,7 @@ impl std::iter::Sum for Usage {
     }
 }
 
-/// What was born in each of the groups that may be under way at a time: the open one and the one being written.
+/// The births of the two groups that may be under way at a time: the open one and the one being written.
 #[derive(Debug, Default)]
 pub(crate) struct Births {
     groups: Mutex<[Usage; 2]>,
@@ -70,7 +70,7 @@ impl Births {
         self.groups.lock()[(txg.0 % 2) as usize] += usage;
     }
 
-    /// Collects what was born in `txg`, of which nothing more will come.
+    /// Collects the births of `txg`, a group that gets no more.
     pub(crate) fn take(&self, txg: Txg) -> Usage {
         std::mem::take(&mut self.groups.lock()[(txg.0 % 2) as usize])
     }

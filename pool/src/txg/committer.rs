@@ -1,10 +1,10 @@
-//! The thread that commits every few seconds, at once when much is dirty, and for everybody who asks.
+//! The thread that commits every few seconds, at once when much is dirty, and on request.
 //!
-//! When nothing changes any more, it makes the few commits after which what was freed last is free for use; then it does
-//! nothing.
+//! When nothing changes any more, the thread makes the few commits after which the space freed last can be allocated.
+//! Then the thread is idle.
 //!
-//! While it runs, no other thread commits: should a device keep the commit waiting, only this thread waits with it, and
-//! all others are free to be told so.
+//! While it runs, no other thread commits. If a device hangs during a commit, only this thread waits for the device;
+//! all others can be told why they wait.
 
 use std::{
     sync::Arc,
@@ -16,14 +16,15 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::txg::engine::Engine;
 
-/// Commits in the background until it is dropped.
+/// Commits in the background until dropped.
 pub struct Committer {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
-    /// Starts the thread; it commits at least every `interval`, if anything has changed or freed space waits for commits.
+    /// Starts the thread. It commits at least every `interval` if anything has changed or freed space waits for
+    /// commits.
     pub fn spawn(engine: Arc<Engine>, interval: Duration) -> Committer {
         let (stop, stopped) = bounded(0);
         let kicks = engine.attend();
@@ -48,7 +49,7 @@ fn run(engine: &Engine, interval: Duration, stopped: &Receiver<()>, kicks: &Rece
         if let Err(RecvTimeoutError::Disconnected) = stopped.recv_timeout(Duration::ZERO) {
             return;
         }
-        // A failure closes the pool to changes, and everybody who asks is told.
+        // A failure closes the pool to changes, and every waiting caller gets the error.
         if let Err(error) = serve(engine) {
             tracing::error!("cannot commit: {error}");
             return;
@@ -56,7 +57,7 @@ fn run(engine: &Engine, interval: Duration, stopped: &Receiver<()>, kicks: &Rece
     }
 }
 
-/// However the thread ends: from then on, whoever needs a commit makes it.
+/// However the thread ends, callers commit on their own threads from then on.
 struct Released<'a>(&'a Engine);
 
 impl Drop for Released<'_> {
@@ -73,7 +74,7 @@ impl Drop for Committer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }

@@ -1,10 +1,10 @@
 //! Durable now: the intent log's side of the engine.
 //!
-//! Who asks for a tree's changes to be durable enlists, and then waits for its turn to write. Whoever has the turn writes
-//! a frame for all who have enlisted by then, so that those who come while a flush is under way share the next. What the
-//! log cannot take (it is full, too much has changed, a device fails) is made durable by a commit instead.
+//! A caller of fsync enlists its tree, then waits for its turn to write. The thread with the turn writes a frame for
+//! all enlisted trees, so callers that arrive during a flush share the next. Changes that the log cannot take (it is
+//! full, too much has changed, a device fails) are made durable by a commit instead.
 //!
-//! No lock is held that a commit needs: a commit goes on while frames are written, and frames while a commit is.
+//! No lock is held that a commit needs: commits go on while frames are written, and frames during a commit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,22 +32,22 @@ use crate::{
     vdev::{Suspension, Vdev},
 };
 
-/// Up to so many bytes of a block travel in the log itself, and are written again by the commit. More are stored where
-/// they will stay, and the log says where that is.
+/// Up to so many bytes of a block are stored in the log itself, and the commit writes them again. Larger blocks are
+/// stored at their final address, and the log refers to them.
 const INLINE_MAX: usize = 32 << 10;
-/// Bounds of the log's area, in bytes. It is allocated in one piece, so a region has to have room for it twice.
+/// Bounds of the log's area, in bytes. The area is allocated in one piece, so a region must have room for two.
 const AREA: std::ops::RangeInclusive<u64> = 128 << 10..=16 << 20;
 
-/// What the log has done since the pool was opened.
+/// Counters of the log since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
-    /// Frames written, each with one flush.
+    /// Frames written; each costs one flush.
     pub frames: u64,
-    /// The bytes of these frames, as written.
+    /// Bytes of the frames, as written.
     pub bytes: u64,
-    /// Calls that took a frame, or found theirs written by another.
+    /// Calls served by the log: they wrote a frame, or shared one.
     pub calls: u64,
-    /// Times that a commit had to stand in.
+    /// Calls served by a commit instead.
     pub commits: u64,
 }
 
@@ -55,36 +55,36 @@ pub struct LogStats {
 #[derive(Default)]
 pub(super) struct Log {
     state: Mutex<State>,
-    /// Held by who writes a frame.
+    /// Held while a frame is written.
     turn: Mutex<()>,
-    /// Whether what was found when the pool was opened still has to be put back. Until then nothing may be committed.
+    /// Whether entries found at import still have to be replayed. Until then nothing may be committed.
     applying: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     ring: Option<Ring>,
-    /// The area of a log that was given up, until a commit frees it.
+    /// The area of a retired log, until a commit frees it.
     retired: Option<(Address, u32)>,
     /// The number of the first frame of the next ring: none is used twice.
     sequence: u64,
-    /// The trees for which a frame was asked.
+    /// The trees that wait for a frame.
     enlisted: BTreeMap<u64, Arc<Head>>,
-    /// The round that will take them, and the last one that is durable.
+    /// The round that will include the enlisted trees, and the last durable one.
     round: u64,
     durable: u64,
-    /// What was collected since this group was open may be missing: only a commit of it helps.
+    /// Entries collected since this group was open may be lost: only a commit of this group makes the changes durable.
     broken: Option<Txg>,
     /// The number of the next block in the log.
     block: u64,
     stats: LogStats,
-    /// What was found when the pool was opened, until its owner takes it.
+    /// The entries found at import, until [`Engine::take_log`].
     found: Vec<Entry>,
 }
 
 impl Log {
-    /// The log of a pool whose last uberblock names this area in a space whose sectors are so many at a time, and in which
-    /// this was found.
+    /// The log named by the last uberblock, if any, with the allocation unit of its area in sectors, and the entries
+    /// found in the log.
     pub(super) fn new(head: Option<(LogHead, u32)>, found: Vec<Entry>) -> Log {
         let ring = head.and_then(|(head, unit)| Ring::found(&head, unit));
         Log {
@@ -94,7 +94,7 @@ impl Log {
         }
     }
 
-    /// Has no frame written as long as this is held.
+    /// Keeps frames from being written while the guard is held.
     pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
@@ -113,7 +113,7 @@ impl Log {
         }
     }
 
-    /// Enlists a tree; the round that will make it durable, if there is a log to write to.
+    /// Enlists a tree. Returns the round that will make the tree durable; `None` if no log can be written.
     fn enlist(&self, head: &Arc<Head>) -> Option<u64> {
         let mut state = self.state.lock();
         state.stats.calls += 1;
@@ -128,14 +128,14 @@ impl Log {
         self.state.lock().durable >= round
     }
 
-    /// Begins a round with all that have enlisted.
+    /// Begins a round with all enlisted trees.
     fn begin(&self) -> (u64, Vec<Arc<Head>>) {
         let mut state = self.state.lock();
         state.round += 1;
         (state.round - 1, std::mem::take(&mut state.enlisted).into_values().collect())
     }
 
-    /// Whether what was found when the pool was opened still has to be put back.
+    /// Whether entries found at import still have to be replayed.
     pub(super) fn is_applying(&self) -> bool {
         self.applying.load(Ordering::Acquire)
     }
@@ -145,31 +145,31 @@ impl Log {
     }
 }
 
-/// What was collected of one tree, with the blocks whose addresses are still to come.
+/// The entry of one tree, and the records in it without an address yet.
 struct Collected {
     entry: Entry,
     awaited: Vec<(usize, Arc<Record>)>,
 }
 
 impl Engine {
-    /// The entries that were in the log when the pool was opened and that its committed state does not hold, oldest
-    /// first. Their owner applies them before anything else is changed: see [`crate::log`].
+    /// The log's entries beyond the committed state, oldest first. The caller applies them before any other change: see
+    /// [`crate::log`].
     pub fn take_log(&self) -> Vec<Entry> {
         std::mem::take(&mut self.log.state.lock().found)
     }
 
-    /// Everything that [`Engine::take_log`] gave out is put back: commits it.
+    /// Commits the replayed entries of [`Engine::take_log`].
     pub fn log_applied(&self) -> Result<()> {
         if self.log.applying.swap(false, Ordering::AcqRel) { self.commit_anyway().map(drop) } else { Ok(()) }
     }
 
-    /// What the intent log has done.
+    /// Counters of the intent log.
     pub fn log_stats(&self) -> LogStats {
         self.log.state.lock().stats
     }
 
-    /// Takes the space of a block that an entry of the log refers to, and that no commit has counted. To be called
-    /// before anything is allocated, once for each block.
+    /// Allocates the space of a block that only an entry of the log refers to. To be called before any other
+    /// allocation, once for each block.
     pub(super) fn claim(&self, txg: Txg, pointer: &BlockPointer) -> Result<Usage> {
         for extent in self.storage.extents(pointer)? {
             let address = Address { chunk: extent.chunk, sector: extent.sector };
@@ -197,7 +197,7 @@ impl Engine {
                 if let Err(error) = outcome {
                     tracing::warn!("the intent log cannot be written, committing instead: {error}");
                 }
-                // What was collected is gone; those who enlist before the commit must not rely on the log.
+                // The collected changes are gone; trees enlisted before the commit must not rely on the log.
                 let open = *self.enter();
                 self.log.state.lock().broken = Some(open);
                 self.commit_instead()?;
@@ -212,7 +212,7 @@ impl Engine {
         self.commit().map(drop)
     }
 
-    /// Writes what has changed in these trees, and flushes. False if it does not fit.
+    /// Writes the changes of these trees, and flushes. False if the frame does not fit.
     fn write_frame(self: &Arc<Self>, heads: &[Arc<Head>]) -> Result<bool> {
         let mut collected = Vec::with_capacity(heads.len());
         for head in heads {
@@ -248,13 +248,14 @@ impl Engine {
         Ok(true)
     }
 
-    /// Where these blocks lie, but for what is in pieces.
+    /// The vdevs of these blocks, without those of gang members.
     fn vdevs_of<'a>(&self, blocks: impl Iterator<Item = &'a BlockPointer>) -> Result<BTreeSet<VdevId>> {
         let copies = blocks.flat_map(|block| block.addresses().iter().map(|address| (*address, block.stored)));
         copies.map(|(address, stored)| Ok(self.storage.space.resolve(address, stored)?.0)).collect()
     }
 
-    /// A place for a frame, in a ring that the last uberblock names: another one may have come meanwhile.
+    /// A place for a frame in the ring named by the last uberblock. `None` if there is no room, or no uberblock names
+    /// the ring yet.
     fn reserve_frame(&self, len: usize) -> Option<Place> {
         let mut state = self.log.state.lock();
         let ring = state.ring.as_mut().filter(|ring| ring.is_named())?;
@@ -265,7 +266,7 @@ impl Engine {
         place
     }
 
-    /// Says what the items are now, under the tree's lock.
+    /// Collects the items' present state, under the tree's lock.
     fn collect(&self, tree: u64, txg: Txg, found: Vec<(Key, Option<Found>)>) -> Collected {
         let mut entry =
             Entry { tree, txg, base: self.committed(), parts: Vec::new(), items: Vec::with_capacity(found.len()) };
@@ -290,7 +291,7 @@ impl Engine {
         Collected { entry, awaited }
     }
 
-    /// Has the log tell the bytes of a record; `None` if it will tell the address.
+    /// Puts the bytes of a record into the log; `None` if its address goes there instead.
     fn log_record(&self, txg: Txg, record: &Record, parts: &mut Vec<Part>) -> Option<u64> {
         let number = || {
             let mut state = self.log.state.lock();
@@ -308,7 +309,7 @@ impl Engine {
         }
     }
 
-    /// Has the blocks stored that the log refers to; `None` if one of them was given up before that.
+    /// Stores the blocks to which the log refers; `None` if a tree dropped one of them first.
     fn await_addresses(self: &Arc<Self>, collected: Vec<Collected>) -> Result<Option<Vec<Entry>>> {
         let awaited = collected.iter().flat_map(|collected| &collected.awaited);
         awaited.for_each(|(_, record)| self.submit(record));
@@ -324,8 +325,8 @@ impl Engine {
         collected.into_iter().map(resolve).collect()
     }
 
-    /// Waits until a record has its address: a worker stores it, or the commit under way does. `None` if its group is
-    /// committed without it: no tree had it any more.
+    /// Waits until a record has its address: a worker stores the record, or the commit under way does. `None` if its
+    /// group is committed without it, because no tree had the record any more.
     pub(super) fn wait_stored(&self, record: &Record) -> Result<Option<BlockPointer>> {
         let mut in_flight = self.in_flight.lock();
         loop {
@@ -337,7 +338,7 @@ impl Engine {
                 return Ok(None);
             }
             self.writable()?;
-            // Whoever stores it does not hold the lock while doing so; the timeout makes up for a wake-up that was missed.
+            // The storing thread does not hold this lock; the timeout makes up for a missed wake-up.
             self.landed.wait_for(&mut in_flight, Duration::from_millis(1));
         }
     }
@@ -350,7 +351,7 @@ impl Engine {
         Some(Extent { chunk, sector, sectors })
     }
 
-    /// What the uberblock of `txg` says about the log. A pool without one gets it now, if there is room.
+    /// The uberblock's description of the log. A pool without a log gets one now, if there is room.
     pub(super) fn log_head(&self, txg: Txg, standing: Standing) -> Result<Option<LogHead>> {
         let mut state = self.log.state.lock();
         if let Some((area, sectors)) = state.retired.take() {
@@ -358,17 +359,17 @@ impl Engine {
         }
         if state.ring.is_none() {
             state.ring = self.make_ring(txg, state.sequence)?;
-            // Nothing was written to it: this is how it stands.
+            // No frame was written to the new ring, so the ring's present standing holds.
             return Ok(state.ring.as_mut().map(|ring| ring.head(txg, ring.standing())));
         }
         Ok(state.ring.as_mut().map(|ring| ring.head(txg, standing)))
     }
 
-    /// Gives the log's area up, if it lies in a region that is emptied: the next commit names another one, or none.
+    /// Retires the log's area if it lies in a region being emptied: the next commit names another area, or none.
     ///
-    /// While this lasts no frame is written and no commit is under way, so all frames are of the open group, and the last
-    /// uberblock names them. If power fails before the next one, the former area is as it was: it is freed in the group
-    /// that names another. Whoever wants something durable until then has it committed.
+    /// No frame is written and no commit is under way meanwhile, so all frames are of the open group, and the last
+    /// uberblock names them. If power fails before the next uberblock, the former area is unchanged: it is freed in the
+    /// group that names another. Until then callers of fsync commit.
     pub(crate) fn retire_log(&self, regions: &Regions) -> Result<()> {
         let _turn = self.log.turn.lock();
         let _syncing = self.syncing.lock();
@@ -381,13 +382,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the log lies on a vdev that is lost.
+    /// Whether the log lies on a lost vdev.
     pub(crate) fn has_lost_log(&self) -> bool {
         let area = self.log.state.lock().ring.as_ref().map(Ring::area);
         area.is_some_and(|(area, _)| self.vdev_of(area).is_ok_and(|vdev| vdev.is_lost()))
     }
 
-    /// Gives up the area of a log that lies on a vdev that is lost, as [`Engine::retire_log`] does.
+    /// Retires a log area on a lost vdev, as [`Engine::retire_log`] does.
     pub(crate) fn leave_lost_log(&self) -> Result<()> {
         let area = self.log.state.lock().ring.as_ref().map(Ring::area);
         area.map_or(Ok(()), |(area, _)| self.retire_log(&Regions::Vdev(self.vdev_of(area)?.id())))
@@ -397,7 +398,7 @@ impl Engine {
         self.storage.vdevs.get(self.storage.space.resolve(area, self.sector())?.0)
     }
 
-    /// Gives the log's area up if it lies elsewhere although there is a vdev for it, as [`Engine::retire_log`] does.
+    /// Retires the log's area, as [`Engine::retire_log`] does, if it is not on a log vdev although there is one.
     pub(crate) fn settle_log(&self) {
         let _turn = self.log.turn.lock();
         let _syncing = self.syncing.lock();
@@ -424,13 +425,13 @@ impl Engine {
     }
 }
 
-/// What a tree has to tell the log.
+/// A tree's changes for the log.
 pub(super) enum Touched<T> {
-    /// Nothing has changed that it was not told.
+    /// No unlogged changes.
     Nothing,
-    /// More than is worth telling.
+    /// More changes than fit a frame.
     TooMuch,
-    /// This.
+    /// The changed items.
     Items(T),
 }
 
@@ -450,7 +451,7 @@ mod tests {
         let device = Arc::new(MemoryDevice::new("disk", 64 * MIB));
         let pool = admin::create(vec![device], &CreateOptions::new("tank"), Arc::new(SeededEnv::new(1))).unwrap();
         let engine = pool.engine();
-        // Another ring has come, and no uberblock names it yet.
+        // A new ring, not yet named by any uberblock.
         engine.log.state.lock().ring = Some(Ring::new(Address::default(), 64, 1));
         assert_eq!(engine.reserve_frame(100), None);
     }

@@ -1,21 +1,25 @@
-//! Emptying regions while the pool is in use: the engine's part of a removal, and of all else that moves chunks.
+//! Emptying regions while the pool is in use: the engine's part of device removal and of every other job that moves
+//! chunks.
 //!
-//! What becomes of chunks and rows is argued in [`crate::space`] (`moving`). Here is how everything gets out of regions, be they all of
-//! a vdev:
+//! [`crate::space`] (`moving`) argues what becomes of chunks and rows. This file gets everything out of a set of
+//! regions, which may be all regions of a vdev:
 //!
-//! 1. They are closed, in an open group: what is allocated with an older view of the space is of that group at the latest.
-//! 2. Commits follow until the space layer's own blocks and the intent log lie elsewhere. The first of them makes step 1
-//!    good: whatever lies there was born up to it.
-//! 3. The chunks there get twins, and somebody walks all trees, as for a resilver ([`super::Filling`]), and copies what
-//!    lies there to the twins. What is found was born before; nothing is allocated there meanwhile; what trees take references
-//!    to is copied by the commit that writes these.
-//! 4. All is flushed, and chunks and twins change places, while no commit is under way. If a device of a mirror has come,
-//!    gone or come back meanwhile, a disk has taken another's place, or the pool was suspended, somebody may lack copies:
-//!    then all is copied once more.
-//! 5. When the table says so, the regions are taken back; what lies in them now rests until no state that one goes back to
-//!    has anything there. Or the vdev is to leave: then [`SAFE_STATES`] commits follow for the same reason.
+//! 1. The regions are closed while a group is open. An allocation made with an older view of the space belongs to that
+//!    group at the latest.
+//! 2. Commits follow until the space layer's own blocks and the intent log lie elsewhere. The first commit completes
+//!    step 1: every block in the regions was born by then.
+//! 3. The chunks there get twins. The dataset layer walks all trees, as for a resilver ([`super::Filling`]), and copies
+//!    to the twins every block that lies in the regions. All blocks found were born before, and no block is allocated
+//!    there meanwhile. When a tree takes a reference to such a block, the commit that writes the reference copies the
+//!    block.
+//! 4. Everything is flushed. Chunks and twins change places while no commit is under way. Copies may be missing if
+//!    meanwhile a device of a mirror came, left or returned, a disk was replaced, or the pool was suspended: then
+//!    everything is copied again.
+//! 5. When the chunk table says so on disk, the regions are taken back; the space in them stays reserved until no state
+//!    that a rewind can reach refers to the regions. If the vdev is to leave the pool, [`SAFE_STATES`] commits follow
+//!    for the same reason.
 //!
-//! Nothing of this is stored but the table: what was interrupted begins again with step 1.
+//! Only the table is stored. An interrupted job starts again with step 1.
 
 use crate::{
     block::Copying,
@@ -29,17 +33,17 @@ use crate::{
 /// How far regions are emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vacating {
-    /// It goes on with another step.
+    /// The caller takes another step.
     Working,
     /// Nothing can be done before older states are let go of.
     Waiting,
-    /// What is allocated there is to be copied.
+    /// The caller copies the blocks that are allocated there.
     Copying,
     /// Nothing is there any more.
     Vacated,
 }
 
-/// How the devices stood when copying began: if they stand otherwise at the end, somebody may lack copies.
+/// The state of the devices when copying began. If it differs at the end, copies may be missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evacuation {
     /// How often vdevs had become mirrors, and disks again: to replace a disk is both.
@@ -56,42 +60,43 @@ impl Engine {
         self.with_open_txg(|_| self.storage.space.close(regions));
     }
 
-    /// Takes regions back that were closed. False while their chunks change places; if they have done so before, others lie
-    /// there by now, which are empty.
+    /// Takes closed regions back. False while their chunks change places. After the change the regions hold other,
+    /// empty chunks.
     pub fn reopen(&self, regions: &Regions) -> bool {
         self.storage.space.reopen(regions)
     }
 
-    /// Whether chunks of regions that are emptied have changed places. After an import that is not known any more, so it is
-    /// said of all with nothing in them.
+    /// Whether chunks of the emptied regions have changed places. An import forgets this, so afterwards the answer is
+    /// yes for all regions with no blocks in them.
     pub fn has_changed_places(&self, regions: &Regions) -> bool {
         let space = &self.storage.space;
         space.is_switching() || space.moving_plan(regions, &Targets::Anywhere).needed == 0
     }
 
-    /// Does a step of getting everything out of closed regions but what blocks of trees are there, with two commits at most.
-    /// It goes to these vdevs, in the regions' own shape or in pieces.
+    /// Takes a step towards emptying closed regions of everything but blocks of trees, with at most two commits. Chunks
+    /// move to the vdevs of `to`, in the regions' own shape or packed as `packs` says.
     ///
     /// # Errors
-    /// [`crate::error::Error::OutOfSpace`] if there are too few empty chunks for what is to be copied.
+    /// [`crate::error::Error::OutOfSpace`] if there are too few empty chunks for the copies.
     pub fn vacate(&self, regions: &Regions, to: &Targets, packs: Packs) -> Result<Vacating> {
         let space = &self.storage.space;
         if space.is_copying() {
             return Ok(Vacating::Copying);
         }
         self.retire_log(regions)?;
-        // Whoever allocated when they were closed did so for a group that is committed after this.
+        // Allocations that raced with the closing belong to a group that this commit makes durable.
         self.commit_anyway()?;
         let plan = space.moving_plan(regions, to);
         if space.has_left(regions) && !space.is_switching() && plan.needed > 0 {
-            // Others may have taken what there was room for, and what is kept for metadata is kept.
+            // Other writers may have used the room since the plan was made, and the reserve for metadata is not
+            // touched.
             if !plan.fits_as(packs) {
                 return Err(Error::OutOfSpace);
             }
             space.pair(regions, to, packs)?;
             return Ok(Vacating::Copying);
         }
-        // Whoever reads an older state reads it where it was.
+        // Readers of an older state read at the old addresses.
         Ok(match (space.is_holding(), space.is_vacated(regions)) {
             (true, _) => Vacating::Waiting,
             (false, true) => Vacating::Vacated,
@@ -99,7 +104,7 @@ impl Engine {
         })
     }
 
-    /// Makes the commits after which no state that one may go back to has anything in regions that are vacated.
+    /// Makes the commits after which no state that a rewind can reach refers to vacated regions.
     pub fn outlast_states(&self) -> Result<()> {
         (0..SAFE_STATES).try_for_each(|_| self.commit_anyway().map(drop))
     }
@@ -113,31 +118,32 @@ impl Engine {
 }
 
 impl Still<'_> {
-    /// Copies blocks that the committed state refers to, as far as they lie in regions that are emptied. Returns of each how
-    /// many bytes were copied.
+    /// Copies the parts of blocks of the committed state that lie in regions being emptied. Returns the bytes copied
+    /// for each block.
     ///
     /// # Errors
-    /// If no copy of it can be read, or a device refuses a write.
+    /// If no copy of the block can be read, or a device refuses a write.
     pub fn evacuate(&self, blocks: &[BlockPointer]) -> Vec<Result<u64>> {
         self.engine().copy(blocks, Copying::Twins)
     }
 
-    /// Copies what lies where a block should that has no good copy.
+    /// Copies the stored bytes of a block without a good copy, unverified.
     ///
     /// # Errors
-    /// If a device cannot be read, or it is not known where all of the block lies.
+    /// If a device cannot be read, or not all addresses of the block are known.
     pub fn evacuate_as_it_is(&self, pointer: &BlockPointer) -> Result<()> {
         self.engine().storage().copy_as_it_is(pointer)
     }
 
-    /// Everything was copied: has the chunks change places. `false` if something was not, or may be missing somewhere.
+    /// Makes the chunks change places after everything was copied. `false` if something was not copied, or copies may
+    /// be missing on a device.
     ///
-    /// What is still allocated in chunks that are packed and was not met on the way through all trees is nobody's: a leak,
-    /// which `pool check` names. It moves as it is, and stays what it was: were it left where it lies, nothing could be
+    /// Space that is still allocated in packed chunks and was not met during the walk of all trees is a leak, which
+    /// `pool check` reports. Leaked space moves unchanged and stays a leak: if it stayed behind, nothing could be
     /// packed.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] if what is packed finds no room for its maps or for what is nobody's, and that of a device.
+    /// [`Error::OutOfSpace`] if the maps of packed chunks, or the leaks, find no room; and errors of a device.
     pub fn change_places(&self, evacuation: &Evacuation) -> Result<bool> {
         let engine = self.engine();
         let storage = engine.storage();
@@ -149,7 +155,7 @@ impl Still<'_> {
             return Ok(false);
         }
         let switched = engine.with_open_txg(|txg| storage.space.switch(txg, &storage.vdevs));
-        // What contradicts itself may have been found when half was done.
+        // A contradiction may have been found when half was done.
         if let Err(error @ Error::Damaged { .. }) = &switched {
             engine.fail(error);
         }

@@ -1,53 +1,55 @@
-//! Filling devices with what they lack, while the pool is in use: the engine's part of a resilver.
+//! Resilver, the engine's part: copying to devices the blocks they lack while the pool is in use.
 //!
-//! A device of a mirror that is new, or back, gets everything that is written from the moment on at which it joined. What
-//! was there before is copied by somebody who walks all trees, in steps. In each step the pool is held still
-//! ([`Still`]), so what the last committed state refers to is nobody else's while it lasts, and can be written over
-//! whatever the device holds there, though new blocks are written to it at the same time.
+//! A member that joins or returns gets every write from that moment on. Older blocks are copied by the dataset layer,
+//! which walks all trees in steps. Each step holds the pool still ([`Still`]), so no block of the last committed state
+//! is freed and allocated again during the step. The copy can therefore overwrite the device's sectors at the block's
+//! address, even while new blocks are written to the device.
 //!
-//! A walk begins with a commit. Whoever was writing when the device joined may have missed it, and wrote for that commit at
-//! the latest; blocks born later are on the device. What the walk finds was born before, and is copied if it was born after
-//! the newest uberblock that the device had; or whenever it was born, if a chunk has come to lie on the vdev since that
-//! (see [`crate::space`], `moving`), for then old blocks are missing too. What is freed meanwhile needs no copy.
+//! A walk begins with a commit. A writer that was active when the device joined may have missed the device, and wrote
+//! for that commit at the latest; blocks born later are on the device. The walk finds blocks born before. A block is
+//! copied if it was born after the newest uberblock that the device had. It is copied whatever its birth if a chunk has
+//! moved onto the vdev since then (see [`crate::space`], `moving`), because old blocks are missing too. Blocks freed
+//! meanwhile need no copy.
 //!
-//! A block may come to stand where the walk was already, by a reference that a copied file takes, and vanish from where the
-//! walk has not been yet. So a commit copies what its trees have taken references to ([`fill_shares`]).
+//! A copied file may take a reference to a block in a part already walked, while the block vanishes from a part not yet
+//! walked. So a commit copies the blocks to which its trees have taken references ([`fill_shares`]).
 //!
-//! # What an uberblock says of it
+//! # Progress in the uberblock
 //!
-//! How far the walk has come is noted in the uberblock ([`FillingNote`]), so that the next import goes on there. That is
+//! The uberblock records the progress of the walk ([`FillingNote`]), and the next import continues there. The record is
 //! sound if in the uberblock's state the devices have
 //!
-//! 1. what the walk has copied up to the place that is noted,
-//! 2. what was born since the walk began, also what references and moves have brought to where the walk has been.
+//! 1. all blocks copied by the walk up to the recorded place,
+//! 2. all blocks born since the walk began, including blocks brought by references and moves to parts already walked.
 //!
-//! The walk needs the pool held still, so it stands still while a group is written, and all that it has copied has returned by
-//! then. The flush of that group makes it stable, with what was written for that group and those before. Only *after* this flush
-//! it is looked whether the devices are filled as they were when the walk began: none has left or come, be it back, and
-//! the pool was not suspended, for then a device may have lost what its flush was to save. If so the uberblock notes the place;
-//! if not it notes none, and neither does any later one before a walk from the beginning. So an uberblock that notes a
-//! place says of itself that all of this holds:
+//! The walk holds the pool still, so it pauses while a group is written, and all its writes have returned by then. The
+//! flush of that group makes the copies stable, with all writes of that group and earlier ones. Only *after* this flush
+//! the committer checks that the same devices are being resilvered as when the walk began: no device has left, joined
+//! or returned, and the pool was not suspended, because a suspended device may have lost data before its flush. If so,
+//! the uberblock records the place. Otherwise the uberblock records none, and no later one does before a walk from the
+//! beginning. So the following holds for an uberblock that records a place:
 //!
 //! | power fails, or the pool is closed | import finds |
 //! | --- | --- |
-//! | before the uberblock | the one before, and the place that it notes; what was copied since is copied again |
-//! | after it | the place that it notes |
-//! | after a device that is filled was put out of use, before the next uberblock | a place, and the device, which has missed at most what frames of the intent log refer to; that is gone over |
-//! | after that one | no place: the walk begins again |
+//! | before the uberblock | the previous uberblock and its place; blocks copied since are copied again |
+//! | after the uberblock | its place |
+//! | after a device being resilvered was faulted or taken offline, before the next uberblock | a place, and the device, which lacks at most blocks referred to by frames of the intent log; the walk repeats these |
+//! | after that next uberblock | no place: the walk begins again |
 //! | after an import without the device that has committed | the same |
-//! | after a spare that is filled was given back and has joined another vdev, before the next uberblock | a place, noted for a device that was filled elsewhere: whoever reads it tells by [`Lacking`], and begins again |
+//! | after a spare being resilvered was released and joined another vdev, before the next uberblock | a place recorded for a device in another vdev: the reader tells by [`Lacking`], and begins again |
 //!
-//! What was born after the uberblock's state is what frames of the intent log refer to. If there are any, whoever goes on walks
-//! through everything younger than that state first, and notes no place until that is done ([`Found::has_log`](crate::txg::Found)).
+//! Blocks born after the uberblock's state are those referred to by frames of the intent log. If there are any, the
+//! resumed walk first covers everything younger than that state, and records no place until that is done
+//! ([`Found::has_log`](crate::txg::Found)).
 //!
-//! Going back repeats the uberblock of an older state with what it notes. That was true of that state, and nothing that it
-//! refers to is overwritten on any device. A program that does not know these numbers does not write them, and so never
-//! leaves any that do not hold.
+//! A rewind repeats the uberblock of an older state with its recorded place. The place was true of that state, and none
+//! of that state's blocks is overwritten on any device. Software that does not know these counters does not write them,
+//! so it never leaves wrong ones.
 //!
 //! # The end
 //!
-//! When all is copied, everything is flushed, and only then the device gets its first uberblock. The intent log is not
-//! copied: what it held when the walk began is committed by then.
+//! When all is copied, everything is flushed, and only then does the device get its first uberblock. The intent log is
+//! not copied: its entries from before the walk are committed by then.
 
 use std::ops::RangeInclusive;
 
@@ -61,33 +63,34 @@ use crate::{
     vdev::{Era, Group, Lacking},
 };
 
-/// What is to be filled.
+/// The devices being resilvered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filling {
-    /// The devices, and what each of them has.
+    /// The devices, each with the txg up to which it is complete.
     pub devices: Vec<Lacking>,
-    /// What was born up to then is on all of them.
+    /// All of the devices have every block born up to this txg.
     pub since: Txg,
-    /// How often the members of each mirror had changed: one that was out of use meanwhile lacks something again.
+    /// How often the members of each mirror or RAID-Z had changed: a device that was offline meanwhile lacks blocks
+    /// again.
     rounds: Vec<u64>,
-    /// How often the pool had been resumed: devices that had failed may have lost what was copied to them.
+    /// How often the pool had been resumed: a failed device may have lost blocks copied before.
     era: Era,
 }
 
-/// The kinds of the uberblock's counters that a [`FillingNote`] may take. What they mean is the client's to say.
+/// The kinds of the uberblock's counters that a [`FillingNote`] may take. The client defines their meaning.
 pub const FILLING_COUNTERS: RangeInclusive<u8> = 16..=31;
 
-/// How far the filling of devices has come: what an uberblock is to say of it.
+/// The progress of a resilver, to be recorded in an uberblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FillingNote {
-    /// What is filled, as it stood when the walk began.
+    /// The devices as they stood when the walk began.
     pub filling: Filling,
     /// The place, in counters of the kinds [`FILLING_COUNTERS`], ascending.
     pub counters: Vec<(u8, u64)>,
 }
 
-/// What an uberblock may say of a note that was made before everything was flushed: nothing, if devices have come or gone
-/// since the walk began.
+/// The counters for the uberblock from a note made before the flush: none if devices have joined or left since the walk
+/// began.
 pub(super) fn noted(engine: &Engine, note: Option<FillingNote>) -> Vec<(u8, u64)> {
     let note = note.filter(|note| engine.filling().as_ref() == Some(&note.filling));
     let counters = note.map_or_else(Vec::new, |note| note.counters);
@@ -99,7 +102,7 @@ pub(super) fn noted(engine: &Engine, note: Option<FillingNote>) -> Vec<(u8, u64)
 }
 
 impl Engine {
-    /// The devices that lack something and are in use; none if there are none.
+    /// The devices in use that are incomplete; `None` if all are complete.
     pub fn filling(&self) -> Option<Filling> {
         let era = self.suspension().era();
         let vdevs = self.storage.vdevs.all();
@@ -117,29 +120,29 @@ impl Engine {
 }
 
 impl Still<'_> {
-    /// Writes about `budget` bytes of the space layer's own blocks from `from` on to the devices that are being filled.
+    /// Writes about `budget` bytes of the space layer's own blocks, from `from` on, to the devices being resilvered.
     pub fn fill_space(&self, from: OwnCursor, budget: u64) -> OwnExamined {
         let storage = self.engine().storage();
         storage.space.fill_own(&storage.vdevs, from, budget)
     }
 
-    /// Writes blocks that the committed state refers to to the devices that are being filled, if they were born after what
-    /// these have. Returns of each how many bytes were copied.
+    /// Writes blocks of the committed state to the devices being resilvered that lack blocks of that birth. Returns the
+    /// bytes copied for each block.
     ///
     /// # Errors
-    /// If no copy of it can be read, or a device refuses it, which is done without then.
+    /// If no copy of the block can be read. Also if a device refuses the write: the device is faulted.
     pub fn fill(&self, blocks: &[BlockPointer]) -> Vec<Result<u64>> {
         self.engine().copy(blocks, Copying::Members)
     }
 
-    /// Notes that these devices have everything but blocks born up to `failed`, which could not be copied; those that had
-    /// such old ones before are complete. Commits, so that they have an uberblock that says so. `false` if they were not
-    /// being filled all the time: then they may lack something.
+    /// Records that the devices have everything but blocks born up to `failed`, which could not be copied. Devices that
+    /// were complete up to `failed` before are complete now. Commits, so that their uberblocks say so. `false` if the
+    /// set of devices has changed since the walk began, so that blocks may be missing.
     pub fn filled(self, filling: &Filling, failed: Txg) -> Result<bool> {
         let engine = self.engine();
         let storage = engine.storage();
         storage.vdevs.flush()?;
-        // A flush that was tried again has not saved what the device had lost before.
+        // A repeated flush does not save data that the device lost before.
         if engine.suspension().era() != filling.era {
             return Ok(false);
         }
@@ -152,17 +155,18 @@ impl Still<'_> {
         if !is_as_it_was || whole.is_empty() {
             return Ok(is_as_it_was);
         }
-        // It takes what was held.
+        // The commit takes the lock that `self` holds.
         drop(self);
         engine.commit_anyway()?;
-        // What has become complete is told.
+        // Makes the new labels stable.
         storage.vdevs.flush().map(|()| true)
     }
 }
 
-/// Writes what trees have taken references to in the group that is being written to where it is being copied: the
-/// walk may have passed where it stands now, and find it gone where it stood. Nobody else has its place, for it was there
-/// when the group was open. What cannot be read is left to a walk from the beginning, which says so.
+/// Copies the blocks to which trees took references in the group being written, to devices being resilvered and to
+/// twins. The walk may have passed the new place of such a block, and find it gone from the old one. The block's
+/// sectors are still its own, for the block was in use when the group was open. A block that cannot be read is left to
+/// a new walk from the beginning, which reports it.
 pub(super) fn fill_shares<'a>(engine: &Engine, shares: impl Iterator<Item = &'a BlockPointer>) {
     let storage = engine.storage();
     let vdevs = storage.vdevs.all();

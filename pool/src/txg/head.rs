@@ -28,14 +28,14 @@ use crate::{
     units::Txg,
 };
 
-/// The error of an operation on a tree. A [`Miss`] travels in it from the view to the head, which reads the node and
-/// runs the operation again.
+/// The error of an operation on a tree. It carries a [`Miss`] from the view to the head, which reads the node and runs
+/// the operation again.
 pub trait OpError: From<Miss> + From<Error> {
-    /// The missing node, if that is what it is.
+    /// The missing node, if the error is a miss.
     fn miss(&self) -> Option<&Miss>;
 }
 
-/// The error of an operation that can fail for no reason of its own.
+/// The error of an operation with no errors of its own.
 #[derive(Debug)]
 pub enum Plain {
     /// A node is not in memory.
@@ -80,21 +80,22 @@ pub struct Head {
     engine: Weak<Engine>,
     births: Arc<Births>,
     cached: Cached,
-    /// Held shared by whoever changes the tree.
+    /// Held shared during each change of the tree.
     changes: RwLock<()>,
-    /// Takes no more changes, for nobody would write them, gives no more references, and is not read any more.
+    /// Whether the tree is closed. A closed tree takes no changes, because no commit would write them, gives no
+    /// references, and cannot be read.
     closed: AtomicBool,
-    /// Whether it never changes.
+    /// Whether the tree never changes.
     is_frozen: bool,
-    /// What keeps a tree that is open as it was written, and may be dropped at any time.
+    /// Keeps the blocks of a pinned tree from being overwritten, as long as the pool has room.
     pinned: Option<Pinned>,
     /// Changes with the tree, under its lock.
     epoch: AtomicU64,
     tree: RwLock<Tree>,
 }
 
-/// Which of the trees that this process has seen a head shows: rollback and every receive put another tree in the place of
-/// the one before. No two heads, and no two trees of one head, have the same; the default is that of none.
+/// Identifies the tree that a head shows: rollback and every receive replace a head's tree. Unique in this process
+/// among all heads and all trees of a head; the default belongs to none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeEpoch(u64);
 
@@ -105,10 +106,10 @@ impl TreeEpoch {
     }
 }
 
-/// How often a change looks whether the tree is free before it sleeps: ten to forty microseconds.
+/// How many times a change polls the tree's lock before sleeping: ten to forty microseconds.
 const LOOKS: usize = 500;
 
-/// While this lives, nobody changes the tree.
+/// Keeps the tree from changing.
 #[must_use]
 pub struct Quiet<'a> {
     _changes: RwLockWriteGuard<'a, ()>,
@@ -119,40 +120,40 @@ struct Tree {
     kills: Vec<Kill>,
     /// Dropped blocks that entered the tree in this group or before are kept for snapshots.
     newest_snapshot: Txg,
-    /// How many bytes the stored blocks among the dropped ones take that no snapshot keeps.
+    /// Bytes of the dropped stored blocks that no snapshot keeps.
     dropped: u64,
-    /// The references to blocks of others that it has taken.
+    /// References that the tree has taken to blocks of others.
     shares: Vec<BlockPointer>,
-    /// Changed since it was last frozen.
+    /// Changed since the last freeze.
     dirty: bool,
-    /// What the intent log was not told, if it is told anything.
-    untold: Option<Untold>,
+    /// Changes not yet in the intent log; `None` if the tree is not logged.
+    unlogged: Option<Unlogged>,
 }
 
 /// A frame of the log tells of at most so many items; a commit is the better way for more.
-const UNTOLD_MAX: usize = 10_000;
+const UNLOGGED_MAX: usize = 10_000;
 
-/// What has changed and the intent log was not told: in the open group, and in the one being written.
+/// Changed keys not yet in the intent log, of the open group and of the one being written.
 #[derive(Debug, Default)]
-struct Untold {
+struct Unlogged {
     open: Keys,
     frozen: Keys,
-    /// Everything before this group must be committed before the log is of any use.
+    /// The log is of no use before everything older than this group is committed.
     since: Txg,
 }
 
-impl Untold {
+impl Unlogged {
     fn freeze(&mut self) {
         self.frozen = mem::take(&mut self.open);
     }
 }
 
-/// Keys of items, or that they are more than a frame tells of.
+/// Keys of items, or the fact that they are too many for a frame.
 #[derive(Debug)]
 enum Keys {
     Few {
         keys: Vec<Key>,
-        /// How many there were when none was there twice.
+        /// The number of distinct keys at the last deduplication.
         distinct: usize,
     },
     TooMany,
@@ -171,13 +172,13 @@ impl Keys {
         if keys.len() > 2 * (*distinct).max(1024) {
             sort(keys);
             *distinct = keys.len();
-            if keys.len() > UNTOLD_MAX {
+            if keys.len() > UNLOGGED_MAX {
                 *self = Keys::TooMany;
             }
         }
     }
 
-    /// Moves them to others, in any order; false if they are too many.
+    /// Moves the keys to `all`, in any order; false if there are too many.
     fn give(&mut self, all: &mut Vec<Key>) -> bool {
         match mem::take(self) {
             Keys::Few { keys, .. } => all.extend(keys),
@@ -192,7 +193,7 @@ fn sort(keys: &mut Vec<Key>) {
     keys.dedup();
 }
 
-/// A tree as it was when its transaction group was frozen.
+/// A tree at the freeze of its transaction group.
 pub(super) struct Frozen {
     pub(super) head: Arc<Head>,
     pub(super) root: Root,
@@ -200,8 +201,8 @@ pub(super) struct Frozen {
     pub(super) shares: Vec<BlockPointer>,
 }
 
-/// A panic while a batch is applied leaves half of it in the tree. Nothing of that may be committed, so the pool takes no
-/// more changes before the tree's lock is free.
+/// A panic while a batch is applied leaves half of the batch in the tree. The half must not be committed, so the pool
+/// stops taking changes before the tree's lock is free.
 struct FailOnPanic<'a>(&'a Engine);
 
 impl Drop for FailOnPanic<'_> {
@@ -210,7 +211,7 @@ impl Drop for FailOnPanic<'_> {
     }
 }
 
-/// The cache, and the nodes that this operation had to read: they stay until it is done, whatever the cache does.
+/// The cache, and the nodes that this operation has read: they stay until it ends, even if the cache drops them.
 struct Sources<'a> {
     cache: &'a BlockCache,
     pinned: RefCell<Vec<(BlockPointer, Arc<Node>)>>,
@@ -236,7 +237,7 @@ impl Head {
         Arc::new(Head::build(id, engine, root, dirty))
     }
 
-    /// A tree that never changes: open until it is closed, or as long as it is pinned.
+    /// A tree that never changes: open until closed, or while the pin holds.
     pub(super) fn frozen(id: u64, engine: Weak<Engine>, root: Root, pinned: Option<Pinned>) -> Arc<Head> {
         Arc::new(Head { is_frozen: true, pinned, ..Head::build(id, engine, root, false) })
     }
@@ -249,7 +250,7 @@ impl Head {
             dropped: 0,
             shares: Vec::new(),
             dirty,
-            untold: None,
+            unlogged: None,
         });
         Head {
             id,
@@ -265,33 +266,33 @@ impl Head {
         }
     }
 
-    /// Which tree stands here. Within [`Head::read`] and [`Head::update`] it is that of the tree that is looked at.
+    /// Identifies the tree shown now. Within [`Head::read`] and [`Head::update`] it belongs to the tree being read.
     pub fn epoch(&self) -> TreeEpoch {
         TreeEpoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// The tree's number, as it was opened.
+    /// The number of the open tree, unique among open trees.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The pool it is in.
+    /// The engine of the tree's pool.
     pub fn engine(&self) -> Arc<Engine> {
         self.engine.upgrade().expect("a head does not outlive its engine")
     }
 
-    /// What it takes to read blocks that are found in the tree from now on. A snapshot is closed by the sync that takes its row
-    /// out, before that is committed: so what an open one refers to was not freed by a group that is committed now.
+    /// A token to read blocks found in the tree from now on. The sync that takes out a snapshot's row closes the
+    /// snapshot before the commit. So no group committed now has freed a block of an open snapshot.
     fn seen(&self, engine: &Engine) -> Result<Seen> {
         let seen = match &self.pinned {
             Some(pinned) => Some(pinned.seen()).filter(|seen| engine.storage.space.stands(*seen)),
-            // Asked before it is looked whether the tree is open.
+            // Taken before `closed` is checked.
             None => Some(engine.seen()).filter(|_| !self.closed.load(Ordering::SeqCst)),
         };
         seen.ok_or(Error::Stale)
     }
 
-    /// Fails if the tree cannot be read any more, because it was destroyed or closed, or what pinned it has given way.
+    /// Fails if the tree can no longer be read, because it was destroyed or closed, or its pin was given up.
     pub fn check_open(&self) -> Result<()> {
         self.seen(&self.engine()).map(drop)
     }
@@ -302,12 +303,12 @@ impl Head {
     /// [`Error::Stale`] if the tree is gone.
     ///
     /// # Panics
-    /// If it is one that changes: what was found in it may have gone since.
+    /// If the tree can change: the node may have been freed since.
     pub fn load_node(&self, place: &Miss) -> Result<Arc<Node>> {
         self.for_good(|engine, seen| engine.load_node(place, seen))
     }
 
-    /// The bytes of a block of a tree that never changes, as they are stored, verified.
+    /// A block's stored bytes, verified, from a tree that never changes.
     ///
     /// # Errors
     /// As [`Head::load_node`].
@@ -318,7 +319,7 @@ impl Head {
         self.for_good(|engine, seen| engine.read_stored(pointer, seen))
     }
 
-    /// Reads what a tree has that never changes: as long as it is open. A reading that took too long is done again.
+    /// Reads from a tree that never changes, as long as the tree is open. A read that took too long is repeated.
     fn for_good<T>(&self, read: impl Fn(&Engine, Seen) -> Result<T>) -> Result<T> {
         assert!(self.is_frozen, "what was found in a tree that changes may have gone since");
         let engine = self.engine();
@@ -330,8 +331,8 @@ impl Head {
         }
     }
 
-    /// Runs `operation` on the tree as it is now, under a shared lock. It runs again, without effect before, when a node
-    /// had to be read.
+    /// Runs `operation` on the tree's present state, under a shared lock. Runs it again after a node had to be read;
+    /// earlier runs must have no effect.
     ///
     /// # Errors
     /// [`Error::Stale`] if the tree is gone: see [`Head::check_open`].
@@ -344,12 +345,12 @@ impl Head {
         })
     }
 
-    /// As [`Head::read`], with a view that says which transaction group is open: as long as that one is, no block that
-    /// `operation` sees has been freed, also where another tree takes a reference to it.
+    /// As [`Head::read`], with a view of the open transaction group. No block seen by `operation` is freed while that
+    /// group is open, even if another tree takes a reference to the block.
     ///
-    /// Whoever drops a block from now on does so in that group or in a later one; so does whoever destroys or replaces the
-    /// tree, for what that frees is freed by steps that are enqueued afterwards. And a group takes all its references
-    /// before it gives up any.
+    /// A change that drops a block from now on belongs to that group or a later one. The same holds for destroying or
+    /// replacing the tree, because its blocks are freed by steps enqueued afterwards. And a group takes all its
+    /// references before giving up any.
     pub fn read_open<T, E: OpError>(&self, mut operation: impl FnMut(&View<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.engine();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
@@ -363,8 +364,8 @@ impl Head {
         })
     }
 
-    /// Where a block of this tree lies; one that is not stored yet is stored, and closed to edits. `None` if the tree has
-    /// given it up before it was.
+    /// The address of a block of this tree. A pending block is stored, and closed to edits. `None` if the tree has
+    /// dropped the block before it was stored.
     pub fn settle(&self, block: &Block) -> Result<Option<BlockPointer>> {
         match block {
             Block::Stored(pointer) => Ok(Some(*pointer)),
@@ -375,8 +376,8 @@ impl Head {
         }
     }
 
-    /// Runs `operation`, which looks at the tree and collects a batch, and applies the batch, as one step. It may run
-    /// several times, so it must not change anything outside the batch before its last look.
+    /// Runs `operation`, which reads the tree and collects a batch, and applies the batch, as one step. `operation` may
+    /// run several times, so it must not change anything outside the batch before its last read of the view.
     pub fn update<T, E: OpError>(
         &self,
         mut operation: impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
@@ -399,7 +400,7 @@ impl Head {
         })
     }
 
-    /// As [`Head::update`], in a transaction group that the caller names: for the catalogue, which only sync changes.
+    /// As [`Head::update`], in a transaction group named by the caller: for the catalogue, which only sync changes.
     pub(super) fn update_in<T, E: OpError>(
         &self,
         txg: Txg,
@@ -418,12 +419,12 @@ impl Head {
         operation: &mut impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut tree = self.lock_for_change();
-        let Tree { root, kills, newest_snapshot, dropped, shares, dirty, untold } = &mut *tree;
+        let Tree { root, kills, newest_snapshot, dropped, shares, dirty, unlogged } = &mut *tree;
         let mut batch = Batch::default();
         let value = operation(&View::new(root, sources, txg).seen_then(seen), &mut batch)?;
         if !batch.is_empty() {
-            let touched: SmallVec<[Key; 16]> = match untold {
-                Some(Untold { open: Keys::Few { .. }, .. }) => batch.keys().collect(),
+            let touched: SmallVec<[Key; 16]> = match unlogged {
+                Some(Unlogged { open: Keys::Few { .. }, .. }) => batch.keys().collect(),
                 _ => SmallVec::new(),
             };
             let taken = batch.take_shares();
@@ -434,8 +435,8 @@ impl Head {
             *dropped += not_kept(&kills[before..], *newest_snapshot, engine.sector());
             let grown = grown?;
             shares.extend(taken);
-            if let Some(untold) = untold {
-                untold.open.add(&touched);
+            if let Some(unlogged) = unlogged {
+                unlogged.open.add(&touched);
             }
             *dirty = true;
             engine.count_update(txg, grown);
@@ -443,7 +444,7 @@ impl Head {
         Ok(value)
     }
 
-    /// A change takes a few microseconds, less than to be put to sleep and woken: who comes meanwhile looks for a while.
+    /// A change takes a few microseconds, less than a sleep and a wake-up, so a waiting thread polls for a while first.
     fn lock_for_change(&self) -> RwLockWriteGuard<'_, Tree> {
         for _ in 0..LOOKS {
             if !self.tree.is_locked()
@@ -456,8 +457,8 @@ impl Head {
         self.tree.write()
     }
 
-    /// Admits `bytes` of new data: waits while too much is dirty, and fails with [`Error::OutOfSpace`] if there will be
-    /// no room for them. To be called without locks, before the update that brings them.
+    /// Admits `bytes` of new data: waits while too much is dirty, and fails with [`Error::OutOfSpace`] if there is no
+    /// room. To be called without locks, before the update with the data.
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.take_turn(bytes)?;
         let engine = self.engine();
@@ -465,14 +466,14 @@ impl Head {
         engine.with_due_room(|| self.admit_in_turn(bytes), free)
     }
 
-    /// The first half of [`Head::admit`], for who has to take locks in between: waits for the turn of who brings `bytes`
+    /// The first half of [`Head::admit`], for callers with locks to take in between: waits for the turn of `bytes`
     /// while much is dirty.
     pub fn take_turn(&self, bytes: u64) -> Result<()> {
         self.engine().take_turn(bytes)
     }
 
-    /// The second half of [`Head::admit`]: admits `bytes`, of new data or of old data that comes back into memory to be
-    /// changed, and waits only where too much is dirty and not where much is.
+    /// The second half of [`Head::admit`]: admits `bytes` of new data, or of old data read back to be changed. Waits
+    /// only at the dirty limit.
     pub fn admit_in_turn(&self, bytes: u64) -> Result<()> {
         self.engine().admit(bytes)
     }
@@ -483,24 +484,24 @@ impl Head {
         Record::new(txg, policy, bytes, self.births.clone())
     }
 
-    /// A new record of this tree, in the open transaction group `txg`, of a block that comes as it was stored elsewhere: in
-    /// a stream. `pointer` says how; its addresses and births do not matter. The caller has verified that the bytes have
-    /// its checksum and decompress to its size.
+    /// A new record of this tree, in the open transaction group `txg`, from a stream's block in stored form. `pointer`
+    /// describes the form; its addresses and births are ignored. The caller has verified the bytes' checksum and their
+    /// size when decompressed.
     pub fn record_as_stored(&self, txg: Txg, pointer: BlockPointer, stored: Arc<Vec<u8>>) -> Arc<Record> {
         let record = Record::as_stored(txg, pointer, stored, self.births.clone());
         self.engine().count_record(txg, record.policy());
         record
     }
 
-    /// Has a record stored while its group is still open. Only for a record that is full: it is closed to edits.
+    /// Stores a record while its group is still open. Only for a full record, because it is closed to edits.
     pub fn submit(&self, record: &Arc<Record>) {
         self.engine().submit(record);
     }
 
-    /// The content of a block of this tree, pending or stored, that was found in a view which was seen then.
+    /// The content of a block of this tree, pending or stored, found in a view with the token `seen`.
     ///
     /// # Errors
-    /// [`Error::Stale`] if it may have been freed since, and its place used again: the caller looks again.
+    /// [`Error::Stale`] if the block may have been freed since, and its space used again: the caller looks it up again.
     pub fn bytes(&self, block: &Block, seen: Seen) -> Result<Arc<Vec<u8>>> {
         match block {
             Block::Stored(pointer) => self.engine().read_block(pointer, seen),
@@ -511,7 +512,7 @@ impl Head {
         }
     }
 
-    /// The same for the block of the item under `key`: if a copy is bad, it will be looked at again.
+    /// As [`Head::bytes`], for the block of the item under `key`: a bad copy is noted for repair.
     pub fn bytes_at(&self, key: Key, block: &Block, seen: Seen) -> Result<Arc<Vec<u8>>> {
         match block {
             Block::Stored(pointer) => self.engine().read_item(self, key, pointer, seen),
@@ -519,7 +520,7 @@ impl Head {
         }
     }
 
-    /// As [`Head::bytes_at`], without keeping what is read in the cache.
+    /// As [`Head::bytes_at`], without adding the block to the cache.
     pub fn bytes_past_cache(&self, key: Key, block: &Block, seen: Seen) -> Result<Arc<Vec<u8>>> {
         match block {
             Block::Stored(pointer) => self.engine().read_item_once(self.id, key, pointer, seen),
@@ -527,8 +528,8 @@ impl Head {
         }
     }
 
-    /// Brings blocks into the cache that are about to be read, as far as that is faster than to read one after the other;
-    /// begins to read those `ahead`, which nobody waits for yet. All were seen then, or later.
+    /// Brings `blocks`, about to be read, into the cache where few large requests are faster than one for each block.
+    /// Starts the prefetch of the blocks `ahead`. All were found with the token `seen`, or later.
     pub fn bring<'a>(
         &self,
         blocks: impl Iterator<Item = &'a Block>,
@@ -538,15 +539,14 @@ impl Head {
         self.engine().bring(self, stored(blocks), stored(ahead), seen);
     }
 
-    /// Notes that bytes of an object of the tree are read, of so many that it has, and returns which of them whoever reads will
-    /// probably ask for next: the blocks of the first are worth [bringing](Head::bring) ahead, and of the second the
-    /// [nodes](Head::begin_nodes).
+    /// Notes a read of an object with `end` bytes, and returns the ranges that the reader will probably read next. The
+    /// blocks of the first are worth [bringing](Head::bring) into the cache ahead, and the [nodes](Head::begin_nodes)
+    /// of the second.
     pub fn look_ahead(&self, object: u64, read: Range<u64>, end: u64) -> Outlook {
         self.engine().look_ahead(self, object, read, end)
     }
 
-    /// Begins to read the nodes that say what stands in a range, as far as they are not in memory and it is known where they
-    /// are.
+    /// Starts to prefetch the nodes over a range that are not in memory, as far as their addresses are known.
     pub fn begin_nodes(&self, range: Range<Key>) {
         let looked = self.read(|view| Ok::<_, Plain>((view.away(range.clone()), view.seen())));
         if let Ok((away, seen)) = looked {
@@ -554,7 +554,7 @@ impl Head {
         }
     }
 
-    /// Says what of the tree is kept in the cache in memory, and what on cache devices. What is there stays.
+    /// Sets the tree's caching in memory and on cache devices. Blocks already cached stay.
     pub fn set_caching(&self, memory: Caching, devices: Caching) {
         self.cached.set(memory, devices);
     }
@@ -563,8 +563,8 @@ impl Head {
         &self.cached
     }
 
-    /// Keeps everybody from changing the tree until the guard is dropped; whoever tries waits. What was changed before
-    /// belongs to the open transaction group at the latest.
+    /// Keeps the tree from changing until the guard is dropped; writers wait. Earlier changes belong to the open
+    /// transaction group at the latest.
     pub fn exclude_changes(&self) -> Quiet<'_> {
         Quiet { _changes: self.changes.write() }
     }
@@ -574,8 +574,8 @@ impl Head {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Puts another tree in the place of this one: rollback and receive. Only while changes are excluded, and with none
-    /// uncommitted but those of the group that sync is writing.
+    /// Replaces the tree by another: rollback and receive. Only while changes are excluded, and with no uncommitted
+    /// changes but those of the group being written.
     pub fn replace(&self, root: BlockPointer, level: u8) {
         let mut tree = self.tree.write();
         self.epoch.store(TreeEpoch::next().0, Ordering::Release);
@@ -584,12 +584,12 @@ impl Head {
         tree.dropped = 0;
         tree.shares.clear();
         tree.dirty = false;
-        tree.untold = tree.untold.take().map(|untold| Untold { since: untold.since, ..Untold::default() });
+        tree.unlogged = tree.unlogged.take().map(|unlogged| Unlogged { since: unlogged.since, ..Unlogged::default() });
     }
 
-    /// Says up to which group snapshots of this tree keep the blocks that the tree drops.
+    /// Sets the txg of the newest snapshot: the tree's dropped blocks up to it are kept.
     pub fn set_newest_snapshot(&self, txg: Txg) {
-        // Every commit says so, and hardly ever another one.
+        // Every commit calls this, mostly without a change.
         if self.tree.read().newest_snapshot == txg {
             return;
         }
@@ -599,8 +599,8 @@ impl Head {
         tree.dropped = not_kept(&tree.kills, txg, sector);
     }
 
-    /// How many bytes the stored blocks take that the tree dropped in the open group and no snapshot keeps. Costs nothing, for
-    /// every `statfs` asks.
+    /// Bytes of the stored blocks dropped in the open group and kept by no snapshot. A field read, because every
+    /// `statfs` asks.
     pub(super) fn dropped(&self) -> u64 {
         self.tree.read().dropped
     }
@@ -612,7 +612,7 @@ impl Head {
         not_kept(&tree.kills, tree.newest_snapshot, self.engine().sector())
     }
 
-    /// The root, if nothing has changed since it was written.
+    /// The root, if nothing has changed since the last write.
     pub fn clean_root(&self) -> Option<(BlockPointer, u8)> {
         let tree = self.tree.read();
         if tree.dirty { None } else { tree.root.slot.pointer().map(|pointer| (*pointer, tree.root.level)) }
@@ -625,51 +625,51 @@ impl Head {
             return None;
         }
         tree.dirty = false;
-        if let Some(untold) = &mut tree.untold {
-            untold.freeze();
+        if let Some(unlogged) = &mut tree.unlogged {
+            unlogged.freeze();
         }
         let (kills, shares) = (mem::take(&mut tree.kills), mem::take(&mut tree.shares));
         tree.dropped = 0;
         Some(Frozen { head: self.clone(), root: tree.root.clone(), kills, shares })
     }
 
-    /// Has the intent log told of what changes from now on, so that [`Head::make_durable`] needs no commit. Until then,
-    /// and for what was changed before, it does.
+    /// Logs changes from now on, so that [`Head::make_durable`] needs no commit. It still needs one for earlier
+    /// changes.
     pub fn keep_log(&self) {
         let engine = self.engine();
         let gate = engine.enter();
-        self.tree.write().untold.get_or_insert_with(|| Untold { since: *gate, ..Untold::default() });
+        self.tree.write().unlogged.get_or_insert_with(|| Unlogged { since: *gate, ..Unlogged::default() });
     }
 
     /// Makes everything done so far durable, by the intent log or by a commit.
     pub fn make_durable(self: &Arc<Self>) -> Result<()> {
         let engine = self.engine();
-        let since = self.tree.read().untold.as_ref().map(|untold| untold.since);
+        let since = self.tree.read().unlogged.as_ref().map(|unlogged| unlogged.since);
         if since.is_some_and(|since| engine.committed().next() >= since) {
             return engine.make_durable(self);
         }
         engine.commit().map(drop)
     }
 
-    /// What has changed since the last call, as it is now, given to `tell` at one instant.
+    /// Collects the items changed since the last call, in their present state, and gives them to `tell` at one instant.
     pub(super) fn take_touched<T>(
         &self,
         engine: &Engine,
         tell: impl Fn(Txg, Vec<(Key, Option<Entry>)>) -> T,
     ) -> Result<Touched<T>> {
-        // A tree that is about to be replaced must not tell the log, in the group after, of what it was before.
+        // A tree about to be replaced must not log its former content in the group after.
         let _no_replacing = self.changes.read();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         let (mut keys, mut too_many) = (Vec::new(), false);
         let told: Result<_, Plain> = self.until_found(engine, &sources, |seen| {
             let gate = engine.enter();
             let mut tree = self.tree.write();
-            if let Some(Untold { open, frozen, .. }) = &mut tree.untold {
+            if let Some(Unlogged { open, frozen, .. }) = &mut tree.unlogged {
                 too_many |= !frozen.give(&mut keys);
                 too_many |= !open.give(&mut keys);
             }
             sort(&mut keys);
-            if too_many || keys.len() > UNTOLD_MAX {
+            if too_many || keys.len() > UNLOGGED_MAX {
                 return Ok(Touched::TooMuch);
             }
             if keys.is_empty() {
@@ -680,20 +680,20 @@ impl Head {
             Ok(Touched::Items(tell(*gate, found)))
         });
         match told {
-            // It was destroyed, or closed after a commit: nothing of it is to be kept.
+            // The tree was destroyed, or closed after a commit: none of its changes is to be kept.
             Err(Plain::Error(Error::Stale)) => Ok(Touched::Nothing),
             told => Ok(told?),
         }
     }
 
-    /// The frozen group is committed: the log need not be told of it.
+    /// Drops the unlogged keys of the frozen group, which is committed.
     pub(super) fn forget_frozen(&self) {
-        if let Some(untold) = &mut self.tree.write().untold {
-            untold.frozen = Keys::default();
+        if let Some(unlogged) = &mut self.tree.write().unlogged {
+            unlogged.frozen = Keys::default();
         }
     }
 
-    /// Takes the space of a block that an entry of the intent log refers to: see [`Engine::take_log`].
+    /// Allocates the space of a block that only an entry of the intent log refers to: see [`Engine::take_log`].
     pub fn claim(&self, pointer: &BlockPointer) -> Result<()> {
         let engine = self.engine();
         let gate = engine.enter();
@@ -702,13 +702,13 @@ impl Head {
         Ok(())
     }
 
-    /// What this tree's records of `txg` take.
+    /// The space of this tree's records born in `txg`.
     pub(super) fn births(&self, txg: Txg) -> Usage {
         self.births.take(txg)
     }
 
-    /// Attempts again and again, each time with the node that the last attempt has missed. An attempt takes the locks that
-    /// it needs, and holds none while the node is read. It is told when it looks, for what it finds to be read later.
+    /// Repeats the attempt until no node is missing, reading one missing node after each. An attempt takes the locks it
+    /// needs, and none is held during a read. Each attempt gets a token for the blocks it finds.
     fn until_found<T, E: OpError>(
         &self,
         engine: &Engine,
@@ -724,7 +724,7 @@ impl Head {
         }
     }
 
-    /// Reads the node that an operation has missed and keeps it for the next attempt. One that has gone is not missed then.
+    /// Reads the missing node and keeps it for the next attempt. If it was freed, the next attempt does not miss it.
     fn pin<E: OpError>(&self, engine: &Engine, sources: &Sources<'_>, error: &E, seen: Seen) -> Result<(), E> {
         let miss = *error.miss().expect("the caller has looked");
         match engine.load_node_of(self, &miss, seen) {
@@ -736,7 +736,7 @@ impl Head {
     }
 }
 
-/// How many bytes the stored ones of dropped blocks take that no snapshot keeps.
+/// Bytes of the dropped stored blocks that no snapshot keeps.
 fn not_kept(kills: &[Kill], newest_snapshot: Txg, sector: u32) -> u64 {
     let stored = kills.iter().filter_map(|kill| match kill {
         Kill::Stored(pointer) if pointer.entered() > newest_snapshot => Some(pointer.allocated(sector)),
@@ -749,7 +749,7 @@ fn is_miss<T, E: OpError>(attempt: &Result<T, E>) -> bool {
     attempt.as_ref().is_err_and(|error| error.miss().is_some())
 }
 
-/// Where those of these blocks lie that are stored.
+/// The pointers of the stored blocks.
 fn stored<'a>(blocks: impl Iterator<Item = &'a Block>) -> Vec<BlockPointer> {
     let stored = |block: &Block| match block {
         Block::Stored(pointer) => Some(*pointer),

@@ -4,33 +4,33 @@
 //!
 //! 1. *Quiesce.* The gate is closed for an instant, in which every changed tree is frozen (an `Arc` clone of its root)
 //!    and the next group is opened. Changes go on in the next group right away.
-//! 2. *Sync.* What the frozen trees hold and no device does yet is written: records, then nodes from the leaves up; then
-//!    the catalogue, which holds the trees' roots; then the space layer's account of all that. Nothing that the last
-//!    uberblock refers to is overwritten.
+//! 2. *Sync.* The frozen trees' unwritten blocks are written: records, then nodes from the leaves up; then the
+//!    catalogue, which holds the trees' roots; then the space layer's account of all of them. No block of the last
+//!    uberblock's state is overwritten.
 //! 3. *Commit.* Flush all devices; write the uberblock; flush again.
 //!
 //! Power may fail at any of these instants:
 //!
-//! * Before or during the first flush: the last uberblock stands, and with it a state no byte of which was touched: what
-//!   was written went to space that was free in it and in the three states before.
-//! * While the uberblock is written: its slot held the uberblock of 32 groups ago. It is torn and fails its checksum, and
-//!   the last one stands; or it is whole on some label of some device, and then everything it refers to is stable.
+//! * Before or during the first flush: the last uberblock stands, and its state is intact, because sync wrote only to
+//!   space that was free in that state and in the three states before.
+//! * While the uberblock is written: its slot held the uberblock of 32 groups ago. If it is torn, its checksum fails,
+//!   and the last uberblock stands. If it is whole on some label of some device, every block of its state is stable.
 //! * After the second flush: the new state stands.
 //!
 //! ```text
-//! engine     an opened pool: what its parts share; opening, reading, admitting, committing
+//! engine     an opened pool: shared state; opening, reading, admitting, committing
 //! head       one tree and its life through the groups
-//! births     what a tree's records take, group by group
+//! births     the space taken by a tree's records, group by group
 //! sync       the second and third step
-//! streams    who reads in order, and what they will ask for next
-//! still      no commit for a while: looking at blocks again, and mending them
-//! fill       devices that lack something get it
-//! evacuate   a vdev is vacated, to leave the pool
+//! streams    sequential readers, and the prefetch for them
+//! still      no commit for a while: examining blocks, and repairing them
+//! fill       the engine's part of a resilver
+//! evacuate   the engine's part of removal and of other jobs that move chunks
 //! workers    the threads that compress, checksum and write
 //! durable    the intent log's side: durable before the next commit
 //! committer  the thread that commits every few seconds
 //! throttle   how much may be dirty
-//! pace       how fast writers may go on when much is
+//! pace       how fast writers may go on when much is dirty
 //! ```
 
 mod births;

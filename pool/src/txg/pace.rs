@@ -1,62 +1,62 @@
-//! How fast writers may go on: a virtual clock that runs as fast as the devices take what is dirty.
+//! Pacing of writers: a virtual clock that runs as fast as the devices drain dirty data.
 //!
-//! Whoever changes something while much is dirty asks for a turn. Turns stand in a queue of *work*, which is counted in
-//! bytes; a clock that counts work as well moves along it, and a turn has come when the clock has reached it. So a writer
-//! waits a little for each change, in proportion to its size, instead of a whole commit now and then.
+//! When much is dirty, a writer asks for a turn. Turns stand in a queue of *work*, counted in bytes. A clock that also
+//! counts work moves along the queue, and a turn has come when the clock reaches its place. So a writer waits a little
+//! for each change, in proportion to its size, instead of a whole commit now and then.
 //!
 //! The clock's speed follows three estimates:
 //!
-//! * *The drain*, in work a second: what commits have taken away, the last ones counting most, and never more than it
-//!   would be if the commit under way ended now. So a device that becomes slow, or was never measured, slows the clock
-//!   while its first commit lasts, and not only after it.
-//! * *The capacity*: how much work fills what may be dirty, as the last groups have shown. Nodes become dirty at the first
-//!   change in each and not again, so that their number says little in the middle of a group.
-//! * *What is left*: the work that is dirty without that which the devices should have done by now. What is dirty falls by
-//!   a whole group when a commit ends, and would have writers run and stop in turns. Records of the open group are stored
-//!   while it is open, so a commit may take away much more or less than was done while it lasted; most of the difference
-//!   is carried over, and evens out with the next.
+//! * *The drain*, in work a second: the rate of recent commits, the last ones counting most, and never more than if the
+//!   commit under way ended now. So a slow or unmeasured device slows the clock during its first commit, and not only
+//!   afterwards.
+//! * *The capacity*: how much work fills the dirty limit, as shown by the last groups. A node becomes dirty at its
+//!   first change in a group and not again, so the number of dirty nodes says little in the middle of a group.
+//! * *The rest*: the dirty work minus the work that the devices should have done by now. Dirty work itself falls by a
+//!   whole group when a commit ends, which would make writers run and stop in turns. Records of the open group are
+//!   stored while the group is open, so a commit may take away much more or less than was done during the commit; most
+//!   of the difference is carried over, and evens out with the next.
 //!
-//! With up to a quarter of the capacity left nobody waits. Above, the clock runs at twice the drain and ever slower: just
-//! as fast as the drain at three eighths, where the next group becomes as large as the one being written while that is
-//! written. Both together stay below what may be dirty, and a commit that takes longer than the ones before has a
-//! quarter of it to do so, at a speed that falls. Whatever the estimates say, the speed falls to the least when all that
-//! may be dirty is. They forget soon: where changes go all over a tree that grows, the same work makes more nodes dirty
-//! with every group, and the groups become smaller.
+//! While the rest is up to a quarter of the capacity, no writer waits. Above, the clock runs at twice the drain and ever slower:
+//! just as fast as the drain at three eighths, where the next group becomes as large as the one being written. Both
+//! together stay below the dirty limit, and a commit slower than the ones before has a quarter of the limit as slack,
+//! at a falling speed. Whatever the estimates say, the speed falls to the least at the dirty limit. The estimates
+//! forget soon: with random changes in a growing tree, the same work makes more nodes dirty with every group, and the
+//! groups become smaller.
 //!
-//! All times come from the caller. Nothing here sleeps, and nothing here keeps a limit: the clock never stands still, so
-//! who must not go beyond a bound checks it when the turn has come.
+//! All times come from the caller. Nothing here sleeps or enforces a limit: the clock never stands still, so a caller
+//! with a hard bound checks it when the turn has come.
 
 use std::time::Duration;
 
-/// Fullness up to which nobody waits.
+/// Fullness up to which no writer waits.
 pub(super) const FREE: f64 = 1.0 / 4.0;
 /// Fullness at which writers are as fast as the devices.
 const EVEN: f64 = 3.0 / 8.0;
-/// Fullness at which they would stand still.
+/// Fullness at which writers would stand still.
 const FULL: f64 = 1.0 / 2.0;
 /// The bounds of their speed, as a multiple of the devices'.
 const SLOWEST: f64 = 1.0 / 8.0;
 const FASTEST: f64 = 2.0;
-/// How full a group at least has to be to tell anything: a commit has costs that do not depend on its size.
+/// The least fullness of a group from which the drain and the capacity are estimated: a commit has fixed costs.
 const TELLING: f64 = 1.0 / 8.0;
-/// How much a commit counts beside the one after it, and how much of what it did otherwise than expected is carried over.
+/// The weight of a commit relative to the next one, and the part of its deviation that is carried over.
 const KEEP: f64 = 1.0 / 2.0;
-/// How far the clock runs ahead of the queue when nobody comes: systems wake sleepers late.
+/// How far the clock runs ahead of an empty queue: systems wake sleepers late.
 const CREDIT: Duration = Duration::from_millis(1);
-/// How long a writer sleeps at least, and at most before it looks again.
+/// The shortest sleep of a writer, and the longest before another look.
 const SLEEP_MIN: Duration = Duration::from_micros(1);
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// A place in the queue, in work since it began.
+/// A place in the queue, in bytes of work since the start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn(f64);
 
-/// What is dirty, in both groups or in one.
+/// Dirty work and memory, of both groups or of one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// The work that has made it so.
+    /// Bytes of work done by writers.
     pub(super) work: u64,
-    /// How much it is of what may be.
+    /// The part of the dirty limit in use, 0 to 1.
     pub(super) fullness: f64,
 }
 
@@ -66,7 +66,7 @@ impl Load {
     }
 }
 
-/// The group that is being written.
+/// The group being written.
 #[derive(Debug)]
 struct Syncing {
     load: Load,
@@ -76,13 +76,13 @@ struct Syncing {
 /// The clock and its queue.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// The work that commits have taken away, and the seconds that they took: weighted sums.
+    /// The work drained by commits, and their seconds: weighted sums.
     taken: f64,
     took: f64,
-    /// The work that fills what may be dirty; none before the first group that tells.
+    /// The work that fills the dirty limit; none before the first group with [`TELLING`] fullness.
     capacity: Option<f64>,
     syncing: Option<Syncing>,
-    /// The work that was done, it seems, and that no commit has taken away.
+    /// The devices' estimated work that no commit has taken away yet; negative if commits took more.
     carried: f64,
     /// Where the queue ends, and where the clock stands.
     end: f64,
@@ -113,12 +113,12 @@ impl Pace {
         }
     }
 
-    /// What may be dirty has changed: groups will show how much work that is.
+    /// Forgets the capacity after a change of the dirty limit: the next groups show the new one.
     pub(super) fn forget_capacity(&mut self) {
         self.capacity = None;
     }
 
-    /// Takes the last place in the queue for `work`, if anybody has to wait.
+    /// Takes the last place in the queue for `work`; `None` if no wait is needed.
     pub(super) fn queue(&mut self, work: u64, load: Load, now: Duration) -> Option<Turn> {
         self.advance(load, now)?;
         let turn = Turn(self.end);
@@ -133,7 +133,7 @@ impl Pace {
         (ahead > 0.0).then(|| Duration::from_secs_f64((ahead / speed).min(1.0)).clamp(SLEEP_MIN, SLEEP_MAX))
     }
 
-    /// Moves the clock to `now`, and returns its speed. Where nobody has to wait it is at the end of the queue.
+    /// Moves the clock to `now`, and returns its speed. Without a need to wait the clock is at the end of the queue.
     fn advance(&mut self, load: Load, now: Duration) -> Option<f64> {
         let speed = self.speed(load, now);
         let passed = seconds(self.moved, now);
@@ -154,13 +154,13 @@ impl Pace {
         (left > FREE).then(|| drain * ((FULL - left) / (FULL - EVEN)).clamp(SLOWEST, FASTEST))
     }
 
-    /// The work of what is dirty that the devices should have done.
+    /// The dirty work that the devices should have done by now.
     fn done(&self, drain: f64, now: Duration) -> f64 {
         self.carried + self.syncing.as_ref().map_or(0.0, |group| drain * seconds(group.since, now))
     }
 
-    /// How much work a second the devices do, as far as anything is known. A small group shows no less than one that is
-    /// worth a commit would: nobody knows how much of its time it takes for its work.
+    /// The devices' rate in work a second, as far as known. A small group counts as one just worth a commit, because
+    /// its fixed costs are unknown.
     fn drain(&self, capacity: f64, now: Duration) -> Option<f64> {
         let known = self.taken / self.took;
         let shown = self.syncing.as_ref().map_or(known, |group| {

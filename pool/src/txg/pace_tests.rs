@@ -1,4 +1,4 @@
-//! Writers, a committer and a device in virtual time: who waits for how long, with turns and without.
+//! Writers, a committer and a device in virtual time: how long writers wait, with turns and without.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,19 +11,19 @@ use crate::{
 const LIMIT: u64 = 4 * MIB;
 const WRITE: u64 = 4096;
 const WRITERS: usize = 8;
-/// What a write to the device takes, and how many of them a commit takes beside its data.
+/// The time of a write to the device, and the number of writes of a commit beside its data.
 const DEVICE_WRITE: Duration = Duration::from_millis(20);
 const FIXED: u64 = 12;
-/// A leaf in memory, with both its copies, and after how many scattered writes the tree has one more.
+/// The size of a leaf in memory, with both copies, and how many random writes add a leaf to the tree.
 const LEAF: u64 = 18 * KIB;
 const WRITES_PER_LEAF: usize = 64;
-/// What a writer does between two writes.
+/// The time between two writes of a writer.
 const THINK: Duration = Duration::from_micros(10);
 const RUN: Duration = Duration::from_secs(60);
-/// How long it takes a tree to grow from where data fills memory to where nodes do.
+/// How long a tree takes to grow from where data fills memory to where nodes do.
 const GROWTH: Duration = Duration::from_secs(20);
 
-/// A thread that writes, writes, and writes.
+/// A thread that writes without end.
 #[derive(Clone, Copy)]
 struct Writer {
     began: Duration,
@@ -31,11 +31,11 @@ struct Writer {
     turn: Option<Turn>,
 }
 
-/// The engine's part in miniature: two groups, one commit at a time, writers that go on when they are let.
+/// The engine's part in miniature: two groups, one commit at a time, writers that go on when their turn has come.
 struct World {
     throttle: Throttle,
     paced: bool,
-    /// Which leaves are dirty in the open group, if each write goes to another one.
+    /// The dirty leaves of the open group, if the writes are random.
     scattered: Option<BTreeSet<usize>>,
     now: Duration,
     open: Txg,
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Writers all over a tree that grows.
+    /// Random writes in a growing tree.
     fn scattered() -> World {
         World { scattered: Some(BTreeSet::new()), ..World::new(true) }
     }
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// What the next write makes dirty beside its data.
+    /// Bytes of nodes made dirty by the next write.
     fn dirty_leaf(&mut self) -> u64 {
         let writes = self.waits.len();
         let leaf = writes * 7919 % (1 + writes / WRITES_PER_LEAF);
@@ -135,7 +135,7 @@ impl World {
         waits[((waits.len() - 1) as f64 * share) as usize]
     }
 
-    /// What the device takes for as many bytes as may be dirty.
+    /// The device's time for as many bytes as the dirty limit.
     fn time_for_the_limit(&self) -> Duration {
         self.busy.mul_f64(LIMIT as f64 / (self.waits.len() as u64 * WRITE) as f64)
     }
@@ -171,7 +171,7 @@ fn load(work: u64) -> Load {
     Load { work, fullness: work as f64 / LIMIT as f64 }
 }
 
-/// A pace that knows a device of 16 MiB a second.
+/// A pace measured on a device of 16 MiB a second.
 fn measured() -> Pace {
     let mut pace = Pace::default();
     pace.syncing(load(MIB), Duration::ZERO);

@@ -1,22 +1,22 @@
-//! Holding a pool still: as long as it lasts no commit completes, so whatever the last committed state refers to lies
-//! where it lies. That makes it safe to write over a bad copy in place.
+//! Holding a pool still: no commit completes meanwhile, so the blocks of the last committed state keep their addresses.
+//! Only then is it safe to overwrite a bad copy in place.
 //!
-//! What transaction group N frees can be allocated again only when N and three more groups were committed. A pointer that
-//! stands in the last committed state is freed by the open group at the earliest, so its space is nobody else's while no
-//! commit completes: [`Still`] holds the lock that every commit needs. Whoever has a pointer from before (a reader, a
-//! scrub) does not know whether it still stands, so [`Still::mend`] looks for it first, on the way down from the root that
-//! the committed catalogue has now. A pointer that is found is one whose ancestors all verified, and it is that way that
-//! says which bytes are the right ones.
+//! Space freed by transaction group N can be allocated again only after N and three more groups were committed. A
+//! pointer in the last committed state is freed by the open group at the earliest, so its space stays its own while no
+//! commit completes: [`Still`] holds the `syncing` lock. A reader or a scrub with an older pointer does not know
+//! whether the block is still in use, so [`Still::mend`] looks for the pointer first, on the way down from the root in
+//! the committed catalogue. All ancestors of a pointer found this way have verified, and they establish the right
+//! checksum.
 //!
 //! Power may fail at any of these instants:
 //!
-//! * Before the bad copy is written: it is bad, and its twin is good.
-//! * While it is written: what is torn is a copy that was bad before. The sectors are the copy's own, and the twin is not
-//!   touched; it was read and verified within the same hold.
-//! * After it, before the flush: bad, torn or good, with a good twin.
-//! * After the flush: good. Nothing refers to the rewriting, so there is nothing to commit.
+//! * Before the bad copy is written: it is bad, and another copy is good.
+//! * While it is written: the torn copy was bad before. The sectors belong to this copy alone. The good copy is not
+//!   touched, and was read and verified within the same hold.
+//! * After it, before the flush: bad, torn or good, beside a good copy.
+//! * After the flush: good. No pointer changes, so there is nothing to commit.
 //!
-//! One bad copy may be written while another of the same block is bad too: all are written from the one that verified.
+//! Several bad copies of a block may be written at once: all are written from the copy that verified.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -39,7 +39,7 @@ const SUSPECTS: usize = 1024;
 /// Where in a tree a block stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// It is the node of this level whose range begins and ends here.
+    /// The node of this level with this key range.
     Node {
         /// The level.
         level: u8,
@@ -48,7 +48,7 @@ pub enum Place {
         /// The end of the range.
         high: Key,
     },
-    /// It belongs to the item under this key.
+    /// The block of the item under this key.
     Item(Key),
 }
 
@@ -66,25 +66,25 @@ impl Place {
     }
 }
 
-/// A block of which a copy was found bad.
+/// A block with a bad copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
-    /// The number under which its tree is open.
+    /// The number of its open tree.
     pub tree: u64,
-    /// Where it stood there.
+    /// Its place in the tree.
     pub place: Place,
     /// Its pointer.
     pub pointer: BlockPointer,
 }
 
-/// What became of a suspect.
+/// The outcome of examining a suspect.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It does not stand there any more: what lies in its place is not its business.
+    /// The block is no longer in its place; another block there is not examined.
     Gone,
-    /// All copies are good: somebody was faster, or a device reads well again.
+    /// All copies are good: another thread repaired the block, or a device reads well again.
     Whole,
-    /// This many copies were bad and are good again.
+    /// Bad copies were rewritten and are good again.
     Mended {
         /// The copies.
         copies: usize,
@@ -93,21 +93,21 @@ pub enum Verdict {
     Weak(Error),
     /// No copy is good.
     Lost,
-    /// Whether it stands is not known: the way to it cannot be read.
+    /// Whether the block is still in use is unknown: the path to it cannot be read.
     Unknown(Error),
 }
 
-/// The blocks that readers found bad copies of and that were not examined since.
+/// The blocks with a bad copy found by readers and not examined since.
 #[derive(Debug, Default)]
 pub(super) struct Suspects(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// A block stays here until it was examined.
+    /// A block stays queued until examined.
     blocks: VecDeque<Suspect>,
     /// How many more there were than have room, or than could be examined.
     passed: u64,
-    /// So many of these had been met when the scrub began.
+    /// The value of `passed` when the scrub began.
     covered: u64,
 }
 
@@ -124,7 +124,7 @@ impl Suspects {
     }
 }
 
-/// A pool that is held still.
+/// A pool held still. Dropping this lets commits go on.
 #[must_use]
 pub struct Still<'a> {
     engine: &'a Engine,
@@ -132,29 +132,28 @@ pub struct Still<'a> {
 }
 
 impl Engine {
-    /// Holds the pool still. Changes go on; commits wait. To be called where a commit could be waited for: without the
-    /// locks that syncing takes.
+    /// Holds the pool still. Changes go on; commits wait. The caller must not hold locks that syncing takes.
     pub fn hold_still(&self) -> Still<'_> {
         Still { engine: self, _syncing: self.syncing.lock() }
     }
 
-    /// The same, if nobody is committing.
+    /// As [`Engine::hold_still`], unless a commit is under way.
     pub fn try_hold_still(&self) -> Option<Still<'_>> {
         Some(Still { engine: self, _syncing: self.syncing.try_lock()? })
     }
 
-    /// Examines the labels of the devices in no vdev, and mends what is bad. No commit may wait for who calls this: such a device
+    /// Examines and repairs the labels of devices in no vdev. No commit may wait for the caller, because such a device
     /// may hang.
     pub fn mend_labels_apart(&self) -> LabelsExamined {
         self.labels().map_or_else(LabelsExamined::default, |labels| labels.mend_apart(self))
     }
 
-    /// The next block that a reader found a bad copy of. It stays the next one until it is [settled](Engine::settle_suspect).
+    /// The next block with a bad copy found by a reader; the same one until [settled](Engine::settle_suspect).
     pub fn next_suspect(&self) -> Option<Suspect> {
         self.suspects.0.lock().blocks.front().copied()
     }
 
-    /// Notes that a suspect was examined, or could not be: then only a scrub tells what became of it.
+    /// Notes that a suspect was examined, or could not be: then only a scrub examines it.
     pub fn settle_suspect(&self, suspect: &Suspect, is_examined: bool) {
         let mut waiting = self.suspects.0.lock();
         waiting.blocks.retain(|other| other != suspect);
@@ -167,13 +166,13 @@ impl Engine {
         (waiting.blocks.len() as u64, waiting.passed)
     }
 
-    /// Notes that a scrub of everything begins.
+    /// Notes that a full scrub begins.
     pub fn note_scrub_begins(&self) {
         let mut waiting = self.suspects.0.lock();
         waiting.covered = waiting.passed;
     }
 
-    /// Notes that a scrub has examined everything that was there when it began.
+    /// Notes that a scrub has examined everything that existed at its beginning.
     pub fn note_scrub_ends(&self) {
         let mut waiting = self.suspects.0.lock();
         waiting.passed -= waiting.covered.min(waiting.passed);
@@ -187,7 +186,7 @@ impl<'a> Still<'a> {
         self.engine.committed()
     }
 
-    /// What it takes to read what the committed state refers to: nothing of that is freed meanwhile.
+    /// The token to read blocks of the committed state: none is freed while this lives.
     pub fn seen(&self) -> Seen {
         self.engine.seen()
     }
@@ -197,9 +196,9 @@ impl<'a> Still<'a> {
         self.engine
     }
 
-    /// Looks at every copy of a block again, if it stands in its place in the tree under `root`, which must be that of the
-    /// committed state; writes bad copies from a good one, and flushes. With `count`, bad copies are counted: a reader has
-    /// counted what it met.
+    /// Reads every copy of a block again if the block is still in its place in the tree under `root`, the tree's root
+    /// in the committed state. Rewrites bad copies from a good one, and flushes. With `count`, bad copies are added to
+    /// the error counters: a reader has already counted its own.
     pub fn mend(&self, root: (BlockPointer, u8), suspect: &Suspect, count: bool) -> Verdict {
         match self.stands(root, suspect) {
             Ok(true) => self.mend_standing(&suspect.pointer, count),
@@ -208,7 +207,7 @@ impl<'a> Still<'a> {
         }
     }
 
-    /// Examines about `budget` bytes of the space layer's own blocks from `from` on, and mends what is bad.
+    /// Examines about `budget` bytes of the space layer's own blocks from `from` on, and repairs bad copies.
     pub fn mend_space(&self, from: OwnCursor, budget: u64) -> OwnExamined {
         let storage = self.engine.storage();
         let mut examined = storage.space.mend_own(&storage.vdevs, from, budget, self.engine.writable().is_ok());
@@ -218,14 +217,14 @@ impl<'a> Still<'a> {
             }
         }
         if examined.mended > 0 && storage.vdevs.flush().is_err() {
-            // The flush's failure is counted at its device; what was written may not stay.
+            // The failed flush is counted at its device; the repairs may be lost.
             examined.mended = 0;
         }
         examined
     }
 
-    /// Examines the labels and uberblocks of all devices in vdevs, and mends what is bad. What a device refuses is counted
-    /// there; one that is not what it was is put out of use, or if it cannot be done without, the pool is suspended.
+    /// Examines and repairs the labels and uberblocks of all vdev members. A refused write is counted at its device. A
+    /// device that was exchanged is faulted or, if it cannot be, the pool is suspended.
     pub fn mend_labels(&self) -> LabelsExamined {
         self.engine.labels().map_or_else(LabelsExamined::default, |labels| labels.mend(self))
     }
@@ -242,7 +241,7 @@ impl<'a> Still<'a> {
         }
         let mended = self.engine.writable().and_then(|()| {
             let rewritten: Vec<Result<()>> = bad.iter().map(|bad| storage.rewrite(pointer, bad, &good)).collect();
-            // As long as too many devices of a RAID-Z are wrong, all of them may be: the last one tells.
+            // While too many devices of a RAID-Z return bad data, each rewrite may fail; the last examination decides.
             match rewritten.into_iter().find_map(Result::err).filter(|_| !storage.examine(pointer).is_whole()) {
                 Some(error) => Err(error),
                 None => storage.vdevs.flush(),
@@ -254,7 +253,7 @@ impl<'a> Still<'a> {
         }
     }
 
-    /// Whether a suspect stands in its place in the tree under `root`, which must be that of the committed state.
+    /// Whether a suspect is in its place in the tree under `root`, the tree's root in the committed state.
     pub fn stands(&self, root: (BlockPointer, u8), suspect: &Suspect) -> Result<bool> {
         let is_it = |pointer: &BlockPointer| same_block(pointer, &suspect.pointer);
         let start = suspect.place.start();
@@ -278,7 +277,7 @@ fn same_block(one: &BlockPointer, other: &BlockPointer) -> bool {
     (one.addresses(), one.birth, one.checksum) == (other.addresses(), other.birth, other.checksum)
 }
 
-/// The place of the child in whose range a key lies; none in a leaf.
+/// The place of the child whose range contains a key; none in a leaf.
 fn child(node: &Arc<Node>, level: u8, key: Key) -> Option<Miss> {
     let interior = node.interior()?;
     let index = interior.find(key);

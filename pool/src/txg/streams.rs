@@ -1,16 +1,16 @@
-//! Who reads in order, and what they will ask for next.
+//! Sequential readers, and the prefetch for them.
 //!
-//! A *stream* is somebody who reads an object, such as a file, from one place on. It is known by where the next read should
-//! begin; a read that begins near there is its next one. With the second read it is taken for a stream, and a *window*
-//! behind where it is begins to be read: at first a short one, twice as long with every read, until it is as long as one
-//! stream may have. Several streams may go through one object.
+//! A *stream* is a reader that goes through an object, such as a file, from one place on. It is identified by the
+//! expected place of the next read; a read that begins near there continues the stream. The second read starts the
+//! prefetch of a *window* ahead of the reader: a short window at first, doubled with every read up to the most for one
+//! stream. Several streams may go through one object.
 //!
-//! The nodes of the tree that say where an object's blocks are begin to be read a window before the blocks. A reader who
-//! met one only when he needs it would wait for it behind all that is on its way on that device, and others would have
-//! nothing to do meanwhile. What is below a node that is itself on its way is not known before somebody needs that.
+//! Nodes with the pointers to an object's blocks are prefetched one window before the blocks. A node fetched on demand
+//! would queue behind all outstanding prefetch on that device, while other devices would be idle. The children of a
+//! node in flight are unknown before a reader needs the node.
 //!
-//! Streams are few: in each of a number of shards one that comes takes the place of one that has read only once, or else of
-//! the one that has read nothing for longest. That costs who lost the place one read that waits for devices.
+//! Streams are few: each shard has a fixed number. A new stream replaces one that has read only once, or else the one
+//! that has been idle for longest. The replaced stream pays with one read that waits for devices.
 
 use std::ops::Range;
 
@@ -19,16 +19,16 @@ use parking_lot::Mutex;
 /// Shards, and streams in each.
 const SHARDS: usize = 16;
 const STREAMS: usize = 4;
-/// One that has read nothing while others of its shard have read so often is taken to have ended.
+/// A stream idle for so many reads of its shard is taken to have ended.
 const PATIENCE: u64 = 64;
 
-/// A tree, and an object in it.
+/// A tree, and an object in the tree.
 pub(super) type Object = (u64, u64);
 
-/// How much of a stream is begun to be read before it asks, in bytes.
+/// How far prefetch runs ahead of a stream, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Windows {
-    /// When it has just become one, and at most.
+    /// For a new stream, and at most.
     least: u64,
     most: u64,
 }
@@ -41,18 +41,18 @@ impl Windows {
         Windows { least: LEAST.min(most), most }
     }
 
-    /// No less than this is begun at a time, unless the object ends.
+    /// The least prefetch at a time, unless the object ends.
     fn step(&self) -> u64 {
         self.least / 2
     }
 }
 
-/// What of an object is probably asked for next, in bytes.
+/// The ranges of an object that are probably read next, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
-    /// What is to be begun to be read now.
+    /// The range to prefetch now.
     pub now: Range<u64>,
-    /// What comes after that. It is too early for its blocks, but not for the nodes that say where they are.
+    /// The range after `now`: too early for blocks, but not for the nodes that point to them.
     pub later: Range<u64>,
 }
 
@@ -65,7 +65,7 @@ struct Stream {
     begun: u64,
     /// Zero until its second read.
     window: u64,
-    /// When it has read last.
+    /// When the stream last read, in reads of its shard.
     at: u64,
 }
 
@@ -76,7 +76,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// The stream whose next read this is.
+    /// The stream that this read continues.
     fn find(&mut self, object: Object, read: &Range<u64>) -> Option<&mut Stream> {
         let far = |stream: &Stream| stream.next.abs_diff(read.start);
         let near = 2 * (read.end - read.start);
@@ -99,8 +99,8 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Notes a read of an object that has `end` bytes, and returns what of it will be asked for. `room` says for how many of
-    /// the bytes that are wanted there is room.
+    /// Notes a read of an object of `end` bytes, and returns the ranges to prefetch. `room` returns how many of the
+    /// wanted bytes there is room for.
     pub(super) fn note(
         &self,
         object: Object,
@@ -218,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is read, nothing is begun that was read, beyond the end, or twice by a stream that goes on.
+        /// A prefetch never covers bytes already read, beyond the end, or prefetched before for the same stream.
         #[test]
         fn what_is_begun_lies_ahead(reads in prop::collection::vec((0..3_u64, 0..64_u64, 1..32_u64), 1..200)) {
             let streams = Streams::default();
@@ -233,7 +233,7 @@ mod tests {
             }
         }
 
-        /// A stream of reads of any length gets each byte begun once, or reads it itself before.
+        /// Each byte of a sequential stream is prefetched once, or read by the stream before.
         #[test]
         fn a_stream_has_everything_begun_once(lens in prop::collection::vec(1..40_u64, 2..100)) {
             let streams = Streams::default();

@@ -1,14 +1,14 @@
-//! Writing a transaction group: what was frozen goes to the devices, children before parents, and the uberblock last.
+//! Writing a transaction group: the frozen trees go to the devices, children before parents, and the uberblock last.
 //!
 //! The order, and why:
 //!
 //! 1. Records, then nodes level by level from the leaves: a parent holds its children's addresses and checksums.
-//! 2. The client (the datasets' layer) puts the new roots into the catalogue, says which of the dropped blocks are
-//!    free, and runs what administrators asked for.
+//! 2. The client (the datasets' layer) puts the new roots into the catalogue, frees dropped blocks that no snapshot
+//!    keeps, and runs the tasks of administrators.
 //! 3. The catalogue's nodes. From here on the catalogue does not change.
-//! 4. The intent log's area, if there is none yet: what is in it is not written here.
+//! 4. The intent log's area, if there is none yet; its frames are written elsewhere.
 //! 5. The space layer's account, in which all of the above and itself are counted.
-//! 6. Flush, uberblock, flush. See the module above for what a failure at each point leaves.
+//! 6. Flush, uberblock, flush. See the module above for the state after a failure at each point.
 
 use std::sync::Arc;
 
@@ -38,19 +38,19 @@ const CATALOGUE_COPIES: u8 = 3;
 /// About how many bytes one worker compresses and writes in one run.
 const RUN: usize = 1 << 20;
 
-/// Who takes part in each sync: the layer that knows what the trees are.
+/// The participant in each sync: the layer that knows the meaning of the trees.
 pub trait SyncClient: Send + std::marker::Sync {
-    /// Called in each transaction group, after every tree that changed was written, and before the catalogue is.
+    /// Called in each transaction group, after all changed trees were written, and before the catalogue is.
     fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()>;
 
-    /// Called after that: how far the filling of devices has come, if somebody could go on from there. Nobody copies before
-    /// the group is committed.
+    /// Called after [`SyncClient::sync`]: the progress of the resilver, if it can be resumed from there. Nothing is
+    /// copied before the group is committed.
     fn filling(&self, _sync: &mut Sync<'_>) -> Option<FillingNote> {
         None
     }
 }
 
-/// A changed tree as it was written.
+/// A changed tree, as written.
 pub struct Written {
     /// The tree.
     pub head: Arc<Head>,
@@ -58,23 +58,23 @@ pub struct Written {
     pub root: BlockPointer,
     /// Its root's level.
     pub level: u8,
-    /// What the tree's blocks written in this transaction group take, dropped ones included.
+    /// The space of the blocks born in this transaction group, dropped ones included.
     pub births: Usage,
-    /// The blocks that the tree no longer refers to.
+    /// The blocks dropped by the tree.
     pub kills: Vec<BlockPointer>,
-    /// The references to blocks of others that the tree has taken, and may have given up again: they are none of its
-    /// births. All of a group are taken before any is given up.
+    /// The references that the tree has taken to blocks of others, and may have given up again. They do not count as
+    /// births. A group takes all its references before giving up any.
     pub shares: Vec<BlockPointer>,
 }
 
-/// Syncing context: what the client may do while a transaction group is written.
+/// Syncing context: the client's operations while a transaction group is written.
 pub struct Sync<'a> {
     engine: &'a Engine,
     txg: Txg,
 }
 
 impl Sync<'_> {
-    /// The transaction group that is being written.
+    /// The transaction group being written.
     pub fn txg(&self) -> Txg {
         self.txg
     }
@@ -84,7 +84,7 @@ impl Sync<'_> {
         self.engine
     }
 
-    /// Looks at the catalogue and changes it, as one step.
+    /// Reads and changes the catalogue, as one step.
     pub fn catalogue<T, E: OpError>(
         &mut self,
         operation: impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
@@ -109,8 +109,8 @@ impl Sync<'_> {
     }
 }
 
-/// A pointer to free that makes no sense, from a damaged pool, loses space at worst, which the check finds; failing the
-/// commit for it would close the pool for good.
+/// Freeing a nonsensical pointer, from a damaged pool, loses space at worst, and the check finds the loss. Failing the
+/// commit would close the pool for good.
 fn free(engine: &Engine, txg: Txg, pointer: &BlockPointer) -> Result<()> {
     match engine.storage.free(txg, pointer) {
         Err(error @ Error::Damaged { .. }) => {
@@ -131,7 +131,7 @@ fn metadata_policy(copies: u8) -> Policy {
     }
 }
 
-/// Writes and commits the open transaction group. One at a time.
+/// Writes and commits the open transaction group. The caller holds the `syncing` lock.
 pub(super) fn run(engine: &Engine) -> Result<Txg> {
     let (txg, (frozen, standing)) = engine.quiesce(|_| {
         let heads = engine.heads.lock();
@@ -156,7 +156,7 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     let mark = Mark { epoch: engine.ancestry.epoch, txg };
     engine.storage.vdevs.all().iter().for_each(|vdev| vdev.expect(mark));
     engine.storage.vdevs.flush()?;
-    // After the flush, which devices may not have survived.
+    // Made after the flush: a resilvering device may have failed in it.
     let counters = [(CATALOGUE_LEVEL, level.into())].into_iter().chain(noted(engine, note)).collect();
     let uberblock = Uberblock {
         pool: engine.guid(),
@@ -175,12 +175,12 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     Ok(txg)
 }
 
-/// Makes a commit count: its uberblock on the devices, and flushed. One that does not get it is done without if others
-/// hold all that it holds; if not, it is told in the log, and is behind until the next commit. Only if none gets it, the
-/// commit has to wait.
+/// Makes a commit count: writes its uberblock to the devices, and flushes. A device that refuses the uberblock is
+/// faulted if other devices hold all of its data. Otherwise the failure is logged, and the device is stale until the
+/// next commit. Only if no device accepts the uberblock does the commit wait.
 ///
-/// A RAID-Z is stricter. An import needs several of its devices, and any of them may be the ones that are left: so each that
-/// is complete gets the uberblock, or is done without, or the commit waits.
+/// A RAID-Z is stricter. An import needs several of its devices, and any subset may be left. So each complete device
+/// gets the uberblock or is faulted, or the commit waits.
 fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
     let suspension = engine.storage.vdevs.suspension();
     let mark = Mark { epoch: uberblock.epoch, txg: uberblock.txg };
@@ -204,7 +204,7 @@ fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
         }
         let is_needed = |vdev: &dyn Vdev| vdev.as_group().is_some_and(|group| group.needed() > 1);
         if reached.is_empty() || failures.iter().any(|(vdev, ..)| is_needed(*vdev)) {
-            // None of these can be done without.
+            // None of the devices can be faulted without losing data.
             failures.iter().for_each(|(_, leaf, _)| leaf.note_fault());
             let Some((_, _, failure)) = failures.pop() else { continue };
             suspension.hold(era, failure)?;
@@ -214,7 +214,7 @@ fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
         // A device that was away meanwhile may have lost the uberblock with its cache.
         if suspension.era() == era {
             let state = Arc::new(uberblock.clone());
-            // The operator may have put a device out of use and taken it back since.
+            // The operator may have taken a device offline and online again since.
             reached.into_iter().for_each(|(leaf, device)| leaf.note_written(device, &state));
             vdevs.iter().for_each(|vdev| vdev.committed());
             return Ok(());
@@ -222,7 +222,7 @@ fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
     }
 }
 
-/// Stores every record that the frozen trees refer to and no worker has taken.
+/// Stores every record of the frozen trees that no worker has taken.
 fn store_records(engine: &Engine, frozen: &[Frozen]) -> Result<()> {
     let mut records = Vec::new();
     for frozen in frozen {
@@ -231,7 +231,7 @@ fn store_records(engine: &Engine, frozen: &[Frozen]) -> Result<()> {
                 ItemBlock::Pending(record) if record.pointer().is_none() => Some(record),
                 _ => None,
             });
-            // A record is sealed once, so one that several items refer to is taken once.
+            // A record is sealed once, so a record shared by several items is taken once.
             records.extend(pending.filter_map(|record| Some((record.clone(), record.seal()?))));
         });
     }
@@ -249,8 +249,7 @@ fn store_records(engine: &Engine, frozen: &[Frozen]) -> Result<()> {
 
 type Sealed = (Arc<Record>, Arc<Vec<u8>>);
 
-/// Groups records in order, such that those of one group are written together: about a megabyte, with one number of
-/// copies.
+/// Cuts records into runs, in order: about a megabyte each, with one number of copies. Each run is written together.
 fn runs(records: Vec<Sealed>) -> Vec<Vec<Sealed>> {
     let mut runs: Vec<Vec<Sealed>> = Vec::new();
     let mut size = 0;
@@ -268,7 +267,7 @@ fn runs(records: Vec<Sealed>) -> Vec<Vec<Sealed>> {
     runs
 }
 
-/// Writes the nodes of a frozen tree that changed.
+/// Writes the changed nodes of a frozen tree.
 fn write_tree(engine: &Engine, txg: Txg, frozen: Frozen, copies: u8) -> Result<Written> {
     let Frozen { head, root, kills, shares } = frozen;
     let births = write_nodes(engine, txg, &root, copies)? + head.births(txg);
@@ -277,7 +276,7 @@ fn write_tree(engine: &Engine, txg: Txg, frozen: Frozen, copies: u8) -> Result<W
     Ok(Written { head, root: pointer, level: root.level, births, kills, shares })
 }
 
-/// Writes what has changed of the catalogue, and gives back what it dropped.
+/// Writes the changed nodes of the catalogue, and frees its dropped blocks.
 fn write_catalogue(engine: &Engine, txg: Txg) -> Result<(BlockPointer, u8)> {
     let catalogue = engine.catalogue();
     if let Some(frozen) = catalogue.freeze() {
@@ -288,7 +287,7 @@ fn write_catalogue(engine: &Engine, txg: Txg) -> Result<(BlockPointer, u8)> {
     catalogue.clean_root().ok_or_else(|| Error::damaged("catalogue", "it has no root"))
 }
 
-/// Writes the nodes under `root` that have no address yet, level by level, all cores at work on each.
+/// Writes the nodes under `root` without an address, level by level, with all cores at work on each level.
 fn write_nodes(engine: &Engine, txg: Txg, root: &Root, copies: u8) -> Result<Usage> {
     let mut levels: Vec<Vec<(Arc<Cell>, Arc<Node>)>> = Vec::new();
     dirty_nodes(root, &mut |cell, node| {
@@ -318,7 +317,7 @@ fn write_run(engine: &Engine, txg: Txg, run: &[(Arc<Cell>, Arc<Node>)], copies: 
     Ok(pointers.iter().map(|pointer| Usage::of(pointer, engine.sector())).sum())
 }
 
-/// Calls `visit` for each node under `root` that has no address yet.
+/// Calls `visit` for each node under `root` without an address.
 fn dirty_nodes(root: &Root, visit: &mut impl FnMut(&Arc<Cell>, Arc<Node>)) {
     let mut todo = vec![root.slot.clone()];
     while let Some(slot) = todo.pop() {

@@ -31,10 +31,10 @@ const POLICY: Policy = Policy {
     small_blocks: 0,
     placement: crate::space::Placement::ANYWHERE,
 };
-/// Where the test's one tree stands in the catalogue.
+/// The catalogue's key of the test's tree.
 const TREE: Key = Key::new(1, 1, 0);
 
-/// The least that a layer above does: keeps one tree's root in the catalogue, and frees what the tree drops.
+/// The least of an upper layer: keeps one tree's root in the catalogue, and frees the tree's dropped blocks.
 struct OneTree;
 
 impl SyncClient for OneTree {
@@ -80,12 +80,12 @@ fn open(device: Arc<dyn Device>) -> Result<(Arc<Engine>, Option<Arc<Head>>)> {
     Ok((engine, head))
 }
 
-/// Puts a record of `len` bytes of `byte`, and kills the one that was there.
+/// Puts a record of `len` bytes of `byte`, and kills the previous record.
 fn put(head: &Head, offset: u64, byte: u8, len: usize) {
     put_with(head, POLICY, offset, byte, len);
 }
 
-/// As [`put`], a megabyte that takes as much space.
+/// As [`put`], a megabyte without compression.
 fn put_whole(head: &Head, offset: u64) {
     put_with(head, Policy { compression: CompressionChoice::Off, ..POLICY }, offset, 1, 1 << 20);
 }
@@ -159,7 +159,7 @@ fn a_commit_with_nothing_to_do_does_nothing() {
     assert_eq!(engine.commit().unwrap(), txg);
 }
 
-/// Does what the committer does when nobody asks it to.
+/// Commits as an idle committer does.
 fn tick(engine: &Engine, times: usize) {
     for _ in 0..times {
         engine.tick().unwrap();
@@ -264,7 +264,7 @@ fn writers_are_slowed_only_while_much_is_dirty_and_somebody_commits() {
     let engine = pool.engine().clone();
     engine.set_client(Arc::new(OneTree));
     let head = engine.open_head(1, None);
-    // How long it takes to take in `count` records of 256 KiB: of 8 MiB that may be dirty.
+    // The simulated time to admit `count` records of 256 KiB, with 8 MiB as the dirty limit.
     let slept = |count: u64| {
         let before = env.uptime();
         (0..count).for_each(|offset| put(&head, offset, 1, 256 << 10));
@@ -284,8 +284,8 @@ fn writers_are_slowed_only_while_much_is_dirty_and_somebody_commits() {
     assert_eq!(slept(16), Duration::ZERO);
 }
 
-/// Cuts a workload at every write, with the writes since the last flush kept, dropped or torn by chance; reopens; the
-/// state must be that of some commit, not before the last one that had returned, and the check must find nothing.
+/// Cuts a workload at every write, with the writes since the last flush kept, dropped or torn by chance; reopens. The
+/// state must be that of a commit, not before the last acknowledged one, and the check must find nothing.
 #[test]
 fn a_crash_at_every_write_leaves_a_committed_state() {
     for seed in 0..3 {
@@ -328,13 +328,13 @@ fn nobody_waits_for_what_was_given_up_before_it_was_stored() {
     put(&head, 0, 1, 100);
     engine.commit().unwrap();
     assert_eq!(head.settle(&Block::Pending(record)).unwrap(), None);
-    // Another that is in the tree is stored now.
+    // A second record, still in the tree, is stored now.
     put_noise(&head, 8192, 8192).unwrap();
     let block = head.read(|view| Ok::<_, Plain>(view.get(Key::new(7, 0, 8192))?.and_then(|entry| entry.block())));
     assert!(head.settle(&block.unwrap().unwrap()).unwrap().is_some());
 }
 
-/// What does not compress.
+/// Incompressible bytes.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let next = |_| {
@@ -346,7 +346,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// As [`put`], of what does not compress, if there is room.
+/// As [`put`], of incompressible bytes, if there is room.
 fn put_noise(head: &Head, offset: u64, len: usize) -> Result<()> {
     head.admit(len as u64)?;
     head.update(|view, batch| -> Result<(), Plain> {
@@ -367,8 +367,8 @@ fn delete(head: &Head, offset: u64) {
     head.update(delete).unwrap();
 }
 
-/// Every second sector of a full pool becomes free, and records of 128 KiB are written there: each then lies in some 256
-/// pieces, which one header cannot name.
+/// Every second sector of a full pool becomes free, and records of 128 KiB are written there. Each record then has
+/// about 256 pieces, too many for one gang header.
 #[test]
 fn records_are_stored_in_lonely_sectors() {
     let (engine, head) = create_with(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 1, 9);
@@ -396,8 +396,8 @@ fn records_are_stored_in_lonely_sectors() {
     assert!(totals.allocated < totals.size / 50, "{totals:?}");
 }
 
-/// As before, but all of the lonely sectors are filled, and freed and filled again, until no commit finds two in a row.
-/// What is refused then costs no commits, which would need room themselves; and everything can be deleted.
+/// As before, but all lonely sectors are filled, freed and filled again, until no commit finds two in a row. Refused
+/// writes cost no commits, which would need room themselves; and everything can be deleted.
 #[test]
 fn a_pool_of_lonely_sectors_that_is_full_goes_on() {
     let device = Arc::new(MemoryDevice::new("disk", 64 * MIB));

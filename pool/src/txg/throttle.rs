@@ -1,17 +1,17 @@
 //! How much may be dirty, and how writers are slowed when much is.
 //!
-//! Data that was taken in and is not stored yet needs memory and will need space. Every byte is admitted here first:
-//! against the room that is left, and against the bound on dirty memory. Nodes are counted beside the data, with a
-//! bound of their own: also what frees space changes nodes, and a commit must find room for all of them.
+//! Admitted data that is not yet stored needs memory and will need space. Every byte is admitted here first: against
+//! the room that is left, and against the bound on dirty memory. Nodes are counted beside the data, with a bound of
+//! their own: frees change nodes too, and a commit must find room for all of them.
 //!
-//! The fuller of the two counts. What brings it about is counted as *work*: the bytes that callers bring, and a little for
-//! each update. What comes on top, blocks that had to be read to be changed and nodes, is not: it hits one caller and
-//! spares the next, and makes everybody's work fill memory sooner instead. From empty to full:
+//! The fuller of the two decides. Its cause is counted as *work*: the callers' bytes, and a little for each update.
+//! Nodes, and blocks read in order to be changed, are not counted as work, because they would hit one caller and spare
+//! the next. They make everyone's work fill memory sooner instead. From empty to full:
 //!
 //! * Up to a quarter nothing happens, and asking costs a few loads.
-//! * When the open group alone is fuller than that, a commit is asked for. Under pressure one follows the other.
-//! * When both groups together are fuller, who brings more waits for its turn: see [`crate::txg::pace`].
-//! * At the limit, the last resort: the engine has the writer wait for the commit under way, or make one.
+//! * When the open group alone is fuller, a commit is requested. Under pressure commits follow each other.
+//! * When both groups together are fuller, a writer waits for its turn: see [`crate::txg::pace`].
+//! * At the limit, the last resort: the engine makes the writer wait for the commit under way, or commit itself.
 //!
 //! Nothing here sleeps or tells the time: the engine does, without any lock.
 
@@ -27,16 +27,16 @@ use crate::{
     units::Txg,
 };
 
-/// What an update counts as, beside the bytes it brings.
+/// Bytes of work of an update, beside its data.
 const UPDATE: u64 = 512;
 
-/// What is dirty and not committed yet, in the open group and in the one being written.
+/// Dirty bytes not yet committed, of the open group and of the one being written.
 pub(super) struct Throttle {
     /// Bytes of data, as admitted.
     pub(super) data: Gauge,
     /// Bytes of nodes in memory, with all their copies.
     pub(super) nodes: Gauge,
-    /// What records may take beyond their bytes. It needs no memory.
+    /// The most that records may take beyond their bytes. Rounding needs no memory.
     rounding: Groups,
     work: Groups,
     pace: Mutex<Pace>,
@@ -48,13 +48,13 @@ impl Throttle {
         Throttle { data, nodes, rounding: Groups::default(), work: Groups::default(), pace: Mutex::default() }
     }
 
-    /// Changes what may be dirty.
+    /// Sets the limit of dirty bytes.
     pub(super) fn set_limit(&self, limit: u64) {
         self.data.set_limit(limit);
         self.pace.lock().forget_capacity();
     }
 
-    /// Counts an update in the open group `txg` that has made so many bytes of nodes dirty.
+    /// Counts an update in the open group `txg`, with the bytes of nodes made dirty.
     pub(super) fn add_update(&self, txg: Txg, nodes: u64) {
         self.add_work(txg, UPDATE);
         self.nodes.add(txg, nodes);
@@ -65,27 +65,27 @@ impl Throttle {
         self.work.of(txg).fetch_add(work, Relaxed);
     }
 
-    /// Counts what a record in the open group `txg` may take beyond its bytes.
+    /// Counts the most that a record in the open group `txg` may take beyond its bytes.
     pub(super) fn add_rounding(&self, txg: Txg, bytes: u64) {
         self.rounding.of(txg).fetch_add(bytes, Relaxed);
     }
 
-    /// How many bytes of space may be needed for what is not stored yet, without nodes.
+    /// How many bytes of space dirty records may need, without nodes.
     pub(super) fn expected(&self) -> u64 {
         self.data.dirty() + self.rounding.sum()
     }
 
-    /// Whether so little is dirty that nobody needs to do anything.
+    /// Whether both gauges are at or below [`FREE`].
     pub(super) fn is_light(&self) -> bool {
         self.data.fullness() <= FREE && self.nodes.fullness() <= FREE
     }
 
-    /// Whether the group alone is more than that.
+    /// Whether the group alone is above [`FREE`].
     pub(super) fn is_worth_a_commit(&self, txg: Txg) -> bool {
         self.load_of(txg).fullness > FREE
     }
 
-    /// A place among those who bring more, unless nobody has to wait: with so much work, or with an update.
+    /// Takes a place in the queue of writers, for `work` or at least an update; `None` if no wait is needed.
     pub(super) fn queue(&self, work: u64, now: Duration) -> Option<Turn> {
         self.pace.lock().queue(work.max(UPDATE), self.load(), now)
     }
@@ -100,7 +100,7 @@ impl Throttle {
         self.pace.lock().syncing(self.load_of(txg), now);
     }
 
-    /// The group is committed: nothing of it is dirty.
+    /// The group is committed: none of its bytes is dirty.
     pub(super) fn committed(&self, txg: Txg, now: Duration) {
         let mut pace = self.pace.lock();
         for groups in [&self.data.groups, &self.nodes.groups, &self.rounding, &self.work] {
@@ -118,7 +118,7 @@ impl Throttle {
     }
 }
 
-/// Dirty bytes of one kind, and how many there may be.
+/// Dirty bytes of one kind, and their limit.
 pub(super) struct Gauge {
     groups: Groups,
     limit: AtomicU64,
@@ -137,7 +137,7 @@ impl Gauge {
         self.limit.load(Relaxed)
     }
 
-    /// Bytes that are dirty.
+    /// Dirty bytes of both groups.
     pub(super) fn dirty(&self) -> u64 {
         self.groups.sum()
     }
@@ -147,7 +147,7 @@ impl Gauge {
         self.dirty() + bytes > self.limit()
     }
 
-    /// Counts what comes into the open group `txg`.
+    /// Counts dirty bytes in the open group `txg`.
     pub(super) fn add(&self, txg: Txg, bytes: u64) {
         self.groups.of(txg).fetch_add(bytes, Relaxed);
     }
@@ -161,7 +161,7 @@ impl Gauge {
     }
 }
 
-/// A number for the open group and one for the group being written.
+/// A number for the open group and another for the group being written.
 #[derive(Default)]
 struct Groups([AtomicU64; 2]);
 

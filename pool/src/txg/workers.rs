@@ -1,6 +1,6 @@
 //! The threads that compress, checksum, code and write.
 //!
-//! With no threads everything runs on the caller's, in order: so a test replays a run from a seed.
+//! With no threads, all work runs on the caller's thread, in order, so a test can replay a run from a seed.
 
 use rayon::{
     ThreadPool, ThreadPoolBuilder,

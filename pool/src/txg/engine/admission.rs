@@ -1,4 +1,4 @@
-//! Admission: how much may be dirty, how fast writers may go on, and whether there is room for what they bring.
+//! Admission: how much may be dirty, how fast writers may go on, and whether there is room for their data.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -10,8 +10,8 @@ use crate::{
     units::Txg,
 };
 
-/// After so many commits all that was freed before them can be allocated again: the group that frees, those that its frees
-/// wait for, and one for what the first of them still had to do.
+/// After so many commits, all space freed before them can be allocated again: the group that frees, the groups for
+/// which its frees wait, and one for leftover work of the first.
 pub const SETTLING_COMMITS: usize = DEFERRED_GROUPS + 2;
 
 /// Data is stored in records of so many bytes at least, but for the ends of files.
@@ -28,9 +28,9 @@ impl Engine {
     /// See [`Head::admit_in_turn`](crate::txg::Head::admit_in_turn).
     pub(in crate::txg) fn admit(&self, bytes: u64) -> Result<()> {
         self.writable()?;
-        // What the bytes may take: they may not compress, and whole sectors and nodes come on top.
+        // The bytes' largest size on disk: they may not compress, and whole sectors and nodes come on top.
         let bytes = bytes.next_multiple_of(self.sector().into()) + bytes / 64;
-        // They may be cut into the smallest records that there are, of which each is rounded up on its own. How they are is
+        // The bytes may be cut into records of the smallest size, each rounded up on its own. The actual rounding is
         // counted with each record.
         self.wait_for_room(bytes + bytes.div_ceil(LEAST_RECORD) * self.rounding())?;
         self.relieve(|| self.throttle.data.is_full(bytes))?;
@@ -38,26 +38,26 @@ impl Engine {
         Ok(())
     }
 
-    /// Counts an update in `txg`, with the nodes that it made dirty.
+    /// Counts an update in `txg`, with the nodes made dirty.
     pub(in crate::txg) fn count_update(&self, txg: Txg, grown: Growth) {
         let bytes = grown.bytes as u64 + grown.nodes as u64 * self.rounding();
         self.throttle.add_update(txg, bytes * u64::from(self.metadata_copies()));
     }
 
-    /// Counts a new record in `txg`, whose bytes are admitted.
+    /// Counts a new record in `txg`, with admitted bytes.
     pub(in crate::txg) fn count_record(&self, txg: Txg, policy: Policy) {
         self.throttle.add_rounding(txg, self.rounding() * u64::from(policy.copies));
     }
 
-    /// How many bytes a block may take beyond its sectors, where several are allocated together: its last unit, and that of
-    /// a gang's header.
+    /// How many bytes a block may take beyond its sectors, in chunks with units of several sectors: the rest of its
+    /// last unit, and the unit of a gang's header.
     fn rounding(&self) -> u64 {
         let unit = self.storage.space.unit();
         u64::from(if unit > 1 { 2 * unit - 1 } else { 0 }) * u64::from(self.sector())
     }
 
-    /// Slows who changes nodes when many are dirty, and commits first when too many are: also what frees space changes
-    /// nodes, and a commit must find room for all that it has to write. To be called without locks.
+    /// Slows writers when many nodes are dirty, and commits first when too many are. Frees change nodes too, and a
+    /// commit must find room for every node to be written. To be called without locks.
     pub(in crate::txg) fn pace(&self) -> Result<()> {
         if self.log.is_applying() {
             return Ok(());
@@ -69,7 +69,7 @@ impl Engine {
         self.relieve(|| nodes.is_full(0))
     }
 
-    /// Has a commit come if much is dirty and, if somebody makes it, waits for the turn of so much work.
+    /// Requests a commit if much is dirty and, if a committer listens, waits for the turn of so much work.
     fn wait_for_turn(&self, work: u64) -> Result<()> {
         let throttle = &self.throttle;
         if throttle.is_light() {
@@ -89,17 +89,17 @@ impl Engine {
         Ok(())
     }
 
-    /// The last resort against too much that is dirty: waits for the commit that is under way and, if that did not help,
-    /// makes one.
+    /// The last resort when too much is dirty: waits for the commit under way and, if that did not help, makes one.
     fn relieve(&self, is_full: impl Fn() -> bool) -> Result<()> {
-        // A commit that is suspended may not end; then it depends on the pool whether writers wait for it.
+        // A suspended commit may not end; then the pool's `failmode` decides whether writers wait.
         while is_full() && self.syncing.try_lock_for(Duration::from_millis(20)).is_none() {
             self.writable()?;
         }
         if is_full() { self.commit().map(drop) } else { Ok(()) }
     }
 
-    /// Space that was freed becomes free for use only some commits later; before the pool is called full, they are made.
+    /// Makes commits until `bytes` are available, because freed space can be allocated only some commits later. Fails
+    /// with [`Error::OutOfSpace`] if the pool is full all the same.
     pub fn wait_for_room(&self, bytes: u64) -> Result<()> {
         for _ in 0..SETTLING_COMMITS {
             let available = self.available();
@@ -110,10 +110,11 @@ impl Engine {
         if self.available() >= bytes { Ok(()) } else { Err(Error::OutOfSpace) }
     }
 
-    /// Commits once, if that is a step towards `missing` bytes more than are available. False if they would not come.
+    /// Commits once if a commit is a step towards `missing` more bytes of available space. False if no commit can
+    /// supply them.
     ///
-    /// What waits to be free is all there will be more when nothing has changed since the last commit; what the open group
-    /// frees is known when it is committed. Older states are no longer held if their space would do.
+    /// If nothing has changed since the last commit, only deferred frees can become available; the frees of the open
+    /// group are known after its commit. Holds on older states are given up if their space would do.
     pub fn make_room(&self, missing: u64) -> Result<bool> {
         let totals = self.space_totals();
         if missing <= totals.deferred {
@@ -127,9 +128,9 @@ impl Engine {
         self.commit_anyway().map(|_| true)
     }
 
-    /// Whether more commits would leave as much room as there is: nothing has changed since the last one, and what was
-    /// freed up to the last change can be allocated again or is kept for whoever reads an older state. What commits that
-    /// change nothing free themselves does not count: the next would free as much.
+    /// Whether further commits would gain no room: nothing has changed since the last one, and space freed up to the
+    /// last change can be allocated or is held for readers of an older state. Frees of commits without changes do not
+    /// count: the next commit would free as much again.
     pub fn is_at_rest(&self) -> bool {
         !self.has_changed() && self.storage.space.is_settled(Txg(self.changed.load(Ordering::Relaxed)))
     }
@@ -138,8 +139,8 @@ impl Engine {
         self.touched.load(Ordering::Relaxed) || self.throttle.data.dirty() > 0
     }
 
-    /// How many bytes of data there is room for, should nothing compress. Where several sectors are allocated together, as
-    /// many are set aside for each record that is not stored yet as it could be rounded up by.
+    /// How many bytes of data there is room for, assuming no compression. With allocation units of several sectors, the
+    /// largest possible rounding is set aside for each record not yet stored.
     pub fn available(&self) -> u64 {
         self.storage.space.free_for(Class::Data).saturating_sub(self.throttle.expected())
     }

@@ -1,7 +1,7 @@
-//! Commits: who makes them, who waits for them, and what follows from one that failed.
+//! Commits: on which thread they run, who waits, and the consequences of a failed one.
 //!
-//! Whoever needs a commit makes it, and those who come meanwhile share the next. Where a committer runs, it is the one who
-//! makes them, and the others wait for it.
+//! The requesting thread commits; threads that arrive meanwhile share the next commit. Where a committer runs, the
+//! committer commits, and requesting threads wait for it.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -19,14 +19,14 @@ use crate::{
     vdev::Suspension,
 };
 
-/// Commits that others have asked the committer for. Whoever asks draws a number; a commit that begins later serves all
-/// numbers drawn before.
+/// Commits requested from the committer. Each request draws a number; a commit that begins later serves all numbers
+/// drawn before.
 #[derive(Default)]
 pub(super) struct Orders {
     has_committer: bool,
     drawn: u64,
     served: u64,
-    /// One of them wants a commit even if nothing has changed.
+    /// A request wants a commit even if nothing has changed.
     anyway: bool,
 }
 
@@ -36,11 +36,11 @@ impl Engine {
         Txg(self.committed.load(Ordering::Acquire))
     }
 
-    /// Brings everything done before the call to stable storage. Callers that come together share a commit.
+    /// Brings everything done before the call to stable storage. Concurrent callers share a commit.
     ///
     /// # Errors
-    /// [`Error::Suspended`] if the pool is suspended, or becomes so meanwhile, and nobody is to wait for its end. What was
-    /// done before the call is committed nevertheless when the pool is resumed.
+    /// [`Error::Suspended`] if the pool is or becomes suspended and its `failmode` is not to wait. Changes from before
+    /// the call are still committed when the pool resumes.
     pub fn commit(&self) -> Result<Txg> {
         self.commit_if(false)
     }
@@ -71,12 +71,12 @@ impl Engine {
         if is_served { Ok(Some(self.committed())) } else { self.commit_here(false).map(Some) }
     }
 
-    /// Commits even if nothing has changed: what was freed becomes free for use only some commits later.
+    /// Commits even if nothing has changed: freed space can be allocated only some commits later.
     pub fn commit_anyway(&self) -> Result<Txg> {
         self.commit_if(true)
     }
 
-    /// Commits on this thread, or has the committer do it and waits.
+    /// Commits on this thread, or requests the commit and waits for the committer.
     fn commit_if(&self, anyway: bool) -> Result<Txg> {
         let mut orders = self.orders.lock();
         orders.drawn += 1;
@@ -88,7 +88,7 @@ impl Engine {
             }
             self.not_failed()?;
             self.not_suspended()?;
-            // A full channel means that the committer has been told.
+            // A full channel means that the committer has a wake-up pending.
             let _ = self.kick.try_send(());
             self.settled.wait(&mut orders);
         }
@@ -96,7 +96,7 @@ impl Engine {
         self.commit_here(anyway)
     }
 
-    /// Commits on this thread, whatever else there is.
+    /// Commits on this thread, committer or not.
     fn commit_here(&self, anyway: bool) -> Result<Txg> {
         let target = *self.gate.read();
         let _syncing = self.syncing.lock();
@@ -110,10 +110,11 @@ impl Engine {
         self.commit_held()
     }
 
-    /// Commits under another number of the pool, and has `tell` say in the labels which it is, before anything else is committed
-    /// or promised: see [`crate::admin::Pool::renumber`]. If they cannot be told, the pool takes no more changes.
+    /// Commits under a new GUID of the pool, and calls `tell` to write it to the labels before any other commit or
+    /// intent log frame: see [`crate::admin::Pool::renumber`]. If the labels cannot be written, the pool takes no more
+    /// changes.
     pub(crate) fn renumber(&self, guid: Guid, tell: impl FnOnce() -> Result<()>) -> Result<Txg> {
-        // What was promised by frames is committed, and no frame is written before the labels name its number.
+        // This commit covers all earlier frames, and no frame is written before the labels have the new GUID.
         let _quiet = self.log.hold();
         let _syncing = self.syncing.lock();
         self.not_failed()?;
@@ -123,7 +124,7 @@ impl Engine {
         Ok(txg)
     }
 
-    /// Commits. The lock that every commit needs is held.
+    /// Commits. The caller holds the `syncing` lock.
     fn commit_held(&self) -> Result<Txg> {
         assert!(!self.log.is_applying(), "the intent log is put back before anything is committed");
         self.storage.space.ease_holds();
@@ -145,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Holds the last committed state, and has `find` look for what it needs of it while nobody commits.
+    /// Holds the last committed state, and calls `find` to look up its contents while no commit is under way.
     pub(crate) fn hold_committed<T>(&self, find: impl FnOnce(Txg) -> Result<T>) -> Result<(Arc<Hold>, T)> {
         let _syncing = self.syncing.lock();
         let committed = self.committed();
@@ -153,20 +154,20 @@ impl Engine {
         Ok((hold, find(committed)?))
     }
 
-    /// From now on there is, or is no more, a thread that calls [`Engine::serve`] when it is told to.
+    /// Sets whether a thread calls [`Engine::serve`] on request.
     pub(in crate::txg) fn set_committer(&self, has_committer: bool) {
         self.orders.lock().has_committer = has_committer;
         self.tell();
     }
 
-    /// As [`Engine::serve`], when nobody has asked for a while: commits also if nothing has changed, as long as that makes
-    /// freed space free for use. A pool that is at rest is left alone.
+    /// As [`Engine::serve`], on a timer: commits also without changes while commits still make freed space available. A
+    /// pool at rest is left alone.
     pub(in crate::txg) fn tick(&self) -> Result<Txg> {
         self.orders.lock().anyway |= !self.is_at_rest();
         self.serve()
     }
 
-    /// Makes the commits that were asked for, on the committer's thread.
+    /// Makes the requested commits, on the committer's thread.
     pub(in crate::txg) fn serve(&self) -> Result<Txg> {
         let (drawn, anyway) = {
             let mut orders = self.orders.lock();
@@ -178,32 +179,33 @@ impl Engine {
         outcome
     }
 
-    /// Has everybody who waits for a commit look again.
+    /// Wakes all threads that wait for a commit.
     pub(super) fn tell(&self) {
-        // Whoever has looked and is about to wait holds the lock.
+        // A thread that has checked and is about to wait holds the lock.
         drop(self.orders.lock());
         self.settled.notify_all();
     }
 
-    /// Told when a commit should come soon. Who asks for this will commit then, until [`Engine::unattended`].
+    /// A channel that receives when a commit should come soon. The receiver commits then, until [`Engine::unattended`].
     pub(in crate::txg) fn attend(&self) -> Receiver<()> {
         self.attended.store(true, Ordering::Relaxed);
         self.kicked.clone()
     }
 
-    /// Nobody listens to kicks any more.
+    /// No thread receives kicks any more.
     pub(in crate::txg) fn unattended(&self) {
         self.attended.store(false, Ordering::Relaxed);
     }
 
     /// Asks for a commit soon.
     pub(in crate::txg) fn kick(&self) {
-        // A full channel means that the committer has been told.
+        // A full channel means that the committer has a wake-up pending.
         let _ = self.kick.try_send(());
     }
 }
 
-/// A group whose sync panicked is lost: its changes are in no tree that a later commit would write. None may follow.
+/// A group whose sync panicked is lost: its changes are in no tree that a later commit would write. So no commit may
+/// follow.
 struct FailOnPanic<'a>(&'a Engine);
 
 impl Drop for FailOnPanic<'_> {

@@ -1,13 +1,13 @@
-//! Space that is due to be freed: what was removed or destroyed and cannot be allocated yet.
+//! Space that is due to be freed: removed or destroyed, but not yet allocatable.
 //!
 //! A removed file gives its space back in steps. The kernel forgets the file, its items are freed a bounded number at a
-//! time, the group commits, and three groups later the sectors can be allocated again. A destroyed dataset goes the same
-//! way in steps of its own. [`Engine::wait_for_room`] knows the last part of that way, the commits. This file knows the
-//! first: the layer above says what is still to be freed, and the caller that needs room frees it.
+//! time, the group commits, and three groups later the sectors can be allocated again. A destroyed dataset goes the
+//! same way in steps of its own. [`Engine::wait_for_room`] handles the last part, the commits. This file handles the
+//! first: the layer above reports the space still to be freed, and the caller that needs room frees it.
 //!
-//! So a write is refused only if nothing is due any more. The wait ends after [`PATIENCE`] in any case. It happens before the
-//! caller takes any lock, because freeing takes the locks of files, and never on the committer's thread, because freeing
-//! waits for commits.
+//! So a write is refused only if nothing is due any more. The wait ends after [`PATIENCE`] in any case. It happens
+//! before the caller takes any lock, because freeing takes the locks of files, and never on the committer's thread,
+//! because freeing waits for commits.
 
 use std::{
     sync::{Arc, Weak},
@@ -16,48 +16,48 @@ use std::{
 
 use super::Engine;
 
-/// The longest time that one call waits for space that is due.
+/// The longest time that one call waits for space being freed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest time of it in which nothing is freed.
+/// The longest part of [`PATIENCE`] in which nothing is freed.
 const EXPECTED: Duration = Duration::from_millis(500);
-/// How long a caller sleeps before it asks again for space that is expected.
+/// How long a caller sleeps before it asks again for expected space.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a [`Reclaimer`] did.
+/// The result of one call of [`Reclaimer::free_due`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
     /// Nothing is due.
     Nothing,
-    /// Nothing was freed, but something will be soon: the kernel still holds a file that was just removed.
+    /// Nothing was freed, but space will be soon: the kernel still holds a file just removed.
     Expected,
     /// Some space was freed. There may be more.
     Freed,
 }
 
-/// The layer that knows what is due to be freed.
+/// The layer that tracks due space.
 pub trait Reclaimer: Send + Sync {
-    /// Frees a bounded part of what is due. May commit.
+    /// Frees a bounded part of the due space. May commit.
     fn free_due(&self) -> Due;
 
-    /// About how many bytes are due that no transaction group has freed yet.
+    /// About how many bytes are due and not yet freed by any transaction group.
     fn due(&self) -> u64;
 }
 
 impl Engine {
-    /// Names the layer that frees what is due. To be called once.
+    /// Sets the layer that frees due space. To be called once.
     pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaimer>) {
         assert!(self.reclaimer.set(reclaimer).is_ok(), "an engine has one reclaimer");
     }
 
-    /// Frees a bounded part of what is due in the whole pool.
+    /// Frees a bounded part of the due space in the whole pool.
     pub fn free_due(&self) -> Due {
         self.reclaimer().map_or(Due::Nothing, |reclaimer| reclaimer.free_due())
     }
 
-    /// Runs `attempt`. While it fails for want of room and space is due, has that space freed and runs `attempt` again.
+    /// Runs `attempt`. While the attempt fails for want of room and space is due, frees due space and runs it again.
     ///
-    /// `free` frees what would cure an error, and is `None` for an error that room does not cure. The caller must hold no
-    /// lock.
+    /// `free` frees the space that would cure an error, and is `None` for an error that room does not cure. The caller
+    /// must hold no lock.
     ///
     /// # Errors
     /// Those of `attempt`.
@@ -76,26 +76,26 @@ impl Engine {
             }
             match free(error) {
                 Some(Due::Freed) => {}
-                // Other files that go meanwhile do not make this call wait for longer.
+                // Other files removed meanwhile do not prolong this call.
                 Some(Due::Expected) if waited < EXPECTED => {
                     self.env.sleep(PAUSE);
                     waited += PAUSE;
                 }
-                // Another thread may have freed the last of it since the attempt.
+                // Another thread may have freed the last due space since the attempt.
                 Some(Due::Nothing | Due::Expected) => return attempt(),
                 None => return outcome,
             }
         }
     }
 
-    /// How many bytes of data there will be room for when everything that is due has been freed, without more being written.
-    /// An estimate, for people and programs that ask how much is available: a write waits for this space.
+    /// How many bytes of data there will be room for when all due space has been freed, without further writes. An
+    /// estimate for `statfs` and for the available space of datasets: a write waits for this space.
     pub fn available_soon(&self) -> u64 {
         let totals = self.space_totals();
         let dropped: u64 = self.heads.lock().values().map(|head| head.dropped()).sum();
         let due = self.reclaimer().map_or(0, |reclaimer| reclaimer.due());
         let used = totals.size.saturating_sub(totals.free);
-        // What is freed right now may be counted twice for a moment, but never as more than is in use.
+        // Space freed right now may count twice for a moment, but never as more than is in use.
         self.available() + totals.deferred.saturating_add(dropped).saturating_add(due).min(used)
     }
 

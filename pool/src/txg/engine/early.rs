@@ -1,4 +1,4 @@
-//! Records that workers store while their group is open or has just been frozen, so that less is left for sync.
+//! Records stored by workers while their group is open or has just been frozen, so that less is left for sync.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// Counts a record that a worker will store, unless its group is frozen: then sync stores what is left of it.
+    /// Counts a record that a worker will store, unless its group is frozen: then sync stores the remaining records.
     fn take_off(&self, txg: Txg) -> bool {
         let gate = self.enter();
         let open = *gate == txg;
@@ -41,7 +41,7 @@ impl Engine {
         self.landed.notify_all();
     }
 
-    /// Waits until no worker stores a record of `txg`, which must be frozen.
+    /// Waits until no worker is storing a record of `txg`, a frozen group.
     pub(in crate::txg) fn wait_landed(&self, txg: Txg) {
         let mut in_flight = self.in_flight.lock();
         while in_flight[(txg.0 % 2) as usize] > 0 {

@@ -1,12 +1,11 @@
-//! An opened pool: what its parts share.
+//! An opened pool: the state shared by the parts of the engine.
 //!
 //! The engine owns the devices, the cache, the catalogue and the open trees. Its gate holds the number of the open
-//! transaction group: whoever changes anything holds it shared for as long as the change takes, and quiescing closes it
-//! for an instant.
+//! transaction group. A change holds the gate shared for its duration; quiescing closes the gate for an instant.
 //!
 //! ```text
-//! opening     what it takes to open one
-//! commit      who makes commits, and who waits for them
+//! opening     parameters of an engine
+//! commit      on which thread commits run, and who waits
 //! admission   how much may be dirty, and whether there is room
 //! due         space that is due to be freed, before a write is refused
 //! reading     blocks and nodes, through the cache
@@ -56,18 +55,18 @@ use crate::{
     vdev::{Suspension, mend::LabelsExamined},
 };
 
-/// The number under which the catalogue is open. No dataset has it.
+/// The number of the open catalogue. No dataset has this number.
 pub const CATALOGUE: u64 = 0;
 
-/// Who writes labels: the layer that has opened the pool.
+/// The writer of labels: the layer that opened the pool.
 pub(crate) trait Features: Send + Sync {
     /// Whether the labels name a feature.
     fn is_active(&self, feature: &str) -> bool;
 
-    /// Has the labels of all devices name it, and flushes.
+    /// Adds the feature to the labels of all devices, and flushes.
     fn activate(&self, engine: &Engine, feature: &'static str) -> Result<()>;
 
-    /// Has the devices of vdevs have the labels and uberblocks again that they have lost: see [`crate::admin`]'s `mend`.
+    /// Rewrites lost labels and uberblocks on vdev members: see [`crate::admin`]'s `mend`.
     fn mend(&self, still: &Still<'_>) -> LabelsExamined;
 
     /// The same for the labels of the devices in no vdev, while commits go on.
@@ -79,7 +78,7 @@ pub struct Engine {
     guid: AtomicU64,
     pub(super) storage: Storage,
     cache: BlockCache,
-    /// What is read ahead of time, and for whom.
+    /// Prefetch under way, and the streams of readers.
     ahead: Ahead,
     streams: Streams,
     secondary: Secondary,
@@ -89,28 +88,28 @@ pub struct Engine {
     pub(super) log: Log,
     read_only: bool,
     pub(super) ancestry: Ancestry,
-    /// The open transaction group. Changes hold it shared; quiescing takes it.
+    /// The open transaction group. Changes hold the gate shared; quiescing holds it exclusively.
     gate: RwLock<Txg>,
-    /// Whether anything has happened in the open group that a commit must write.
+    /// Whether the open group has changes that a commit must write.
     touched: AtomicBool,
-    /// The last group in which anything had happened when it was closed.
+    /// The last group that had changes when it was closed.
     changed: AtomicU64,
     committed: AtomicU64,
-    /// What was there when it was opened.
+    /// The state found when the pool was opened.
     found: Found,
     pub(super) heads: Mutex<BTreeMap<u64, Arc<Head>>>,
-    /// Open trees that never change: those of snapshots.
+    /// Open snapshots: trees that never change.
     frozen: Mutex<Vec<Weak<Head>>>,
     catalogue: OnceLock<Arc<Head>>,
     client: OnceLock<Arc<dyn SyncClient>>,
     features: OnceLock<Arc<dyn Features>>,
     reclaimer: OnceLock<Weak<dyn Reclaimer>>,
-    /// Held by whoever is committing, or keeps others from it.
+    /// Held during a commit, and by callers that keep commits away.
     pub(super) syncing: Mutex<()>,
     pub(super) suspects: Suspects,
-    /// Held by whoever writes labels.
+    /// Held while labels are written.
     pub(crate) labelling: Mutex<()>,
-    /// Records that workers are storing, by the parity of their group.
+    /// Records being stored by workers, by the parity of their group.
     pub(super) in_flight: Mutex<[usize; 2]>,
     /// Told when records have got their addresses.
     pub(super) landed: Condvar,
@@ -118,15 +117,15 @@ pub struct Engine {
     failed: OnceLock<String>,
     kick: Sender<()>,
     kicked: Receiver<()>,
-    /// What the committer is asked for, while there is one.
+    /// Requests to the committer, while there is one.
     orders: Mutex<Orders>,
     settled: Condvar,
-    /// Whether somebody commits when kicked. Without, writers run free until they have to commit themselves.
+    /// Whether a thread commits when kicked. Otherwise writers are not slowed until they must commit themselves.
     attended: AtomicBool,
 }
 
 impl Engine {
-    /// Names who takes part in each sync. To be called once, before anything is changed.
+    /// Sets the client of each sync. To be called once, before any change.
     pub fn set_client(&self, client: Arc<dyn SyncClient>) {
         assert!(self.client.set(client).is_ok(), "an engine has one client");
     }
@@ -135,18 +134,18 @@ impl Engine {
         self.client.get()
     }
 
-    /// Names who keeps the features that the pool's labels name.
+    /// Sets the writer of the pool's labels. To be called once.
     pub(crate) fn set_features(&self, features: Arc<dyn Features>) {
         assert!(self.features.set(features).is_ok(), "a pool has one set of labels");
     }
 
-    /// Who writes its labels, if it has any.
+    /// The writer of the labels, if the pool has labels.
     pub(super) fn labels(&self) -> Option<&Arc<dyn Features>> {
         self.features.get()
     }
 
-    /// Has all labels name a feature, if they do not yet. When this has returned, and not before, something that only
-    /// programs with this feature understand may be written: in a commit or in the intent log.
+    /// Adds a feature to all labels if it is missing. Structures that only software with this feature understands may
+    /// be written when this has returned and not before, in a commit or in the intent log.
     ///
     /// A device that refuses its labels suspends the pool.
     pub fn activate(&self, feature: &'static str) -> Result<()> {
@@ -162,7 +161,7 @@ impl Engine {
             if !matches!(error, Error::Device { .. }) {
                 return Err(error);
             }
-            // As any change: who asked for it waits, or is refused.
+            // Like any change: the caller waits or gets an error.
             suspension.suspend(era, &error);
             self.not_suspended()?;
             suspension.hold(era, error)?;
@@ -179,12 +178,12 @@ impl Engine {
         Guid(self.guid.load(Ordering::Acquire))
     }
 
-    /// What was there when the pool was opened.
+    /// The state found when the pool was opened.
     pub fn found(&self) -> &Found {
         &self.found
     }
 
-    /// The clock and randomness that the pool was opened with.
+    /// The clock and randomness of the pool.
     pub fn env(&self) -> &dyn Env {
         &*self.env
     }
@@ -199,7 +198,7 @@ impl Engine {
         self.storage.sector
     }
 
-    /// How many copies a dataset's nodes have: two if they can lie on different devices.
+    /// How many copies a dataset's nodes have: two if there are two or more vdevs to spread over.
     pub fn metadata_copies(&self) -> u8 {
         if self.storage.space.spread() > 1 { 2 } else { 1 }
     }
@@ -227,13 +226,13 @@ impl Engine {
         self.throttle.set_limit(dirty);
     }
 
-    /// The catalogue. Anybody may read it; only sync changes it.
+    /// The catalogue. Every layer may read it; only sync changes it.
     pub fn catalogue(&self) -> &Arc<Head> {
         self.catalogue.get().expect("the catalogue is opened with the engine")
     }
 
-    /// Opens the tree at `root`, or an empty one that the open transaction group makes, under a number that no other
-    /// open tree has. What changes in it is written with each commit.
+    /// Opens the tree at `root`, or an empty tree born in the open transaction group. `id` must differ from every open
+    /// tree's. Each commit writes the tree's changes.
     pub fn open_head(self: &Arc<Self>, id: u64, root: Option<(BlockPointer, u8)>) -> Arc<Head> {
         let gate = self.enter();
         let dirty = root.is_none();
@@ -245,13 +244,13 @@ impl Engine {
         head
     }
 
-    /// Opens a tree that never changes, under the number of the snapshot that it is: until [`Engine::close_head`] is called
-    /// with that. Whether the snapshot is still there is to be looked at after this, for who destroyed it before has closed
-    /// nothing.
+    /// Opens a tree that never changes, under the number of its snapshot, until [`Engine::close_head`] with the same
+    /// number. The caller must look up the snapshot after this call: a destroy that ran before could not close the
+    /// tree.
     pub fn open_frozen(self: &Arc<Self>, id: u64, root: BlockPointer, level: u8) -> Arc<Head> {
         let head = Head::frozen(id, Arc::downgrade(self), Root::stored(root, level), None);
         let mut frozen = self.frozen.lock();
-        // Before it would grow: so that opening many costs each of them little.
+        // Before the vector grows, so that the amortized cost of an open is small.
         if frozen.len() == frozen.capacity() {
             frozen.retain(|head| head.strong_count() > 0);
         }
@@ -259,14 +258,15 @@ impl Engine {
         head
     }
 
-    /// Opens a tree as it was written, whose root was looked up after the pin was made. It can be read while the pin keeps
-    /// it. Nobody can take references to its blocks.
+    /// Opens a tree whose root was looked up after the pin was made. The tree can be read while the pin holds. No
+    /// references to its blocks can be taken.
     pub fn open_pinned(self: &Arc<Self>, id: u64, root: BlockPointer, level: u8, pinned: Pinned) -> Arc<Head> {
         Head::frozen(id, Arc::downgrade(self), Root::stored(root, level), Some(pinned))
     }
 
-    /// Closes a tree: who still has it can neither change nor read it any more. What has changed since the last commit is lost,
-    /// so the tree's owner excludes changes and commits first, or drops the tree in the group that is being written.
+    /// Closes a tree: other holders of the [`Head`] can neither change nor read it any more. Changes since the last
+    /// commit are lost, so the tree's owner excludes changes and commits first, or drops the tree in the group being
+    /// written.
     pub fn close_head(&self, id: u64) {
         if let Some(head) = self.heads.lock().remove(&id) {
             head.close();
@@ -292,8 +292,8 @@ impl Engine {
         self.storage.space.totals()
     }
 
-    /// Closes the gate, opens the next transaction group, and hands the one that was open and all that changed in it to
-    /// `freeze`, which must not wait for anything.
+    /// Closes the gate, calls `freeze` with the group that was open, and opens the next group. `freeze` collects all
+    /// changed trees and must not block.
     pub(super) fn quiesce<T>(&self, freeze: impl FnOnce(Txg) -> T) -> (Txg, T) {
         let mut gate = self.gate.write();
         let txg = *gate;
@@ -322,7 +322,7 @@ impl Engine {
         self.storage.vdevs.suspension()
     }
 
-    /// Fails if the pool is suspended and nobody is to wait for its end.
+    /// Fails if the pool is suspended and callers are not to wait.
     fn not_suspended(&self) -> Result<()> {
         let suspension = self.suspension();
         match suspension.is_suspended() && !suspension.is_waiting() {
@@ -345,12 +345,12 @@ impl Engine {
         self.failed.get().map_or(Ok(()), |why| Err(Error::Closed(why.clone())))
     }
 
-    /// Why a commit has failed for good, if one has: then only importing the pool again helps.
+    /// Why a commit has failed for good, if so. Only a new import helps.
     pub fn failure(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
 
-    /// Gives up what was not committed: whoever waits for a suspended device gets an error, and the pool takes no more
+    /// Gives up uncommitted changes: callers that wait for a suspended device get an error, and the pool takes no more
     /// changes.
     pub fn abandon(&self) {
         let _ = self.failed.set("what was not committed was given up".into());
@@ -359,8 +359,8 @@ impl Engine {
         self.tell();
     }
 
-    /// Takes no more changes, because a thread that works for the pool has ended by a defect of the program: what it was about
-    /// is half done in memory, and what the last commit left is whole. Whoever waits gets an error.
+    /// Takes no more changes because a thread of the pool has panicked. Its work is half done in memory; the last
+    /// committed state is whole. Waiting callers get an error.
     pub fn note_defect(&self, thread: &str) {
         let why = format!("the {thread} has ended by a defect of the program");
         tracing::error!("the pool takes no more changes: {why}");
@@ -369,11 +369,11 @@ impl Engine {
         self.tell();
     }
 
-    /// Takes no more changes. A failed commit leaves the last committed state on the devices and nobody knows how much
-    /// of the next: going on from memory would promise what may not be kept.
+    /// Takes no more changes. A failed commit leaves the last committed state on the devices with an unknown part of
+    /// the next. Continuing from memory could acknowledge changes that are lost later.
     pub(super) fn fail(&self, error: &Error) {
         tracing::error!("the pool takes no more changes: {error}");
-        // If another failure came first, that one is told.
+        // The first failure is the one reported.
         let _ = self.failed.set(format!("a commit has failed: {error}"));
         self.tell();
     }

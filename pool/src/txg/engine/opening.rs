@@ -1,4 +1,4 @@
-//! Opening an engine: what it takes, and what an uberblock says beside where the catalogue is.
+//! Opening an engine: its parameters, and the uberblock's counters.
 
 use std::sync::{
     Arc, OnceLock,
@@ -22,7 +22,7 @@ use crate::{
     units::{Guid, Txg},
 };
 
-/// What an operator may tune.
+/// The tunables of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The bound of the cache, in bytes.
@@ -40,25 +40,25 @@ impl Default for Settings {
     }
 }
 
-/// Which import of a pool commits, and which state it opened: see [`crate::format::uberblock`].
+/// The import that commits, and the state that it opened: see [`crate::format::uberblock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ancestry {
-    /// The import that commits.
+    /// The committing import.
     pub epoch: Epoch,
-    /// The import whose state it opened.
+    /// The import that wrote the opened state.
     pub parent: Epoch,
-    /// The transaction group of that state.
+    /// The transaction group of the opened state.
     pub forked_at: Txg,
 }
 
-/// The kind of the uberblock's counter that holds the level of the catalogue's root.
+/// The kind of the uberblock's counter for the level of the catalogue's root.
 pub(in crate::txg) const CATALOGUE_LEVEL: u8 = 0;
 
-/// The kind of the uberblock's counter that holds the transaction group whose state it repeats, if that is not its own: a
-/// pool that went back, see [`crate::admin::rewind`].
+/// The kind of the uberblock's counter for the transaction group whose state the uberblock repeats. Absent unless the
+/// pool was rewound: see [`crate::admin::rewind`].
 pub(crate) const REPEATS: u8 = 1;
 
-/// The transaction group that wrote the state that an uberblock stands for.
+/// The transaction group that wrote the uberblock's state.
 pub(crate) fn state_of(uberblock: &Uberblock) -> Txg {
     match uberblock.counter(REPEATS) {
         0 => uberblock.txg,
@@ -66,44 +66,44 @@ pub(crate) fn state_of(uberblock: &Uberblock) -> Txg {
     }
 }
 
-/// What was there when a pool was opened.
+/// The opened state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The transaction group of the uberblock.
     pub txg: Txg,
-    /// The numbers that it keeps.
+    /// The uberblock's counters, by kind.
     pub counters: Vec<(u8, u64)>,
     /// Whether the intent log holds something beyond its state.
     pub has_log: bool,
 }
 
 impl Found {
-    /// The number of this kind, zero if there is none.
+    /// The counter of this kind, zero if absent.
     pub fn counter(&self, kind: u8) -> u64 {
         counter(&self.counters, kind)
     }
 }
 
-/// All that it takes to open an engine.
+/// The parameters of [`Engine::open`].
 pub struct Opening {
     /// The pool's guid.
     pub guid: Guid,
     /// The devices and their space.
     pub storage: Storage,
-    /// The newest uberblock; `None` for a pool that is just being made.
+    /// The newest uberblock; `None` for a new pool.
     pub uberblock: Option<Uberblock>,
     /// Where the states committed from now on descend from.
     pub ancestry: Ancestry,
-    /// The transaction group to begin with: above every one that was ever used.
+    /// The transaction group to begin with, higher than any used before.
     pub first: Txg,
     /// Whether nothing may be written at all.
     pub read_only: bool,
-    /// What the intent log holds beyond the uberblock's state.
+    /// The entries of the intent log beyond the uberblock's state.
     pub log: Vec<Entry>,
 }
 
 impl Engine {
-    /// Opens an engine. A pool that is just being made gets an empty catalogue and needs a first commit.
+    /// Opens an engine. A new pool gets an empty catalogue and needs a first commit.
     pub fn open(opening: Opening, env: Arc<dyn Env>, settings: Settings) -> Arc<Engine> {
         let Opening { guid, storage, uberblock, ancestry, first, read_only, log } = opening;
         let committed = uberblock.as_ref().map_or(first.back(1), |uberblock| uberblock.txg);
@@ -164,7 +164,7 @@ impl Engine {
     }
 }
 
-/// A level too high to be one, from an uberblock that lies, is refused when the root is read.
+/// An impossible level, from a corrupt uberblock, is refused when the root is read.
 fn catalogue_level(uberblock: &Uberblock) -> u8 {
     u8::try_from(uberblock.counter(CATALOGUE_LEVEL)).unwrap_or(u8::MAX)
 }

@@ -1,11 +1,11 @@
-//! Reading blocks and nodes: through the caches, verified, and with bad copies noted where an open tree refers to them.
+//! Reading blocks and nodes: through the caches, verified; a bad copy of a block of an open tree is noted for repair.
 //!
-//! The cache in memory is asked first, then what is on its way already because somebody reads in order, then the cache
-//! devices, then the vdevs. What goes through all trees, such as a scrub,
-//! does not ask the cache devices, and nothing that it reads goes there.
+//! A read asks the cache in memory first, then the prefetch under way, then the cache devices, then the vdevs. A walk
+//! of all trees, such as a scrub, neither reads nor feeds the cache devices.
 //!
-//! What no cache has is read with a token that says when it was seen in a tree, and believed only if it still stands where it
-//! did: see [`Seen`]. Nothing else is kept in a cache, noted as suspect or counted. There is no way to read without one.
+//! A block that no cache has is read with a token that says when its pointer was seen in a tree. The bytes are believed
+//! only if the block's space cannot have been used again since: see [`Seen`]. Other bytes are neither cached, noted as
+//! suspect nor counted. There is no way to read without a token.
 
 use std::{
     ops::Range,
@@ -27,10 +27,10 @@ use crate::{
     },
 };
 
-/// So many for each CPU: enough that no device waits for a CPU.
+/// Requests under way for each CPU: enough that no device waits for a CPU.
 const REQUESTS: usize = 4;
 
-/// What of a tree is kept in a cache.
+/// The blocks of a tree that a cache keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Caching {
@@ -43,7 +43,7 @@ pub enum Caching {
     None,
 }
 
-/// What of a tree is kept in the cache in memory, and what on cache devices.
+/// The caching of a tree, in memory and on cache devices.
 #[derive(Debug, Default)]
 pub(in crate::txg) struct Cached {
     memory: AtomicU8,
@@ -77,8 +77,8 @@ impl Cached {
     }
 }
 
-/// The state of all trees at some time, kept as long as this lives and the pool has room. What is read of it is right, or is
-/// not read.
+/// The state of all trees at some time, kept as long as this lives and the pool has room. A read of it returns the
+/// right bytes or fails.
 #[derive(Clone)]
 pub struct Pinned {
     seen: Seen,
@@ -86,20 +86,20 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// What it takes to read blocks of that state.
+    /// The token to read blocks of the pinned state.
     pub fn seen(&self) -> Seen {
         self.seen
     }
 }
 
 impl Engine {
-    /// Of what is looked at now. To be asked before the look.
+    /// A token for pointers found from now on. Take the token before the look-up.
     pub(crate) fn seen(&self) -> Seen {
         Seen::after(self.committed())
     }
 
-    /// Keeps what all trees refer to now from being overwritten, for as long as the pool has room. The trees are to be looked at
-    /// after that.
+    /// Keeps all blocks now referred to by trees from being overwritten, as long as the pool has room. Look up the
+    /// trees' roots after this call.
     pub fn pin(&self) -> Pinned {
         loop {
             let seen = self.seen();
@@ -112,7 +112,7 @@ impl Engine {
     /// The content of a block, verified and decompressed, through the cache.
     ///
     /// # Errors
-    /// [`Error::Stale`] if it may have been freed, and its place used again, since it was seen.
+    /// [`Error::Stale`] if the block may have been freed since `seen`, and its space used again.
     pub fn read_block(&self, pointer: &BlockPointer, seen: Seen) -> Result<Arc<Vec<u8>>> {
         if let Some(bytes) = self.cache.data(pointer) {
             return Ok(bytes);
@@ -122,7 +122,7 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// The same for a block that belongs to an item of an open tree: a bad copy will be looked at again.
+    /// As [`Engine::read_block`], for the block of an item of an open tree: a bad copy is noted for repair.
     pub(in crate::txg) fn read_item(
         &self,
         head: &Head,
@@ -142,7 +142,7 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// The same without keeping what is read anywhere.
+    /// As [`Engine::read_item`], without adding the block to a cache.
     pub(in crate::txg) fn read_item_once(
         &self,
         tree: u64,
@@ -158,14 +158,14 @@ impl Engine {
         Ok(Arc::new(unpacked(pointer, stored)?))
     }
 
-    /// A block that is on its way, when it has come.
+    /// A block of a prefetch under way, after its arrival.
     fn arrive(&self, head: &Head, pointer: &BlockPointer) -> Option<Arc<Vec<u8>>> {
         let landed = self.ahead.land(&self.storage, pointer, |part| self.keep_part(head, part));
-        // Somebody else may have landed it meanwhile.
+        // Another thread may have collected it meanwhile.
         landed.or_else(|| self.cache.data(pointer))
     }
 
-    /// Keeps what has come of a tree.
+    /// Caches a prefetched block of a tree.
     fn keep_part(&self, head: &Head, Part { pointer, stored, content }: Part<'_>) {
         if head.cached().gives_data() {
             self.offer(pointer, stored);
@@ -173,8 +173,8 @@ impl Engine {
         self.cache.keep_data(pointer, content);
     }
 
-    /// A block as it is stored, from a cache device or from the vdevs; `gives` says whether it may go to a cache device.
-    /// What a cache device has passes the block's checksum, and was put there by a read that was believed.
+    /// A block's stored bytes, from a cache device or from the vdevs; `gives` says whether they may go to a cache
+    /// device. Bytes from a cache device pass the block's checksum, and only a believed read puts bytes there.
     fn fetch(&self, pointer: &BlockPointer, seen: Seen, gives: bool, bad: impl FnMut()) -> Result<Vec<u8>> {
         if let Some(stored) = self.secondary.read(pointer) {
             return Ok(stored);
@@ -186,15 +186,15 @@ impl Engine {
         Ok(stored)
     }
 
-    /// A block that was read may go to a cache device, if nothing can take its group back any more.
+    /// Offers a block to the cache devices if the block's group is committed, so that the block cannot vanish.
     fn offer(&self, pointer: &BlockPointer, stored: &[u8]) {
         if pointer.birth <= self.committed() {
             self.secondary.offer(pointer, stored);
         }
     }
 
-    /// Brings those of these blocks into the cache that are not there and lie near each other, by few requests, and begins to
-    /// read others that will be asked for. What is on a cache device is left to be read there.
+    /// Brings blocks into the cache that lie near each other and are not cached, by few requests, and starts the
+    /// prefetch of the blocks `ahead`. Blocks on a cache device are left there.
     pub(in crate::txg) fn bring(
         &self,
         head: &Head,
@@ -215,8 +215,8 @@ impl Engine {
         }
     }
 
-    /// Notes that somebody reads bytes of an object of a tree, which has `end`, and returns what of it is worth
-    /// [bringing](Engine::bring) ahead of time, now and later.
+    /// Notes a read of an object of length `end`, and returns the ranges worth [bringing](Engine::bring) into the cache
+    /// ahead, now and later.
     pub(in crate::txg) fn look_ahead(&self, head: &Head, object: u64, read: Range<u64>, end: u64) -> Outlook {
         if !head.cached().keeps_data() {
             return Outlook::default();
@@ -226,12 +226,12 @@ impl Engine {
         self.streams.note((head.id(), object), read, end, windows, |wanted| self.ahead.room(wanted, len))
     }
 
-    /// Whether a block that is not in memory would have to be begun to be read: it is neither on a cache device nor on its way.
+    /// Whether a block not in memory needs a new read: it is neither on a cache device nor in a prefetch under way.
     fn is_to_begin(&self, pointer: &BlockPointer) -> bool {
         !self.secondary.has(pointer) && !self.ahead.has(pointer)
     }
 
-    /// Begins to read those of these nodes of a tree that are not in memory, the first ones first: they will be asked for.
+    /// Starts to prefetch the nodes that are not in memory, in the order of the slice.
     pub(in crate::txg) fn begin_nodes(&self, head: &Head, nodes: &[Miss], seen: Seen) {
         if nodes.is_empty() || !head.cached().keeps_nodes() {
             return;
@@ -241,7 +241,7 @@ impl Engine {
         self.ahead.begin_nodes(&self.storage, &away, seen);
     }
 
-    /// A node that is on its way, when it has come and is the one that is meant.
+    /// A node of a prefetch under way, after its arrival, if its pointer is the one asked for.
     fn arrive_node(&self, head: &Head, miss: &Miss) -> Option<Arc<Node>> {
         let mut arrived = None;
         self.ahead.land(&self.storage, &miss.pointer, |part| {
@@ -254,7 +254,7 @@ impl Engine {
         arrived.filter(|node| verify_place(node, miss.pointer.birth, miss).is_ok())
     }
 
-    /// Keeps a node that has come of a tree. Whether it is the one that is meant in its place is asked whenever it is used.
+    /// Caches a prefetched node. Each use of the node verifies its place in the tree.
     fn keep_node(&self, head: &Head, Part { pointer, stored, content }: Part<'_>) -> Option<Arc<Node>> {
         if !may_be_node(pointer) {
             return None;
@@ -271,18 +271,18 @@ impl Engine {
         Some(node)
     }
 
-    /// Forgets everything that was read or is on its way: for tests and benchmarks that need a cold start.
+    /// Drops everything cached in memory and all prefetch under way: for tests and benchmarks that need a cold start.
     pub fn forget_read(&self) {
         self.cache.clear();
         self.ahead.ground();
     }
 
-    /// Forgets what is on its way: devices leave, or have left.
+    /// Drops the prefetch under way: devices leave, or have left.
     pub(crate) fn forget_ahead(&self) {
         self.ahead.ground();
     }
 
-    /// The bytes of a block as they are stored, verified.
+    /// A block's stored bytes, verified.
     ///
     /// # Errors
     /// As [`Engine::read_block`].
@@ -290,17 +290,17 @@ impl Engine {
         self.storage.read_stored(pointer, seen, || {})
     }
 
-    /// The blocks among these of which a copy is not good in all its sources, in order. Nobody is told, and nothing counted.
+    /// The indices of blocks with a bad copy in any source, in order. Nothing is noted or counted.
     pub fn suspicious(&self, blocks: &[BlockPointer]) -> Vec<usize> {
         self.storage.suspects(blocks, self.requests()).into_iter().collect()
     }
 
-    /// Copies blocks that the committed state refers to, and returns what became of each.
+    /// Copies blocks of the committed state, and returns the outcome of each.
     pub(in crate::txg) fn copy(&self, blocks: &[BlockPointer], to: Copying) -> Vec<Result<u64>> {
         self.storage.copy_together(blocks, to, self.requests())
     }
 
-    /// How many requests are under way when many blocks are gone through: one where there are no workers.
+    /// How many requests are under way in a pass over many blocks: one without workers.
     fn requests(&self) -> usize {
         (self.workers.count() * REQUESTS).max(1)
     }
@@ -327,8 +327,8 @@ impl Engine {
         self.load_node_by(miss, head.cached().keeps_nodes(), read)
     }
 
-    /// Brings those of these nodes into the cache that are not there and lie near each other, by few requests. What is wrong
-    /// with one is said to whoever loads it.
+    /// Brings nodes into the cache that lie near each other and are not cached, by few requests. Errors are left to the
+    /// later load of the node.
     pub fn bring_nodes(&self, mut nodes: Vec<Miss>, seen: Seen) {
         nodes.retain(|miss| !self.has_node(miss) && may_be_node(&miss.pointer));
         let pointers: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).collect();
@@ -351,7 +351,7 @@ impl Engine {
         read: impl FnOnce(&BlockPointer) -> Result<Vec<u8>>,
     ) -> Result<Arc<Node>> {
         if let Some(node) = self.cache.node(&miss.pointer) {
-            // A pointer that lies may lead to a node that is here by right, in another place.
+            // A corrupt pointer may lead to a valid node of another place.
             verify_place(&node, miss.pointer.birth, miss).map_err(|problem| Error::damaged("tree node", problem))?;
             return Ok(node);
         }
@@ -371,7 +371,7 @@ fn may_be_node(pointer: &BlockPointer) -> bool {
     pointer.logical as usize <= NODE_MAX
 }
 
-/// A node of these bytes, if it is the one that is meant.
+/// Decodes a node, and verifies that its place in the tree is the expected one.
 fn decoded(miss: &Miss, bytes: &[u8]) -> Result<Arc<Node>> {
     let placed = Node::decode(bytes).and_then(|(node, txg)| verify_place(&node, txg, miss).map(|()| node));
     placed.map(Arc::new).map_err(|problem| Error::damaged("tree node", problem))

@@ -1,5 +1,5 @@
-//! Reading in order: what is asked for next is on its way by then, everything is read once, and whatever becomes of what is on
-//! its way, what is read is right.
+//! Sequential reads: the next blocks are prefetched by then, each block is read once, and reads return the right bytes
+//! whatever happens to the prefetch.
 
 use std::{
     iter,
@@ -18,10 +18,10 @@ use crate::{
 
 const RECORDS: u64 = 64;
 const RECORD: u64 = 64 << 10;
-/// What may be on its way, with the cache of these tests.
+/// The budget of prefetch with the cache of these tests, in bytes.
 const BUDGET: u64 = MIB;
 
-/// A device that reads when it is waited for, and knows what it was asked.
+/// A device that performs a prefetched read only when it is waited for, and counts its requests.
 struct Late {
     memory: Arc<MemoryDevice>,
     asked: Arc<Asked>,
@@ -39,7 +39,7 @@ struct Asked {
     most_pending: AtomicU64,
 }
 
-/// A request that was begun.
+/// A request under way.
 struct Request {
     asked: Arc<Asked>,
     len: u64,
@@ -91,7 +91,7 @@ impl Device for Late {
     }
 }
 
-/// A pool on such devices, of records in a row.
+/// A pool on [`Late`] devices, with consecutive records.
 struct World {
     devices: Vec<Arc<Late>>,
     pool: Pool,
@@ -138,7 +138,7 @@ impl World {
         self.pool.engine().tune(4 * MIB, 8 * MIB);
     }
 
-    /// Reads records as a file system reads a file, which as object has this number; whether each is right.
+    /// Reads records as a file system reads the file `object`; returns for each whether its bytes are right.
     fn read(&self, object: u64, records: impl Iterator<Item = u64>) -> Vec<bool> {
         let read = |record: u64| {
             let ahead = self.head.look_ahead(object, record * RECORD..(record + 1) * RECORD, RECORDS * RECORD).now;
@@ -155,7 +155,7 @@ impl World {
         self.devices.iter().map(|device| of(&device.asked).load(Relaxed)).sum()
     }
 
-    /// From now on, what was asked is counted.
+    /// Counts requests from now on.
     fn count(&self) {
         for Asked { at_once, begun, fetched, most_pending, .. } in self.devices.iter().map(|device| &*device.asked) {
             [at_once, begun, fetched, most_pending].into_iter().for_each(|count| count.store(0, Relaxed));
@@ -187,7 +187,7 @@ fn what_is_read_in_order_is_on_its_way_and_read_once() {
     let at_once = world.asked(|asked| &asked.at_once);
     let begun = world.asked(|asked| &asked.begun);
     assert_eq!(at_once + begun, RECORDS * RECORD, "nothing is read twice");
-    // The first read is nobody's yet.
+    // The first read starts no stream.
     assert_eq!(at_once, RECORD);
     assert_eq!(world.asked(|asked| &asked.fetched), begun, "all that was begun was asked for");
     let most = world.asked(|asked| &asked.most_pending);
@@ -215,7 +215,7 @@ fn nodes_that_will_be_asked_for_are_on_their_way_and_read_once() {
         found.unwrap().iter().for_each(|entry| assert_eq!(entry.body(), noise(entry.key().offset, 64)));
     };
     let asked = || [world.asked(|asked| &asked.at_once), world.asked(|asked| &asked.begun)];
-    // As long as the root is not in memory, nobody knows where the others are.
+    // Without the root in memory, the addresses of other nodes are unknown.
     world.head.begin_nodes(items(0, ITEMS));
     world.head.begin_nodes(items(0, ITEMS));
     read(items(0, 1));
@@ -227,7 +227,7 @@ fn nodes_that_will_be_asked_for_are_on_their_way_and_read_once() {
     read(items(0, ITEMS / 2));
     assert_eq!(asked(), [leaf, begun], "all of them were on their way");
     assert_eq!(world.asked(|asked| &asked.fetched), begun);
-    // What is in memory is not asked for again.
+    // Nodes in memory are not requested again.
     world.head.begin_nodes(items(0, ITEMS / 2));
     assert_eq!(asked(), [leaf, begun]);
 }
@@ -267,7 +267,7 @@ fn as_node(block: &Block) -> Miss {
 fn few_nodes_are_on_their_way_at_a_time_and_take_no_room_from_data() {
     let world = World::disk();
     let engine = world.pool.engine();
-    // None of these is near another one.
+    // No two of the nodes lie near each other.
     let nodes: Vec<Miss> = world.blocks.iter().step_by(3).map(as_node).collect();
     assert!(nodes.len() > 16);
     engine.begin_nodes(&world.head, &nodes, Seen::HELD);
@@ -288,7 +288,7 @@ fn what_is_larger_than_a_node_may_be_is_not_taken_for_one() {
     let large = Miss { pointer: BlockPointer { logical: 1 << 20, ..miss.pointer }, ..miss };
     world.pool.engine().begin_nodes(&world.head, &[large], Seen::HELD);
     assert_eq!(world.asked(|asked| &asked.begun), 0);
-    // It is on its way as data is, and nobody keeps it as a node.
+    // The block is prefetched as data, and never kept as a node.
     let large = Block::Stored(large.pointer);
     world.head.bring(iter::empty(), iter::once(&large), Seen::HELD);
     assert!(world.pool.engine().load_node_of(&world.head, &as_node(&large), Seen::HELD).is_err());
@@ -321,12 +321,12 @@ fn whoever_reads_here_and_there_gets_what_is_asked_for_and_no_more() {
 #[test]
 fn what_nobody_comes_for_gives_its_place_to_others() {
     let world = World::disk();
-    // Streams that end when most is on its way.
+    // Streams that end with most of their prefetch under way.
     for object in 0..8 {
         world.read(object, 8 * object..8 * object + 4);
     }
     assert!(world.asked(|asked| &asked.pending) > BUDGET / 2, "there is hardly any room for others");
-    // As many bytes as it takes to know that nobody comes for these.
+    // Enough bytes to give up the prefetch of ended streams.
     world.read(100, 0..RECORDS);
     world.forget();
     world.count();

@@ -1,5 +1,5 @@
-//! A pool with a cache device: what was read once costs its disks no further request, and whatever becomes of the cache
-//! device, what is read is right.
+//! A pool with a cache device: cached blocks cost the disks no further requests, and reads return the right bytes
+//! whatever happens to the cache device.
 
 use std::{iter, sync::atomic::AtomicBool, sync::atomic::Ordering, thread};
 
@@ -45,7 +45,7 @@ impl World {
         World { disk, cache, pool, head }
     }
 
-    /// The same with a cache device on which all is that was read.
+    /// The same with all blocks on the cache device.
     fn warm() -> World {
         let world = World::new();
         // The nodes are there since they were written.
@@ -72,7 +72,7 @@ impl World {
         World { disk, cache, pool, head }
     }
 
-    /// Forgets what is in memory.
+    /// Drops the cache in memory.
     fn forget(&self) {
         self.pool.engine().forget_read();
     }
@@ -110,7 +110,7 @@ fn what_was_read_once_costs_the_disks_no_further_request() {
     world.read_all();
     assert_eq!(world.disk_reads(), disk);
     assert!(world.cache_counts().reads >= cache + RECORDS, "the records and their tree");
-    // In one go as well.
+    // By one request for many blocks as well.
     world.forget();
     let blocks: Vec<Block> = world.items().into_iter().map(|(_, block)| block).collect();
     world.head.bring(blocks.iter(), iter::empty(), Seen::HELD);
@@ -165,7 +165,7 @@ fn a_cache_device_that_is_missing_dead_or_cut_short_is_done_without_and_comes_ba
     let before = world.disk_reads();
     world.read_all();
     assert_eq!(world.disk_reads(), before, "it has what it had");
-    // Shorter than it was: that is not the device which was there.
+    // A shorter device than before is not the former cache device.
     let devices = vec![disk, Arc::new(MemoryDevice::new("cache", 64 * MIB)) as Arc<dyn Device>];
     let mut page = vec![0; MIB as usize];
     for at in (0..64 * MIB).step_by(page.len()) {
@@ -196,7 +196,7 @@ fn a_cache_device_that_dies_or_rots_while_it_is_read_costs_nothing_but_reads() {
     assert_eq!(world.pool.caches()[0].health(), Health::Faulted);
     put_noise(&world.head, 0, RECORD).unwrap();
     world.pool.engine().commit().unwrap();
-    // A label that cannot be written is no reason to stop either.
+    // A failed write of its label does not stop the pool either.
     let world = World::warm();
     world.cache.inject(Fault::failing(Operation::Write));
     world.pool.rename("lake").unwrap();
@@ -282,7 +282,7 @@ fn after_going_back_nothing_is_read_that_was_given_up() {
     let mut world = World::warm();
     for round in 0..4 {
         let old = world.pool.engine().committed();
-        // Commits that are given up, whose blocks are on the cache device.
+        // Commits that a rewind gives up, with blocks on the cache device.
         for index in 0..10 {
             put(&world.head, index * RECORD as u64, 1, RECORD);
         }
@@ -323,7 +323,7 @@ fn what_is_not_committed_does_not_go_there() {
     let committed = world.pool.engine().committed();
     let pointer = world.items()[0].1.pointer().unwrap();
     world.forget();
-    // As one that was stored before its group was committed.
+    // As if the block had been stored before its group was committed.
     let early = BlockPointer { birth: committed.next(), ..pointer };
     let block = Block::Stored(early);
     assert!(*world.head.bytes_at(world.items()[0].0, &block, Seen::HELD).unwrap() == noise(0, RECORD));

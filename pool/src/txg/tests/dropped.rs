@@ -1,8 +1,8 @@
-//! The space that a tree has dropped in the open group: a sum that is kept, beside a walk through what was dropped.
+//! The space dropped by a tree in the open group: the maintained sum beside a walk of the dropped blocks.
 
 use super::*;
 
-/// The sum, which is what a walk finds.
+/// The maintained sum, compared with a walk.
 fn dropped(head: &Head) -> u64 {
     let sum = head.dropped();
     assert_eq!(sum, head.count_dropped());

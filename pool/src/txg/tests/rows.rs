@@ -1,8 +1,8 @@
 //! Whole pools on RAID-Z: no row is ever shared, however full the pool is.
 //!
-//! Between pool and RAID-Z stands a vdev that knows which rows the states have to which an import may go back. It refuses
-//! a write that does not begin with a row, one that touches such a row, and the second one to a row in a transaction
-//! group. The rows of the intent log are the only ones that are written over, and these no more than once a group.
+//! A watching vdev between pool and RAID-Z knows the rows of all states that an import may rewind to. It refuses a
+//! write that does not begin at a row, a write to a row of such a state, and a second write to a row in a transaction
+//! group. Only the rows of the intent log are overwritten, at most once a group.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -21,10 +21,10 @@ use crate::{
     vdev::{Begun, Check, Examined, Found, Group, Health, Leaf, Sources, Suspension, Vdev},
 };
 
-/// A row: the region, and which of its rows.
+/// A row: the region, and its index there.
 type Row = (u64, u64);
 
-/// A vdev, and what may not be written there.
+/// A vdev, and the rows that must not be written.
 struct Watched {
     inner: Arc<dyn Vdev>,
     engine: Weak<Engine>,
@@ -35,9 +35,9 @@ struct Watched {
 
 #[derive(Default)]
 struct Known {
-    /// What each of the last states has.
+    /// The rows of each of the last states.
     kept: VecDeque<BTreeSet<Row>>,
-    /// What was written since the last one.
+    /// The rows written since the last state.
     written: BTreeSet<Row>,
 }
 
@@ -49,7 +49,7 @@ impl Watched {
         (at / row..(at + len).div_ceil(row)).map(move |number| (region, number))
     }
 
-    /// A commit is stable: its state is one of those to keep.
+    /// A commit is stable: its state is now kept.
     fn keep(&self, engine: &Engine) {
         let space = &engine.storage().space;
         let log = engine.log_area();
@@ -184,7 +184,7 @@ impl Vdev for Watched {
     }
 }
 
-/// A pool on a RAID-Z that is watched, and perhaps a disk.
+/// A pool on a watched RAID-Z, with or without another disk.
 struct World {
     devices: Vec<Arc<dyn Device>>,
     engine: Arc<Engine>,
@@ -286,7 +286,7 @@ fn no_row_is_written_while_anybody_has_it() {
     }
 }
 
-/// Every record takes a row of several sectors, of which it needs one. What was let in is committed, the rest refused, and
+/// Every record needs one sector and takes a row of several. Admitted data is committed, the rest refused, and
 /// everything can be deleted again.
 #[test]
 fn a_pool_that_is_full_of_rows_with_one_sector_each_can_be_emptied() {
@@ -339,12 +339,12 @@ fn records_are_stored_in_lonely_rows() {
     world.check();
 }
 
-/// A megabyte may become 256 records, of which each takes a row. It is let in only if all of these have room.
+/// A megabyte may become 256 records of a row each. It is admitted only if all of them have room.
 #[test]
 fn much_is_let_in_only_where_it_fits_in_the_smallest_records() {
     let world = World::new(1, 7);
     let has_room = || {
-        // What is dirty takes less than is set aside for it.
+        // Dirty data takes less than the space set aside for it.
         (0..5).take_while(|_| world.engine.available() <= 5 * MIB).for_each(|_| world.commit());
         world.engine.available() > 5 * MIB
     };

@@ -1,4 +1,4 @@
-//! Blocks that are freed between being seen and being read, and whose place others have by then.
+//! Blocks freed between look-up and read, with their sectors in use again.
 
 use std::iter;
 
@@ -7,13 +7,13 @@ use crate::{format::pointer::BlockPointer, space::Seen, tree::Miss, vdev::Counts
 
 const RECORD: usize = 128 << 10;
 
-/// What a reader has in hand: a block that it saw, and when.
+/// A reader's block, and its token.
 struct Look {
     block: Block,
     seen: Seen,
 }
 
-/// A pool whose blocks have this checksum, a mirror if there are two disks; its tree has one record, with ones.
+/// A pool with this checksum, a mirror with two disks; its tree has one record, filled with ones.
 fn world(checksum: Checksum, disks: usize) -> (Arc<Engine>, Arc<Head>, Look) {
     let mut devices = (0..disks).map(|n| Arc::new(MemoryDevice::new(format!("disk{n}"), 64 * MIB)) as Arc<dyn Device>);
     let vdev = match disks {
@@ -77,7 +77,7 @@ fn errors(engine: &Engine) -> u64 {
     leaves.map(|leaf| leaf.counters().snapshot()).map(|Counts { checksum_errors, .. }| checksum_errors).sum()
 }
 
-/// What the device has in the place of the block, whatever that is.
+/// The byte on the device at the block's address, without verification.
 fn lies_there(engine: &Engine, pointer: &BlockPointer) -> u8 {
     let storage = engine.storage();
     let (vdev, offset) = storage.space.resolve(pointer.addresses[0], pointer.stored).unwrap();
@@ -101,7 +101,7 @@ fn a_block_that_was_freed_and_reused_is_neither_read_nor_blamed() {
         let node = Miss { pointer, level: 0, low: Key::MIN, high: Key::MAX };
         let small = Miss { pointer: BlockPointer { stored: 4096, logical: 4096, ..pointer }, ..node };
         assert!(matches!(engine.load_node(&small, seen), Err(Error::Stale)));
-        // What is brought for others is not kept either.
+        // Reads ahead on behalf of others are not cached either.
         head.bring(iter::repeat_n(&block, 2), iter::empty(), seen);
         head.bring(iter::empty(), iter::once(&block), seen);
         assert!(matches!(head.bytes_at(key, &block, seen), Err(Error::Stale)));
@@ -114,7 +114,7 @@ fn a_block_that_was_freed_and_reused_is_neither_read_nor_blamed() {
 #[test]
 fn a_block_that_comes_after_it_was_reused_is_not_kept() {
     let (engine, head, Look { block, seen }) = world(Checksum::Off, 1);
-    // Begun in time, and asked for too late: when the device answered nobody knows.
+    // Requested in time, and collected too late: when the device answered is unknown.
     head.bring(iter::empty(), iter::once(&block), seen);
     reuse_keeping_flights(&engine, &head);
     assert!(matches!(head.bytes_at(Key::new(7, 0, 0), &block, seen), Err(Error::Stale)));

@@ -1,4 +1,4 @@
-//! A device fails in the middle of a commit, comes back, and nothing that was accepted is lost.
+//! A device fails in the middle of a commit, returns, and no accepted change is lost.
 
 use std::{ops::RangeInclusive, thread, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// A pool on a device that can fail, with a committer, and with the memory below for looking at it later.
+/// A pool on a device with injected faults, with a committer, and with the memory below for later inspection.
 struct World {
     disk: Arc<MemoryDevice>,
     device: Arc<FaultDevice>,
@@ -49,7 +49,7 @@ impl World {
         offsets.for_each(|offset| put(&self.head, offset, byte, 3000 + offset as usize * 500));
     }
 
-    /// Commits on a thread of its own, which returns once the pool is suspended or the commit is done.
+    /// Commits on a thread of its own. Returns once the pool is suspended or the commit has ended.
     fn commit(&self) -> thread::JoinHandle<Result<Txg>> {
         let engine = self.engine().clone();
         let commit = thread::spawn(move || engine.commit());
@@ -68,7 +68,7 @@ impl World {
         look(&vdevs[0].leaves()[0])
     }
 
-    /// What the pool holds when it is opened anew from the memory of its device.
+    /// The records of the pool after reopening from the device's memory.
     fn reopened(&self) -> BTreeMap<u64, (u8, usize)> {
         let (engine, head) = open(Arc::new(self.disk.snapshot())).unwrap();
         let head = head.unwrap();
@@ -118,14 +118,14 @@ fn a_feature_that_is_needed_first_is_refused_where_nobody_is_to_wait() {
     world.engine().activate("feature@test").unwrap();
 }
 
-/// What goes wrong with the device.
+/// The fault of the device.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     Fails(Operation),
     Vanishes(Operation),
 }
 
-/// Whether the device loses its cache when it is struck, and whether there is another commit before it is looked at.
+/// Whether the device loses its cache when struck, and whether another commit precedes the inspection.
 const CASES: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 
 /// Strikes at the `skip`th operation of a commit; true if the commit has so many.
@@ -143,7 +143,7 @@ fn strike(trouble: Trouble, skip: u64, loses_cache: bool, commits_again: bool) -
             world.device.vanish();
             assert_eq!(world.clear().map_err(|error| error.kind()), Err(ErrorKind::Device), "{case}");
         }
-        // What is in memory goes on being accepted, and belongs to the next group.
+        // Changes in memory are still accepted, and belong to the next group.
         world.fill(20..=24, 3);
         world.device.heal();
         if loses_cache {
@@ -157,7 +157,7 @@ fn strike(trouble: Trouble, skip: u64, loses_cache: bool, commits_again: bool) -
     if commits_again {
         world.engine().commit().unwrap();
     }
-    // What has returned is on the device for good, its uberblock, too.
+    // The returned commit is on the device for good, its uberblock too.
     world.device.lose_cache();
     let found = world.reopened();
     assert!(found == accepted || !commits_again && found == begun, "{case}: {found:?}");
@@ -217,7 +217,7 @@ fn without_waiting_everybody_gets_an_error_and_what_is_in_memory_is_read() {
     assert_eq!(contents(&world.head), accepted);
     assert!(accepted != before);
     assert!(world.with_leaf(|leaf| leaf.counters().snapshot().write_errors > 0));
-    // What is not in memory is an error and not a wait.
+    // A read that misses memory is an error and not a wait.
     world.engine().forget_read();
     let stored = world.head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, 1))?.unwrap()) }).unwrap();
     assert_eq!(world.head.bytes(&stored.block().unwrap(), Seen::HELD).unwrap_err().kind(), ErrorKind::Device);
@@ -244,7 +244,7 @@ fn a_device_that_hangs_is_given_up_and_taken_back_when_it_has_answered() {
     let world = World::new(true);
     world.fill(5..=14, 2);
     let accepted = contents(&world.head);
-    // The first write hangs, and none is asked for after it: so nothing here depends on how fast the others are.
+    // The first write hangs, and none is requested after it: so nothing here depends on the speed of other writes.
     world.device.inject(Fault::hanging(Operation::Write));
     world.slow.set_deadline(Duration::from_millis(50));
     let commit = world.commit();

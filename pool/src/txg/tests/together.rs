@@ -1,4 +1,4 @@
-//! Blocks that lie next to each other: few requests for many of them, and the same answers as one by one.
+//! Adjacent blocks: few requests for many of them, and the same results as block by block.
 
 use std::iter;
 
