@@ -1,17 +1,17 @@
-//! What a device was asked and how often it failed: the numbers of `pool iostat` and `pool status`.
+//! The I/O counters of a device: the numbers of `pool iostat` and `pool status`.
 //!
-//! Each number is exact; a snapshot taken while requests run may have a request's operation and not yet its bytes.
+//! Each number is exact; a snapshot taken while requests run may count a request's operation and not yet its bytes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts since the pool was imported, or since they were cleared.
+/// Counts since the pool was imported; errors since `pool clear`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Reads asked for.
+    /// Reads requested.
     pub reads: u64,
-    /// Writes asked for.
+    /// Writes requested.
     pub writes: u64,
-    /// Flushes asked for.
+    /// Flushes requested.
     pub flushes: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -21,7 +21,7 @@ pub struct Counts {
     pub read_errors: u64,
     /// Writes and flushes that failed.
     pub write_errors: u64,
-    /// Blocks that did not have their checksum.
+    /// Blocks with a wrong checksum.
     pub checksum_errors: u64,
 }
 
@@ -43,7 +43,7 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Counters {
-    /// The counts as they stand.
+    /// The current counts.
     pub fn snapshot(&self) -> Counts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -58,7 +58,7 @@ impl Counters {
         }
     }
 
-    /// Forgets the errors, as `pool clear` does. The rest keeps counting.
+    /// Zeroes the error counts, as `pool clear` does. The rest keeps counting.
     pub fn clear_errors(&self) {
         for counter in [&self.read_errors, &self.write_errors, &self.checksum_errors] {
             counter.store(0, Ordering::Relaxed);

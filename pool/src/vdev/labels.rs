@@ -1,26 +1,26 @@
 //! Writing and finding labels on a device.
 //!
-//! Labels change rarely: when a pool is made, imported, exported, renamed, or gets another device. They are written two by
-//! two, one at each end of the device, with a flush after each pair. First comes a pair whose loss costs nothing, because
-//! the other holds a label that is at least as new: normally L0 and L2, after a crash perhaps L1 and L3.
+//! Labels change rarely: when a pool is created, imported, exported, renamed, or gets another device. They are written
+//! pair by pair, one label at each end of the device, with a flush after each pair. The first pair is the expendable
+//! one, because the second holds a label at least as new: normally L0 and L2 come first, after a crash perhaps L1 and
+//! L3.
 //!
 //! | power fails | first pair | second pair | import finds |
 //! | --- | --- | --- | --- |
-//! | before or while the first pair is written | old, new or torn | old | the new label if one was whole, else the old |
+//! | before or while the first pair is written | old, new or torn | old | the new label if a copy is whole, else the old |
 //! | after the first flush, or while the second pair is written | new | old, new or torn | the new label |
 //! | after the second flush | new | new | the new label |
 //!
-//! A torn label fails its checksum and is passed over. The newest good one counts, which is the one of the highest
-//! transaction group: whoever changes a label gives it a higher one. If neither label of the first pair could be written,
-//! the second is left alone: it holds the only good labels. If none in front was written the device has not got its label
-//! either: the others are looked for where it ends, and that may be elsewhere before anybody takes note of it.
+//! A torn label fails its checksum and is skipped. The good label of the highest txg wins; every change of a label
+//! raises its txg. If neither label of the first pair could be written, the second pair is left alone: it holds the
+//! only good labels. If no front label was written, the device does not have its label either: back labels are looked
+//! for at the end of the device, and the end may move before the move is recorded.
 //!
-//! The last two stand before the device's end, be that where it ends or, of one that was made smaller, where the label says
-//! that it ends for the pool ([`crate::format::label::ends`]). Only the front labels are asked for that, whose places are
-//! always known, as long as one of them is good: whatever stands where the device ended once is neither looked at nor
-//! believed.
+//! The last two labels stand before the device's end: the physical end or, on a shrunk device, the end that the label
+//! records ([`crate::format::label::ends`]). As long as a front label is good, only front labels decide where the end
+//! is, because their places are always known: leftovers at a former end are neither read nor believed.
 //!
-//! The rings of uberblocks in the labels are not touched by this, but for [`write_new_labels`], [`clear_labels`] and
+//! The uberblock rings in the labels are touched only by [`write_new_labels`], [`clear_labels`] and
 //! [`move_back_labels`]; see [`crate::vdev::uberblocks`].
 
 use std::sync::Arc;
@@ -32,11 +32,11 @@ use crate::{
     units::Guid,
 };
 
-/// The pairs of labels, by their number.
+/// The pairs of labels, by label number.
 const PAIRS: [[usize; 2]; 2] = [[0, 2], [1, 3]];
 
-/// Makes the device one of the pool that `label` describes. What its labels held before is erased, uberblocks and the
-/// signatures of other formats in the same places included.
+/// Makes the device a member of the pool that `label` describes. The former content of its labels is erased, including
+/// uberblocks and signatures of foreign formats in the same places.
 ///
 /// A crash leaves a device with no label, or with a label and no uberblock: in both cases no pool.
 ///
@@ -48,15 +48,17 @@ pub fn write_new_labels(device: &dyn Device, label: &Label) -> Result<()> {
     write_labels(device, label)
 }
 
-/// Replaces the labels of a device, so that a crash leaves the old or the new one.
+/// Replaces the labels of a device. A crash leaves the old or the new label.
 ///
 /// # Errors
-/// If neither label of a pair could be written, or neither in front, or a flush failed. The device still has a good label then.
+/// If neither label of a pair could be written, or neither front label, or a flush failed. The device still has a good
+/// label then.
 pub fn write_labels(device: &dyn Device, label: &Label) -> Result<()> {
     write_all_labels(&[(device, label)]).remove(0)
 }
 
-/// The same of many devices at once, and tells of each what became of it. A crash may leave new ones on any of them.
+/// Replaces the labels of many devices in parallel, and returns a result for each. A crash may leave new labels on any
+/// of them.
 pub fn write_all_labels(devices: &[(&dyn Device, &Label)]) -> Vec<Result<()>> {
     let begun: Vec<_> = devices.iter().map(|(device, label)| Replacing::begin(*device, label)).collect();
     let mut all: Vec<Result<Replacing>> = begun.into_iter().map(|begun| begun.map(|ordered| ordered())).collect();
@@ -87,14 +89,14 @@ fn together<'a, T>(
 struct Replacing<'a> {
     device: &'a dyn Device,
     bodies: Vec<(u64, Arc<Vec<u8>>)>,
-    /// The pairs in the order in which to write them: the one that holds a newest label last.
+    /// The pairs in writing order: a pair with a newest label comes last.
     order: [[usize; 2]; 2],
-    /// Whether one in front was written.
+    /// True if a front label was written.
     is_in_front: bool,
 }
 
 impl<'a> Replacing<'a> {
-    /// Begins to look at the labels that there are.
+    /// Begins to read the present labels.
     fn begin(device: &'a dyn Device, label: &Label) -> Result<impl FnOnce() -> Replacing<'a> + use<'a>> {
         let bodies = encode(device, label)?.into_iter().map(|(at, body)| (at, Arc::new(body))).collect();
         let begun = offsets(device)?.map(|at| (at, device.begin_read(at + BODY_AT, BODY_SIZE)));
@@ -129,23 +131,22 @@ impl<'a> Replacing<'a> {
     }
 }
 
-/// Has a device end at `size`, because it was found to have grown or is to be made smaller: its back labels are there from
-/// now on, with its newest label, and with the uberblocks that they had or, where these cannot be read, that others have.
-/// Whoever calls this writes what has changed in them. The caller keeps others from writing labels, and the pool still.
-/// After an error the device ends where it did.
+/// Moves the device's end to `size`, because it has grown or is about to shrink. The new back labels get the newest
+/// label, and the uberblock rings of the former back labels or, if unreadable, of another label. The caller then writes
+/// the changed labels, and meanwhile excludes label writers and commits. After an error the end is where it was.
 ///
 /// | power fails | import finds |
 /// | --- | --- |
 /// | before or while the new place is written | the front labels, as they were, and at the end nothing, or what was at the old one |
 /// | after that, before the labels are written | all four, as they were |
-/// | while the labels are written | as always: the first pair has L0, the second L1, and one of them is as it was |
+/// | while the labels are written | as always: the first pair has L0, the second L1, and one of the pairs is as it was |
 ///
-/// The back labels from before stay where they were until the space there is used. If the device is cut back meanwhile they
-/// are found, and are older than the front ones. Where the new place touches the one before, the front labels are all
-/// there is for that moment, as they are whenever a device grows while nobody has it open.
+/// The former back labels stay until the space is used. If the device is cut back to its former size meanwhile, they
+/// are found, and are older than the front labels. Where the new place overlaps the former one, the front labels are
+/// the only labels for a moment, as after any growth of a device of an exported pool.
 ///
-/// For a smaller size the same holds: until a label names the new end, an import looks for the back labels at the old one,
-/// where they are as they were. Nothing of the pool may lie at the new place.
+/// For a smaller size the same holds: until a label names the new end, an import finds the unchanged back labels at the
+/// old end. Nothing of the pool may lie at the new place.
 ///
 /// # Errors
 /// [`Error::Device`] if the new place cannot be written.
@@ -157,8 +158,8 @@ pub fn move_back_labels(device: &dyn Device, size: u64) -> Result<()> {
         let mut ring = vec![0; RING_SIZE];
         device.read_at(places[at] + RING_AT, &mut ring).ok().map(|()| ring)
     };
-    // What is at the front may be damaged: what is at the back need not be, and each has its own. Of a ring that nobody gives
-    // the next commits fill another.
+    // Each back label keeps its own ring, as the rings in front may be damaged. If no copy of a ring is readable, the
+    // next commits fill a new one.
     let rings = [[2, 3, 0, 1], [3, 2, 1, 0]].map(|order| order.into_iter().find_map(read));
     device.resize(size);
     let moved = write_back(device, label.as_ref(), &rings);
@@ -168,7 +169,7 @@ pub fn move_back_labels(device: &dyn Device, size: u64) -> Result<()> {
     moved
 }
 
-/// Writes both back labels as a whole, erases what lies behind them, and flushes.
+/// Writes both back labels as a whole, erases the rest behind them, and flushes.
 fn write_back(device: &dyn Device, label: Option<&Label>, rings: &[Option<Vec<u8>>; 2]) -> Result<()> {
     let offsets = offsets(device)?;
     let bodies = label.map(|label| encode(device, label)).transpose()?;
@@ -189,7 +190,7 @@ fn write_back(device: &dyn Device, label: Option<&Label>, rings: &[Option<Vec<u8
     written.and_then(|()| device.flush()).map_err(|source| failed(device, "move the back labels", source))
 }
 
-/// Has a device end where the pool's newest label says. To be called before anything but its label is read of it.
+/// Sets the device's end to the one in the pool's newest label. Called before anything but the label is read.
 pub(crate) fn settle_end(device: &dyn Device, label: &Label, guid: Guid) {
     if let Some(end) = label.end_of(guid)
         && end < device.size()
@@ -198,19 +199,19 @@ pub(crate) fn settle_end(device: &dyn Device, label: &Label, guid: Guid) {
     }
 }
 
-/// Gives up what lies behind the end of a device that was made smaller, which its front labels say. An image is cut there; of
-/// what stays as large as it was, the labels at its former end are erased, so that they are found by nobody who has lost the
-/// front ones. Returns how many bytes the device has now. Nobody else may use it meanwhile.
+/// Gives up the space behind the end of a shrunk device, as recorded in its front labels. An image is truncated. On a
+/// device that cannot be truncated, the labels at the former end are erased, so that a loss of the front labels does
+/// not bring them back. Returns the physical size, in bytes. The caller excludes all use of the device.
 ///
 /// # Errors
-/// [`Error::Device`] if the device refuses, [`Error::Damaged`] if its front labels do not say where it ends.
+/// [`Error::Device`] if the device refuses, [`Error::Damaged`] if its front labels do not record the end.
 pub(crate) fn give_up_behind(device: &dyn Device) -> Result<u64> {
     let end = device.size();
     let there = device.measure().map_err(|source| failed(device, "measure", source))?;
     if there <= end || device.truncate(end).map_err(|source| failed(device, "cut", source))? {
         return Ok(there.min(end));
     }
-    // By them alone it is known from then on where the device ends.
+    // From then on only the front labels record the end.
     if front_label(device).and_then(|front| front.end_of(front.device)) != Some(end) {
         return Err(Error::damaged(format!("front labels of {}", device.name()), "they do not say where it ends"));
     }
@@ -228,11 +229,11 @@ fn front_label(device: &dyn Device) -> Option<Label> {
     good.into_iter().flatten().max_by_key(|label| label.txg)
 }
 
-/// Where the labels start of a device of which nobody has looked where it ends: as the front ones say, or if they are lost, the
-/// ones at its end.
+/// Offsets of the labels, if the end of the device is not yet settled: as recorded by the front labels or, if lost, by
+/// the labels at the physical end.
 ///
 /// # Errors
-/// [`Error::Request`] if it is too small for labels.
+/// [`Error::Request`] if the device is too small for labels.
 pub fn places(device: &dyn Device) -> Result<[u64; LABELS]> {
     let offsets = offsets(device)?;
     let at_end = || offsets[2..].iter().filter_map(|at| read_label_at(device, *at).ok().flatten()).next();
@@ -241,11 +242,12 @@ pub fn places(device: &dyn Device) -> Result<[u64; LABELS]> {
     Ok(end.map_or(offsets, label_offsets))
 }
 
-/// Erases all four labels and what lies behind the last one, so that the device belongs to no pool and shows no signature
-/// of what it held before. Of one that ends elsewhere for its pool than it does, or did when it was opened, the back labels
-/// are erased at each of these ends. An error does not keep it from trying the rest.
+/// Erases all four labels and the rest behind the last one, so that the device belongs to no pool and shows no foreign
+/// signature. Back labels are erased at every possible end: the end recorded by the pool, the end when the device was
+/// opened, and the physical end. After an error the remaining places are still tried.
 ///
-/// Those at other ends come first, for the front labels tell where: if power fails in between they are found again.
+/// Labels at former ends are erased first, because the front labels lead to them: after a power failure they are found
+/// again.
 pub fn clear_labels(device: &dyn Device) -> Result<()> {
     let offsets = offsets(device)?;
     let elsewhere = clear_elsewhere(device, offsets[2]);
@@ -253,7 +255,7 @@ pub fn clear_labels(device: &dyn Device) -> Result<()> {
     elsewhere.and(cleared)
 }
 
-/// Erases back labels that are not where the device ends, for good: where they are found, and where it is found to end.
+/// Erases back labels that do not lie at the device's current end, and flushes.
 fn clear_elsewhere(device: &dyn Device, back: u64) -> Result<()> {
     let there = device.measure().map_err(|source| failed(device, "measure", source))?;
     let size = device.size();
@@ -270,7 +272,7 @@ fn clear_elsewhere(device: &dyn Device, back: u64) -> Result<()> {
     erased.map_err(|source| failed(device, "erase the labels", source))
 }
 
-/// Erases four labels, and what lies behind the last one.
+/// Erases four labels, and the rest behind the last one.
 fn clear_at(device: &dyn Device, offsets: [u64; LABELS]) -> Result<()> {
     let zeros = vec![0; LABEL_SIZE as usize];
     let end = offsets[LABELS - 1] + LABEL_SIZE;
@@ -284,11 +286,11 @@ fn clear_at(device: &dyn Device, offsets: [u64; LABELS]) -> Result<()> {
     }
 }
 
-/// The newest good label of a device, or `None` if it has none and nothing that claims to be one.
+/// The newest good label of a device; `None` if no place holds a label, good or damaged.
 ///
 /// # Errors
-/// [`Error::Device`] if nothing can be read, [`Error::Unsupported`] if there are only labels of another version,
-/// [`Error::Damaged`] if there are only damaged ones.
+/// [`Error::Device`] if nothing can be read, [`Error::Unsupported`] if all labels are of another version,
+/// [`Error::Damaged`] if all labels are damaged.
 pub fn read_label(device: &dyn Device) -> Result<Option<Label>> {
     let Ok(offsets) = places(device) else { return Ok(None) };
     let mut best: Option<Label> = None;
@@ -303,21 +305,21 @@ pub fn read_label(device: &dyn Device) -> Result<Option<Label>> {
     }
     match (best, failure) {
         (Some(label), _) => Ok(Some(label)),
-        // One that could not be read beside one that is not there says nothing about a pool.
+        // An unreadable label beside an absent one is no evidence of a pool.
         (None, Some(Error::Device { .. })) if absent => Ok(None),
         (None, Some(error)) => Err(error),
         (None, None) => Ok(None),
     }
 }
 
-/// The label at an offset, or `None` if what is there does not claim to be one.
+/// The label at an offset; `None` if the bytes do not claim to be a label.
 fn read_label_at(device: &dyn Device, at: u64) -> Result<Option<Label>> {
     let mut body = vec![0; BODY_SIZE];
     device.read_at(at + BODY_AT, &mut body).map_err(|source| failed(device, "read a label", source))?;
     decode_at(&body, at)
 }
 
-/// The label of a body that stands in the label at an offset, or `None` if it does not claim to be one.
+/// Decodes the body of the label at an offset; `None` if the bytes do not claim to be a label.
 fn decode_at(body: &[u8], at: u64) -> Result<Option<Label>> {
     match Label::claims(body) {
         true => Label::decode(body, at + BODY_AT).map(Some),
@@ -325,7 +327,7 @@ fn decode_at(body: &[u8], at: u64) -> Result<Option<Label>> {
     }
 }
 
-/// The error that says more: another version, before damage, before a device that does not answer.
+/// The more telling error: another version, then damage, then a device that does not answer.
 fn telling(before: Option<Error>, error: Error) -> Error {
     let rank = |error: &Error| match error {
         Error::Unsupported { .. } => 2,
@@ -338,12 +340,12 @@ fn telling(before: Option<Error>, error: Error) -> Error {
     }
 }
 
-/// The four bodies, each with its place on the device.
+/// The four label bodies, each with its offset on the device.
 fn encode(device: &dyn Device, label: &Label) -> Result<Vec<(u64, Vec<u8>)>> {
     let encode_at = |label_at| {
         let offset = label_at + BODY_AT;
         let body = label.encode(offset)?;
-        // A label that nobody can read is worse than none.
+        // An unreadable label is worse than none.
         match Label::decode(&body, offset) {
             Ok(_) => Ok((offset, body)),
             Err(error) => Err(Error::Request(format!("pool {} cannot be told by a label: {error}", label.pool_name))),
@@ -352,7 +354,7 @@ fn encode(device: &dyn Device, label: &Label) -> Result<Vec<(u64, Vec<u8>)>> {
     offsets(device)?.into_iter().map(encode_at).collect()
 }
 
-/// Where the labels of a device start.
+/// Offsets of the four labels.
 pub(super) fn offsets(device: &dyn Device) -> Result<[u64; LABELS]> {
     match device.size() {
         size if size < LABELS as u64 * LABEL_SIZE => {
@@ -366,7 +368,7 @@ pub(super) fn failed(device: &dyn Device, action: &'static str, source: std::io:
     Error::Device { device: device.name().to_owned(), action, source }
 }
 
-/// Devices that can tell whether they were asked together.
+/// Devices that check whether requests to several devices run in parallel.
 #[cfg(test)]
 pub(super) mod crowd {
     use std::{
@@ -379,7 +381,7 @@ pub(super) mod crowd {
 
     use crate::device::{Device, MemoryDevice, Pending};
 
-    /// One of several devices, which has a request fail that is waited for before all of them were asked for theirs.
+    /// One of several devices. A request fails if it is waited for before all devices were asked.
     pub(crate) struct Crowded {
         inner: MemoryDevice,
         count: usize,
@@ -388,7 +390,7 @@ pub(super) mod crowd {
         flushes: Arc<AtomicUsize>,
     }
 
-    /// So many devices, each of which gets so many writes before anybody waits.
+    /// `count` devices, each of which expects `writes_each` writes before the first wait.
     pub(crate) fn crowd(count: usize, writes_each: usize, size: u64) -> Vec<Crowded> {
         let (writes, flushes) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let one = |number| Crowded {
@@ -401,7 +403,7 @@ pub(super) mod crowd {
         (0..count).map(one).collect()
     }
 
-    /// Fails if not all of so many have begun when it is waited for.
+    /// Fails if fewer than `together` requests have begun at the time of the wait.
     fn among(begun: &Arc<AtomicUsize>, together: usize, done: io::Result<()>) -> Pending {
         begun.fetch_add(1, Relaxed);
         let begun = begun.clone();
@@ -497,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn no_label_a_damaged_one_and_one_of_another_version_are_told_apart() {
+    fn absent_damaged_and_unreadable_labels_are_told_apart() {
         assert_eq!(read_label(&MemoryDevice::new("empty", SIZE)).unwrap(), None);
         assert_eq!(read_label(&MemoryDevice::new("tiny", 1000)).unwrap(), None);
         let device = labelled(7);
@@ -526,7 +528,7 @@ mod tests {
         Fault { range, ..Fault::failing(Operation::Write) }
     }
 
-    /// A device of `SIZE` whose label says that it ends at half of that, where its back labels are.
+    /// A device of `SIZE` shrunk to half: its label records the end, and its back labels lie there.
     fn made_smaller() -> (MemoryDevice, u64) {
         const END: u64 = 32 * MIB;
         let device = labelled(7);
@@ -537,7 +539,7 @@ mod tests {
         (device, END)
     }
 
-    /// Where labels are left on a device that ended at either of these.
+    /// Offsets of labels left on a device that ended at `end` or at `SIZE`.
     fn left(device: &MemoryDevice, end: u64) -> Vec<u64> {
         device.resize(SIZE);
         let mut places = [label_offsets(end), label_offsets(SIZE)].concat();
@@ -546,8 +548,8 @@ mod tests {
     }
 
     #[test]
-    fn no_labels_are_left_wherever_a_device_that_is_cleared_ends_or_ended() {
-        // As its pool has it, which ends where it was told, and as it is found by somebody else.
+    fn clearing_erases_labels_at_every_former_end() {
+        // The end is the one set by the pool, or the physical one that another process finds.
         for is_open in [true, false] {
             let (device, end) = made_smaller();
             assert_eq!(
@@ -566,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn the_former_labels_are_given_up_only_where_the_front_ones_say_where_the_device_ends() {
+    fn former_labels_are_erased_only_if_front_labels_record_the_end() {
         for are_lost in [false, true] {
             let (device, end) = made_smaller();
             if are_lost {
@@ -584,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_power_fails_labels_of_a_smaller_device_are_found_by_whoever_clears_it_again() {
+    fn clearing_a_shrunk_device_again_completes_it_after_a_crash() {
         let recorder = Recorder::new();
         let (device, end) = made_smaller();
         let device = recorder.wrap(device.snapshot());
@@ -639,14 +641,14 @@ mod tests {
             for seed in 0..40 {
                 let image = recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0);
                 let found = read_label(&image).unwrap().expect("a label").txg.0;
-                // From the first flush on, which is the third operation, there is no way back.
+                // From the first flush on, the third operation, the old label cannot come back.
                 assert!(found == 8 || found == 7 && cut < 3, "cut {cut}, seed {seed}: {found}");
             }
         }
     }
 
     #[test]
-    fn a_second_crash_while_the_labels_are_written_again_is_survived() {
+    fn a_second_crash_while_labels_are_rewritten_is_survived() {
         let recorder = Recorder::new();
         let device = recorder.wrap(labelled(7));
         write_labels(&device, &sample(8)).unwrap();
@@ -680,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_place_under_one_label_is_survived_and_one_under_a_pair_stops_in_time() {
+    fn one_bad_label_is_survived_and_a_bad_pair_stops_in_time() {
         let [l0, _, l2, _] = label_offsets(SIZE);
         let device = FaultDevice::new(Arc::new(labelled(7)));
         device.inject(failing(l0..l0 + LABEL_SIZE));

@@ -1,12 +1,12 @@
-//! One device under a vdev: what it is asked, how often it fails, and what it may still lose.
+//! One device under a vdev: its requests, its error counters, and the writes that it may still lose.
 //!
-//! Offset zero is the first byte behind the front labels, and the size ends before the back ones: the layers above
-//! cannot touch a label, whatever they ask for.
+//! Offset zero is the first byte behind the front labels, and the size ends before the back labels: the layers above
+//! cannot touch a label at any offset.
 //!
-//! Each request is tried once. Whether one that failed is tried again, or done without, is decided above: by
-//! [`Single`](super::Single) and [`Mirror`](super::Mirror).
+//! Each request is tried once. [`Single`](super::Single) and [`Group`](super::Group) above decide whether to retry or
+//! to continue without the device.
 //!
-//! A leaf outlives its device: one that failed and is back, perhaps opened anew, takes the place of the one before
+//! A leaf outlives its device: a failed device that returns, possibly opened anew, replaces the handle of the leaf
 //! ([`Leaf::take_back`]).
 
 use std::{
@@ -33,24 +33,24 @@ use crate::{
     units::{Guid, Txg},
 };
 
-/// As many states as one may go back to. So many of its rings are known of a device that has them.
+/// How many past states the pool can rewind to, and so how many states a leaf remembers of its rings.
 pub(crate) const KEPT_STATES: usize = 4;
 
-/// How a device does.
+/// The health of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It answers.
+    /// The device answers.
     Online,
-    /// It refuses what a commit needs, or has not answered in time.
+    /// The device failed a request that a commit needs, or missed a deadline.
     Faulted,
-    /// It is not there.
+    /// The device is missing.
     Unavailable,
-    /// The operator has put it out of use.
+    /// The administrator took the device offline.
     Offline,
 }
 
 impl Health {
-    /// In the words of `pool status`.
+    /// The word in `pool status`.
     pub fn as_str(self) -> &'static str {
         match self {
             Health::Online => "ONLINE",
@@ -60,12 +60,12 @@ impl Health {
         }
     }
 
-    /// What a request that failed says about the device.
+    /// The health of a device after a failed request.
     pub(crate) fn of(error: &Error) -> Health {
         if let Error::Device { source, .. } = error { Health::after(source) } else { Health::Faulted }
     }
 
-    /// What an error says about the device.
+    /// The health of a device after an I/O error.
     pub(crate) fn after(source: &io::Error) -> Health {
         if LetGo::is(source) {
             return Health::Unavailable;
@@ -95,20 +95,21 @@ pub struct Leaf {
     counters: Counters,
     health: Mutex<Health>,
     unflushed: Unflushed,
-    /// Held by whoever flushes because much is unflushed.
+    /// Held by the thread that flushes because much is unflushed.
     relieving: Mutex<()>,
-    /// The newest uberblock that the device has, and the one that it may have: it must not come back with somebody else's.
+    /// The newest uberblock on the device, and the newest that may be on the device. A returning device with an
+    /// uberblock beyond both was written by another system and is refused.
     marks: Mutex<Behind>,
-    /// Why it is not used, if that does not show otherwise.
+    /// Why the device is not used, if no error counter or health shows the reason.
     trouble: Mutex<Option<String>>,
-    /// The newest uberblock that the device has for good: it must not come back with an older one.
+    /// The newest uberblock durable on the device. A returning device must not have an older one.
     newest: Mutex<Txg>,
-    /// The newest states that it has had in its rings for good, newest first: should its rings be lost, these belong there.
+    /// The newest states durable in the device's rings, newest first. Lost rings are rewritten from these.
     states: Mutex<VecDeque<Arc<Uberblock>>>,
 }
 
 impl Leaf {
-    /// The device that carries the labels of `guid`. It gives all that lies between the labels.
+    /// The device that carries the labels of `guid`. The leaf offers all bytes between the labels.
     pub fn new(guid: Guid, device: Arc<dyn Device>) -> Leaf {
         Leaf {
             guid,
@@ -126,7 +127,7 @@ impl Leaf {
         }
     }
 
-    /// A device that is not there, as the labels of the others describe it.
+    /// A missing device, as the labels of the remaining devices describe it.
     pub fn absent(config: &LeafConfig) -> Leaf {
         let gone = Arc::new(Gone { name: config.path.clone(), size: device_size(config.size) });
         let leaf = Leaf::new(config.guid, gone);
@@ -134,31 +135,31 @@ impl Leaf {
         leaf
     }
 
-    /// Its name for life.
+    /// The permanent GUID of the device.
     pub fn guid(&self) -> Guid {
         self.guid
     }
 
-    /// What it gives to a vdev, in bytes.
+    /// Bytes between the labels.
     pub fn size(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// The size of the device, in bytes, if it is found to give more than it did.
+    /// The size of the device, in bytes, if the device has grown.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the device does not answer.
     pub(crate) fn grown(&self) -> io::Result<Option<u64>> {
         let size = self.device().measure()?;
         Ok((usable_size(size) > self.size()).then_some(size))
     }
 
-    /// Has a device that is larger by now give what it has. Its labels are where it ends.
+    /// Takes up the new size of a grown device, after its labels were written at the new end.
     pub(crate) fn take_size(&self) {
         self.size.fetch_max(usable_size(self.device().size()), Ordering::Relaxed);
     }
 
-    /// Has a device that was made smaller give no more than what lies between its labels. Nobody uses the rest.
+    /// Takes up the new size of a shrunk device: only the space between the labels remains. The rest is unused.
     pub(crate) fn give_less(&self) {
         self.size.store(usable_size(self.device().size()), Ordering::Relaxed);
     }
@@ -168,52 +169,52 @@ impl Leaf {
         &self.name
     }
 
-    /// The device below, for its labels.
+    /// The device below, for access to its labels.
     pub fn device(&self) -> Arc<dyn Device> {
         self.device.read().clone()
     }
 
-    /// What it was asked, and how often it failed.
+    /// Requests and failures since the pool was opened.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How the device does.
+    /// The current health of the device.
     pub fn health(&self) -> Health {
         *self.health.lock()
     }
 
-    /// The transaction group of the newest uberblock that the device got and flushed since it was opened.
+    /// The txg of the newest uberblock written and flushed to the device since it was opened.
     pub fn newest_uberblock(&self) -> Txg {
         *self.newest.lock()
     }
 
-    /// The newest uberblock that the device has, and the one that it may have.
+    /// The newest uberblock on the device, and the newest that may be on the device.
     pub fn marks(&self) -> Behind {
         *self.marks.lock()
     }
 
-    /// Notes how far the device has come, as it was found.
+    /// Records the uberblocks found on the device.
     pub(crate) fn found_marks(&self, marks: Behind) {
         *self.marks.lock() = marks;
     }
 
-    /// Notes that the device may have this uberblock from now on.
+    /// Records that the device may have this uberblock from now on.
     pub(crate) fn set_mark(&self, mark: Mark) {
         self.marks.lock().may_have = mark;
     }
 
-    /// Why it is not used, if that does not show otherwise.
+    /// Why the device is not used, if no error counter or health shows the reason.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
 
-    /// Notes why it is not used.
+    /// Records why the device is not used.
     pub(crate) fn set_trouble(&self, trouble: Option<String>) {
         *self.trouble.lock() = trouble;
     }
 
-    /// Counts an uberblock that was written to the device's labels, or was not.
+    /// Counts an uberblock write to the device's labels, with its failure if there was one.
     pub(crate) fn count_uberblock(&self, failure: Option<&Error>) {
         if matches!(failure, Some(Error::Device { source, .. }) if LetGo::is(source)) {
             return;
@@ -224,8 +225,8 @@ impl Leaf {
         }
     }
 
-    /// Notes that `device`, which the leaf had when this was written to it, has the state for good. If the leaf has another
-    /// one by now, that was found to be the same and is to be filled: it has to get a newer state before it lacks nothing.
+    /// Records that `state` is durable on `device`. Ignored if the leaf has another device by now: the new device is
+    /// yet to be resilvered and needs a newer state before it is complete.
     pub(crate) fn note_written(&self, device: &Arc<dyn Device>, state: &Arc<Uberblock>) {
         let now = self.device.read();
         if Arc::ptr_eq(&now, device) {
@@ -234,37 +235,37 @@ impl Leaf {
         }
     }
 
-    /// Notes that the device has the uberblock of `txg` for good, which it may have had until now.
+    /// Records that the uberblock of `txg` is durable on the device. Until now the device may have had it.
     pub(crate) fn note_uberblock(&self, txg: Txg) {
         *self.newest.lock() = txg;
         let mut marks = self.marks.lock();
         *marks = Behind::at(marks.may_have);
     }
 
-    /// Notes that the device has this state in its rings for good.
+    /// Records that the state is durable in the device's rings.
     pub(crate) fn keep_state(&self, state: &Arc<Uberblock>) {
         let mut states = self.states.lock();
         states.push_front(state.clone());
         states.truncate(KEPT_STATES);
     }
 
-    /// The newest states that the device has had in its rings for good since it lacks nothing, newest first.
+    /// The newest states durable in the device's rings since the device became complete, newest first.
     pub(crate) fn states(&self) -> Vec<Arc<Uberblock>> {
         self.states.lock().iter().cloned().collect()
     }
 
-    /// Notes that the device refuses what a commit needs.
+    /// Records that the device failed a request that a commit needs.
     pub(crate) fn note_fault(&self) {
         self.note_health(Health::Faulted);
     }
 
-    /// Notes how the device does.
+    /// Records the health of the device.
     pub(crate) fn note_health(&self, health: Health) {
         *self.health.lock() = health;
     }
 
-    /// Gives the leaf a device in place of its own: `device` was found to be the same one. What the one before may have
-    /// lost is written to it first; if that fails, all is as before.
+    /// Replaces the leaf's device with `device`, identified as the same one. Unflushed writes are replayed to `device`
+    /// first; if a replay fails, nothing changes.
     pub fn take_back(&self, device: Arc<dyn Device>) -> Result<()> {
         self.unflushed.replay(&*device).map_err(|source| self.failed("write", source))?;
         *self.device.write() = device;
@@ -273,7 +274,7 @@ impl Leaf {
         Ok(())
     }
 
-    /// Lets go of the device, so that it can be opened anew.
+    /// Closes the device, so that it can be opened anew.
     pub fn let_go(&self) {
         *self.device.write() = Arc::new(Gone { name: self.name.clone(), size: self.device().size() });
         let mut health = self.health.lock();
@@ -282,7 +283,7 @@ impl Leaf {
         }
     }
 
-    /// Gives the leaf a device that was found to be the same one and is to be filled with what it has missed.
+    /// Replaces the leaf's device with `device`, identified as the same one; what the device missed is resilvered.
     pub(super) fn renew(&self, device: Arc<dyn Device>, marks: Behind) {
         self.unflushed.clear();
         self.size.store(usable_size(device.size()), Ordering::Relaxed);
@@ -294,12 +295,13 @@ impl Leaf {
         self.note_health(Health::Online);
     }
 
-    /// Forgets what the device may have lost: it gets nothing more, and is filled if it comes back.
+    /// Drops the unflushed writes: the device gets no more writes, and is resilvered if it returns.
     pub(super) fn forget_unflushed(&self) {
         self.unflushed.clear();
     }
 
-    /// Where a range between the labels lies on the device; an error if it leaves them.
+    /// Converts an offset between the labels to an offset on the device; an error if the range leaves the space between
+    /// the labels.
     fn place(&self, offset: u64, len: u64) -> io::Result<u64> {
         match offset.checked_add(len) {
             Some(end) if end <= self.size() => Ok(DATA_START + offset),
@@ -307,17 +309,17 @@ impl Leaf {
         }
     }
 
-    /// The error that says what the device refused.
+    /// The error for a failed request, with the device's name.
     pub(crate) fn failed(&self, action: &'static str, source: io::Error) -> Error {
         Error::Device { device: self.name().to_owned(), action, source }
     }
 
-    /// Fails if a range leaves what lies between the labels.
+    /// Fails if a range leaves the space between the labels.
     pub(super) fn check_range(&self, action: &'static str, offset: u64, len: u64) -> Result<()> {
         self.place(offset, len).map(drop).map_err(|source| self.failed(action, source))
     }
 
-    /// Whether it is the device that fails and not one of its sectors: then it does not give its label either.
+    /// True if the whole device failed and not only a sector: a lost device cannot read its label either.
     pub(crate) fn is_lost(&self, source: &io::Error) -> bool {
         source.kind() == io::ErrorKind::TimedOut
             || Health::after(source) == Health::Unavailable
@@ -327,7 +329,7 @@ impl Leaf {
     /// Fills `buf` from `offset` on.
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let at = self.place(offset, buf.len() as u64)?;
-        // A commit is waited for by many, and must not be caught in the system.
+        // Many threads wait for a commit, so its reads must not be stuck in the kernel.
         let result = match Suspension::is_patient() {
             true => self.device().read_at(at, buf),
             false => self.device().read_trusting(at, buf),
@@ -344,7 +346,7 @@ impl Leaf {
         Ok(self.device().begin_read(at, len))
     }
 
-    /// Waits until so many bytes are read.
+    /// Waits until `len` bytes are read.
     pub(super) fn end_read(&self, len: usize, begun: io::Result<Pending<Vec<u8>>>) -> io::Result<Vec<u8>> {
         let result = begun?.wait();
         if has_met_it(&result) {
@@ -369,7 +371,7 @@ impl Leaf {
         Ok(self.device().begin_write(at, bytes))
     }
 
-    /// Waits until so many bytes are written.
+    /// Waits until `len` bytes are written.
     pub(super) fn end_write(&self, len: usize, begun: io::Result<Pending>) -> io::Result<()> {
         let result = begun?.wait();
         if has_met_it(&result) {
@@ -388,7 +390,7 @@ impl Leaf {
         (self.unflushed.flushing(), self.device().begin_flush())
     }
 
-    /// Returns when every write that returned before the flush began is durable.
+    /// Tells the device that the content of a range is no longer needed (TRIM).
     pub(super) fn end_flush(&self, (kept, begun): (Vec<u64>, Pending)) -> io::Result<()> {
         let result = begun.wait();
         if has_met_it(&result) {
@@ -406,12 +408,14 @@ impl Leaf {
         result.map_err(|source| self.failed("discard", source))
     }
 
-    /// Keeps a write that is about to begin, to be written again if the device loses it; returns its number.
+    /// Keeps the bytes of a write about to begin, for a replay if the device loses the write; returns a number for
+    /// [`Leaf::kept`] and [`Leaf::forget`].
     pub(super) fn keep(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> u64 {
         self.unflushed.begin(DATA_START + offset, bytes)
     }
 
-    /// Notes that a write that is kept was done, and flushes when much is unflushed, unless another thread does.
+    /// Records that a kept write was done. Flushes when much is unflushed, unless another thread is already flushing
+    /// for the same reason.
     pub(super) fn kept(&self, number: u64, flush: impl FnOnce() -> Result<()>) -> Result<()> {
         if !self.unflushed.done(number) {
             return Ok(());
@@ -422,19 +426,19 @@ impl Leaf {
         }
     }
 
-    /// Forgets a write that has failed for good.
+    /// Drops a write that has failed for good.
     pub(super) fn forget(&self, number: u64) {
         self.unflushed.forget(number);
     }
 }
 
-/// What is left of a device that was let go.
+/// Stands for a device that was closed.
 struct Gone {
     name: String,
     size: u64,
 }
 
-/// What a request gets that comes after the device was let go. It says nothing against the device, so it is not counted.
+/// The error of a request that arrives after the device was closed. It is not counted, as the device is not at fault.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("No such device")]
 struct LetGo;
@@ -451,7 +455,7 @@ impl From<LetGo> for io::Error {
     }
 }
 
-/// Whether a request has met the device.
+/// True if a request reached the device.
 fn has_met_it<T>(result: &io::Result<T>) -> bool {
     !result.as_ref().is_err_and(LetGo::is)
 }

@@ -1,9 +1,9 @@
-//! A vdev that the pool can do without, and of which too few devices are there: one for the intent log.
+//! A vdev with too few devices that the pool can be opened without: a log vdev.
 //!
-//! Nothing that a tree refers to lies on it, so the pool goes on as if it had been removed, but for its place in the labels:
-//! there it is shown, and from there it is removed, or its devices are back with the next import. Nothing is allocated on
-//! it, nothing is written to it, and its devices, those that are there among them, get neither labels nor uberblocks. So
-//! they stay behind, which does no harm: what they hold is a log that is not this pool's any more.
+//! No tree refers to a block on a log vdev, so the pool continues as if the vdev had been removed, but keeps its place
+//! in the labels: there it is shown, and can be removed, or its devices are back with the next import. The vdev gets no
+//! allocations and no writes, and its remaining devices get neither labels nor uberblocks. So they stay behind,
+//! harmlessly: their log no longer belongs to the pool.
 
 use std::{io, sync::Arc};
 
@@ -13,19 +13,19 @@ use crate::{
     units::{Guid, VdevId},
 };
 
-/// A vdev without devices.
+/// A vdev without enough devices.
 pub struct Lost {
     id: VdevId,
     guid: Guid,
-    /// What it is called, if it is of several devices.
+    /// The name of a vdev of several devices.
     name: Option<String>,
     size: u64,
-    /// As the labels of the others describe them: at least one.
+    /// The devices as described by the labels of the rest: at least one.
     leaves: Vec<Arc<Leaf>>,
 }
 
 impl Lost {
-    /// A vdev of this size, of these devices; with a name, if they are several.
+    /// A vdev of `size` bytes; with a name if it has several devices.
     pub fn new((id, guid): (VdevId, Guid), name: Option<String>, size: u64, leaves: Vec<Arc<Leaf>>) -> Lost {
         assert!(!leaves.is_empty(), "a vdev has devices");
         Lost { id, guid, name, size, leaves }
@@ -72,7 +72,7 @@ impl Vdev for Lost {
         self.refused("write")
     }
 
-    /// Nothing was written.
+    /// Succeeds, because nothing was written.
     fn flush(&self) -> Result<()> {
         Ok(())
     }

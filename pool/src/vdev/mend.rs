@@ -1,35 +1,35 @@
-//! Examining a device's labels and its rings of uberblocks, and writing there again what belongs there.
+//! Examining a device's labels and uberblock rings, and repairing them.
 //!
-//! What belongs there is known from two sides. What verifies on the device itself is one: a copy that is bad is written
-//! from one that is good. Where none is good, whoever has the pool open knows it: what its labels say, and which of the
-//! newest states this very device has had in its rings ([`Leaf::states`](super::Leaf)). It is given no other: a device
-//! claims by its rings to have all that was written up to the newest state in them ([`super::Group`]), and what another
-//! member has in its own may be older than what this one was filled with, or newer than what it ever got. So rings
-//! claim nothing after this that they have not claimed before.
+//! The right content has two sources. The first is the device itself: a bad copy is rewritten from a good copy. If no
+//! copy is good, the process with the open pool knows the content: its own labels, and the newest states that this very
+//! device has had in its rings ([`Leaf::states`](super::Leaf)). Only states of the device itself are written, because
+//! by its rings a device claims to have everything written up to the newest state in them ([`super::Group`]). Another
+//! member's rings may be older than what this device was resilvered with, or newer than anything it ever got. So
+//! repaired rings claim nothing that they did not claim before.
 //!
-//! The caller keeps everybody else from writing them: labels by the pool's lock for them, uberblocks by holding the
-//! pool still. It looks first whether the device is still the one that it was ([`LabelsFound::look`]): one that says by
-//! a label that it is another one, of this pool or of another, belongs to somebody else and is not touched.
+//! The caller excludes all writers: of labels by the pool's label lock, of uberblocks by pausing commits. The caller
+//! first checks that the device is still the same ([`LabelsFound::look`]). A device with a label of another device or
+//! pool belongs elsewhere and is not touched.
 //!
-//! Rings come before labels, the newest state before older ones, and each of these steps is flushed before the next:
+//! Rings come before labels, the newest state before older states, and each step is flushed before the next:
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before or while the newest state is written to rings that have none | no label: not this device; or one with a label and no state, as before |
-//! | while older states are written, and what is bad beside good copies | the newest state, as far as there is a label |
-//! | after that, while the first pair of labels is written to a device that has none | no device, or one with the newest state |
+//! | before or while the newest state is written to empty rings | no label: not this device; or a device with a label and no state, as before |
+//! | while older states are written, and bad copies beside good ones | the newest state, as far as there is a label |
+//! | after that, while the first pair of labels is written to a device without labels | no device, or a device with the newest state |
 //! | while the second pair is written | the device with the newest state |
 //! | while single labels or slots are written beside good ones | the good ones: nothing that verifies is overwritten |
 //!
-//! If older states came first, power that fails between them would leave a single device that lacks what was
-//! committed since, and nobody would know it.
+//! If older states came first, a power failure in between would leave a single device that silently lacks the latest
+//! commits.
 //!
-//! A device whose labels all are older than what the pool has written since is an older copy of itself. Its labels are
-//! replaced as ever ([`labels::write_labels`]), and its states by newer ones of the same slot, as a commit does.
+//! A device whose labels are all older than the pool's latest write is an older copy of itself. Its labels are replaced
+//! as usual ([`labels::write_labels`]), and its states by newer ones of the same slot, as in a commit.
 //!
-//! A slot of the ring that is zero everywhere was never used, and one whose copies are good and of different states is
-//! as a crash left it: neither is damage, unless the device has had a newer one there. A slot without any good copy of
-//! which nobody knows what it held is erased, for nobody can use it: else each scrub would count it again.
+//! An all-zero slot was never used. A slot with good copies of different states is the trace of a crash. Neither is
+//! damage, unless the device has had a newer state there. A slot without a good copy and of unknown content is erased:
+//! nothing can use it, and every scrub would count it again.
 
 use std::{ops::AddAssign, sync::Arc};
 
@@ -47,12 +47,12 @@ use crate::{
     units::Guid,
 };
 
-/// What was found in the labels or the rings of a device.
+/// The result of examining the labels or rings of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LabelsExamined {
     /// Bytes read.
     pub bytes: u64,
-    /// Copies that were bad.
+    /// Bad copies.
     pub bad: u64,
     /// Bytes written over bad copies.
     pub mended: u64,
@@ -66,13 +66,13 @@ impl AddAssign for LabelsExamined {
     }
 }
 
-/// Has a device be as large as it was, `size` bytes, if it is an image that somebody has cut and `write` says so. What
-/// it has lost is zeros then, as what was overwritten is; that it was cut counts as bad.
+/// Lengthens a truncated image back to `size` bytes if `write` is set. The lost part reads as zeros, like any
+/// overwritten data; the truncation counts as one bad copy.
 ///
 /// # Errors
-/// [`Error::Shrunk`] if it is shorter and stays so.
+/// [`Error::Shrunk`] if the device is shorter and cannot be lengthened.
 pub fn mend_size(device: &dyn Device, size: u64, write: bool) -> Result<LabelsExamined> {
-    // One that does not answer shows it when its labels are read.
+    // A device that does not answer is found when its labels are read.
     let there = device.measure().unwrap_or(size);
     if there >= size {
         return Ok(LabelsExamined::default());
@@ -84,19 +84,19 @@ pub fn mend_size(device: &dyn Device, size: u64, write: bool) -> Result<LabelsEx
     Err(Error::Shrunk { device: device.name().to_owned(), size: there, needed: size })
 }
 
-/// The labels of a device that is still the one that it was.
+/// The labels of a device that is still the same device.
 pub struct LabelsFound {
-    /// The newest of them that says so.
+    /// The newest good label.
     pub newest: Option<Label>,
-    /// Where the bodies stand that do not.
+    /// Offsets of the bad label bodies.
     bad: Vec<u64>,
 }
 
 impl LabelsFound {
-    /// Reads the labels of a device of which `own` is what they should say.
+    /// Reads the labels of a device. `own` is the label expected.
     ///
     /// # Errors
-    /// [`Error::Request`] if it is another device by now.
+    /// [`Error::Request`] if the device belongs elsewhere by now.
     pub fn look(device: &dyn Device, own: &Label) -> Result<LabelsFound> {
         let mut found = LabelsFound { newest: None, bad: Vec::new() };
         let mut stranger = None;
@@ -116,7 +116,7 @@ impl LabelsFound {
             }
             found.bad.push(at);
         }
-        // Beside labels of the number that the pool has, one may be left of a number that it had.
+        // Beside good labels, a label with an earlier GUID of the pool may be left.
         let is_left = |label: &Label| found.newest.is_some() && label.device == own.device;
         if let Some(label) = stranger.filter(|label| !is_left(label)) {
             return Err(taken(device, &format!("it has a label of pool {}", label.pool_name)));
@@ -128,7 +128,8 @@ impl LabelsFound {
         }
     }
 
-    /// Writes the newest good label over bad ones if `write` says so, or if none is as new as `own`, that one.
+    /// Writes the newest good label over bad labels if `write` is set. If no label is as new as `own`, writes `own`
+    /// over all labels.
     ///
     /// # Errors
     /// If a write or the flush fails.
@@ -155,7 +156,7 @@ impl LabelsFound {
     }
 }
 
-/// The error that says that a device is not what it was, and is left alone.
+/// The error for a device that belongs elsewhere by now and is left alone.
 pub fn taken(device: &dyn Device, by: &str) -> Error {
     let name = device.name();
     Error::Request(format!(
@@ -163,8 +164,8 @@ pub fn taken(device: &dyn Device, by: &str) -> Error {
     ))
 }
 
-/// Examines the rings of uberblocks in the labels of a device of the pool `pool`, slot by slot, and writes the newest
-/// good one of a slot over bad ones if `write` says so. `states` are the newest that the device has had, newest first.
+/// Examines the uberblock rings of a device of the pool `pool`, slot by slot, and writes the newest good copy of a slot
+/// over bad copies if `write` is set. `states` are the newest states that the device has had, newest first.
 ///
 /// # Errors
 /// If a write or the flush fails.
@@ -189,7 +190,7 @@ pub fn mend_uberblocks(
             device.write_at(at, &good).map_err(|source| failed(device, "write an uberblock", source))?;
             examined.mended += UBERBLOCK_SIZE as u64;
         }
-        // The newest state comes before all others.
+        // The newest state is flushed before all others are written.
         if examined.mended > 0 && first.first() == Some(&slot) {
             device.flush().map_err(|source| failed(device, "flush an uberblock", source))?;
         }
@@ -202,10 +203,10 @@ pub fn mend_uberblocks(
 
 const SLOTS: usize = RING_SIZE / UBERBLOCK_SIZE;
 
-/// The rings of a device.
+/// The uberblock rings of a device.
 struct Rings {
     pool: Guid,
-    /// Each with where its label starts.
+    /// Each ring, with the offset of its label.
     rings: Vec<(u64, Vec<u8>)>,
 }
 
@@ -213,14 +214,15 @@ impl Rings {
     fn read(device: &dyn Device, pool: Guid) -> Result<Rings> {
         let read = |label: u64| {
             let mut ring = vec![0; RING_SIZE];
-            // One that cannot be read is all bad.
+            // An unreadable ring is treated as all bad.
             let ring = device.read_at(label + RING_AT, &mut ring).map_or_else(|_| vec![0xff; RING_SIZE], |()| ring);
             (label, ring)
         };
         Ok(Rings { pool, rings: offsets(device)?.map(read).into() })
     }
 
-    /// In which labels a slot is bad of which this state is known, and what belongs there: zeros if nobody knows.
+    /// The labels in which a slot is bad, and the right content of the slot: zeros if unknown. `known` is the state
+    /// that the device has had there.
     fn look(&self, slot: usize, known: Option<&Uberblock>) -> (Vec<u64>, Vec<u8>) {
         let place = slot * UBERBLOCK_SIZE..(slot + 1) * UBERBLOCK_SIZE;
         let copies = self.rings.iter().map(|(label, ring)| (*label, &ring[place.clone()]));
@@ -231,7 +233,8 @@ impl Rings {
             .collect();
         let newest = copies.iter().filter_map(|(_, bytes, txg)| Some(((*txg)?, *bytes))).max_by_key(|(txg, _)| *txg);
         let known = known.filter(|known| newest.is_none_or(|(txg, _)| txg < known.txg));
-        // One of another number is from before the device came to this pool, or the pool to its number.
+        // An uberblock with another GUID is from before the device joined the pool, or from before the pool changed its
+        // GUID.
         let is_garbage = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0) && Uberblock::decode(bytes).is_err();
         match (known, newest) {
             (Some(known), _) => (copies.iter().map(|(label, ..)| *label).collect(), known.encode()),
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn good_uberblocks_are_written_over_bad_and_zeroed_ones_and_unused_slots_are_no_damage() {
+    fn bad_uberblocks_are_rewritten_and_unused_slots_are_no_damage() {
         let device = device();
         assert_eq!(found(mend_rings(&device)), (0, 0));
         let [l0, l1, l2, l3] = label_offsets(SIZE);

@@ -1,24 +1,24 @@
-//! Virtual devices: what the pool's space lies on.
+//! Virtual devices: the storage under the pool's space.
 //!
-//! A [`Vdev`] is a range of bytes that starts at zero: labels and how many devices there are below are hidden. It is one
-//! device ([`Single`]), several that hold the same ([`Mirror`]) or several that share data and parity ([`RaidZ`]): chunks name
-//! a vdev and an offset in it.
+//! A [`Vdev`] is a range of bytes that starts at zero; labels and the number of devices below are hidden. A vdev is a
+//! single device ([`Single`]), devices with equal content ([`Mirror`]), or devices that share data and parity
+//! ([`RaidZ`]). A chunk names a vdev and an offset in the vdev.
 //!
-//! A device that fails is done without if others of its vdev hold all that it holds; else it suspends the whole pool: see
-//! [`Suspension`].
+//! A failed device is faulted if the rest of its vdev holds all of its data, and the vdev continues degraded. Otherwise
+//! the failure suspends the whole pool: see [`Suspension`].
 //!
-//! A vdev does not know what it is to read: checksums are in the pointers, which are known above. So whoever reads brings
-//! along a [`Check`], and a vdev that has the bytes from several *sources* (a mirror: its members) tries them until one
-//! passes. A bad source is counted beside the device that earned it.
+//! A vdev cannot verify what is read, because checksums are in the pointers, known only to the layers above. So the
+//! reader brings a [`Check`]. A vdev with several *sources* of the bytes (the members of a mirror) tries sources until
+//! the check passes. Checksum errors are counted on the device that returned bad bytes.
 //!
 //! ```text
-//! leaf         one device: what it is asked, how often it fails, what it may lose
-//! single       a vdev that is one device
-//! group        several devices that can do without some of them
-//! mirror       a vdev that is several, each of which holds all
-//! raidz        a vdev that is several, some of which may be lost
-//! labels       the labels of a device            uberblocks  the rings in them         mend  both examined
-//! suspension   who waits for a device that failed
+//! leaf         one device: requests, error counters, unflushed writes
+//! single       a vdev of one device
+//! group        several devices that form one redundant vdev
+//! mirror       a vdev whose devices each hold everything
+//! raidz        a vdev that survives the loss of some devices
+//! labels       the labels of a device            uberblocks  the rings in them         mend  repair of both
+//! suspension   threads that wait for a failed device
 //! ```
 
 use std::sync::Arc;
@@ -53,14 +53,14 @@ pub use raidz::RaidZ;
 pub use single::Single;
 pub use suspension::{Era, Suspension};
 
-/// Whether bytes are the ones that were meant.
+/// Returns whether bytes are the expected content.
 pub type Check<'a> = &'a dyn Fn(&[u8]) -> bool;
 
-/// A read that is under way. Given what the bytes must pass, it waits for them; there are none if they did not come, or do not
-/// pass. Who is to blame is not asked, and nothing counted but what a device refuses.
+/// A read under way. Called with the [`Check`], it waits for the bytes and returns `None` if the read failed or the
+/// check did. Only errors returned by a device are counted; a checksum mismatch is not attributed to a device.
 pub type Begun = Box<dyn FnOnce(Check<'_>) -> Option<Vec<u8>> + Send>;
 
-/// What is read of bytes that several devices hold.
+/// How many copies of the bytes to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sources {
     /// Any one source.
@@ -69,23 +69,23 @@ pub enum Sources {
     All,
 }
 
-/// What a read with a [`Check`] has come to.
+/// The outcome of a read with a [`Check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The bytes pass.
+    /// The first source passed.
     Good,
-    /// They pass, and those of a source before did not, or could not be read.
+    /// A source passed after another had failed its check or could not be read.
     Elsewhere,
-    /// Those of no source pass.
+    /// No source passed.
     Bad,
 }
 
-/// What was found in each source of some bytes.
+/// The content of every source of some bytes.
 #[derive(Debug, Default)]
 pub struct Examined {
-    /// The bytes, from the first source that is good.
+    /// The bytes of the first good source.
     pub good: Option<Vec<u8>>,
-    /// The sources that are not, by their guids, and the error of those that could not be read.
+    /// GUIDs of the bad sources, with the error of each that could not be read.
     pub bad: Vec<(Guid, Option<Error>)>,
 }
 
@@ -96,7 +96,7 @@ impl Examined {
         examined
     }
 
-    /// Whether all sources are good.
+    /// True if every source is good.
     pub fn is_whole(&self) -> bool {
         self.good.is_some() && self.bad.is_empty()
     }
@@ -112,26 +112,26 @@ impl Examined {
 
 /// A top-level virtual device.
 pub trait Vdev: Send + Sync {
-    /// Its position in the pool.
+    /// The vdev's position in the pool.
     fn id(&self) -> VdevId;
 
-    /// Its name for life. That of a single device is the device's.
+    /// The vdev's permanent GUID. A single device and its vdev have the same.
     fn guid(&self) -> Guid;
 
-    /// From now on, errors of the devices below that cannot be done without suspend the pool that this is of, if it can be
-    /// resumed.
+    /// Attaches the vdev to the suspension of its pool. From now on a device error beyond the vdev's redundancy
+    /// suspends the pool if the pool can be resumed.
     fn join(&self, suspension: &Arc<Suspension>);
 
-    /// What it gives to the pool, in bytes.
+    /// The space available to the pool, in bytes.
     fn size(&self) -> u64;
 
-    /// What the smallest of its devices gives to it, in bytes.
+    /// The part of [`Vdev::size`] that the smallest device contributes, in bytes.
     fn device_size(&self) -> u64 {
         self.size()
     }
 
-    /// How many sectors are written together. Who writes starts at a multiple of so many sectors of a region, and nobody
-    /// else has any of those that are touched: the rest of the last ones is filled with zeros.
+    /// Sectors that are written together. A write starts at a multiple of the unit within a region and owns every
+    /// sector of the units touched; the rest of the last unit is filled with zeros.
     fn unit(&self) -> u32 {
         1
     }
@@ -141,38 +141,38 @@ pub trait Vdev: Send + Sync {
         self.read_checked(offset, buf, &|_| true).map(drop)
     }
 
-    /// Fills `buf` from `offset` on, from a source that passes if there is one. Sources that do not are counted.
+    /// Fills `buf` from `offset` on, from a source that passes if there is one. Checksum errors are counted on sources
+    /// that do not.
     ///
     /// # Errors
     /// If no source can be read.
     fn read_checked(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found>;
 
-    /// The same, but that of bytes that do not pass nobody asks which device is to blame: they are bad, and read again in
-    /// smaller parts.
+    /// Like [`Vdev::read_checked`], but does not attribute a mismatch to a device; the caller rereads smaller ranges.
     fn read_simply(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         self.read_checked(offset, buf, is_good)
     }
 
-    /// As [`Vdev::read_checked`], of bytes of which nothing else passes than what was written there: their checksum is known.
-    /// So where no source gives them that holds everything, those are asked as well that are being filled.
+    /// Like [`Vdev::read_checked`], for bytes of known checksum: only the bytes written can pass. If no complete source
+    /// returns them, devices being resilvered are read too.
     fn read_surely(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         self.read_checked(offset, buf, is_good)
     }
 
-    /// Begins to read `len` bytes from `offset` on. Who has many requests begins them in the order in which they lie, and has
-    /// several under way. If nothing comes of one, the bytes are read again in smaller parts, and otherwise.
+    /// Begins to read `len` bytes from `offset` on. A caller with many reads begins several at a time, in order of
+    /// offset. When a read returns nothing, the caller rereads smaller ranges with another method.
     fn begin(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun;
 
-    /// Reads `len` bytes from every source, and counts nothing but what a device refuses.
+    /// Reads `len` bytes from every source. Only errors returned by a device are counted.
     fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined;
 
-    /// As [`Vdev::examine`], of bytes of which nothing else passes than what was written there: their checksum is known. So
-    /// where no source is good that holds everything, the bytes come from those that are being filled, if these have them.
+    /// Like [`Vdev::examine`], for bytes of known checksum. If no complete source is good, devices being resilvered are
+    /// read too.
     fn examine_surely(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
         self.examine(offset, len, is_good)
     }
 
-    /// Writes `good` over a bad source, and over no other.
+    /// Writes `good` over one bad source.
     fn mend(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()>;
 
     /// Writes all of `bytes` at `offset`.
@@ -180,81 +180,82 @@ pub trait Vdev: Send + Sync {
         self.write_shared(offset, Arc::new(bytes.to_vec()))
     }
 
-    /// As [`Vdev::write`], without a copy: the bytes are kept until they are durable.
+    /// Like [`Vdev::write`], without a copy: the bytes are kept in memory until they are durable.
     fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()>;
 
     /// Returns when every write that returned before is durable.
     fn flush(&self) -> Result<()>;
 
-    /// Says that the content of a range is no longer needed.
+    /// Tells the devices that the content of a range is no longer needed (TRIM).
     fn discard(&self, offset: u64, len: u64) -> Result<()>;
 
-    /// Counts that what was read of a source did not pass.
+    /// Counts a checksum error on a source.
     fn note_checksum_error(&self, source: Guid);
 
-    /// The devices that it is made of, also those that are not in use.
+    /// All devices of the vdev, including devices out of use.
     fn leaves(&self) -> Vec<Arc<Leaf>>;
 
-    /// Those that are in use, and get labels.
+    /// Devices in use. They get labels.
     fn labelled(&self) -> Vec<Arc<Leaf>> {
         self.leaves()
     }
 
-    /// Whether too few devices are there, and the pool is without it.
+    /// True if too many devices are missing and the pool is open without the vdev.
     fn is_lost(&self) -> bool {
         false
     }
 
-    /// Those that hold everything, and get uberblocks.
+    /// Complete devices. They get uberblocks.
     fn committing(&self) -> Vec<Arc<Leaf>> {
         self.leaves()
     }
 
-    /// Goes on without a device that has failed; `false` if that cannot be.
+    /// Continues without a failed device; `false` if the redundancy does not allow it.
     fn do_without(&self, _device: Guid, _health: Health) -> bool {
         false
     }
 
-    /// Says in the description of a label how the devices stand.
+    /// Enters the state of the devices into a label's description of the vdev.
     fn describe(&self, _tree: &mut VdevTree) {}
 
-    /// A number that [`Vdev::told`] takes, if the labels do not say yet how the devices stand.
+    /// If the labels do not record the current state of the devices yet: a number to pass to [`Vdev::told`].
     fn news(&self) -> Option<u64> {
         None
     }
 
-    /// The labels say stably how the devices stood when [`Vdev::news`] gave this number.
+    /// The labels durably record the state of the devices as of this number from [`Vdev::news`].
     fn told(&self, _news: u64) {}
 
-    /// The devices of [`Vdev::committing`] may have this uberblock from now on. To be told before the flush that precedes it.
+    /// From now on the devices of [`Vdev::committing`] may have this uberblock. Called before the flush that precedes
+    /// the uberblock.
     fn expect(&self, mark: Mark) {
         self.committing().iter().for_each(|leaf| leaf.set_mark(mark));
     }
 
-    /// A commit is stable on the devices of [`Vdev::committing`].
+    /// A commit is durable on the devices of [`Vdev::committing`].
     fn committed(&self) {}
 
-    /// The transaction group after which something is missing on a device that is being filled.
+    /// The newest txg that every device being resilvered has completely; `None` if no device is being resilvered.
     fn filling(&self) -> Option<Txg> {
         None
     }
 
-    /// Writes what is there by right to the devices that are being filled.
+    /// Writes verified content to the devices being resilvered.
     fn fill(&self, _offset: u64, _bytes: &Arc<Vec<u8>>) -> Result<()> {
         Ok(())
     }
 
-    /// What it is called if it is of several devices, whether they are there or not, as in `mirror-0`.
+    /// The name in messages and listings of a vdev of several devices, as in `mirror-0`.
     fn group_name(&self) -> Option<&str> {
         self.as_group().map(Group::name)
     }
 
-    /// Its devices, if they are several.
+    /// The devices of a mirror or RAID-Z.
     fn as_group(&self) -> Option<&Group> {
         None
     }
 
-    /// The RaidZ that it is, if it is one.
+    /// The RAID-Z, if the vdev is one.
     fn as_raidz(&self) -> Option<&RaidZ> {
         None
     }

@@ -1,7 +1,7 @@
 //! A vdev that is one device.
 //!
-//! There is nothing that stands in for it: whoever needs a device that fails is held by the pool's [`Suspension`] until it
-//! is back, and then the same request is tried again.
+//! The vdev has no redundancy: a thread that needs the failed device is held by the pool's [`Suspension`] until the
+//! device is back; then the same request is tried again.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use crate::{
     units::{Guid, VdevId},
 };
 
-/// One device under a pool, alone.
+/// A top-level vdev of one device.
 pub struct Single {
     id: VdevId,
     leaf: Arc<Leaf>,
@@ -32,7 +32,7 @@ impl Single {
         &self.leaf
     }
 
-    /// The pool's suspension, if errors of this device suspend it.
+    /// The pool's suspension, if errors of this device suspend the pool.
     fn suspension(&self) -> Option<&Suspension> {
         self.suspension.get().map(|suspension| &**suspension).filter(|suspension| suspension.is_enabled())
     }
@@ -41,7 +41,7 @@ impl Single {
         self.suspension().map(Suspension::era)
     }
 
-    /// Has `attempt` done on the device that is there, again and again until it succeeds or nobody could see to it.
+    /// Repeats `attempt` on the current device until it succeeds or the suspension ends in an error.
     fn persist(&self, action: &'static str, mut attempt: impl FnMut() -> io::Result<()>) -> Result<()> {
         loop {
             let era = self.era();
@@ -73,7 +73,7 @@ impl Vdev for Single {
     }
 
     fn join(&self, suspension: &Arc<Suspension>) {
-        // A vdev is in one pool for life.
+        // A vdev stays in one pool for life.
         let _ = self.suspension.set(suspension.clone());
     }
 

@@ -1,18 +1,18 @@
-//! What happens when a device does not do what a commit needs: the pool is suspended, and everybody who writes waits.
+//! What happens when a device fails a request that a commit needs: the pool is suspended, and every writer waits.
 //!
-//! A write or a flush that failed is not reported upwards. Whoever asked for it is held here until somebody has seen to
-//! the device and resumes the pool; then the same write is tried again, and the layers above never learn that it took an
-//! hour. So a commit that cannot be written is neither lost nor half done: it stands still. Only
-//! [giving up](Suspension::abandon) ends it, with an error for all who are held.
+//! A failed write or flush is not reported upwards. The requesting thread is held here until the device is attended to
+//! and the pool is resumed. Then the same write is tried again, and the layers above never learn that it took an hour.
+//! So a commit that cannot be written is neither lost nor half done: it stands still. Only [giving
+//! up](Suspension::abandon) ends the wait, with an error for all held threads.
 //!
-//! The intent log has another way, a commit, and is not held ([`Suspension::hastily`]): who asked for it waits, or is
-//! refused, as for any commit.
+//! The intent log has a fallback, a commit, and is not held ([`Suspension::hastily`]): the caller of fsync waits for
+//! the commit, or is refused, as for any commit.
 //!
-//! Reading is different: who reads has nothing to lose. A reader is held if it works for a commit
-//! ([`Suspension::patiently`]) or if all are to wait ([`Suspension::set_waiting`]); else it gets the error.
+//! A reader has nothing to lose. It is held if it works for a commit ([`Suspension::patiently`]) or if all requests are
+//! to wait ([`Suspension::set_waiting`]); otherwise it gets the error.
 //!
-//! A pool that nobody could resume (a command that has opened it for itself, a test) is never suspended: see
-//! [`Suspension::enable`]. Its errors go up, as they come.
+//! A pool that cannot be resumed (opened by a single command, or by a test) is never suspended: see
+//! [`Suspension::enable`]. Its errors are returned as they come.
 
 use std::{
     cell::Cell,
@@ -27,24 +27,24 @@ use parking_lot::{Condvar, Mutex};
 use crate::error::{Error, Result};
 
 thread_local! {
-    /// Whether this thread works for a commit, and must not come back with an error that waiting may spare it.
+    /// This thread works for a commit, and waits for a device instead of returning an error.
     static PATIENT: Cell<bool> = const { Cell::new(false) };
-    /// Whether this thread has another way if a device fails, and is not to be held.
+    /// This thread has a fallback if a device fails, and is not held.
     static HASTY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A number that changes whenever a pool is resumed.
+/// A counter of resumes, read before a request to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Era(u64);
 
-/// Whether a pool is suspended, and who waits for its end. All its devices share one.
+/// Whether a pool is suspended, with the threads that wait for its end. All devices of a pool share one.
 #[derive(Default)]
 pub struct Suspension {
-    /// There is somebody who can resume. Changes with the state locked.
+    /// The pool can be resumed. Changes with the state locked.
     enabled: AtomicBool,
     /// Readers that cannot be served are held, too.
     waiting: AtomicBool,
-    /// Mirrors the state, for those who only look.
+    /// Mirrors `state.why`, for lookups without the lock.
     suspended: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -53,24 +53,24 @@ pub struct Suspension {
 
 #[derive(Default)]
 struct State {
-    /// Why it is suspended, if it is.
+    /// Why the pool is suspended, if it is.
     why: Option<String>,
     era: u64,
 }
 
 impl Suspension {
-    /// From now on errors of devices suspend the pool: somebody is there who will see to it.
+    /// From now on device errors suspend the pool, because the owner of the pool can resume it.
     pub fn enable(&self) {
         let _state = self.state.lock();
         self.enabled.store(true, Ordering::Release);
     }
 
-    /// Whether errors of devices suspend the pool.
+    /// Whether device errors suspend the pool.
     pub fn is_enabled(&self) -> bool {
         self.enabled.load(Ordering::Acquire)
     }
 
-    /// Whether all who need a suspended device wait, or only those who work for a commit.
+    /// Sets whether all requests to a suspended device wait, or only requests of a commit.
     pub fn set_waiting(&self, waiting: bool) {
         self.waiting.store(waiting, Ordering::Release);
         self.tell();
@@ -81,13 +81,13 @@ impl Suspension {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Has `watcher` called whenever the pool was suspended, resumed or given up, on the thread that did it and after those
-    /// that came before it. It may resume the pool itself: whoever was about to be held is not then.
+    /// Calls `watcher` after the pool was suspended, resumed or given up, on the thread of the change and after earlier
+    /// watchers. A watcher may itself resume the pool; the thread about to be held then continues.
     pub fn watch(&self, watcher: impl Fn() + Send + Sync + 'static) {
         self.watchers.lock().push(Arc::new(watcher));
     }
 
-    /// Runs `work` of a commit: what it reads waits for a suspended device as what it writes does.
+    /// Runs `work` of a commit: its reads wait for a suspended device, as its writes do.
     pub fn patiently<T>(work: impl FnOnce() -> T) -> T {
         let before = PATIENT.replace(true);
         let result = work();
@@ -95,7 +95,7 @@ impl Suspension {
         result
     }
 
-    /// Runs `work` that has another way if it fails: an error suspends the pool, but is not waited for.
+    /// Runs `work` that has a fallback: an error suspends the pool, but is returned at once.
     pub fn hastily<T>(work: impl FnOnce() -> T) -> T {
         let before = HASTY.replace(true);
         let result = work();
@@ -123,12 +123,12 @@ impl Suspension {
         self.state.lock().why.clone()
     }
 
-    /// To be asked before a device is, for [`Suspension::hold`].
+    /// The current era. Taken before a request to a device, for [`Suspension::hold`].
     pub fn era(&self) -> Era {
         Era(self.state.lock().era)
     }
 
-    /// Suspends the pool because of `error`, which a device gave in `era`; one of an earlier era is known already.
+    /// Suspends the pool because of a device's `error` in `era`. An error of an earlier era was already dealt with.
     pub fn suspend(&self, era: Era, error: &Error) {
         let begins = {
             let mut state = self.state.lock();
@@ -145,10 +145,10 @@ impl Suspension {
         }
     }
 
-    /// Suspends the pool, and returns when it was resumed and what failed is to be tried again.
+    /// Suspends the pool, and returns when the pool was resumed and the failed request is to be repeated.
     ///
     /// # Errors
-    /// `error` itself if nobody can resume the pool, it was given up, or this thread has [another way](Self::hastily).
+    /// `error` itself if the pool cannot be resumed, it was given up, or this thread has [a fallback](Self::hastily).
     pub fn hold(&self, era: Era, error: Error) -> Result<()> {
         self.suspend(era, &error);
         if HASTY.get() {
@@ -161,7 +161,7 @@ impl Suspension {
         if state.era == era.0 { Err(error) } else { Ok(()) }
     }
 
-    /// Lets all who are held try again.
+    /// Lets all held threads try again.
     pub fn resume(&self) {
         {
             let mut state = self.state.lock();
@@ -173,8 +173,8 @@ impl Suspension {
         self.tell();
     }
 
-    /// Gives up what could not be written, if the pool is suspended: all who are held get their error. From now on errors
-    /// go up.
+    /// Gives up the pending writes of a suspended pool: all held threads get their error. From now on errors are
+    /// returned.
     pub fn abandon(&self) {
         {
             let _state = self.state.lock();
@@ -221,7 +221,7 @@ mod tests {
         }
         suspension.resume();
         held.into_iter().for_each(|held| held.join().unwrap().unwrap());
-        // An error of the era before suspends nothing any more.
+        // An error of an earlier era no longer suspends the pool.
         suspension.hold(era, error()).unwrap();
         assert!(!suspension.is_suspended());
     }

@@ -1,22 +1,22 @@
 //! Writing and finding uberblocks on devices.
 //!
-//! A commit writes its uberblock into one slot of the ring in each label of each device, after everything that it refers
-//! to was flushed on all devices, and is done when the next flush returned:
+//! A commit flushes everything that its uberblock refers to on all devices, then writes the uberblock into one slot of
+//! the ring in each label of each device. The commit is done when the next flush has returned:
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before or while it is written | the uberblock before, or this one where a copy is whole |
-//! | after the flush of any device that got it | this one |
+//! | before or while the uberblock is written | the previous uberblock, or the new one where a copy is whole |
+//! | after the flush of any device with the new uberblock | the new uberblock |
 //!
-//! Either is a committed state. The slot before is never touched by this commit, so a torn write costs nothing.
+//! Either is a committed state. A commit never touches the previous slot, so a torn write costs nothing.
 //!
-//! A device has it if one of its two front rings does. The others are looked for where the device ends, and that may be
-//! elsewhere when power has failed: an image was made longer, and nobody had taken note of it yet.
+//! A device has the uberblock if one of its two front rings does. The back rings are looked for at the device's end,
+//! and the end may have moved after a power failure: an image was lengthened, and the new end is not recorded yet.
 //!
-//! Import asks all devices and ranks what they say ([`rank`]): the uberblock of the highest transaction group is the newest
-//! state. Its *line* are the states that it descends from: its own import's, then its parent's up to where it forked off,
-//! and so on. States off the line were left behind by an import that went back, or written by a host that did not see this
-//! line: then the device whose newest state is off the line has diverged.
+//! Import reads all devices and ranks the uberblocks ([`rank`]): the uberblock of the highest txg is the newest state.
+//! Its *line* is the states that it descends from: the states of its own import, then of its parent up to the fork, and
+//! so on. A state off the line was abandoned by an import that rewound, or written by a host that did not see the line.
+//! In the second case the device whose newest state is off the line has diverged.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -32,8 +32,8 @@ use crate::{
     units::{Guid, Txg},
 };
 
-/// Writes an uberblock to its slot in all labels of all devices, to all of them at once, and tells of each whether it got it.
-/// All are tried; the commit has happened if one got it and the caller's flush succeeds.
+/// Writes an uberblock to its slot in all labels of all devices in parallel, and returns a result for each device. All
+/// are tried; the commit has happened if one device got the uberblock and the caller's flush succeeds.
 pub fn write_uberblock(devices: &[&dyn Device], uberblock: &Uberblock) -> Vec<Result<()>> {
     let block = Arc::new(uberblock.encode());
     let begin = |device: &dyn Device| {
@@ -46,7 +46,8 @@ pub fn write_uberblock(devices: &[&dyn Device], uberblock: &Uberblock) -> Vec<Re
     devices.iter().zip(begun).map(|(device, begun)| in_front(*device, begun?, &block)).collect()
 }
 
-/// Succeeds if at least one label in front got the block. A device that takes some copies is asked once more for the others.
+/// Succeeds if at least one front label got the block. If a device accepted some copies, failed copies are written once
+/// more.
 fn in_front(device: &dyn Device, begun: [(u64, Pending); LABELS], block: &[u8]) -> Result<()> {
     let mut written = begun.map(|(at, begun)| (at, begun.wait()));
     if written.iter().any(|(_, written)| written.is_ok()) {
@@ -60,7 +61,7 @@ fn in_front(device: &dyn Device, begun: [(u64, Pending); LABELS], block: &[u8]) 
     }
 }
 
-/// Whether a device has an uberblock for certain, wherever it ends: one of its labels in front does.
+/// True if a front label of the device has the uberblock, and so the device surely has it, wherever its end is.
 pub fn is_in_front(device: &dyn Device, uberblock: &Uberblock) -> bool {
     let has = |label: u64| {
         let mut block = vec![0; UBERBLOCK_SIZE];
@@ -70,10 +71,10 @@ pub fn is_in_front(device: &dyn Device, uberblock: &Uberblock) -> bool {
     offsets(device).is_ok_and(|[l0, l1, ..]| has(l0) || has(l1))
 }
 
-/// Erases what is in the slot of a transaction group, in all labels of a device.
+/// Erases the slot of a txg in all labels of a device.
 ///
 /// # Errors
-/// If one of them refuses: then it may be found there again.
+/// If a label cannot be erased: the uberblock may still be found there.
 pub fn erase_uberblock(device: &dyn Device, txg: Txg) -> Result<()> {
     for label in offsets(device)? {
         let erased = device.write_at(uberblock_offset(label, txg), &[0; UBERBLOCK_SIZE]);
@@ -82,7 +83,7 @@ pub fn erase_uberblock(device: &dyn Device, txg: Txg) -> Result<()> {
     Ok(())
 }
 
-/// All good uberblocks of a pool on one device, newest first, each once.
+/// All good uberblocks of a pool on one device, newest first, without duplicates.
 ///
 /// # Errors
 /// If none of the four rings can be read.
@@ -106,7 +107,7 @@ pub fn read_uberblocks(device: &dyn Device, pool: Guid) -> Result<Vec<Uberblock>
     }
 }
 
-/// The good uberblocks of a ring that stand in their slot.
+/// The good uberblocks of a ring that stand in their own slot.
 fn decode_ring(ring: &[u8]) -> impl Iterator<Item = Uberblock> {
     let in_place = |(at, block): (u64, &[u8])| Uberblock::decode(block).ok().filter(|found| slot(found.txg) == at);
     (0..).zip(ring.chunks(UBERBLOCK_SIZE)).filter_map(in_place)
@@ -117,46 +118,46 @@ pub(super) fn decode_in_slot(at: u64, block: &[u8], pool: Guid) -> Option<Uberbl
     Uberblock::decode(block).ok().filter(|found| slot(found.txg) == at && found.pool == pool)
 }
 
-/// Sorted by descending transaction group, each state once.
+/// Sorts by descending txg and removes duplicates.
 fn newest_first(mut uberblocks: Vec<Uberblock>) -> Vec<Uberblock> {
     uberblocks.sort_by_key(|uberblock| std::cmp::Reverse((uberblock.txg, uberblock.epoch)));
     uberblocks.dedup_by_key(|uberblock| (uberblock.txg, uberblock.epoch));
     uberblocks
 }
 
-/// How a device stands to the newest state of its pool.
+/// A device compared with the newest state of its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It has the newest uberblock.
+    /// The device has the newest uberblock.
     Current,
-    /// Its newest is an ancestor of it: it missed the later commits' uberblocks.
+    /// The device's newest uberblock is an ancestor of the pool's: it missed later commits.
     Behind(Txg),
-    /// Its newest is no known ancestor: it was written by a host that did not see the others, or has been away for
-    /// longer than the rings remember.
+    /// The device's newest uberblock is no known ancestor: another host imported the device without the rest, or the
+    /// device was away longer than the rings remember.
     Diverged {
-        /// The import that wrote it.
+        /// The import that wrote the device's newest uberblock.
         epoch: Epoch,
-        /// Its transaction group.
+        /// The txg of the device's newest uberblock.
         txg: Txg,
     },
-    /// It has no good uberblock, or cannot be read.
+    /// The device has no good uberblock, or cannot be read.
     Empty,
 }
 
-/// What the devices of a pool say together.
+/// The combined uberblocks of all devices of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranking {
-    /// The states of the newest one's line, newest first: what import tries, and what `-F` may go back to.
+    /// The newest state and its ancestors, newest first: import tries the first, and `-F` may rewind to the rest.
     pub candidates: Vec<Uberblock>,
-    /// How each device stands to the first of them.
+    /// Each device compared with the first candidate.
     pub standings: Vec<Standing>,
     /// The newest uberblock of each device.
     pub newest: Vec<Mark>,
-    /// The highest transaction group seen at all, on the line or off it. The next import starts above.
+    /// The highest txg on any device, on the line or off it. The next import starts above.
     pub highest: Txg,
 }
 
-/// Reads the uberblocks of all devices of a pool and ranks them. The candidates are empty if there is no good one.
+/// Reads the uberblocks of all devices of a pool and ranks them. Without any good uberblock there are no candidates.
 ///
 /// # Errors
 /// If no device can be read.
@@ -199,7 +200,7 @@ pub fn rank(devices: &[Vec<Uberblock>]) -> Ranking {
     Ranking { candidates, standings, newest: marks, highest }
 }
 
-/// The imports that `newest` descends from, each with the last transaction group that it inherits.
+/// The imports that `newest` descends from, each with the last txg inherited from it.
 fn line_of(newest: &Uberblock, all: &[Uberblock]) -> HashMap<Epoch, Txg> {
     let origins: HashMap<Epoch, (Epoch, Txg)> =
         all.iter().map(|uberblock| (uberblock.epoch, (uberblock.parent, uberblock.forked_at))).collect();
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn one_good_place_in_front_is_enough_for_writing_and_any_for_reading() {
+    fn one_front_slot_suffices_for_writing_and_any_for_reading() {
         let [l0, l1, l2, l3] = label_offsets(SIZE);
         let ranges = |good: u64| [0..good, good + LABEL_SIZE..SIZE];
         for good in [l0, l1] {
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_while_committing_leaves_this_commit_or_the_one_before() {
+    fn a_crash_in_a_commit_leaves_the_new_uberblock_or_the_old() {
         let recorder = Recorder::new();
         let devices = [recorder.wrap(disk()), recorder.wrap(disk())];
         let devices: Vec<&dyn Device> = devices.iter().map(|device| device as &dyn Device).collect();
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn candidates_are_the_line_of_the_newest() {
-        // Import 2 wrote 10 to 14; import 3 went back to 12 and went on with 15; import 4 opened its 16.
+        // Import 2 wrote 10 to 14; import 3 rewound to 12 and wrote 15; import 4 opened 16 of import 3.
         let device = vec![
             sample(10, 2, 1, 9),
             sample(12, 2, 1, 9),

@@ -1,8 +1,8 @@
-//! What was written to a device and may still be lost with its cache.
+//! Writes to a device that may still be lost with the device's cache.
 //!
-//! A device that goes away takes with it what it was told and had not made durable, and so does one whose flush failed:
-//! the system forgets pages that it could not write, and the next flush succeeds. Therefore every write is kept until a
-//! flush that began after it has succeeded; when the device is back, all of them are written again.
+//! A device that goes away loses the writes in its cache. A device whose flush failed loses them too: the kernel drops
+//! pages that it could not write, and the next flush succeeds. Therefore every write is kept until a flush that began
+//! after the write has succeeded; when the device is back, all kept writes are replayed.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::device::Device;
 
-/// When so many bytes are kept, it is time to flush.
+/// Kept bytes above which a flush is due.
 const ENOUGH: usize = 32 << 20;
 
 /// The writes of one device since its last flush.
@@ -42,7 +42,7 @@ impl Unflushed {
         number
     }
 
-    /// Notes that a write was done; `true` if it is time to flush.
+    /// Records that a write was done; `true` if a flush is due.
     pub(super) fn done(&self, number: u64) -> bool {
         let mut state = self.0.lock();
         if let Some(write) = state.writes.get_mut(&number) {
@@ -51,7 +51,7 @@ impl Unflushed {
         state.bytes > ENOUGH
     }
 
-    /// Forgets a write that has failed for good.
+    /// Drops a write that has failed for good.
     pub(super) fn forget(&self, number: u64) {
         self.0.lock().remove(number);
     }
@@ -62,20 +62,20 @@ impl Unflushed {
         state.writes.iter().filter(|(_, write)| write.done).map(|(&number, _)| number).collect()
     }
 
-    /// Forgets what a flush has made durable.
+    /// Drops the writes that a flush has made durable.
     pub(super) fn flushed(&self, numbers: &[u64]) {
         let mut state = self.0.lock();
         numbers.iter().for_each(|&number| state.remove(number));
     }
 
-    /// Forgets everything.
+    /// Drops all writes.
     pub(super) fn clear(&self) {
         let mut state = self.0.lock();
         state.writes.clear();
         state.bytes = 0;
     }
 
-    /// Writes everything again, in order.
+    /// Repeats all writes, in order.
     pub(super) fn replay(&self, device: &dyn Device) -> io::Result<()> {
         let writes: Vec<_> = self.0.lock().writes.values().map(|write| (write.at, write.bytes.clone())).collect();
         writes.iter().try_for_each(|(at, bytes)| device.write_shared(*at, bytes))
@@ -96,7 +96,7 @@ mod tests {
     use crate::device::MemoryDevice;
 
     #[test]
-    fn only_what_was_done_before_a_flush_began_is_forgotten_after_it() {
+    fn a_flush_drops_only_writes_done_before_it_began() {
         let unflushed = Unflushed::default();
         let begin = |at, byte| unflushed.begin(at, &Arc::new(vec![byte; 2]));
         let (early, under_way, failed) = (begin(0, 1), begin(10, 2), begin(20, 3));

@@ -1,6 +1,6 @@
-//! How a group's devices make up a vdev: what a mirror and a RAID-Z do differently.
+//! How a group's devices make up a vdev: the differences between a mirror and a RAID-Z.
 //!
-//! A [`Layout`] says where bytes lie on the members and how they are read; with it a group is a [`Vdev`].
+//! A [`Layout`] maps bytes to members and reads them; every `Layout` is a [`Vdev`].
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::{
     vdev::{Begun, Check, Examined, Found, Health, Leaf, RaidZ, Sources, Suspension, Vdev},
 };
 
-/// Where bytes lie on the members of a group. Requests have been found to lie within what the vdev gives to the pool.
+/// The placement of bytes on the members of a group. Callers have checked that requests lie within the vdev's space.
 pub(in crate::vdev) trait Layout: Send + Sync + 'static {
     /// The devices.
     fn group(&self) -> &Group;
 
-    /// What it gives to the pool, in bytes, if the smallest member has so many.
+    /// The space available to the pool, in bytes, if the smallest member has `least` bytes.
     fn space(&self, least: u64) -> u64;
 
     /// See [`Vdev::unit`].
@@ -31,8 +31,8 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
         self.read_any(offset, buf, is_good)
     }
 
-    /// Fills `buf` with bytes that pass, if members have them that are not asked otherwise; nobody is blamed.
-    /// See [`Vdev::read_surely`].
+    /// Fills `buf` with bytes that pass, from members that ordinary reads do not use. Counts no checksum errors. See
+    /// [`Vdev::read_surely`].
     fn read_filling(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool;
 
     /// See [`Vdev::begin`].
@@ -41,7 +41,7 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
     /// See [`Vdev::examine`], and [`Vdev::examine_surely`].
     fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined;
 
-    /// The same, if the range is one of the vdev.
+    /// Like [`Layout::examine_all`], after checking the range.
     fn examine_checked(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined {
         match self.check_range("read", offset, len as u64) {
             Ok(()) => self.examine_all(offset, len, is_good, surely),
@@ -49,16 +49,16 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
         }
     }
 
-    /// Writes to one member that is in use what it should hold, of which `good` are the bytes of the vdev.
+    /// Writes the content due to one member in use, derived from `good`, the bytes of the vdev.
     fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()>;
 
-    /// Writes to all members that are in use.
+    /// Writes to all members in use.
     fn write_all(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()>;
 
-    /// Writes to those that are being filled.
+    /// Writes to the members being resilvered.
     fn fill_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()>;
 
-    /// Says to all members that are in use that a range is not needed.
+    /// Tells all members in use that the content of a range is no longer needed.
     fn discard_all(&self, offset: u64, len: u64) -> Result<()>;
 
     /// See [`Vdev::as_raidz`].
@@ -66,7 +66,7 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
         None
     }
 
-    /// Fails if a range leaves what the vdev gives to the pool.
+    /// Fails if a range leaves the space available to the pool.
     fn check_range(&self, action: &'static str, offset: u64, len: u64) -> Result<()> {
         match offset.checked_add(len) {
             Some(end) if end <= self.space(self.group().least()) => Ok(()),
@@ -85,7 +85,7 @@ impl<L: Layout> Vdev for L {
     }
 
     fn join(&self, suspension: &Arc<Suspension>) {
-        // A vdev is in one pool for life.
+        // A vdev stays in one pool for life.
         let _ = self.group().suspension.set(suspension.clone());
     }
 
@@ -111,8 +111,9 @@ impl<L: Layout> Vdev for L {
         Layout::read_simply(self, offset, buf, is_good)
     }
 
-    /// Who is being filled may have any block already: power may have failed while the newest uberblock was written, and then
-    /// those who lack it lack nothing else. What it has in the block's place otherwise does not pass.
+    /// A member being resilvered may already have any block: power may have failed while the newest uberblock was
+    /// written, and then a member without the uberblock lacks nothing else. Stale bytes in the block's place do not
+    /// pass.
     fn read_surely(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         match Vdev::read_checked(self, offset, buf, is_good) {
             Ok(Found::Bad) | Err(_) if self.group().has_more_to_ask() && self.read_filling(offset, buf, is_good) => {

@@ -1,4 +1,4 @@
-//! What a member has been asked to read: where its last streams are, and how much it has still to give.
+//! The read load of a member: the ends of its recent streams, and the bytes still outstanding.
 
 use std::sync::{
     Arc,
@@ -7,19 +7,19 @@ use std::sync::{
 
 use super::Member;
 
-/// A read that begins at most so many bytes behind the end of another one, or before it, goes on with its stream.
+/// A read that begins within so many bytes of the end of a stream continues the stream.
 const NEAR: u64 = 1 << 20;
-/// So many streams are remembered.
+/// How many streams are remembered.
 const STREAMS: usize = 4;
-/// Nowhere: no read ends there.
+/// The end of no stream.
 const NOWHERE: u64 = u64::MAX;
 
 /// The reads of a member.
 #[derive(Debug)]
 pub(in crate::vdev) struct Load {
-    /// What was begun to be read and nobody has fetched, in bytes.
+    /// Bytes of reads that were begun and not fetched.
     waiting: AtomicU64,
-    /// Where the last reads of streams have ended.
+    /// Ends of the last reads of the streams.
     ends: [AtomicU64; STREAMS],
     next: AtomicUsize,
 }
@@ -35,12 +35,12 @@ impl Default for Load {
 }
 
 impl Load {
-    /// What was begun to be read and nobody has fetched, in bytes.
+    /// Bytes of reads that were begun and not fetched.
     pub(in crate::vdev) fn waiting(&self) -> u64 {
         self.waiting.load(Relaxed)
     }
 
-    /// Whether a read there goes on with a stream.
+    /// True if a read at `offset` continues a stream.
     pub(in crate::vdev) fn is_near(&self, offset: u64) -> bool {
         self.stream(offset).is_some()
     }
@@ -50,14 +50,14 @@ impl Load {
     }
 }
 
-/// A read that was begun, until it is fetched or given up.
+/// A read under way, counted until fetched or dropped.
 pub(in crate::vdev) struct Reading {
     member: Arc<Member>,
     len: u64,
 }
 
 impl Reading {
-    /// Of so many bytes from `offset` on.
+    /// Counts a read of `len` bytes from `offset` on.
     pub(in crate::vdev) fn begin(member: &Arc<Member>, offset: u64, len: usize) -> Reading {
         let (load, len) = (&member.load, len as u64);
         load.waiting.fetch_add(len, Relaxed);
@@ -66,7 +66,7 @@ impl Reading {
         Reading { member: member.clone(), len }
     }
 
-    /// The member that is read.
+    /// The member being read.
     pub(in crate::vdev) fn member(&self) -> &Member {
         &self.member
     }

@@ -1,4 +1,4 @@
-//! A member of a group, and how it stands.
+//! A member of a group, and its state.
 //!
 //! ```text
 //!          filled and flushed          uberblock stable
@@ -14,10 +14,10 @@
 //! | --- | --- | --- | --- | --- |
 //! | writes, flushes, labels | no | yes | yes | yes |
 //! | uberblocks | no | no | yes | yes |
-//! | is read, and enough to go on with | no | no | no | yes |
+//! | is read, and counts for the quorum | no | no | no | yes |
 //!
-//! So whatever state it is in, a device has for good everything that was written up to the newest uberblock in its own
-//! rings, and what it has missed was born after that one.
+//! So in every state, a device durably has everything written up to the newest uberblock in its own rings, and lacks
+//! only blocks born later.
 
 use std::sync::{
     Arc,
@@ -33,43 +33,43 @@ use crate::{
     vdev::{Health, Leaf},
 };
 
-/// How a member stands.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
-    /// It is not used.
+    /// Not used: missing, faulted or offline.
     Out = 0,
-    /// It gets what is new, and what it has missed.
+    /// Being resilvered: gets new writes, and the blocks that it missed.
     Filling = 1,
-    /// It has everything, but for an uberblock that says so.
+    /// Resilvered, but without an uberblock that claims so.
     Filled = 2,
-    /// It has everything.
+    /// Has everything.
     Complete = 3,
 }
 
 /// A device of a mirror or a RAID-Z.
 pub struct Member {
-    /// The device.
+    /// The device below.
     pub leaf: Arc<Leaf>,
     column: usize,
     state: AtomicU8,
     pub(super) details: Mutex<Details>,
-    /// The transaction group of the first uberblock by which it had everything; zero if that was long ago.
+    /// The txg of the first uberblock written after the member became complete; zero if long ago.
     pub(super) complete_since: AtomicU64,
     pub(in crate::vdev) load: Load,
 }
 
-/// What is said of a member beside its state. Changes with it, under the group's lock.
+/// What labels record of a member beside its state. Changes with the state, under the group's lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Details {
-    /// How far it had come when it was put out of use.
+    /// The uberblocks that the member had when it was taken out of use.
     pub(super) behind: Behind,
     pub(super) is_offline: bool,
     pub(super) replaces: Option<Guid>,
 }
 
 impl Member {
-    /// A device that stands so, of which a label says this. One that is complete or filling is there.
+    /// A member in `state`, with the details that a label records. A complete or resilvering device must be present.
     pub fn new(leaf: Arc<Leaf>, state: State, config: &MemberConfig) -> Member {
         let details = Details {
             behind: config.behind.unwrap_or_else(|| leaf.marks()),
@@ -89,17 +89,17 @@ impl Member {
         }
     }
 
-    /// The same as a member of this column.
+    /// The same member, in this column.
     pub fn at_column(self, column: usize) -> Member {
         Member { column, ..self }
     }
 
-    /// Which column it has: members of one hold the same.
+    /// The column. Members of one column hold the same bytes.
     pub fn column(&self) -> usize {
         self.column
     }
 
-    /// How it stands.
+    /// The current state.
     pub fn state(&self) -> State {
         match self.state.load(Ordering::Acquire) {
             0 => State::Out,
@@ -113,32 +113,34 @@ impl Member {
         self.state.store(state as u8, Ordering::Release);
     }
 
-    /// Whether it is out of use, and labels do not say that the operator wants it: it has failed, or had too many errors.
+    /// True if the member is out of use, but not by the administrator's wish: the device failed, or had too many
+    /// errors.
     pub fn is_to_be_missed(&self) -> bool {
         self.state() == State::Out && (!self.is_offline() || self.leaf.health() != Health::Offline)
     }
 
-    /// Whether labels say that it was put out of use: by the operator, or because it had too many errors.
+    /// True if labels record the member as taken out of use: by the administrator, or because of too many errors.
     pub fn is_offline(&self) -> bool {
         self.details.lock().is_offline
     }
 
-    /// The member that leaves when this one is complete.
+    /// The member that leaves when the new one is complete.
     pub fn replaces(&self) -> Option<Guid> {
         self.details.lock().replaces
     }
 
-    /// The transaction group from which on it has had everything; zero if that was long ago.
+    /// The txg since which the member has been complete; zero if long ago.
     pub(crate) fn complete_since(&self) -> Txg {
         Txg(self.complete_since.load(Ordering::Relaxed))
     }
 
-    /// Notes from which transaction group on it has had everything, unless that is known to be later.
+    /// Raises the txg since which the member has been complete to at least `txg`.
     pub(crate) fn note_complete_since(&self, txg: Txg) {
         self.complete_since.fetch_max(txg.0, Ordering::Relaxed);
     }
 
-    /// How far it has come, if it lacks something. One that has everything may have the uberblock that says so.
+    /// The uberblocks of a member that is not complete. A resilvered member may have the uberblock that claims
+    /// completeness.
     pub fn behind(&self) -> Option<Behind> {
         let behind = self.details.lock().behind;
         match self.state() {
@@ -148,7 +150,7 @@ impl Member {
         }
     }
 
-    /// What labels say of it.
+    /// Enters the member's state into a label.
     pub(super) fn describe(&self, config: &mut MemberConfig) {
         config.behind = self.behind();
         let details = self.details.lock();

@@ -1,41 +1,41 @@
-//! Several devices under one vdev that can do without some of them: what a mirror and a RAID-Z have in common.
+//! Several devices that form one redundant vdev: what a mirror and a RAID-Z have in common.
 //!
-//! A vdev of several devices has *columns*. Devices of one column hold the same: a mirror has one column, of which every
-//! member has everything, and a RAID-Z has as many as devices, but for a device that replaces another and shares its column
-//! for a while. What is written goes to all members that are in use. A column is complete if one of its members is, and so
-//! many columns are *needed* to read everything: one of a mirror, as many as there are of data of a RAID-Z.
+//! A vdev of several devices has *columns*. Devices of one column hold the same bytes. A mirror has one column, so
+//! every member has everything. A RAID-Z has a column for each device; a device and its replacement share a column for
+//! a while. A write goes to all members in use. A column is complete if one of its members is. Reading everything
+//! *needs* a number of complete columns: one in a mirror, the number of data columns in a RAID-Z.
 //!
-//! A member that fails a write or a flush is put out of use at once, and gets nothing more: neither data nor uberblocks nor
-//! labels. The pool goes on as long as enough columns are complete; only the failure of one more suspends it
-//! ([`Suspension`]). What a member has missed it gets when it is back, while the pool is in use: it is *filled* with what the
-//! others have or, in a RAID-Z, add up to.
+//! A member that fails a write or a flush is taken out of use at once and gets nothing more: no data, no uberblocks, no
+//! labels. The pool continues as long as enough columns are complete; only a failure beyond the redundancy suspends it
+//! ([`Suspension`]). A returning member is resilvered while the pool is in use: it gets what it missed, copied from
+//! members of the same column or, in a RAID-Z, reconstructed.
 //!
-//! What must always hold:
+//! Invariants:
 //!
-//! 1. A device has for good everything that was written up to the newest uberblock in its own rings.
-//! 2. What a flush has promised is on every member that the labels call complete. So the labels say that a member is out
-//!    of use before the next flush of the pool returns, whether a commit needs it or an fsync: see
+//! 1. A device durably has everything written up to the newest uberblock in its own rings.
+//! 2. Data covered by a completed flush is on every member that the labels call complete. So the labels record that a
+//!    member is out of use before the pool's next flush returns, whether for a commit or an fsync: see
 //!    [`Vdevs::flush`](crate::block::storage::Vdevs::flush).
-//! 3. As many columns as are needed, at least, are complete.
+//! 3. At least the needed number of columns is complete.
 //!
 //! When a member fails, power may fail at any of these instants:
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before the next flush of the pool has returned | the members with the same uberblock, and nothing promised that one of them lacks |
-//! | while the labels are told | the same; the member is filled from that uberblock on if a label says that it is behind |
+//! | before the pool's next flush has returned | the members with the same uberblock; no acknowledged data is missing on any of them |
+//! | while the labels are written | the same; the member is resilvered from that uberblock on if a label says that it is behind |
 //! | after that, before the next uberblock | the same |
 //! | after the uberblock | a member behind, by the labels and by its own rings |
 //!
-//! When a member has been filled:
+//! When a member has been resilvered:
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before it has an uberblock | a member behind, as before; it is filled again |
-//! | after that, before the labels say that it is complete | the same: the labels say which uberblock it may have had |
+//! | before the member has an uberblock | a member behind, as before; it is resilvered again |
+//! | after that, before the labels call the member complete | the same: the labels say which uberblock the member may have |
 //! | after that | one more complete member |
 //!
-//! If too many of the others are lost in the second case, the import is refused until they are back.
+//! If too many of the remaining members are lost in the second case, import refuses until they are back.
 
 mod layout;
 mod load;
@@ -65,33 +65,33 @@ use crate::{
     units::{Guid, Txg, VdevId},
 };
 
-/// A device that is filled, and where: a spare keeps its guid when it leaves one vdev and joins another.
+/// A device being resilvered, and its place: a spare keeps its GUID when it moves to another vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lacking {
-    /// The vdev of which it is a member.
+    /// The vdev that the device is a member of.
     pub vdev: VdevId,
-    /// Which column it has there.
+    /// The column in the vdev.
     pub column: usize,
-    /// The device.
+    /// The device's GUID.
     pub device: Guid,
-    /// What it has: what was born up to then.
+    /// The newest txg that the device has completely.
     pub has: Txg,
 }
 
-/// The devices of a vdev that can do without some of them.
+/// The devices of a redundant vdev.
 pub struct Group {
     id: VdevId,
     guid: Guid,
-    /// What it is called in messages and listings.
+    /// The name in messages and listings.
     name: String,
     quorum: RwLock<Quorum>,
-    /// As much as its smallest member has, but no more than is known of those that are not there.
+    /// Bytes of the smallest member, but at most what is recorded of missing members.
     least: AtomicU64,
     members: RwLock<Arc<Vec<Arc<Member>>>>,
     suspension: OnceLock<Arc<Suspension>>,
-    /// Held by whoever changes how members stand, or asks whether that has changed.
+    /// Held while members change state, and while asking whether any did.
     changing: Mutex<()>,
-    /// How often that has changed, and of which of these changes the labels were told.
+    /// How many changes of members there were, and how many of them the labels record.
     changes: AtomicU64,
     told: AtomicU64,
 }
@@ -99,25 +99,25 @@ pub struct Group {
 /// Why a member that is to leave stays in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stays {
-    /// Nobody else has its column, or too few others are complete.
+    /// No other complete member has its column, or too few columns would be complete.
     Needed,
-    /// What was to take its place has not everything any more.
+    /// The replacement is no longer complete.
     HeirFailed,
-    /// Nobody else of its column has had everything for so long.
+    /// No other member of the column has been complete for long enough.
     TooSoon,
 }
 
 /// What it takes to read everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quorum {
-    /// So many columns count: the first ones. Those behind hold nothing yet.
+    /// The first so many columns count. Columns behind hold nothing yet.
     pub columns: usize,
-    /// So many of them have to be complete.
+    /// How many of them must be complete.
     pub needed: usize,
 }
 
 impl Group {
-    /// These devices, of which the smallest has `least` bytes, as vdev `id` of a `kind` that needs so many columns.
+    /// Members, the smallest of `least` bytes, as vdev `id` of a `kind` with this quorum.
     pub(super) fn new(
         (id, guid): (VdevId, Guid),
         kind: &str,
@@ -145,27 +145,27 @@ impl Group {
         self.id
     }
 
-    /// The vdev's name for life.
+    /// The vdev's permanent GUID.
     pub(super) fn guid(&self) -> Guid {
         self.guid
     }
 
-    /// What it is called in messages and listings: its kind and its number, as in `mirror-0`.
+    /// The name in messages and listings: kind and position, as in `mirror-0`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many of its columns have to be complete.
+    /// How many columns must be complete.
     pub fn needed(&self) -> usize {
         self.quorum().needed
     }
 
-    /// Which columns have to be.
+    /// Which columns count, and how many of them must be complete.
     pub fn quorum(&self) -> Quorum {
         *self.quorum.read()
     }
 
-    /// From now on, so many have to be complete. `false` if they are not.
+    /// Changes the quorum. `false` if it is not met.
     pub(crate) fn set_quorum(&self, quorum: Quorum) -> bool {
         let _changing = self.changing.lock();
         let is_met = quorum.is_met(&self.members(), None);
@@ -175,12 +175,12 @@ impl Group {
         is_met
     }
 
-    /// Those of its members that have a column, in order.
+    /// The members of a column, in order.
     pub fn of_column(&self, column: usize) -> Vec<Arc<Member>> {
         self.members().iter().filter(|member| member.column() == column).cloned().collect()
     }
 
-    /// How many of the members that are complete may be lost, whichever they are.
+    /// How many complete members may fail, in the worst case.
     pub fn may_lose(&self) -> usize {
         let mut columns: BTreeMap<usize, usize> = BTreeMap::new();
         let Quorum { columns: counted, needed } = self.quorum();
@@ -190,35 +190,35 @@ impl Group {
         }
         let mut holders: Vec<usize> = columns.into_values().collect();
         holders.sort_unstable();
-        // What it takes is to lose all members of one column more than can be done without.
+        // The pool fails once all members are lost of one column more than the redundancy covers.
         let fatal = (holders.len() + 1).saturating_sub(needed);
         holders[..fatal.min(holders.len())].iter().sum::<usize>().saturating_sub(1)
     }
 
-    /// Whether as many columns as are needed have one of these members.
+    /// True if these members cover as many columns as are needed.
     pub fn are_enough(&self, devices: &[Guid]) -> bool {
         let members = self.members();
         let columns = members.iter().filter(|member| devices.contains(&member.leaf.guid()));
         self.quorum().suffice(columns.map(|member| member.column()))
     }
 
-    /// What the smallest of its members has, in bytes.
+    /// Bytes of the smallest member.
     pub(super) fn least(&self) -> u64 {
         self.least.load(Ordering::Relaxed)
     }
 
-    /// Its members.
+    /// All members, in order.
     pub fn members(&self) -> Arc<Vec<Arc<Member>>> {
         self.members.read().clone()
     }
 
-    /// One of them.
+    /// The member of this GUID.
     pub fn member(&self, device: Guid) -> Option<Arc<Member>> {
         self.members().iter().find(|member| member.leaf.guid() == device).cloned()
     }
 
-    /// Gives it other members: the labels know them. Whoever writes at this time may miss a new one, so only what is born
-    /// in the group after the open one is sure to be on it.
+    /// Replaces the members; the labels already describe the new ones. A concurrent write may miss a new member, so a
+    /// new member surely has only blocks born after the open txg.
     pub(crate) fn set_members(&self, members: Vec<Arc<Member>>) {
         let _changing = self.changing.lock();
         assert!(self.quorum().is_met(&members, None), "enough columns of a vdev are complete");
@@ -228,7 +228,7 @@ impl Group {
         self.note_change();
     }
 
-    /// Its members may give more than they did.
+    /// Takes up grown members.
     pub(crate) fn remeasure(&self) {
         let _changing = self.changing.lock();
         self.measure(&self.members());
@@ -239,35 +239,35 @@ impl Group {
         self.least.store(least, Ordering::Relaxed);
     }
 
-    /// To be called before members change and again after it: whoever flushes in between has the labels told, and so has
-    /// whoever looks at what they say.
+    /// Called before members change and again afterwards, so that a flush or a look at the labels in between makes the
+    /// labels be rewritten.
     fn note_change(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Puts a member out of use because the operator says so; `false` if it cannot be done without. With `lasting` it
-    /// stays so after the next import.
+    /// Takes a member offline for the administrator; `false` if the redundancy does not allow it. With `lasting` it
+    /// stays offline after the next import.
     pub(crate) fn put_offline(&self, device: Guid, lasting: bool) -> bool {
         self.put_out(device, Health::Offline, Some(lasting), false)
     }
 
-    /// Puts a member out of use for good that has had too many errors; `false` if it cannot be done without.
+    /// Faults a member for too many errors, which the labels record; `false` if the redundancy does not allow it.
     pub(crate) fn put_out_for_errors(&self, device: Guid) -> bool {
         self.put_out(device, Health::Faulted, Some(true), false)
     }
 
-    /// From which transaction group on somebody else of a member's column has had everything: the first of them that have.
+    /// The earliest txg since which another member of the same column has been complete.
     pub(crate) fn outlasted_since(&self, device: Guid) -> Option<Txg> {
         let column = self.of_column(self.member(device)?.column());
         let others = column.iter().filter(|other| other.leaf.guid() != device && other.state() == State::Complete);
         others.map(|other| other.complete_since()).min()
     }
 
-    /// Puts a member out of use that is about to leave: if at that moment somebody else has its column, and has had everything
-    /// since no later than `latest`, and the `heir` that is to take its place, if there is one, has everything.
+    /// Takes a member that is about to leave out of use. At that moment another member must have had the column
+    /// complete since `latest` at the latest, and the replacing `heir`, if any, must be complete.
     ///
     /// # Errors
-    /// Why it stays in use.
+    /// Why the member stays in use.
     pub(crate) fn put_out_to_leave(&self, device: Guid, heir: Option<Guid>, latest: Txg) -> Result<(), Stays> {
         let changing = self.changing.lock();
         let is_complete = |heir| self.member(heir).is_some_and(|heir| heir.state() == State::Complete);
@@ -283,7 +283,7 @@ impl Group {
         }
     }
 
-    /// A member that others were to take the place of is gone.
+    /// Forgets a replaced member that is gone.
     pub(crate) fn forget_replaced(&self, device: Guid) {
         for member in self.members().iter() {
             let mut details = member.details.lock();
@@ -291,7 +291,7 @@ impl Group {
         }
     }
 
-    /// Takes a member back that was found to have come so far, to be filled with what came later.
+    /// Takes a returning member back into use, to be resilvered from the uberblocks in `behind` on.
     pub(crate) fn take_back(&self, device: Guid, found: Arc<dyn Device>, behind: Behind) {
         let _changing = self.changing.lock();
         let Some(member) = self.member(device).filter(|member| member.state() == State::Out) else { return };
@@ -306,12 +306,12 @@ impl Group {
         self.note_change();
     }
 
-    /// How often its members have changed.
+    /// How many changes of members there were.
     pub(crate) fn round(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The members that are being filled, and what each of them has.
+    /// The members being resilvered, and the txg that each has.
     pub(crate) fn being_filled(&self) -> Vec<Lacking> {
         let members = self.members();
         let filling = members.iter().filter(|member| member.state() == State::Filling);
@@ -322,21 +322,20 @@ impl Group {
         filling.map(lacking).collect()
     }
 
-    /// Whether members are in use that are not read from, or not first: those that lack something, and one of two that have
-    /// one column.
+    /// True if members in use are not read, or not read first: incomplete members, or two members of one column.
     pub(super) fn has_more_to_ask(&self) -> bool {
         let members = self.members();
         members.len() > self.quorum().columns.max(1)
             || members.iter().any(|member| matches!(member.state(), State::Filling | State::Filled))
     }
 
-    /// Something was not copied to members that are being filled: they have to be filled from the beginning.
+    /// Restarts the resilver of all members, because a block was not copied.
     pub(crate) fn fill_anew(&self) {
         self.note_change();
     }
 
-    /// Notes that these members lack nothing any more: everything is flushed, and no commit is under way. `false` if members
-    /// have changed since `round`. The labels are told: of which uberblock they will say so, the next commit knows.
+    /// Records that these members lack nothing any more: everything is flushed, and no commit is under way. `false` if
+    /// members have changed since `round`. The next commit records in the labels which uberblock claims completeness.
     pub(crate) fn filled(&self, devices: &[Guid], round: u64) -> bool {
         let _changing = self.changing.lock();
         if self.round() != round {
@@ -352,17 +351,17 @@ impl Group {
         true
     }
 
-    /// Puts a member out of use; `false` if it cannot be done without. If the operator wants it, it is said whether that
-    /// is to last; then it is noted also of one that is out of use already. If it leaves for good, somebody else has to
-    /// have its column.
+    /// Takes a member out of use; `false` if the redundancy does not allow it. `offline` records the administrator's
+    /// wish, and whether the wish outlasts an import, even if the member is out of use already. A member that `leaves`
+    /// for good needs another complete member of its column.
     ///
-    /// The order matters. Whoever flushes either finds the member in use, and it has what the flush promises, or finds that
-    /// there are news; and what the labels say is not taken for all before the member is out of use.
+    /// The order matters. A concurrent flush either finds the member in use, and the flush covers the member, or sees
+    /// that the labels must be rewritten. Labels are not considered up to date before the member is out of use.
     fn put_out(&self, device: Guid, health: Health, offline: Option<bool>, leaves: bool) -> bool {
         self.put_out_while(&self.changing.lock(), device, health, offline, leaves)
     }
 
-    /// The same, while nobody else changes how members stand.
+    /// Like [`Group::put_out`], with the lock for changes already held.
     fn put_out_while(
         &self,
         _changing: &MutexGuard<'_, ()>,
@@ -393,7 +392,7 @@ impl Group {
         if member.state() >= State::Filled {
             member.details.lock().behind = member.leaf.marks();
         }
-        // Whoever finds it out of use finds why: a spare must not step in for one that the operator does not want.
+        // The health is set first: a spare must not step in for a member that the administrator took offline.
         member.leaf.note_health(health);
         member.set_state(State::Out);
         self.note_change();
@@ -410,8 +409,8 @@ impl Group {
         members.iter().filter(|member| member.state() >= least).map(|member| member.leaf.clone()).collect()
     }
 
-    /// Holds a reader until a device is back that has failed since `era` and cannot be done without, where readers are held
-    /// and somebody can see to it; else, or without an era, the error is the reader's.
+    /// Holds a reader until a device needed for the read is back, if the device failed since `era`, readers are held,
+    /// and the failure can be attended to. Otherwise, or without an era, returns the error.
     pub(super) fn hold_reader(&self, era: Option<Era>, leaf: &Leaf, health: Health, error: Error) -> Result<()> {
         let (Some(era), Some(suspension)) = (era, self.suspension()) else { return Err(error) };
         leaf.note_health(health);
@@ -422,7 +421,7 @@ impl Group {
         suspension.hold(era, error)
     }
 
-    /// The pool's suspension, if errors of the last device suspend it.
+    /// The pool's suspension, if errors beyond the redundancy suspend the pool.
     pub(super) fn suspension(&self) -> Option<&Suspension> {
         self.suspension.get().map(|suspension| &**suspension).filter(|suspension| suspension.is_enabled())
     }
@@ -431,13 +430,13 @@ impl Group {
         self.suspension().map(Suspension::era)
     }
 
-    /// The error of a request that leaves what the vdev gives to the pool.
+    /// The error of a request beyond the vdev's space.
     fn outside(&self, action: &'static str) -> Error {
         let source = io::Error::new(io::ErrorKind::UnexpectedEof, "access outside of the pool's space");
         Error::Device { device: self.name.clone(), action, source }
     }
 
-    /// A member that is in use.
+    /// The member of this GUID, if in use.
     pub(super) fn member_in_use(&self, device: Guid) -> Option<Arc<Member>> {
         self.member(device).filter(|member| member.state() != State::Out)
     }
@@ -458,7 +457,7 @@ impl Group {
                 member.describe(config);
             }
         }
-        // One that is about to leave is not described any more.
+        // A member that is about to leave is not described any more.
         let described: Vec<Guid> = configs.iter().map(|config| config.leaf.guid).collect();
         for config in configs {
             config.replaces = config.replaces.filter(|replaced| described.contains(replaced));
@@ -466,7 +465,7 @@ impl Group {
     }
 
     fn news(&self) -> Option<u64> {
-        // Whoever has seen a member out of use learns here of all that was changed with it.
+        // With the lock, a thread that saw a member out of use sees every change made with it.
         let _changing = self.changing.lock();
         let changes = self.changes.load(Ordering::Acquire);
         (changes != self.told.load(Ordering::Acquire)).then_some(changes)
@@ -475,7 +474,7 @@ impl Group {
     fn expect(&self, mark: Mark) {
         self.leaves_from(State::Filled).iter().for_each(|leaf| leaf.set_mark(mark));
         if self.members().iter().any(|member| member.state() == State::Filled) {
-            // The labels say that it may have this one, before it has.
+            // The labels must say that the member may have the uberblock before it does.
             self.note_change();
         }
     }
@@ -502,12 +501,12 @@ impl Group {
 }
 
 impl Quorum {
-    /// Whether as many of these columns count as are needed.
+    /// True if enough of these columns count.
     pub fn suffice(&self, columns: impl Iterator<Item = usize>) -> bool {
         columns.filter(|column| *column < self.columns).collect::<BTreeSet<usize>>().len() >= self.needed
     }
 
-    /// Whether as many columns have a complete member, not counting one.
+    /// True if enough columns have a complete member other than `without`.
     fn is_met(&self, members: &[Arc<Member>], without: Option<Guid>) -> bool {
         let counts = |member: &&Arc<Member>| member.state() == State::Complete && Some(member.leaf.guid()) != without;
         self.suffice(members.iter().filter(counts).map(|member| member.column()))

@@ -1,7 +1,7 @@
-//! Writing to the members of a group: to all that are in use, at the same time.
+//! Writing to all members of a group in use, in parallel.
 //!
-//! A request is begun on every member, and then all are waited for; only then it is seen to those that have failed. So one
-//! that hangs until its deadline keeps no other one from having what was written.
+//! A request is begun on every member, then all are waited for; failures are handled last. So a member that hangs until
+//! its deadline does not keep the write from the rest.
 
 use std::{io, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Group {
-    /// Writes at `offset` of all members that are in use, of each of these columns its own bytes.
+    /// Writes at `offset` of all members in use; a member gets the bytes of its column.
     pub(in crate::vdev) fn write_columns(&self, offset: u64, columns: &[Arc<Vec<u8>>]) -> Result<()> {
         let (era, mut members) = (self.era(), self.in_use());
         members.retain(|member| member.column() < columns.len());
@@ -43,7 +43,7 @@ impl Group {
         outcome
     }
 
-    /// Flushes all members that are in use.
+    /// Flushes all members in use.
     pub(super) fn flush(&self) -> Result<()> {
         let (era, members) = (self.era(), self.in_use());
         let begun: Vec<_> = members.iter().map(|member| member.leaf.begin_flush()).collect();
@@ -53,8 +53,8 @@ impl Group {
         members.iter().zip(flushed).try_for_each(persist)
     }
 
-    /// Goes on without a member whose attempt has failed, or has it made again until it succeeds or nobody could see to
-    /// the device.
+    /// Handles a member's failed request: continues without the member or, if the redundancy does not allow it, repeats
+    /// the request until it succeeds or the suspension ends in an error.
     fn persist(
         &self,
         member: &Member,
@@ -83,7 +83,8 @@ impl Group {
         }
     }
 
-    /// Writes to one member what others have too, or add up to. One that refuses is done without, if that can be.
+    /// Writes to one member bytes that the rest already hold or can reconstruct. A member that fails the write is
+    /// faulted if the redundancy allows it.
     pub(in crate::vdev) fn write_to(&self, member: &Member, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
         let kept = self.suspension().map(|_| member.leaf.keep(offset, bytes));
         match (member.leaf.write(offset, bytes), kept) {

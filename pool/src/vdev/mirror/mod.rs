@@ -1,7 +1,7 @@
-//! A vdev that is several devices, each of which holds everything.
+//! A vdev of several devices, each of which holds everything.
 //!
-//! What is written goes to all members that are in use, what is read comes from any that is complete. How members go and
-//! come back is the [`Group`]'s: a mirror is one that has one column.
+//! A write goes to all members in use; a read is served by any complete member. [`Group`] handles members that leave
+//! and return: a mirror is a group with one column.
 
 mod reading;
 #[cfg(test)]
@@ -18,15 +18,15 @@ use crate::{
     units::{Guid, VdevId},
 };
 
-/// Several devices under a pool, each of which holds everything.
+/// A vdev of several devices with equal content.
 pub struct Mirror {
     group: Group,
-    /// Whose turn it is among members that could be read as well.
+    /// Rotates reads among equally loaded members.
     turn: AtomicUsize,
 }
 
 impl Mirror {
-    /// These devices as vdev `id`, which gives `size` bytes to the pool.
+    /// Members as vdev `id`, of `size` bytes of space for the pool.
     pub fn new(id: VdevId, guid: Guid, size: u64, members: Vec<Arc<Member>>) -> Mirror {
         assert!(members.iter().all(|member| member.column() == 0), "all members of a mirror hold the same");
         Mirror {

@@ -1,10 +1,11 @@
-//! Which member of a mirror is read.
+//! The choice of the mirror member to read.
 //!
-//! A stream stays on one member, whose disk need not seek and reads ahead: one that was read just before. What is no stream
-//! goes to the member that has the least to read, in turn among equals; so a second stream begins on another member, and
-//! stays there. Where much is read ahead of time, a member may have a lot more to read than another one. Then the
-//! stream goes on there, which is worth a seek: so one stream gets what several disks give. What has come and was not fetched
-//! counts as well, since only who fetches it knows; two streams that are as far ahead of their readers keep their members.
+//! A stream stays on the member that it read last: the disk need not seek, and reads ahead. A read that continues no
+//! stream goes to the member with the least outstanding reads, in turn among equals; so a second stream begins on
+//! another member, and stays there. With much prefetch, one member may have far more outstanding than another. Then the
+//! stream moves to the less loaded member, which is worth a seek: so one stream gets the bandwidth of several disks. A
+//! read that has arrived counts as outstanding until it is fetched, since only the fetching thread notices the arrival.
+//! Two streams prefetched equally far keep their members.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -14,11 +15,11 @@ use crate::{
     vdev::{Begun, Check, Examined, Found, Health, Sources, Vdev},
 };
 
-/// A stream leaves a member that has so many bytes more to read than another one.
+/// A stream leaves a member with so many more bytes outstanding than another member.
 const A_LOT: u64 = 4 << 20;
 
 impl Mirror {
-    /// The member to read at `offset` among the complete ones that were not `tried`, by their bits.
+    /// The member to read at `offset`, among the complete members whose bit in `tried` is clear.
     fn choose(&self, members: &[Arc<Member>], offset: u64, tried: u32) -> Option<usize> {
         let turn = self.turn.fetch_add(1, Relaxed);
         let eligible = (0..members.len()).map(|n| (n + turn) % members.len());
@@ -31,7 +32,7 @@ impl Mirror {
         })
     }
 
-    /// Reads from one member after the other until one passes. With `counts` those that do not are counted.
+    /// Reads one member after another until one passes. With `counts`, checksum errors are counted.
     pub(super) fn read_one(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>, counts: bool) -> Result<Found> {
         'again: loop {
             let (era, round) = (self.group.era(), self.group.round());
@@ -43,7 +44,7 @@ impl Mirror {
                 let reading = Reading::begin(&members[at], offset, buf.len());
                 let read = leaf.read(offset, buf);
                 drop(reading);
-                // One that went and came back meanwhile lacks something: what it gave counts for nothing.
+                // A member that left and returned in the meantime is incomplete: its answer is void.
                 if self.group.round() != round {
                     continue 'again;
                 }
@@ -69,7 +70,7 @@ impl Mirror {
                 return Ok(Found::Bad);
             }
             let Some((leaf, error, health, is_held)) = failure else {
-                // Others have become complete while it was looked for one.
+                // Another member has become complete during the search.
                 assert_ne!(self.group.round(), round, "a member is complete at any time");
                 continue;
             };
@@ -77,14 +78,14 @@ impl Mirror {
         }
     }
 
-    /// Reads from one member after the other that is being filled until one passes. One that does not is none the worse for it.
+    /// Reads one member being resilvered after another until one passes. Counts no checksum errors.
     pub(super) fn read_lacking(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
         let members = self.group.members();
         let mut lacking = members.iter().filter(|member| matches!(member.state(), State::Filling | State::Filled));
         lacking.any(|member| member.leaf.read(offset, buf).is_ok() && is_good(buf))
     }
 
-    /// Begins to read from one complete member, or from each.
+    /// Begins to read one complete member, or every complete member.
     pub(super) fn begin_on(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {
         let round = self.group.round();
         let members = self.group.members();
@@ -98,13 +99,14 @@ impl Mirror {
             let end = |(reading, begun): (Reading, _)| reading.member().leaf.end_read(len, begun).ok();
             let read: Vec<Option<Vec<u8>>> = begun.into_iter().map(end).collect();
             let is_whole = read.iter().all(|bytes| bytes.as_ref().is_some_and(|bytes| is_good(bytes)));
-            // One that went and came back meanwhile lacks something: what it gave counts for nothing.
+            // A member that left and returned in the meantime is incomplete: its answer is void.
             let first = read.into_iter().next().flatten();
             first.filter(|_| is_whole && self.group.round() == round)
         })
     }
 
-    /// Reads from every complete member, and if none is good and that is to be `surely` known, from those being filled.
+    /// Reads every complete member. If none is good and the checksum is `surely` known, also reads members being
+    /// resilvered.
     pub(super) fn examine_each(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined {
         let mut examined = Examined::default();
         let members = self.group.members();

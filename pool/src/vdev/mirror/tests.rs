@@ -1,4 +1,4 @@
-//! Mirrors on devices that fail, lie and vanish.
+//! Mirrors on devices that fail, return wrong bytes or vanish.
 
 use std::{
     collections::VecDeque,
@@ -74,7 +74,7 @@ fn what_is_written_is_on_every_member() {
 }
 
 #[test]
-fn a_read_that_is_begun_asks_one_member_or_all_and_counts_nothing() {
+fn a_bulk_read_asks_one_member_or_all_and_counts_nothing() {
     let world = World::new(3);
     world.mirror.write(4096, b"everywhere").unwrap();
     let begun = |sources| {
@@ -90,15 +90,16 @@ fn a_read_that_is_begun_asks_one_member_or_all_and_counts_nothing() {
     }
     assert!(begun(Sources::All));
     assert_eq!(world.checksum_errors(), [0; 3]);
-    // One that is not complete is not asked.
+    // An incomplete member is not read.
     world.mirror.do_without(Guid(2), Health::Faulted);
     world.devices[2].inject(Fault::failing(Operation::Read));
     assert!(begun(Sources::All));
 }
 
-/// Power has failed while the newest uberblock was written to some members, and one that has it is rotten.
+/// Power failed while the newest uberblock was written to some members, and a member with the uberblock returns wrong
+/// bytes.
 #[test]
-fn what_complete_members_do_not_give_is_read_from_one_that_is_being_filled_if_its_checksum_is_known() {
+fn resilvering_members_are_read_where_complete_ones_are_bad() {
     for spoil in [Fault::corrupting(0..u64::MAX), Fault::failing(Operation::Read)] {
         let world = World::new(3);
         world.mirror.write(0, b"everywhere").unwrap();
@@ -116,12 +117,12 @@ fn what_complete_members_do_not_give_is_read_from_one_that_is_being_filled_if_it
         assert!(matches!(simple, Ok(Found::Bad) | Err(_)), "without a checksum it may be anything");
         assert_eq!(world.mirror.read_surely(0, &mut bytes, &is_good).unwrap(), Found::Elsewhere);
         assert_eq!(&bytes, b"everywhere");
-        // Whoever examines finds out what the complete one should have.
+        // An examine finds the right content for the complete member.
         let examined = world.mirror.examine_surely(0, 10, &is_good);
         assert_eq!(examined.good.as_deref(), Some(&b"everywhere"[..]));
         assert_eq!(examined.bad.iter().map(|(source, _)| *source).collect::<Vec<_>>(), [Guid(0)]);
         assert!(world.mirror.examine(0, 10, &is_good).good.is_none());
-        // What it lacks does not pass, and is no fault of its.
+        // Stale bytes on a member being resilvered do not pass, and count no error.
         world.devices[1].write_at(DATA_START, b"before").unwrap();
         let lacking = world.mirror.read_surely(0, &mut bytes, &is_good);
         assert!(matches!(lacking, Ok(Found::Bad) | Err(_)));
@@ -202,7 +203,7 @@ fn mending_writes_over_the_bad_member_alone() {
 }
 
 #[test]
-fn a_device_that_is_lost_is_done_without_by_readers_and_one_bad_sector_is_not() {
+fn a_reader_faults_a_lost_device_but_not_for_one_bad_sector() {
     let world = World::new(2);
     world.mirror.write(0, b"bytes").unwrap();
     world.devices[0].inject(Fault { range: DATA_START..DATA_START + 5, ..Fault::failing(Operation::Read) });
@@ -234,7 +235,7 @@ fn a_stream_stays_on_one_member_and_two_streams_are_on_two() {
 }
 
 #[test]
-fn a_stream_that_is_far_ahead_goes_on_where_less_waits_and_two_streams_keep_their_members() {
+fn a_stream_far_ahead_moves_and_two_streams_keep_their_members() {
     let world = World::new(2);
     let begin = |megabyte: u64| world.mirror.clone().begin(megabyte * MIB, MIB as usize, Sources::Any);
     let waiting = || {
@@ -245,7 +246,7 @@ fn a_stream_that_is_far_ahead_goes_on_where_less_waits_and_two_streams_keep_thei
     };
     let mut first: Vec<Begun> = (0..12).map(begin).collect();
     assert_eq!(waiting(), [5, 7], "one seek for many bytes");
-    // Those that were begun first have come, and so the first member has nothing to read.
+    // The reads begun first are fetched, so the first member has nothing outstanding.
     first.drain(..5).for_each(|begun| assert!(begun(&|_| true).is_some()));
     assert_eq!(waiting(), [0, 7]);
     first.extend((12..20).map(begin));
@@ -258,12 +259,12 @@ fn a_stream_that_is_far_ahead_goes_on_where_less_waits_and_two_streams_keep_thei
 }
 
 #[test]
-fn a_stream_that_begins_beside_one_that_is_far_ahead_gets_a_member_of_its_own_in_the_end() {
+fn a_second_stream_ends_up_on_a_member_of_its_own() {
     const FAR: usize = 16;
     let world = World::new(2);
     let members = world.mirror.group().members();
     let waiting = || -> Vec<u64> { members.iter().map(|member| member.load.waiting()).collect() };
-    // Begins to read a megabyte, and says of which member.
+    // Begins to read a megabyte, and returns the chosen member.
     let begin = |megabyte: u64| {
         let before = waiting();
         let begun = world.mirror.clone().begin(megabyte * MIB, MIB as usize, Sources::Any);
@@ -295,7 +296,7 @@ fn a_stream_that_begins_beside_one_that_is_far_ahead_gets_a_member_of_its_own_in
 }
 
 #[test]
-fn a_member_that_is_filled_gets_what_is_new_and_is_neither_read_nor_relied_on() {
+fn a_resilvering_member_gets_new_writes_and_is_not_read() {
     let world = World::new(1);
     world.mirror.write(0, b"old").unwrap();
     let fresh = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("fresh", SIZE))));
@@ -329,7 +330,7 @@ fn a_member_that_is_filled_gets_what_is_new_and_is_neither_read_nor_relied_on() 
 }
 
 #[test]
-fn who_writes_while_the_last_member_fails_waits_and_loses_nothing() {
+fn a_writer_waits_while_the_last_member_fails_and_loses_nothing() {
     let world = World::new(2);
     let suspension = Arc::new(Suspension::default());
     suspension.enable();
@@ -400,7 +401,7 @@ impl Device for Crowded {
 }
 
 #[test]
-fn also_small_writes_and_flushes_are_under_way_on_all_members_at_once() {
+fn small_writes_and_flushes_run_on_all_members_in_parallel() {
     let present: Arc<(Mutex<usize>, Condvar)> = Arc::default();
     let members: Vec<Arc<Member>> = (0..3)
         .map(|n| {
@@ -441,7 +442,7 @@ fn a_mirror_is_as_large_as_its_smallest_member_of_now() {
     assert_eq!(mirror.size(), large.leaf.size());
 }
 
-/// A device that does something before it has read.
+/// A device that runs an action before it has read.
 struct Prompting(MemoryDevice, Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Device for Prompting {
@@ -473,7 +474,7 @@ impl Device for Prompting {
 }
 
 #[test]
-fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
+fn a_read_is_repeated_if_a_member_leaves_meanwhile() {
     let prompting = Arc::new(Prompting(MemoryDevice::new("disk0", SIZE), Mutex::default()));
     let members = vec![
         member(0, prompting.clone(), State::Complete),
@@ -498,9 +499,9 @@ fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
 }
 
 #[test]
-fn what_a_read_that_is_begun_gets_of_a_member_that_goes_meanwhile_counts_for_nothing() {
+fn a_bulk_read_is_void_if_a_member_leaves_meanwhile() {
     for sources in [Sources::Any, Sources::All] {
-        // Whoever of them is asked: it goes, and comes back.
+        // Either member leaves and returns.
         for goes in [0, 1] {
             let world = World::new(2);
             world.mirror.write(0, b"old").unwrap();
@@ -517,7 +518,7 @@ fn what_a_read_that_is_begun_gets_of_a_member_that_goes_meanwhile_counts_for_not
 }
 
 #[test]
-fn a_member_with_much_that_is_not_flushed_is_flushed_by_who_writes_more() {
+fn a_writer_flushes_a_member_with_much_unflushed() {
     const MANY: u64 = 32;
     let world = World::new(1);
     let suspension = Arc::new(Suspension::default());
@@ -532,7 +533,7 @@ fn a_member_with_much_that_is_not_flushed_is_flushed_by_who_writes_more() {
     assert_eq!(flushes(), [1]);
     (0..MANY).for_each(write);
     assert_eq!(flushes(), [1], "what is durable is kept no longer");
-    // So it is with what is copied to one that is being filled, and with that one alone.
+    // The same holds for resilver writes, on the resilvered member alone.
     world.mirror.flush().unwrap();
     let fresh = Arc::new(MemoryDevice::new("fresh", SIZE));
     let joined = member(7, fresh, State::Filling);
@@ -579,7 +580,7 @@ fn a_discard_is_passed_to_all_though_one_refuses() {
 }
 
 #[test]
-fn what_was_copied_to_a_member_that_lost_it_is_written_to_it_again() {
+fn a_lost_resilver_write_is_replayed() {
     let world = World::new(1);
     let suspension = Arc::new(Suspension::default());
     suspension.enable();
@@ -605,7 +606,7 @@ fn nobody_sees_a_member_out_of_use_before_there_are_news() {
         let world = World::new(2);
         let seen = thread::scope(|scope| {
             let (mirror, member) = (&world.mirror, world.mirror.group().member(Guid(0)).unwrap());
-            // As a flush does: it passes over whoever is out of use, and then asks for news.
+            // Like a flush: skips members out of use, then asks for news.
             let flusher = scope.spawn(move || {
                 while member.state() != State::Out {}
                 mirror.news()

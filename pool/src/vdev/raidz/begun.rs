@@ -1,5 +1,5 @@
-//! Reads of a RAID-Z that are begun by somebody who has many of them: bytes that pass, or nothing. Who is to blame is found out
-//! by whoever reads them again, in smaller parts (see [`super::reading`]).
+//! Bulk reads of a RAID-Z, begun ahead by a caller with many reads: the result is bytes that pass, or nothing. To
+//! attribute an error the caller rereads smaller parts (see [`super::reading`]).
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::{
 use crate::vdev::{Begun, Check, Member, Sources, State};
 
 impl RaidZ {
-    /// Begins to read from the devices that hold the bytes as data. From all of them, if one of these is not there or
-    /// everything is to be looked at.
+    /// Begins to read the devices that hold the bytes as data. Reads all devices if one of the former is missing or
+    /// `sources` asks for all.
     pub(super) fn begin_on(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {
         let rows = match sources {
             Sources::Any => self.rows(offset, len),
@@ -21,7 +21,7 @@ impl RaidZ {
         };
         let Ok(rows) = rows else { return Box::new(|_| None) };
         let round = self.group.round();
-        // One that went and came back meanwhile lacks something: what it gave counts for nothing.
+        // A member that left and returned in the meantime is incomplete: its answer is void.
         let is_as_it_was = move |raidz: &RaidZ| raidz.group.round() == round;
         if sources == Sources::Any
             && let Some(asked) = self.begin_data(&self.group.members(), &rows, len)
@@ -33,7 +33,7 @@ impl RaidZ {
             });
         }
         let members = self.group.members();
-        // A column that has joined since has nothing of these rows.
+        // A column that joined later has no part in these rows.
         let has_some = |member: &&Arc<Member>| member.column() < rows.shape.columns();
         let complete = members.iter().filter(|member| member.state() == State::Complete).filter(has_some).cloned();
         let begun: Vec<_> = complete.map(|member| (self.begin_column(&member, &rows), member)).collect();
@@ -53,7 +53,7 @@ impl RaidZ {
         })
     }
 
-    /// The bytes, if these pass and, where all sources are to be looked at, everything that was read is as it should be.
+    /// The bytes, if they pass. With [`Sources::All`], parity and the zeros behind the bytes must be right too.
     fn all_that_pass(
         &self,
         rows: &Rows,
@@ -73,14 +73,14 @@ impl RaidZ {
         let mut bytes = vec![0; (rows.count * rows.shape.row_size()) as usize];
         self.data_of(rows, &columns, &mut bytes);
         let (content, rest) = bytes.split_at(len);
-        // Whoever asks for any source has what passes; what he has not asked for he need not judge.
+        // With [`Sources::Any`] only the requested bytes matter.
         let is_right = is_good(content)
             && (sources == Sources::Any || rest.iter().all(|byte| *byte == 0) && self.is_consistent(rows, &columns));
         bytes.truncate(len);
         is_right.then_some(bytes)
     }
 
-    /// Whether the parity that columns hold is that of their data.
+    /// True if the parity columns match the data columns.
     fn is_consistent(&self, rows: &Rows, columns: &[Vec<u8>]) -> bool {
         rows.stretches().all(|stretch| {
             let held = stretch.on_device(rows.shape.sector());

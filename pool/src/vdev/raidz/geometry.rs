@@ -1,9 +1,9 @@
-//! Where a RAID-Z vdev puts each sector: arithmetic alone, no I/O.
+//! The place of each sector of a RAID-Z vdev: arithmetic alone, no I/O.
 //!
-//! Upwards the vdev is a linear space of data bytes in regions of a power of two, as every vdev is. Below, a region is a
-//! table of *rows* on `n` devices, its *columns*: a row holds one sector of each column, `d` of them data in order and `p`
-//! of them parity. A region of `S` bytes takes `R = ceil(S / sector / d)` rows, so that region `r` has the rows
-//! `[r * R, (r + 1) * R)` of all columns; row `i` lies at byte `i * sector` behind the labels of each device.
+//! To the layers above the vdev is a linear space of data bytes in regions of a power of two, like every vdev. Below, a
+//! region is a table of *rows* on `n` devices, its *columns*: a row holds one sector of each column, `d` of them data
+//! in order and `p` of them parity. A region of `S` bytes takes `R = ceil(S / sector / d)` rows, so that region `r` has
+//! the rows `[r * R, (r + 1) * R)` of all columns; row `i` lies at byte `i * sector` behind the labels of each device.
 //!
 //! ```text
 //! five devices, double parity (d = 3), the first rows of a region whose shift is 0:
@@ -15,64 +15,65 @@
 //! row 64     Q  d192  d193  d194     P       the next band: shifted by one
 //! ```
 //!
-//! What a column holds of a row is its *role*: data 0 to `d - 1`, then parity. Roles go round: role `c` is at column
-//! `(c + shift) % n`, where `shift = (region + row / BAND) % n`. So all devices carry data and parity alike, whatever is
-//! read or written most, and the rows of a block lie mostly in one band: contiguous, with the same roles.
+//! The part of a column in a row is its *role*: data 0 to `d - 1`, then parity. Roles rotate: role `c` is at column `(c
+//! + shift) % n`, where `shift = (region + row / BAND) % n`. So data and parity spread evenly over all devices,
+//! whatever the access pattern, and the rows of a block lie mostly in one band: contiguous, with the same roles.
 //!
-//! The last row of a region may stand for fewer sectors than it has room for. Nobody writes them; they count as zeros.
+//! The last row of a region may have room for more sectors than the region. The excess sectors are never written, and
+//! count as zeros.
 //!
-//! A vdev that was expanded, or has devices of different sizes, has several such tables, its [zones](super::zones): each begins
-//! at a row of its own, with a region of its own, and has the first of the columns, or all.
+//! A vdev that was expanded, or has devices of different sizes, has several tables, its [zones](super::zones): each
+//! begins at a row and a region of its own, and has the first of the columns, or all.
 
 use std::ops::Range;
 
 use crate::format::vdev_config::{RAIDZ_COLUMNS, RAIDZ_PARITY};
 
-/// How many rows have their roles at the same columns.
+/// Neighbouring rows with equal roles.
 pub const BAND: u64 = 64;
 
-/// The shape of a RAID-Z vdev, or of a zone of it.
+/// The shape of a RAID-Z vdev, or of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     columns: usize,
     parity: usize,
     sector: u64,
     region: u64,
-    /// The row of the devices where the first region begins.
+    /// The device row of the first region.
     first_row: u64,
-    /// The number of that region.
+    /// The number of the first region.
     first_region: u64,
 }
 
 /// The rows of one region that some bytes lie in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// How they lie on the columns.
+    /// Their layout on the columns.
     pub shape: Geometry,
     /// The region.
     pub region: u64,
-    /// The first row, counted from the region's.
+    /// The first row, counted from the first row of the region.
     pub first: u64,
-    /// How many there are: at least one.
+    /// The number of rows: at least one.
     pub count: u64,
-    /// Where the bytes begin in the data of these rows.
+    /// Bytes of row data before the requested bytes.
     pub skip: usize,
 }
 
-/// Neighbouring rows with the same roles at the same columns.
+/// Neighbouring rows with equal roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The first row, counted from the first of [`Rows`].
     pub first: u64,
-    /// How many there are: at least one.
+    /// The number of rows: at least one.
     pub count: u64,
-    /// By how many columns the roles are shifted.
+    /// The rotation of the roles, in columns.
     pub shift: usize,
 }
 
 impl Geometry {
-    /// So many columns, `parity` of them parity, under a pool with sectors and regions of so many bytes. `None` if there is
-    /// no such vdev: columns and parity may come from a label.
+    /// A shape of so many columns, `parity` of them parity, with sectors and regions of so many bytes. `None` if
+    /// invalid: columns and parity may come from a label.
     pub fn new(columns: usize, parity: usize, sector: u64, region: u64) -> Option<Geometry> {
         let is_one = u8::try_from(parity).is_ok_and(|parity| RAIDZ_PARITY.contains(&parity));
         let is_one = is_one && (parity + 1..=RAIDZ_COLUMNS).contains(&columns);
@@ -80,53 +81,53 @@ impl Geometry {
         (is_one && is_even).then_some(Geometry { columns, parity, sector, region, first_row: 0, first_region: 0 })
     }
 
-    /// The same with other columns, of a zone that begins at this row with this region. `None` if there is no such one.
+    /// The same shape with another number of columns, for a zone that begins at this row and region. `None` if invalid.
     pub fn zone(&self, columns: usize, first_row: u64, first_region: u32) -> Option<Geometry> {
         let shape = Geometry::new(columns, self.parity, self.sector, self.region)?;
         Some(Geometry { first_row, first_region: first_region.into(), ..shape })
     }
 
-    /// How many columns there are.
+    /// The number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// How many of them can be lost.
+    /// The number of columns that can be lost.
     pub fn parity(&self) -> usize {
         self.parity
     }
 
-    /// How many of them hold data of a row: as many as must be left.
+    /// The number of data columns: as many must be left.
     pub fn data(&self) -> usize {
         self.columns - self.parity
     }
 
-    /// The bytes of a sector.
+    /// Bytes of a sector.
     pub fn sector(&self) -> u64 {
         self.sector
     }
 
-    /// The data bytes of a row.
+    /// Data bytes of a row.
     pub fn row_size(&self) -> u64 {
         self.sector * self.data() as u64
     }
 
-    /// The data bytes of a region.
+    /// Data bytes of a region.
     pub fn region(&self) -> u64 {
         self.region
     }
 
-    /// How many rows a region takes.
+    /// Rows of a region.
     pub fn rows_per_region(&self) -> u64 {
         self.region.div_ceil(self.row_size())
     }
 
-    /// How many data bytes devices give of which the smallest has so many bytes between its labels: whole regions.
+    /// Data bytes of devices, the smallest of which has `least` bytes between its labels: whole regions.
     pub fn space(&self, least: u64) -> u64 {
         (least / (self.rows_per_region() * self.sector)).saturating_mul(self.region)
     }
 
-    /// The rows that bytes lie in. `None` if there are none, or they are of several regions, or of one before the first.
+    /// The rows that bytes lie in. `None` for no bytes, bytes of several regions, or of a region before the first.
     pub fn rows(&self, offset: u64, len: u64) -> Option<Rows> {
         let (region, at) = (offset / self.region, offset % self.region);
         if len == 0 || at.checked_add(len)? > self.region || region < self.first_region {
@@ -152,13 +153,13 @@ impl Geometry {
         })
     }
 
-    /// Where rows lie on each of the devices, in bytes behind the labels.
+    /// The offset of the rows on each device, in bytes behind the labels.
     pub fn place(&self, rows: &Rows) -> u64 {
         let before = (rows.region - self.first_region) * self.rows_per_region();
         (self.first_row + before + rows.first) * self.sector
     }
 
-    /// The rows in stretches.
+    /// Splits the rows into stretches.
     pub fn stretches(&self, rows: &Rows) -> impl Iterator<Item = Stretch> + use<> {
         let Rows { region, first, count, .. } = *rows;
         let (end, columns) = (first + count, self.columns as u64);
@@ -169,31 +170,31 @@ impl Geometry {
         })
     }
 
-    /// The column that has a role.
+    /// The column with a role.
     pub fn column(&self, stretch: &Stretch, role: usize) -> usize {
         (role + stretch.shift) % self.columns
     }
 
-    /// The role that a column has.
+    /// The role of a column.
     pub fn role(&self, stretch: &Stretch, column: usize) -> usize {
         (column + self.columns - stretch.shift) % self.columns
     }
 }
 
 impl Rows {
-    /// Where they lie on each of the devices, in bytes behind the labels.
+    /// The offset of the rows on each device, in bytes behind the labels.
     pub fn place(&self) -> u64 {
         self.shape.place(self)
     }
 
-    /// The same rows in stretches.
+    /// Splits the rows into stretches.
     pub fn stretches(&self) -> impl Iterator<Item = Stretch> + use<> {
         self.shape.stretches(self)
     }
 }
 
 impl Stretch {
-    /// Where the stretch lies in what a device holds of its rows, in bytes.
+    /// The byte range of the stretch within a device's part of the [`Rows`].
     pub fn on_device(&self, sector: u64) -> Range<usize> {
         let bytes = |rows: u64| (rows * sector) as usize;
         bytes(self.first)..bytes(self.first + self.count)
@@ -219,7 +220,7 @@ mod tests {
         })
     }
 
-    /// What stands at each sector of each device for the first regions: a data sector's number, or a parity's.
+    /// The content of each sector of each device for the first regions: the number of a data sector, or of a parity.
     fn model(geometry: &Geometry, regions: u64) -> BTreeMap<(usize, u64), (bool, u64)> {
         let (n, d) = (geometry.columns as u64, geometry.data() as u64);
         let sectors = geometry.region / geometry.sector;
@@ -262,7 +263,7 @@ mod tests {
                     let (is_data, what) = model[&(geometry.column(&stretch, role), at)];
                     prop_assert_eq!(is_data, role < geometry.data());
                     if is_data {
-                        // The bytes that the vdev's user knows the sector by, counted from where the rows begin.
+                        // The sector's number in the vdev, counted from the beginning of the rows.
                         let index = (stretch.first + row) * geometry.data() as u64 + role as u64;
                         let base = (offset - rows.skip as u64) / geometry.sector;
                         prop_assert_eq!(what, base + index);
@@ -270,7 +271,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(covered, rows.count);
-            // No row too few, none too many.
+            // Exactly as many rows as needed.
             let held = rows.count * geometry.row_size();
             prop_assert!(rows.skip < geometry.row_size() as usize);
             prop_assert!(rows.skip as u64 + len <= held && rows.skip as u64 + len > held - geometry.row_size());
@@ -283,7 +284,7 @@ mod tests {
             prop_assert_eq!(space % geometry.region, 0);
             prop_assert!(space == 0 || end(space - 1) <= least);
             prop_assert!(end(space + geometry.region - 1) > least);
-            // As a label counts it.
+            // The size computed from a label agrees.
             let member = |n: usize| {
                 let leaf = LeafConfig { guid: Guid(n as u64), size: least, path: String::new() };
                 RaidZMember { column: n as u32, member: MemberConfig::whole(leaf) }
@@ -304,7 +305,7 @@ mod tests {
                 let from = base + rows.first * geometry.row_size();
                 let to = (base + geometry.region).min(from + rows.count * geometry.row_size());
                 prop_assert!(from >= offset.max(last) && to <= end && rows.count > 0);
-                // The row before, if it is in this region and range at all, and the one behind are not whole.
+                // The rows before and behind, if in this region and range at all, are not whole.
                 prop_assert!(rows.first == 0 || from < offset + geometry.row_size());
                 prop_assert!(to == base + geometry.region || to + geometry.row_size() > end);
                 last = to;

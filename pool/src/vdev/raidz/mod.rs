@@ -1,17 +1,17 @@
-//! A vdev that is several devices, of which any `p` can be lost.
+//! A vdev of several devices, of which any `p` can be lost.
 //!
-//! Its space lies in *rows* of one sector of each device, `d` of data and `p` of parity: [`geometry`] says where, [`parity`]
-//! how lost columns are computed back. A vdev that has got a device more has rows of two widths for a while: [`zones`] says
-//! which. How devices go and come back is the [`Group`]'s.
+//! The space lies in *rows* of one sector per device, `d` of data and `p` of parity: [`geometry`] places them,
+//! [`parity`] reconstructs lost columns. After an expansion a vdev has rows of two widths for a while: [`zones`] says
+//! which. [`Group`] handles devices that leave and return.
 //!
-//! **No row is ever shared.** Whoever writes has all rows that it touches ([`Vdev::unit`](super::Vdev::unit)), and what the
-//! last one has too much is filled with zeros here. So every row is written as a whole, and never again while anything
-//! refers to it: a power failure leaves no row of which some columns are new and others old, but rows that nothing refers
-//! to. That is the write hole of other RAIDs, and there is none here.
+//! **No row is ever shared.** A writer owns all rows that it touches ([`Vdev::unit`](super::Vdev::unit)), and the
+//! unused rest of the last row is filled with zeros here. So every row is written as a whole, and not rewritten while
+//! anything refers to it. A power failure can leave mixed old and new columns only in rows without references: the RAID
+//! write hole does not exist here.
 //!
-//! Who reads asks for any bytes, and gets them from the devices that hold them as data, if the bytes pass. Only if not, or
-//! if a device is not there, whole rows are read and computed: see `reading`. Who examines, mends or fills begins at a row
-//! and says exactly how many bytes were written there, for the parity of the last row counts with the zeros behind them.
+//! A reader may ask for any bytes. The devices that hold them as data are read first; if the bytes do not pass, or a
+//! device is missing, whole rows are read and columns reconstructed: see `reading`. Examine, repair and resilver begin
+//! at a row and give the exact length written there, because the zeros behind it count in the parity of the last row.
 
 mod begun;
 pub mod geometry;
@@ -35,15 +35,15 @@ use crate::{
     units::{Guid, VdevId},
 };
 
-/// Several devices under a pool, which share data and parity.
+/// A vdev of several devices that share data and parity.
 pub struct RaidZ {
     group: Group,
     zones: ArcSwap<Zones>,
 }
 
 impl RaidZ {
-    /// These devices as vdev `id`, the smallest of which has `least` bytes between its labels. As many columns as hold data
-    /// are complete.
+    /// Members as vdev `id`, the smallest with `least` bytes between its labels. Enough columns are complete to read
+    /// everything.
     pub fn new(id: VdevId, guid: Guid, zones: Zones, least: u64, members: Vec<Arc<Member>>) -> RaidZ {
         assert!(members.iter().all(|member| member.column() < zones.columns()), "a member has one of the columns");
         let kind = format!("raidz{}", zones.parity());
@@ -53,28 +53,28 @@ impl RaidZ {
         }
     }
 
-    /// Its rows, as they lie now.
+    /// The current layout of the rows.
     pub fn zones(&self) -> Arc<Zones> {
         self.zones.load_full()
     }
 
-    /// Its rows lie so from now on: the labels say it. What had other rows before is needed by nobody.
+    /// Replaces the layout of the rows; the labels already describe the new one. Nothing refers to a row that moves.
     pub fn set_zones(&self, zones: Zones) {
         self.zones.store(Arc::new(zones));
     }
 
-    /// The rows of bytes. `None` if there are none, they are of several regions, or of one that the vdev does not have.
+    /// The rows that bytes lie in. `None` for no bytes, bytes of several regions, or a region outside the vdev.
     fn rows_of(&self, offset: u64, len: u64) -> Option<Rows> {
         self.zones.load().rows(offset, len)
     }
 
-    /// The rows of bytes that begin with a row, as all do that were written together.
+    /// The rows of bytes that begin at a row, as every block does.
     fn whole_rows(&self, offset: u64, len: usize) -> Result<Rows> {
         let rows = self.rows_of(offset, len as u64).filter(|rows| rows.skip == 0);
         rows.ok_or_else(|| Error::damaged(self.group.name(), format!("no block lies at {offset}")))
     }
 
-    /// What each column holds of these rows if `bytes` and then zeros are the data.
+    /// The content of every column of these rows if the data is `bytes`, followed by zeros.
     fn columns_of(&self, rows: &Rows, bytes: &[u8]) -> Vec<Vec<u8>> {
         let (sector, row_size) = (rows.shape.sector() as usize, rows.shape.row_size() as usize);
         let mut columns = vec![vec![0; rows.count as usize * sector]; rows.shape.columns()];
@@ -92,7 +92,7 @@ impl RaidZ {
         columns
     }
 
-    /// The same of one column alone.
+    /// Like [`RaidZ::columns_of`], for one column.
     fn column_of(&self, rows: &Rows, bytes: &[u8], column: usize) -> Vec<u8> {
         let (sector, data) = (rows.shape.sector() as usize, rows.shape.data());
         let mut held = vec![0; rows.count as usize * sector];
@@ -119,8 +119,8 @@ impl RaidZ {
         held
     }
 
-    /// Has `work` done on each stretch of rows, with the columns in the order of their roles, the number of those that are
-    /// data, and a set of columns as one of roles.
+    /// Calls `work` for each stretch of rows, with the columns in order of their roles, the number of data columns, and
+    /// `set` converted from columns to roles.
     fn by_roles(&self, rows: &Rows, columns: &mut [Vec<u8>], work: impl Fn(&mut [&mut [u8]], usize, u64), set: u64) {
         let geometry = &rows.shape;
         for stretch in rows.stretches() {
@@ -136,10 +136,10 @@ impl RaidZ {
         }
     }
 
-    /// Writes to a member what it should hold of bytes that are known.
+    /// Writes to a member its part of verified bytes.
     fn write_one(&self, member: &Member, offset: u64, good: &[u8]) -> Result<()> {
         let rows = self.whole_rows(offset, good.len())?;
-        // Of a column that has joined since, these rows have nothing.
+        // A column that joined later has no part in these rows.
         match member.column() < rows.shape.columns() {
             true => {
                 let own = self.column_of(&rows, good, member.column());
@@ -210,7 +210,7 @@ impl Layout for RaidZ {
         filling.try_for_each(|member| self.write_one(member, offset, bytes))
     }
 
-    /// Only whole rows: the others may hold something that is needed.
+    /// Discards only whole rows: partial ones may hold live data.
     fn discard_all(&self, offset: u64, len: u64) -> Result<()> {
         let mut outcome = Ok(());
         for rows in self.zones.load().whole_rows(offset, len) {

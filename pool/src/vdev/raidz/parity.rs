@@ -1,7 +1,7 @@
-//! The parity of a row: how it is computed, and how lost columns are computed back.
+//! The parity of a row, and the reconstruction of lost columns.
 //!
-//! The code is the one of Linux's RAID-6 and of OpenZFS. Bytes are elements of GF(2^8) with the polynomial
-//! `x^8 + x^4 + x^3 + x^2 + 1`, and the parities of data `D0` to `Dm` are, byte by byte,
+//! The code is the same as in Linux's RAID-6 and in OpenZFS. Bytes are elements of GF(2^8) with the polynomial `x^8 +
+//! x^4 + x^3 + x^2 + 1`, and the parities of data `D0` to `Dm` are, byte by byte,
 //!
 //! ```text
 //! P = D0 + D1 + ... + Dm                      which is exclusive or
@@ -9,17 +9,17 @@
 //! R = 4^m D0 + 4^(m-1) D1 + ... + Dm          as a polynomial in 4
 //! ```
 //!
-//! The factors are powers of 2, which generates the field, so any square of rows and columns of them can be inverted as
-//! long as there are fewer than 256 columns: any data columns can be lost, as many as there are parities left. With one
-//! data column each parity is a copy of it.
+//! The factors are powers of 2, which generates the field, so any square matrix of them can be inverted as long as
+//! there are fewer than 256 columns: as many data columns can be lost as there are parities left. With one data column
+//! each parity is a copy of it.
 //!
-//! It is written here and not taken from a crate because that is all there is to it: compilers make vector code of these
-//! loops, and a read with a lost column costs as much as the bytes that it is of, with no table to set up.
+//! A crate would save little: compilers vectorize these loops, and a read with a lost column costs as much as its
+//! bytes, without a table to set up.
 
 /// The low byte of the field's polynomial.
 const POLYNOMIAL: u8 = 0x1d;
 
-/// So much parity is computed at a time to be compared: it stays in the processor's cache.
+/// Bytes of parity compared at a time: a piece stays in the processor's cache.
 pub(super) const PIECE: usize = 4096;
 
 /// A column's bit in a set of columns.
@@ -27,7 +27,7 @@ pub const fn bit(column: usize) -> u64 {
     1 << column
 }
 
-/// Computes the parities, which are the columns behind the `data` ones. All columns are equally long.
+/// Computes the parities, the columns behind the `data` ones. All columns are equally long.
 pub fn encode(columns: &mut [&mut [u8]], data: usize) {
     let (known, parities) = columns.split_at_mut(data);
     for (power, parity) in parities.iter_mut().enumerate() {
@@ -36,7 +36,7 @@ pub fn encode(columns: &mut [&mut [u8]], data: usize) {
     }
 }
 
-/// Whether the parities, the columns behind the `data` ones, are those of the data. Nothing but a little is written to find out.
+/// True if the parities, the columns behind the `data` ones, match the data. Needs only a buffer of `PIECE` bytes.
 pub fn agrees(columns: &[&[u8]], data: usize) -> bool {
     let (known, parities) = columns.split_at(data);
     let mut sum = [0; PIECE];
@@ -51,7 +51,7 @@ pub fn agrees(columns: &[&[u8]], data: usize) -> bool {
     })
 }
 
-/// Computes the `lost` columns, by their [`bit`]s, from the others: not more than there are parities.
+/// Reconstructs the `lost` columns, given by their [`bit`]s, from the rest: at most as many as there are parities.
 ///
 /// # Panics
 /// If more are lost.
@@ -71,7 +71,7 @@ pub fn recover(columns: &mut [&mut [u8]], data: usize, lost: u64) {
     }
 }
 
-/// Each parity is a linear equation in the missing columns: what the others contribute is subtracted, and the system solved.
+/// Each parity is a linear equation in the missing columns: the known columns are subtracted, and the system solved.
 fn recover_data(columns: &mut [&mut [u8]], data: usize, missing: &[usize], powers: &[usize]) {
     missing.iter().for_each(|at| columns[*at].fill(0));
     let remainders: Vec<Vec<u8>> = powers
@@ -92,8 +92,8 @@ fn recover_data(columns: &mut [&mut [u8]], data: usize, missing: &[usize], power
     }
 }
 
-/// Multiplies with 2 to the `power` and adds: one step of evaluating a polynomial. Done with all data columns of a row in
-/// order, it makes the parity of this power.
+/// Multiplies by 2 to the `power` and adds: one step of evaluating a polynomial. Repeated for all data columns of a row
+/// in order, it yields the parity of this power.
 pub fn multiply_and_add(power: usize, sum: &mut [u8], column: &[u8]) {
     match power {
         0 => add(sum, column),
@@ -106,7 +106,8 @@ fn add(sum: &mut [u8], column: &[u8]) {
     sum.iter_mut().zip(column).for_each(|(sum, byte)| *sum ^= byte);
 }
 
-/// Adds a multiple of a column: doubles and adds bit by bit of the factor, so that it is the same for all bytes.
+/// Adds a multiple of a column. Doubles and adds bit by bit of the factor, so that the loop body is the same for all
+/// bytes.
 fn add_multiple(sum: &mut [u8], factor: u8, column: &[u8]) {
     let masks: [u8; 8] = std::array::from_fn(|bit| if factor >> (7 - bit) & 1 == 1 { 0xff } else { 0 });
     for (sum, byte) in sum.iter_mut().zip(column) {
@@ -133,7 +134,7 @@ fn inverse(a: u8) -> u8 {
     (0..254).fold(1, |product, _| multiply(product, a))
 }
 
-/// The inverse of a matrix that has one, by elimination.
+/// The inverse of an invertible matrix, by elimination.
 fn inverted(mut matrix: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let size = matrix.len();
     let mut result: Vec<Vec<u8>> = (0..size).map(|at| (0..size).map(|to| u8::from(at == to)).collect()).collect();
@@ -162,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes without a pattern, the same each time.
+    /// Pseudorandom bytes, the same each time.
     fn noise(seed: u64, len: usize) -> Vec<u8> {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
@@ -184,8 +185,8 @@ mod tests {
         columns.iter_mut().map(Vec::as_mut_slice).collect()
     }
 
-    /// The format hangs on these bytes: pools hold them. They are what the formulas above give, computed by hand:
-    /// with D = 1, 2, 3 are P = 1 + 2 + 3 = 0, Q = 4*1 + 2*2 + 3 = 3 and R = 16*1 + 4*2 + 3, and so on.
+    /// The on-disk format depends on these bytes. They follow the formulas above, computed by hand: with D = 1, 2, 3
+    /// are P = 1 + 2 + 3 = 0, Q = 4*1 + 2*2 + 3 = 3 and R = 16*1 + 4*2 + 3, and so on.
     #[test]
     fn parity_is_what_it_always_was() {
         let mut columns =
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(sums, GOLDEN);
     }
 
-    /// Of the three parities of five columns of noise.
+    /// Hashes of the three parities of five columns of noise.
     const GOLDEN: [u64; 3] = [2_599_472_450_868_979_569, 2_875_805_268_852_276_521, 18_264_933_141_112_053_683];
 
     #[test]
@@ -210,7 +211,7 @@ mod tests {
             for data in (1..=6).chain([29]) {
                 let whole = encoded(data, parity, 40);
                 let all = 0..whole.len();
-                // One may be chosen twice: that is a smaller set.
+                // A column may be chosen twice, for a smaller set.
                 let triples = all.clone().flat_map(|a| all.clone().flat_map(move |b| (0..=b).map(move |c| [a, b, c])));
                 let sets: BTreeSet<u64> = triples.map(|at| at.into_iter().fold(0, |set, at| set | bit(at))).collect();
                 for lost in sets.into_iter().filter(|set| set.count_ones() as usize <= parity) {

@@ -1,9 +1,9 @@
-//! Reading of a RAID-Z: the devices that hold the bytes, and if that does not do, all of them.
+//! Reading a RAID-Z: first the devices that hold the bytes as data, then if needed all devices.
 //!
-//! What a device refuses is computed from the others. If the bytes do not pass though all devices answered, one of them
-//! lies, and which one nobody says: so the columns are suspected in turn, one, two, three at a time, as many as there is
-//! parity for, until what is computed without them passes. Nothing is tried if data and parity agree: then they were
-//! written so, and every way to compute the bytes gives the same.
+//! A column that cannot be read is reconstructed. If the bytes do not pass although all devices answered, some device
+//! returned wrong bytes, and nothing says which. So columns are suspected in turn, one, two, three at a time, as far as
+//! parity allows, until the reconstruction without them passes. Nothing is tried if data and parity agree: the bytes
+//! were written so, and every reconstruction gives the same.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -18,47 +18,47 @@ use crate::{
     vdev::{Check, Examined, Found, Health, Member, State},
 };
 
-/// What a device was asked for: the sectors of one role in neighbouring rows.
+/// A read of one member: the sectors of one role in neighbouring rows.
 pub(super) struct Asked {
     member: Arc<Member>,
     held: Range<u64>,
     role: u64,
-    /// How many bytes that is.
+    /// Bytes to read.
     len: usize,
     begun: io::Result<Pending<Vec<u8>>>,
 }
 
-/// A device that refused to be read.
+/// A member that failed a read.
 pub(super) struct Refusal {
     member: Arc<Member>,
     source: io::Error,
 }
 
-/// What was read of some rows: each column's sectors, none if nobody gave them.
+/// The columns read of some rows: the bytes of each, `None` if unreadable.
 pub(super) type Columns = Vec<Option<Vec<u8>>>;
 
-/// Who may lie, if bytes do not pass though all devices answered.
+/// Which columns to suspect if bytes do not pass although all devices answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Suspects {
-    /// Anybody: everything is tried that parity allows.
+    /// Any, as far as parity allows.
     All,
-    /// Nobody is looked for, nor counted.
+    /// None; no checksum errors are counted.
     None,
 }
 
 /// Rows that pass.
 pub(super) struct Computed {
-    /// All columns as they should be.
+    /// All columns with the right content.
     pub(super) columns: Vec<Vec<u8>>,
-    /// Those that were suspected.
+    /// The suspected columns, by their bits.
     suspects: u64,
 }
 
-/// Of so many columns that two members have are both tried at most.
+/// At most so many columns with two members are tried with either member.
 const DOUBLED: usize = 6;
 
 impl RaidZ {
-    /// Reads from the devices that hold the bytes, and if they do not pass, from all.
+    /// Reads the devices that hold the bytes, and all devices if the bytes do not pass.
     pub(super) fn read_or_compute(
         &self,
         offset: u64,
@@ -74,7 +74,7 @@ impl RaidZ {
             let (era, round) = (self.group.era(), self.group.round());
             let members = self.group.members();
             let first = self.read_data(&members, &rows, buf);
-            // One that went and came back meanwhile lacks something: what it gave counts for nothing.
+            // A member that left and returned in the meantime is incomplete: its answer is void.
             if self.group.round() != round {
                 continue;
             }
@@ -102,19 +102,19 @@ impl RaidZ {
             if columns.iter().flatten().count() >= rows.shape.data() {
                 return Ok(self.compute_into(&members, &rows, columns, buf, (is_good, suspects), is_doubtful));
             }
-            // Nobody has come or gone while columns were read, so somebody has refused.
+            // No member changed while columns were read, so a read has failed.
             let (leaf, error, health, is_held) = failure.expect("enough columns are complete at any time");
             self.group.hold_reader(era.filter(|_| is_held), &leaf, health, error)?;
         }
     }
 
-    /// Computes the bytes with what members have that are being filled, where no complete one gives their columns, or with
-    /// another member of a column that has two, and fills `buf` if they pass. Nobody is blamed.
+    /// Reconstructs the bytes with the help of members being resilvered, where no complete member gives a column, or of
+    /// the second member of a column. Fills `buf` if the bytes pass. Counts no checksum errors.
     pub(super) fn compute_lacking(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
         let Ok(rows) = self.rows(offset, buf.len()) else { return false };
         let members = self.group.members();
         let read = |member: &Arc<Member>| self.end_column(member, &rows, self.begin_column(member, &rows)).ok();
-        // What each column has to offer, that of complete members first.
+        // The available versions of each column, from complete members first.
         let offers = |column: usize| {
             let has_it = |member: &&Arc<Member>| member.column() == column && member.state() != State::Out;
             let mut sources: Vec<&Arc<Member>> = members.iter().filter(has_it).collect();
@@ -122,7 +122,7 @@ impl RaidZ {
             sources.into_iter().filter_map(read).collect()
         };
         let offers: Vec<Vec<Vec<u8>>> = (0..rows.shape.columns()).map(offers).collect();
-        // Of which there are two, each is tried with each of the others.
+        // Every combination is tried of columns with two versions.
         let doubled: Vec<usize> = (0..offers.len()).filter(|column| offers[*column].len() > 1).take(DOUBLED).collect();
         let attempt = |turn: usize| {
             let is_second = |column| doubled.iter().position(|other| *other == column).map_or(0, |bit| turn >> bit & 1);
@@ -138,8 +138,8 @@ impl RaidZ {
         true
     }
 
-    /// Reads every column of the rows, and finds out who does not hold what it should. If that does not do, and is to be
-    /// `surely` known, it goes by what the others have: see [`RaidZ::compute_lacking`].
+    /// Reads every column of the rows, and finds the members with wrong content. If complete members do not suffice and
+    /// the checksum is `surely` known, falls back on [`RaidZ::compute_lacking`].
     pub(super) fn examine_columns(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined {
         let rows = match self.whole_rows(offset, len) {
             Ok(rows) => rows,
@@ -166,7 +166,8 @@ impl RaidZ {
             None => surely && self.compute_lacking(offset, &mut good, is_good),
         };
         if !is_found {
-            // Who of those that answered is wrong nobody knows; who did not matters only if it was needed.
+            // No wrong member can be identified among members that answered. An unreadable member matters only if it
+            // was needed.
             let bad = read.into_iter().filter_map(|(member, read)| match read {
                 Ok(_) => are_enough.then(|| (member.leaf.guid(), None)),
                 Err(source) => (!are_enough).then(|| (member.leaf.guid(), Some(member.leaf.failed("read", source)))),
@@ -190,7 +191,7 @@ impl RaidZ {
         crate::vdev::Vdev::do_without(self, member.leaf.guid(), health)
     }
 
-    /// Fills `buf` from the columns that hold it as data; `false` if one of them is not there.
+    /// Fills `buf` from the columns that hold the bytes as data; `false` if such a column is missing.
     fn read_data(&self, members: &[Arc<Member>], rows: &Rows, buf: &mut [u8]) -> Result<bool, Refusal> {
         match self.begin_data(members, rows, buf.len()) {
             Some(asked) => self.end_data(asked, rows, buf).map(|()| true),
@@ -198,7 +199,7 @@ impl RaidZ {
         }
     }
 
-    /// Asks the columns for `len` bytes that hold them as data; none if one of them is not there.
+    /// Begins to read `len` bytes from the columns that hold them as data; `None` if such a column is missing.
     pub(super) fn begin_data(&self, members: &[Arc<Member>], rows: &Rows, len: usize) -> Option<Vec<Asked>> {
         let (sector, data) = (rows.shape.sector(), rows.shape.data() as u64);
         let place = rows.place();
@@ -207,7 +208,7 @@ impl RaidZ {
         let last = (rows.skip as u64 + len as u64).div_ceil(sector);
         for stretch in rows.stretches() {
             for role in 0..data {
-                // The rows of which this role's sector is asked for.
+                // The rows whose sector of this role is wanted.
                 let row = |sector: u64| sector.saturating_sub(role).div_ceil(data);
                 let from = row(first).max(stretch.first);
                 let to = row(last).min(stretch.first + stretch.count);
@@ -227,7 +228,7 @@ impl RaidZ {
         Some(wanted.into_iter().map(begin).collect())
     }
 
-    /// Fills `buf` with what columns were asked for.
+    /// Waits for the reads and fills `buf`.
     pub(super) fn end_data(&self, asked: Vec<Asked>, rows: &Rows, buf: &mut [u8]) -> Result<(), Refusal> {
         let (sector, data) = (rows.shape.sector(), rows.shape.data() as u64);
         for Asked { member, held, role, len, begun } in asked {
@@ -239,7 +240,7 @@ impl RaidZ {
         Ok(())
     }
 
-    /// Reads whole columns, of each from the first member that gives it. Nobody who has refused already is asked.
+    /// Reads whole columns, each from the first member that gives it. Members in `refusals` are skipped.
     fn read_columns(&self, members: &[Arc<Member>], rows: &Rows, refusals: &mut Vec<Refusal>) -> Columns {
         let mut columns: Columns = vec![None; rows.shape.columns()];
         loop {
@@ -282,12 +283,12 @@ impl RaidZ {
         member.leaf.end_read(self.column_len(rows), begun)
     }
 
-    /// How many bytes of each column rows are.
+    /// Bytes of each column in these rows.
     fn column_len(&self, rows: &Rows) -> usize {
         (rows.count * rows.shape.sector()) as usize
     }
 
-    /// Fills `buf` with what passes, and counts who held something else.
+    /// Fills `buf` with bytes that pass, and counts a checksum error on every member with wrong content.
     fn compute_into(
         &self,
         members: &[Arc<Member>],
@@ -312,7 +313,8 @@ impl RaidZ {
         if is_doubtful || computed.suspects != 0 { Found::Elsewhere } else { Found::Good }
     }
 
-    /// Computes the columns that were not read, and others that are suspected, until `len` bytes of these rows pass.
+    /// Reconstructs the columns that were not read and, in turn, suspected columns, until `len` bytes of these rows
+    /// pass.
     pub(super) fn compute(
         &self,
         rows: &Rows,
@@ -371,7 +373,7 @@ pub(super) fn is_complete(member: &Member, column: usize) -> bool {
     member.column() == column && member.state() == State::Complete
 }
 
-/// Copies what `buf` is to hold of a sector: `at` is where that lies in the data of the rows, and `buf` begins at `skip`.
+/// Copies into `buf` its part of a sector. The sector begins at `at` in the data of the rows, `buf` at `skip`.
 fn put(buf: &mut [u8], at: u64, skip: usize, held: &[u8]) {
     let at = at as usize;
     let (from, to) = (at.max(skip), (at + held.len()).min(skip + buf.len()));
@@ -380,7 +382,7 @@ fn put(buf: &mut [u8], at: u64, skip: usize, held: &[u8]) {
     }
 }
 
-/// All sets of so many of `count` columns.
+/// All sets of `size` out of `count` columns.
 fn subsets(count: usize, size: usize) -> Vec<u64> {
     let mut sets = vec![(0, 0)];
     for _ in 0..size {

@@ -1,4 +1,4 @@
-//! RAID-Z on devices that fail, lie and vanish: whatever befalls as many of them as there is parity.
+//! RAID-Z on devices that fail, return wrong bytes or vanish: any combination within the parity.
 
 mod meanwhile;
 mod members;
@@ -41,7 +41,7 @@ fn member(n: u64, column: usize, device: &Arc<FaultDevice>, state: State) -> Arc
     Arc::new(Member::new(leaf, state, &MemberConfig::whole(config)).at_column(column))
 }
 
-/// Bytes without a pattern, which every place and every `seed` have others of.
+/// Pseudorandom bytes, different at each place and for each `seed`.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -62,7 +62,7 @@ impl World {
         World { raidz: Arc::new(raidz), devices }
     }
 
-    /// One that has got a column more, of which the first rows are as wide as it is, and the others are not.
+    /// An expanded RAID-Z: its first rows have the new column, the rest do not.
     fn widened(columns: usize, parity: usize) -> World {
         let devices: Vec<Arc<FaultDevice>> = (0..=columns as u64).map(device).collect();
         let members = (0..).zip(&devices).map(|(n, device)| member(n, n as usize, device, State::Complete)).collect();
@@ -83,7 +83,7 @@ impl World {
         World { raidz: Arc::new(RaidZ::new(VdevId(0), Guid(99), zones, MIB, members)), devices }
     }
 
-    /// A second device of the first column, which holds everything from now on.
+    /// Adds a second, complete member to the first column.
     fn twin(&self) -> Arc<FaultDevice> {
         let twin = device(7);
         let members =
@@ -96,7 +96,7 @@ impl World {
         self.raidz.rows_of(0, 1).unwrap().shape.row_size()
     }
 
-    /// Writes noise over what a device holds of a block's rows.
+    /// Writes noise over a device's part of a block's rows.
     fn spoil(&self, device: usize, offset: u64, len: usize) {
         let rows = self.raidz.rows_of(offset, len as u64).unwrap();
         if device >= rows.shape.columns() {
@@ -122,27 +122,27 @@ impl World {
     }
 }
 
-/// What comes of a read that is begun.
+/// Whether a bulk read returns the expected bytes.
 fn begun(raidz: &Arc<RaidZ>, offset: u64, expected: &[u8], sources: Sources) -> bool {
     let bytes = raidz.clone().begin(offset, expected.len(), sources)(&|read| read == expected);
     assert!(bytes.as_ref().is_none_or(|bytes| bytes == expected));
     bytes.is_some()
 }
 
-/// All sets of so many of `count` devices, or of fewer.
+/// All sets of at most `most` of `count` devices.
 fn sets(count: usize, most: usize) -> Vec<Vec<usize>> {
     let all = 0..1u32 << count;
     let some = all.filter(|set| set.count_ones() as usize <= most);
     some.map(|set| (0..count).filter(|at| set & 1 << at != 0).collect()).collect()
 }
 
-/// The shapes of all tests that try every combination of devices.
+/// The shapes for tests that try every combination of devices.
 fn shapes() -> impl Iterator<Item = (usize, usize)> {
     (1..=3).flat_map(|parity| (parity + 1..=8).map(move |columns| (columns, parity)))
 }
 
 #[test]
-fn whichever_devices_vanish_everything_is_read_as_long_as_parity_is_left() {
+fn everything_is_read_whichever_devices_vanish_within_parity() {
     for (columns, parity) in shapes() {
         for lost in sets(columns, parity) {
             let world = World::new(columns, parity);
@@ -153,7 +153,7 @@ fn whichever_devices_vanish_everything_is_read_as_long_as_parity_is_left() {
             let mut read = vec![0; block.len()];
             let found = world.raidz.read_checked(at, &mut read, &|read| read == block).unwrap();
             assert!(read == block && found != Found::Bad, "{lost:?} of {columns}-{parity}");
-            // In pieces too, and what is written now is read.
+            // Pieces are readable too, and writes made now.
             world.raidz.write(at + 62 * world.row(), &block[..900]).unwrap();
             world.raidz.flush().unwrap();
             let mut piece = vec![0; 900];
@@ -176,7 +176,7 @@ fn whichever_devices_lie_they_are_found_out_counted_and_mended() {
     for (columns, parity) in shapes() {
         for liars in sets(columns, parity).into_iter().filter(|liars| !liars.is_empty()) {
             let world = World::new(columns, parity);
-            // Its last row is not full, and its rows are of two bands.
+            // The last row is partial, and the rows lie in two bands.
             let block = noise(2, (3 * world.row() - SECTOR / 2) as usize);
             let (at, beside) = (62 * world.row(), 65 * world.row());
             world.raidz.write(at, &block).unwrap();
@@ -212,12 +212,12 @@ fn whichever_devices_lie_they_are_found_out_counted_and_mended() {
 }
 
 #[test]
-fn rows_of_two_widths_are_read_and_mended_whichever_devices_are_lost_or_lie() {
+fn rows_of_two_widths_are_read_and_repaired() {
     for (columns, parity) in shapes().filter(|(columns, _)| *columns < 7) {
         for some in sets(columns + 1, parity) {
             let world = World::widened(columns, parity);
             let zones = world.raidz.zones();
-            // The last region of each width: one row and a part of the next, and all of it.
+            // The last region of each width: one row and a part of the next, and the whole region.
             let regions: Vec<u64> = (0..world.raidz.size() / REGION).collect();
             let last = |width: usize| {
                 let has =
@@ -278,7 +278,7 @@ fn some_devices_refuse_and_others_lie() {
 }
 
 #[test]
-fn one_more_than_there_is_parity_for_is_told_and_nothing_is_made_up() {
+fn a_loss_beyond_parity_is_an_error() {
     for (columns, parity) in shapes() {
         for gone in sets(columns, parity + 1).into_iter().filter(|gone| gone.len() == parity + 1) {
             let world = World::new(columns, parity);
@@ -334,7 +334,7 @@ fn what_is_asked_for_is_read_of_the_devices_that_hold_it_alone() {
 }
 
 #[test]
-fn who_has_many_reads_finds_a_single_byte_of_parity_that_is_wrong() {
+fn a_bulk_read_finds_a_single_wrong_byte_of_parity() {
     for (columns, parity) in shapes() {
         let world = World::new(columns, parity);
         let block = noise(3, world.row() as usize * 70 + 13);
@@ -354,7 +354,7 @@ fn who_has_many_reads_finds_a_single_byte_of_parity_that_is_wrong() {
             world.devices[column].write_at(at, &byte).unwrap();
         }
         for lost in 0..parity {
-            // With so many devices less what can be known is less by as much.
+            // Each missing device leaves one check less.
             assert!(begun(&world.raidz, 0, &block, Sources::All), "{columns}-{parity} without {lost}");
             let role = columns - 1;
             let rows = world.raidz.whole_rows(0, block.len()).unwrap();
@@ -367,7 +367,7 @@ fn who_has_many_reads_finds_a_single_byte_of_parity_that_is_wrong() {
             assert!(!begun(&world.raidz, 0, &block, Sources::All), "{columns}-{parity} without {lost}");
             assert!(begun(&world.raidz, 0, &block, Sources::Any), "{columns}-{parity}: the bytes are good");
             world.devices[column].write_at(at, &byte).unwrap();
-            // The first data column of that stretch: what is left is read with parity.
+            // The first data column of the last stretch, so that its data is read with parity.
             let next = rows.shape.column(&stretch, lost);
             if lost + 1 < parity {
                 world.raidz.do_without(Guid(next as u64), Health::Faulted);
@@ -422,7 +422,8 @@ fn who_writes_from_inside_a_row_breaks_his_promise() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Blocks in whole rows against plain memory, with as many devices lost or lying as there is parity.
+    /// Blocks in whole rows against plain memory, with as many devices missing or returning wrong bytes as there is
+    /// parity.
     #[test]
     fn what_was_written_last_is_read_at_any_bytes(
         (columns, parity) in (1usize..=3).prop_flat_map(|parity| (parity + 1..=9, Just(parity))),
@@ -468,14 +469,14 @@ proptest! {
 }
 
 #[test]
-fn a_read_that_is_begun_gives_nothing_where_a_device_refuses_or_a_row_does_not_end_with_zeros() {
+fn a_bulk_read_fails_on_a_read_error_or_nonzero_padding() {
     let world = World::new(5, 2);
     let block = noise(8, 2 * world.row() as usize - 700);
     world.raidz.write(0, &block).unwrap();
     let shorter = &block[..block.len() - 300];
     assert!(begun(&world.raidz, 0, &block, Sources::All));
     assert!(begun(&world.raidz, 0, shorter, Sources::Any) && !begun(&world.raidz, 0, shorter, Sources::All));
-    // Another row: what lies in it is nobody's beginning.
+    // In another row, where no block begins.
     assert!(world.raidz.clone().begin(SECTOR, 10, Sources::All)(&|_| true).is_none());
     world.devices[4].inject(Fault::failing(Operation::Read));
     assert!(!begun(&world.raidz, 0, &block, Sources::All));

@@ -1,23 +1,24 @@
-//! Which rows of a RAID-Z have how many columns.
+//! Zones: the number of columns of each row of a RAID-Z.
 //!
-//! A RAID-Z is made with rows of all its columns. One that gets a column more has a *zone* of the rows that it had, and they
-//! stay as they are; rows of all columns are made, in a zone of their own, where nothing lies any more:
+//! A new RAID-Z has rows of all its columns. After an expansion by a column the existing rows form a *zone* and stay as
+//! they are; rows of all columns, in a zone of their own, take the place of rows that are no longer used:
 //!
 //! ```text
 //! rows of the devices      0 ------------------------------------------------------------> end
-//! as it was made           | regions 0 .. 63, four columns                               |
-//! a column more            | regions 0 .. 63, four columns                               |
-//! nothing in 0 to 23       | 64 .. 93, five columns | regions 24 .. 63, four columns      |
-//! nothing in any           | regions 64 .. 149, five columns                             |
+//! as created               | regions 0 .. 63, four columns                               |
+//! one more column          | regions 0 .. 63, four columns                               |
+//! 0 to 23 unused           | 64 .. 93, five columns | regions 24 .. 63, four columns      |
+//! all unused               | regions 64 .. 149, five columns                             |
 //! ```
 //!
-//! Rows are given up from the beginning of a zone, and the wider zone before them takes them over. Its regions have numbers
-//! that none had before, so that a place never means two: an older state that has something in a region that was given up is
-//! known by it. No region is moved by any of this. So there are two zones while rows are given up, and one before and after;
-//! if another column joins before that, one more.
+//! Rows are given up from the beginning of a zone, and the wider zone before takes them over. Its regions get fresh
+//! numbers, so that a number never means two places: an older state with blocks in a given-up region is recognized by
+//! the region's number. Nothing moves a region. So there are two zones while rows are given up, and one before and
+//! after; if another column joins in between, there is one more.
 //!
-//! Devices of different sizes have rows of all columns as far as the smallest reaches, and behind these, rows of the columns that
-//! go on, as long as there are more of them than parity. The columns are then in the order of the sizes, the largest first:
+//! Devices of different sizes have rows of all columns as far as the smallest device reaches. Behind these are rows of
+//! the columns that go on, as long as more columns than parity do. The columns are then in order of size, the largest
+//! first:
 //!
 //! ```text
 //! column 0, 40 GB          | regions 0 .. 59, four columns        | 60 .. 79, three columns | 80 .. 89, two columns |
@@ -26,12 +27,12 @@
 //! column 3, 20 GB          |                                      |
 //! ```
 //!
-//! So how far a column *reaches* is the size of the smallest of it and those before it. Each zone ends within the reach of its
-//! last column, and is *narrow* only if that of a column behind it covers at least one of its regions: a column has joined since,
-//! or devices have become larger. What lies behind the reach of the columns that are wanted stays as it is, so there is an end
-//! to narrow zones.
+//! So the *reach* of a column is the size of the smallest device in it and the columns before it. Each zone ends within
+//! the reach of its last column. A zone is *narrow* only if the reach of a further column covers at least one of its
+//! regions: a column has joined since, or devices have grown. Rows behind the reach of the further columns stay as they
+//! are, so widening comes to an end.
 //!
-//! A zone has the first of the columns. Whoever has enough columns of the widest zone has enough of each.
+//! A zone has the first of the columns. So enough columns for the widest zone are enough for each.
 
 use std::{cmp::Reverse, ops::Range};
 
@@ -41,12 +42,12 @@ use crate::{
     vdev::Quorum,
 };
 
-/// How the rows of a RAID-Z lie.
+/// The layout of the rows of a RAID-Z.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zones {
     /// All columns, from the first row on.
     whole: Geometry,
-    /// None of a vdev of devices of one size that was never expanded: it has as many regions as fit.
+    /// Empty on devices of one size without an expansion: there are as many regions as fit.
     zones: Vec<(Geometry, Range<u64>)>,
     is_narrow: bool,
 }
@@ -57,8 +58,8 @@ impl Zones {
         Zones { whole, zones: Vec::new(), is_narrow: false }
     }
 
-    /// The rows of a RAID-Z that a label describes, of a pool with such sectors and regions. `None` if it cannot be: columns,
-    /// zones and sizes are a label's.
+    /// The rows of a RAID-Z that a label describes, in a pool with these sectors and regions. `None` if columns, zones
+    /// and sizes do not fit together.
     pub fn of(config: &RaidZConfig, sector: u64, region: u64) -> Option<Zones> {
         let whole = Geometry::new(config.columns(), usize::from(config.parity), sector, region)?;
         let mut zones: Vec<(Geometry, Range<u64>)> = Vec::new();
@@ -83,33 +84,33 @@ impl Zones {
         (zones.len() <= MAX_ZONES).then_some(Zones { whole, zones, is_narrow })
     }
 
-    /// How many columns there are.
+    /// The number of columns.
     pub fn columns(&self) -> usize {
         self.whole.columns()
     }
 
-    /// How many of them can be lost.
+    /// The number of columns that can be lost.
     pub fn parity(&self) -> usize {
         self.whole.parity()
     }
 
-    /// The columns of the widest rows, and how many of these there must be. Those behind hold nothing.
+    /// The columns of the widest rows, and how many of them are needed. Columns behind hold nothing.
     pub(crate) fn quorum(&self) -> Quorum {
         let widest = self.zones.iter().map(|(shape, _)| shape.columns()).max().unwrap_or(self.whole.columns());
         Quorum { columns: widest, needed: widest - self.whole.parity() }
     }
 
-    /// The most sectors that are written together, now or when all rows have all columns.
+    /// The largest unit of allocation in sectors, now or when all rows have all columns.
     pub fn unit(&self) -> u32 {
         self.whole.data() as u32
     }
 
-    /// Whether rows have not all columns that they can have.
+    /// True if rows could have more columns.
     pub fn is_narrow(&self) -> bool {
         self.is_narrow
     }
 
-    /// How many bytes there are from the first region to the last, on devices of which the smallest has so many.
+    /// Bytes from the first region to the last, on devices the smallest of which has `least` bytes.
     pub fn space(&self, least: u64) -> u64 {
         match self.zones.iter().map(|(_, regions)| regions.end).max() {
             Some(end) => end.saturating_mul(self.whole.region()),
@@ -117,7 +118,7 @@ impl Zones {
         }
     }
 
-    /// The rows that bytes lie in. `None` if there are none, or they are of several regions, or of one that was given up.
+    /// The rows that bytes lie in. `None` for no bytes, bytes of several regions, or of a given-up region.
     pub fn rows(&self, offset: u64, len: u64) -> Option<Rows> {
         self.shape_of(offset / self.whole.region())?.rows(offset, len)
     }
@@ -141,9 +142,10 @@ impl Zones {
     }
 }
 
-/// A column more: the rows that there are stay as they are, in as many regions as the devices have, or as the zones say.
+/// The zones after an expansion by one column: existing rows stay as they are, in as many regions as the devices have,
+/// or as the zones say.
 ///
-/// `None` if there are more regions than can be told.
+/// `None` if there are more regions than a label can hold.
 pub fn with_column(config: &RaidZConfig, sector: u64, region: u64) -> Option<Vec<Zone>> {
     if !config.zones.is_empty() {
         return Some(config.zones.clone());
@@ -153,8 +155,8 @@ pub fn with_column(config: &RaidZConfig, sector: u64, region: u64) -> Option<Vec
     Some(vec![Zone { columns, first_row: 0, first_region: 0, regions }])
 }
 
-/// The zones of a new RAID-Z on devices of such sizes, in bytes, in the order of the columns; none if rows of all columns are all
-/// that fits.
+/// The zones of a new RAID-Z on devices of these sizes, in bytes, in the order of the columns; none if only rows of all
+/// columns fit.
 pub fn on_sizes(sizes: &[u64], parity: u8, sector: u64, region: u64) -> Vec<Zone> {
     let reaches = |columns: usize| sizes[..columns].iter().min().copied().unwrap_or(0) / sector;
     let zones = behind(Vec::new(), sizes.len(), usize::from(parity), sector, region, reaches).unwrap_or_default();
@@ -164,8 +166,8 @@ pub fn on_sizes(sizes: &[u64], parity: u8, sector: u64, region: u64) -> Vec<Zone
     }
 }
 
-/// Devices of a RAID-Z that is to be made, in the order of the columns: that of their sizes, in bytes, the largest first, if there
-/// are zones then, and else as they were.
+/// Orders the devices of a new RAID-Z as its columns. If there will be zones, the order is by size in bytes, the
+/// largest first; otherwise unchanged.
 pub fn in_order<T: Clone>(devices: Vec<T>, size: impl Fn(&T) -> u64, parity: u8, sector: u64, region: u64) -> Vec<T> {
     let mut sorted = devices.clone();
     sorted.sort_by_key(|device| Reverse(size(device)));
@@ -173,8 +175,8 @@ pub fn in_order<T: Clone>(devices: Vec<T>, size: impl Fn(&T) -> u64, parity: u8,
     if on_sizes(&sizes, parity, sector, region).is_empty() { devices } else { sorted }
 }
 
-/// How many bytes a new RAID-Z has on devices of such sizes, in bytes and any order. What is left of a region behind its last
-/// whole row is used by nobody.
+/// Bytes of space of a new RAID-Z on devices of these sizes, in bytes and any order. The remainder of a region behind
+/// its last whole row is not counted.
 pub fn space_on(sizes: Vec<u64>, parity: u8, sector: u64, region: u64) -> u64 {
     let sizes = in_order(sizes, |size| *size, parity, sector, region);
     let of = |columns: usize, regions: u64| {
@@ -191,40 +193,40 @@ pub fn space_on(sizes: Vec<u64>, parity: u8, sector: u64, region: u64) -> u64 {
     }
 }
 
-/// How many bytes of a new RAID-Z's devices of such sizes, in bytes and any order, no region can use, because too few of the
-/// others are as large. What is less than a region on the smallest of those that have rows together is not counted.
+/// Device bytes of a new RAID-Z that no region can use, because too few devices are as large. Sizes are in bytes and
+/// any order. A remainder of less than a region on the smallest device of a zone is not counted.
 pub fn unused_on(sizes: Vec<u64>, parity: u8, sector: u64, region: u64) -> u64 {
     let sizes = in_order(sizes, |size| *size, parity, sector, region);
     let zones = on_sizes(&sizes, parity, sector, region);
     let least = sizes.iter().min().copied().unwrap_or(0);
     let used = |column: usize| {
-        // Each zone is of the first columns, as far as the smallest of them goes.
+        // Each zone has the first columns, as far as the smallest of them reaches.
         let zone = zones.iter().rfind(|zone| column < usize::from(zone.columns));
         zone.map_or(least, |zone| sizes[usize::from(zone.columns) - 1])
     };
     sizes.iter().enumerate().map(|(column, size)| size.saturating_sub(used(column))).sum()
 }
 
-/// How many rows the first `columns` columns all have.
+/// Rows within the reach of the first `columns` columns.
 fn reach(config: &RaidZConfig, columns: usize, sector: u64) -> u64 {
     config.reach(columns) / sector
 }
 
-/// How many rows a region of so many columns takes.
+/// Rows of a region of so many columns.
 fn rows_of(columns: usize, parity: usize, sector: u64, region: u64) -> Option<u64> {
     Geometry::new(columns, parity, sector, region).map(|shape| shape.rows_per_region())
 }
 
-/// The row behind the last one of a zone.
+/// The row behind the last row of a zone.
 fn end_of(zone: &Zone, parity: usize, sector: u64, region: u64) -> Option<u64> {
     let rows = rows_of(usize::from(zone.columns), parity, sector, region)?;
     zone.first_row.checked_add(u64::from(zone.regions).checked_mul(rows)?)
 }
 
-/// These zones, and behind the last of them as many rows as there are, each of as many columns as reach there. Numbers go on in
-/// the last zone if nobody had those that follow.
+/// Extends the zones behind the last one as far as the devices reach, each row with as many columns as reach there. The
+/// last zone is extended if the next region numbers are fresh.
 ///
-/// `None` if numbers do not suffice.
+/// `None` if the region numbers run out.
 fn behind(
     mut zones: Vec<Zone>,
     columns: usize,
@@ -257,11 +259,11 @@ fn behind(
 
 /// A zone whose rows could have more columns.
 struct Narrow {
-    /// Which.
+    /// Index of the zone.
     at: usize,
-    /// How many columns its first rows could have.
+    /// Possible number of columns of its first rows.
     columns: usize,
-    /// How many of its regions these rows are: at least one.
+    /// Regions in these rows: at least one.
     regions: u32,
 }
 
@@ -278,21 +280,21 @@ fn find_narrow(config: &RaidZConfig, sector: u64, region: u64) -> Option<Narrow>
     })
 }
 
-/// The regions that are to be given up next: those of the first narrow zone whose rows could have more columns.
+/// The regions to give up next: the ones of the first narrow zone whose rows could have more columns.
 pub fn narrow(config: &RaidZConfig, sector: u64, region: u64) -> Option<Zone> {
     let Narrow { at, regions, .. } = find_narrow(config, sector, region)?;
     Some(Zone { regions, ..config.zones[at] })
 }
 
-/// So many rows there are that can have as many columns as those of the first narrow zone can.
+/// Rows that can have as many columns as rows of the first narrow zone could.
 pub fn wide_end(config: &RaidZConfig, sector: u64, region: u64) -> Option<u64> {
     find_narrow(config, sector, region).map(|narrow| reach(config, narrow.columns, sector))
 }
 
-/// The zones when the first `count` regions of the first narrow zone are given up, and their rows have all columns that reach
-/// there.
+/// The zones after the first `count` regions of the first narrow zone are given up, and their rows have all columns
+/// that reach there.
 ///
-/// `None` if there are not so many, or numbers do not suffice.
+/// `None` if there are fewer regions, or the region numbers run out.
 pub fn widened(config: &RaidZConfig, count: u32, sector: u64, region: u64) -> Option<Vec<Zone>> {
     let Narrow { at, columns, regions } = find_narrow(config, sector, region)?;
     if count > regions {
@@ -305,7 +307,7 @@ pub fn widened(config: &RaidZConfig, count: u32, sector: u64, region: u64) -> Op
     zones[at].regions -= count;
     zones[at].first_region += count;
     zones[at].first_row += u64::from(count) * rows_of(usize::from(zones[at].columns), parity, sector, region)?;
-    // What follows begins here, be it the rest of this zone, another one, or the end of the devices.
+    // The widened rows end at the rest of this zone, at the next zone, or at the end of the devices.
     let reach = reach(config, columns, sector);
     let end = match (zones[at].regions, zones.get(at + 1)) {
         (1.., _) => zones[at].first_row.min(reach),
@@ -328,7 +330,7 @@ pub fn widened(config: &RaidZConfig, count: u32, sector: u64, region: u64) -> Op
     (zones.len() <= MAX_ZONES).then_some(zones)
 }
 
-/// How many regions there are when no zone is narrow any more.
+/// The number of regions once no zone is narrow.
 pub fn regions_when_wide(config: &RaidZConfig, sector: u64, region: u64) -> u64 {
     let mut config = config.clone();
     while let Some(zone) = narrow(&config, sector, region)
@@ -339,19 +341,19 @@ pub fn regions_when_wide(config: &RaidZConfig, sector: u64, region: u64) -> u64 
     config.zones.iter().map(|zone| u64::from(zone.regions)).sum()
 }
 
-/// The zones of a RAID-Z that has some, whose devices have grown to what the members of `grown` say: rows behind the last
-/// zone, of as many columns as reach there. Zones before may be narrow by that.
+/// The zones of a RAID-Z that already has zones, after devices have grown to the sizes in `grown`: there are rows
+/// behind the last zone, of as many columns as reach there. Earlier zones may become narrow.
 ///
-/// `None` if some are so already: a zone behind them would keep the wide ones before them from having the numbers
-/// that follow theirs. Also if nothing comes of it, numbers do not suffice, or it [is outgrown](is_outgrown).
+/// `None` if a zone is narrow already: a zone behind would take the region numbers that the wide zone before needs
+/// next. Also `None` if there is no change, the region numbers run out, or the RAID-Z [is outgrown](is_outgrown).
 pub fn lengthened(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region: u64) -> Option<Vec<Zone>> {
     longer(config, grown, sector, region).filter(|zones| zones.len() <= MOST_LENGTHENED)
 }
 
-/// The zones of a RAID-Z with rows of all columns only, of whose devices some have grown to what the members of `grown` say:
-/// the rows that there are, under the numbers that they have, and behind them those of fewer columns.
+/// The zones of a RAID-Z with only rows of all columns, after some devices have grown to the sizes in `grown`: the
+/// existing rows with their region numbers, and behind them rows of fewer columns.
 ///
-/// `None` if no rows of fewer columns come of it: they are the first of the columns, more of them than parity.
+/// `None` if there is no room for rows of fewer columns: they need the first columns, and more columns than parity.
 pub fn divided(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region: u64) -> Option<Vec<Zone>> {
     let zones = with_column(config, sector, region)?;
     let is_whole = |zone: &Zone| usize::from(zone.columns) == config.columns() && zone.regions > 0;
@@ -360,15 +362,15 @@ pub fn divided(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region: u
     divided.iter().any(|zone| !is_whole(zone)).then_some(divided)
 }
 
-/// Whether that would be so many zones that there could be too many while rows become wider.
+/// True if growing would make so many zones that widening could exceed the maximum.
 pub fn is_outgrown(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region: u64) -> bool {
     longer(config, grown, sector, region).is_some_and(|zones| zones.len() > MOST_LENGTHENED)
 }
 
-/// So many zones leave room for those of wider rows: one for each column that may join.
+/// The zone limit after growing. It leaves room for zones of wider rows: one for each column that may join.
 const MOST_LENGTHENED: usize = MAX_ZONES - RAIDZ_COLUMNS;
 
-/// The zones of [`lengthened`], however many they are.
+/// The zones of [`lengthened`], without the limit.
 fn longer(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region: u64) -> Option<Vec<Zone>> {
     if config.zones.is_empty() || narrow(config, sector, region).is_some() {
         return None;
@@ -414,7 +416,7 @@ mod tests {
         config.zones.iter().flat_map(|zone| zone.first_region..zone.first_region + zone.regions).collect()
     }
 
-    /// The rows of a region, as bytes of the devices, and how many columns they have.
+    /// The rows of a region, as bytes of the devices, and their number of columns.
     fn place(zones: &Zones, region: u32) -> Option<(Range<u64>, usize)> {
         let rows = zones.whole_rows(u64::from(region) * REGION, REGION).pop()?;
         let begin = rows.place();
@@ -442,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_behind_the_last_zone_have_all_columns_once_all_others_have() {
+    fn rows_behind_the_last_zone_have_all_columns_when_all_are_wide() {
         let mut config = raidz(3, 1, 640 * SECTOR);
         attach(&mut config);
         config.members.iter_mut().for_each(|member| member.member.leaf.size = 1000 * SECTOR);
@@ -457,7 +459,7 @@ mod tests {
         let small = config.clone();
         config.members.iter_mut().for_each(|member| member.member.leaf.size = 1000 * SECTOR);
         assert_eq!(lengthened(&small, &config, SECTOR, REGION), Some(vec![zone(4, 0, 10, 23)]));
-        // Numbers that others had are not given again.
+        // Used region numbers are not reused.
         config.zones = vec![zone(4, 0, 40, 7), zone(4, 301, 10, 7)];
         let longer = lengthened(&config, &config, SECTOR, REGION).unwrap();
         assert_eq!(longer, [zone(4, 0, 40, 7), zone(4, 301, 10, 7), zone(4, 602, 47, 9)]);
@@ -474,26 +476,26 @@ mod tests {
     }
 
     #[test]
-    fn devices_of_different_sizes_have_rows_of_fewer_columns_behind_those_of_all() {
+    fn devices_of_different_sizes_end_in_rows_of_fewer_columns() {
         // 128 sectors of a region are 128 rows of one data column, 64 of two, 43 of three.
         let zone = |columns, first_row, first_region, regions| Zone { columns, first_row, first_region, regions };
         let config = unequal(1, &[1300, 1300, 700, 400]);
         assert_eq!(config.zones, [zone(4, 0, 0, 9), zone(3, 387, 9, 4), zone(2, 643, 13, 5)]);
         assert!(Zones::of(&config, SECTOR, REGION).is_some_and(|zones| !zones.is_narrow()));
         assert_eq!((config.widest(), config.size(SECTOR, REGION)), (4, 18 * REGION));
-        // Two columns with two of parity are none.
+        // Two columns with double parity are impossible.
         assert_eq!(unequal(2, &[1300, 1300, 700, 400]).zones, [zone(4, 0, 0, 6), zone(3, 384, 6, 2)]);
         assert_eq!(unequal(1, &[9000, 700, 400]).zones, [zone(3, 0, 0, 6), zone(2, 384, 6, 2)]);
     }
 
     #[test]
-    fn what_differs_by_less_than_a_region_or_in_the_wrong_order_makes_no_zones() {
+    fn small_differences_or_the_wrong_order_make_no_zones() {
         for sizes in
             [&[400, 400, 400, 400][..], &[442, 442, 400, 400], &[9000, 400, 400], &[400, 9000, 9000], &[9000, 42]]
         {
             assert_eq!(unequal(1, sizes).zones, [], "{sizes:?}");
         }
-        // Rows of all columns there are none.
+        // No row of all columns fits.
         assert_eq!(unequal(1, &[9000, 9000, 42]).zones, []);
     }
 
@@ -520,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_a_larger_device_reaches_become_wider_as_far_as_it_does() {
+    fn rows_become_wider_as_far_as_a_larger_device_reaches() {
         let zone = |columns, first_row, first_region, regions| Zone { columns, first_row, first_region, regions };
         let small = unequal(1, &[1300, 1300, 400]);
         assert_eq!(small.zones, [zone(3, 0, 0, 6), zone(2, 384, 6, 7)]);
@@ -528,7 +530,7 @@ mod tests {
         config.members[2].member.leaf.size = 1000 * SECTOR;
         config.zones = lengthened(&small, &config, SECTOR, REGION).unwrap();
         assert_eq!(config.zones, small.zones, "nothing is behind the last zone");
-        // Rows from 384 to 1000: four regions of 128 rows are below that.
+        // Rows 384 to 1000 hold four regions of 128 rows.
         assert_eq!(narrow(&config, SECTOR, REGION), Some(zone(2, 384, 6, 4)));
         assert_eq!(widened(&config, 5, SECTOR, REGION), None);
         config.zones = widened(&config, 1, SECTOR, REGION).unwrap();
@@ -539,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_the_first_columns_follow_those_of_all_where_only_these_have_grown() {
+    fn narrower_rows_follow_where_only_the_first_columns_have_grown() {
         let zone = |columns, first_row, first_region, regions| Zone { columns, first_row, first_region, regions };
         let small = raidz(3, 1, 400 * SECTOR);
         let divided = |sectors: [u64; 3]| {
@@ -552,11 +554,11 @@ mod tests {
         };
         assert_eq!(divided([900, 900, 400]), Some(vec![zone(3, 0, 0, 6), zone(2, 384, 6, 4)]));
         assert_eq!(divided([900, 900, 500]), Some(vec![zone(3, 0, 0, 7), zone(2, 448, 7, 3)]));
-        // As many columns as there is parity hold nothing, and columns are counted from the first.
+        // Columns up to the number of parities hold nothing, and columns count from the first.
         for sectors in [[400, 400, 400], [900, 400, 400], [400, 900, 900], [900, 900, 900], [500, 500, 400]] {
             assert_eq!(divided(sectors), None, "{sectors:?}");
         }
-        // One that was expanded before is divided like others.
+        // An expanded RAID-Z is divided in the same way.
         let mut wide = small.clone();
         attach(&mut wide);
         wide.zones = widened(&wide, 6, SECTOR, REGION).unwrap();
@@ -622,8 +624,8 @@ mod tests {
     }
 
     proptest! {
-        /// Columns join and rows become wider in any steps: no two regions share a row, no number means two places, what was
-        /// not given up stays where it was, and rows that are free are used but for less than a region's.
+        /// Columns join and rows become wider in any steps: no two regions share a row, no number means two places,
+        /// kept regions stay in place, and unused rows amount to less than a region.
         #[test]
         fn no_two_regions_ever_share_a_row_or_a_number(
             columns in 2usize..6, parity in 1u8..=3, rows in 600u64..4000,
@@ -637,7 +639,7 @@ mod tests {
                 match narrow(&config, SECTOR, REGION) {
                     None if config.columns() < 12 => attach(&mut config),
                     None => break,
-                    // A column may join before all rows have the last one.
+                    // A column may join before all rows have the previous column.
                     Some(_) if step == 0 && config.columns() < 12 => attach(&mut config),
                     Some(zone) => {
                         let count = step.clamp(1, zone.regions);
@@ -667,8 +669,8 @@ mod tests {
             }
         }
 
-        /// The same of devices of different sizes, which grow, too: all rows are of devices that have them, and what could be
-        /// wider is known as such.
+        /// Like the test above, on devices of different sizes that may grow: all rows lie on devices that reach there,
+        /// and rows that could be wider are found.
         #[test]
         fn rows_are_where_all_of_their_columns_are(
             mut sizes in proptest::collection::vec(100u64..3000, 2..7), parity in 1u8..=3,
@@ -726,7 +728,7 @@ mod tests {
                     prop_assert_eq!(config.needed_of(column, SECTOR, REGION), end.max(config.device_size()));
                 }
             }
-            // There is an end to what is narrow.
+            // Widening comes to an end.
             for _ in 0..1000 {
                 let Some(zone) = narrow(&config, SECTOR, REGION) else { break };
                 config.zones = widened(&config, zone.regions.min(3), SECTOR, REGION).unwrap();

@@ -1,4 +1,4 @@
-//! Members that go while somebody reads or writes.
+//! Members that leave during a read or write.
 
 use std::{io, thread};
 
@@ -31,7 +31,7 @@ fn who_writes_while_one_too_many_fails_waits_and_loses_nothing() {
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// A device that does something before it reads, after so many reads.
+/// A device that runs an action before a read, after so many reads.
 struct Prompting(Arc<FaultDevice>, Mutex<(u32, Option<Act>)>);
 
 impl Device for Prompting {
@@ -69,8 +69,8 @@ impl Device for Prompting {
 }
 
 #[test]
-fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
-    // Once while the bytes are read, once while all columns are because they do not pass.
+fn a_read_is_repeated_if_a_member_leaves_meanwhile() {
+    // During the read of the data, or of all columns because the data did not pass.
     for is_doubted in [false, true] {
         let geometry = Geometry::new(3, 1, SECTOR, REGION).unwrap();
         let prompting = Arc::new(Prompting(device(0), Mutex::default()));
@@ -95,15 +95,15 @@ fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
         }
         *prompting.1.lock() = (u32::from(is_doubted), Some(Box::new(act)));
         let mut read = vec![0; 1024];
-        // Whoever does not know what to expect takes anything.
+        // Without a checksum every read passes.
         let found = raidz.read_checked(0, &mut read, &|read| !is_doubted || read == old || read == new).unwrap();
         assert!(read == new && found != Found::Bad && prompting.1.lock().1.is_none(), "{found:?}");
     }
 }
 
 #[test]
-fn what_a_read_that_is_begun_gets_of_a_member_that_goes_meanwhile_counts_for_nothing() {
-    // Once from those that hold the bytes as data, once from all, once from all because one of the former is away.
+fn a_bulk_read_is_void_if_a_member_leaves_meanwhile() {
+    // Read from the data columns, from all columns, and from all because a data column is missing.
     for (sources, is_away) in [(Sources::Any, false), (Sources::All, false), (Sources::Any, true)] {
         let world = World::new(4, 2);
         let [old, new] = [1, 2].map(|seed| noise(seed, 2 * world.row() as usize));

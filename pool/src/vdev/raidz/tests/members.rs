@@ -1,9 +1,9 @@
-//! Members that are being filled, and columns that have two members.
+//! Members being resilvered, and columns with two members.
 
 use super::*;
 
 #[test]
-fn a_member_that_is_filled_gets_its_column_and_is_neither_read_nor_relied_on() {
+fn a_resilvering_member_gets_its_column_and_is_not_read() {
     let world = World::new(4, 1);
     let old = noise(7, 70 * world.row() as usize - 300);
     world.raidz.write(0, &old).unwrap();
@@ -25,14 +25,14 @@ fn a_member_that_is_filled_gets_its_column_and_is_neither_read_nor_relied_on() {
     joined.leaf.note_uberblock(Txg(9));
     world.raidz.committed();
     assert_eq!(joined.state(), State::Complete);
-    // It stands in for any other.
+    // The new member makes up for the loss of any device.
     assert!(world.raidz.do_without(Guid(0), Health::Faulted));
     assert_eq!((world.examined(0, &old), world.examined(at, &new)), ((true, vec![]), (true, vec![])));
     assert!(!world.raidz.do_without(Guid(7), Health::Faulted));
 }
 
 #[test]
-fn what_complete_members_do_not_add_up_to_is_computed_with_those_that_are_being_filled() {
+fn resilvering_members_help_where_complete_ones_do_not_suffice() {
     for spoil in [Fault::corrupting(0..u64::MAX), Fault::failing(Operation::Read)] {
         let world = World::new(4, 2);
         let block = noise(7, 5 * world.row() as usize);
@@ -47,7 +47,7 @@ fn what_complete_members_do_not_add_up_to_is_computed_with_those_that_are_being_
         let is_good = |read: &[u8]| read == block;
         let simple = world.raidz.read_checked(0, &mut bytes, &is_good);
         assert!(matches!(simple, Ok(Found::Bad) | Err(_)), "without a checksum it may be anything");
-        // One of them lacks it, and the others add up.
+        // One member being resilvered lacks the block, the rest suffice.
         world.spoil(2, 0, block.len());
         assert_eq!(world.raidz.read_surely(0, &mut bytes, &is_good).unwrap(), Found::Elsewhere);
         assert_eq!(bytes, block);
@@ -82,7 +82,7 @@ fn each_of_two_members_of_a_column_is_examined() {
 }
 
 #[test]
-fn a_read_that_is_begun_from_all_gives_nothing_where_two_members_of_a_column_differ() {
+fn a_bulk_read_of_all_fails_if_members_of_a_column_differ() {
     let world = World::new(3, 1);
     let block = noise(9, 6 * world.row() as usize);
     let twin = world.twin();
@@ -93,9 +93,9 @@ fn a_read_that_is_begun_from_all_gives_nothing_where_two_members_of_a_column_dif
     assert!(begun(&world.raidz, 0, &block, Sources::Any), "nobody asks for it");
 }
 
-/// One device is being replaced, the new one is complete, and the old one is rotten: that is no loss.
+/// A device is being replaced: the new device is complete, the old one returns wrong bytes, nothing is lost.
 #[test]
-fn of_two_members_of_a_column_the_second_is_asked_where_the_first_lies() {
+fn the_second_member_of_a_column_is_read_if_the_first_is_bad() {
     let world = World::new(3, 1);
     let block = noise(9, 6 * world.row() as usize);
     world.twin();
@@ -105,13 +105,13 @@ fn of_two_members_of_a_column_the_second_is_asked_where_the_first_lies() {
     let mut bytes = vec![0; block.len()];
     assert_eq!(world.raidz.read_surely(0, &mut bytes, &|read| read == block).unwrap(), Found::Elsewhere);
     assert_eq!(bytes, block);
-    // Whoever examines finds the two that are bad, and what they should be.
+    // An examine finds both bad members, and the right content.
     assert_eq!(world.examined(0, &block), (true, vec![Guid(0), Guid(1)]));
-    // Of bytes that nothing is known of only what complete members agree on counts.
+    // Without a known checksum only complete members count.
     assert!(world.raidz.examine(0, block.len(), &|read| read == block).good.is_none());
 }
 
-/// Of one column the second member has it, of another the first.
+/// In one column the second member has the block, in another the first.
 #[test]
 fn members_of_columns_that_have_two_are_tried_with_each_other() {
     let world = World::new(3, 1);
