@@ -1,27 +1,27 @@
-//! Which chunk a block goes to.
+//! The choice of a chunk for a block.
 //!
-//! Per device and class one chunk is *active* and takes block after block: the common allocation loads a pointer, takes
-//! the chunk's lock and advances a cursor. When the active chunk has no room left in one piece, another is chosen, in
-//! this order over all devices, the one with the most free space first:
+//! Per device and class one chunk is *active* and takes block after block. The common allocation loads a pointer, takes
+//! the chunk's lock and advances a cursor. When the active chunk has no room left in one piece, another is chosen over
+//! all devices, in this order, with the most free space first:
 //!
-//! 1. one of the class that is at least three quarters free (before touching new ground),
-//! 2. an empty one beyond the reserve,
-//! 3. any of the class,
-//! 4. for metadata: an empty one of the reserve,
-//! 5. one of the other class: the last free space serves everyone,
-//! 6. one that another slot is working on.
+//! 1. a chunk of the class, at least three quarters free (before using an empty one),
+//! 2. an empty chunk beyond the reserve,
+//! 3. any chunk of the class,
+//! 4. for metadata: an empty chunk of the reserve,
+//! 5. a chunk of the other class: the last free space serves both,
+//! 6. a chunk active in another slot.
 //!
-//! Copies of a block go to devices that have none yet, else to a chunk of another slot, else anywhere. Data is refused
-//! when it would eat into the slop; the reserve of empty chunks keeps that slop in large pieces. The space layer itself
-//! has a last resort of its own in it, that other metadata is refused.
+//! Copies of a block go to devices without a copy, else to a chunk of another slot, else anywhere. Data is refused when
+//! it would use the slop; the reserve of empty chunks keeps the slop in large pieces. The space layer itself has a last
+//! resort within the slop, closed to other metadata.
 //!
-//! A record may come with wishes (`Placement`): they are tried before everything else, in the steps that leave what is kept
-//! for metadata alone, and when they cannot be granted the record goes where it would have gone without.
+//! A record may come with a `Placement`. The allocator tries the placement first, in the steps that leave the reserve
+//! for metadata alone. When the placement has no room, the record goes where it would go without.
 //!
-//! Devices may be *for* something: metadata looks for room on those for it first, data on the others, each through all of
-//! the steps above, and then on the rest. That is a preference and never a wall: what is counted and what is kept is the
-//! whole pool's, so a block finds room exactly if it would were all devices for everything. Only devices for the intent
-//! log are apart: they take nothing else, and what they have is not the pool's.
+//! Devices may be *for* a class: metadata looks for room on special devices first, data on the others, each through all
+//! steps above, and then on the rest. The class is a preference and never a wall: counts and reserves belong to the
+//! whole pool, so a block finds room exactly if it would with all devices in one class. Only log devices are apart:
+//! they take nothing else, and their space does not count as the pool's.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -42,30 +42,30 @@ use crate::{
     units::Txg,
 };
 
-/// What is asked for.
+/// A request for space.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     txg: Txg,
     class: Class,
-    /// It is a record that may lie with metadata.
+    /// Whether the block is a record small enough to lie with metadata.
     small: bool,
     placement: Placement,
-    /// The sectors of each of the blocks that shall follow each other.
+    /// The sectors of each of the consecutive blocks.
     each: &'a [u32],
-    /// Their sum; the most there is if it is too large.
+    /// The sum of `each`, capped at `u32::MAX`.
     sectors: u32,
-    /// Who asks for it.
+    /// The requester.
     by: Asker,
 }
 
-/// Who asks for room, and so what it may use up.
+/// The requester, which decides how much of the reserves may be used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asker {
-    /// Whoever stores blocks.
+    /// Any layer that stores blocks.
     Anybody,
     /// The space layer itself.
     Own,
-    /// The intent log, for devices that nobody else uses.
+    /// The intent log, for log devices.
     Log,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Request<'a> {
         Request { txg, class: purpose.class(), small, placement, each, sectors, by: Asker::Anybody }
     }
 
-    /// Where to look for room, and in which order.
+    /// The classes of devices to search, in order.
     fn grounds(&self, layout: &Layout) -> &'static [Ground] {
         let goes_with_metadata = || self.class == Class::Metadata || self.small && layout.takes_small();
         match self.by {
@@ -87,7 +87,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// How many sectors that is where they are allocated in such units: each block is rounded up.
+    /// The sectors of the request with this allocation unit: each block is rounded up.
     fn sectors_in(&self, unit: u32) -> u32 {
         match unit {
             1 => self.sectors,
@@ -95,7 +95,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// How many empty chunks it has to leave to others in any case.
+    /// How many empty chunks must be left in any case.
     fn keeps(&self, layout: &Layout) -> u32 {
         match (self.class, self.by) {
             (_, Asker::Log) => 0,
@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// How many it leaves as long as there is room in others.
+    /// How many empty chunks are left while other chunks have room.
     fn spares(&self, layout: &Layout) -> u32 {
         if self.by == Asker::Log { 0 } else { layout.reserve() }
     }
@@ -123,17 +123,17 @@ enum Step {
 
 const STEPS: [Step; 5] = [Step::Roomy, Step::Spare, Step::Own, Step::Reserve, Step::Foreign];
 
-/// Those in which a file that is to lie on one device is kept there: while its device has room for data.
+/// The steps in which a file placed on one device stays there: while the device has room for data.
 const AT_HOME: &[Step] = &[Step::Roomy, Step::Spare, Step::Own];
 
-/// Devices by index, those to try first in front, each with the number of copies that lie there already.
+/// Devices by index, in order of preference, each with its number of copies of the block.
 type Order = SmallVec<[(usize, usize); 8]>;
 
 impl Space {
     /// Allocates `bytes` bytes in one piece, `copies` times (1 to 3), for a block of `txg`.
     ///
-    /// [`Error::OutOfSpace`] means that no free piece is as long, or that data has to leave the rest to metadata; then
-    /// [`Space::largest_piece`] tells what would fit. No block may be larger than a region.
+    /// [`Error::OutOfSpace`] means that no free piece is as long, or that only the reserve for metadata is left; then
+    /// [`Space::largest_piece`] tells the size that would fit. No block may be larger than a region.
     pub fn allocate(
         &self,
         txg: Txg,
@@ -146,8 +146,8 @@ impl Space {
         self.allocate_sectors(Request::new(txg, purpose.into(), &[sectors]), copies, io)
     }
 
-    /// Allocates `bytes` bytes in one piece for the intent log: on a device for it if there is one with room, and else as
-    /// metadata, if the pool has room for four times as much.
+    /// Allocates `bytes` bytes in one piece for the intent log, on a log device with room. Without one, allocates as
+    /// metadata if the pool has room for four times as much.
     pub fn allocate_log(&self, txg: Txg, bytes: u32, io: &dyn SpaceIo) -> Result<Allocation> {
         let sectors = [self.layout.load().sectors_for(bytes)];
         let request = Request::new(txg, Purpose::Metadata, &sectors);
@@ -167,8 +167,8 @@ impl Space {
         self.allocate_sectors(request, copies, io)
     }
 
-    /// Allocates many blocks, in one contiguous run if there is room for one and else in as few as can be found by
-    /// halving. The blocks of a run follow each other, so that the caller writes them at once.
+    /// Allocates many blocks, in one contiguous run if there is room, and else in as few runs as halving finds. The
+    /// blocks of a run are consecutive, so the caller writes a run at once.
     pub fn allocate_run(
         &self,
         txg: Txg,
@@ -214,8 +214,8 @@ impl Space {
         Ok(())
     }
 
-    /// Allocates exactly `bytes` bytes at `address`: for blocks of the intent log, whose allocation is in no space log,
-    /// after opening and before anything else is allocated.
+    /// Allocates exactly `bytes` bytes at `address`, for blocks of the intent log, whose allocation is in no space log.
+    /// To be called after opening and before any other allocation.
     pub fn claim(&self, txg: Txg, address: Address, bytes: u32, io: &dyn SpaceIo) -> Result<()> {
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, bytes)?;
@@ -227,8 +227,8 @@ impl Space {
         }
     }
 
-    /// The largest block, in bytes, that can now be allocated for `class`: after a failed allocation, what to split
-    /// into. Zero when there is nothing left.
+    /// The size in bytes of the largest block that can now be allocated for `class`: after a failed allocation, the
+    /// size to split into. Zero when nothing is left.
     pub fn largest_piece(&self, class: Class) -> u32 {
         let layout = self.layout.load();
         let keep = Request::new(Txg::ZERO, class.into(), &[1]).keeps(&layout);
@@ -266,7 +266,7 @@ impl Space {
         Ok(allocation)
     }
 
-    /// The device whose turn it is, or that a file has.
+    /// The device whose turn it is, or the device of the placed file.
     fn first_vdev(&self, disk: &Disk<'_>, request: &Request<'_>, ground: Ground) -> usize {
         let vdevs = &disk.layout.vdevs;
         if let Some(file) = request.placement.file {
@@ -283,7 +283,7 @@ impl Space {
         }
     }
 
-    /// Allocates one copy of a block that has copies on the devices `used`; returns the device, too.
+    /// Allocates one copy of a block with copies on the devices `used`; returns the device, too.
     fn allocate_copy(
         &self,
         disk: &Disk<'_>,
@@ -316,7 +316,7 @@ impl Space {
         Err(Error::OutOfSpace)
     }
 
-    /// Allocates one copy on a device that is preferred and has none yet.
+    /// Allocates one copy on a preferred device without a copy.
     fn take_preferred(
         &self,
         disk: &Disk<'_>,
@@ -339,7 +339,7 @@ impl Space {
         })
     }
 
-    /// Undoes an allocation that nobody has seen.
+    /// Undoes an allocation that no other thread has seen.
     fn take_back(&self, request: &Request<'_>, allocation: &Allocation) {
         let layout = self.layout.load();
         for address in allocation.addresses() {
@@ -349,7 +349,7 @@ impl Space {
     }
 }
 
-/// Refuses what would eat into the space that is kept from it.
+/// Refuses a request that would use a reserve closed to it.
 fn admit(disk: &Disk<'_>, request: &Request<'_>, copies: u8) -> Result<()> {
     let layout = disk.layout;
     if request.by == Asker::Log {
@@ -363,7 +363,7 @@ fn admit(disk: &Disk<'_>, request: &Request<'_>, copies: u8) -> Result<()> {
     Ok(())
 }
 
-/// The devices for `ground` from `first` on, those with fewer copies in front.
+/// The devices of `ground` from `first` on, those with fewer copies in front.
 fn order(vdevs: &[Arc<Vdev>], ground: Ground, first: usize, used: &[usize]) -> Order {
     let mut order: Order = (0..vdevs.len())
         .map(|step| (first + step) % vdevs.len())
@@ -376,7 +376,7 @@ fn order(vdevs: &[Arc<Vdev>], ground: Ground, first: usize, used: &[usize]) -> O
     order
 }
 
-/// The preferred devices that have no copy yet, from `first` on. Those for metadata keep what is left to metadata.
+/// The preferred devices without a copy, from `first` on. Special devices with less than a quarter free are left out.
 fn preferred_order(layout: &Layout, preferred: Preferred, first: usize, used: &[usize]) -> Order {
     let vdevs = &layout.vdevs;
     let is_meant = |vdev: &Vdev| match vdev.ground {
@@ -391,7 +391,7 @@ fn preferred_order(layout: &Layout, preferred: Preferred, first: usize, used: &[
         .collect()
 }
 
-/// Allocates in a chunk. One that cannot be read is as good as full.
+/// Allocates in a chunk. An unreadable chunk counts as full.
 fn take(disk: &Disk<'_>, request: &Request<'_>, chunk: &Chunk) -> Option<Address> {
     match chunk.take(request.txg, request.sectors_in(chunk.unit), disk) {
         Ok(sector) => sector.map(|sector| Address { chunk: chunk.id, sector }),
@@ -402,20 +402,20 @@ fn take(disk: &Disk<'_>, request: &Request<'_>, chunk: &Chunk) -> Option<Address
     }
 }
 
-/// Allocates in the chunk that is worked on at the first device.
+/// Allocates in the active chunk of the first device.
 fn take_from_first(disk: &Disk<'_>, request: &Request<'_>, order: &Order) -> Option<(usize, Address)> {
     let &(index, copies) = order.first()?;
     take_from_slot(disk, request, &disk.layout.vdevs[index], copies).map(|address| (index, address))
 }
 
-/// Allocates in another chunk of any of these devices.
+/// Allocates in another chunk of any of the devices.
 fn take_anywhere(disk: &Disk<'_>, request: &Request<'_>, order: &Order) -> Option<(usize, Address)> {
     let vdevs = &disk.layout.vdevs;
     let found = take_in_steps(disk, request, order, &STEPS);
     found.or_else(|| order.iter().find_map(|&(index, _)| Some((index, take_as_guest(disk, request, &vdevs[index])?))))
 }
 
-/// Finds a new chunk on any of these devices, step by step.
+/// Finds a new chunk on any of the devices, step by step.
 fn take_in_steps(
     disk: &Disk<'_>,
     request: &Request<'_>,
@@ -434,11 +434,12 @@ fn take_in_steps(
 
 fn take_from_slot(disk: &Disk<'_>, request: &Request<'_>, vdev: &Vdev, copies: usize) -> Option<Address> {
     let active = vdev.slot(request.class, copies).load();
-    // Whoever was putting it there when it was closed has left it there, and it may lie elsewhere by now.
+    // A thread that activated the chunk while it was being closed has left it in the slot, and the chunk may have moved
+    // since.
     active.as_ref().filter(|chunk| chunk.vdev() == vdev.id).and_then(|chunk| take(disk, request, chunk))
 }
 
-/// Finds a new chunk for a slot, and allocates in it.
+/// Finds a new chunk for a slot, and allocates there.
 fn open_chunk(disk: &Disk<'_>, request: &Request<'_>, step: Step, vdev: &Vdev, copies: usize) -> Option<Address> {
     let keep = match step {
         Step::Reserve if request.class == Class::Data => return None,
@@ -463,7 +464,7 @@ fn open_chunk(disk: &Disk<'_>, request: &Request<'_>, step: Step, vdev: &Vdev, c
     None
 }
 
-/// Allocates in a chunk that another slot works on.
+/// Allocates in a chunk active in another slot.
 fn take_as_guest(disk: &Disk<'_>, request: &Request<'_>, vdev: &Vdev) -> Option<Address> {
     let suits = |chunk: &Chunk| chunk.class_hint().is_some();
     candidates(vdev, request, suits).into_iter().find_map(|chunk| take(disk, request, chunk))
@@ -479,9 +480,9 @@ fn matches_step(chunk: &Chunk, step: Step, class: Class) -> bool {
     }
 }
 
-/// The chunks that suit and may have room, those with the most free space first.
+/// The suitable chunks with room, as far as the hints tell, those with the most free space first.
 ///
-/// Others allocate meanwhile: each hint is read once, or the order would change under the sort, which panics.
+/// Each hint is read once, because concurrent allocations would change the order under the sort, which panics.
 fn candidates<'a>(vdev: &'a Vdev, request: &Request<'_>, suits: impl Fn(&Chunk) -> bool) -> Vec<&'a Arc<Chunk>> {
     let has_room = |chunk: &Chunk| chunk.largest_hint() >= request.sectors_in(chunk.unit);
     let mut found: Vec<_> = vdev.chunks.iter().filter(|chunk| has_room(chunk) && suits(chunk)).collect();
@@ -489,7 +490,7 @@ fn candidates<'a>(vdev: &'a Vdev, request: &Request<'_>, suits: impl Fn(&Chunk) 
     found
 }
 
-/// Cuts one allocation into blocks that follow each other, each in whole units.
+/// Cuts one allocation into consecutive blocks of whole units.
 fn cut(layout: &Layout, whole: Allocation, sectors: &[u32]) -> impl Iterator<Item = Allocation> {
     let mut next = whole;
     sectors.iter().map(move |&sectors| {

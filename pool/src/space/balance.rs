@@ -1,26 +1,28 @@
-//! Which chunks to move where, so that all vdevs are about equally full: what rebalancing goes by.
+//! The choice of chunks to move so that all vdevs become about equally full, for a rebalance.
 //!
-//! A vdev that was added is empty, and the older ones stay as full as they were: then most reads go to those, and most writes
-//! to the new one. So chunks of the vdevs that are fuller than all are together come to lie on those that are emptier. Vdevs
-//! that are there for different things are balanced by themselves.
+//! A new vdev is empty, and the older ones stay as full as they were: then most reads go to the old ones, and most
+//! writes to the new one. So chunks move from vdevs above the average fill to vdevs below. Each class of vdevs is
+//! balanced by itself.
 //!
-//! Where sectors are allocated by the same unit, a chunk changes places with an empty one. Each choice takes the vdev that is
-//! furthest above the average and the one furthest below it, and of the former the chunk that comes nearest to what they
-//! should exchange. It is made only if that brings the two nearer to the average. Where units differ, chunks are packed: see
-//! [`pieces`]. What is next is, in this order:
+//! Between vdevs of the same unit, a chunk changes places with an empty one. Each choice takes the vdev furthest above
+//! the average and the vdev furthest below, and the former's chunk nearest to the amount that they should exchange. The
+//! choice is made only if both come nearer to the average. Between vdevs of different units, chunks are packed: see
+//! [`pieces`]. The order of choices is:
 //!
-//! 1. Chunks that change places, between vdevs that are above the average of all and below it.
-//! 2. Chunks that are packed, between the same.
-//! 3. Chunks that change places, by the average of the vdevs of one unit: where nothing may be packed, these are level at least.
+//! 1. Chunks that change places, between vdevs above and below the average of all.
+//! 2. Chunks that are packed, between the same vdevs.
+//! 3. Chunks that change places, by the average of the vdevs of one unit: where nothing may be packed, these at least
+//!    become level.
 //!
-//! There is an end to it. Let *steepness* be the sum, over all vdevs, of the square of what is used, divided by the size. When
-//! `x` sectors go from a vdev that is more than `x / 2` above some level to one that is more than `x / 2` below it, and take no
-//! more there, steepness falls; so it does with each chunk that changes places, and none goes back. Chunks that are packed may
-//! take more there. Either they are hosts, and steepness falls even if they take as much as they can; or they are not, and
-//! there is one chunk less that is neither packed nor a host: nobody makes such a chunk but who writes. So the pair of the number
-//! of these and of steepness falls always, in this order. What is left is a fraction of a chunk a vdev, and what may not move.
+//! The job ends. Let *steepness* be the sum, over all vdevs, of the square of the used sectors, divided by the size.
+//! Suppose `x` sectors go from a vdev more than `x / 2` above some level to a vdev more than `x / 2` below it, and take
+//! no more room there. Then steepness falls; so it does with each chunk that changes places, and none goes back. Packed
+//! chunks may take more room there. If they are hosts, steepness falls even at the largest rounding. If they are not,
+//! there is one chunk less that is neither packed nor a host, and only new writes create such chunks. So the pair of
+//! the number of such chunks and of steepness, in this order, always falls. The rest is a fraction of a chunk per vdev,
+//! and chunks that may not move.
 //!
-//! Nothing here changes anything: it is arithmetic on how full the chunks are at the moment.
+//! Nothing here changes state: the choice is arithmetic on the chunks' present fill.
 
 mod pieces;
 
@@ -42,23 +44,23 @@ use crate::{
 
 /// At most so many chunks are moved together.
 pub(super) const BATCH: u32 = 64;
-/// Of the empty chunks that nobody is kept for, a batch takes one of so many.
+/// A batch takes one part in so many of the empty chunks beyond the reserve.
 pub(super) const SHARE: u32 = 4;
-/// A chunk that is less full than one of so many parts is not worth a region.
+/// A chunk filled to less than one part in so many is not worth a region.
 const LEAST: u64 = 16;
-/// A vdev is about as full as all together if no more than one of so many parts of it is missing or too much.
+/// A vdev is near the average if it deviates by at most one part in so many of its size.
 const NEAR: i128 = 100;
-/// All vdevs are about equally full if no more than one of so many parts of any is missing or too much.
+/// All vdevs are about equally full if each deviates by at most one part in so many of its size.
 const LEVEL: i128 = 32;
 
-/// What rebalancing would move, all in all.
+/// The total that a rebalance would move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imbalance {
     /// How many chunks.
     pub chunks: u32,
-    /// What is allocated in them, in bytes.
+    /// Bytes allocated in the chunks.
     pub bytes: u64,
-    /// Why that is nothing.
+    /// Why there is nothing to move.
     pub reason: Option<Balanced>,
 }
 
@@ -67,25 +69,25 @@ pub struct Imbalance {
 pub enum Balanced {
     /// There are no two vdevs for the same.
     NoPeers,
-    /// All that are for the same are about equally full.
+    /// All vdevs of each class are about equally full.
     Level,
-    /// There are no empty chunks beside those that are kept for metadata.
+    /// There are no empty chunks beyond the reserve for metadata.
     NoRoom,
-    /// They are not equally full, but rows differ in width, and nothing may be packed.
+    /// Vdevs are uneven, but rows differ in width, and packing is disabled.
     Unpacked,
-    /// They are not equally full, but what is too much is metadata between different rows, too little for a region, or lies in
-    /// pieces that might take more room than they leave.
+    /// Vdevs are uneven, but the excess is metadata between different rows, less than a region, or lies in pieces that
+    /// might take more room than they leave.
     Kept,
 }
 
-/// Chunks that are moved together.
+/// Chunks to be moved together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Where they lie.
+    /// The regions of the chunks.
     pub regions: Regions,
-    /// The vdevs that they go to.
+    /// The receiving vdevs.
     pub targets: Targets,
-    /// Whether they are packed there.
+    /// Whether the chunks are packed there.
     pub packs: Packs,
 }
 
@@ -93,11 +95,11 @@ pub struct Batch {
 #[derive(Clone, Debug)]
 struct Shelf {
     vdev: VdevId,
-    /// By which its sectors are allocated.
+    /// The allocation units of its regions.
     units: BTreeSet<u32>,
     size: u64,
     used: u64,
-    /// What is allocated in its chunks.
+    /// The used chunks.
     chunks: Vec<Held>,
     /// How many of its chunks are empty.
     spare: u32,
@@ -110,13 +112,13 @@ struct Held {
     /// How many are allocated.
     sectors: u32,
     unit: u32,
-    /// Whether it may be packed: it holds data, and nobody allocates in it.
+    /// Whether the chunk may be packed: it holds data and is not active.
     is_loose: bool,
-    /// Whether something in it is of a chunk that was packed.
+    /// Whether blocks of packed chunks lie in the chunk.
     is_host: bool,
 }
 
-/// A chunk that is to be moved.
+/// A chunk to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Choice {
     from: (VdevId, u32),
@@ -138,7 +140,7 @@ impl Level {
         Level { size: sum(|shelf| shelf.size), used: sum(|shelf| shelf.used) }
     }
 
-    /// By how much a vdev is above it.
+    /// By how many sectors a vdev is above the level.
     fn excess(self, shelf: &Shelf) -> i128 {
         let even = (i128::from(self.used) * i128::from(shelf.size)).checked_div(self.size.into()).unwrap_or(0);
         i128::from(shelf.used) - even
@@ -149,26 +151,26 @@ impl Level {
         (self.excess(shelf) << 32).checked_div(shelf.size.into()).unwrap_or(0)
     }
 
-    /// Whether it is as near as it has to come.
+    /// Whether a vdev is near enough to the level.
     fn is_near(self, shelf: &Shelf, region: u64) -> bool {
         self.excess(shelf).abs() <= (i128::from(shelf.size) / NEAR).max(i128::from(region) / 2)
     }
 
-    /// Whether nobody would say that it is fuller or emptier than others.
+    /// Whether a vdev deviates from the level too little to matter to an administrator.
     fn is_about(self, shelf: &Shelf, region: u64) -> bool {
         self.excess(shelf).abs() <= (i128::from(shelf.size) / LEVEL).max(i128::from(region) * 2)
     }
 }
 
 impl Shelf {
-    /// Whether chunks of another vdev may change places with those here.
+    /// Whether the two vdevs may exchange chunks.
     fn is_like(&self, other: &Shelf) -> bool {
         self.units.len() == 1 && self.units == other.units
     }
 }
 
 impl Space {
-    /// What rebalancing would move in the end, if nothing else happens and chunks may be packed, or may not.
+    /// The total that a rebalance would move without other changes, with packing allowed or not.
     pub fn imbalance(&self, may_pack: bool) -> Imbalance {
         let layout = self.layout.load();
         let mut grounds = shelves(&layout);
@@ -191,8 +193,8 @@ impl Space {
         }
     }
 
-    /// The chunks that are to be moved next: no more than a part of the empty ones that nobody is kept for, so that what is
-    /// set aside is not missed. `None` if there is nothing to do, or no room to do it.
+    /// The chunks to move next: at most a share of the empty chunks beyond the reserve, so that other allocations do
+    /// not miss them. `None` if there is nothing to do, or no room.
     pub fn next_batch(&self, may_pack: bool) -> Option<Batch> {
         let layout = self.layout.load();
         let most = room(&layout).div_ceil(SHARE).min(BATCH);
@@ -204,7 +206,7 @@ impl Space {
     }
 }
 
-/// How many empty chunks there are beside those that are kept for metadata.
+/// How many empty chunks there are beyond the reserve for metadata.
 fn room(layout: &Layout) -> u32 {
     spare(layout).saturating_sub(layout.reserve())
 }
@@ -215,12 +217,12 @@ pub(super) fn spare(layout: &Layout) -> u32 {
     open.filter(|chunk| chunk.is_spare()).count() as u32
 }
 
-/// Whether all regions of a vdev have one unit: one that is being expanded sees to its own.
+/// Whether all regions of a vdev have one unit: a RAID-Z expansion moves its own chunks.
 pub(super) fn is_settled(vdev: &&Arc<Vdev>) -> bool {
     vdev.zones.iter().all(|zone| zone.unit == vdev.unit)
 }
 
-/// The vdevs, by what they are for.
+/// The vdevs, by class.
 fn shelves(layout: &Layout) -> Vec<Vec<Shelf>> {
     let hosts = layout.hosts();
     let mut shelves: BTreeMap<Ground, Vec<Shelf>> = BTreeMap::new();
@@ -246,7 +248,7 @@ impl Shelf {
 }
 
 impl Layout {
-    /// The chunks in which something is of chunks that were packed.
+    /// The chunks with blocks of packed chunks in them.
     fn hosts(&self) -> BTreeSet<ChunkId> {
         self.packed.values().flat_map(|packing| packing.hosts()).collect()
     }
@@ -276,7 +278,7 @@ fn why_not(grounds: &[Vec<Shelf>], may_pack: bool, layout: &Layout) -> Option<Ba
     })
 }
 
-/// What of vdevs that are for the same is to be moved next, in one way.
+/// The next moves among the vdevs of one class, all of the same kind.
 fn next(shelves: &[Shelf], most: u32, may_pack: bool, layout: &Layout) -> Vec<Choice> {
     let all = Level::of(shelves);
     let alike = alike(shelves);
@@ -289,7 +291,7 @@ fn next(shelves: &[Shelf], most: u32, may_pack: bool, layout: &Layout) -> Vec<Ch
     found.or_else(|| exchanged(|alike, _| Level::of(alike))).unwrap_or_default()
 }
 
-/// Those that may exchange chunks.
+/// The groups of vdevs that may exchange chunks.
 fn alike(shelves: &[Shelf]) -> Vec<Vec<Shelf>> {
     let mut alike: BTreeMap<u32, Vec<Shelf>> = BTreeMap::new();
     for shelf in shelves.iter().filter(|shelf| shelf.units.len() == 1) {
@@ -299,11 +301,11 @@ fn alike(shelves: &[Shelf]) -> Vec<Vec<Shelf>> {
     alike.into_values().collect()
 }
 
-/// Chooses at most so many chunks of vdevs that may exchange them, above and below such a level.
+/// Chooses at most `most` chunks of vdevs of one unit, above and below the level.
 fn choose(mut shelves: Vec<Shelf>, level: Level, most: u32, layout: &Layout) -> Vec<Choice> {
     let region = u64::from(layout.chunk_sectors());
     let mut choices = Vec::new();
-    // Vdevs that nothing can be taken from any more.
+    // Vdevs with no further chunk to take.
     let mut done: BTreeSet<VdevId> = BTreeSet::new();
     while (choices.len() as u64) < u64::from(most) {
         let usable = || (0..shelves.len()).filter(|at| !done.contains(&shelves[*at].vdev));
@@ -330,17 +332,17 @@ fn choose(mut shelves: Vec<Shelf>, level: Level, most: u32, layout: &Layout) -> 
     choices
 }
 
-/// Whether two vdevs come nearer to a level if one gives a chunk to the other, and they should exchange so much.
+/// Whether moving the chunk brings two vdevs nearer to the level, if they should exchange `wanted` sectors.
 fn is_worth_it(held: &Held, wanted: i128, region: u64) -> bool {
     u64::from(held.sectors) * LEAST >= region && i128::from(held.sectors) < 2 * wanted
 }
 
-/// The chunk that comes nearest to so much.
+/// The chunk with the number of sectors nearest to `wanted`.
 fn nearest<'a>(chunks: impl Iterator<Item = &'a Held>, wanted: i128) -> Option<Held> {
     chunks.min_by_key(|held| (i128::from(held.sectors) - wanted).abs()).copied()
 }
 
-/// Makes a choice: what has moved is not moved again by those that follow.
+/// Applies a choice to the shelves. Later choices do not move the chunk again.
 fn make(choice: &Choice, shelves: &mut [Shelf]) {
     let sectors = u64::from(choice.sectors);
     if let Some(from) = shelves.iter_mut().find(|shelf| shelf.vdev == choice.from.0) {
@@ -349,7 +351,7 @@ fn make(choice: &Choice, shelves: &mut [Shelf]) {
     }
     if let Some(to) = shelves.iter_mut().find(|shelf| shelf.vdev == choice.to) {
         to.used += sectors;
-        // Of a packed one it is more if blocks are rounded up, and less if others fill the same host.
+        // A packed chunk takes more if blocks are rounded up, and less if others fill the same host.
         to.spare = to.spare.saturating_sub(1);
     }
 }

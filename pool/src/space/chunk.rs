@@ -1,9 +1,9 @@
-//! One chunk in memory: which of its sectors are free, which are freed but not yet reusable, and what changed in the
-//! transaction groups that are not safely behind us.
+//! One chunk in memory: its free sectors, its freed but not yet reusable ones, and the changes of transaction groups
+//! that a crash or rewind can still undo.
 //!
 //! Every sector is in exactly one of three states: *allocated*, *deferred* (freed, but a state that a crash or a rewind
-//! may return to still refers to it) or *free*. The three counts are exact from the moment the pool is opened; which
-//! sectors are free is read from the checkpoint only when somebody wants to allocate here.
+//! may return to still refers to it) or *free*. The three counts are exact from the moment the pool is opened; the free
+//! map is read from the checkpoint only for the first allocation in the chunk.
 //!
 //! Invariants:
 //! 1. `free + deferred + allocated == sectors`.
@@ -41,7 +41,7 @@ use crate::{
     units::{ChunkId, Txg, VdevId},
 };
 
-/// The hint of a chunk whose map is not loaded: anything may fit.
+/// The hint of a chunk without a loaded map: anything may fit.
 const UNKNOWN: u32 = u32::MAX;
 
 /// Sector counts of one device, in step with its chunks.
@@ -55,13 +55,13 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) id: ChunkId,
-    /// Where it lies: the device in the upper half, the region in the lower. Of a packed chunk where it lay.
+    /// The chunk's place: the device in the upper half, the region in the lower. For a packed chunk, its last place.
     seat: AtomicU64,
-    /// The transaction group in which it came to lie there; zero if it was always there.
+    /// The transaction group in which the chunk moved to its place; zero if it never moved.
     arrived: AtomicU64,
-    /// How many sectors it has: whole units.
+    /// The number of sectors, a multiple of `unit`.
     pub(super) sectors: u32,
-    /// How many are allocated together. All that is allocated, deferred or free is whole units.
+    /// The allocation unit, in sectors. Allocated, deferred and free spans are whole units.
     pub(super) unit: u32,
     /// Its row of the chunk table must be written.
     pub(super) row_changed: AtomicBool,
@@ -69,27 +69,27 @@ pub(super) struct Chunk {
     state: Mutex<State>,
 }
 
-/// What a chunk is there for at the moment: see [`super::moving`].
+/// The present role of a chunk: see [`super::moving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Standing {
-    /// Blocks are allocated in it.
+    /// Blocks are allocated in the chunk.
     Open,
-    /// Nothing is allocated in it: it is emptied, or has just come to lie where it does. What is free in it is not the pool's.
+    /// No allocations: the chunk is being emptied, or has just moved. Its free sectors do not count as the pool's.
     Closed,
-    /// It is empty, and others are copied to its region. It counts nowhere.
+    /// Empty, and receiving copies for another chunk. Counts nowhere.
     Target,
-    /// It is empty, but states that one may go back to have something in its region. It counts nowhere.
+    /// Empty, but states that a rewind can reach refer to its region. Counts nowhere.
     Resting,
-    /// It lies on no region any more, and what is in it counts where that lies: see [`super::packing`].
+    /// Without a region. Its blocks count in their hosts: see [`super::packing`].
     Packed,
 }
 
-/// What the search for a chunk goes by without taking locks; may be a moment old.
+/// Hints for the search for a chunk, read without locks; possibly a moment old.
 #[derive(Debug)]
 struct Hints {
     free: AtomicU32,
-    /// Not below the longest free span, or it becomes right when an allocation fails.
+    /// At least the longest free span; a failed allocation corrects it.
     largest: AtomicU32,
     class: AtomicU8,
     active: AtomicBool,
@@ -100,13 +100,13 @@ struct Hints {
 /// Where a chunk's free and deferred sectors are counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CountedIn {
-    /// Those of its device.
+    /// The counters of the device.
     pub(super) counters: Arc<Counters>,
     /// How many chunks of the pool are empty and without a class.
     pub(super) empty: Arc<AtomicU32>,
 }
 
-/// What a chunk is when the pool is opened: its row, and what the log says on top of it.
+/// A chunk's state at import: its row, and the later changes in the log.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) row: Row,
@@ -114,14 +114,14 @@ pub(super) struct Loaded {
     pub(super) replay: Vec<Replay>,
     /// The oldest transaction group in `replay`.
     pub(super) oldest_logged: Option<Txg>,
-    /// What is allocated with the log applied.
+    /// Allocated sectors with the log applied.
     pub(super) allocated: u32,
-    /// What was freed and is not yet reusable, by transaction group.
+    /// Freed and not yet reusable spans, by transaction group.
     pub(super) deferred: Vec<(Txg, Vec<Span>)>,
 }
 
 impl Loaded {
-    /// A chunk of which the log says nothing.
+    /// A chunk without entries in the log.
     pub(super) fn of(row: Row) -> Loaded {
         Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() }
     }
@@ -144,17 +144,17 @@ struct State {
     map: Map,
     free: u32,
     deferred: u32,
-    /// What was allocated at the end of the last transaction group that was synced.
+    /// Sectors allocated at the end of the last synced transaction group.
     logged: u32,
     changes: Vec<Changes>,
-    /// What has become free and was not given back to the device since; part of it may be allocated again.
+    /// Sectors freed since the last TRIM; some may be allocated again.
     fresh: SpanSet,
     checkpoint: Option<PhysicalPointer>,
-    /// Where it is stored what lies where, of a packed chunk.
+    /// The stored map of a packed chunk.
     map_at: Option<PhysicalPointer>,
     described: Txg,
     allocated_then: u32,
-    /// The oldest transaction group whose log the checkpoint does not cover.
+    /// The oldest transaction group in the log that the checkpoint does not cover.
     oldest_logged: Option<Txg>,
 }
 
@@ -164,7 +164,7 @@ enum Map {
     Loaded(FreeMap),
 }
 
-/// What one transaction group changed.
+/// The changes of one transaction group.
 #[derive(Debug, Default)]
 struct Changes {
     txg: Txg,
@@ -173,7 +173,7 @@ struct Changes {
 }
 
 impl Chunk {
-    /// A chunk that was never used: its place, and how many sectors it has and are allocated together.
+    /// An unused chunk: its place, and its sectors and unit.
     pub(super) fn new(place: (ChunkId, VdevId, u32), (sectors, unit): (u32, u32), tally: CountedIn) -> Chunk {
         let (id, vdev, region) = place;
         let row = Row { seat: Seat::Region { vdev, region }, unit, ..Row::default() };
@@ -182,7 +182,7 @@ impl Chunk {
         chunk
     }
 
-    /// A chunk as the table and the log describe it. The counts must have been checked.
+    /// A chunk as described by the table and the log. The counts must have been checked.
     pub(super) fn open(id: ChunkId, sectors: u32, loaded: Loaded, tally: CountedIn) -> Chunk {
         assert!(sectors.is_multiple_of(loaded.row.unit));
         let deferred = total(loaded.deferred.iter().flat_map(|(_, spans)| spans.iter().copied())) as u32;
@@ -242,28 +242,28 @@ impl Chunk {
         }
     }
 
-    /// The device and its region where it lies.
+    /// The chunk's device and region.
     pub(super) fn seat(&self) -> (VdevId, u32) {
         let seat = self.seat.load(Acquire);
         (VdevId((seat >> 32) as u32), seat as u32)
     }
 
-    /// The device where it lies.
+    /// The chunk's device.
     pub(super) fn vdev(&self) -> VdevId {
         self.seat().0
     }
 
-    /// The region where it lies.
+    /// The chunk's region.
     pub(super) fn region(&self) -> u32 {
         self.seat().1
     }
 
-    /// The transaction group in which it came to lie where it does; zero if it was always there.
+    /// The transaction group in which the chunk moved to its place; zero if it never moved.
     pub(super) fn arrived(&self) -> Txg {
         Txg(self.arrived.load(Acquire))
     }
 
-    /// What it is there for, as of a moment ago.
+    /// The chunk's role, as of a moment ago.
     pub(super) fn standing(&self) -> Standing {
         let known = [Standing::Open, Standing::Closed, Standing::Target, Standing::Resting, Standing::Packed];
         known[usize::from(self.hints.standing.load(Relaxed))]
@@ -274,7 +274,7 @@ impl Chunk {
         self.hints.free.load(Relaxed)
     }
 
-    /// At most how many sectors are free in one piece.
+    /// An upper bound on the longest free span, in sectors.
     pub(super) fn largest_hint(&self) -> u32 {
         self.hints.largest.load(Relaxed).min(self.free_hint())
     }
@@ -289,7 +289,8 @@ impl Chunk {
         self.hints.active.load(Relaxed)
     }
 
-    /// Takes the chunk for a slot of the allocator; an empty one gets the class, if more than `keep` chunks are empty.
+    /// Takes the chunk for a slot of the allocator; an empty chunk gets the class, if more than `keep` chunks are
+    /// empty.
     pub(super) fn activate(&self, class: Class, keep: u32) -> bool {
         let mut state = self.state.lock();
         if state.active || state.standing != Standing::Open {
@@ -319,7 +320,7 @@ impl Chunk {
     pub(super) fn take(&self, txg: Txg, len: u32, disk: &Disk<'_>) -> Result<Option<u32>> {
         let mut state = self.state.lock();
         if state.class.is_none() || state.standing != Standing::Open {
-            // It was in use when the caller looked, and is an empty chunk by now, or one that moves.
+            // The chunk was in use when the caller looked, and is empty or being moved by now.
             return Ok(None);
         }
         let map = self.load(&mut state, disk)?;
@@ -331,7 +332,7 @@ impl Chunk {
         Ok(Some(start))
     }
 
-    /// Allocates exactly `span`; false if it is not all free.
+    /// Allocates exactly `span`; false unless all of it is free.
     pub(super) fn claim(&self, txg: Txg, span: Span, disk: &Disk<'_>) -> Result<bool> {
         if self.is_packed() {
             return Ok(false);
@@ -349,7 +350,7 @@ impl Chunk {
         Ok(true)
     }
 
-    /// Takes back an allocation that nobody has seen yet.
+    /// Takes back an allocation that no other thread has seen yet.
     pub(super) fn untake(&self, txg: Txg, span: Span) {
         let mut state = self.state.lock();
         let allocated = &mut state.changes_of(txg).allocated;
@@ -361,7 +362,8 @@ impl Chunk {
         self.settle(&mut state);
     }
 
-    /// Frees `span` in `txg`. What is not allocated cannot be freed: the metadata that says so is damaged.
+    /// Frees `span` in `txg`. Freeing sectors that are not allocated is an error: the metadata with the pointer is
+    /// damaged.
     pub(super) fn free(&self, txg: Txg, span: Span) -> Result<()> {
         let mut state = self.state.lock();
         let free_already = matches!(&state.map, Map::Loaded(map) if map.overlaps(span));
@@ -375,7 +377,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// Forgets the allocations of groups up to `committed`, and makes reusable what was freed up to `release`.
+    /// Drops the allocations of groups up to `committed`, and makes frees up to `release` reusable. Returns the
+    /// released spans.
     pub(super) fn commit(&self, committed: Txg, release: Option<Txg>) -> Vec<Span> {
         let mut state = self.state.lock();
         let mut released = Vec::new();
@@ -415,7 +418,7 @@ impl Chunk {
         state.tally.counters.free.fetch_sub(u64::from(span.len), Relaxed);
     }
 
-    /// Adds `span` to the map and the counts of what is free.
+    /// Adds `span` to the free map and the counts.
     fn make_free(&self, state: &mut MutexGuard<'_, State>, span: Span) {
         match &mut state.map {
             Map::Loaded(map) => {
@@ -432,7 +435,7 @@ impl Chunk {
         state.tally.counters.free.fetch_add(u64::from(span.len), Relaxed);
     }
 
-    /// Makes a chunk that is empty and not in use available to every class.
+    /// Makes an empty, unused chunk available to both classes.
     fn settle(&self, state: &mut State) {
         if !state.active && state.free == self.sectors && state.class.is_some() {
             self.set_class(state, None);
@@ -448,7 +451,7 @@ impl Chunk {
 }
 
 impl State {
-    /// The changes of `txg`, which may be new.
+    /// The changes of `txg`, new if there were none.
     fn changes_of(&mut self, txg: Txg) -> &mut Changes {
         let index = match self.changes.binary_search_by_key(&txg, |changes| changes.txg) {
             Ok(index) => index,

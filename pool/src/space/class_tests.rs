@@ -1,4 +1,4 @@
-//! Devices that are for something: what goes where, that this is never a wall, and that nothing else goes to the log's.
+//! Classes of devices: where blocks go, that a class is never a wall, and that only the log goes to log devices.
 
 use super::{
     tests::{Memory, plain},
@@ -10,7 +10,7 @@ const SECTOR: u32 = 512;
 const REGION: u64 = 64 * KIB;
 const BYTES: u32 = 4096;
 
-/// Devices of so many regions each, and what they are for.
+/// Devices of so many regions each, and their classes.
 fn shapes(vdevs: &[(u64, Option<VdevClass>)]) -> Vec<VdevShape> {
     (0..).zip(vdevs).map(|(id, &(regions, class))| VdevShape { class, ..plain(id, regions * REGION) }).collect()
 }
@@ -20,7 +20,7 @@ fn made(vdevs: &[(u64, Option<VdevClass>)]) -> (Space, Memory) {
     (Space::create(SECTOR, REGION, &shapes), Memory::new(&shapes))
 }
 
-/// The devices on which the copies of a block lie.
+/// The devices of a block's copies.
 fn devices(space: &Space, allocation: &Allocation) -> Vec<u32> {
     allocation.addresses().iter().map(|address| space.resolve(*address, 1).unwrap().0.0).collect()
 }
@@ -78,13 +78,13 @@ fn room_is_found_exactly_if_it_would_be_were_all_devices_for_everything() {
             let (classed, memory) = made(&[(sizes[0], None), (sizes[1], SPECIAL)]);
             let found = fill(&classed, &memory, purpose, bytes, copies);
             assert_eq!(found.len(), expected, "{purpose:?} of {bytes} bytes, {copies} copies, {sizes:?}");
-            // First all that is on the preferred device, then the rest.
+            // First all of the preferred device, then the rest.
             let preferred = u32::from(purpose.class() == Class::Metadata);
             if purpose != Purpose::SmallData {
                 let first_stray = found.iter().position(|device| *device != preferred).unwrap_or(found.len());
                 assert!(found[first_stray..].iter().all(|device| *device != preferred), "{purpose:?} {sizes:?}");
             }
-            // What is kept for metadata is there, whoever has filled the pool.
+            // The reserve for metadata is there, whichever class has filled the pool.
             if purpose.class() == Class::Data {
                 assert_eq!(plain.free_for(Class::Data), classed.free_for(Class::Data));
                 let rest = [&plain, &classed].map(|space| fill(space, &memory, Purpose::Metadata, BYTES, 1).len());
@@ -122,7 +122,7 @@ fn records_lie_on_devices_that_are_preferred_while_there_is_room() {
         devices_of(Purpose::Placed(placement), 1)[0]
     });
     assert!(files[0] != files[1] && files[..2] == files[2..], "each file on one of them, in turn: {files:?}");
-    // Nobody is refused for a wish, and what is for the log is nobody's.
+    // A placement never causes a refusal, and log devices take no blocks.
     let log = Preferred::default().and(VdevId(4)).and(VdevId(1000));
     assert!((0..10).all(|_| [0, 1, 2].contains(&devices_of(on(log), 1)[0])));
     let special = Preferred::default().and_special();
@@ -145,7 +145,7 @@ fn files_lie_on_devices_in_turn_each_as_a_whole_while_there_is_room() {
     for round in 0..100 {
         assert_eq!([0, 1, 2, 3, 4, 5].map(|file| device(10 * 3 + file)), [0, 1, 3, 0, 1, 3], "round {round}");
     }
-    // The small one is full at last, and then its files lie elsewhere.
+    // The small device is full at last, and then its files lie elsewhere.
     let taken: Vec<u32> = (0..300).map(|_| device(1)).collect();
     assert_eq!(taken[0], 1);
     assert!([0, 3].contains(taken.last().unwrap()));

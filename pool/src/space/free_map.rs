@@ -1,8 +1,8 @@
-//! The free sectors of one chunk, and where in them to allocate next.
+//! The free sectors of one chunk, and the place to allocate next.
 //!
-//! Allocation is next-fit: a *cursor* walks through one free span at a time, so that what is allocated together lies
-//! together and the common allocation is an addition. When the cursor's span is used up, the next span behind it that
-//! is long enough is taken; after a few that are not, the best fitting one of the chunk.
+//! Allocation is next-fit: a *cursor* walks through one free span at a time, so that blocks allocated together lie
+//! together and the common allocation is an addition. When the cursor's span is used up, the next span behind the
+//! cursor with enough room is taken. If a few are too short, the best fit of the chunk is taken.
 //!
 //! Invariants:
 //! 1. `by_start` and `by_size` hold the same spans: disjoint, not empty, not touching each other.
@@ -24,7 +24,7 @@ pub(super) struct FreeMap {
 }
 
 impl FreeMap {
-    /// A map of these free spans, which must be disjoint and not touch each other.
+    /// A map of free spans, disjoint and not touching.
     pub(super) fn from_spans(spans: impl IntoIterator<Item = Span>) -> FreeMap {
         let mut map = FreeMap::default();
         for span in spans {
@@ -33,7 +33,7 @@ impl FreeMap {
         map
     }
 
-    /// Takes `len` sectors in one piece, and says where they start.
+    /// Takes `len` sectors in one piece, and returns the first.
     pub(super) fn take(&mut self, len: u32) -> Option<u32> {
         if self.cursor.len < len {
             self.move_cursor(len)?;
@@ -43,7 +43,7 @@ impl FreeMap {
         Some(start)
     }
 
-    /// Takes exactly `span`, if it is free.
+    /// Takes exactly `span`, if all of it is free.
     pub(super) fn take_exactly(&mut self, span: Span) -> bool {
         self.park_cursor();
         let Some((&start, &len)) = self.by_start.range(..=span.start).next_back() else { return false };
@@ -60,7 +60,7 @@ impl FreeMap {
         true
     }
 
-    /// Makes `span` free, which must not be.
+    /// Makes the allocated `span` free.
     pub(super) fn put(&mut self, span: Span) {
         assert!(!self.overlaps(span), "sectors {}+{} are free already", span.start, span.len);
         if self.cursor.len > 0 && self.cursor.end() == span.start {
@@ -110,7 +110,7 @@ impl FreeMap {
         }
     }
 
-    /// Adds a span, joined with the neighbours that it touches.
+    /// Adds a span, joined with touching neighbours.
     fn link_joined(&mut self, mut span: Span) {
         if let Some((&start, &len)) = self.by_start.range(..span.start).next_back()
             && start + len == span.start

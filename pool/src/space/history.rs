@@ -1,43 +1,45 @@
-//! When what was freed can be allocated again.
+//! Deferred frees: when freed space can be allocated again.
 //!
-//! What group N frees stays as it is until [`DEFERRED_GROUPS`] more groups were committed, so that as many states before
-//! the newest are whole: a crash returns to the newest or to the one before it, and whoever finds the newest unreadable
-//! goes back as far as that (see [`crate::admin::rewind`]). A [hold](super::Hold) keeps an older state for longer.
+//! Space freed by group N keeps its content until [`DEFERRED_GROUPS`] more groups were committed, so as many states
+//! before the newest are whole. A crash returns to the newest state or to the one before it. An import that finds the
+//! newest unreadable can rewind through all of them (see [`crate::admin::rewind`]). A [hold](super::Hold) keeps an
+//! older state for longer.
 //!
-//! Groups count here as they are committed, not by number: numbers may be left out between two imports.
+//! Groups count here as they are committed, not by number: an import may skip numbers.
 //!
-//! Nothing here knows what was freed: the chunks file that under its group, and ask up to which one it may go.
+//! This file does not know the freed sectors. The chunks file frees under their group, and ask up to which group frees
+//! are reusable.
 
 use std::collections::VecDeque;
 
 use crate::units::Txg;
 
-/// What a group frees can be allocated again when so many more groups were committed.
+/// How many more groups must be committed before a group's frees can be allocated again.
 pub const DEFERRED_GROUPS: usize = 3;
 
-/// Of so many states, the newest among them, nothing was overwritten.
+/// The number of newest states with all of their blocks intact.
 pub const SAFE_STATES: usize = DEFERRED_GROUPS + 1;
 
 /// The groups committed last, and how far frees have got.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Those whose frees are deferred, oldest first: at most [`DEFERRED_GROUPS`].
+    /// The groups whose frees are deferred, oldest first: at most [`DEFERRED_GROUPS`].
     deferred: VecDeque<Txg>,
-    /// Up to this group frees were deferred for long enough.
+    /// Frees up to this group were deferred for long enough.
     due: Txg,
-    /// Up to this group they are reusable. Less than `due` while a state is held.
+    /// Frees up to this group are reusable. Less than `due` while a state is held.
     reusable: Txg,
 }
 
 impl History {
-    /// Of a pool that is opened: these groups were committed last, oldest first.
+    /// The history of a pool being opened: the groups committed last, oldest first.
     pub(super) fn after(deferred: VecDeque<Txg>) -> History {
         let due = deferred.front().map_or(Txg::ZERO, |first| first.back(1));
         History { deferred, due, reusable: due }
     }
 
-    /// Notes that `txg` is committed. Returns up to which group frees are now reusable, if none but `limit` has a say in
-    /// it: it gets the group that is due, and returns that or an older one.
+    /// Notes that `txg` is committed. `limit` gets the group that is due, and returns this group or an older one up to
+    /// which holds allow reuse. Returns the group up to which frees are now reusable.
     pub(super) fn commit(&mut self, txg: Txg, limit: impl FnOnce(Txg) -> Txg) -> Option<Txg> {
         let last = self.deferred.back();
         assert!(last.is_none_or(|&last| last < txg), "transaction group {txg} is committed out of turn");
@@ -50,13 +52,13 @@ impl History {
         Some(self.reusable)
     }
 
-    /// The group up to which what was freed can be allocated again.
+    /// The group up to which frees can be allocated again.
     pub(super) fn reusable(&self) -> Txg {
         self.reusable
     }
 
-    /// Whether what `txg` freed can be allocated again, or could if no state was `held` that keeps it: then more commits
-    /// change nothing about it.
+    /// Whether more commits change nothing about frees of `txg`: they are reusable, or only kept back because a state
+    /// is `held`.
     pub(super) fn is_through(&self, txg: Txg, held: bool) -> bool {
         self.reusable >= txg || held && self.due >= txg
     }

@@ -1,11 +1,11 @@
-//! Keeping a committed state whole for longer than frees are deferred anyway.
+//! Holds: keeping a committed state whole for longer than frees are deferred anyway.
 //!
-//! While a [`Hold`] on the state of group N lives, nothing that was freed after N is used again, so all that N refers to
-//! stays as it was, the space layer's own blocks included. That is what it takes to read an older state while work goes
-//! on. It is not stored: after a crash there is nobody who reads.
+//! While a [`Hold`] on the state of group N lives, no space freed after N is used again, so every block of that state
+//! keeps its content, the space layer's own blocks included. This allows reading an older state while the pool is in
+//! use. Holds are not stored: after a crash no reader is left.
 //!
-//! Space that is held back is missing elsewhere. So a hold is a wish: when the pool runs short, holds are given up, and
-//! whoever has one must ask at the end ([`Hold::is_lost`]) whether what was read was still the state.
+//! Held space is missing elsewhere. So a hold is only a request: when the pool runs short, holds are given up, and the
+//! owner must check at the end ([`Hold::is_lost`]) whether the read was still consistent.
 
 use std::sync::{
     Arc, Weak,
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::units::Txg;
 
-/// Keeps the state of a transaction group while it lives.
+/// Keeps the state of a transaction group until dropped.
 #[derive(Debug)]
 pub struct Hold {
     txg: Txg,
@@ -35,21 +35,21 @@ impl Hold {
 pub(super) struct Holds(Mutex<Vec<Weak<Hold>>>);
 
 impl Holds {
-    /// A hold on the state of `txg`, of which nothing may have been overwritten yet.
+    /// A hold on the state of `txg`, all of whose blocks must still be intact.
     pub(super) fn add(&self, txg: Txg) -> Arc<Hold> {
         let hold = Arc::new(Hold { txg, lost: AtomicBool::new(false) });
         self.0.lock().push(Arc::downgrade(&hold));
         hold
     }
 
-    /// Gives all of them up. Returns whether there were any.
+    /// Gives up all holds. Returns whether there were any.
     pub(super) fn give_up(&self) -> bool {
         let given_up: Vec<Arc<Hold>> = self.0.lock().drain(..).filter_map(|hold| hold.upgrade()).collect();
         given_up.iter().for_each(|hold| hold.lost.store(true, Ordering::Release));
         !given_up.is_empty()
     }
 
-    /// The group up to which frees may be used again, if without holds it were `release`.
+    /// The group up to which frees may be reused: `release`, or less because of holds.
     pub(super) fn limit(&self, release: Txg) -> Txg {
         let mut holds = self.0.lock();
         holds.retain(|hold| hold.strong_count() > 0);

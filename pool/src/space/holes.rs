@@ -1,27 +1,27 @@
-//! Which chunks are mostly holes, and are to be packed into fewer: what defragmenting goes by.
+//! The choice of sparse chunks to pack into fewer, for defragmentation.
 //!
-//! What was deleted leaves holes, and new blocks go there when whole chunks run out: in pieces, beside what stayed. A chunk of
-//! data of which five eighths are allocated or less is *sparse*: one that was full of files, of which every second one is gone,
-//! is about half full. Packing it (see [`super::packing`]) costs as much copying as there is in it, and its map; what it brings
-//! is its holes in one piece. So the sparsest are packed together, as many as leave most of the free space to others meanwhile,
-//! and only if of four regions at least one is left over. Each choice leaves fewer chunks with something in them, so there is an
-//! end to them, if nobody makes more.
+//! Deleted data leaves holes, and new blocks go there when whole chunks run out: in pieces, beside the remaining
+//! blocks. A data chunk with five eighths or less allocated is *sparse*: a chunk full of files, with every second file
+//! deleted, is about half full. Packing a chunk (see [`super::packing`]) costs as much copying as it has allocated, and
+//! a map; the gain is its holes in one piece. So the sparsest chunks are packed together, as many as leave most of the
+//! free space to others meanwhile, and only if at least one region in four is gained. Each choice leaves fewer used
+//! chunks, so the job ends unless new holes arise.
 //!
 //! Not chosen are:
 //!
-//! * Chunks of metadata. It is written anew with every change, and fills its own holes; and the copies of a block, which
-//!   stand in chunks of their own, would come to lie side by side.
-//! * Chunks that somebody allocates in: they are about to be filled.
+//! * Chunks of metadata. Metadata is rewritten with every change, and fills its own holes. Also, the copies of a block,
+//!   in separate chunks now, would come to lie side by side.
+//! * Active chunks: they are about to be filled.
 //! * Vdevs with regions of two units: see [`super::balance`].
 //!
-//! Packed chunks have no region and so are never chosen. What has become of them are holes in their hosts, and these are
-//! chunks like others: when a host is packed, the maps that name it are written anew.
+//! Packed chunks have no region and so are never chosen. Their later holes are holes in their hosts, and hosts are
+//! chunks like others: when a host is packed, the maps that name it are rewritten.
 //!
-//! A pool that needs it most has no empty chunk but those that are kept for metadata, so of these are borrowed what is not the
-//! last resort: they are given back with more when the chunks are packed. Metadata is refused nothing for that: there is room
-//! for it in holes, if need be in pieces, and of the free space a batch takes no more than half.
+//! A badly fragmented pool has no empty chunks beyond the reserve for metadata. So packing borrows from the reserve,
+//! down to the last resort, and returns more when the chunks are packed. Metadata is not refused for lack of the
+//! borrowed chunks: it has room in holes, if need be in pieces, and a batch takes no more than half of the free space.
 //!
-//! Nothing here changes anything: it is arithmetic on how full the chunks are at the moment.
+//! Nothing here changes state: the choice is arithmetic on the chunks' present fill.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -37,19 +37,19 @@ use crate::{format::space::Class, units::VdevId};
 
 /// No more than so many eighths of a sparse chunk are allocated.
 const SPARSE: u64 = 5;
-/// Of so many regions one at least has to be left over.
+/// At least one region in so many must be gained.
 const GAIN: u64 = 4;
-/// A batch may take so many empty chunks if there are: two take in three chunks that are half full, and one none but its own.
+/// A batch may always take so many empty chunks: two hosts take in three half-full chunks, a single host only one.
 const FEWEST: u32 = 2;
-/// Of the free space a batch takes one of so many parts away for a while at most.
+/// A batch takes at most one part in so many of the free space away for a while.
 const CLOSED: u64 = 2;
 
-/// What defragmenting would do, all in all.
+/// The result of defragmenting to the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragmentation {
     /// How many chunks would be emptied.
     pub chunks: u32,
-    /// What is allocated in them, in bytes.
+    /// Bytes allocated in the chunks to be emptied.
     pub bytes: u64,
     /// How many empty regions there are.
     pub empty: u32,
@@ -62,7 +62,7 @@ pub struct Fragmentation {
 /// Why defragmenting has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dense {
-    /// There are too few sparse chunks for one region to be left over.
+    /// Too few sparse chunks to gain a region.
     Enough,
     /// There are no empty chunks but the last resort, or too little is free.
     NoRoom,
@@ -75,29 +75,29 @@ struct Shelf {
     kind: (Ground, u32),
     /// How many sectors a chunk has.
     capacity: u32,
-    /// How much is allocated in which region: the sparsest first.
+    /// The allocated sectors by region, the sparsest first.
     sparse: Vec<(u32, u32)>,
     /// How many of its chunks are empty.
     spare: u32,
 }
 
-/// Chunks that are to be packed together.
+/// Chunks to be packed together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Choice {
-    /// How many: the first ones.
+    /// The number of chunks: the first ones of `sparse`.
     count: usize,
-    /// How much is allocated in them, in sectors.
+    /// Sectors allocated in the chunks.
     sectors: u64,
-    /// Into how many others, about.
+    /// The estimated number of hosts.
     hosts: u32,
 }
 
-/// What a choice may take.
+/// The most that a choice may take.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// How many hosts.
     hosts: u32,
-    /// How many free sectors, of those that are packed and of their hosts.
+    /// Free sectors, in the chunks to be packed and in their hosts.
     free: u64,
 }
 
@@ -108,7 +108,7 @@ impl Choice {
 }
 
 impl Space {
-    /// What defragmenting would do in the end, if nothing else happens and `available` bytes are free for data.
+    /// The result of defragmenting to the end without other changes, with `available` bytes free for data.
     pub fn holes(&self, available: u64) -> Fragmentation {
         let layout = self.layout.load();
         let mut shelves = shelves(&layout);
@@ -129,8 +129,7 @@ impl Space {
         found
     }
 
-    /// The chunks that are to be packed next, if `available` bytes are free for data. `None` if there is nothing to do, or no
-    /// room to do it.
+    /// The chunks to pack next, with `available` bytes free for data. `None` if there is nothing to do, or no room.
     pub fn next_holes(&self, available: u64) -> Option<Batch> {
         let layout = self.layout.load();
         let shelves = shelves(&layout);
@@ -138,14 +137,13 @@ impl Space {
         let (at, choice) = best(&shelves, room, available, &layout)?;
         let shelf = &shelves[at];
         let regions = shelf.sparse[..choice.count].iter().map(|(region, _)| (shelf.vdev, *region)).collect();
-        // Where there is none on the vdev itself, one of those that are like it lends the first.
+        // If the vdev itself has no empty chunk, a similar vdev lends the first.
         let peers = shelves.iter().filter(|peer| shelf.spare > 0 && peer.vdev == shelf.vdev || shelf.lends(peer));
         let targets = Targets::Vdevs(peers.map(|peer| peer.vdev).collect());
         Some(Batch { regions: Regions::These(regions), targets, packs: Packs::Always })
     }
 
-    /// How much of the free space, in percent, lies in regions that are partly used: of a vdev, or of the pool. Nobody is
-    /// waited for.
+    /// The percentage of the free space in partly used regions, of a vdev or of the pool. Takes no lock.
     pub fn fragmentation(&self, vdev: Option<VdevId>) -> u8 {
         let layout = self.layout.load();
         let is_meant = |known: &&Arc<Vdev>| vdev.map_or(known.is_open(), |id| id == known.id);
@@ -178,12 +176,12 @@ fn hosts(room: u32) -> u32 {
 }
 
 impl Shelf {
-    /// Whether another vdev may take in what is here, because here is nothing empty.
+    /// Whether another vdev may supply hosts, because this one has no empty chunk.
     fn lends(&self, peer: &Shelf) -> bool {
         self.spare == 0 && peer.kind == self.kind && peer.spare > 0
     }
 
-    /// Chooses the most of the sparsest chunks that may be packed together, if that is a gain.
+    /// Chooses the most of the sparsest chunks that may be packed together with a gain.
     fn choose(&self, limits: Limits) -> Option<Choice> {
         let capacity = u64::from(self.capacity);
         let (mut sectors, mut chosen) = (0, None);
@@ -202,7 +200,7 @@ impl Shelf {
         chosen
     }
 
-    /// The vdev when what was chosen is packed: all hosts are full but the last one.
+    /// Updates the shelf for a packed choice: all hosts are full but the last one.
     fn pack(&mut self, choice: &Choice) {
         self.sparse.drain(..choice.count);
         self.spare += choice.gain();

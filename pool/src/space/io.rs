@@ -13,13 +13,13 @@ use crate::{
 /// Raw access to the devices of a pool. Offsets count in a device's usable space, from behind its labels; offsets and
 /// lengths are multiples of the sector size. Checksums and copies are the space layer's own business.
 pub trait SpaceIo {
-    /// Fills `buffer` from `offset` of a device, with bytes that pass if it has them anywhere.
+    /// Fills `buffer` from `offset` of a device, with bytes that pass `is_good` if any source has them.
     fn read(&self, vdev: VdevId, offset: u64, buffer: &mut [u8], is_good: Check<'_>) -> Result<()>;
 
     /// Writes `bytes` at `offset` of a device.
     fn write(&self, vdev: VdevId, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Reads `len` bytes from every source that a device has for them.
+    /// Reads `len` bytes from every source of a device.
     fn examine(&self, vdev: VdevId, offset: u64, len: usize, is_good: Check<'_>) -> Result<Examined> {
         let mut bytes = vec![0; len];
         self.read(vdev, offset, &mut bytes, is_good)?;
@@ -33,20 +33,20 @@ pub trait SpaceIo {
         self.write(vdev, offset, good)
     }
 
-    /// Writes what is there by right to parts of a device that are being filled.
+    /// Writes a block's good bytes to members that are being resilvered.
     fn fill(&self, _vdev: VdevId, _offset: u64, _bytes: &Arc<Vec<u8>>) -> Result<()> {
         Ok(())
     }
 }
 
-/// The devices as the space layer sees them: bounded by what the pool says about them.
+/// The devices as the space layer sees them, with bounds from the layout.
 pub(super) struct Disk<'a> {
     pub(super) layout: &'a Layout,
     pub(super) io: &'a dyn SpaceIo,
 }
 
 impl Disk<'_> {
-    /// Reads what `pointer` refers to from the first copy that is good.
+    /// Reads the block of `pointer` from the first good copy.
     pub(super) fn read(&self, pointer: &PhysicalPointer, what: &str) -> Result<Vec<u8>> {
         let mut failure = Error::damaged(what, "no copy has the right checksum");
         for place in pointer.places() {
@@ -67,7 +67,8 @@ impl Disk<'_> {
         Err(failure)
     }
 
-    /// Whether a copy lies on the devices: on whole units of one region, and so on nothing but what is allocated for it.
+    /// Whether a copy lies on the devices, on whole units of one region, and so only on sectors that were allocated for
+    /// it.
     pub(super) fn is_inside(&self, pointer: &PhysicalPointer, place: &Place) -> bool {
         let Layout { sector, region, .. } = *self.layout;
         let unit = self.layout.unit_at(place);
@@ -78,7 +79,7 @@ impl Disk<'_> {
     }
 }
 
-/// Whether bytes that were read begin with what `pointer` refers to.
+/// Whether the bytes begin with the block of `pointer`, by its checksum.
 pub(super) fn is_it(pointer: &PhysicalPointer, bytes: &[u8]) -> bool {
     bytes.get(..pointer.len as usize).is_some_and(|bytes| *blake3::hash(bytes).as_bytes() == pointer.checksum)
 }

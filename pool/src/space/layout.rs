@@ -1,7 +1,7 @@
-//! Which chunks there are and where they lie: all that turns addresses into places and back.
+//! The chunks of a pool and their places: translation between addresses and places.
 //!
-//! A layout never changes; adding a device makes a new one that shares the chunks. So readers resolve addresses without
-//! a lock.
+//! A layout never changes; adding a device makes a new layout that shares the chunks. So readers resolve addresses
+//! without a lock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,41 +26,41 @@ use crate::{
     units::{ChunkId, GIB, MIB, VdevId},
 };
 
-/// How many of the least blocks have room in what is kept for metadata: a commit of a pool in which little happens writes
-/// some dozen, and what it replaces is free again four commits later.
+/// How many blocks of one unit the reserve for metadata has room for. A commit of a nearly idle pool writes some dozen,
+/// and the replaced blocks are free again four commits later.
 const RESERVED_UNITS: u64 = 256;
 
-/// The size of the regions of a pool whose smallest device has `smallest` bytes: at least 64 regions where a region
-/// of 1 MiB allows it, and fewer than 128 up to 64 GiB.
+/// The size of a pool's regions, for the smallest device's size in bytes: at least 64 regions where a region of 1 MiB
+/// allows it, and fewer than 128 up to 64 GiB.
 pub fn region_size(smallest: u64) -> u64 {
     let wanted = (smallest / 64).max(1);
     (1u64 << wanted.ilog2()).clamp(MIB, GIB)
 }
 
-/// A device as the space layer is told of it.
+/// The regions of a device with one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VdevShape {
     /// The device.
     pub vdev: VdevId,
-    /// The number of its first region. One that has regions of several units is told by as many shapes; numbers that none of
-    /// them has were given up.
+    /// The number of the first region. A device with regions of several units has a shape for each unit; missing
+    /// numbers were given up.
     pub first_region: u32,
-    /// What it gives to the pool, in bytes.
+    /// The space given to the pool, in bytes.
     pub size: u64,
-    /// How many sectors it writes together, and are allocated together there: from 1 to [`MAX_UNIT`].
+    /// The allocation unit, in sectors: from 1 to [`MAX_UNIT`].
     pub unit: u32,
-    /// What it is there for, if not for everything.
+    /// The device's class; `None` for normal devices.
     pub class: Option<VdevClass>,
 }
 
-/// The devices that blocks of one purpose go to, as long as there is room on one.
+/// The devices for one purpose; blocks prefer them while they have room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ground {
-    /// Those that take everything.
+    /// Devices for everything.
     Normal,
-    /// Those for metadata.
+    /// Devices for metadata.
     Special,
-    /// Those for the intent log, whose space is not the pool's.
+    /// Devices for the intent log; their space does not count as the pool's.
     Log,
 }
 
@@ -69,13 +69,13 @@ impl Ground {
         match class {
             Some(VdevClass::Log) => Ground::Log,
             Some(VdevClass::Special) => Ground::Special,
-            // A pool with one of another class is not opened.
+            // A pool with an unknown class is not opened.
             Some(VdevClass::Other(_)) | None => Ground::Normal,
         }
     }
 }
 
-/// `sectors` rounded up to whole units; the most there is if that is too many.
+/// `sectors` rounded up to whole units, capped at `u32::MAX`.
 pub(super) fn whole_units(sectors: u32, unit: u32) -> u32 {
     match unit {
         1 => sectors,
@@ -83,7 +83,7 @@ pub(super) fn whole_units(sectors: u32, unit: u32) -> u32 {
     }
 }
 
-/// The chunks that the allocator works on at a device: by class, and by how many copies of the block lie there already.
+/// The active chunks of a device: by class, and by the number of copies of the block already there.
 type Slots = [[ArcSwapOption<Chunk>; 3]; 2];
 
 /// Regions of a device of the same unit.
@@ -98,20 +98,20 @@ pub(super) struct Zone {
 #[derive(Debug)]
 pub(super) struct Vdev {
     pub(super) id: VdevId,
-    /// The most sectors that are allocated together.
+    /// The largest allocation unit, in sectors.
     pub(super) unit: u32,
     pub(super) ground: Ground,
-    /// The number behind that of its last region.
+    /// The end of the highest region's number.
     pub(super) regions: u32,
     /// Its regions.
     pub(super) zones: Vec<Zone>,
-    /// Nothing is allocated on it any more: it is about to leave. Its space is not the pool's.
+    /// Nothing is allocated on the device any more, because it is to leave. Its space does not count as the pool's.
     pub(super) closed: bool,
-    /// Regions of which the same is true: what lies there is about to leave them.
+    /// Single closed regions, which are being emptied.
     pub(super) closed_regions: Arc<BTreeSet<u32>>,
-    /// What its open chunks have.
+    /// The sector counts of open chunks.
     pub(super) counters: Arc<Counters>,
-    /// What its closed chunks have.
+    /// The sector counts of closed chunks.
     pub(super) closed_counters: Arc<Counters>,
     pub(super) chunks: Vec<Arc<Chunk>>,
     slots: Arc<Slots>,
@@ -135,12 +135,12 @@ impl Vdev {
         }
     }
 
-    /// Whether its space is the pool's: it is not about to leave, and not for the intent log alone.
+    /// Whether the device's space counts as the pool's: it is not about to leave, and is no log device.
     pub(super) fn is_open(&self) -> bool {
         !self.closed && self.ground != Ground::Log
     }
 
-    /// This device with these regions: more than it had, or others.
+    /// This device with a zone added, or grown if it starts at the same region.
     pub(super) fn with_zone(&self, zone: Zone) -> Vdev {
         let mut zones = self.zones.clone();
         match zones.iter_mut().find(|known| known.regions.start == zone.regions.start) {
@@ -153,7 +153,7 @@ impl Vdev {
         self.with_zones(zones)
     }
 
-    /// This device with these regions and no others.
+    /// This device with exactly these zones.
     pub(super) fn with_zones(&self, zones: Vec<Zone>) -> Vdev {
         Vdev {
             unit: zones.iter().map(|zone| zone.unit).max().unwrap_or(1),
@@ -163,8 +163,8 @@ impl Vdev {
         }
     }
 
-    /// Sets an empty chunk aside that is allocated by such units: the last one if what is emptied lies before all that is not,
-    /// as the next to be emptied will.
+    /// Sets aside an empty chunk of the unit. If the device is emptied from its start, it is the last chunk, because
+    /// the next regions to be emptied are the first.
     pub(super) fn take_spare(&self, unit: u32) -> Option<Arc<Chunk>> {
         let mut suitable: Vec<&Arc<Chunk>> = self.chunks.iter().filter(|chunk| chunk.unit == unit).collect();
         if suitable.first().is_some_and(|first| self.is_closed(first.region())) {
@@ -173,28 +173,28 @@ impl Vdev {
         suitable.into_iter().find(|chunk| chunk.hold()).cloned()
     }
 
-    /// Whether a chunk lies in one of its regions.
+    /// Whether a chunk lies in one of the device's regions.
     pub(super) fn has(&self, chunk: &Chunk) -> bool {
         let (vdev, region) = chunk.seat();
         vdev == self.id && self.unit_of(region).is_some()
     }
 
-    /// How many sectors are allocated together in a region; none if it does not have it.
+    /// The allocation unit of a region, in sectors; `None` if the device does not have the region.
     pub(super) fn unit_of(&self, region: u32) -> Option<u32> {
         self.zones.iter().find(|zone| zone.regions.contains(&region)).map(|zone| zone.unit)
     }
 
-    /// This device open or closed.
+    /// This device, open or closed.
     pub(super) fn opened(&self, is_open: bool) -> Vdev {
         Vdev { closed: !is_open, ..self.same() }
     }
 
-    /// This device with these regions closed, and no others.
+    /// This device with exactly these regions closed.
     pub(super) fn with_closed(&self, regions: BTreeSet<u32>) -> Vdev {
         Vdev { closed_regions: Arc::new(regions), ..self.same() }
     }
 
-    /// This device with other chunks, whose counters are its own.
+    /// This device with other chunks. Their counters must be the device's.
     pub(super) fn with_chunks(&self, mut chunks: Vec<Arc<Chunk>>) -> Vdev {
         chunks.sort_by_key(|chunk| chunk.region());
         Vdev { chunks, ..self.same() }
@@ -217,12 +217,12 @@ impl Vdev {
         }
     }
 
-    /// The chunk that blocks of `class` go to which have `copies` copies on this device already.
+    /// The active chunk of `class` for blocks with `copies` copies on this device already.
     pub(super) fn slot(&self, class: Class, copies: usize) -> &ArcSwapOption<Chunk> {
         &self.slots[class as usize - 1][copies]
     }
 
-    /// The chunks that blocks go to, of all kinds.
+    /// The active chunks of all slots.
     pub(super) fn slots(&self) -> impl Iterator<Item = &ArcSwapOption<Chunk>> {
         self.slots.iter().flatten()
     }
@@ -247,12 +247,13 @@ impl Vdev {
         self.free() < self.sectors() / 4
     }
 
-    /// About how many sectors were freed and wait until they are free for use.
+    /// About how many sectors were freed and are not yet reusable.
     pub(super) fn deferred(&self) -> u64 {
         self.counters.deferred.load(Relaxed)
     }
 
-    /// How many sectors its chunks have, without those that are set aside. Of those that are closed it is what is allocated.
+    /// How many sectors count as the device's: all of open chunks, the allocated ones of closed chunks, none of chunks
+    /// that are set aside.
     pub(super) fn sectors(&self) -> u64 {
         let standing = |standing| self.chunks.iter().filter(move |chunk| chunk.standing() == standing);
         let sectors = |standing_so| standing(standing_so).map(|chunk| u64::from(chunk.sectors)).sum::<u64>();
@@ -280,7 +281,7 @@ pub(super) struct Layout {
     pub(super) vdevs: Vec<Arc<Vdev>>,
     /// By number.
     pub(super) chunks: Vec<Arc<Chunk>>,
-    /// Where that lies which is in chunks that are packed.
+    /// The maps of packed chunks.
     pub(super) packed: BTreeMap<ChunkId, Arc<Packing>>,
     /// How many chunks are empty and without a class.
     pub(super) empty: Arc<AtomicU32>,
@@ -294,14 +295,14 @@ impl Layout {
         Layout { sector, region, vdevs: Vec::new(), chunks: Vec::new(), packed: BTreeMap::new(), empty: Arc::default() }
     }
 
-    /// Whether regions have room for such units at all.
+    /// Whether regions have room for units of this size.
     pub(super) fn suits(&self, unit: u32) -> bool {
         (1..=MAX_UNIT.min(self.chunk_sectors())).contains(&unit)
     }
 
-    /// This layout with a chunk on each region of a device. The device is a new one, or one that has chunks on some of its
-    /// regions or on none; those stay as they are, and so does what the allocator works on. A region that the device had
-    /// before it was made smaller has its chunk already, which is empty, and gets no other: it is used again.
+    /// This layout with a chunk on each region of a device. The device is new, or has chunks on some regions or on
+    /// none; existing chunks and the allocator's slots stay. A region that the device had before it shrank still has
+    /// its empty chunk: that chunk is used again, and no other is made.
     pub(super) fn with_vdev(&self, shape: VdevShape) -> Layout {
         let VdevShape { vdev: id, unit, class, .. } = shape;
         assert!(self.suits(unit), "sectors are allocated {unit} at a time");
@@ -345,11 +346,11 @@ impl Layout {
         layout
     }
 
-    /// Where the chunks of a device are counted that stand so.
+    /// The counters for chunks of a device with this role.
     pub(super) fn counted(&self, vdev: &Vdev, standing: Standing) -> CountedIn {
         match standing {
             Standing::Open => {
-                // What is for the intent log alone is nobody else's.
+                // Empty chunks of log devices do not count as the pool's.
                 let empty = if vdev.ground == Ground::Log { Arc::default() } else { self.empty.clone() };
                 CountedIn { counters: vdev.counters.clone(), empty }
             }
@@ -358,8 +359,7 @@ impl Layout {
         }
     }
 
-    /// Whether records that are to lie with metadata do so: there are devices for it, of which one has more free than what is
-    /// left to metadata.
+    /// Whether small records lie with metadata: a special device has at least a quarter free.
     pub(super) fn takes_small(&self) -> bool {
         self.vdevs.iter().any(|vdev| vdev.is_open() && vdev.ground == Ground::Special && !vdev.is_short())
     }
@@ -369,13 +369,13 @@ impl Layout {
         self.vdevs.iter().any(|vdev| vdev.id == id && vdev.closed)
     }
 
-    /// The regions that a shape tells of.
+    /// The regions of a shape.
     pub(super) fn zone_of(&self, shape: &VdevShape) -> Zone {
         let regions = u32::try_from(shape.size / self.region).unwrap_or(u32::MAX);
         Zone { regions: shape.first_region..shape.first_region.saturating_add(regions), unit: shape.unit }
     }
 
-    /// Whether nothing is allocated in the region any more in which this lies.
+    /// Whether the region of a place is closed.
     pub(super) fn is_closed_at(&self, place: &Place) -> bool {
         let region = u32::try_from(place.offset / self.region).unwrap_or(u32::MAX);
         self.vdevs.iter().any(|vdev| vdev.id == place.vdev && vdev.is_closed(region))
@@ -386,13 +386,12 @@ impl Layout {
         (self.region / u64::from(self.sector)) as u32
     }
 
-    /// How many of them a chunk has whose sectors are allocated together in such units: what is left at the end of the
-    /// region is none of it.
+    /// How many sectors a chunk with this unit has: the rest at the end of the region is not used.
     pub(super) fn capacity(&self, unit: u32) -> u32 {
         self.chunk_sectors() / unit * unit
     }
 
-    /// The largest unit of any device: that many sectors are enough to round one block up, wherever it goes.
+    /// The largest unit of any device: the most that one block may be rounded up to.
     pub(super) fn unit(&self) -> u32 {
         self.vdevs.iter().map(|vdev| vdev.unit).max().unwrap_or(1)
     }
@@ -407,30 +406,30 @@ impl Layout {
         self.sectors_for(bytes) as usize * self.sector as usize
     }
 
-    /// The regions that a place is one of.
+    /// The zone of a place.
     fn zone_at(&self, place: &Place) -> Option<&Zone> {
         let region = u32::try_from(place.offset / self.region).ok()?;
         let vdev = self.vdevs.iter().find(|vdev| vdev.id == place.vdev)?;
         vdev.zones.iter().find(|zone| zone.regions.contains(&region))
     }
 
-    /// How many sectors are allocated together at a place; 1 if there is no such place.
+    /// The allocation unit at a place, in sectors; 1 if there is no such place.
     pub(super) fn unit_at(&self, place: &Place) -> u32 {
         self.zone_at(place).map_or(1, |zone| zone.unit)
     }
 
-    /// `bytes` rounded up to what is allocated for them at a place.
+    /// `bytes` rounded up to the units allocated at a place.
     pub(super) fn padded_at(&self, place: &Place, bytes: u32) -> usize {
         whole_units(self.sectors_for(bytes), self.unit_at(place)) as usize * self.sector as usize
     }
 
-    /// Where the regions end, in bytes, that a place is one of; zero if there is no such place.
+    /// The end of the zone of a place, in bytes; zero if there is no such place.
     pub(super) fn end_at(&self, place: &Place) -> u64 {
         self.zone_at(place).map_or(0, |zone| u64::from(zone.regions.end) * self.region)
     }
 
-    /// Whether the region that a chunk names is no more: its device was removed, gave it up, or was made smaller. One whose
-    /// sectors are allocated together is never made smaller.
+    /// Whether a chunk's region no longer exists: its device was removed, gave it up, or shrank. A device with units of
+    /// several sectors never shrinks.
     pub(super) fn is_gone(&self, id: VdevId, region: u32) -> bool {
         let vdev = self.vdevs.iter().find(|vdev| vdev.id == id);
         let may_end_before = |vdev: &Vdev| region < vdev.regions || vdev.unit == 1;
@@ -443,8 +442,8 @@ impl Layout {
     }
 
     /// How many empty chunks are kept for metadata alone: a 32nd of the pool but at least 8 MiB and two chunks, at most
-    /// a quarter of the pool. Where the least block takes several sectors, so do the few blocks that every commit writes:
-    /// there is room for [`RESERVED_UNITS`] of these.
+    /// a quarter of the pool. With units of several sectors, the few blocks of every commit take more room: the reserve
+    /// then holds [`RESERVED_UNITS`] units.
     pub(super) fn reserve(&self) -> u32 {
         self.reserve_of(self.vdevs.iter().filter(|vdev| vdev.is_open()).map(|vdev| vdev.open_chunks()).sum())
     }
@@ -459,15 +458,15 @@ impl Layout {
         chunks.div_ceil(32).max(least).min(chunks / 4) as u32
     }
 
-    /// How many of these are kept for the space layer itself, so that a commit that frees space can always be stored: a
-    /// quarter, at most 64 MiB, at least one.
+    /// How many chunks of the reserve are kept for the space layer itself, so that a commit that frees space can always
+    /// be stored: a quarter, at most 64 MiB, at least one.
     pub(super) fn last_resort(&self) -> u32 {
         let most = (64 * MIB / self.region).max(1) as u32;
         self.reserve().div_ceil(4).min(most)
     }
 
-    /// The chunk and the sectors that `bytes` bytes at `address` take, if they are inside a chunk and begin where
-    /// something can that was allocated there.
+    /// The chunk and the sectors of `bytes` bytes at `address`. An error if they are not inside a chunk, or do not
+    /// begin at a unit.
     pub(super) fn locate(&self, address: Address, bytes: u32) -> Result<(&Arc<Chunk>, Span)> {
         let outside = || {
             let problem = format!("{bytes} bytes at sector {} of chunk {} are outside", address.sector, address.chunk);
@@ -479,7 +478,7 @@ impl Layout {
         end.filter(|_| span.start.is_multiple_of(chunk.unit)).map(|_| (chunk, span)).ok_or_else(outside)
     }
 
-    /// The sectors that `bytes` bytes at `address` take, were they there.
+    /// The sectors that `bytes` bytes at `address` would take.
     pub(super) fn extent(&self, address: Address, bytes: u32) -> Extent {
         let unit = self.chunks.get(address.chunk.0 as usize).map_or(1, |chunk| chunk.unit);
         let sectors = whole_units(self.sectors_for(bytes), unit);
@@ -569,7 +568,7 @@ mod tests {
     fn what_is_allocated_in_units_begins_with_one_and_ends_with_one() {
         let layout =
             Layout::new(4096, MIB).with_vdev(VdevShape { unit: 3, ..plain(0, 2 * MIB) }).with_vdev(plain(1, MIB));
-        // Of the 256 sectors of a region, the last one is no unit.
+        // The last of the 256 sectors of a region is no unit.
         assert_eq!((layout.free(), layout.vdevs[0].sectors(), layout.unit()), (2 * 255 + 256, 2 * 255, 3));
         let located = |sector, bytes| {
             let (_, span) = layout.locate(Address { chunk: ChunkId(1), sector }, bytes)?;

@@ -1,9 +1,9 @@
-//! Examining the space layer's own blocks, and writing good copies over bad ones.
+//! Examining and repairing the space layer's own blocks.
 //!
-//! Their pointers are in memory, so a block whose copies have all gone bad on the devices goes unnoticed until the pool
-//! is opened again: a scrub looks. The caller holds the pool still ([`crate::txg::Still`]), so what is listed here is what
-//! the last committed state refers to and nothing of it is used for anything else meanwhile. Only bad copies are written,
-//! each from one that verified within the same call: what a power failure tears was bad before.
+//! Their pointers are in memory, so a block whose copies have all gone bad on the devices goes unnoticed until the next
+//! import: a scrub reads them. The caller holds the pool still ([`crate::txg::Still`]), so the list is exactly the
+//! blocks of the last committed state, and their space is not reused meanwhile. Only bad copies are written, each from
+//! a copy that verified within the same call: a copy torn by a power failure was bad before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,20 +26,20 @@ use crate::{
 pub struct OwnCursor {
     /// The device.
     pub vdev: u32,
-    /// The first offset that is still to do.
+    /// The first offset still to do.
     pub offset: u64,
 }
 
-/// What was found in some of the space layer's blocks.
+/// The result of examining some of the space layer's blocks.
 #[derive(Debug, Default)]
 pub struct OwnExamined {
     /// Bytes read, all copies counted.
     pub bytes: u64,
-    /// The sources of copies that were bad, by their devices.
+    /// The sources of bad copies, by their devices.
     pub bad: Vec<(VdevId, Guid)>,
     /// Bytes written over bad copies.
     pub mended: u64,
-    /// Blocks that have no good copy.
+    /// Blocks without a good copy.
     pub lost: u64,
     /// Where to go on; none at the end.
     pub next: Option<OwnCursor>,
@@ -62,7 +62,7 @@ impl Space {
         })
     }
 
-    /// Writes about `budget` bytes of the space layer's own blocks from `from` on to the devices that are being filled.
+    /// Writes about `budget` bytes of the space layer's own blocks from `from` on to the devices being resilvered.
     pub fn fill_own(&self, io: &dyn SpaceIo, from: OwnCursor, budget: u64) -> OwnExamined {
         self.go_through(io, from, budget, |disk, blocks, examined| {
             let read = |block| (start(block), disk.read_padded(block));
@@ -112,7 +112,7 @@ fn start(block: &PhysicalPointer) -> OwnCursor {
     OwnCursor { vdev: block.places[0].vdev.0, offset: block.places[0].offset }
 }
 
-/// All copies of some blocks, in the order in which they lie: copies of one block lie far apart.
+/// All copies of some blocks, in order of their places: copies of one block lie far apart.
 fn in_order(blocks: &[PhysicalPointer]) -> Vec<(&PhysicalPointer, &Place)> {
     let mut copies: Vec<_> = blocks.iter().flat_map(|block| block.places().iter().map(move |at| (block, at))).collect();
     copies.sort_unstable_by_key(|(_, place)| (place.vdev, place.offset));
@@ -120,7 +120,7 @@ fn in_order(blocks: &[PhysicalPointer]) -> Vec<(&PhysicalPointer, &Place)> {
 }
 
 impl Disk<'_> {
-    /// Looks at the copies of a block one after the other and writes over what is bad, if one is good.
+    /// Reads the copies of a block one after the other and rewrites bad ones, if any is good.
     fn mend(&self, pointer: &PhysicalPointer, write: bool, examined: &mut OwnExamined) {
         let len = self.layout.padded(pointer.len);
         let (mut good, mut bad) = (None, Vec::new());
@@ -140,7 +140,7 @@ impl Disk<'_> {
         examined.bad.extend(bad.into_iter().map(|(place, source)| (place.vdev, source)));
     }
 
-    /// A block as it is written: with zeros up to the end of its last sector. None if no copy of it is good.
+    /// A block as written, padded with zeros to a whole sector; `None` without a good copy.
     fn read_padded(&self, pointer: &PhysicalPointer) -> Option<Arc<Vec<u8>>> {
         let mut bytes = self.read(pointer, "space structure").ok()?;
         bytes.resize(self.layout.padded(pointer.len), 0);

@@ -1,47 +1,48 @@
-//! Which sectors of the devices are free.
+//! Space: which sectors of the devices are free.
 //!
 //! Devices are cut into *regions* of one size. On each lies a *chunk*: the unit of bookkeeping, of class (data or
 //! metadata, a preference and never a wall) and of placement. A block's address names a chunk and a sector in it.
 //!
-//! Below lie only `format` and the raw devices, through [`SpaceIo`]. Above, `block` allocates, whoever drops a block
-//! frees it, and the transaction groups call [`Space::sync`] last of all and [`Space::committed`] after the uberblock.
+//! Below lie only `format` and the raw devices, through [`SpaceIo`]. Above, `block` allocates, the layers that drop
+//! blocks free them, and the transaction groups call [`Space::sync`] last of all and [`Space::committed`] after the
+//! uberblock.
 //!
 //! # What must hold
 //!
-//! 1. Whatever one of the last [`SAFE_STATES`] committed states refers to is not overwritten: what transaction group N
-//!    frees is allocated again only after N and [`DEFERRED_GROUPS`] more groups were committed.
-//! 2. What is stored for group N is exactly what N's tree refers to, although allocations for N+1 go on meanwhile:
-//!    every change is filed under its own group.
-//! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied, and metadata leaves some to
-//!    the space layer itself, so that a commit that frees can always be stored.
-//! 4. Where a device writes several sectors together, its *unit*, they are allocated together: nothing that is freed or
-//!    written shares a unit with anything else.
-//! 5. That a device is for metadata is a preference and never a wall: no block is refused that would find room were all
-//!    devices for everything. What a device for the intent log has is not the pool's, and nothing else lies there.
-//! 6. Opening reads the chunk table, the log and the maps of packed chunks, never a checkpoint. So it costs what the devices
-//!    have of regions, and what was packed of pieces, and never what is stored in the pool.
+//! 1. No block of the last [`SAFE_STATES`] committed states is overwritten: space freed by transaction group N is
+//!    allocated again only after N and [`DEFERRED_GROUPS`] more groups were committed.
+//! 2. The account stored for group N matches N's tree exactly, although allocations for N+1 go on meanwhile: every
+//!    change is filed under its own group.
+//! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied. Metadata leaves some of
+//!    these to the space layer itself, so that a commit that frees can always be stored.
+//! 4. Where a device writes several sectors together, its *unit*, the allocator allocates whole units: no two blocks
+//!    share a unit.
+//! 5. A device's class for metadata is a preference and never a wall: no block is refused that would find room with all
+//!    devices in one class. The space of a log device does not count as the pool's, and only the log lies there.
+//! 6. Opening reads the chunk table, the log and the maps of packed chunks, never a checkpoint. So its cost depends on
+//!    the number of regions and of packed pieces, and never on the amount of data in the pool.
 //!
 //! # How it is stored
 //!
-//! Per chunk a *checkpoint* of its free sectors, and one *log* of what each group allocated and freed since. The space
-//! layer's own blocks are allocated like all others: first in memory, then counted into the log, then written. A
-//! checkpoint written in group N describes the end of N-1, so that writing it does not change what it says. A crash
-//! before the uberblock leaves the former root, whose table, checkpoints and log are not yet reused by 1.
+//! Each chunk has a *checkpoint* of its free sectors, and one *log* records the later allocations and frees of each
+//! group. The space layer's own blocks are allocated like all others: first in memory, then counted into the log, then
+//! written. A checkpoint written in group N describes the end of N-1, so that writing it does not change its content. A
+//! crash before the uberblock leaves the former root, whose table, checkpoints and log are not yet reused by 1.
 //!
 //! # What is where
 //!
 //! ```text
 //! layout     devices, chunks, addresses       chunk      one chunk: map, counts, changes by group; its stored side
 //! allocator  which chunk a block goes to      free_map   free sectors of a chunk, next-fit
-//! mend       its own blocks, copy by copy
+//! mend       repair of its own blocks
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
-//! hold       keeping an older state whole     seen       whether what was read is still what was meant
-//! moving     regions are emptied: their chunks come to lie elsewhere
+//! hold       keeping an older state whole     seen       checked reads: the token of a read without a lock
+//! moving     regions are emptied: their chunks move elsewhere
 //! balance    which chunks to move so that vdevs are equally full
 //! holes      which chunks to pack into fewer
-//! packing    what is in chunks comes to lie in others, without regions of their own
-//! history    how long what was freed stays as it is
+//! packing    chunks without a region: their blocks lie in other chunks
+//! history    how long frees are deferred
 //! ```
 
 mod allocator;
@@ -127,11 +128,11 @@ impl Allocation {
     }
 }
 
-/// Where a record is to lie, as long as there is room for data. By default it is nobody's concern.
+/// The preferred place of a record, while there is room for data. None by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Placement {
-    /// The number of its file, if that is to lie on one device as a whole. Files with numbers that follow each other lie on
-    /// devices in turn.
+    /// The number of the record's file, if a file is to lie on one device as a whole. Files with consecutive numbers
+    /// take the devices in turn.
     pub file: Option<u64>,
     /// The devices to prefer.
     pub preferred: Preferred,
@@ -145,29 +146,29 @@ impl Placement {
 /// Some of a pool's devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Preferred {
-    /// Those of these numbers, a bit for each.
+    /// Devices by number, a bit for each.
     numbers: u64,
-    /// Those for metadata.
+    /// All special devices.
     special: bool,
 }
 
 impl Preferred {
-    /// How many devices can be told by number: those before this one.
+    /// Devices with a number below this can be preferred by number.
     pub const NUMBERS: u32 = u64::BITS;
 
-    /// These, and one more; one with a number that cannot be told is left out.
+    /// Adds a device; a number beyond [`Preferred::NUMBERS`] is ignored.
     #[must_use]
     pub fn and(self, vdev: VdevId) -> Preferred {
         Preferred { numbers: self.numbers | 1u64.checked_shl(vdev.0).unwrap_or(0), ..self }
     }
 
-    /// These, and those for metadata.
+    /// Adds all special devices.
     #[must_use]
     pub fn and_special(self) -> Preferred {
         Preferred { special: true, ..self }
     }
 
-    /// Whether no device is preferred to others.
+    /// Whether no device is preferred.
     pub fn is_none(self) -> bool {
         self == Preferred::default()
     }
@@ -177,21 +178,21 @@ impl Preferred {
     }
 }
 
-/// What a block is for, which says on which devices it lies if there is room.
+/// The purpose of a block, which decides the preferred devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// A record.
     Data,
-    /// A record for which its owner has wishes.
+    /// A record with a placement.
     Placed(Placement),
-    /// A record that is small enough to lie with metadata, where there are devices for it.
+    /// A record small enough to lie with metadata on special devices, if there are any.
     SmallData,
     /// Everything else.
     Metadata,
 }
 
 impl Purpose {
-    /// The class of the chunk that it lies in.
+    /// The class of the block's chunk.
     pub fn class(self) -> Class {
         match self {
             Purpose::Data | Purpose::Placed(_) | Purpose::SmallData => Class::Data,
@@ -214,33 +215,33 @@ impl From<Class> for Purpose {
 pub struct VdevTotals {
     /// The device.
     pub vdev: VdevId,
-    /// All that can be allocated.
+    /// All allocatable space.
     pub size: u64,
-    /// What is allocated.
+    /// Allocated space.
     pub allocated: u64,
 }
 
-/// Space of the pool, in bytes. `size == allocated + deferred + free`. What devices for the intent log have is none of it.
+/// Space of the pool, in bytes. `size == allocated + deferred + free`. Log devices do not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceTotals {
-    /// All that can be allocated.
+    /// All allocatable space.
     pub size: u64,
-    /// What is allocated.
+    /// Allocated space.
     pub allocated: u64,
-    /// What was freed and waits until it can be allocated again.
+    /// Freed space that is not yet reusable.
     pub deferred: u64,
-    /// What can be allocated now.
+    /// Space that can be allocated now.
     pub free: u64,
-    /// What of it is kept from data.
+    /// The part of `free` kept from data.
     pub slop: u64,
-    /// What of that is kept from all but the space layer itself.
+    /// The part of `slop` kept for the space layer itself.
     pub last_resort: u64,
     /// By device.
     pub vdevs: Vec<VdevTotals>,
 }
 
 impl SpaceTotals {
-    /// What can be allocated now for `class`.
+    /// The space that can be allocated now for `class`.
     pub fn free_for(&self, class: Class) -> u64 {
         match class {
             Class::Data => self.free.saturating_sub(self.slop),
@@ -249,19 +250,19 @@ impl SpaceTotals {
     }
 }
 
-/// The space of a pool. All methods may be called from many threads; what is special about one says so.
+/// The space of a pool. All methods may be called from many threads; exceptions say so.
 #[derive(Debug)]
 pub struct Space {
     layout: ArcSwap<Layout>,
-    /// By class, and by what the devices are for.
+    /// By class of block, and by class of device.
     wheels: [[Mutex<Wheel>; 3]; 2],
     /// Held while a chunk for a class is looked for.
     choosing: [Mutex<()>; 2],
     history: Mutex<History>,
-    /// What was freed up to this group may be in use again. Said before it is given out: see [`Seen`].
+    /// Frees up to this group may be in use again. Stored before their sectors are given out: see [`Seen`].
     reusable: AtomicU64,
     holds: Holds,
-    /// The hold that keeps the state that this is a second look at.
+    /// For a second view of a held state, the hold.
     kept_by: OnceLock<Arc<Hold>>,
     stored: Mutex<Stored>,
     moves: ArcSwapOption<Moves>,
@@ -292,20 +293,20 @@ impl Space {
         }
     }
 
-    /// Adds a device, or gives chunks to the regions of one that have none. Must be called in the transaction group that
-    /// does so, when all labels name the device with this size.
+    /// Adds a device, or gives chunks to the regions of a known device. Must be called in the transaction group that
+    /// makes the change, when all labels name the device with this size.
     ///
     /// # Panics
-    /// If a region has no room for the unit of the device, or it is another one than before.
+    /// If a region has no room for the device's unit, or the unit of a known region differs.
     pub fn add_vdev(&self, vdev: VdevShape) {
         let _stored = self.stored.lock();
         let layout = self.layout.load().with_vdev(vdev);
-        // Older states may have something in a region that is back.
+        // Older states may have blocks in a region that returns.
         layout.rest_after(self.history.lock().reusable());
         self.layout.store(Arc::new(layout));
     }
 
-    /// Whether regions of a device are closed, and nothing lies in them.
+    /// Whether regions of a device are closed and empty.
     pub fn is_unused(&self, id: VdevId, regions: std::ops::Range<u32>) -> bool {
         let layout = self.layout.load();
         let Some(vdev) = layout.vdevs.iter().find(|vdev| vdev.id == id) else { return false };
@@ -313,11 +314,11 @@ impl Space {
         regions.clone().all(|region| vdev.is_closed(region)) && chunks.into_iter().all(|chunk| chunk.is_free())
     }
 
-    /// Gives a device these regions and no others: the labels say it. Those that it has not any more are empty, and their
-    /// chunks are used no more; the others get chunks. Must be called in the transaction group that does so.
+    /// Gives a device exactly these regions, as its labels say. The regions it loses must be empty, and their chunks
+    /// are no longer used; new regions get chunks. Must be called in the transaction group that makes the change.
     ///
     /// # Panics
-    /// If something lies in a region that is given up.
+    /// If a lost region is not empty.
     pub fn rezone(&self, id: VdevId, shapes: &[VdevShape]) {
         let _stored = self.stored.lock();
         let mut layout = Layout::clone(&self.layout.load());
@@ -346,12 +347,12 @@ impl Space {
         self.layout.load().vdevs.iter().any(|known| known.id == vdev && known.ground == Ground::Log)
     }
 
-    /// On how many devices something can lie that is not of the intent log.
+    /// How many devices take blocks other than the intent log.
     pub fn spread(&self) -> usize {
         self.layout.load().vdevs.iter().filter(|vdev| vdev.ground != Ground::Log).count()
     }
 
-    /// Whether the intent log could lie on a device for it, and does not at this address.
+    /// Whether there is a log device, and the log's area at this address is not on one.
     pub fn is_log_astray(&self, area: Address) -> bool {
         let layout = self.layout.load();
         let mut for_it = layout.vdevs.iter().filter(|vdev| vdev.ground == Ground::Log && !vdev.closed).peekable();
@@ -359,27 +360,27 @@ impl Space {
         for_it.peek().is_some() && for_it.all(|vdev| Some(vdev.id) != there)
     }
 
-    /// How many sectors are allocated together at an address; 1 if there is no such chunk.
+    /// The allocation unit at an address, in sectors; 1 if there is no such chunk.
     pub fn unit_at(&self, address: Address) -> u32 {
         self.layout.load().chunks.get(address.chunk.0 as usize).map_or(1, |chunk| chunk.unit)
     }
 
-    /// The most sectors that are allocated together on a device; 1 if there is no such one.
+    /// The largest allocation unit of a device, in sectors; 1 if the device is unknown.
     pub fn unit_of(&self, vdev: VdevId) -> u32 {
         self.layout.load().vdevs.iter().find(|known| known.id == vdev).map_or(1, |known| known.unit)
     }
 
-    /// The largest number of sectors that are allocated together anywhere: what one block may be rounded up to.
+    /// The largest allocation unit of the pool, in sectors: the most that one block may be rounded up to.
     pub fn unit(&self) -> u32 {
         self.layout.load().unit()
     }
 
-    /// The sectors that `bytes` bytes at `address` take, were they there: whole units.
+    /// The sectors that `bytes` bytes at `address` would take, in whole units.
     pub fn extent(&self, address: Address, bytes: u32) -> Extent {
         self.layout.load().extent(address, bytes)
     }
 
-    /// Frees `stored` bytes at `address`, in `txg`. An address that cannot be one, or that is free, is damage.
+    /// Frees `stored` bytes at `address`, in `txg`. An invalid or free address is an error: the pool is damaged.
     pub fn free(&self, txg: Txg, address: Address, stored: u32) -> Result<()> {
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, stored)?;
@@ -397,8 +398,7 @@ impl Space {
         Ok((place.vdev, place.offset))
     }
 
-    /// Tells that `txg` is committed: what was freed [`DEFERRED_GROUPS`] commits before it can be allocated again, and is
-    /// returned.
+    /// Notes that `txg` is committed. Frees from [`DEFERRED_GROUPS`] commits before become reusable, and are returned.
     pub fn committed(&self, txg: Txg) -> Vec<Extent> {
         let release = self.history.lock().commit(txg, |due| self.holds.limit(due));
         if let Some(release) = release {
@@ -415,19 +415,19 @@ impl Space {
         released
     }
 
-    /// Keeps the state of `txg`, the last group that was committed, from being overwritten.
+    /// Keeps the state of `txg`, the last committed group, from being overwritten.
     pub fn hold(&self, txg: Txg) -> Arc<Hold> {
         self.holds.add(txg)
     }
 
-    /// Gives up all holds: what they kept becomes free for use [`DEFERRED_GROUPS`] commits later at most.
+    /// Gives up all holds: their space becomes reusable at most [`DEFERRED_GROUPS`] commits later.
     pub fn give_up_holds(&self) {
         if self.holds.give_up() {
             tracing::info!("a state that was being read is given up: its space is needed");
         }
     }
 
-    /// Gives up all holds if what waits to be free is more than what is.
+    /// Gives up all holds if more space is deferred than free.
     pub fn ease_holds(&self) {
         if self.holds.any() && self.totals().deferred > self.free_for(Class::Data) {
             self.give_up_holds();
@@ -439,7 +439,7 @@ impl Space {
         self.holds.any()
     }
 
-    /// Whether more commits would leave what was freed up to `txg` as it is: it can be allocated again, or is kept by a
+    /// Whether more commits change nothing about frees up to `txg`: they are reusable, or kept back by a
     /// [hold](Space::hold).
     pub fn is_settled(&self, txg: Txg) -> bool {
         let is_through = |held| self.history.lock().is_through(txg, held);
@@ -453,7 +453,7 @@ impl Space {
         let (mut all, mut taken, mut free, mut deferred) = (0, 0, 0, 0);
         let mut vdevs = Vec::new();
         for vdev in &layout.vdevs {
-            // Between two loads sectors may move, so the difference is not trusted to be one.
+            // Sectors may move between two loads, so the difference may be negative.
             let (size, unused, waiting) = (vdev.sectors(), vdev.unused(), vdev.deferred());
             let allocated = size.saturating_sub(unused).saturating_sub(waiting);
             vdevs.push(VdevTotals { vdev: vdev.id, size: bytes(size), allocated: bytes(allocated) });
@@ -475,7 +475,7 @@ impl Space {
         }
     }
 
-    /// How many bytes can be allocated now for `class`: what [`SpaceTotals::free_for`] says, at the cost of two loads.
+    /// How many bytes can be allocated now for `class`: as [`SpaceTotals::free_for`], at the cost of two loads.
     pub fn free_for(&self, class: Class) -> u64 {
         let layout = self.layout.load();
         let kept = match class {
@@ -501,7 +501,7 @@ impl Space {
         self.layout.load().region
     }
 
-    /// What was allocated at the end of the last transaction group that was synced, by chunk: loads every chunk.
+    /// The sectors allocated at the end of the last synced transaction group, by chunk. Loads every chunk.
     pub fn allocated_extents(&self, io: &dyn SpaceIo) -> Result<Vec<Extent>> {
         let stored = self.stored.lock();
         let layout = self.layout.load();
@@ -514,14 +514,14 @@ impl Space {
         Ok(extents)
     }
 
-    /// The space layer's own blocks at the end of the last transaction group that was synced.
+    /// The space layer's own blocks at the end of the last synced transaction group.
     pub fn own_blocks(&self) -> OwnBlocks {
         own_blocks(&self.stored.lock(), &self.layout.load())
     }
 
     /// The extents of all copies of its own blocks, sorted.
     pub fn own_extents(&self) -> Result<Vec<Extent>> {
-        // While it is held no chunk changes its place.
+        // While the lock is held no chunk changes its place.
         let stored = self.stored.lock();
         let layout = self.layout.load();
         let OwnBlocks { table, checkpoints, log } = own_blocks(&stored, &layout);
@@ -536,12 +536,12 @@ impl Space {
     }
 }
 
-/// The space layer's own blocks, by what they are.
+/// The space layer's own blocks, by kind.
 #[derive(Clone, Debug, Default)]
 pub struct OwnBlocks {
     /// The chunk table: its root and pages.
     pub table: Vec<PhysicalPointer>,
-    /// The chunks' checkpoints, and the maps of packed ones.
+    /// The chunks' checkpoints, and the maps of packed chunks.
     pub checkpoints: Vec<PhysicalPointer>,
     /// The space log.
     pub log: Vec<PhysicalPointer>,

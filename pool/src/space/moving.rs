@@ -1,44 +1,44 @@
-//! Emptying regions: their chunks come to lie elsewhere, and no address changes.
+//! Emptying regions: their chunks move to other regions, and no address changes.
 //!
-//! What is emptied is a set of [`Regions`]: all of a vdev that is to leave, some at its end, or any others. They are first
-//! *closed*: nothing is allocated there any more, and their free space is no longer the pool's. The layer's own blocks there
-//! are written anew elsewhere by the commits that follow (`sync::describe`). Then each of the chunks there with something
-//! allocated is paired with an empty one elsewhere, its *twin*, be it on another vdev or on the same, which is set aside.
-//! So long as a chunk has a twin, somebody copies what is allocated in it to the same sectors of the twin's region. When all
-//! is copied the two change *places*: one row each of the chunk table, and no pointer. Where there are too few empty chunks
+//! A set of [`Regions`] is emptied: all of a vdev that is to leave, some at its end, or any others. First the regions
+//! are *closed*: nothing is allocated there any more, and their free space no longer counts as the pool's. The
+//! following commits rewrite the space layer's own blocks elsewhere (`sync::describe`). Then each used chunk there is
+//! paired with an empty chunk elsewhere, its *twin*, on another vdev or on the same. The twin is set aside. While a
+//! chunk has a twin, the job copies the chunk's allocated sectors to the same sectors of the twin's region. When all is
+//! copied the two change *places*: one row each of the chunk table, and no pointer. If there are too few empty chunks
 //! of the same unit, all chunks there are [packed](super::packing) instead.
 //!
-//! The twin now lies where the chunk was, empty. States that one may go back to have the chunk's content there: the twin
-//! *rests* until they are gone. That goes by the transaction group in which it *arrived*, which its row says, so it rests
-//! after a crash as it did before. Then it is open or closed as its region is: whoever has closed that opens it again, unless
-//! the region goes.
+//! The twin, still empty, now lies in the chunk's old region. States that a rewind can reach have the chunk's content
+//! there, so the twin *rests* until those states are gone. The rest ends by the transaction group in which the twin
+//! *arrived*, recorded in its row, so the twin still rests after a crash. Then it is open or closed as its region is.
+//! The owner of the closed set reopens the region, unless the region goes.
 //!
 //! What must hold:
 //!
-//! 1. From the moment on at which a region is closed nothing is written to it, until it is open again and nothing in it
-//!    rests: in a pool that goes back to a state before the change of places, all is where that state says.
-//! 2. In a twin's region nothing is written but copies: no state that one may go back to has anything there.
-//! 3. A chunk that has changed places is closed until the table that says so is committed: what were allocated in it before
-//!    would be nowhere for a crash that finds the former table. That the table finds no room in a group is no harm, for both
-//!    places hold all that any state refers to. Both chunks arrive in the group whose table says where they are, and in no
-//!    earlier one.
+//! 1. From the closing of a region nothing is written there, until the region is open again and nothing in it rests. So
+//!    in a pool rewound to a state before the change of places, every block is where that state says.
+//! 2. In a twin's region only copies are written: no state that a rewind can reach refers to that region.
+//! 3. A chunk that has changed places is closed until the table that says so is committed: a crash that finds the
+//!    former table would lose blocks allocated earlier. A table that finds no room in a group does no harm, because
+//!    both places hold everything that any state refers to. Both chunks arrive in the group whose table names their
+//!    places, and in no earlier one.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | while blocks are copied | the chunks where they were, and regions that are free |
+//! | while blocks are copied | the chunks at their old places, and free regions |
 //! | after the change of places, before the uberblock of the group whose table says so | the same |
-//! | after that | the chunks at their new places, which were flushed before the change, and twins that rest |
-//! | after so many commits that no state before the change is safe any more | twins that are empty chunks like others |
-//! | after the labels have left a vdev out | chunks of a vdev that is not there, which are empty: they are *gone* |
+//! | after that uberblock | the chunks at their new places, flushed before the change, and resting twins |
+//! | after enough commits that no state before the change is safe any more | twins that are ordinary empty chunks |
+//! | after the labels have left a vdev out | empty chunks of a vdev that no longer exists: they are *gone* |
 //!
-//! Chunks of a vdev that is gone keep their rows, so that no number of a chunk or vdev means two. A state from before the
-//! change of places has chunks on that vdev that are not empty, and is refused when the vdev is not there.
+//! Chunks of a vdev that is gone keep their rows, so that no number of a chunk or vdev is used twice. A state from
+//! before the change of places has used chunks on that vdev, and is refused when the vdev is missing.
 //!
-//! Whoever resolves an address while places change gets one place or the other, and both are good: the old one stays as it
-//! is until [`super::SAFE_STATES`] states were committed at least that do not know it.
+//! Resolving an address while places change returns the old place or the new, and both are good: the old place keeps
+//! its content until at least [`super::SAFE_STATES`] states that do not refer to it were committed.
 //!
-//! Which regions are closed is stored by whoever closes them, and so is how far they are: here everything begins again when
-//! the pool is opened. One set of regions is emptied at a time.
+//! The owner of the closed regions stores which they are and how far the job is. Nothing is stored here: after an
+//! import the job begins again. One set of regions is emptied at a time.
 
 mod regions;
 
@@ -69,17 +69,17 @@ use crate::{
     units::{ChunkId, Txg, VdevId},
 };
 
-/// Where what is allocated in a chunk is copied.
+/// The destination of a chunk's allocated sectors.
 #[derive(Debug)]
 enum Target {
-    /// To the same sectors of the region of an empty chunk of the same unit: its twin, with which it will change places.
+    /// The same sectors of the region of an empty chunk of the same unit: the twin, to change places with.
     Twin(Arc<Chunk>),
-    /// To wherever there is room in empty chunks: it will be [packed](super::packing).
+    /// Any room in empty chunks: the chunk will be [packed](super::packing).
     Hosts,
 }
 
 impl Target {
-    /// The chunk that is set aside for it alone.
+    /// The chunk set aside as twin.
     fn twin(&self) -> Option<&Arc<Chunk>> {
         match self {
             Target::Twin(twin) => Some(twin),
@@ -88,15 +88,15 @@ impl Target {
     }
 }
 
-/// The chunks of regions that are emptied, and where each of them goes.
+/// The chunks of the regions being emptied, and their destinations.
 #[derive(Debug)]
 pub(super) struct Moves {
     targets: HashMap<ChunkId, Target>,
-    /// For those that are packed.
+    /// The packer for chunks to be packed.
     packer: Packer,
-    /// They have changed places.
+    /// Whether the chunks have changed places.
     has_switched: AtomicBool,
-    /// Something was not copied that should have been.
+    /// Whether a block that should have been copied was not.
     is_incomplete: AtomicBool,
 }
 
@@ -108,12 +108,12 @@ impl Moves {
         Moves { targets, packer, has_switched, is_incomplete }
     }
 
-    /// The chunks that will change places with others.
+    /// The chunks with twins.
     fn twins(&self) -> impl Iterator<Item = (&ChunkId, &Arc<Chunk>)> {
         self.targets.iter().filter_map(|(id, target)| Some((id, target.twin()?)))
     }
 
-    /// What is packed, as long as blocks are copied.
+    /// The packer, while blocks are copied.
     pub(super) fn packs(&self) -> Option<&Packer> {
         Some(&self.packer).filter(|packer| !packer.is_idle() && !self.has_switched())
     }
@@ -124,14 +124,14 @@ impl Moves {
 }
 
 impl Space {
-    /// Allocates nothing in regions any more. Whoever is just looking for room may still find some there, in the open group:
-    /// what is born after that is elsewhere.
+    /// Stops allocation in regions. A concurrent search for room may still allocate there in the open group; blocks
+    /// born after that group are elsewhere.
     pub fn close(&self, regions: &Regions) {
         let _stored = self.stored.lock();
         self.set_closed(regions, true);
     }
 
-    /// Takes regions back that were closed, with all chunks where they are. Returns false while chunks change places.
+    /// Takes closed regions back, with all chunks at their places. Returns false while chunks change places.
     pub fn reopen(&self, regions: &Regions) -> bool {
         let _stored = self.stored.lock();
         if !self.part(&self.layout.load()) {
@@ -151,7 +151,7 @@ impl Space {
         let slots = layout.vdevs.iter().flat_map(|vdev| vdev.slots());
         let taken = slots.filter(|slot| slot.load().as_ref().is_some_and(|chunk| regions.has(chunk)));
         taken.filter_map(|slot| slot.swap(None)).for_each(|chunk| chunk.deactivate());
-        // What is set aside stays so.
+        // Chunks that are set aside stay so.
         let is_used = |chunk: &&Arc<Chunk>| matches!(chunk.standing(), Standing::Open | Standing::Closed);
         layout.chunks_in(regions).filter(is_used).for_each(|chunk| layout.let_stand(chunk));
     }
@@ -161,7 +161,7 @@ impl Space {
         self.layout.load().is_closed(vdev)
     }
 
-    /// Gives each chunk of closed regions that holds something a twin on these vdevs, or has all of them packed.
+    /// Gives each used chunk of closed regions a twin on these vdevs, or marks all of them for packing.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] if there are too few empty chunks; then there are no twins.
@@ -181,8 +181,8 @@ impl Space {
         Ok(())
     }
 
-    /// Takes the twins away again, while no group is synced: whoever copies to them has found them before. False if chunks
-    /// have changed places.
+    /// Takes the twins away again, while no group is synced and no copy is under way. False if chunks have changed
+    /// places.
     pub fn unpair(&self) -> bool {
         let _stored = self.stored.lock();
         self.part(&self.layout.load())
@@ -199,7 +199,7 @@ impl Space {
         true
     }
 
-    /// Whether chunks have twins, and blocks are to be copied to them.
+    /// Whether chunks have twins, so that blocks must be copied.
     pub fn is_copying(&self) -> bool {
         self.moves.load().as_ref().is_some_and(|moves| !moves.has_switched())
     }
@@ -227,12 +227,12 @@ impl Space {
         Ok(Some((place.vdev, place.offset)))
     }
 
-    /// Whether what is at an address is to be copied.
+    /// Whether the block at an address is to be copied.
     pub fn moves(&self, address: Address, bytes: u32) -> bool {
         self.target_of(address, bytes).is_some()
     }
 
-    /// Whether what is at an address is to be copied, block by block: what lies together may not lie together any more.
+    /// Whether the block at an address is to be copied singly, because packing may separate adjacent blocks.
     pub fn packs(&self, address: Address, bytes: u32) -> bool {
         self.target_of(address, bytes).is_some_and(|packs| packs)
     }
@@ -242,12 +242,12 @@ impl Space {
         self.moves.load().as_ref().map_or((0, 0), |moves| moves.packer.counts())
     }
 
-    /// Whether there is no empty chunk left for what is packed.
+    /// Whether the packer has run out of empty chunks.
     pub fn has_run_out(&self) -> bool {
         self.moves.load().as_ref().is_some_and(|moves| moves.packer.is_full())
     }
 
-    /// Whether what is at an address is packed, if it is to be copied.
+    /// Whether the block at an address is packed; `None` unless it is to be copied.
     fn target_of(&self, address: Address, bytes: u32) -> Option<bool> {
         let moves = self.moves.load();
         let moves = moves.as_ref().filter(|moves| !moves.has_switched())?;
@@ -257,23 +257,23 @@ impl Space {
         moves.targets.get(&host.id).map(|target| matches!(target, Target::Hosts))
     }
 
-    /// Notes that something was not copied: places are not changed before all was copied once more.
+    /// Notes that a block was not copied: places do not change before everything was copied once more.
     pub fn note_uncopied(&self) {
         if let Some(moves) = &*self.moves.load() {
             moves.is_incomplete.store(true, Ordering::Release);
         }
     }
 
-    /// Whether nothing is known that should have been copied and was not.
+    /// Whether no failed copy is known.
     pub fn is_copied(&self) -> bool {
         self.moves.load().as_ref().is_some_and(|moves| !moves.is_incomplete.load(Ordering::Acquire))
     }
 
-    /// Has the chunks change places with their twins, or be packed. To be called in the open group `txg`, while no group is
-    /// synced and after all copies were flushed. False if something was not copied.
+    /// Makes the chunks change places with their twins, or packs them. To be called in the open group `txg`, while no
+    /// group is synced and after all copies were flushed. False if something was not copied.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] if there is no room for what says where packed chunks are; nothing has changed then.
+    /// [`Error::OutOfSpace`] if the maps of packed chunks find no room; then nothing has changed.
     pub fn switch(&self, txg: Txg, io: &dyn SpaceIo) -> Result<bool> {
         let mut stored = self.stored.lock();
         let Some(moves) = self.moves.load_full() else { return Ok(false) };
@@ -297,8 +297,8 @@ impl Space {
         Ok(true)
     }
 
-    /// Notes that the table of `txg` is the next that may say where chunks are that have changed places: the one before
-    /// found no room, or this is the first.
+    /// Sets `txg` as the arrival of the moved chunks, because its table is the next that may name their places: the
+    /// previous one found no room, or this is the first.
     pub(super) fn arrive_again(&self, txg: Txg) {
         let Some(moves) = self.moves.load_full() else { return };
         let layout = self.layout.load();
@@ -308,7 +308,7 @@ impl Space {
         }
     }
 
-    /// Lets chunks be used that have changed places, if the table of `txg`, which is committed, says where they are.
+    /// Puts moved chunks into use if the table of `txg`, now committed, names their places.
     pub(super) fn settle_moves(&self, txg: Txg) {
         if !self.is_switching() {
             return;
@@ -322,8 +322,8 @@ impl Space {
         moves.twins().for_each(|(id, _)| layout.let_stand(&layout.chunks[id.0 as usize]));
     }
 
-    /// Lets chunks be used that have rested for long enough: no state has anything in their regions that is held, or that
-    /// one may go back to.
+    /// Puts chunks into use that have rested for long enough: no held state, and none that a rewind can reach, refers
+    /// to their regions.
     pub(super) fn wake_rested(&self) {
         if !self.layout.load().chunks.iter().any(|chunk| chunk.standing() == Standing::Resting) {
             return;
@@ -348,7 +348,7 @@ impl Space {
         !own_pointers(&stored).chain(checkpoints).any(is_there)
     }
 
-    /// Whether `bytes` bytes at an address lie in one of these regions.
+    /// Whether `bytes` bytes at an address lie in one of the regions.
     pub fn lies_in(&self, address: Address, bytes: u32, regions: &Regions) -> Result<bool> {
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, bytes)?;
@@ -361,7 +361,7 @@ impl Space {
         is_empty && self.moves.load().is_none() && self.has_left(regions)
     }
 
-    /// Forgets a device that is vacated: the labels do not name it any more.
+    /// Forgets a vacated device that the labels no longer name.
     pub fn forget_vdev(&self, vdev: VdevId) {
         let _stored = self.stored.lock();
         let mut layout = Layout::clone(&self.layout.load());
@@ -382,13 +382,12 @@ fn own_pointers(stored: &Stored) -> impl Iterator<Item = PhysicalPointer> + '_ {
 }
 
 impl Layout {
-    /// Whether a block has a copy in a region that is closed.
+    /// Whether a block has a copy in a closed region.
     pub(super) fn is_leaving(&self, pointer: &PhysicalPointer) -> bool {
         pointer.places().iter().any(|place| self.is_closed_at(place))
     }
 
-    /// Sets the chunks aside that came to lie where they do in groups after `reusable`, and are empty: older states have
-    /// something there.
+    /// Sets aside the empty chunks that arrived in groups after `reusable`: older states refer to their regions.
     pub(super) fn rest_after(&self, reusable: Txg) {
         let arrived = |chunk: &&Arc<Chunk>| chunk.arrived() > reusable && !self.is_gone(chunk.vdev(), chunk.region());
         self.chunks.iter().filter(arrived).for_each(|chunk| _ = chunk.rest());
@@ -404,14 +403,14 @@ impl Layout {
         chunk.set_standing(standing, tally);
     }
 
-    /// How a chunk in use stands in a region, and where it is counted.
+    /// The role of a used chunk in a region, and its counters.
     pub(super) fn standing_in(&self, (id, region): (VdevId, u32)) -> (Standing, CountedIn) {
         let vdev = self.vdevs.iter().find(|vdev| vdev.id == id).expect("a chunk in use lies on a vdev");
         let standing = if vdev.is_closed(region) { Standing::Closed } else { Standing::Open };
         (standing, self.counted(vdev, standing))
     }
 
-    /// This layout with each chunk at the device where it says that it is.
+    /// This layout with each chunk listed at the device named by its seat.
     pub(super) fn seated(&self) -> Layout {
         let mut layout = self.clone();
         for vdev in &mut layout.vdevs {
@@ -422,7 +421,7 @@ impl Layout {
         layout
     }
 
-    /// A twin on these vdevs for each of these chunks, if there are as many.
+    /// A twin on the target vdevs for each chunk; `None` if there are too few.
     fn twins_of(&self, chunks: &[&Arc<Chunk>], to: &Targets) -> Option<HashMap<ChunkId, Target>> {
         let mut twins = HashMap::new();
         for chunk in chunks {
@@ -437,13 +436,13 @@ impl Layout {
         Some(twins)
     }
 
-    /// What a device is for.
+    /// The class of a device.
     fn ground_of(&self, id: VdevId) -> Ground {
         self.vdevs.iter().find(|vdev| vdev.id == id).map_or(Ground::Normal, |vdev| vdev.ground)
     }
 
-    /// Sets an empty chunk aside that is allocated by such units, of the device that has the most free space: of one that is
-    /// for the same, if there is one.
+    /// Sets aside an empty chunk of the unit, on the device with the most free space, if possible one of the same
+    /// class.
     fn take_twin(&self, unit: u32, ground: Ground, to: &Targets) -> Option<Arc<Chunk>> {
         let suits = |vdev: &&Arc<Vdev>| vdev.is_open() && to.contains(vdev.id);
         let mut open: Vec<_> = self.vdevs.iter().filter(suits).collect();

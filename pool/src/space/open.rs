@@ -1,7 +1,7 @@
 //! From the uberblock's space root back to the space of a pool: the table and the log are read, checkpoints are not.
 //!
-//! Everything read is checked against everything else before it is believed: chunks lie inside their devices and on
-//! regions of their own, or their maps name sectors that no other map names; the log is in order and speaks of sectors that
+//! Each structure read is checked against the others before it is believed. Chunks lie inside their devices and on
+//! regions of their own, or their maps name sectors that no other map names. The log is in order and names sectors that
 //! exist, and the counts add up.
 
 use std::{
@@ -31,8 +31,8 @@ use crate::{
 };
 
 impl Space {
-    /// The space of a pool as transaction group `txg` committed it. `sector`, `region` and the devices are those of the
-    /// pool's configuration.
+    /// The space of a pool as committed by transaction group `txg`. `sector`, `region` and the devices come from the
+    /// pool's labels.
     pub fn open(
         root: &SpaceRoot,
         sector: u32,
@@ -108,7 +108,7 @@ fn page_error(error: PageError) -> Error {
     }
 }
 
-/// The maps of chunks that are packed.
+/// Reads the maps of packed chunks.
 fn read_maps(chunks: &[Loaded], disk: &Disk<'_>) -> Result<Vec<PackedMap>> {
     let mut maps = Vec::new();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
@@ -131,7 +131,7 @@ fn read_maps(chunks: &[Loaded], disk: &Disk<'_>) -> Result<Vec<PackedMap>> {
     Ok(maps)
 }
 
-/// The log's groups and what they changed, oldest first.
+/// The log's groups and their changes, oldest first.
 fn read_log(root: &SpaceRoot, txg: Txg, disk: &Disk<'_>) -> Result<VecDeque<(LogGroup, Vec<ChunkChanges>)>> {
     const WHAT: &str = "space log";
     let mut log = VecDeque::new();
@@ -166,7 +166,7 @@ fn read_log(root: &SpaceRoot, txg: Txg, disk: &Disk<'_>) -> Result<VecDeque<(Log
     }
 }
 
-/// Every chunk's counts and what is left to apply to its checkpoint.
+/// Every chunk's counts, and the changes still to apply to its checkpoint.
 fn apply_log(rows: Vec<Row>, log: &VecDeque<(LogGroup, Vec<ChunkChanges>)>, layout: &Layout) -> Result<Vec<Loaded>> {
     let mut chunks: Vec<Tally> = rows.into_iter().map(Tally::new).collect();
     // The frees of the newest groups are not reusable yet.
@@ -243,7 +243,7 @@ impl Tally {
     }
 }
 
-/// Every chunk that is not packed has a region of its own, and the unit of it.
+/// Checks that every chunk not packed has a region of its own, with the region's unit.
 fn check_places(rows: &[Row], layout: &Layout) -> Result<()> {
     let mut taken = BTreeSet::new();
     for row in rows {
@@ -270,7 +270,7 @@ fn check_places(rows: &[Row], layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Chunks of regions that are no more are empty, or the state is from before.
+/// Checks that chunks of regions that no longer exist are empty; otherwise the state is older than the labels.
 fn check_gone(chunks: &[Loaded], layout: &Layout) -> Result<()> {
     let is_needed = |chunk: &Loaded| chunk.allocated > 0 || !chunk.deferred.is_empty();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks).filter(|(_, chunk)| is_needed(chunk)) {
@@ -287,7 +287,8 @@ fn check_gone(chunks: &[Loaded], layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Maps as they are used: what they name is in chunks that lie on regions, and no two name the same.
+/// Turns stored maps into usable ones. Their entries must name chunks that lie on regions, and no two may name the same
+/// sectors.
 fn check_maps(maps: Vec<PackedMap>, layout: &Layout) -> Result<BTreeMap<ChunkId, Arc<Packing>>> {
     let mut packed = BTreeMap::new();
     let mut hosted: BTreeMap<ChunkId, Vec<Span>> = BTreeMap::new();
@@ -315,7 +316,7 @@ fn check_maps(maps: Vec<PackedMap>, layout: &Layout) -> Result<BTreeMap<ChunkId,
     Ok(packed)
 }
 
-/// What an entry of a packed chunk names, if it can.
+/// The host and sectors named by an entry of a packed chunk; `None` if the entry is invalid.
 fn host_of<'a>(entry: &Entry, chunk: &Chunk, layout: &'a Layout) -> Option<(&'a Arc<Chunk>, Span)> {
     let host = layout.chunks.get(entry.host.chunk.0 as usize).filter(|host| !host.is_packed())?;
     let span = Span { start: entry.host.sector, len: whole_units(entry.span.len, host.unit) };
@@ -328,7 +329,7 @@ fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
     let tallies: BTreeMap<VdevId, CountedIn> =
         layout.vdevs.iter().map(|vdev| (vdev.id, layout.counted(vdev, Standing::Open))).collect();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
-        // What lies in a region that is no more counts nowhere, and nor does what is packed.
+        // Packed chunks, and chunks in a region that no longer exists, count nowhere.
         let seat = chunk.row.seat.region().filter(|(vdev, region)| !layout.is_gone(*vdev, *region));
         let tally = seat.and_then(|(vdev, _)| tallies.get(&vdev)).cloned().unwrap_or_default();
         let sectors = layout.capacity(chunk.row.unit);
@@ -353,7 +354,7 @@ mod tests {
     #[test]
     fn a_map_names_what_can_be_and_what_no_other_names() {
         let vdev = |vdev, unit| VdevShape { vdev: VdevId(vdev), first_region: 0, size: 2 * MIB, unit, class: None };
-        // Chunks of 256 sectors, and behind them chunks of 255.
+        // Chunks of 256 sectors, followed by chunks of 255.
         let layout = Layout::new(4096, MIB).with_vdev(vdev(0, 1)).with_vdev(vdev(1, 3));
         let is_good = |maps: &[(u32, &[Entry])]| {
             let map = |&(id, entries): &(u32, &[Entry])| {

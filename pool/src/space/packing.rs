@@ -1,41 +1,42 @@
-//! Chunks without regions: what is in a chunk comes to lie in other chunks, piece by piece, and no address changes.
+//! Packed chunks: chunks without a region, whose blocks lie in other chunks piece by piece. No address changes.
 //!
-//! A chunk that changes places with an empty one (see [`super::moving`]) takes an empty region of the same shape, however
-//! little is in it. One that is *packed* takes as many sectors as it has: they are allocated in other chunks, its *hosts*,
-//! side by side with what came from elsewhere, and a *map* says which of its sectors are where. It lies on no region any more
-//! and nothing is allocated in it, but its number stays, its row names its map, and its free map says what is still in it.
+//! A chunk that changes places with an empty one (see [`super::moving`]) takes an empty region of the same shape,
+//! however little is allocated in the chunk. A *packed* chunk takes only its allocated sectors: they are allocated in
+//! other chunks, its *hosts*, side by side with blocks from elsewhere, and a *map* says where each of its sectors is. A
+//! packed chunk has no region and takes no allocations, but keeps its number; its row names its map, and its free map
+//! tells the sectors still allocated.
 //!
-//! Below lie the chunks; above, whoever resolves an address asks the layout, which follows the map. That is one search in
+//! Below lie the chunks; above, address resolution asks the layout, which follows the map. That is one search in
 //! memory, without a lock.
 //!
-//! Chunks are packed where they have to leave their regions and find no empty ones of their kind, and where they are mostly
-//! holes (see [`super::holes`]). Each piece costs 16 bytes of memory until it is freed, and the search; a chunk is packed once,
-//! and what was packed moves on with its hosts. Its map knows what was freed until it is written anew.
+//! Chunks are packed if they must leave their regions and there are no empty chunks of their kind, and if they are
+//! mostly holes (see [`super::holes`]). Each piece costs 16 bytes of memory until it is freed, and the search. A chunk
+//! is packed once, and its packed blocks later move with their hosts. Its map keeps freed pieces until it is rewritten.
 //!
 //! What must hold:
 //!
-//! 1. An entry of a map names sectors of a chunk that lies on a region: maps do not lead to maps. When a host is emptied
-//!    itself, what it holds for others gets other entries in their maps.
-//! 2. No two entries name the same sector, not even where one is of something that was freed: before an empty chunk becomes
-//!    a host, entries that name it are forgotten.
-//! 3. What is allocated in a packed chunk is allocated in its host: both begin in the group whose table has the map, and
-//!    end in the group that frees it. Only the host's sectors count as space of the pool.
-//! 4. Where sectors are allocated together in a host, an entry has whole units of it; one of several blocks only if each of
-//!    them has. So each can be freed alone, and a row of a RAID-Z is written once.
-//! 5. The region of a chunk that was packed gets another chunk, all of which is allocated and freed in that group: so nobody
-//!    gets it before no state needs what lies there. A number of which nothing is left is used for that again.
+//! 1. An entry of a map names sectors of a chunk on a region: maps do not lead to maps. When a host is emptied itself,
+//!    its packed blocks get new entries in their maps.
+//! 2. No two entries name the same sector, not even if one is for freed sectors: before an empty chunk becomes a host,
+//!    entries that name it are dropped.
+//! 3. A block of a packed chunk is allocated in its host as well: both allocations begin in the group whose table has
+//!    the map, and end in the group that frees the block. Only the host's sectors count as space of the pool.
+//! 4. In a host with units of several sectors, an entry covers whole units; in an entry of several blocks, each block
+//!    does. So each block can be freed alone, and a row of a RAID-Z is written once.
+//! 5. The region of a packed chunk gets another chunk, allocated and freed as a whole in that group: so the region is
+//!    not used before no state refers to it. That chunk reuses the number of an emptied packed chunk, if there is one.
 //!
-//! While blocks are copied a host is set aside, as a twin is, and free space to every committed state. The rest is one
-//! instant of the open group: the host's sectors, the freed region and the maps are noted in it, and its table is written in
-//! any case, or the group is not committed.
+//! While blocks are copied a host is set aside, like a twin, and is free space to every committed state. The rest is
+//! one instant of the open group: the host's sectors, the freed region and the maps are entered in the group, and its
+//! table is written in any case, or the group is not committed.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | while blocks are copied | the chunks where they were, and hosts that are empty |
+//! | while blocks are copied | the chunks at their old places, and empty hosts |
 //! | after the maps were written, before the uberblock of the group whose table names them | the same; the maps are free space |
-//! | after that | the chunks packed; copies and maps were flushed before the uberblock. What they left is deferred by the log |
-//! | after the last of a packed chunk was freed, before a table says so | the chunk with a map of which nothing is needed |
-//! | after that | a row without a region and a map, whose number may be used again |
+//! | after that uberblock | the chunks packed; copies and maps were flushed before the uberblock. The log defers the space they left |
+//! | after the last block of a packed chunk was freed, before a table says so | the chunk with a map that is no longer needed |
+//! | after that table | a row without region and map, whose number may be used again |
 
 mod packer;
 
@@ -70,10 +71,10 @@ use crate::{
     units::{ChunkId, KIB, Txg, VdevId},
 };
 
-/// No page of the table has more bytes, with all that it is rounded up by.
+/// An upper bound on a stored page of the table, in bytes, rounding included.
 const MAX_PAGE: u64 = 32 * KIB;
 
-/// A host is counted on to be full but for one of so many parts: blocks do not fill it to the last sector.
+/// Hosts are counted as full but for one part in so many: blocks do not fill them to the last sector.
 const WASTE: u64 = 8;
 
 /// How many hosts, each with room for `capacity` sectors, so many sectors take.
@@ -89,24 +90,24 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// The packing of these entries, which must be in order and disjoint.
+    /// A packing with these entries, in order and disjoint.
     pub(super) fn new(entries: Vec<Entry>) -> Packing {
         Packing { entries }
     }
 
-    /// The map as it is stored.
+    /// The stored form of the map.
     pub(super) fn describe(&self, chunk: &Chunk) -> PackedMap {
         PackedMap { chunk: chunk.id, sectors: chunk.sectors, entries: self.entries.clone() }
     }
 
-    /// The entry in which all of `span` lies.
+    /// The entry with all of `span`.
     fn around(&self, span: Span) -> Option<&Entry> {
         let behind = self.entries.partition_point(|entry| entry.span.start <= span.start);
         let entry = &self.entries[behind.checked_sub(1)?];
         (entry.span.end() >= span.end()).then_some(entry)
     }
 
-    /// Where they are, a chunk perhaps several times.
+    /// The hosts, possibly with repetitions.
     pub(super) fn hosts(&self) -> impl Iterator<Item = ChunkId> {
         self.entries.iter().map(|entry| entry.host.chunk)
     }
@@ -117,8 +118,8 @@ impl Packing {
 }
 
 impl Layout {
-    /// Where sectors of a chunk lie: in it, or if it is packed in its host. Of a part of what was packed as a whole that is
-    /// what is behind its start.
+    /// The chunk and sectors where a span lies: itself, or for a packed chunk its host. For a part of an entry, the
+    /// part's offset counts from the start of the entry.
     pub(super) fn seat<'a>(&'a self, chunk: &'a Arc<Chunk>, span: Span) -> Result<(&'a Arc<Chunk>, Span)> {
         let Some(packing) = self.packed.get(&chunk.id) else { return Ok((chunk, span)) };
         let lost = || {
@@ -131,10 +132,10 @@ impl Layout {
         Ok((host, Span::new(sector, whole_units(span.len, host.unit))))
     }
 
-    /// What is freed in the host with sectors of a packed chunk; nothing if it is not packed.
+    /// The host's sectors to free together with sectors of a packed chunk; `None` if the chunk is not packed.
     ///
     /// # Errors
-    /// If they lie nowhere, or are a part of what can only be freed as a whole.
+    /// If the map does not cover the sectors, or they are part of an entry that can only be freed as a whole.
     pub(super) fn freed_with<'a>(
         &'a self,
         chunk: &'a Arc<Chunk>,
@@ -150,14 +151,14 @@ impl Layout {
         Ok(Some((host, hosted)))
     }
 
-    /// Sets an empty chunk aside, of the device that has the most free space, if more are empty than are kept. Those with narrow
-    /// rows come last, from the end on: of a device that is being expanded they will be emptied, too.
+    /// Sets aside an empty chunk, on the device with the most free space, if more than `keep` are empty. Chunks with
+    /// narrow rows come last, from the end on: a RAID-Z that is being expanded will empty them too.
     fn take_host<'a>(&'a self, to: &Targets, keep: u32) -> Option<Arc<Chunk>> {
         if self.empty.load(Relaxed) <= keep {
             return None;
         }
         let mut open: Vec<_> = self.vdevs.iter().filter(|vdev| vdev.is_open() && to.contains(vdev.id)).collect();
-        // What is there for metadata is left to it as long as there are others.
+        // Special devices are left to metadata while others have room.
         open.sort_by_cached_key(|vdev| (vdev.ground != Ground::Normal, std::cmp::Reverse(vdev.free())));
         let chunks = |is_narrow: bool| {
             let of = move |vdev: &'a Arc<Vdev>| {
@@ -167,7 +168,7 @@ impl Layout {
         };
         let held = chunks(false).find(|chunk| chunk.hold());
         let held = held.or_else(|| chunks(true).collect::<Vec<_>>().into_iter().rev().find(|chunk| chunk.hold()));
-        // Somebody else may have taken one meanwhile.
+        // Another thread may have taken an empty chunk meanwhile.
         match held.filter(|_| self.empty.load(Relaxed) < keep) {
             Some(chunk) => {
                 self.let_stand(chunk);
@@ -177,8 +178,8 @@ impl Layout {
         }
     }
 
-    /// A number for a chunk on a region: one of which nothing is left, or a new one. With the group up to which the log may
-    /// speak of another chunk of this number.
+    /// A number for a chunk on a region: a number of an emptied packed chunk, or a new one. Also the group up to which
+    /// the log may have entries of the number's former chunk.
     fn vacant(&self, stored: &Stored) -> (ChunkId, Txg) {
         let is_vacant = |chunk: &&Arc<Chunk>| {
             chunk.is_packed()
@@ -194,24 +195,24 @@ impl Layout {
     }
 }
 
-/// Whether any part of a packed chunk that is whole units of it can be freed alone in the host.
+/// Whether any part of an entry, in whole units of the packed chunk, can be freed alone in the host.
 fn is_divisible(chunk: &Chunk, host: &Chunk) -> bool {
     chunk.unit.is_multiple_of(host.unit)
 }
 
-/// What changes when chunks are packed.
+/// The changes made by packing.
 #[derive(Default)]
 struct Plan {
-    /// The new maps, of those that are packed and of those that had something in them.
+    /// The new maps: of the chunks now packed, and of chunks with blocks in them.
     maps: BTreeMap<ChunkId, Vec<Entry>>,
-    /// What is allocated in the hosts.
+    /// Sectors to allocate in the hosts.
     taken: BTreeMap<ChunkId, Vec<Span>>,
-    /// What is freed in those that are packed, because it has another host now.
+    /// Sectors to free in the sources, because their packed blocks have another host now.
     moved: Vec<(ChunkId, Span)>,
 }
 
 impl Plan {
-    /// Notes entries that are new.
+    /// Adds new entries.
     fn take(&mut self, entries: &[Entry], layout: &Layout) {
         for Entry { span, host } in entries {
             let unit = layout.chunks[host.chunk.0 as usize].unit;
@@ -221,11 +222,11 @@ impl Plan {
 }
 
 impl Space {
-    /// Packs the chunks that were emptied, in the open group `txg`, while no group is synced and after all copies were
-    /// flushed. False, and nothing has changed, if something in them was not copied.
+    /// Packs the emptied chunks, in the open group `txg`, while no group is synced and after all copies were flushed.
+    /// False, without a change, if some of their blocks were not copied.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] if there is no room for the maps, and if free maps cannot be read; nothing has changed then.
+    /// [`Error::OutOfSpace`] if the maps find no room, and errors of reading free maps; then nothing has changed.
     pub(super) fn pack(&self, packer: &Packer, stored: &mut Stored, txg: Txg, io: &dyn SpaceIo) -> Result<bool> {
         let layout = self.layout.load_full();
         let disk = Disk { layout: &layout, io };
@@ -234,13 +235,13 @@ impl Space {
         let describe = |(id, entries): (&ChunkId, &Vec<Entry>)| {
             PackedMap { chunk: *id, sectors: layout.chunks[id.0 as usize].sectors, entries: entries.clone() }.encode()
         };
-        // What may have to be read is read before anything changes.
+        // Everything that may have to be read is read before anything changes.
         handed_out.hosts.iter().try_for_each(|host| host.chunk.live(&disk).map(drop))?;
         if !layout.has_room_for_table() {
             return Err(Error::OutOfSpace);
         }
         let pointers = self.store_maps(txg, plan.maps.iter().map(describe), &disk)?;
-        // From here on nothing fails but what the caller cannot go on without.
+        // From here on only failures occur that are fatal to the caller.
         for (id, span) in &plan.moved {
             layout.chunks[id.0 as usize].free(txg, *span)?;
         }
@@ -266,8 +267,8 @@ impl Space {
         Ok(true)
     }
 
-    /// What is allocated in chunks that are being packed and was given no place, in pieces that can be given one. When all
-    /// that the pool refers to was copied, that is what nothing refers to.
+    /// The allocated sectors of chunks being packed that were given no place, in pieces that can get one. After all
+    /// blocks of the pool were copied, these are leaks.
     pub fn unplaced(&self, io: &dyn SpaceIo) -> Result<Vec<Extent>> {
         let _stored = self.stored.lock();
         let Some(moves) = self.moves.load_full() else { return Ok(Vec::new()) };
@@ -285,14 +286,14 @@ impl Space {
         Ok(unplaced)
     }
 
-    /// How many chunks are packed with something in them, and how many bytes of memory their maps take.
+    /// How many packed chunks still have blocks, and how many bytes of memory their maps take.
     pub fn packed(&self) -> (usize, u64) {
         let layout = self.layout.load();
         let entries: usize = layout.packed.values().map(|packing| packing.entries.len()).sum();
         (layout.packed.len(), (entries * size_of::<Entry>()) as u64)
     }
 
-    /// Forgets where the sectors of chunks were in which nothing is any more.
+    /// Drops the maps of emptied packed chunks.
     pub(super) fn forget_maps(&self, chunks: impl Iterator<Item = ChunkId>) {
         let mut chunks = chunks.peekable();
         if chunks.peek().is_some() {
@@ -302,8 +303,8 @@ impl Space {
         }
     }
 
-    /// What is allocated in hosts for what is in packed chunks, at the end of the last transaction group that was synced, and
-    /// what is in packed chunks and lies nowhere.
+    /// The sectors allocated in hosts for packed chunks at the end of the last synced transaction group, and the
+    /// sectors of packed chunks that no map covers.
     pub fn hosted_extents(&self, io: &dyn SpaceIo) -> Result<Hosted> {
         let stored = self.stored.lock();
         let layout = self.layout.load();
@@ -324,7 +325,7 @@ impl Space {
         Ok(hosted)
     }
 
-    /// Since when what is at an address has lain where it does.
+    /// The group in which the block at an address moved to its present place.
     pub fn arrived(&self, address: Address) -> Txg {
         let layout = self.layout.load();
         let Some(chunk) = layout.chunks.get(address.chunk.0 as usize) else { return Txg::ZERO };
@@ -332,7 +333,7 @@ impl Space {
         chunk.arrived().max(host)
     }
 
-    /// When the last chunk came to lie on a device that was elsewhere before, or the last of one was packed there.
+    /// The newest group in which a chunk moved onto a device, or a chunk was packed there.
     pub fn last_arrival(&self, vdev: VdevId) -> Txg {
         let layout = self.layout.load();
         let there: BTreeSet<ChunkId> = layout.chunks_in(&Regions::Vdev(vdev)).map(|chunk| chunk.id).collect();
@@ -342,25 +343,25 @@ impl Space {
     }
 }
 
-/// What packed chunks take in others.
+/// The space of packed chunks in others.
 #[derive(Clone, Debug, Default)]
 pub struct Hosted {
-    /// What is allocated in the hosts.
+    /// Sectors allocated in the hosts.
     pub hosts: Vec<Extent>,
-    /// What is allocated in packed chunks, and no map says where it is.
+    /// Sectors allocated in packed chunks but covered by no map.
     pub lost: Vec<Extent>,
 }
 
 impl Layout {
-    /// Whether all of a table finds room in empty chunks, which nobody but the space layer takes by now: the group in which
-    /// chunks are packed is not committed without its own.
+    /// Whether a whole table finds room in empty chunks, which only the space layer takes by now: the group that packs
+    /// chunks cannot be committed without its table.
     fn has_room_for_table(&self) -> bool {
         let pages = self.chunks.len().div_ceil(ROWS_PER_PAGE) as u64 + 1;
         let bytes = pages * MAX_PAGE * u64::from(COPIES);
         u64::from(self.empty.load(Relaxed)) * self.region >= bytes
     }
 
-    /// This layout with another chunk on the region of one that is packed.
+    /// This layout with another chunk on the region of a packed chunk.
     fn give_region(&mut self, chunk: &Chunk, stored: &Stored, txg: Txg, disk: &Disk<'_>) -> Result<()> {
         let ((vdev, region), unit) = (chunk.seat(), chunk.unit);
         let (id, described) = self.vacant(stored);
@@ -377,14 +378,14 @@ impl Layout {
     }
 }
 
-/// What has to have a place before chunks can be packed.
+/// The sectors that need a place before chunks can be packed.
 #[derive(Default)]
 struct Needs {
     /// By the chunk of the address: in order and disjoint.
     spans: BTreeMap<ChunkId, Vec<Span>>,
-    /// What else is in packed chunks of which something moves.
+    /// The remaining entries of packed chunks with blocks to move.
     stays: BTreeMap<ChunkId, Vec<Entry>>,
-    /// What is freed in those that are packed, because it has another host then.
+    /// Sectors to free in the sources, because their packed blocks then have another host.
     moved: Vec<(ChunkId, Span)>,
 }
 
@@ -408,7 +409,7 @@ fn needs(packer: &Packer, handed_out: &HandedOut, disk: &Disk<'_>) -> Result<Nee
     for id in &packer.sources {
         let live = layout.chunks[id.0 as usize].live(disk)?;
         if live.is_empty() {
-            // It has become empty meanwhile, and keeps its region.
+            // The chunk has become empty meanwhile, and keeps its region.
             continue;
         }
         let hosting = needs.moved.iter().filter(|(host, _)| host == id).map(|(_, span)| *span).collect();
@@ -417,7 +418,7 @@ fn needs(packer: &Packer, handed_out: &HandedOut, disk: &Disk<'_>) -> Result<Nee
     Ok(needs)
 }
 
-/// What changes, if all that is in the sources has a place.
+/// The changes, if every allocated sector of the sources has a place.
 fn plan(packer: &Packer, handed_out: &HandedOut, disk: &Disk<'_>) -> Result<Option<Plan>> {
     let layout = disk.layout;
     let Needs { spans, mut stays, moved } = needs(packer, handed_out, disk)?;
@@ -435,14 +436,14 @@ fn plan(packer: &Packer, handed_out: &HandedOut, disk: &Disk<'_>) -> Result<Opti
     Ok(Some(plan))
 }
 
-/// The entries of what is live, if all of it was placed.
+/// The entries of the live spans; `None` unless all of them were placed.
 fn cover(live: &[Span], placed: Vec<Entry>, chunk: &Chunk, layout: &Layout) -> Option<Vec<Entry>> {
     let found = pieces(&placed, live, chunk, layout);
     let is_whole = total(found.iter().map(|entry| entry.span)) == total(live.iter().copied());
     is_whole.then_some(found)
 }
 
-/// What of these entries is live. One that cannot be divided is as a whole, or it is not: then nothing of it is here.
+/// The live parts of the entries. An indivisible entry is live as a whole or not at all.
 fn pieces(entries: &[Entry], live: &[Span], chunk: &Chunk, layout: &Layout) -> Vec<Entry> {
     let mut found = Vec::new();
     for entry in entries {
@@ -460,7 +461,8 @@ fn pieces(entries: &[Entry], live: &[Span], chunk: &Chunk, layout: &Layout) -> V
     found
 }
 
-/// Entries in order, those joined that follow each other in the chunk and in the host and can be divided again.
+/// The entries in order. Entries that are adjacent in the chunk and in the host, and that can be divided again, are
+/// joined.
 fn joined(entries: Vec<Entry>, chunk: &Chunk, layout: &Layout) -> Vec<Entry> {
     let mut all: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -477,7 +479,7 @@ fn joined(entries: Vec<Entry>, chunk: &Chunk, layout: &Layout) -> Vec<Entry> {
     all
 }
 
-/// What is in `one` and not in `two`, both in order, disjoint and joined.
+/// The spans of `one` without those of `two`, both in order, disjoint and joined.
 fn without(one: &[Span], two: &[Span]) -> Vec<Span> {
     let mut rest = Vec::new();
     for span in one {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::format::space::Span;
 
-/// A set of sectors, as disjoint spans that do not touch each other.
+/// A set of sectors, as disjoint spans that do not touch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpanSet {
     /// Start to length.
@@ -12,7 +12,7 @@ pub(super) struct SpanSet {
 }
 
 impl SpanSet {
-    /// The set of these spans, which may be in any order and overlap.
+    /// The set of the spans, in any order and possibly overlapping.
     pub(super) fn from_spans(spans: impl IntoIterator<Item = Span>) -> SpanSet {
         let mut set = SpanSet::default();
         for span in spans {
@@ -60,12 +60,12 @@ impl SpanSet {
         }
     }
 
-    /// How many spans it has.
+    /// The number of spans.
     pub(super) fn count(&self) -> usize {
         self.spans.len()
     }
 
-    /// The parts of `span` that are in the set, in order.
+    /// The parts of `span` in the set, in order.
     pub(super) fn within(&self, span: Span) -> Vec<Span> {
         let before = self.spans.range(..span.start).next_back();
         let touching = before.into_iter().chain(self.spans.range(span.start..span.end()));
@@ -87,7 +87,7 @@ pub(super) fn total(spans: impl IntoIterator<Item = Span>) -> u64 {
     spans.into_iter().map(|span| u64::from(span.len)).sum()
 }
 
-/// Sorts disjoint spans and joins those that touch.
+/// Sorts disjoint spans and joins touching ones.
 pub(super) fn normalize(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     spans.dedup_by(|next, last| {

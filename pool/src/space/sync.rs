@@ -1,18 +1,18 @@
-//! Storing what a transaction group changed.
+//! Storing the changes of a transaction group.
 //!
-//! In this order, for group N: checkpoints of some chunks (of the end of N-1), the table's changed pages and root, then
-//! the log of N with everything that was allocated and freed up to here, and its own blocks. Everything goes to new
-//! places, and is written together at the end ([`outbox`]): in whatever order, for until the uberblock is written a crash
-//! finds the former root whole; and what that refers to is freed in N, hence not reused before [`DEFERRED_GROUPS`] more
-//! groups are committed.
+//! Group N stores, in this order: checkpoints of some chunks (as of the end of N-1), the table's changed pages and
+//! root, then the log of N with all allocations and frees up to here, including its own blocks. Everything goes to new
+//! places, and is written together at the end ([`outbox`]). The order of these writes does not matter. Until the
+//! uberblock is written a crash finds the former root whole, and its blocks are freed in N, hence not reused before
+//! [`DEFERRED_GROUPS`] more groups are committed.
 //!
-//! Only the log must be stored, and its blocks are as small as a sector if need be: so a commit succeeds where no two
-//! free sectors lie in a row, as long as enough are left. Checkpoints and table only shorten the log. Where one of them
+//! Only the log must be stored, and its blocks are as small as a sector if need be. So a commit succeeds where no two
+//! free sectors lie in a row, as long as enough are left. Checkpoints and table only shorten the log. If any of them
 //! finds no room, none is written ([`describe`]): the former ones with the longer log say the same.
 //!
-//! The log is bounded otherwise: while it is long, each group checkpoints a share of the chunks that the log speaks
-//! about, those first whose entries are oldest, and its tail follows. It always keeps the last [`DEFERRED_GROUPS`] and
-//! the one before: their frees are still deferred when the pool is opened.
+//! The log is bounded otherwise. While the log is long, each group checkpoints a share of the logged chunks, those with
+//! the oldest entries first, and the log's tail follows. The log always keeps the last [`DEFERRED_GROUPS`] and the one
+//! before: their frees are still deferred when the pool is opened.
 
 mod describe;
 mod outbox;
@@ -44,7 +44,7 @@ const LOG_SLACK: usize = 64;
 /// The space layer's blocks have as many copies.
 pub(super) const COPIES: u8 = 3;
 
-/// What the last sync stored, and where.
+/// The blocks of the last sync, and their places.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
     /// The transaction group.
@@ -55,7 +55,7 @@ pub(super) struct Stored {
     pub(super) rows: usize,
     /// Chunks have come to lie elsewhere, and the table does not say so yet.
     pub(super) is_misplaced: bool,
-    /// Chunks were packed, and the table does not say so yet: without it the log of the group makes no sense.
+    /// Chunks were packed, and no stored table says so yet. The group's log makes no sense without such a table.
     pub(super) is_packing: bool,
     /// The log, oldest group first.
     pub(super) log: VecDeque<LogGroup>,
@@ -88,8 +88,9 @@ impl Stored {
 }
 
 impl Space {
-    /// Stores what `txg` changed, and returns what its uberblock must hold. All allocations and frees of `txg` must be
-    /// done; those of the next group may go on. One thread at a time. After an error the pool takes no more changes.
+    /// Stores the changes of `txg`, and returns the space root for its uberblock. All allocations and frees of `txg`
+    /// must be done; those of the next group may go on. One thread at a time. After an error the pool takes no more
+    /// changes.
     pub fn sync(&self, txg: Txg, io: &dyn SpaceIo) -> Result<SpaceRoot> {
         let mut stored = self.stored.lock();
         assert!(stored.txg < txg, "transaction group {txg} is synced out of turn");
@@ -108,14 +109,14 @@ impl Space {
             log_head,
             log_tail: stored.log.front().map_or(txg, |group| group.txg),
             next_chunk: layout.chunks.len() as u32,
-            // What a packed chunk has is allocated in its hosts.
+            // The sectors of packed chunks are allocated in their hosts.
             allocated: seated.map(|chunk| u64::from(chunk.logged())).sum(),
         })
     }
 }
 
 impl Space {
-    /// Stores maps of packed chunks, coded, in the open group `txg`: all of them or none.
+    /// Stores encoded maps of packed chunks in the open group `txg`: all of them or none.
     pub(super) fn store_maps(
         &self,
         txg: Txg,
@@ -134,12 +135,12 @@ impl Space {
     }
 }
 
-/// Writes one transaction group.
+/// Writes the space of one transaction group.
 struct Writer<'a> {
     space: &'a Space,
     txg: Txg,
     disk: Disk<'a>,
-    /// What has its place, and is written at the end.
+    /// Blocks with a place, to be written at the end.
     outbox: RefCell<Outbox>,
 }
 
@@ -148,7 +149,7 @@ impl Writer<'_> {
         self.disk.layout
     }
 
-    /// Frees the log that no chunk needs any more.
+    /// Frees the log blocks that no chunk needs any more.
     fn trim_log(&self, stored: &mut Stored) -> Result<()> {
         let needed = self.layout().chunks.iter().filter_map(|chunk| chunk.oldest_logged()).min().unwrap_or(self.txg);
         while stored.log.len() > DEFERRED_GROUPS && stored.log.front().is_some_and(|group| group.txg < needed) {
@@ -159,7 +160,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Allocates the log's blocks until the changes, with these allocations among them, fit, and writes them.
+    /// Allocates blocks for the log until the changes, including these allocations, fit, and writes the log.
     fn write_log(&self, stored: &Stored) -> Result<LogGroup> {
         let mut room: Vec<(Allocation, usize)> = Vec::new();
         let (changes, coded) = loop {
@@ -194,12 +195,12 @@ impl Writer<'_> {
         self.layout().chunks.iter().filter_map(|chunk| chunk.changes(self.txg)).collect()
     }
 
-    /// A block for about `missing` bytes of the log, and how many it has room for.
+    /// A block for about `missing` bytes of the log, and its capacity.
     fn allocate_log_block(&self, missing: usize) -> Result<(Allocation, usize)> {
         let sector = self.layout().sector;
         let least = self.layout().padded((MAX_LOG_HEAD + LOG_SLACK) as u32) as u32;
         let wanted = (missing + MAX_LOG_HEAD + LOG_SLACK).min(MAX_LOG_BLOCK as usize) as u32;
-        // What a block is rounded up to is room as well.
+        // The rounded-up rest of a block is capacity, too.
         let mut bytes = wanted.max(least).next_multiple_of(sector * self.layout().unit());
         loop {
             match self.space.allocate_own(self.txg, bytes, COPIES, self.disk.io) {
@@ -216,8 +217,8 @@ impl Writer<'_> {
         self.write_at(&allocation, bytes)
     }
 
-    /// Writes a block where room was allocated for it: no more sectors than it takes, for its pointer tells what to
-    /// free.
+    /// Writes a block where room was allocated for it. The room must be exactly the block's sectors, because its
+    /// pointer tells what to free.
     fn write_at(&self, allocation: &Allocation, bytes: Vec<u8>) -> Result<PhysicalPointer> {
         let mut pointer = PhysicalPointer { copies: allocation.copies, len: bytes.len() as u32, ..Default::default() };
         for (place, &address) in pointer.places.iter_mut().zip(allocation.addresses()) {

@@ -1,7 +1,7 @@
 //! The space layer on devices in memory; and against a plain model, through crashes: [`simulation`].
 //!
-//! The devices write several sectors together, each as many as its unit. They refuse what begins inside a unit, and what
-//! is written to a unit that somebody has: so no two writes ever share one.
+//! The devices write several sectors together, each as many as its unit. They refuse a write that begins inside a unit,
+//! and a write to a unit in use: so no two writes ever share a unit.
 
 mod simulation;
 
@@ -19,7 +19,7 @@ use crate::{error::Error, units::KIB, vdev::Check};
 const SECTOR: u32 = 512;
 const REGION: u64 = 64 * KIB;
 
-/// A device that writes sector by sector.
+/// A device with units of one sector.
 pub(super) fn plain(vdev: u32, size: u64) -> VdevShape {
     VdevShape { vdev: VdevId(vdev), first_region: 0, size, unit: 1, class: None }
 }
@@ -32,7 +32,7 @@ struct Rows {
     bytes: Mutex<Vec<u8>>,
     /// In sectors.
     unit: u32,
-    /// The units that were written, by region and number, since they were free.
+    /// The units in use, by region and number: written since they were last free.
     written: Mutex<BTreeSet<(u64, u64)>>,
 }
 
@@ -46,7 +46,7 @@ impl Rows {
         self.bytes.lock()
     }
 
-    /// The units of some bytes of one region, and where the last one ends.
+    /// The units of some bytes of one region, and the end of the last unit.
     fn units(&self, offset: u64, len: u64) -> (Vec<(u64, u64)>, u64) {
         let unit = u64::from(self.unit * SECTOR);
         let (region, at) = (offset / REGION, offset % REGION);
@@ -62,16 +62,16 @@ impl Memory {
         Memory(vdevs.iter().map(|shape| (shape.vdev, Rows::new(shape))).collect())
     }
 
-    /// Other devices with the same content, of units of one sector.
+    /// Other devices with the same content, with units of one sector.
     pub(super) fn duplicate(&self) -> Memory {
         let copy = |rows: &Rows| Rows { bytes: Mutex::new(rows.lock().clone()), unit: 1, written: Mutex::default() };
         Memory(self.0.iter().map(|(vdev, rows)| (*vdev, copy(rows))).collect())
     }
 
-    /// Says that some sectors are free, or with `written` that they are not.
+    /// Marks sectors as free, or with `written` as in use.
     fn mark(&self, space: &Space, extent: &Extent, written: bool) {
         if space.layout.load().chunks[extent.chunk.0 as usize].is_packed() {
-            // It has no place of its own.
+            // A packed chunk has no place of its own.
             return;
         }
         let address = Address { chunk: extent.chunk, sector: extent.sector };
@@ -118,7 +118,7 @@ fn one_device(regions: u64) -> (Space, Memory) {
     one_device_in(regions, 1)
 }
 
-/// One device that writes so many sectors together.
+/// One device with this unit.
 fn one_device_in(regions: u64, unit: u32) -> (Space, Memory) {
     let vdevs = [VdevShape { unit, ..plain(0, regions * REGION) }];
     (Space::create(SECTOR, REGION, &vdevs), Memory::new(&vdevs))
@@ -129,7 +129,7 @@ fn a_full_pool_refuses_data_but_can_be_emptied() {
     [1, 3, 7].into_iter().for_each(fill_and_empty);
 }
 
-/// Tells that a group is committed, and the devices what is free again.
+/// Commits a group, and marks the released space on the devices.
 fn committed(space: &Space, txg: Txg, memory: &Memory) {
     space.committed(txg).iter().for_each(|extent| memory.mark(space, extent, false));
 }
@@ -151,7 +151,7 @@ fn fill_and_empty(unit: u32) {
     assert!(space.largest_piece(Class::Data) < 4096);
     let whole = REGION as u32 / SECTOR / unit * unit * SECTOR;
     assert!(space.largest_piece(Class::Metadata) >= whole);
-    // Four groups of it have to find room in a quarter of a very small pool.
+    // Four groups of churn must find room in a quarter of a very small pool.
     let churned = 8192 / unit.next_power_of_two();
     while !data.is_empty() {
         for address in data.drain(..data.len().min(10)) {
@@ -218,8 +218,8 @@ fn break_up(unit: u32) {
     let mut blocks = Vec::new();
     for round in 0..60 {
         blocks.extend(fill_with_sectors(&space, txg, &memory));
-        // Now and then every second one goes, and what is between them stays: more and more in every chunk, until the
-        // space layer's own has been broken up as well.
+        // Now and then every second block is freed, more and more in every chunk, until the space layer's own free
+        // space is broken up as well.
         if round % 4 == 0 {
             let (gone, stay): (Vec<_>, Vec<_>) =
                 blocks.into_iter().partition(|address| (address.sector / unit).is_multiple_of(2));
@@ -241,7 +241,7 @@ fn break_up(unit: u32) {
     assert!(space.allocate(txg, Class::Data, largest, 1, &memory).is_ok());
 }
 
-/// A device that counts what is written.
+/// A device that counts written bytes.
 struct Counting<'a>(&'a Memory, AtomicU64);
 
 impl SpaceIo for Counting<'_> {
@@ -325,7 +325,7 @@ fn part_of_a_unit_is_nothing_that_was_allocated() {
     assert!(matches!(space.free(Txg(1), within, 512), Err(Error::Damaged { .. })));
     assert!(matches!(space.claim(Txg(1), within, 512, &memory), Err(Error::Damaged { .. })));
     assert!(matches!(space.resolve(within, 512), Err(Error::Damaged { .. })));
-    // Eight sectors take three units, of which the last one has one more.
+    // Eight sectors take three units of three sectors.
     assert_eq!((space.totals().allocated, space.extent(address, 4096).sectors), (9 * 512, 9));
     space.free(Txg(1), address, 4096).unwrap();
     assert_eq!(space.totals().allocated, 0);
@@ -377,7 +377,7 @@ fn what_does_not_fit_the_unit_of_a_device_is_damage() {
     assert!(shifted(&last).contains("outside"), "it is no whole unit of a region");
 }
 
-/// The bytes of a space log whose only block says that these sectors were allocated.
+/// A space root whose log has a single block with the allocation of `allocated`.
 fn stored_log(space: &Space, memory: &Memory, root: &SpaceRoot, allocated: Span) -> SpaceRoot {
     let chunk = space.layout.load().chunks.len() as u32 - 1;
     let changes = crate::format::space::log::ChunkChanges {
@@ -518,7 +518,8 @@ impl Drop for Stop<'_> {
 fn a_group_is_stored_while_the_next_one_goes_on() {
     let vdevs = [plain(0, 128 * REGION), plain(1, 128 * REGION)];
     let (space, memory) = (Space::create(SECTOR, REGION, &vdevs), Memory::new(&vdevs));
-    // A thread reads the open group's number and changes something under the shared lock; to close it takes all.
+    // A thread reads the open group's number and makes a change under the shared lock; closing a group takes the lock
+    // exclusively.
     let open = RwLock::new(Txg(1));
     let stop = AtomicBool::new(false);
     let work = &|seed: u64| {

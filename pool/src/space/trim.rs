@@ -1,53 +1,52 @@
-//! Telling the devices which space nobody needs.
+//! TRIM: telling the devices which space is unused.
 //!
-//! What is *free* (see [`super::chunk`]) is referred to neither by the newest state nor by one of those that going back
-//! always finds, nor by one that is held: what a group frees stays *deferred* until then. A chunk's free space is gone
-//! through with the chunk locked, so nobody allocates in it meanwhile, and what was allocated there has been taken out
-//! before. Whatever becomes of the content of free space is never read: if power fails in between, some of it is gone, and
-//! nothing knows or has to know. States older than those that are kept on purpose lose what they could still have had.
+//! *Free* space (see [`super::chunk`]) is referred to neither by the newest state, nor by a state that a rewind always
+//! finds, nor by a held one: space freed by a group stays *deferred* until then. The job goes through a chunk's free
+//! space with the chunk locked, so nothing is allocated there meanwhile, and earlier allocations are no longer in the
+//! map. The content of free space is never read. If power fails in between, some of it is gone, and nothing depends on
+//! it. States older than the kept ones lose content that a rewind might still have found.
 //!
-//! What has become free since the devices were told is noted in memory, so it can be told without going through all the
-//! rest: see [`chunk::trim`](super::chunk). What a group has freed and is not free yet when the pool is closed is not known
-//! afterwards; going through everything finds it.
+//! Space freed since the last TRIM is noted in memory, so TRIM finds it without a pass over everything: see
+//! [`chunk::trim`](super::chunk). The note omits space still deferred when the pool was closed; a full TRIM finds it.
 //!
-//! Chunks that are being allocated in are left alone: what is free there is used next. So are all that are not open: to those
-//! that are set aside others are copied, or states that one may go back to have there what lies elsewhere by now: see
+//! Active chunks are left alone, because their free space is used next. So are chunks that are not open: set-aside
+//! chunks receive copies, or states that a rewind can reach refer to data there that has moved since: see
 //! [`super::moving`].
 
 use super::{Space, chunk::Chunk, io::Disk, io::SpaceIo};
 use crate::{error::Result, format::space::Span, units::VdevId};
 
-/// What devices are told of.
+/// The scope of a TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimWhat {
-    /// All that is free on a vdev.
+    /// All free space of a vdev.
     Vdev(VdevId),
-    /// What has become free on any vdev since the devices were told.
+    /// Space freed on any vdev since the devices were told.
     Fresh,
 }
 
-/// Where to go on: the number of a chunk, and a sector in it.
+/// The place to continue: the number of a chunk, and a sector there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrimCursor {
     chunk: usize,
     sector: u32,
 }
 
-/// What a step has done.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
-    /// Bytes that the devices were told of.
+    /// Bytes trimmed.
     pub bytes: u64,
     /// Where to go on; none at the end.
     pub next: Option<TrimCursor>,
 }
 
 impl Space {
-    /// Hands free spans of at least `least` bytes to `discard`, as a device with offset and length in bytes, from `from` on
-    /// until about `budget` bytes were handed out: one span in any case.
+    /// Passes free spans of at least `least` bytes to `discard`, as a device with offset and length in bytes, from
+    /// `from` on. Stops after about `budget` bytes, and at least one span.
     ///
     /// # Errors
-    /// That of `discard`, or if it cannot be read what is free in a chunk.
+    /// Those of `discard`, and of reading a chunk's free map.
     pub fn trim(
         &self,
         io: &dyn SpaceIo,

@@ -1,26 +1,26 @@
-//! Whose turn it is among the devices that are for the same.
+//! Turns among the devices of one class.
 //!
-//! A device gets [`TURN`] bytes in a row, so that its writes are large, and turns in proportion to its free space, so
-//! that all devices fill up together. The turns are spread evenly (smooth weighted round robin).
+//! A device gets [`TURN`] consecutive bytes, so that its writes are large. Turns are proportional to free space, so
+//! that all devices fill up together, and spread evenly (smooth weighted round robin).
 
 use super::layout::{Ground, Layout};
 use crate::units::MIB;
 
-/// How much goes to one device before the next has its turn, in bytes.
+/// Bytes allocated on one device before the next has its turn.
 const TURN: u64 = MIB;
 
-/// Whose turn it is.
+/// The turns of one class of devices.
 #[derive(Debug, Default)]
 pub(super) struct Wheel {
     current: usize,
     /// The sectors left of the turn.
     left: u64,
-    /// What each device is owed, in sectors of free space.
+    /// The credit of each device, in sectors of free space.
     credits: Vec<i128>,
 }
 
 impl Wheel {
-    /// The device that the next `sectors` sectors go to, of those for `ground`. One wheel is for one of them.
+    /// The device for the next `sectors` sectors, among those of `ground`. A wheel always serves the same ground.
     pub(super) fn next(&mut self, layout: &Layout, ground: Ground, sectors: u32) -> usize {
         if self.left == 0 {
             self.turn(layout, ground);

@@ -1,16 +1,16 @@
-//! Which chunks to pack to another vdev, because there are no empty ones there by whose unit their sectors are allocated.
+//! The choice of chunks to pack onto another vdev that has no empty chunks of their unit.
 //!
-//! What is packed is data, as in [`super::super::holes`]: copies of a block of metadata would come to lie side by side. All
-//! chunks of a batch go to one vdev, the one furthest below the average; each is taken from the one that is then furthest above
-//! it.
+//! Only data is packed, as in [`super::super::holes`]: copies of a metadata block would come to lie side by side. All
+//! chunks of a batch go to one vdev, the furthest below the average. Each comes from the vdev furthest above the
+//! average at that point.
 //!
-//! Sectors that were rounded up to units here may be rounded up to more there: a vdev of whose sectors ten are allocated
-//! together stores blocks of one sector in ten times the room. How large blocks are the maps of chunks do not say. So the first
-//! chunk is chosen as if nothing was rounded, and more only as long as the vdev stays below the average if all of it is.
+//! Blocks rounded up to units here may be rounded up further there: a vdev with a unit of ten sectors stores one-sector
+//! blocks in ten times the room. The chunks' maps do not record the sizes of blocks. So the first chunk is chosen as if
+//! nothing was rounded, and more only as long as the vdev stays below the average with the largest rounding.
 //!
-//! *Hosts*, in which something lies of chunks that were packed, are packed again only if that makes vdevs more equal however
-//! much is rounded up. Else a rebalance might move the same blocks to and fro, as they take more here and less there. Of what
-//! is packed for the first time each byte moves so once, whatever it takes.
+//! *Hosts* hold blocks of packed chunks. A host is packed again only if the vdevs become more equal however much is
+//! rounded up. Otherwise a rebalance might move the same blocks to and fro, as they take more room here and less there.
+//! So the first packing moves each byte only once, whatever it takes.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ use crate::{
     units::VdevId,
 };
 
-/// Chooses chunks that are packed to one vdev, into at most so many if nothing is rounded up.
+/// Chooses chunks to pack onto one vdev, into at most `most` hosts if nothing is rounded up.
 pub(super) fn choose(shelves: &[Shelf], most: u32, layout: &Layout) -> Vec<Choice> {
     let level = Level::of(shelves);
     let is_target = |shelf: &&Shelf| shelf.spare > 0 && level.excess(shelf) < 0;
@@ -34,14 +34,14 @@ pub(super) fn choose(shelves: &[Shelf], most: u32, layout: &Layout) -> Vec<Choic
     choices.into_iter().find(|choices| !choices.is_empty()).unwrap_or_default()
 }
 
-/// The same for this vdev.
+/// As [`choose`], for the vdev `to`.
 fn choose_for(to: &Shelf, mut shelves: Vec<Shelf>, most: u32, layout: &Layout) -> Vec<Choice> {
     let (level, region) = (Level::of(&shelves), u64::from(layout.chunk_sectors()));
-    // What is chosen, as if nothing was rounded up, and as if all of it was.
+    // The target with the chosen chunks, with no rounding and with the largest.
     let (mut least, mut most_used) = (to.clone(), to.clone());
     let (mut choices, mut done) = (Vec::new(), BTreeSet::<VdevId>::new());
     loop {
-        // The chunks of those that are like it change places with its own.
+        // Vdevs of the same unit exchange chunks instead.
         let gives = |shelf: &&Shelf| shelf.vdev != to.vdev && !shelf.is_like(to) && !done.contains(&shelf.vdev);
         let Some(from) = shelves.iter().filter(gives).max_by_key(|shelf| level.share(shelf)) else { break };
         let wanted = level.excess(from).min(-level.excess(&least));
@@ -71,7 +71,7 @@ fn choose_for(to: &Shelf, mut shelves: Vec<Shelf>, most: u32, layout: &Layout) -
     choices
 }
 
-/// A vdev with so many sectors more that are used.
+/// The vdev with so many more used sectors.
 fn with(shelf: &Shelf, sectors: u64) -> Shelf {
     Shelf { used: shelf.used + sectors, chunks: Vec::new(), units: shelf.units.clone(), ..*shelf }
 }
@@ -82,13 +82,13 @@ fn hosts(sectors: u64, to: &Shelf, layout: &Layout) -> u32 {
     u32::try_from(hosts_for(sectors, capacity)).unwrap_or(u32::MAX)
 }
 
-/// How many sectors what is in a chunk takes elsewhere at most.
+/// The most sectors that a chunk's content takes on the other vdev.
 fn rounded_up(held: &Held, to: &Shelf) -> u64 {
     let of = |unit: &u32| u64::from(held.sectors / held.unit) * u64::from(whole_units(held.unit, *unit));
     to.units.iter().map(of).max().unwrap_or(0)
 }
 
-/// Whether steepness falls when a chunk goes from one vdev to another and takes as much there as it can: see [`super`].
+/// Whether steepness falls when a chunk moves between two vdevs with the largest rounding: see [`super`].
 fn is_downhill(held: &Held, from: &Shelf, to: &Shelf) -> bool {
     let [gone, come] = [u64::from(held.sectors), rounded_up(held, to)].map(i128::from);
     let [used, size, used_there, size_there] = [from.used, from.size, to.used, to.size].map(i128::from);

@@ -8,12 +8,12 @@ fn layout() -> Layout {
     Layout::new(4096, MIB)
 }
 
-/// A vdev of so many regions, of which some hold so much.
+/// A vdev of so many regions, some of them used.
 fn shelf(vdev: u32, regions: u32, used: &[u32]) -> Shelf {
     of_unit(1, vdev, regions, used)
 }
 
-/// The same of one whose sectors are allocated by such units.
+/// As [`shelf`], with this unit.
 fn of_unit(unit: u32, vdev: u32, regions: u32, used: &[u32]) -> Shelf {
     let held = |(region, sectors)| Held { region, sectors, unit, is_loose: true, is_host: false };
     let chunks: Vec<Held> = (0..).zip(used.iter().map(|used| used / unit * unit)).map(held).collect();
@@ -23,13 +23,13 @@ fn of_unit(unit: u32, vdev: u32, regions: u32, used: &[u32]) -> Shelf {
     Shelf { vdev: VdevId(vdev), units: BTreeSet::from([unit]), size, used: used_all, chunks, spare }
 }
 
-/// Chooses among those that may exchange chunks.
+/// Chooses among vdevs of the same unit.
 fn choose(shelves: Vec<Shelf>, most: u32, layout: &Layout) -> Vec<Choice> {
     let level = Level::of(&shelves);
     super::choose(shelves, level, most, layout)
 }
 
-/// How full they are afterwards, in percent.
+/// The fill of the vdevs after the choices, in percent.
 fn after(shelves: &[Shelf], choices: &[Choice]) -> Vec<u64> {
     let percent = |shelf: &Shelf| {
         let of = |is_meant: &dyn Fn(&&Choice) -> bool| {
@@ -112,7 +112,7 @@ proptest! {
     }
 }
 
-/// What has an end to it: how many chunks are neither empty nor hosts, and steepness, times all sizes.
+/// The quantity that falls with each step: the number of used chunks that are no hosts, and steepness times all sizes.
 fn potential(shelves: &[Shelf]) -> (usize, i128) {
     let is_fresh = |held: &&Held| held.sectors > 0 && !held.is_host;
     let fresh = shelves.iter().flat_map(|shelf| &shelf.chunks).filter(is_fresh).count();
@@ -121,7 +121,7 @@ fn potential(shelves: &[Shelf]) -> (usize, i128) {
     (fresh, shelves.iter().map(steep).sum())
 }
 
-/// Moves what was chosen; of a packed chunk, blocks are rounded up by so many eighths of what they can be.
+/// Carries out the choices; the blocks of packed chunks are rounded up by so many eighths of the largest rounding.
 fn carry_out(choices: &[Choice], shelves: &mut [Shelf], eighths: u32) {
     let find = |shelves: &[Shelf], vdev| shelves.iter().position(|shelf| shelf.vdev == vdev).unwrap();
     let (to, mut packed) = (find(shelves, choices[0].to), 0);
@@ -158,7 +158,7 @@ fn settle(held: Held, shelf: &mut Shelf) {
     shelf.chunks.push(held);
 }
 
-/// Goes on to the end; what was moved, in sectors.
+/// Repeats until nothing is left to do; returns the moved sectors.
 fn level_out(shelves: &mut [Shelf], most: u32, may_pack: bool, eighths: u32) -> u64 {
     let (mut before, mut moved) = (potential(shelves), 0);
     loop {
@@ -188,13 +188,13 @@ fn where_units_differ_chunks_are_packed_until_all_are_equally_full() {
     let moved = level_out(&mut shelves, 7, true, 0);
     assert!(percents(&shelves).iter().all(|percent| (28..=31).contains(percent)), "{:?}", percents(&shelves));
     assert!(moved < 62 * 252, "{moved}: nothing moves twice");
-    // Two of one unit that are as full, and two others of which one is empty: neither is moved to the other.
+    // Two equally full vdevs of one unit, and two others, one of them empty: no chunk moves between the first two.
     let mut shelves = vec![of_unit(1, 0, 100, &full), of_unit(1, 1, 100, &full), shelf(2, 100, &[])];
     shelves.push(of_unit(3, 3, 100, &[]));
     let moved = level_out(&mut shelves, BATCH, true, 0);
     assert!(percents(&shelves).iter().all(|percent| (28..=31).contains(percent)), "{:?}", percents(&shelves));
     assert!(moved < 62 * 252, "{moved}: nothing moves twice");
-    // Where nothing may be packed those that are alike are level.
+    // Without packing, vdevs of the same unit become level.
     let mut shelves = vec![of_unit(1, 0, 100, &full), shelf(1, 100, &[]), of_unit(3, 2, 100, &full)];
     level_out(&mut shelves, BATCH, false, 0);
     assert_eq!(percents(&shelves)[2], 59);
@@ -233,7 +233,7 @@ fn what_was_packed_goes_on_to_others_only_if_it_takes_no_more_room_than_helps() 
     assert_eq!(hosts(1, 3, 30)[0], 46, "each block may take three times as much there");
 }
 
-/// What a vdev's chunks hold and are, its unit, and how many of its chunks are empty.
+/// A vdev's chunks as (sectors, kind), its unit, and its number of empty chunks.
 type Drawn = (Vec<(u32, u8)>, u32, u32);
 
 proptest! {

@@ -1,4 +1,4 @@
-//! A chunk on its way to another place. What is counted where changes with it; what it holds does not.
+//! A chunk that moves to another place. Its counters change with the place; its content does not.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -6,13 +6,12 @@ use super::{Chunk, CountedIn, Standing, State, seat};
 use crate::units::{Txg, VdevId};
 
 impl Chunk {
-    /// Sets a chunk aside that is empty and used by nobody, for others to be copied to its region. False if it is not such a
-    /// one.
+    /// Sets aside an empty, unused chunk, for copies into its region. False if the chunk is not empty and unused.
     pub(in crate::space) fn hold(&self) -> bool {
         self.set_aside(Standing::Target)
     }
 
-    /// Sets a chunk aside that is empty, if it is, because older states have something in its region.
+    /// Sets aside a chunk if it is empty, because older states refer to its region.
     pub(in crate::space) fn rest(&self) -> bool {
         self.set_aside(Standing::Resting)
     }
@@ -27,12 +26,12 @@ impl Chunk {
         true
     }
 
-    /// Has a chunk stand otherwise that is open, closed or no longer set aside, counted here.
+    /// Changes the role of a chunk to one that is not set aside, with these counters.
     pub(in crate::space) fn set_standing(&self, standing: Standing, tally: CountedIn) {
         self.stand(&mut self.state.lock(), standing, tally);
     }
 
-    /// Has it lie elsewhere from `txg` on, closed or resting, counted here.
+    /// Moves the chunk to another place from `txg` on, closed or resting, with these counters.
     pub(in crate::space) fn relocate(
         &self,
         (vdev, region): (VdevId, u32),
@@ -50,7 +49,7 @@ impl Chunk {
         self.arrive(txg);
     }
 
-    /// Notes that a table of `txg` is the first one that may say where it lies.
+    /// Notes that the table of `txg` is the first that may name the chunk's new place.
     pub(in crate::space) fn arrive(&self, txg: Txg) {
         self.arrived.store(txg.0, Release);
         self.row_changed.store(true, Relaxed);
@@ -62,13 +61,13 @@ impl Chunk {
         self.sectors - state.free - state.deferred
     }
 
-    /// Whether it could be set aside, as of a moment ago.
+    /// Whether the chunk could be set aside, as of a moment ago.
     pub(in crate::space) fn is_spare(&self) -> bool {
         let is_open = self.standing() == Standing::Open;
         is_open && self.class_hint().is_none() && !self.active_hint() && self.free_hint() == self.sectors
     }
 
-    /// Whether all of it could be allocated, if it were open.
+    /// Whether all sectors are free.
     pub(in crate::space) fn is_free(&self) -> bool {
         self.state.lock().free == self.sectors
     }

@@ -1,5 +1,4 @@
-//! A chunk that is packed, and what becomes of its region and of those that take in what was in it: see
-//! [`super::super::packing`].
+//! A packed chunk, the chunk that takes over its region, and its hosts: see [`super::super::packing`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,26 +14,26 @@ use crate::{
 };
 
 impl Chunk {
-    /// Whether it lies on no region any more.
+    /// Whether the chunk is packed.
     pub(in crate::space) fn is_packed(&self) -> bool {
         self.standing() == Standing::Packed
     }
 
-    /// Where its map is stored, if it is packed and something is in it.
+    /// The stored map, if the chunk is packed and not empty.
     pub(in crate::space) fn map_at(&self) -> Option<PhysicalPointer> {
         self.state.lock().map_at
     }
 
-    /// Has its map be this one, as the table says by now, and returns the former.
+    /// Sets the map that the table now names, and returns the former one.
     pub(in crate::space) fn set_map_at(&self, map: Option<PhysicalPointer>) -> Option<PhysicalPointer> {
         std::mem::replace(&mut self.state.lock().map_at, map)
     }
 
-    /// Has it lie where this map says from `txg` on: nothing is allocated in it any more, and it counts nowhere. Returns the
-    /// map it had. Whoever looks where it lay finds that still.
+    /// Packs the chunk with this map from `txg` on: no more allocations, and no counters. Returns the former map. A
+    /// concurrent reader of the old place still finds the blocks.
     pub(in crate::space) fn pack(&self, txg: Txg, map: PhysicalPointer) -> Option<PhysicalPointer> {
         let mut state = self.state.lock();
-        // Whoever was putting it into a slot when it was closed has left it there.
+        // A thread that activated the chunk while it was being closed has left it active.
         state.active = false;
         self.hints.active.store(false, Relaxed);
         self.stand(&mut state, Standing::Packed, CountedIn::default());
@@ -42,7 +41,7 @@ impl Chunk {
         state.map_at.replace(map)
     }
 
-    /// What is allocated in it now.
+    /// The spans allocated now.
     pub(in crate::space) fn live(&self, disk: &Disk<'_>) -> Result<Vec<Span>> {
         let mut state = self.state.lock();
         let mut free: Vec<Span> = self.load(&mut state, disk)?.spans().collect();
@@ -50,7 +49,8 @@ impl Chunk {
         Ok(complement(&normalize(free), self.sectors))
     }
 
-    /// Allocates these spans of a chunk that was set aside, which must be free, and has it stand so, counted here.
+    /// Allocates the spans, which must be free, in a chunk that was set aside, and puts it into use with this role and
+    /// these counters.
     pub(in crate::space) fn take_in(
         &self,
         txg: Txg,
@@ -72,7 +72,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Has all of a chunk that was never used be allocated and freed in `txg`: older states have something in its region.
+    /// Allocates and frees a whole unused chunk in `txg`: older states refer to its region.
     pub(in crate::space) fn withhold(&self, txg: Txg, stands: (Standing, CountedIn), disk: &Disk<'_>) -> Result<()> {
         let all = Span::new(0, self.sectors);
         self.take_in(txg, &[all], stands, disk)?;

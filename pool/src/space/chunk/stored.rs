@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Chunk {
-    /// What `txg` changed, for the log.
+    /// The changes of `txg`, for the log.
     pub(in crate::space) fn changes(&self, txg: Txg) -> Option<ChunkChanges> {
         let state = self.state.lock();
         let changes = state.changes.iter().find(|changes| changes.txg == txg)?;
@@ -31,7 +31,7 @@ impl Chunk {
         })
     }
 
-    /// Notes that these changes of `txg` are in the log.
+    /// Notes that the changes of `txg` are in the log.
     pub(in crate::space) fn mark_logged(&self, txg: Txg, changes: &ChunkChanges) {
         let mut state = self.state.lock();
         let (allocated, freed) = (total(changes.allocated.iter().copied()), total(changes.freed.iter().copied()));
@@ -39,12 +39,12 @@ impl Chunk {
         state.oldest_logged.get_or_insert(txg);
     }
 
-    /// What was allocated at the end of the last transaction group that was synced.
+    /// Sectors allocated at the end of the last synced transaction group.
     pub(in crate::space) fn logged(&self) -> u32 {
         self.state.lock().logged
     }
 
-    /// The oldest transaction group whose log the checkpoint does not cover.
+    /// The oldest transaction group in the log that the checkpoint does not cover.
     pub(in crate::space) fn oldest_logged(&self) -> Option<Txg> {
         self.state.lock().oldest_logged
     }
@@ -54,26 +54,26 @@ impl Chunk {
         self.state.lock().checkpoint
     }
 
-    /// The blocks that its row names: its checkpoint, and where it is packed its map.
+    /// The blocks named by the row: the checkpoint, and the map of a packed chunk.
     pub(in crate::space) fn blocks(&self) -> impl Iterator<Item = PhysicalPointer> + use<> {
         let state = self.state.lock();
         state.checkpoint.into_iter().chain(state.map_at)
     }
 
-    /// What was allocated at the end of `txg`, which must be the last one that was synced.
+    /// The spans allocated at the end of `txg`, which must be the last synced group.
     pub(in crate::space) fn allocated_at(&self, txg: Txg, disk: &Disk<'_>) -> Result<Vec<Span>> {
         let mut state = self.state.lock();
         Ok(complement(&self.free_at(&mut state, txg, disk)?, self.sectors))
     }
 
-    /// A checkpoint of the end of `txg`, which must be the last one that was synced.
+    /// A checkpoint of the end of `txg`, which must be the last synced group.
     pub(in crate::space) fn describe(&self, txg: Txg, disk: &Disk<'_>) -> Result<Checkpoint> {
         let mut state = self.state.lock();
         let free = self.free_at(&mut state, txg, disk)?;
         Ok(Checkpoint { chunk: self.id, described: txg, sectors: self.sectors, free })
     }
 
-    /// Puts the row on a new checkpoint of the end of `txg`, as the table says by now, and returns the old one.
+    /// Sets a new checkpoint of the end of `txg`, once the table names it, and returns the old one.
     pub(in crate::space) fn set_checkpoint(
         &self,
         txg: Txg,
@@ -82,12 +82,12 @@ impl Chunk {
         let mut state = self.state.lock();
         state.described = txg;
         state.allocated_then = state.logged;
-        // What later groups changed is noted as logged when their log is written.
+        // Changes of later groups are noted as logged when their log is written.
         state.oldest_logged = None;
         std::mem::replace(&mut state.checkpoint, checkpoint)
     }
 
-    /// The row as it will be on a new checkpoint of the end of `txg`, which must be the last one that was synced.
+    /// The row with a new checkpoint of the end of `txg`, which must be the last synced group.
     pub(in crate::space) fn row_on(&self, txg: Txg, checkpoint: Option<PhysicalPointer>) -> Row {
         Row { described: txg, allocated: self.logged(), checkpoint, ..self.row() }
     }
@@ -111,7 +111,7 @@ impl Chunk {
         }
     }
 
-    /// What was free at the end of `txg`: what is free now, what was freed until then, what was allocated since.
+    /// The spans free at the end of `txg`: free now, freed until then, or allocated since.
     fn free_at(&self, state: &mut State, txg: Txg, disk: &Disk<'_>) -> Result<Vec<Span>> {
         let mut free: Vec<Span> = self.load(state, disk)?.spans().collect();
         for changes in &state.changes {
@@ -128,7 +128,7 @@ impl Chunk {
         Ok(free)
     }
 
-    /// The map, read from the checkpoint if it was not yet.
+    /// The map, read from the checkpoint if it is not loaded.
     pub(super) fn load<'a>(&self, state: &'a mut State, disk: &Disk<'_>) -> Result<&'a mut FreeMap> {
         if let Map::Unloaded(replay) = &state.map {
             let map = self.read_map(state, replay, disk)?;

@@ -1,7 +1,7 @@
-//! What of a chunk nobody needs, for the devices to be told: all that is free, or what has become free since they were told.
+//! The free spans of a chunk for TRIM: all of them, or those freed since the last TRIM.
 //!
-//! What has become free is noted when it does, and not taken out when it is allocated again: whoever tells the devices asks
-//! the map what is free, with the chunk locked. Of a chunk of which very much would have to be noted, all is.
+//! A free is noted, and the note stays when the span is allocated again: TRIM asks the map for the free part, with the
+//! chunk locked. A chunk with very many notes is noted as a whole.
 
 use super::{Chunk, Map, Standing, State};
 use crate::{
@@ -10,13 +10,13 @@ use crate::{
     space::{io::Disk, span_set::SpanSet},
 };
 
-/// The most spans that are noted of a chunk.
+/// The most spans noted for a chunk.
 const NOTED: usize = 512;
 
 impl Chunk {
-    /// Hands the free spans from `from` on to `visit`, in order and with the chunk locked, until it says to stop; then where
-    /// to go on. A map that is not loaded stays so, and nothing is handed out of a chunk that somebody allocates in or that is
-    /// not open.
+    /// Passes the free spans from `from` on to `visit`, in order and with the chunk locked, until `visit` returns
+    /// false; then returns the place to continue. A map that is not loaded stays so. An active chunk, or one that is
+    /// not open, has nothing to pass.
     pub(in crate::space) fn for_each_free(
         &self,
         from: u32,
@@ -41,9 +41,9 @@ impl Chunk {
         Ok(None)
     }
 
-    /// Hands what has become free since it was handed out, and still is, to `visit`, in spans of at least `least` sectors, in
-    /// order and with the chunk locked, until it says to stop; `false` if it did. Shorter ones wait until more is free beside
-    /// them. A map that is not loaded is read only if there may be something.
+    /// Passes spans of at least `least` sectors that were freed since the last call, and are still free, to `visit`, in
+    /// order and with the chunk locked. `false` if `visit` returned false and stopped. Shorter spans wait for more free
+    /// space beside them. A map that is not loaded is read only if there are notes.
     pub(in crate::space) fn for_each_fresh(
         &self,
         least: u32,
@@ -70,7 +70,7 @@ impl Chunk {
                     return Ok(false);
                 }
             }
-            // What is allocated again is noted when it becomes free again.
+            // A span allocated again is noted when it is freed again.
             state.fresh.subtract(noted);
             for short in free.within(noted).into_iter().filter(|span| span.len < least) {
                 state.fresh.union(short);
@@ -81,7 +81,7 @@ impl Chunk {
 }
 
 impl State {
-    /// Notes that a span of a chunk of so many sectors has become free.
+    /// Notes that a span was freed, in a chunk of so many sectors.
     pub(super) fn note_fresh(&mut self, span: Span, sectors: u32) {
         self.fresh.union(span);
         if self.fresh.count() > NOTED {

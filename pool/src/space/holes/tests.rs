@@ -1,4 +1,4 @@
-//! Which chunks are chosen, and that packing them comes to an end.
+//! The choice of chunks to pack, and that packing ends.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn layout() -> Layout {
 
 const NONE: Limits = Limits { hosts: u32::MAX, free: u64::MAX };
 
-/// A vdev of which so many sectors of some regions are allocated, and so many regions are empty.
+/// A vdev with the allocated sectors of some regions, and so many empty regions.
 fn shelf(used: &[u32], spare: u32) -> Shelf {
     let mut sparse: Vec<(u32, u32)> =
         (0..).zip(used.iter().copied()).filter(|(_, used)| is_sparse(*used, 256)).collect();
@@ -52,8 +52,8 @@ fn what_is_taken_away_meanwhile_is_bounded() {
 }
 
 proptest! {
-    /// Whatever lies where, choices come to an end, each is one of sparse chunks that fit into fewer, and when there is none
-    /// any more no two chunks are left that would surely fit into one. A plain list of how full chunks are is the model.
+    /// From any start, choices end, each takes sparse chunks that fit into fewer, and at the end no two chunks remain
+    /// that would surely fit into one. The model is a plain list of the chunks' allocated sectors.
     #[test]
     fn choices_come_to_an_end_and_each_is_a_gain(
         used in prop::collection::vec(0u32..=256, 0..200),
@@ -98,7 +98,7 @@ const REGION: u64 = 64 * KIB;
 const SECTOR: u32 = 512;
 const LEN: u32 = 4096;
 
-/// A space with blocks of which only every so-many-th is left.
+/// A space with only every `keep`-th block left.
 fn with_holes(
     memory: &Memory,
     vdevs: &[crate::space::VdevShape],
@@ -125,7 +125,7 @@ fn chunks_with_holes_are_found_and_packed_into_fewer() {
     let (space, kept) = with_holes(&memory, &vdevs, 4);
     let available = space.free_for(Class::Data);
     let before = space.holes(available);
-    // 30 chunks are a quarter full; the one that is worked on stays.
+    // 30 chunks are a quarter full; the active one stays.
     assert!(before.chunks >= 29 && before.empty_then >= before.empty + 18, "{before:?}");
     let broken = space.fragmentation(None);
     assert!(broken > 30, "{broken}");
@@ -164,7 +164,7 @@ fn chunks_with_holes_are_found_and_packed_into_fewer() {
     assert!(space.fragmentation(None) < broken / 2);
     let (packed, bytes) = space.packed();
     assert!(packed >= before.chunks as usize - 1 && bytes > 0, "{packed} {bytes}");
-    // What has been packed makes holes where it is now, and these are packed like others.
+    // Freed packed blocks leave holes in their hosts, and the hosts are packed like other chunks.
     let gone = kept.iter().enumerate().filter(|(number, _)| number % 3 > 0).map(|(_, address)| *address);
     gone.for_each(|address| space.free(txg, address, LEN).unwrap());
     for _ in 0..6 {
@@ -211,7 +211,7 @@ fn what_somebody_allocates_in_or_metadata_is_in_stays() {
     let found = space.holes(u64::MAX);
     assert_eq!((found.chunks, found.reason), (0, Some(Dense::Enough)));
     assert_eq!(space.next_holes(u64::MAX), None);
-    // Nobody allocates in them any more: they are like others, but for metadata.
+    // No longer active, the chunks are packed like others, except for metadata.
     let layout = space.layout.load_full();
     let data = |id: &u32| layout.chunks[*id as usize].class_hint() == Some(Class::Data);
     (0..64).filter(data).for_each(|id| layout.chunks[ChunkId(id).0 as usize].deactivate());

@@ -1,4 +1,4 @@
-//! What is emptied, where that may go, and what it takes.
+//! Regions to be emptied, the vdevs that receive their chunks, and the room needed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,19 +15,19 @@ use crate::{
     units::VdevId,
 };
 
-/// Regions that are emptied together.
+/// Regions emptied together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Regions {
-    /// All of a vdev, those that it gets later among them.
+    /// All regions of a vdev, including later ones.
     Vdev(VdevId),
-    /// Some of a vdev that follow each other.
+    /// Consecutive regions of a vdev.
     Range(VdevId, Range<u32>),
-    /// These, of any vdevs.
+    /// A set of regions of any vdevs.
     These(BTreeSet<(VdevId, u32)>),
 }
 
 impl Regions {
-    /// Whether a region of a vdev is one of them.
+    /// Whether a region of a vdev belongs to the set.
     pub fn contains(&self, vdev: VdevId, region: u32) -> bool {
         match self {
             Regions::Vdev(all) => *all == vdev,
@@ -41,7 +41,7 @@ impl Regions {
         self.contains(vdev, region)
     }
 
-    /// The vdev with those of them closed or open that are its own.
+    /// The vdev with its regions of this set closed or opened.
     pub(super) fn closed_on(&self, vdev: &Vdev, is_closed: bool) -> Vdev {
         if let Regions::Vdev(all) = self {
             return vdev.opened(if *all == vdev.id { !is_closed } else { !vdev.closed });
@@ -57,12 +57,12 @@ impl Regions {
     }
 }
 
-/// Where the chunks of regions that are emptied may go, as far as they suit.
+/// The vdevs that may receive the emptied chunks, as far as suitable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
     /// To any vdev, the emptiest first.
     Anywhere,
-    /// To these.
+    /// A set of vdevs.
     Vdevs(BTreeSet<VdevId>),
 }
 
@@ -75,38 +75,38 @@ impl Targets {
     }
 }
 
-/// Whether chunks of regions that are emptied are packed.
+/// Whether the emptied chunks are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packs {
-    /// They are not: each needs an empty chunk of its unit.
+    /// Not packed: each needs an empty chunk of its unit.
     Never,
-    /// All of them are, where there are too few empty chunks of their unit.
+    /// All packed, if there are too few empty chunks of their unit.
     IfNeeded,
-    /// All of them are, into fewer chunks than they are, for which some may be borrowed that are kept for metadata.
+    /// All packed, into fewer chunks than before, with chunks borrowed from the reserve for metadata.
     Always,
 }
 
-/// What it takes to empty regions.
+/// The room needed to empty regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovingPlan {
-    /// The bytes that are allocated there, which are to be copied.
+    /// Allocated bytes to be copied.
     pub bytes: u64,
-    /// How many empty regions that takes elsewhere.
+    /// How many empty regions are needed elsewhere without packing.
     pub needed: u32,
-    /// How many there are that suit, beside those that are kept for metadata.
+    /// How many suitable empty regions there are, beside the reserve for metadata.
     pub available: u32,
-    /// How many empty regions it takes if what is there is packed, about.
+    /// About how many empty regions are needed with packing.
     pub packed: u32,
-    /// How many there are of any kind, beside those that are kept for metadata.
+    /// How many empty regions there are of any unit, beside the reserve for metadata.
     pub spare: u32,
-    /// How many there are beside those that are kept for the space layer itself.
+    /// How many empty regions there are of any unit, beside the last resort of the space layer.
     pub lent: u32,
     /// The size of a region, in bytes.
     pub region: u64,
 }
 
 impl MovingPlan {
-    /// Whether there is room, be it that what is there is packed.
+    /// Whether there is room, packed or not.
     pub fn fits(&self) -> bool {
         self.fits_as(Packs::IfNeeded)
     }
@@ -127,7 +127,7 @@ impl MovingPlan {
 }
 
 impl Space {
-    /// Those of the regions of a vdev up to the first ones in which about so many bytes are allocated; none if nothing is
+    /// The regions of a vdev from the start, as few as hold about `bytes` allocated bytes; `None` if nothing is
     /// allocated behind them.
     pub fn first_regions(&self, vdev: VdevId, bytes: u64) -> Option<Regions> {
         let layout = self.layout.load();
@@ -145,11 +145,11 @@ impl Space {
         (last + 1 < taken.len()).then(|| Regions::Range(vdev, 0..taken[last].0 + 1))
     }
 
-    /// What it takes to empty regions, be they closed or not, if their chunks may go to these vdevs.
+    /// The room needed to empty regions, closed or not, with these target vdevs.
     pub fn moving_plan(&self, regions: &Regions, to: &Targets) -> MovingPlan {
         let layout = self.layout.load();
         let mut plan = MovingPlan { region: layout.region, ..MovingPlan::default() };
-        // What is allocated by units has room only where it is by the same ones.
+        // Chunks can only move to empty chunks of the same unit.
         let mut slack: BTreeMap<u32, i64> = BTreeMap::new();
         for chunk in layout.chunks_in(regions) {
             let allocated = chunk.allocated();

@@ -75,7 +75,7 @@ fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
     assert!(space.switch(open, &memory).unwrap());
     assert!(!trim().iter().any(is_needed), "what one of the two tables says");
     assert!(!blocks.iter().any(on_it) && space.is_switching());
-    // The group before knows nothing of it, and until it is told nothing is allocated there.
+    // The group before has no table with the new places; until one is committed nothing is allocated there.
     space.settle_moves(open.back(1));
     assert!(space.is_switching());
     let taken: Vec<Address> = std::iter::from_fn(|| allocate(open).ok()).collect();
@@ -86,7 +86,7 @@ fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
     let taken: Vec<Address> = std::iter::from_fn(|| allocate(open).ok()).collect();
     assert!(taken.iter().any(|address| moving.contains(&address.chunk)), "their free sectors are used again");
     assert_eq!(space.last_arrival(VdevId(0)), open.back(1));
-    // What was freed there waits for a while; then the device is needed no more.
+    // Freed space is deferred there for a while; then the device is no longer needed.
     let mut last = (before.clone(), open);
     assert!((0..5).any(|_| {
         last = commit();
@@ -113,7 +113,7 @@ fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
     assert_eq!((space.totals().vdevs.len(), space.highest_vdev()), (1, Some(GOES)));
 }
 
-/// A space with blocks whose content is known, and the states that it was committed in.
+/// A space with blocks of known content, and its committed states.
 struct Lab {
     shapes: Vec<VdevShape>,
     memory: Memory,
@@ -150,7 +150,7 @@ impl Lab {
         self.space.committed(txg);
     }
 
-    /// Copies what is allocated in regions elsewhere, up to the change of places.
+    /// Empties regions up to the change of places.
     fn move_off(&mut self, regions: &Regions, to: &Targets) {
         self.space.close(regions);
         assert!((0..30).any(|_| {
@@ -166,7 +166,7 @@ impl Lab {
         assert!(self.space.switch(self.open_txg(), &self.memory).unwrap());
     }
 
-    /// The space as it is after power has failed.
+    /// The space as imported after a power failure.
     fn imported(&self) -> Lab {
         let (txg, root) = self.states.last().unwrap();
         let memory = self.memory.duplicate();
@@ -175,7 +175,7 @@ impl Lab {
         Lab { shapes: self.shapes.clone(), memory, space, blocks, states }
     }
 
-    /// Takes all space that data may take, writes over it and gives it back. Returns the places.
+    /// Allocates all space available to data, overwrites it and frees it. Returns the places.
     fn scribble(&self) -> BTreeSet<(VdevId, u32)> {
         let txg = self.open_txg();
         let allocate = || self.space.allocate(txg, Class::Data, LEN, 1, &self.memory).ok();
@@ -189,7 +189,7 @@ impl Lab {
         places.into_iter().map(|(vdev, offset)| (vdev, (offset / REGION) as u32)).collect()
     }
 
-    /// All is where the newest state and those that going back always finds say.
+    /// Checks that every block of the states kept for a rewind is at its place.
     fn judge(&self, what: &str) {
         for (txg, root) in self.states.iter().rev().take(SAFE_STATES) {
             let found = Space::open(root, SECTOR, REGION, &self.shapes, *txg, &self.memory);
@@ -208,8 +208,8 @@ impl Lab {
     }
 }
 
-/// Empties regions and takes them back, and uses all free space at every commit, in the space as it is and in one that was
-/// just opened. Returns after how many commits the first region was written to again.
+/// Empties regions and takes them back, and uses all free space at every commit, in the running space and in a freshly
+/// imported copy. Returns after how many commits the first region was written to again.
 fn used_again_after(shapes: &[VdevShape], regions: &Regions, to: &Targets) -> usize {
     let mut lab = Lab::new(shapes);
     let size = lab.space.totals().size;
@@ -267,7 +267,7 @@ fn chunks_rest_from_the_commit_on_that_stores_their_places() {
     let mut lab = Lab::new(&[plain(0, 96 * REGION)]);
     let regions = Regions::Range(VdevId(0), 0..10);
     lab.move_off(&regions, &Targets::Anywhere);
-    // The next table is one of a later group.
+    // The next table belongs to a later group.
     let late = lab.open_txg().next();
     lab.commit_as(late);
     assert!(lab.space.reopen(&regions));

@@ -1,7 +1,8 @@
-//! Where what is in chunks that are packed goes: to one empty chunk after another, each filled from its first sector on.
+//! The destinations of packed blocks: one empty chunk after another, each filled from its first sector on.
 //!
-//! Whoever copies asks for a place block by block, and gets the same one each time. Nothing is allocated by that: the hosts
-//! are set aside, and free space to every committed state, until the chunks are packed or it is given up.
+//! The copying thread asks for a place block by block, and gets the same place each time. This allocates nothing. The
+//! hosts are set aside, and are free space to every committed state, until the chunks are packed or the job is given
+//! up.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,10 +25,10 @@ use crate::{
     units::ChunkId,
 };
 
-/// Chunks that are being emptied, and where what is found in them goes.
+/// Chunks being emptied, and the places of their blocks.
 #[derive(Debug)]
 pub(in crate::space) struct Packer {
-    /// They are packed when all of them is copied.
+    /// The chunks to be packed when all of their blocks are copied.
     pub(super) sources: BTreeSet<ChunkId>,
     /// Where there are hosts.
     to: Targets,
@@ -44,7 +45,7 @@ pub(super) struct HandedOut {
     is_full: bool,
 }
 
-/// An empty chunk that is being filled.
+/// An empty chunk being filled.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) chunk: Arc<Chunk>,
@@ -52,7 +53,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// As many sectors as these in whole units, if that many are left.
+    /// Room for the sectors in whole units, if enough is left.
     fn hand_out(&mut self, sectors: u32) -> Option<Address> {
         let sector = self.next;
         let end = sector.checked_add(whole_units(sectors, self.chunk.unit)).filter(|&end| end <= self.chunk.sectors)?;
@@ -62,12 +63,12 @@ impl Host {
 }
 
 impl Packer {
-    /// Begins to empty these chunks, in which nothing is allocated any more.
+    /// Starts to empty the chunks. Nothing may be allocated there any more.
     pub(in crate::space) fn new(sources: BTreeSet<ChunkId>, to: Targets, packs: Packs) -> Packer {
         Packer { sources, to, packs, handed_out: Mutex::default() }
     }
 
-    /// Whether this chunk is emptied.
+    /// Whether this chunk is being emptied.
     pub(in crate::space) fn empties(&self, chunk: ChunkId) -> bool {
         self.sources.contains(&chunk)
     }
@@ -77,8 +78,9 @@ impl Packer {
         self.sources.is_empty()
     }
 
-    /// One more host beside those that were taken. Who gives back more than it takes may borrow of what is kept for metadata,
-    /// but for the last resort, and takes fewer than it empties; but others may have emptied all but one meanwhile.
+    /// Takes one more host. A job that returns more chunks than it takes may borrow from the reserve for metadata, down
+    /// to the last resort, and takes fewer hosts than it empties. But other frees may have emptied all sources but one
+    /// meanwhile, so a single host is always allowed.
     fn take_host(&self, layout: &Layout, taken: usize) -> Option<Arc<Chunk>> {
         let (most, keep) = match self.packs {
             Packs::Always => (self.sources.len().saturating_sub(1).max(1), layout.last_resort()),
@@ -87,21 +89,22 @@ impl Packer {
         if taken < most { layout.take_host(&self.to, keep) } else { None }
     }
 
-    /// How many chunks are emptied, and how many take in what was in them, so far.
+    /// How many chunks are being emptied, and how many hosts are in use so far.
     pub(in crate::space) fn counts(&self) -> (usize, usize) {
         (self.sources.len(), self.handed_out.lock().hosts.len())
     }
 
-    /// Whether it has run out of empty chunks.
+    /// Whether the packer has run out of empty chunks.
     pub(in crate::space) fn is_full(&self) -> bool {
         self.handed_out.lock().is_full
     }
 
-    /// The place in a host for sectors of `chunk`, which are one block, or several if the host's units allow that: the same
-    /// each time.
+    /// The place in a host for `span` of `chunk`, a single block, or several if the host's units allow it. The same
+    /// place each time.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] if there is no empty chunk left, and [`Error::Damaged`] if a part of it has a place already.
+    /// [`Error::OutOfSpace`] if no empty chunk is left, and [`Error::Damaged`] if a part of the span has a place
+    /// already.
     pub(in crate::space) fn place(&self, layout: &Layout, chunk: &Chunk, span: Span) -> Result<(Arc<Chunk>, u32)> {
         let mut handed_out = self.handed_out.lock();
         let known = handed_out.entries.get(&chunk.id);
@@ -119,7 +122,7 @@ impl Packer {
         Ok((layout.chunks[host.chunk.0 as usize].clone(), host.sector))
     }
 
-    /// The chunks that take it in.
+    /// The hosts in use.
     #[cfg(test)]
     pub(in crate::space) fn hosts(&self) -> BTreeSet<ChunkId> {
         self.handed_out.lock().hosts()
@@ -133,7 +136,7 @@ impl Packer {
 
 impl HandedOut {
     fn room(&mut self, take_host: impl FnOnce(usize) -> Option<Arc<Chunk>>, sectors: u32) -> Result<Address> {
-        // What is left in the hosts before the last one is looked at, too: blocks differ in size.
+        // The rest of earlier hosts is tried as well, because blocks differ in size.
         if let Some(found) = self.hosts.iter_mut().rev().take(4).find_map(|host| host.hand_out(sectors)) {
             return Ok(found);
         }
@@ -145,7 +148,7 @@ impl HandedOut {
         self.hosts.last_mut().and_then(|host| host.hand_out(sectors)).ok_or(Error::OutOfSpace)
     }
 
-    /// The places in hosts for what is in a chunk, in order.
+    /// The places in hosts of a chunk's blocks, in order.
     pub(super) fn placed(&self, chunk: ChunkId) -> Vec<Entry> {
         self.entries.get(&chunk).map_or_else(Vec::new, |entries| entries.values().copied().collect())
     }

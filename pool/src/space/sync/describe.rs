@@ -1,10 +1,10 @@
-//! What shortens the log: checkpoints of chunks, and the table that names them.
+//! Shortening the log: checkpoints of chunks, and the table that names them.
 //!
-//! They are *drafted* first: stored, with nothing that stands changed. When all of the draft is stored it is adopted,
-//! and what it replaces is freed. When a block finds no room, or the logs that follow would find too little, the draft is
-//! taken back. A group without a draft is as good as one with it: a row that stays behind has its old checkpoint, the log
-//! since then, and a class that is no more than a preference. Only a table that misses chunks must be written, and new
-//! chunks bring room for it.
+//! They are *drafted* first: stored, without a change to the structures in force. When all of the draft is stored it is
+//! adopted, and the replaced blocks are freed. When a block finds no room, or the logs that follow would find too
+//! little, the draft is taken back. A group without a draft is as good as one with: a row left behind has its old
+//! checkpoint, the log since then, and a class that is only a preference. Only a table that lacks chunks must be
+//! written, and new chunks bring room for it.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -24,30 +24,30 @@ use crate::{
 const CALM_GROUPS: usize = 16;
 /// A log of at most so many bytes needs no checkpoints.
 const CALM_BYTES: u64 = MIB;
-/// From this length on, in bytes, the log is shortened in a hurry.
+/// The length in bytes from which the log is shortened in a hurry.
 const HURRY_BYTES: u64 = 4 * MIB;
-/// Checkpoints beyond the first of a group leave one part in so many of what is kept for the space layer itself.
+/// Checkpoints beyond the first of a group leave one part in so many of the space layer's last resort.
 const SHARE_LEFT: u64 = 2;
-/// At most so many chunks are checkpointed in a group because of a region that is emptied.
+/// At most so many chunks are checkpointed in a group because of a region being emptied.
 const LEAVING: usize = 64;
 
-/// What is stored for a group, and not in force yet.
+/// Blocks stored for a group, and not in force yet.
 #[derive(Default)]
 struct Draft<'a> {
-    /// New checkpoints; none for a chunk that is empty.
+    /// New checkpoints; none for an empty chunk.
     checkpoints: Vec<(&'a Chunk, Option<PhysicalPointer>)>,
-    /// New maps of packed chunks; none for one in which nothing is any more.
+    /// New maps of packed chunks; none for an empty chunk.
     maps: Vec<(&'a Chunk, Option<PhysicalPointer>)>,
-    /// The places in the table of the pages that change.
+    /// The indices in the table of the changed pages.
     changed: Vec<usize>,
-    /// The new pages, in this order.
+    /// The new pages, in the order of `changed`.
     pages: Vec<PhysicalPointer>,
     /// The new root, if there are new pages.
     root: Option<PhysicalPointer>,
 }
 
 impl Writer<'_> {
-    /// Checkpoints some chunks and writes the pages of the table that changed, or nothing; returns the table's root.
+    /// Checkpoints some chunks and writes the changed pages of the table, or nothing; returns the table's root.
     pub(super) fn describe(&self, stored: &mut Stored) -> Result<PhysicalPointer> {
         if stored.is_misplaced {
             self.space.arrive_again(self.txg);
@@ -57,15 +57,15 @@ impl Writer<'_> {
         match self.draft(stored, &mut draft) {
             Err(Error::OutOfSpace) if !is_needed => self.abandon(draft)?,
             Err(error) => return Err(error),
-            // Where chunks have changed places, what waits for the table is more than the log needs.
+            // Chunks that have changed places wait for the table, which matters more than the log's need.
             Ok(()) if !is_needed && !stored.is_misplaced && !self.has_room_for_logs() => self.abandon(draft)?,
             Ok(()) => self.adopt(stored, draft)?,
         }
         Ok(stored.table.expect("the table was written"))
     }
 
-    /// Whether a draft leaves room for the logs of this group and of those that follow until what it replaces is free: a
-    /// group without a log cannot be stored.
+    /// Whether a draft leaves room for the logs of this group and of the following ones until the replaced blocks are
+    /// free. A group without a log cannot be stored.
     fn has_room_for_logs(&self) -> bool {
         let layout = self.layout();
         // Most of the time nothing has to be counted.
@@ -76,14 +76,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether there is room for a checkpoint beside the others of a draft. The first is always tried: the log becomes shorter
-    /// as long as there is any room, and what a few of them replace is soon free.
+    /// Whether there is room for a checkpoint beside the others of a draft. The first is always tried: then the log
+    /// becomes shorter as long as there is any room, and the blocks replaced by a few checkpoints are soon free.
     fn has_room_for_more(&self, draft: &Draft<'_>) -> bool {
         let is_first = || draft.checkpoints.iter().all(|(_, pointer)| pointer.is_none());
         self.layout().free() >= self.own_sectors() / SHARE_LEFT || is_first()
     }
 
-    /// What is kept for the space layer itself.
+    /// The last resort, in sectors.
     fn own_sectors(&self) -> u64 {
         u64::from(self.layout().last_resort()) * u64::from(self.layout().chunk_sectors())
     }
@@ -96,7 +96,7 @@ impl Writer<'_> {
         self.draft_table(stored, draft)
     }
 
-    /// The chunks whose turn it is.
+    /// The chunks to checkpoint now.
     fn to_checkpoint(&self, stored: &Stored) -> Vec<&Arc<Chunk>> {
         let mut due = self.to_checkpoint_for_length(stored);
         let leaving = self.to_checkpoint_for_leaving(stored);
@@ -104,7 +104,7 @@ impl Writer<'_> {
         due
     }
 
-    /// Those that the log has spoken about for longest, if it is long.
+    /// The chunks with the oldest entries in the log, if the log is long.
     fn to_checkpoint_for_length(&self, stored: &Stored) -> Vec<&Arc<Chunk>> {
         let bytes: u64 = stored.log.iter().map(LogGroup::bytes).sum();
         if stored.log.len() <= CALM_GROUPS && bytes <= CALM_BYTES {
@@ -118,8 +118,8 @@ impl Writer<'_> {
         logged.into_iter().take(share + 1).map(|(_, chunk)| chunk).collect()
     }
 
-    /// Some of those without whose checkpoint, or whose log, nothing of the log and of the checkpoints would lie in a
-    /// region that is emptied.
+    /// Some of the chunks whose checkpoint, or whose oldest log, keeps blocks of the space layer in a region being
+    /// emptied.
     fn to_checkpoint_for_leaving(&self, stored: &Stored) -> Vec<&Arc<Chunk>> {
         let layout = self.layout();
         let last = stored.log.iter().rfind(|group| group.blocks.iter().any(|block| layout.is_leaving(block)));
@@ -135,7 +135,7 @@ impl Writer<'_> {
         let checkpoint = match chunk.describe(self.txg.back(1), &self.disk) {
             Ok(checkpoint) => checkpoint,
             Err(error) => {
-                // The old checkpoint and the log stay, and with them whatever can be said about the chunk.
+                // The old checkpoint and the log stay, and with them everything known about the chunk.
                 tracing::warn!(chunk = chunk.id.0, %error, "a chunk cannot be checkpointed");
                 return Ok(());
             }
@@ -144,7 +144,7 @@ impl Writer<'_> {
             0 => None,
             _ if !self.has_room_for_more(draft) => return Ok(()),
             _ => match self.store(checkpoint.encode()) {
-                // Another one may be smaller.
+                // Another chunk's checkpoint may be smaller.
                 Err(Error::OutOfSpace) => return Ok(()),
                 stored => Some(stored?),
             },
@@ -153,7 +153,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Drafts maps that cannot stay where they are, and forgets those of chunks that nothing is in any more.
+    /// Drafts maps that must leave a region, and drops those of empty packed chunks.
     fn draft_maps<'a>(&'a self, draft: &mut Draft<'a>) -> Result<()> {
         let layout = self.layout();
         let chunks = layout.packed.keys().map(|id| &layout.chunks[id.0 as usize]);
@@ -168,7 +168,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Drafts the pages whose rows change, and the root if any does.
+    /// Drafts the pages with changed rows, and the root if there are any.
     fn draft_table(&self, stored: &Stored, draft: &mut Draft<'_>) -> Result<()> {
         let chunks = &self.layout().chunks;
         let mut rows: Vec<Option<Row>> = vec![None; chunks.len()];
@@ -182,7 +182,7 @@ impl Writer<'_> {
         let mut pages = stored.pages.clone();
         let is_leaving = |pointer: &PhysicalPointer| self.layout().is_leaving(pointer);
         for (index, (rows, chunks)) in rows.chunks(ROWS_PER_PAGE).zip(chunks.chunks(ROWS_PER_PAGE)).enumerate() {
-            // A row that changes from here on, by the next group, is written again by the next sync.
+            // A row changed from here on, by the next group, is written again by the next sync.
             let dirty = chunks.iter().fold(false, |dirty, chunk| chunk.row_changed.swap(false, Relaxed) | dirty);
             let stays = pages.get(index).is_some_and(|page| !is_leaving(page));
             if !dirty && rows.iter().all(Option::is_none) && stays {
@@ -221,7 +221,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Takes back what of a draft was stored.
+    /// Takes back the stored blocks of a draft.
     fn abandon(&self, draft: Draft<'_>) -> Result<()> {
         let of_chunks = draft.checkpoints.iter().chain(&draft.maps).filter_map(|(_, pointer)| pointer.as_ref());
         for pointer in of_chunks.chain(&draft.pages).chain(&draft.root) {
@@ -235,7 +235,7 @@ impl Writer<'_> {
     }
 }
 
-/// Puts a page at its place, which may be the first one that is new; returns the one before.
+/// Puts a page at its index, possibly the first new one; returns the previous page.
 fn put(pages: &mut Vec<PhysicalPointer>, index: usize, page: PhysicalPointer) -> Option<PhysicalPointer> {
     match pages.get_mut(index) {
         Some(place) => Some(std::mem::replace(place, page)),

@@ -1,9 +1,9 @@
-//! Blocks that have their places and are not written yet.
+//! Blocks with a place, to be written at the end of a sync.
 //!
-//! The space layer's own blocks of a group mostly get places one behind the other. Written together they cost one write a
-//! copy instead of one a block, which counts on a device that takes its time for each: a commit that checkpoints a chunk
-//! takes as long as one that does not. In which order they are written means nothing, for nothing refers to them before
-//! the group's uberblock, which comes after a flush.
+//! The space layer's own blocks of a group mostly get adjacent places. Written together they cost one write per copy
+//! instead of one per block, which matters on slow devices: a commit that checkpoints a chunk takes as long as a commit
+//! without. The order of the writes does not matter, because no structure refers to the blocks before the group's
+//! uberblock, which comes after a flush.
 
 use super::super::{io::Disk, layout::Layout};
 use crate::{
@@ -14,10 +14,10 @@ use crate::{
 
 /// The longest write, in bytes, unless a single block is longer.
 const MAX_WRITE: usize = MIB as usize;
-/// From so many waiting bytes on they are written at once: checkpoints of many chunks are large.
+/// The bytes at which waiting blocks are written at once: checkpoints of many chunks are large.
 const MAX_WAITING: usize = 4 * MIB as usize;
 
-/// The blocks that wait.
+/// The waiting blocks.
 #[derive(Default)]
 pub(super) struct Outbox {
     blocks: Vec<Waiting>,
@@ -26,24 +26,24 @@ pub(super) struct Outbox {
 
 struct Waiting {
     pointer: PhysicalPointer,
-    /// With zeros up to a whole sector. What is allocated together beyond that is filled where neighbours follow.
+    /// Padded with zeros to whole sectors. The rest of an allocation unit is filled where neighbours follow.
     padded: Vec<u8>,
     copies: Copies,
 }
 
-/// What became of a block's copies.
+/// The outcome of writing a block's copies.
 #[derive(Default)]
 struct Copies {
     written: u8,
     failed: Option<Error>,
 }
 
-/// One copy of a block that waits.
+/// One copy of a waiting block.
 #[derive(Clone, Copy)]
 struct Copy {
     place: Place,
     block: usize,
-    /// How many bytes are allocated for it there.
+    /// The bytes allocated for the copy.
     len: usize,
 }
 
@@ -56,16 +56,16 @@ impl Outbox {
         if self.bytes > MAX_WAITING { self.write(disk) } else { Ok(()) }
     }
 
-    /// Forgets a block, if it was not written: others may get its place.
+    /// Drops an unwritten block, so that its place can be used again.
     pub(super) fn take_back(&mut self, pointer: &PhysicalPointer) {
         self.blocks.retain(|block| block.pointer != *pointer);
         self.bytes = self.blocks.iter().map(|block| block.padded.len()).sum();
     }
 
-    /// Writes what waits. A copy that a device refuses is only redundancy lost.
+    /// Writes the waiting blocks. A failed write of one copy only loses redundancy.
     ///
     /// # Errors
-    /// That of the device, if a block has no copy.
+    /// That of the device, if no copy of a block could be written.
     pub(super) fn write(&mut self, disk: &Disk<'_>) -> Result<()> {
         let mut blocks = std::mem::take(&mut self.blocks);
         self.bytes = 0;
@@ -91,8 +91,8 @@ impl Outbox {
     }
 }
 
-/// How many of the first copies lie one behind the other in a region, and are not too long together. Rows of a RAID-Z begin
-/// anew with each region, also where one sector of them is data.
+/// How many of the first copies are adjacent in a region, up to the longest write. Rows of a RAID-Z begin anew with
+/// each region, even if they have one data sector.
 fn run_length(copies: &[Copy], layout: &Layout) -> usize {
     let Place { vdev, offset } = copies[0].place;
     let is_near = |copy: &Copy| copy.place.offset / layout.region == offset / layout.region;
@@ -109,7 +109,7 @@ fn run_length(copies: &[Copy], layout: &Layout) -> usize {
         .count()
 }
 
-/// Writes copies that lie one behind the other, at once if the device takes them so.
+/// Writes adjacent copies with one request, or one by one if the device refuses that.
 fn write_run(run: &[Copy], blocks: &mut [Waiting], disk: &Disk<'_>) {
     let Place { vdev, offset } = run[0].place;
     if run.len() > 1 {
@@ -146,7 +146,7 @@ mod tests {
 
     const SECTOR: u32 = 512;
 
-    /// A device that notes what is written, and refuses whatever covers its bad sector.
+    /// A device that records writes, and refuses any write over its bad sector.
     #[derive(Default)]
     struct Notes {
         bad: Option<u64>,
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// A block of `len` bytes with copies on these devices at these offsets.
+    /// A block of `len` bytes with copies at these places.
     fn block(places: &[(u32, u64)], len: u32) -> PhysicalPointer {
         let mut pointer = PhysicalPointer { copies: places.len() as u8, len, ..Default::default() };
         for (place, &(vdev, offset)) in pointer.places.iter_mut().zip(places) {
@@ -176,7 +176,7 @@ mod tests {
         pointer
     }
 
-    /// What is written of these blocks, each filled with its number: device, offset and the first byte of every sector.
+    /// The writes of the blocks, each filled with its number: device, offset and the first byte of every sector.
     fn written(blocks: &[PhysicalPointer], notes: &Notes) -> Result<Vec<(u32, u64, Vec<u8>)>> {
         let layout = Layout::new(SECTOR, 64 * KIB);
         let disk = Disk { layout: &layout, io: notes };

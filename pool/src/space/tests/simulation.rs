@@ -1,9 +1,8 @@
 //! A plain model beside the space layer, through crashes.
 //!
-//! The model is the list of all blocks ever allocated, with the groups in which they were born and died. Every block's
-//! content is stamped on a device in memory, so that anything overwritten too early shows when a state that refers to
-//! it is checked. A crash is opening one of the last [`SAFE_STATES`] committed roots on the
-//! devices as they are by then.
+//! The model is the list of all blocks ever allocated, with the groups of their births and deaths. Every block's
+//! content is stamped on a device in memory, so a block overwritten too early shows when a state with it is checked. A
+//! crash opens one of the last [`SAFE_STATES`] committed roots on the devices' present content.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -43,11 +42,11 @@ struct Simulation {
     memory: Memory,
     space: Space,
     blocks: Vec<Block>,
-    /// Sectors that nobody else may get.
+    /// Sectors in use.
     taken: BTreeSet<(ChunkId, u32)>,
     /// The last [`SAFE_STATES`] commits.
     commits: VecDeque<(Txg, SpaceRoot)>,
-    /// The group that will be synced next; the one after it takes changes already.
+    /// The next group to be synced; the group after it takes changes already.
     txg: Txg,
     stamps: u64,
     /// Chunks are packed now and then.
@@ -58,8 +57,8 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, units: &[u32]) -> Simulation {
         let shape = |(id, &unit): (u32, &u32)| {
-            // What a pool of large units has is larger as well: so many devices of the smallest size make one, and what is kept
-            // for the space layer has room for as many units as there.
+            // A pool of large units is larger as well: as many of the smallest devices, and the space layer's last
+            // resort holds as many units.
             let regions = (12 + 4 * u64::from(id)) * u64::from(unit);
             VdevShape { unit, ..plain(id, regions * REGION + 1000) }
         };
@@ -82,12 +81,12 @@ impl Simulation {
         }
     }
 
-    /// One whose chunks are packed now and then.
+    /// A simulation in which chunks are packed now and then.
     fn packing(seed: u64, units: &[u32]) -> Simulation {
         Simulation { packs: true, ..Simulation::new(seed, units) }
     }
 
-    /// Packs some chunks in which nobody allocates and none of the space layer's own blocks is.
+    /// Packs some chunks that are not active and hold none of the space layer's own blocks.
     fn pack(&mut self) {
         let layout = self.space.layout.load_full();
         let own: BTreeSet<ChunkId> = self.space.own_extents().unwrap().into_iter().map(|extent| extent.chunk).collect();
@@ -118,13 +117,13 @@ impl Simulation {
             self.give_up(&packer, layout);
             return false;
         }
-        // Of what has been copied some is freed.
+        // Some of the copied blocks are freed.
         (0..self.random.random_range(0..3)).for_each(|_| self.free(self.txg));
         let packed = self.space.pack(&packer, &mut self.space.stored.lock(), self.txg, &self.memory);
         match packed {
             Ok(true) => {
                 self.mark_hosts(&packer);
-                // One that has become empty stays where it is.
+                // An emptied chunk keeps its region.
                 let kept = all.iter().map(|id| &layout.chunks[id.0 as usize]).filter(|chunk| !chunk.is_packed());
                 let kept = kept.inspect(|chunk| layout.let_stand(chunk)).count();
                 self.packed += (all.len() - kept) as u32;
@@ -138,7 +137,7 @@ impl Simulation {
         false
     }
 
-    /// Copies what is in the chunks that are emptied, or with `left_out` not all of it. False if there is no room.
+    /// Copies the blocks of the chunks being emptied, with `left_out` not all of them. False if there is no room.
     fn copy_to_hosts(&mut self, packer: &Packer, layout: &layout::Layout, mut left_out: bool) -> bool {
         let mut live: Vec<Block> = self.blocks.iter().filter(|block| block.died.is_none()).cloned().collect();
         live.shuffle(&mut self.random);
@@ -164,7 +163,7 @@ impl Simulation {
         true
     }
 
-    /// Of what was copied to hosts some was not needed in the end: that is free.
+    /// Marks copies that were not needed in the end as free.
     fn mark_hosts(&self, packer: &Packer) {
         let layout = self.space.layout.load();
         let disk = Disk { layout: &layout, io: &self.memory };
@@ -296,7 +295,7 @@ impl Simulation {
         assert!(self.space.stored.lock().log.len() < 80, "the log is not bounded");
     }
 
-    /// What the last synced group says is allocated is what lives and what the space layer needs itself.
+    /// Checks that the last synced group accounts exactly for the live blocks and the space layer's own.
     fn check_state(&self, space: &Space) {
         let txg = space.stored.lock().txg;
         let mut expected: BTreeSet<_> = space.own_extents().unwrap().into_iter().flat_map(sectors).collect();
@@ -313,7 +312,7 @@ impl Simulation {
         assert_eq!(found, expected, "at {txg}");
     }
 
-    /// Adds what a block of a packed chunk takes in its host, by where it is found, and returns how many sectors that are.
+    /// Adds the host's sectors of a block in a packed chunk, and returns their number.
     fn expect_hosted(&self, space: &Space, block: &Block, expected: &mut BTreeSet<(ChunkId, u32)>) -> u64 {
         let layout = space.layout.load();
         if !layout.chunks[block.extent.chunk.0 as usize].is_packed() {
@@ -341,7 +340,7 @@ impl Simulation {
         Space::open(root, SECTOR, REGION, &self.vdevs, txg, &self.memory).unwrap()
     }
 
-    /// Goes back to one of the last commits; the transaction groups go on above all that were used.
+    /// Rewinds to one of the last commits; the transaction groups continue above all numbers used.
     fn crash(&mut self) {
         let back = self.random.random_range(1..=self.commits.len());
         self.commits.truncate(back);
@@ -386,7 +385,7 @@ proptest! {
 
 #[test]
 fn what_shortens_the_log_leaves_room_for_the_log() {
-    // Pools that are full up to the last resort when the log is long: all that is freed then waits for older states.
+    // Pools full up to the last resort while the log is long: all freed space then waits for older states.
     for seed in [174, 419, 489] {
         let mut simulation = Simulation::new(seed, &[7]);
         let (mut were_tight, mut longest) = (0, 0);
@@ -416,7 +415,7 @@ proptest! {
     }
 }
 
-/// Lives of a pool whose chunks are packed, on devices that write so many sectors together: returns how many were.
+/// Runs a pool with packed chunks, on devices with these units: returns the number of packed chunks.
 fn packed_in(units: &[u32], seeds: std::ops::Range<u64>) -> u32 {
     let life = |seed| {
         let mut simulation = Simulation::packing(seed, units);
