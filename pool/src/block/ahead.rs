@@ -1,19 +1,21 @@
-//! Blocks that are being read before anybody waits for them.
+//! Prefetch: blocks being read before a reader waits for them.
 //!
-//! Whoever knows which blocks are asked for next begins to read them, in runs (see [`super::runs`]), and goes on: a run that
-//! is under way is a *flight*. Whoever needs a block of it then waits for the flight to land, and all its blocks are verified
-//! and unpacked. So devices work while others do, and several of them at a time, nothing is read twice, and no thread is
-//! needed that would have to be stopped. Which blocks are asked for next is known above: see [`crate::txg`]'s streams.
+//! The layer that predicts the next blocks starts to read them, in runs (see [`super::runs`]), and continues. A run
+//! under way is a *flight*. A reader that needs one of its blocks waits for the flight to land, and all its blocks are
+//! verified and decompressed. So devices work during computation, several of them at a time, no block is read twice,
+//! and no thread is needed that would have to be stopped. The prediction lives above: see [`crate::txg`]'s streams.
 //!
-//! A flight whose bytes are not all good, or may be those of other blocks by now ([`Seen`]), is forgotten, and nothing counted: each of its blocks is then read alone by who
-//! needs it, who mends it, finds out who is to blame, or waits for a device to come back.
+//! A flight with bad bytes, or bytes that may belong to other blocks by now ([`Seen`]), is dropped, and nothing is
+//! counted. Each of its blocks is then read singly by the reader that needs it. That read repairs the block, finds the
+//! device at fault, or waits for a device to return.
 //!
 //! Invariants:
-//! 1. Flights that nobody waits for yet hold no more than a budget of bytes, and are no more than so many. Beside them are few
-//!    with nodes, which are small and asked for later than all others.
-//! 2. One that nobody comes for, since whoever was expected does something else, gives its place to others: when they have
-//!    read twice the budget since it began, with flights or without.
-//! 3. None begins before a change of the pool's devices and lands after it: it would keep a device that has left open.
+//! 1. Flights without a waiting reader hold no more than a budget of bytes, and their number is bounded. Beside them
+//!    are few with nodes, which are small and needed later than all others.
+//! 2. A flight that is never used, because its reader does something else, is dropped when other readers have read
+//!    twice the budget since it began, with flights or without.
+//! 3. No flight begins before a change of the pool's devices and lands after it: such a flight would keep a device that
+//!    has left open.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -37,10 +39,10 @@ use crate::{format::pointer::BlockPointer, space::Seen};
 const PART_OF_CACHE: u64 = 4;
 /// The most flights at a time: a device may have a thread for each.
 const MOST: usize = 64;
-/// The most with nodes beside them.
+/// The most flights with nodes, beside the others.
 const MOST_WITH_NODES: usize = 16;
 
-/// A block that has come: its pointer, as it is stored, and its content.
+/// A block that has arrived: its pointer, its stored bytes, and its content.
 pub(crate) struct Part<'a> {
     pub(crate) pointer: &'a BlockPointer,
     pub(crate) stored: &'a [u8],
@@ -59,17 +61,17 @@ struct Flights {
     /// By their numbers: the oldest first.
     all: BTreeMap<u64, Arc<Flight>>,
     next: u64,
-    /// What those without nodes hold, in bytes.
+    /// Bytes of the flights without nodes.
     bytes: u64,
     /// How many there are with nodes.
     with_nodes: usize,
-    /// The bytes that were read with flights, and by those for whom there was no room.
+    /// Bytes read with flights, and by readers for whom there was no room.
     clock: u64,
     /// How often devices have changed.
     changes: u64,
 }
 
-/// What a flight holds.
+/// The content of a flight.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Data,
@@ -81,9 +83,9 @@ struct Flight {
     what: What,
     blocks: Vec<BlockKey>,
     bytes: u64,
-    /// The clock when it began.
+    /// The clock at the beginning of the flight.
     since: u64,
-    /// Taken by who lands it.
+    /// Taken by the thread that lands the flight.
     run: Mutex<Option<UnderWay>>,
 }
 
@@ -97,7 +99,7 @@ impl Flights {
             What::Nodes => self.with_nodes -= 1,
         }
         for key in &flight.blocks {
-            // A later flight may have it, too.
+            // A later flight may have the same block.
             if self.by_block.get(key).is_some_and(|other| other.number == flight.number) {
                 self.by_block.remove(key);
             }
@@ -126,7 +128,7 @@ impl Flights {
         self.all.insert(number, flight);
     }
 
-    /// The flights that nobody comes for any more.
+    /// Removes the flights that no reader will use any more.
     fn take_stale(&mut self, budget: u64) -> Vec<Arc<Flight>> {
         let is_stale = |flight: &&Arc<Flight>| flight.since + 2 * budget < self.clock;
         let stale: Vec<Arc<Flight>> = self.all.values().take_while(is_stale).cloned().collect();
@@ -146,12 +148,12 @@ impl Ahead {
         self.budget.store(cache / PART_OF_CACHE, Ordering::Relaxed);
     }
 
-    /// What all flights together may hold, in bytes.
+    /// The most bytes of all flights together.
     pub(crate) fn budget(&self) -> u64 {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// How much of `wanted` bytes may be begun to be read, for somebody who has just read so many.
+    /// How many of the `wanted` bytes may be prefetched, for a reader that has just read `read` bytes.
     pub(crate) fn room(&self, wanted: u64, read: u64) -> u64 {
         let budget = self.budget();
         let mut flights = self.flights.lock();
@@ -167,7 +169,7 @@ impl Ahead {
         let stale = flights.take_stale(budget);
         let found = room(&flights);
         drop(flights);
-        // What it takes to let them go is not done under the lock.
+        // Dropping the flights takes time, so the lock is free by now.
         drop(stale);
         found
     }
@@ -177,8 +179,8 @@ impl Ahead {
         self.flights.lock().by_block.contains_key(&key(pointer))
     }
 
-    /// Begins to read blocks, the first `waited` of which somebody is about to wait for. If these are all, and lie next to each
-    /// other, they are read at once: nothing is gained by asking others for that. `keep` is given what has come.
+    /// Starts to read blocks; a reader is about to wait for the first `waited`. If these are all, and adjacent, they
+    /// are read right here: handing them to other threads gains nothing. `keep` gets the arrived blocks.
     pub(crate) fn bring(
         &self,
         storage: &Storage,
@@ -196,7 +198,7 @@ impl Ahead {
         drop(stale);
         let mut runs = storage.runs_of(blocks);
         if let ([run], true) = (&runs[..], waited == blocks.len()) {
-            // Who needs a block that is alone reads it.
+            // A single block is read by the reader itself.
             if run.len() > 1 {
                 storage.read_run(run, blocks, seen, &mut |at, stored, content| {
                     keep(Part { pointer: &blocks[at], stored, content: Arc::new(content) });
@@ -204,12 +206,12 @@ impl Ahead {
             }
             return;
         }
-        // What somebody waits for first, each in the order in which it lies.
+        // Runs with blocks that a reader waits for come first, each kind in order of offset.
         runs.sort_by_key(|run| run.iter().all(|copy| copy.block >= waited));
         self.begin(storage, &runs, (blocks, seen), What::Data);
     }
 
-    /// Begins to read nodes that nobody waits for yet, the first of them that there is room for.
+    /// Starts to prefetch nodes, as many from the front as there is room for.
     pub(crate) fn begin_nodes(&self, storage: &Storage, nodes: &[BlockPointer], seen: Seen) {
         let free = self.flights.lock().free(What::Nodes);
         let nodes = &nodes[..free.min(nodes.len())];
@@ -231,7 +233,7 @@ impl Ahead {
         }
     }
 
-    /// The content of a block that is on its way, if it comes and is good. `keep` is given everything that comes with it.
+    /// The content of a block in flight, if it arrives and verifies. `keep` gets all blocks of the flight.
     pub(crate) fn land(
         &self,
         storage: &Storage,
@@ -240,7 +242,7 @@ impl Ahead {
     ) -> Option<Arc<Vec<u8>>> {
         let wanted = key(pointer);
         let flight = self.flights.lock().by_block.get(&wanted).cloned()?;
-        // Somebody else may be at it: then all of it is kept when this lock is had.
+        // Another thread may be landing the flight: when this lock is acquired, all blocks have been kept.
         let mut run = flight.run.lock();
         let mut found = None;
         run.take()?.finish(&storage.space, |pointer, stored, content| {
@@ -259,7 +261,7 @@ impl Ahead {
     /// Forgets all flights: devices are about to leave, or have left.
     pub(crate) fn ground(&self) {
         let mut flights = self.flights.lock();
-        // A number is never used again: who lands a flight just now removes that one and no other.
+        // A number is never used again: a thread that is landing a flight removes no other flight.
         let (next, changes) = (flights.next, flights.changes + 1);
         let grounded = mem::replace(&mut *flights, Flights { next, changes, ..Flights::default() });
         drop(flights);
@@ -268,8 +270,7 @@ impl Ahead {
 }
 
 impl Drop for Ahead {
-    /// A request that is under way may have its device open: it is waited for, so that the next one who opens the device
-    /// finds it free.
+    /// A request under way may have its device open. It is waited for, so that the device is free to be opened again.
     fn drop(&mut self) {
         for flight in mem::take(self.flights.get_mut()).all.into_values() {
             if let Some(run) = flight.run.lock().take() {

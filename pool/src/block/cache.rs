@@ -1,7 +1,7 @@
 //! The bounded cache of decoded nodes and decompressed data.
 //!
-//! An address is used again after what stood there was freed, so an entry goes by address *and* birth: no two blocks
-//! ever share both.
+//! An address is used again after its block was freed, so the key is the address *and* birth: no two blocks ever share
+//! both.
 
 use std::{num::NonZero, sync::Arc, thread};
 
@@ -16,8 +16,8 @@ use crate::{
     units::{MIB, Txg},
 };
 
-/// What a shard can hold at least, in bytes: many of the largest blocks. Blocks go to shards at random, and one shard
-/// gives away what it holds though another has room.
+/// The least capacity of a shard, in bytes: many of the largest blocks. Blocks go to shards at random, and a full shard
+/// evicts even while another has room.
 const SHARD: u64 = 32 * MIB;
 
 /// A block's identity in time.
@@ -47,7 +47,7 @@ impl Weighter<BlockKey, Entry> for ByMemory {
     }
 }
 
-/// Nodes and data that were read or written lately.
+/// Nodes and data read or written lately.
 pub struct BlockCache {
     cache: Cache<BlockKey, Entry, ByMemory>,
 }
@@ -68,7 +68,7 @@ impl BlockCache {
         BlockCache { cache }
     }
 
-    /// The node that `pointer` leads to, if it is here.
+    /// The node of `pointer`, if cached.
     pub fn node(&self, pointer: &BlockPointer) -> Option<Arc<Node>> {
         match self.cache.get(&key(pointer))? {
             Entry::Node(node) => Some(node),
@@ -76,7 +76,7 @@ impl BlockCache {
         }
     }
 
-    /// The content of the block that `pointer` leads to, if it is here.
+    /// The content of the block of `pointer`, if cached.
     pub fn data(&self, pointer: &BlockPointer) -> Option<Arc<Vec<u8>>> {
         match self.cache.get(&key(pointer))? {
             Entry::Data(bytes) => Some(bytes),
@@ -94,7 +94,7 @@ impl BlockCache {
         self.cache.insert(key(pointer), Entry::Data(bytes));
     }
 
-    /// How many bytes it holds now.
+    /// The cached bytes.
     pub fn weight(&self) -> u64 {
         self.cache.weight()
     }
@@ -104,7 +104,7 @@ impl BlockCache {
         self.cache.set_capacity(capacity);
     }
 
-    /// Forgets everything: for tests and benchmarks that need a cold start.
+    /// Drops everything: for tests and benchmarks that need a cold start.
     pub fn clear(&self) {
         self.cache.clear();
     }

@@ -1,7 +1,7 @@
-//! A block's checksum: how the bytes read are known to be the bytes written.
+//! A block's checksum, by which a read is verified.
 //!
-//! The checksum covers the bytes as stored, that is after compression, and is kept in the pointer to the block, never
-//! with the block itself: so a write that went astray or was lost is found as well as a flipped bit.
+//! The checksum covers the bytes as stored, after compression, and is kept in the pointer to the block, never with the
+//! block itself: so a misdirected or lost write is detected as well as a flipped bit.
 
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;

@@ -1,15 +1,15 @@
-//! Compression of blocks: the choices, the work, and when it is not worth it.
+//! Compression of blocks: the choices, the work, and when it is not worth the time.
 //!
-//! A compressed block must save at least one sector, because space is taken in whole sectors; if it does not, it is
-//! stored as it is. A reader needs to know only the family ([`Compression`]), so levels are a writer's choice
+//! A compressed block must save at least one sector, because space is allocated in whole sectors; otherwise the block
+//! is stored uncompressed. A reader needs only the family ([`Compression`]), so levels are a writer's choice
 //! ([`CompressionChoice`]) that can change at any time.
 //!
-//! The slow families look before they leap. `looks_random` counts the bytes of a small sample; if their distribution
-//! is flat, LZ4 is tried, which passes over incompressible data at memory speed, and only if that finds a sector to save
-//! (repetition that byte counts cannot see) does the slow family start. (OpenZFS has its zstd ask LZ4 first likewise.)
+//! The slow families probe first. `looks_random` counts the bytes of a small sample. If their distribution is flat, LZ4
+//! is tried, which passes over incompressible data at memory speed. The slow family starts only if LZ4 finds a sector
+//! to save, through repetition that byte counts cannot see. (OpenZFS's zstd also tries LZ4 first.)
 //!
-//! Decompression takes hostile bytes: it never writes more than the length that the pointer promised, and anything but
-//! exactly that length is an error.
+//! Decompression takes hostile bytes: it never writes more than the length in the pointer, and any other length is an
+//! error.
 
 use std::{cell::RefCell, fmt};
 
@@ -24,7 +24,7 @@ use crate::format::{
 /// How a dataset's blocks are to be compressed, with the level. Spelled as in OpenZFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompressionChoice {
-    /// `off`: stored as they are.
+    /// `off`: stored uncompressed.
     Off,
     /// `lz4`, and `on`.
     #[default]
@@ -42,7 +42,7 @@ const ZSTD_FAST_DEFAULT: u32 = 1;
 const GZIP_DEFAULT: u32 = 6;
 
 impl CompressionChoice {
-    /// The choice that `text` spells, if it spells one.
+    /// Parses the value of the property `compression`; `None` if invalid.
     pub fn parse(text: &str) -> Option<CompressionChoice> {
         match text {
             "off" => Some(CompressionChoice::Off),
@@ -54,7 +54,7 @@ impl CompressionChoice {
         }
     }
 
-    /// The family, as a block pointer names it.
+    /// The family, as stored in a block pointer.
     pub fn family(self) -> Compression {
         match self {
             CompressionChoice::Off => Compression::Off,
@@ -96,8 +96,8 @@ impl fmt::Display for CompressionChoice {
     }
 }
 
-/// What a thread keeps between blocks, so that a block allocates nothing but its output: tables, contexts, a buffer.
-/// Parts come into being when first used.
+/// A thread's state between blocks, so that a block allocates only its output: tables, contexts, a buffer. Parts are
+/// made when first used.
 #[derive(Default)]
 pub struct Compressor {
     small_table: Option<CompressTable>,
@@ -107,10 +107,10 @@ pub struct Compressor {
     buffer: Vec<u8>,
 }
 
-/// Inputs shorter than this use the smaller, faster table of LZ4.
+/// Shorter inputs use the smaller, faster table of LZ4.
 const SMALL_TABLE_LIMIT: usize = u16::MAX as usize;
 
-/// Compresses a block, if that saves at least one sector of `sector` bytes.
+/// Compresses a block; `None` unless at least one sector of `sector` bytes is saved.
 ///
 /// # Panics
 /// If `sector` is zero.
@@ -120,7 +120,7 @@ pub fn compress(
     sector: u32,
     scratch: &mut Compressor,
 ) -> Option<(Compression, Vec<u8>)> {
-    // The largest useful result: one sector less than the input takes.
+    // The largest useful result: one sector less than the input.
     let limit = input.len().div_ceil(sector as usize).saturating_sub(1) * sector as usize;
     if limit == 0 || choice == CompressionChoice::Off {
         return None;
@@ -144,7 +144,7 @@ impl Compressor {
         Compressor::default()
     }
 
-    /// The three methods below leave the result in `buffer`, and return its length if that is at most `limit`.
+    /// The three methods below leave the result in `buffer`, and return its length if at most `limit`.
     fn lz4(&mut self, input: &[u8], limit: usize) -> Option<usize> {
         let buffer = output(&mut self.buffer, get_maximum_output_size(input.len()));
         let table = match input.len() < SMALL_TABLE_LIMIT {
@@ -163,7 +163,7 @@ impl Compressor {
             context.set_compression_level(level).ok()?;
             *prepared = level;
         }
-        // A buffer no longer than the limit makes it give up as soon as the limit is passed.
+        // A buffer no longer than the limit makes zstd give up as soon as the limit is passed.
         context.compress_to_buffer(input, output(&mut self.buffer, limit)).ok()
     }
 
@@ -180,7 +180,7 @@ impl Compressor {
     }
 }
 
-/// The first `len` bytes of a buffer that only grows.
+/// The first `len` bytes of the buffer, which only grows.
 fn output(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if buffer.len() < len {
         buffer.resize(len, 0);
@@ -191,14 +191,14 @@ fn output(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
 /// How many places of a block are looked at, and how many bytes at each: 1 KiB in all.
 const SAMPLES: usize = 64;
 const SAMPLE: usize = 16;
-/// Blocks shorter than this are compressed without looking.
+/// Shorter blocks are compressed without a probe.
 const PROBE_FROM: usize = 4 * SAMPLES * SAMPLE;
-/// The sum of the squared counts of 1,024 random bytes is 5,116 on average, with a standard deviation of 90. Text is above
-/// 50,000; what lies below this is very nearly flat.
+/// The sum of the squared counts of 1,024 random bytes is 5,116 on average, with a standard deviation of 90. Text is
+/// above 50,000; any sum below this is very nearly flat.
 const FLAT: u32 = 5_500;
 
-/// Whether a sample of the block is spread over all byte values as evenly as random bytes are. The samples are jittered,
-/// so that they do not fall in step with records in the data.
+/// Whether a sample of the block is spread over all byte values as evenly as random bytes. The samples are jittered, so
+/// that they do not fall in step with records in the data.
 fn looks_random(input: &[u8]) -> bool {
     if input.len() < PROBE_FROM {
         return false;
@@ -216,10 +216,10 @@ fn looks_random(input: &[u8]) -> bool {
     counts.iter().map(|count| count * count).sum::<u32>() < FLAT
 }
 
-/// Decompresses a block that must come to exactly `len` bytes.
+/// Decompresses a block of exactly `len` bytes.
 ///
 /// # Errors
-/// If `input` is not of this family, or comes to another length, or `len` is longer than a block can be.
+/// If `input` is not of this family, has another length when decompressed, or `len` exceeds the largest block.
 pub fn decompress(kind: Compression, input: &[u8], len: usize) -> Result<Vec<u8>, Malformed> {
     const WHAT: &str = "compressed block";
     if len > MAX_BLOCK as usize {

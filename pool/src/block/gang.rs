@@ -1,19 +1,19 @@
-//! Blocks that find no room in one piece.
+//! Gang blocks: blocks stored in several pieces.
 //!
-//! When free space is scattered, or a block is larger than a region, it is stored in pieces, and a header names them; when
-//! they are too many for one header, headers of headers do. So whatever the sectors that are free, a block as long as all
-//! of them can be stored, but for a few in a hundred that the headers take. Those above the first are not counted to the
-//! dataset.
+//! When free space is scattered, or a block is larger than a region, it is stored in pieces, and a header names them.
+//! If there are too many pieces for one header, headers of headers name them. So whichever sectors are free, they can
+//! store a block as long as all of them, but for a few percent for headers. Headers above the first are not charged to
+//! the dataset.
 //!
-//! Data that finds no room even so takes what is kept for metadata: it was admitted, so there is room in all, and a
+//! Data without room even so uses the reserve for metadata: the data was admitted, so there is room in all, and a
 //! commit that has begun must not fail for want of a hole that fits.
 //!
-//! A gang block is never rewritten in place from another copy of it: where its pieces lie is said by its own header alone.
-//! What has several sources (the members of a mirror) is rewritten piece by piece, each from a source that is good: the
-//! header is bound to the block, and says by what sum each piece is known.
+//! A gang copy is never rewritten in place from another copy of the block, because the place of its pieces is known
+//! only from its own header. A part with several sources (the members of a mirror) is rewritten piece by piece, each
+//! from a good source: the header is bound to the block, and has a sum of each piece.
 //!
-//! Headers of old versions say no sums. Where a mirror's members differ in several pieces, all that they may be together
-//! is tried, up to [`TRIALS`] times.
+//! Headers of old versions have no sums. If a mirror's members differ in several pieces, all combinations are tried, up
+//! to [`TRIALS`].
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -34,7 +34,7 @@ use crate::{
     vdev::{self, Check, Found},
 };
 
-/// So often it is tried whether pieces from several sources are a block together.
+/// The most combinations of pieces from several sources that are tried.
 const TRIALS: usize = 1024;
 
 impl Storage {
@@ -61,7 +61,7 @@ impl Storage {
         Ok(pointer)
     }
 
-    /// Writes one copy, and notes what it has `taken`; returns the address of the topmost header.
+    /// Writes one copy, and appends its allocations to `taken`; returns the address of the topmost header.
     fn write_gang_copy(
         &self,
         txg: Txg,
@@ -90,7 +90,7 @@ impl Storage {
         }
     }
 
-    /// Writes the headers that name `below`, and returns where they are and what each covers.
+    /// Writes the headers of `below`, and returns their addresses and the bytes covered by each.
     fn write_headers(
         &self,
         txg: Txg,
@@ -112,7 +112,7 @@ impl Storage {
     /// The largest piece there is, at most `wanted` bytes long.
     fn allocate_piece(&self, txg: Txg, class: Class, wanted: usize) -> Result<Piece> {
         for class in [class, Class::Metadata] {
-            // Another thread may take the largest piece before us; then a smaller one is tried.
+            // Another thread may take the largest piece first; then a smaller one is tried.
             let mut bytes = self.space.largest_piece(class).min(wanted as u32);
             while bytes > 0 {
                 match self.space.allocate(txg, class, bytes, 1, &self.vdevs) {
@@ -125,7 +125,8 @@ impl Storage {
         Err(Error::OutOfSpace)
     }
 
-    /// Reads one copy; never [`Found::Bad`]. What may be another's by now is not counted: see [`Storage::read_stored`].
+    /// Reads one copy; never [`Found::Bad`]. Bytes that may belong to another block by now are not counted: see
+    /// [`Storage::read_stored`].
     pub(super) fn read_gang_copy(
         &self,
         pointer: &BlockPointer,
@@ -161,7 +162,7 @@ impl Storage {
         Err(mismatch(pointer, &*self.vdevs.get(id)?))
     }
 
-    /// Whether it is `sure` that nothing else is taken for it: see [`vdev::Vdev::read_surely`].
+    /// Reads a header or a piece. With `sure`, `is_good` cannot accept wrong bytes: see [`vdev::Vdev::read_surely`].
     fn read_part(&self, part: &Piece, bytes: &mut [u8], is_good: Check<'_>, sure: bool) -> Result<Found> {
         let (id, offset) = self.space.resolve(part.address, part.bytes)?;
         let vdev = self.vdevs.get(id)?;
@@ -172,7 +173,7 @@ impl Storage {
     pub(super) fn examine_gang_copy(&self, pointer: &BlockPointer, copy: usize) -> Result<Examined> {
         let mut examined = Examined::default();
         let gang = self.gang(pointer, copy, &mut |at, is_good| {
-            // What it says is not verified by anything before others are rewritten with it.
+            // A header has no checksum of its own that could verify it before others are rewritten from it.
             let header = self.examine_part((pointer, copy), (at, false), is_good, &mut examined.bad)?;
             header.ok_or_else(|| Error::damaged("gang block", "no source of a header is good"))
         });
@@ -211,8 +212,8 @@ impl Storage {
         Ok(examined)
     }
 
-    /// The bytes of a header or a piece of a copy, if one of its sources is good. Whether it is `sure` that nothing else is
-    /// taken for it: see [`vdev::Vdev::examine_surely`].
+    /// The bytes of a header or a piece of a copy, if a source is good. With `sure`, `is_good` cannot accept wrong
+    /// bytes: see [`vdev::Vdev::examine_surely`].
     fn examine_part(
         &self,
         (pointer, copy): (&BlockPointer, usize),
@@ -233,7 +234,8 @@ impl Storage {
         Ok(good)
     }
 
-    /// Writes the headers and the pieces of one copy, of which `bytes` are the verified bytes, to where they are missing.
+    /// Writes the headers and the pieces of one copy, whose verified content is `bytes`, to the places where they are
+    /// missing.
     pub(super) fn copy_gang_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &[u8], to: Copying) -> Result<()> {
         let fill = |part: &Piece, bytes: &[u8]| self.copy_part(part.address, &Arc::new(bytes.to_vec()), to);
         let mut headers = Vec::new();
@@ -242,7 +244,7 @@ impl Storage {
             headers.push((*at, header.clone()));
             Ok(header)
         })?;
-        // Only what has turned out to be a header is one.
+        // Written only now, when all headers have verified as such.
         headers.iter().try_for_each(|(at, header)| fill(at, header))?;
         let mut rest = bytes;
         for piece in &gang.pieces {
@@ -253,8 +255,8 @@ impl Storage {
         Ok(())
     }
 
-    /// The bytes of pieces of which it is only known what they are together: one source of each, until that is right. None
-    /// if it never is, or there would be too much to try.
+    /// The bytes of pieces without sums: combinations of their sources are tried until the whole verifies. `None` if
+    /// none does, or there are too many to try.
     fn without_sums(&self, gang: &Gang, is_good: Check<'_>) -> Result<Option<Vec<u8>>> {
         if gang.pieces.iter().all(|piece| piece.sum.is_some()) {
             return Ok(None);
@@ -276,7 +278,7 @@ impl Storage {
         Ok((0..trials.min(TRIALS)).map(attempt).find(|whole| is_good(whole)))
     }
 
-    /// What the sources of a piece hold, each content once.
+    /// The contents of a piece in its sources, each content once.
     fn candidates(&self, piece: &Piece) -> Result<Vec<Vec<u8>>> {
         let (id, offset) = self.space.resolve(piece.address, piece.bytes)?;
         let found = RefCell::new(Vec::<Vec<u8>>::new());
@@ -292,12 +294,12 @@ impl Storage {
 
     fn read_header(&self, at: &Piece, is_good: Check<'_>) -> Result<Vec<u8>> {
         let mut header = vec![0; at.bytes as usize];
-        // Whoever frees goes by what it says, and nobody asks the block.
+        // Frees go by the header's content, and the block's checksum is not consulted.
         self.read_part(at, &mut header, is_good, false)?;
         Ok(header)
     }
 
-    /// The pieces of a copy, and the headers that name them, which `read` reads.
+    /// The pieces of a copy, and its headers, which `read` reads.
     fn gang(
         &self,
         pointer: &BlockPointer,
@@ -306,7 +308,7 @@ impl Storage {
     ) -> Result<Gang> {
         let top = Piece { address: pointer.addresses[copy], bytes: pointer.stored, sum: None };
         let mut gang = Gang { pieces: vec![top], headers: Vec::new() };
-        // Who only frees may have a pointer without a checksum.
+        // A pointer to be freed may have no checksum.
         let block = (pointer.checksum_kind != Checksum::Off).then_some(&pointer.checksum);
         let mut expected = None;
         loop {
@@ -330,7 +332,7 @@ impl Storage {
         }
     }
 
-    /// All the space that a block takes.
+    /// All extents allocated for a block.
     pub fn extents(&self, pointer: &BlockPointer) -> Result<Vec<Extent>> {
         let extent = |piece: &Piece| self.space.extent(piece.address, piece.bytes);
         let mut extents = Vec::with_capacity(pointer.addresses().len());
@@ -364,7 +366,7 @@ impl Storage {
     }
 }
 
-/// One copy of a block in pieces.
+/// One copy of a gang block.
 struct Gang {
     /// The pieces, in order.
     pieces: Vec<Piece>,
@@ -372,12 +374,12 @@ struct Gang {
     headers: Vec<Piece>,
 }
 
-/// Whether bytes are those of a piece, as far as its header tells.
+/// Whether bytes match a piece, as far as its header tells.
 fn is_piece(piece: &Piece, bytes: &[u8]) -> bool {
     piece.sum.is_none_or(|sum| sum == gang::sum(bytes))
 }
 
-/// What a copy is of which two parts are so.
+/// The result for a copy from the results of two parts.
 fn worse(one: Found, other: Found) -> Found {
     match (one, other) {
         (Found::Bad, _) | (_, Found::Bad) => Found::Bad,

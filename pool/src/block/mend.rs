@@ -1,11 +1,11 @@
 //! Examining and rewriting the copies of a block.
 //!
-//! Examining is quiet: who finds a bad copy does not know whether the pointer still stands, or whether another block
-//! lies there by now. Rewriting and counting are for who knows, because no commit can come in between: see
+//! Examining is quiet: its caller does not know whether the pointer is still current, or another block lies there by
+//! now. Rewriting and counting are for callers that do know, because no commit can come in between: see
 //! [`crate::txg::Still`].
 //!
-//! A copy may have several sources (the members of a mirror), each of which is examined, and rewritten alone: a power
-//! failure tears nothing but what was bad before.
+//! A copy may have several sources (the members of a mirror). Each is examined, and rewritten alone: a power failure
+//! tears only a source that was bad before.
 //!
 //! A gang block is rewritten only part by part, from other sources of each part: see [`super::gang`].
 
@@ -24,36 +24,36 @@ use crate::{
     vdev,
 };
 
-/// What blocks are copied to.
+/// The destination of copied blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copying {
-    /// Devices of mirrors that are being filled.
+    /// Members being resilvered.
     Members,
-    /// The twins of chunks that are about to lie elsewhere.
+    /// The twins of chunks that are about to move.
     Twins,
 }
 
-/// What was found in the places of a block's copies.
+/// The result of examining a block's copies.
 #[derive(Debug, Default)]
 pub struct Examined {
-    /// The bytes as stored, from the first copy that is good.
+    /// The stored bytes, from the first good copy.
     pub good: Option<Vec<u8>>,
-    /// What is not good.
+    /// The bad sources.
     pub bad: Vec<Bad>,
 }
 
-/// A source of a copy that is not good.
+/// A bad source of a copy.
 #[derive(Debug)]
 pub struct Bad {
     /// The copy.
     pub copy: usize,
-    /// On which device it lies, and where in the vdev; none if that is not known.
+    /// Its vdev, its device, and the offset in the vdev; `None` if unknown.
     pub source: Option<(VdevId, Guid, u64)>,
-    /// Why it is not good.
+    /// The failure.
     pub error: Error,
-    /// What it has to be, if it is part of a gang and another source of this part is good.
+    /// The right bytes, for a part of a gang with another good source.
     pub(super) part: Option<Arc<Vec<u8>>>,
-    /// Whether the device has refused, which is counted already.
+    /// Whether the device has refused the read, which is counted already.
     pub(super) is_refused: bool,
 }
 
@@ -115,7 +115,7 @@ impl Storage {
         Ok(Examined { good, bad: bad.collect() })
     }
 
-    /// Counts a bad copy at the device that it is on. One that the device refused to read is counted already.
+    /// Counts a bad copy at its device. A refused read is counted already.
     pub(crate) fn note_bad(&self, bad: &Bad) {
         if let Some((id, source, _)) = bad.source.filter(|_| !bad.is_refused)
             && let Ok(vdev) = self.vdevs.get(id)
@@ -124,7 +124,7 @@ impl Storage {
         }
     }
 
-    /// Writes a bad source again, of which `good` are the verified bytes, and reads it back.
+    /// Rewrites a bad source with the verified bytes `good`, and reads it back.
     pub(crate) fn rewrite(&self, pointer: &BlockPointer, bad: &Bad, good: &Arc<Vec<u8>>) -> Result<()> {
         let good = if pointer.gang { bad.part.as_ref() } else { Some(good) };
         let (Some((id, source, offset)), Some(good)) = (bad.source, good) else {
@@ -138,8 +138,8 @@ impl Storage {
         }
     }
 
-    /// Writes a block to where it is missing. Returns how many bytes were read for that. The pool is held still, or the group
-    /// that has the block is being written.
+    /// Writes a block to the places where it is missing. Returns the bytes read for this. The pool is held still, or
+    /// the group with the block is being written.
     pub(crate) fn copy(&self, pointer: &BlockPointer, to: Copying) -> Result<u64> {
         if !self.is_missing(pointer, to) {
             return Ok(0);
@@ -148,7 +148,7 @@ impl Storage {
         let mut lost = Vec::new();
         for copy in 0..usize::from(pointer.copies) {
             match self.copy_copy(pointer, copy, &bytes, to) {
-                // Where its pieces lie nobody knows any more: no device has this copy.
+                // The place of its pieces is lost: no device has this copy.
                 Err(error @ Error::Damaged { .. }) if pointer.gang => lost.push(error),
                 filled => filled?,
             }
@@ -166,7 +166,7 @@ impl Storage {
         }
     }
 
-    /// Writes what lies at an address by right to where it is missing.
+    /// Writes the verified bytes of an address to the places where they are missing.
     pub(super) fn copy_part(&self, address: Address, bytes: &Arc<Vec<u8>>, to: Copying) -> Result<()> {
         let len = bytes.len() as u32;
         match to {
@@ -181,10 +181,10 @@ impl Storage {
         }
     }
 
-    /// Copies what the places of a block hold to the twins of their chunks, unverified: what is not good is no worse there.
+    /// Copies the stored bytes of a block to the twins of their chunks, unverified: a bad copy is no worse there.
     ///
     /// # Errors
-    /// If a device cannot be read, or where the pieces of a gang lie is not known: then something may be left behind.
+    /// If a device cannot be read, or the place of a gang's pieces is unknown: then bytes may be left behind.
     pub(crate) fn copy_as_it_is(&self, pointer: &BlockPointer) -> Result<()> {
         self.extents(pointer)?.into_iter().try_for_each(|extent| self.copy_extent_as_it_is(extent))
     }
@@ -201,7 +201,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Copies what is allocated in chunks that are packed and that nothing refers to.
+    /// Copies leaked space in chunks being packed: allocated, but without references.
     pub(crate) fn copy_unclaimed(&self) -> Result<()> {
         let unclaimed = self.space.unplaced(&self.vdevs)?;
         if let Some(first) = unclaimed.first() {
@@ -239,13 +239,13 @@ impl Storage {
         pointer.addresses().iter().any(|address| self.is_copied(pointer, *address, to))
     }
 
-    /// The transaction group after which something is missing on a device of a vdev that is being filled. A chunk that came
-    /// there later has brought old blocks along: then everything may be missing.
+    /// The transaction group after which blocks are missing on a device being resilvered. If a chunk moved onto the
+    /// vdev later, it brought old blocks along: then any block may be missing, and the result is zero.
     pub(crate) fn filling(&self, vdev: &dyn vdev::Vdev) -> Option<Txg> {
         vdev.filling().map(|since| self.lacks_since(vdev.id(), since))
     }
 
-    /// The same for a device that has all that was written to a vdev until then.
+    /// As [`Storage::filling`], for a device that has everything written to the vdev up to `since`.
     pub(crate) fn lacks_since(&self, vdev: VdevId, since: Txg) -> Txg {
         if self.space.last_arrival(vdev) > since { Txg::ZERO } else { since }
     }

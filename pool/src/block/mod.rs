@@ -1,19 +1,19 @@
 //! Blocks on their way to the devices and back.
 //!
 //! ```text
-//! compression   make it smaller, or leave it
-//! checksum      know it again
+//! compression   compress a block, or leave it
+//! checksum      verify a block
 //! storage       the devices and their space as one: addresses to bytes
 //! write         compress, checksum, allocate, and write many blocks in one run
 //! read          any copy that verifies
-//! gang          blocks that find no room in one piece
-//! mend          every copy, and good ones over bad ones
+//! gang          blocks stored in several pieces
+//! mend          examining every copy, and repairing bad ones
 //! runs          many blocks, by few requests
-//! ahead         runs that are being read before anybody waits for them
+//! ahead         prefetch: runs read before a reader waits for them
 //! cache         decoded nodes and decompressed data, bounded
 //! ```
 //!
-//! Invariant: nobody above this module ever sees a byte of a block whose checksum was not verified.
+//! Invariant: no layer above this module ever sees a byte of a block whose checksum was not verified.
 
 mod ahead;
 pub mod cache;

@@ -1,9 +1,10 @@
 //! Reading blocks: any copy that verifies.
 //!
-//! A reader may hold a pointer for longer than the block lives. So it says when it has seen the block in a tree ([`Seen`]), and
-//! what may be another block by now is neither handed out nor counted: the read fails with [`Error::Stale`].
+//! A reader may hold a pointer for longer than the block lives. So each read carries the time when the block was seen
+//! in a tree ([`Seen`]). If the bytes may belong to another block by now, the read fails with [`Error::Stale`], and
+//! nothing is counted.
 //!
-//! A bad copy is reported and left as it is: the engine has it looked at again by who holds the pool still
+//! A bad copy is reported and left unchanged: the engine examines the block again while the pool is held still
 //! ([`crate::txg::Still`]).
 
 use crate::{
@@ -20,10 +21,10 @@ impl Storage {
         unpacked(pointer, self.read_stored(pointer, seen, || {})?)
     }
 
-    /// The bytes of a block as they are stored, verified; calls `bad` for each copy on the way that is not good.
+    /// A block's stored bytes, verified; calls `bad` for each bad copy met.
     ///
     /// # Errors
-    /// [`Error::Stale`] if the block may have been freed and its place used again since it was seen.
+    /// [`Error::Stale`] if the block may have been freed since it was seen, and its space used again.
     pub(crate) fn read_stored(&self, pointer: &BlockPointer, seen: Seen, mut bad: impl FnMut()) -> Result<Vec<u8>> {
         let mut bytes = vec![0; pointer.stored as usize];
         let mut last = Error::damaged(describe(pointer), "it has no copy");
@@ -49,13 +50,13 @@ impl Storage {
         Err(last)
     }
 
-    /// Whether one copy of a block verifies, from every source that there is for it.
+    /// Whether one copy of a block verifies from all of its sources.
     pub fn verify_copy(&self, pointer: &BlockPointer, copy: usize) -> Result<()> {
         self.examine_copy(pointer, copy).bad.into_iter().next().map_or(Ok(()), |bad| Err(bad.error))
     }
 
-    /// Reads one copy; never [`Found::Bad`]. What does not verify is counted beside its device, unless it may be another block's
-    /// by now: that is nobody's fault, so it passes here, and the caller asks whether the block stands.
+    /// Reads one copy; never [`Found::Bad`]. A mismatch is counted at its device, unless the bytes may belong to
+    /// another block by now: then no device is at fault, so they pass here, and the caller checks `seen`.
     fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8], seen: Seen) -> Result<Found> {
         if pointer.gang {
             return self.read_gang_copy(pointer, copy, bytes, seen);
@@ -75,7 +76,7 @@ impl Storage {
     }
 }
 
-/// The content of a block that was stored as these bytes.
+/// The content of a block with these stored bytes.
 pub(crate) fn unpacked(pointer: &BlockPointer, stored: Vec<u8>) -> Result<Vec<u8>> {
     if pointer.stored == pointer.logical {
         return Ok(stored);
@@ -84,7 +85,7 @@ pub(crate) fn unpacked(pointer: &BlockPointer, stored: Vec<u8>) -> Result<Vec<u8
         .map_err(|problem| Error::damaged(describe(pointer), problem))
 }
 
-/// The error of a copy that is not what the pointer says.
+/// The error of a copy that does not match its pointer.
 pub(super) fn mismatch(pointer: &BlockPointer, vdev: &dyn Vdev) -> Error {
     Error::damaged(describe(pointer), format!("its checksum does not match on {}", name(vdev)))
 }

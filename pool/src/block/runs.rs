@@ -1,11 +1,11 @@
-//! Many blocks at once: what lies one behind the other on a device is read by one request, and requests for different
-//! places are under way together.
+//! Many blocks at once: adjacent blocks are read by one request, and requests for different places are under way
+//! together.
 //!
-//! A run is judged as a whole: if a source of it gives bytes in which every block is good, all of these copies are. If
-//! not, its blocks are seen to one by one, as if there were no runs. So runs are about speed and nothing else.
+//! A run is verified as a whole: if a source returns bytes in which every block is good, all of these copies are good.
+//! If not, its blocks are read one by one, as if there were no runs. So runs are only about speed.
 //!
-//! What is copied in runs is written, too, so such a run has no gaps: what lies between two blocks may be another's, who
-//! writes it just now. What is left over of a block's last sectors is written as the zeros that it is.
+//! Copying a run writes it, too, so such a run has no gaps: another block, just being written, may lie between two of
+//! its blocks. The padding of a block's last sectors is written as zeros.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,30 +25,29 @@ use crate::{
     vdev::{Begun, Found, Sources},
 };
 
-/// The longest run, in bytes, unless one block is longer.
+/// The longest run, in bytes, unless a single block is longer.
 const MAX_RUN: u64 = MIB;
-/// What lies between two blocks of a run is read with them up to so many bytes: that takes less than another request.
+/// A gap of at most so many bytes between two blocks is read with them: cheaper than another request.
 const MAX_GAP: u64 = 64 * KIB;
 
-/// A copy of a block, and where it lies.
+/// A copy of a block, and its place.
 #[derive(Clone, Copy)]
 pub(super) struct Copy {
     vdev: VdevId,
     offset: u64,
-    /// What it takes there, in bytes.
+    /// The bytes allocated there.
     takes: u64,
     pub(super) block: usize,
     address: Address,
-    /// What may lie between it and the one before it in a run, in bytes.
+    /// The largest gap before this copy in a run, in bytes.
     gap: u64,
 }
 
-/// Copies that are read together, in order.
+/// Copies read together, in order.
 pub(super) type Run = Vec<Copy>;
 
 impl Storage {
-    /// The blocks among these of which a copy is not good in all its sources, by their places in the list, with so many
-    /// requests under way at a time.
+    /// The indices of blocks with a bad copy in any source, with so many requests under way at a time.
     pub(crate) fn suspects(&self, blocks: &[BlockPointer], requests: usize) -> BTreeSet<usize> {
         let suspects = Mutex::new(BTreeSet::new());
         let is_meant = |_: &Copy| true;
@@ -61,8 +60,8 @@ impl Storage {
         suspects.into_inner()
     }
 
-    /// Copies blocks as [`Storage::copy`] does, and returns what became of each, in order. So many requests are under way at
-    /// a time.
+    /// Copies blocks as [`Storage::copy`] does, and returns the outcome of each, in order, with so many requests under
+    /// way at a time.
     pub(crate) fn copy_together(&self, blocks: &[BlockPointer], to: Copying, requests: usize) -> Vec<Result<u64>> {
         let outcomes = Mutex::new(BTreeMap::new());
         let is_meant = |copy: &Copy| self.is_copied(&blocks[copy.block], copy.address, to);
@@ -75,7 +74,7 @@ impl Storage {
         };
         self.go_through(blocks, (0, Sources::Any), requests, is_meant, copy_run, |block| {
             let outcome = self.copy(&blocks[block], to);
-            // That it has failed once counts, whatever became of the block's other copy.
+            // One failure counts, even if the block's other copy succeeds.
             let mut outcomes = outcomes.lock();
             if outcome.is_err() || !outcomes.contains_key(&block) {
                 outcomes.insert(block, outcome);
@@ -85,10 +84,11 @@ impl Storage {
         (0..blocks.len()).map(|block| outcomes.remove(&block).unwrap_or(Ok(0))).collect()
     }
 
-    /// Reads those copies of blocks that are meant from such sources, in runs with such gaps, and has each run seen to once
-    /// it was begun to be read. The blocks of a run that this does not do for, and those that are in none, are seen to one by one.
+    /// Reads the chosen copies of blocks from the given sources, in runs with gaps up to `gap`, and calls `run` for
+    /// each run once its read has begun. Calls `one` for blocks without a run, and for blocks of a run for which `run`
+    /// returns false.
     ///
-    /// Devices get the requests in the order in which the runs lie, so that they go on where they are.
+    /// Devices get the requests in order of offset, so that they read sequentially.
     fn go_through(
         &self,
         blocks: &[BlockPointer],
@@ -139,12 +139,12 @@ impl Storage {
         });
     }
 
-    /// Begins to read a run. Nothing is begun for one of a vdev that is not there.
+    /// Begins to read a run; `None` if its vdev is missing.
     fn begin(&self, run: &Run, blocks: &[BlockPointer], sources: Sources) -> Option<Begun> {
         Some(self.vdevs.get(run[0].vdev).ok()?.begin(run[0].offset, len(run, blocks), sources))
     }
 
-    /// Copies a run, if all of it is found good at once. Whoever reads a block alone counts what is not.
+    /// Copies a run, if all of it verifies at once. Bad copies are counted later, when their blocks are read singly.
     fn copy_run(&self, run: &Run, blocks: &[BlockPointer], begun: Begun, to: Copying) -> bool {
         let Some(mut bytes) = begun(&|bytes| is_good(bytes, run, blocks)) else { return false };
         for pair in run.windows(2) {
@@ -158,23 +158,23 @@ impl Storage {
         self.copy_part(run[0].address, &Arc::new(bytes), to).is_ok()
     }
 
-    /// Where a copy of a block lies, if it lies in one piece.
+    /// The place of a block's copy, unless it is a gang.
     fn place(&self, block: usize, pointer: &BlockPointer, address: Address) -> Option<Copy> {
         let (vdev, offset) = self.space.resolve(address, pointer.stored).ok().filter(|_| !pointer.gang)?;
         let takes = u64::from(self.space.extent(address, pointer.stored).sectors) * u64::from(self.sector);
-        // The parity of rows that nobody has written need not be right.
+        // The parity of rows never written may be wrong.
         let gap = if self.space.unit_of(vdev) > 1 { 0 } else { MAX_GAP };
         Some(Copy { vdev, offset, takes, block, address, gap })
     }
 
-    /// Joins copies to runs within a region, where no more than `gap` bytes lie between two of them.
+    /// Joins copies to runs within a region, with gaps of at most `gap` bytes.
     fn runs(&self, copies: Vec<Copy>, blocks: &[BlockPointer], gap: u64) -> Vec<Run> {
         runs(copies, blocks, self.space.region(), gap)
     }
 
-    /// Reads those of these blocks that lie near others of them, and has `each` see every one by its place in the list: as it
-    /// is stored, verified, and its content. What is not found good at once is left out, like what lies alone: who needs it
-    /// reads it. So is what may be another block's since it was seen.
+    /// Reads blocks that lie near others of the list, and calls `each` with the index, the stored bytes and the content
+    /// of each verified block. Left out are single blocks, blocks that do not verify at once, and blocks that may have
+    /// been overwritten since they were seen: callers read these singly.
     pub(crate) fn read_together(
         &self,
         blocks: &[BlockPointer],
@@ -186,7 +186,7 @@ impl Storage {
         many.for_each(|run| self.read_run(run, blocks, seen, &mut each));
     }
 
-    /// The first copies of blocks in runs, but for those that do not lie in one piece.
+    /// The first copies of blocks in runs, without gang blocks.
     pub(super) fn runs_of(&self, blocks: &[BlockPointer]) -> Vec<Run> {
         let first =
             |(block, pointer): (usize, &BlockPointer)| self.place(block, pointer, *pointer.addresses().first()?);
@@ -204,7 +204,7 @@ impl Storage {
         let mut bytes = vec![0; len(run, blocks)];
         let Ok(vdev) = self.vdevs.get(run[0].vdev) else { return };
         let found = vdev.read_simply(run[0].offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
-        // Whoever reads a block alone says of which one a copy is bad.
+        // The later read of the single block reports the bad copy.
         if !matches!(found, Ok(Found::Good)) || !self.space.stands(seen) {
             return;
         }
@@ -216,7 +216,7 @@ impl Storage {
         }
     }
 
-    /// Begins to read a run of blocks that were seen then.
+    /// Begins to read a run of blocks seen with this token.
     pub(super) fn begin_run(&self, run: &Run, blocks: &[BlockPointer], seen: Seen) -> Option<UnderWay> {
         let begun = self.begin(run, blocks, Sources::Any)?;
         let parts = run.iter().map(|copy| (blocks[copy.block], range(copy, run, blocks))).collect();
@@ -224,7 +224,7 @@ impl Storage {
     }
 }
 
-/// A run that is being read: its blocks, and where in it they lie.
+/// A run being read: its blocks, and their ranges in the run.
 pub(super) struct UnderWay {
     parts: Vec<(BlockPointer, Range<usize>)>,
     seen: Seen,
@@ -237,18 +237,18 @@ impl UnderWay {
         self.parts.iter().map(|(pointer, _)| pointer)
     }
 
-    /// How many bytes it takes.
+    /// The bytes of the run.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.last().map_or(0, |(_, range)| range.end as u64)
     }
 
-    /// Waits for it, and forgets what has come.
+    /// Waits for the run, and drops it.
     pub(super) fn wait(self) {
         drop((self.begun)(&|_| false));
     }
 
-    /// Waits for it. If all blocks are good, and stand, `each` is given every one of them: its pointer, as it is stored, and its
-    /// content. Whoever reads a block alone says of which one a copy is bad.
+    /// Waits for the run. If all blocks verify and are not stale, calls `each` with the pointer, the stored bytes and
+    /// the content of every block. Otherwise the later read of the single block reports the bad copy.
     pub(super) fn finish(self, space: &Space, mut each: impl FnMut(&BlockPointer, &[u8], Vec<u8>)) {
         let UnderWay { parts, seen, begun } = self;
         let good = |bytes: &[u8], (pointer, range): &(BlockPointer, Range<usize>)| {
@@ -265,7 +265,7 @@ impl UnderWay {
     }
 }
 
-/// The content of a block that is stored as these bytes.
+/// The content of a block with these stored bytes; `None` if they do not decompress.
 fn content(pointer: &BlockPointer, stored: &[u8]) -> Option<Vec<u8>> {
     match pointer.stored == pointer.logical {
         true => Some(stored.to_vec()),
@@ -284,7 +284,7 @@ fn range(copy: &Copy, run: &[Copy], blocks: &[BlockPointer]) -> Range<usize> {
     start..start + blocks[copy.block].stored as usize
 }
 
-/// Whether all copies of a run verify, of which these are the bytes.
+/// Whether all copies of a run verify in `bytes`.
 fn is_good(bytes: &[u8], run: &[Copy], blocks: &[BlockPointer]) -> bool {
     run.iter().all(|copy| {
         let pointer = &blocks[copy.block];
@@ -295,18 +295,18 @@ fn is_good(bytes: &[u8], run: &[Copy], blocks: &[BlockPointer]) -> bool {
 /// A piece of the work.
 enum Piece {
     Run(Run),
-    /// A block that is in none.
+    /// A block without a run.
     Block(usize),
 }
 
-/// Joins copies to runs within regions of a size, where no more than `gap` bytes lie between two of them.
+/// Joins copies to runs within regions of this size, with gaps of at most `gap` bytes.
 fn runs(mut copies: Vec<Copy>, blocks: &[BlockPointer], region: u64, gap: u64) -> Vec<Run> {
     copies.sort_unstable_by_key(|copy| (copy.vdev, copy.offset));
     let mut runs: Vec<Run> = Vec::new();
     for copy in copies {
         let joins = |run: &Run| {
             let (first, last) = (&run[0], &run[run.len() - 1]);
-            // A pointer that lies may overlap another one: that is no run.
+            // A corrupt pointer may overlap another block: no run then.
             let between = copy.offset.checked_sub(last.offset + last.takes);
             let is_near = between.is_some_and(|between| between <= gap.min(copy.gap));
             let is_there = first.vdev == copy.vdev && first.offset / region == copy.offset / region;
@@ -324,7 +324,7 @@ fn runs(mut copies: Vec<Copy>, blocks: &[BlockPointer], region: u64, gap: u64) -
 mod tests {
     use super::*;
 
-    /// Copies of one block each on devices at offsets, and the blocks' lengths.
+    /// Runs of blocks with one copy each, given as device, offset and length.
     fn joined(copies: &[(u32, u64, u32)]) -> Vec<Vec<usize>> {
         let block = |&(_, _, stored): &(u32, u64, u32)| BlockPointer { stored, ..BlockPointer::default() };
         let blocks: Vec<BlockPointer> = copies.iter().map(block).collect();

@@ -1,4 +1,4 @@
-//! The devices and their space as one: what turns addresses into bytes.
+//! The devices and their space as one: translation of addresses to bytes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,16 +25,16 @@ pub type Teller = Box<dyn Fn() -> Result<()> + Send + Sync>;
 #[derive(Default)]
 pub struct Vdevs {
     vdevs: RwLock<BTreeMap<VdevId, Arc<dyn Vdev>>>,
-    /// Devices of the pool that are in none of them, and stand by.
+    /// Available spares: devices of the pool in none of the vdevs.
     spares: RwLock<Vec<Arc<Leaf>>>,
-    /// How often one took the place of another.
+    /// How often a vdev was replaced by another form of itself.
     forms: AtomicU64,
     suspension: Arc<Suspension>,
     teller: OnceLock<Teller>,
 }
 
 impl Vdevs {
-    /// These devices.
+    /// The vdevs of a pool.
     pub fn new(vdevs: impl IntoIterator<Item = Arc<dyn Vdev>>) -> Vdevs {
         let all = Vdevs::default();
         vdevs.into_iter().for_each(|vdev| all.add(vdev));
@@ -46,7 +46,7 @@ impl Vdevs {
         &self.suspension
     }
 
-    /// One more device, or another form of one: a disk becomes a mirror, and a mirror a disk.
+    /// Adds a vdev, or another form of a known one: a disk becomes a mirror, and a mirror a disk.
     pub fn add(&self, vdev: Arc<dyn Vdev>) {
         vdev.join(&self.suspension);
         if self.vdevs.write().insert(vdev.id(), vdev).is_some() {
@@ -54,22 +54,22 @@ impl Vdevs {
         }
     }
 
-    /// How often one of them has taken another form. What a vdev counts of its members begins again then.
+    /// How often a vdev has changed its form. Counters of its members start again then.
     pub(crate) fn forms(&self) -> u64 {
         self.forms.load(Ordering::Acquire)
     }
 
-    /// One device less.
+    /// Removes a vdev.
     pub(crate) fn remove(&self, id: VdevId) {
         self.vdevs.write().remove(&id);
     }
 
-    /// The devices that stand by.
+    /// The available spares.
     pub fn spares(&self) -> Vec<Arc<Leaf>> {
         self.spares.read().clone()
     }
 
-    /// One more device that stands by.
+    /// Adds an available spare.
     pub(crate) fn add_spare(&self, leaf: Arc<Leaf>) {
         self.spares.write().push(leaf);
     }
@@ -79,12 +79,12 @@ impl Vdevs {
         self.spares.write().retain(|leaf| leaf.guid() != device);
     }
 
-    /// All of them, in order.
+    /// All vdevs, by number.
     pub fn all(&self) -> Vec<Arc<dyn Vdev>> {
         self.vdevs.read().values().cloned().collect()
     }
 
-    /// The devices that hold everything.
+    /// The complete devices.
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         let vdevs = self.all();
         vdevs.iter().flat_map(|vdev| vdev.committing()).map(|leaf| leaf.device()).collect()
@@ -95,7 +95,7 @@ impl Vdevs {
         self.all().iter().flat_map(|vdev| vdev.leaves()).for_each(|leaf| leaf.device().give_up());
     }
 
-    /// Names who has the labels say how the devices stand.
+    /// Sets the function that writes the devices' health to the labels. To be called once.
     pub(crate) fn set_teller(&self, teller: Teller) {
         assert!(self.teller.set(teller).is_ok(), "a pool has one set of labels");
     }
@@ -105,19 +105,19 @@ impl Vdevs {
         self.vdevs.read().len()
     }
 
-    /// One of them.
+    /// The vdev with this number.
     pub fn get(&self, id: VdevId) -> Result<Arc<dyn Vdev>> {
         let found = self.vdevs.read().get(&id).cloned();
         found.ok_or_else(|| Error::damaged("address", format!("there is no vdev {id}")))
     }
 
-    /// Waits until everything written is on stable storage, on every device that by the labels holds everything. One that
-    /// was done without is none of these when this returns.
+    /// Waits until everything written is on stable storage, on every device that the labels call complete. A device
+    /// that failed and was faulted is no longer among these when this returns.
     pub fn flush(&self) -> Result<()> {
         self.flush_all(&self.all())
     }
 
-    /// The same for what was written to some vdevs: the others are not asked.
+    /// As [`Vdevs::flush`], for writes to some vdevs: other vdevs are not flushed.
     pub fn flush_only(&self, ids: &BTreeSet<VdevId>) -> Result<()> {
         let vdevs = self.all();
         self.flush_all(&vdevs.into_iter().filter(|vdev| ids.contains(&vdev.id())).collect::<Vec<_>>())
@@ -131,7 +131,7 @@ impl Vdevs {
         }
     }
 
-    /// Has the labels say how the devices stand. Whoever writes waits for that as for the device itself.
+    /// Writes the devices' health to the labels. A failed label write suspends the pool like any failed write.
     fn tell(&self) -> Result<()> {
         loop {
             let era = self.suspension.era();
@@ -144,7 +144,7 @@ impl Vdevs {
 }
 
 impl SpaceIo for Vdevs {
-    /// The space layer reads for those who write: a device that fails is waited for. It knows the checksum of all that it reads.
+    /// The space layer reads on behalf of writers, so a failed device suspends the pool. All of its reads are verified.
     fn read(&self, vdev: VdevId, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<()> {
         let vdev = self.get(vdev)?;
         Suspension::patiently(|| vdev.read_surely(offset, buf, is_good).map(drop))
@@ -167,7 +167,7 @@ impl SpaceIo for Vdevs {
     }
 }
 
-/// Devices, and which parts of them are free.
+/// The devices of a pool, and their free space.
 pub struct Storage {
     /// The devices.
     pub vdevs: Vdevs,

@@ -16,7 +16,7 @@ use crate::{
 };
 
 thread_local! {
-    /// Compression contexts are large and slow to make; each worker keeps one.
+    /// Compression contexts are large and slow to make; each worker keeps its own.
     static COMPRESSOR: RefCell<Compressor> = RefCell::new(Compressor::new());
 }
 
@@ -25,10 +25,10 @@ thread_local! {
 pub struct Payload {
     /// Its content.
     pub bytes: Arc<Vec<u8>>,
-    /// How to store it.
+    /// The form to store it in.
     pub policy: Policy,
-    /// If the bytes come as they were stored elsewhere: how that was, all of their pointer but addresses and births. They
-    /// are written as they are.
+    /// For bytes in stored form from a stream: their pointer, without addresses and births. The bytes are written
+    /// unchanged.
     pub as_stored: Option<BlockPointer>,
 }
 
@@ -39,13 +39,13 @@ impl Payload {
     }
 }
 
-/// A block as it will lie on the device: all of its pointer but the addresses.
+/// A block in stored form: its pointer without the addresses.
 struct Prepared {
     pointer: BlockPointer,
     stored: Arc<Vec<u8>>,
 }
 
-/// Compresses and checksums. What would not save `least` bytes, which space is taken in multiples of, is not compressed.
+/// Compresses and checksums. A block is stored uncompressed unless that saves `least` bytes, the allocation unit.
 fn prepare(payload: &Payload, txg: Txg, least: u32) -> Prepared {
     let Payload { bytes, policy, as_stored } = payload;
     if let Some(pointer) = as_stored {
@@ -71,7 +71,7 @@ fn prepare(payload: &Payload, txg: Txg, least: u32) -> Prepared {
     Prepared { pointer, stored }
 }
 
-/// What a block is for that takes so many bytes.
+/// The purpose of a block of so many stored bytes.
 fn purpose(class: Class, policy: &Policy, stored: u32) -> Purpose {
     match class {
         Class::Metadata => Purpose::Metadata,
@@ -82,9 +82,8 @@ fn purpose(class: Class, policy: &Policy, stored: u32) -> Purpose {
 }
 
 impl Storage {
-    /// Writes blocks of one number of copies, next to each other where there is room, and in pieces where there is no
-    /// room for one whole; those that are to lie elsewhere than others, each kind for itself. The pointers come in the order
-    /// of the payloads.
+    /// Writes blocks of one number of copies, side by side where there is room, and in pieces otherwise. Blocks of
+    /// different purposes are written separately. The pointers are in the order of the payloads.
     pub fn write_blocks(&self, txg: Txg, class: Class, payloads: &[Payload]) -> Result<Vec<BlockPointer>> {
         let least = self.sector * self.space.unit();
         let mut groups: BTreeMap<Purpose, (Vec<usize>, Vec<Prepared>)> = BTreeMap::new();
@@ -155,7 +154,7 @@ impl Storage {
         start.chunk == end.chunk && start.sector + taken.sectors == end.sector
     }
 
-    /// The blocks one after the other, each but the last padded to what is allocated for it where they lie.
+    /// The blocks one after the other, each but the last padded to whole allocation units.
     fn gather(&self, run: &[Prepared], start: Address) -> Vec<u8> {
         let unit = (self.space.unit_at(start) * self.sector) as usize;
         let total: usize = run.iter().map(|block| block.stored.len().next_multiple_of(unit)).sum();
@@ -172,8 +171,8 @@ impl Storage {
         self.vdevs.get(vdev)?.write_shared(offset, bytes)
     }
 
-    /// The space that a block takes on the devices, in bytes: with all copies, each rounded up to what is allocated together
-    /// where it lies. Of one in pieces, about that.
+    /// The space of a block on the devices, in bytes: with all copies, each rounded up to whole allocation units. For a
+    /// gang block, an estimate.
     pub fn taken(&self, pointer: &BlockPointer) -> u64 {
         let of_one = |address: &Address| {
             let header = if pointer.gang { self.space.unit_at(*address) } else { 0 };
