@@ -1,5 +1,5 @@
-//! Coming to terms with the kernel when a mount is made, whichever transport serves it afterwards. `fuser` makes the
-//! handshake; nothing else is asked of it here.
+//! The handshake with the kernel when a mount is made, for every transport. `fuser` makes the handshake, and has no
+//! other part here.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -10,24 +10,23 @@ use parking_lot::Mutex;
 use crate::options::MountOptions;
 use crate::ring::Team;
 
-/// The largest read or write the kernel may send: its own limit, 256 pages.
+/// The largest read or write in bytes that the kernel may send: its own limit, 256 pages.
 pub(crate) const MAX_REQUEST: u32 = 1 << 20;
-/// Read-ahead and asynchronous requests in flight; twelve is the kernel's default.
+/// The limit on read-ahead and asynchronous requests under way; the kernel's default is twelve.
 const MAX_BACKGROUND: u16 = 64;
 
-/// What is said to the kernel.
+/// Our side of the handshake.
 pub(crate) struct Adapter {
     acl: bool,
-    /// Those who are ready to serve the mount through io_uring, if anybody is.
+    /// The threads that are ready to serve the mount through io_uring, if any.
     team: Arc<Mutex<Option<Team>>>,
-    /// The version of the protocol that the kernel speaks.
+    /// The version of the kernel's protocol.
     kernel: Arc<OnceLock<Version>>,
 }
 
 impl Adapter {
-    /// An adapter that comes to terms with the kernel as the options say, and notes the version that it speaks. If the
-    /// kernel does not offer what `team` needs,
-    /// it is gone afterwards.
+    /// An adapter that negotiates by these options and notes the kernel's version. If the kernel lacks io_uring, `team`
+    /// is `None` afterwards.
     pub(crate) fn new(
         options: &MountOptions,
         team: Arc<Mutex<Option<Team>>>,
@@ -53,13 +52,13 @@ impl Filesystem for Adapter {
         if self.acl {
             wanted |= InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         }
-        // Nobody else sets it.
+        // Set here only, once.
         let _ = self.kernel.set(config.kernel_abi());
         let offered = config.capabilities();
         let mut team = self.team.lock();
         team.take_if(|_| !offered.contains(InitFlags::FUSE_OVER_IO_URING));
         wanted.set(InitFlags::FUSE_OVER_IO_URING, team.is_some());
-        // A limit the kernel does not take is replaced by the nearest it does.
+        // A limit that the kernel refuses is replaced by the nearest limit that it takes.
         let _ = config.add_capabilities(wanted & offered);
         let _ = config.set_max_write(MAX_REQUEST);
         let _ = config.set_max_background(MAX_BACKGROUND);

@@ -1,9 +1,9 @@
-//! File types in FUSE's words.
+//! File types as FUSE has them.
 
 use dataset::fs::{Errno, FileType};
 use rustix::fs::FileType as ModeType;
 
-/// What `mknod` may make, from its mode's type bits: no type at all means a regular file.
+/// The type that `mknod` makes, from the mode's type bits; no type bits mean a regular file.
 pub(crate) fn node_type(mode: u32) -> Result<FileType, Errno> {
     match ModeType::from_raw_mode(mode) {
         ModeType::RegularFile => Ok(FileType::Regular),

@@ -1,7 +1,7 @@
-//! A mount's connection with the kernel, from outside: which one it is, where it is mounted, and how to cut it.
+//! A mount's connection with the kernel, from outside: its number, its mountpoint, and how to cut it.
 //!
-//! The file system itself is not asked for any of this: it answers only while somebody serves it. The list of mounts has
-//! its device number, which tells its files from those of others, and leads to the connection's switch.
+//! None of this is asked of the file system itself, which answers only while it is served. The list of mounts has its
+//! device number, which distinguishes its files from others, and leads to the connection's abort switch.
 
 use std::fs;
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// That of the mount which has just been made on `mountpoint`, and whose descriptor is `device`.
+    /// The connection of the mount just made on `mountpoint`, with the descriptor `device`.
     pub(crate) fn of(device: impl AsFd, mountpoint: &Path) -> Result<Connection> {
         if let Some(device) = served_by(device) {
             return Ok(Connection { mountpoint: mountpoint.to_owned(), device });
@@ -42,7 +42,8 @@ impl Connection {
         Ok(Connection { mountpoint: mounted.mountpoint, device: mounted.device })
     }
 
-    /// Whether the mountpoint leads to this mount, which may be gone from there. That something covers it is an error.
+    /// Whether the mountpoint leads to this mount; false if the mount is gone from there, an error if another covers
+    /// it.
     pub(crate) fn is_reached(&self) -> Result<bool> {
         match standing(self.device, &self.mountpoint)? {
             Standing::Reached => Ok(true),
@@ -51,12 +52,12 @@ impl Connection {
         }
     }
 
-    /// Whether the file system answers at all, within so long.
+    /// Whether the file system answers at all within `at_most`.
     pub(crate) fn answers(&self, at_most: Duration) -> io::Result<()> {
         let (tell, told) = mpsc::channel();
         let root = self.mountpoint.clone();
         thread::Builder::new().name("fuse-first".into()).spawn(move || {
-            // Nobody listens any more if it took too long. Cutting the connection ends it then.
+            // After a timeout the receiver is gone. Cutting the connection then ends this thread.
             let _ = tell.send(rustix::fs::statfs(&root));
         })?;
         match told.recv_timeout(at_most) {
@@ -65,8 +66,8 @@ impl Connection {
         }
     }
 
-    /// Cuts the connection: every request under way or yet to come fails, and whoever serves it ends. The owner of the
-    /// mount may, by the connection's switch. Where there is none, as in many a container, root may by unmounting.
+    /// Cuts the connection: every request, under way or yet to come, fails, and the serving threads end. The owner of
+    /// the mount may cut by the connection's switch. Without a switch, as in many containers, root may by unmounting.
     pub(crate) fn cut(&self) {
         let (0, minor) = self.device else { return };
         let switched = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");

@@ -1,14 +1,15 @@
 //! `.zfs/snapshot`: the virtual directory through which a mount shows the dataset's snapshots.
 //!
-//! Each snapshot that was listed or looked up has a [`Slot`], which its files' node numbers carry, and is opened at the
-//! first request that needs more than its name. It is closed again when the kernel has held nothing of it for a minute.
+//! Each snapshot that was listed or looked up has a [`Slot`], part of the node numbers of its files. The snapshot is
+//! opened at the first request that needs more than its name, and closed when the kernel has held none of its nodes for
+//! a minute.
 //!
-//! Snapshots come and go without the kernel's doing. Their names are therefore looked up each time (lifetime zero), and
-//! the directory's modification time moves whenever the list differs from the last one seen, upon which the kernel drops
-//! its cached listing. What is inside a snapshot never changes and may be cached for good.
+//! Snapshots are made and destroyed without a request of the kernel. So each use looks their names up again (lifetime
+//! zero), and the directory's modification time changes whenever the list does, upon which the kernel drops its cached
+//! listing. The content of a snapshot never changes and may be cached for good.
 //!
-//! A snapshot that is destroyed while somebody looks at it is *closed*: its slot stays taken, and answers `ESTALE`, until
-//! the kernel let go of the last node.
+//! A snapshot that is destroyed while in use is *closed*: its slot stays taken and answers `ESTALE` until the kernel
+//! has forgotten the last node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +23,9 @@ use crate::node::{Control, Node, Slot};
 
 /// The name of the virtual directory in the root of a mount.
 pub(crate) const CONTROL_NAME: &[u8] = b".zfs";
-/// Its one visible entry.
+/// The only listed entry of `.zfs`.
 pub(crate) const SNAPSHOTS_NAME: &[u8] = b"snapshot";
-/// Its invisible one, see [`Control::Opener`].
+/// The hidden entry of `.zfs`, see [`Control::Opener`].
 pub(crate) const OPENER_NAME: &[u8] = b".open";
 
 /// How long a snapshot stays open after the kernel forgot its last node.
@@ -33,32 +34,32 @@ const LINGER: Duration = Duration::from_secs(60);
 /// A snapshot of the mounted dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotEntry {
-    /// The part of its name after the `@`.
+    /// The part of the name after the `@`.
     pub name: String,
-    /// When it was taken. Two snapshots of one name never share it.
+    /// When the snapshot was taken. Two snapshots of the same name always differ in it.
     pub creation: Nanos,
 }
 
 impl SnapshotEntry {
-    /// What distinguishes the generations of its files from those of other snapshots, which have the same objects: 32
-    /// bits, as many as the kernel keeps.
+    /// Tells the generations of this snapshot's files from those of other snapshots, which have the same object
+    /// numbers: 32 bits, as many as the kernel keeps.
     fn mark(&self) -> u64 {
         let creation = self.creation.cast_unsigned();
         (creation ^ creation >> 32) & u64::from(u32::MAX)
     }
 }
 
-/// Where a mount learns of the dataset's snapshots.
+/// The source of a mount's list of snapshots.
 pub trait Snapshots: Send + Sync {
-    /// All of them, in the order they are to be listed.
+    /// All snapshots, in the order of listing.
     fn list(&self) -> Vec<SnapshotEntry>;
 
-    /// The one of this name.
+    /// The snapshot of this name.
     fn find(&self, name: &str) -> Option<SnapshotEntry> {
         self.list().into_iter().find(|entry| entry.name == name)
     }
 
-    /// Its files, read-only.
+    /// The snapshot's file system, read-only.
     fn open(&self, name: &str) -> Result<Arc<FileSystem>, Errno>;
 }
 
@@ -102,7 +103,7 @@ impl ControlTree {
         ControlTree { source, root, slots, listing }
     }
 
-    /// The attributes of something virtual.
+    /// The attributes of a virtual file or directory.
     pub(crate) fn attr(&self, control: Control) -> Attr {
         match control {
             Control::Root => self.directory(self.root.crtime, 1),
@@ -116,8 +117,8 @@ impl ControlTree {
         }
     }
 
-    /// What a snapshot's root looks like before anybody opened it. To be refreshed before it is believed; but for its
-    /// generation, for a node of another generation is another file.
+    /// The root of a snapshot before it is opened. The attributes are placeholders, to be read again before use; the
+    /// generation is final, because a node with another generation is another file.
     pub(crate) fn unopened_root(&self, entry: &SnapshotEntry) -> Attr {
         Attr { generation: entry.mark(), ..self.directory(entry.creation, 0) }
     }
@@ -127,19 +128,19 @@ impl ControlTree {
         self.slots.lock().taken.get(&slot).map_or(0, |opened| opened.entry.mark())
     }
 
-    /// The snapshots there are now.
+    /// The snapshots at present.
     pub(crate) fn list(&self) -> Vec<SnapshotEntry> {
         self.observe().0
     }
 
-    /// The slot of the snapshot `name`, if there is such a snapshot.
+    /// The slot of the snapshot `name`. `ENOENT` if the snapshot does not exist.
     pub(crate) fn lookup(&self, name: &[u8]) -> Result<Slot, Errno> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
         let entry = self.source.find(name).ok_or(Errno::NOENT)?;
         self.slot(&entry)
     }
 
-    /// The slot of a snapshot, a new one if it has none.
+    /// The slot of a snapshot, a new slot if it has none. `ENFILE` if none is free.
     pub(crate) fn slot(&self, entry: &SnapshotEntry) -> Result<Slot, Errno> {
         let now = Instant::now();
         let mut slots = self.slots.lock();
@@ -154,9 +155,10 @@ impl ControlTree {
         Ok(slot)
     }
 
-    /// The files of the snapshot in `slot`.
+    /// The file system of the snapshot in `slot`.
     ///
-    /// Opened without the lock: it may read from the devices. Of two that open at once, the first one's is kept.
+    /// Opens without the lock, because opening may read from the devices. Of two concurrent opens, the first result is
+    /// kept.
     pub(crate) fn file_system(&self, slot: Slot) -> Result<Arc<FileSystem>, Errno> {
         let entry = {
             let slots = self.slots.lock();
@@ -170,7 +172,7 @@ impl ControlTree {
             return Err(Errno::STALE);
         }
         let file_system = self.source.open(&entry.name)?;
-        // It was opened by its name, which another one may just have been given.
+        // It was opened by name, and a new snapshot may just have got the same name.
         if self.source.find(&entry.name).as_ref() != Some(&entry) {
             return Err(Errno::STALE);
         }
@@ -186,7 +188,7 @@ impl ControlTree {
         }
     }
 
-    /// Notes that the kernel gave `count` references back.
+    /// Notes that the kernel returned `count` references.
     pub(crate) fn forget(&self, slot: Slot, count: u64) {
         if let Some(opened) = self.slots.lock().taken.get_mut(&slot) {
             opened.references = opened.references.saturating_sub(count);
@@ -194,12 +196,12 @@ impl ControlTree {
         }
     }
 
-    /// Closes what nobody held anything of for a while.
+    /// Closes snapshots of which the kernel has held no node for [`LINGER`].
     pub(crate) fn reap(&self, now: Instant) {
         self.slots.lock().taken.retain(|_, opened| !opened.is_idle(now));
     }
 
-    /// Closes the snapshot `name` whoever looks at it.
+    /// Closes the snapshot `name`, even if in use.
     pub(crate) fn close(&self, name: &str) {
         let mut slots = self.slots.lock();
         for opened in slots.taken.values_mut().filter(|opened| opened.entry.name == name) {
@@ -209,7 +211,7 @@ impl ControlTree {
         slots.taken.retain(|_, opened| opened.references > 0 || !opened.closed);
     }
 
-    /// Closes the snapshots that are there no longer, and returns their names.
+    /// Closes the destroyed snapshots, and returns their names.
     pub(crate) fn close_gone(&self) -> Vec<String> {
         let is_open = |opened: &&Opened| !opened.closed;
         let open: Vec<SnapshotEntry> =
@@ -220,7 +222,7 @@ impl ControlTree {
         gone
     }
 
-    /// The snapshots there are now, and a time that differs whenever they do.
+    /// The snapshots at present, and a time that changes whenever the list does.
     fn observe(&self) -> (Vec<SnapshotEntry>, Nanos) {
         let entries = self.source.list();
         let mut listing = self.listing.lock();
@@ -256,7 +258,7 @@ impl ControlTree {
 }
 
 impl Slots {
-    /// A slot nobody has, the longest unused one.
+    /// The slot that has been free for longest; `None` if all are taken.
     fn free(&self) -> Option<Slot> {
         let mut candidate = self.next;
         loop {

@@ -1,14 +1,14 @@
-//! How many requests of each kind the kernel sent: what a benchmark divides by, and the proof that the requests which
-//! are meant to disappear (open, flush, release) did.
+//! The number of requests of each kind from the kernel. Benchmarks divide by them, and tests prove that the requests
+//! meant to disappear (open, flush, release) did.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// FUSE's number for a request to rename that has flags.
+/// FUSE's number for a rename request with flags.
 pub(crate) const RENAME2: u32 = 45;
 
 macro_rules! opcodes {
     ($($variant:ident = $number:literal, $name:literal;)*) => {
-        /// A kind of request, with FUSE's number for it.
+        /// A kind of request, with FUSE's number.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Opcode {
             $(#[doc = concat!("FUSE's `", $name, "`.")] $variant = $number,)*
@@ -18,7 +18,7 @@ macro_rules! opcodes {
             /// Every kind, in the order of the enumeration.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$variant,)*];
 
-            /// The kind with this number; renaming has two.
+            /// The kind with this number; renaming has two numbers.
             pub(crate) fn of(number: u32) -> Option<Opcode> {
                 match number {
                     RENAME2 => Some(Opcode::Rename),
@@ -74,7 +74,7 @@ opcodes! {
     CopyFileRange = 47, "copy_file_range";
 }
 
-/// More than the largest number of a kind.
+/// The largest number of a kind, plus one.
 const NUMBERS: usize = Opcode::CopyFileRange as usize + 1;
 
 /// Requests served by one mount since it was made.
@@ -92,12 +92,12 @@ impl Counters {
         self.0[opcode as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many of this kind there were.
+    /// The number of requests of this kind.
     pub fn get(&self, opcode: Opcode) -> u64 {
         self.0[opcode as usize].load(Ordering::Relaxed)
     }
 
-    /// Every kind that came at least once, with its number.
+    /// Every kind that came at least once, with its count.
     pub fn seen(&self) -> Vec<(Opcode, u64)> {
         Opcode::ALL.iter().map(|&opcode| (opcode, self.get(opcode))).filter(|&(_, count)| count > 0).collect()
     }

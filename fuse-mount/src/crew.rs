@@ -1,9 +1,9 @@
 //! The threads that serve all mounts of this process through `/dev/fuse`.
 //!
-//! Mounts are watched together. A thread that waits is told of a mount that has a request, and attends to it; so few
-//! threads serve thousands of mounts that are used now and then. A mount that is busy gets threads of its own
-//! ([`Channel::stay`]) as long as there are enough, and goes without them when it rests. One thread always waits: when
-//! the last one finds something to do, another is started, up to [`MOST`].
+//! All mounts are watched together. A waiting thread is notified of a mount with a request and serves it; so few
+//! threads serve thousands of mounts that are used now and then. A busy mount gets threads of its own
+//! ([`Channel::stay`]) if there are enough, and loses them when idle. One thread always waits: when the last waiting
+//! thread gets a request, another thread is started, up to [`MOST`].
 
 use std::collections::HashMap;
 use std::io;
@@ -22,20 +22,20 @@ use crate::courtesy;
 
 /// The most threads.
 const MOST: usize = 64;
-/// The most of them that stay with busy mounts.
+/// The most threads that stay with busy mounts.
 const MOST_STAYING: usize = 40;
-/// How often it is looked whether busy mounts still are, and after how long a thread ends that is not needed.
+/// The interval of the check whether busy mounts still are, and the idle time after which a superfluous thread ends.
 const LOOK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Threads that wait, of which one more goes.
+/// With so many threads waiting, one more idle thread ends.
 const ENOUGH: usize = 2;
 
-/// How many threads serve one mount.
+/// Bounds of the number of threads for one mount.
 const MIN_THREADS: usize = 2;
 const MAX_THREADS: usize = 4;
 
 struct Crew {
-    /// Tells of mounts that have a request, each time to one thread, and then no more until it is asked to.
+    /// Reports mounts with a request, each to one thread, and then not again until the mount is re-armed.
     watch: OwnedFd,
     state: Mutex<State>,
 }
@@ -55,13 +55,13 @@ static CREW: LazyLock<io::Result<Crew>> = LazyLock::new(|| {
     Ok(Crew { watch, state: Mutex::default() })
 });
 
-/// A mount that is served, by its number.
+/// A served mount, by its number.
 pub(crate) struct Served {
     number: u64,
     channel: Arc<Channel>,
 }
 
-/// Has a mount served from now on.
+/// Serves a mount from now on.
 pub(crate) fn serve(channel: Arc<Channel>) -> io::Result<Served> {
     let crew = crew()?;
     let number = {
@@ -83,7 +83,7 @@ pub(crate) fn serve(channel: Arc<Channel>) -> io::Result<Served> {
 }
 
 impl Served {
-    /// Has a mount served no more, whoever still uses it.
+    /// Stops serving a mount, even if it is in use.
     pub(crate) fn let_go(&self) {
         if let Ok(crew) = crew() {
             let left = self.channel.let_go();
@@ -100,21 +100,21 @@ fn wanted() -> EventFlags {
     EventFlags::IN | EventFlags::ONESHOT
 }
 
-/// How many threads serve a mount. The system is asked once: to answer it reads half a dozen files.
+/// The number of threads for one mount. Cached, because the system reads half a dozen files for the answer.
 fn per_mount() -> usize {
     static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(MIN_THREADS, usize::from));
     CORES.clamp(MIN_THREADS, MAX_THREADS)
 }
 
 impl Crew {
-    /// Sees to it that a thread waits.
+    /// Starts a thread if none waits.
     fn have_thread(&'static self) -> io::Result<()> {
         let mut state = self.state.lock();
         if state.waiting > 0 || state.threads >= MOST {
             return Ok(());
         }
         state.threads += 1;
-        // It will wait as soon as it runs, and nobody has to start another one for that.
+        // The new thread counts as waiting at once, so that no second one is started for the same need.
         state.waiting += 1;
         drop(state);
         let started = courtesy::spawn("fuse", || self.work());
@@ -151,7 +151,7 @@ impl Crew {
         self.after(number, channel, left);
     }
 
-    /// Waits, as a thread that is counted as waiting, for a mount that has a request. `None` if this thread is not needed any more.
+    /// Waits, as a thread already counted as waiting, for a mount with a request. `None` if this thread is superfluous.
     fn next(&'static self) -> Option<u64> {
         let mut events = Vec::with_capacity(1);
         loop {
@@ -177,26 +177,26 @@ impl Crew {
         }
     }
 
-    /// Has others told of the next request.
+    /// Lets another thread be notified of the next request.
     fn watch(&self, number: u64, channel: &Channel) {
         if let Err(error) = epoll::modify(&self.watch, channel, EventData::new_u64(number), wanted()) {
             tracing::debug!(%error, "a mount is not watched");
         }
     }
 
-    /// Gives a busy mount threads of its own, the one that calls this among them.
+    /// Gives a busy mount threads of its own, the calling thread among them.
     fn staff(&'static self, number: u64, channel: &Arc<Channel>) -> bool {
         let threads = per_mount();
         {
             let mut state = self.state.lock();
-            // Without a thread that waits, no other mount would be served while this one has its threads.
+            // Without a waiting thread, other mounts would not be served while this mount has its threads.
             if state.waiting == 0 || state.staying + threads > MOST_STAYING || !channel.own(threads) {
                 return false;
             }
             state.staying += threads;
             state.threads += threads - 1;
         }
-        // A request that a thread waits for in read(2) is not to wake another one.
+        // A request for a thread in read(2) must not wake a second thread.
         let _ = epoll::delete(&self.watch, channel);
         for _ in 1..threads {
             let of_thread = Arc::clone(channel);
@@ -221,7 +221,7 @@ impl Crew {
         true
     }
 
-    /// Does what has to follow when a thread has left a mount.
+    /// The follow-up when a thread has left a mount.
     fn after(&self, number: u64, channel: &Channel, left: Left) {
         match left {
             Left::Served => {}
@@ -240,7 +240,7 @@ impl Crew {
         }
     }
 
-    /// Looks whether busy mounts still are, unless somebody has just done so.
+    /// Checks whether busy mounts still are, unless another thread has just done so.
     fn look(&self) {
         let busy: Vec<Arc<Channel>> = {
             let mut state = self.state.lock();

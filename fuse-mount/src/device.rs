@@ -1,8 +1,8 @@
 //! Getting a descriptor of `/dev/fuse` that the kernel has connected to a mountpoint.
 //!
-//! Root, or whoever may mount, calls mount(2). Everybody else asks `fusermount3`, which is set-uid root, mounts on their
-//! behalf and hands the descriptor back through a socket. (`fuser` can do both, but mounts as plain `fuse` when root,
-//! and unmounts by path when it is done, whatever is mounted there by then.)
+//! Root, or a process that may mount, calls mount(2). Other users run `fusermount3`, which is set-uid root, mounts on
+//! their behalf and passes the descriptor back through a socket. (`fuser` can do both, but mounts as plain `fuse` when
+//! root, and finally unmounts by path, even if another file system is mounted there by then.)
 
 use std::ffi::{CString, OsStr};
 use std::io::{self, IoSliceMut, Read};
@@ -23,10 +23,10 @@ use crate::mounts::FS_TYPE;
 use crate::options::MountOptions;
 
 pub(crate) const DEVICE: &str = "/dev/fuse";
-/// Where `fusermount3` finds the socket for the descriptor: a variable that names one of its own descriptors.
+/// Where `fusermount3` finds the socket for the descriptor: a variable with the number of a descriptor of its own.
 const SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 const FUSERMOUNT_NAMES: [&str; 2] = ["fusermount3", "fusermount"];
-/// Where distributions put it, for services whose `PATH` is empty.
+/// Where distributions put `fusermount3`, for services whose `PATH` is empty.
 const USUAL_PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin";
 
 /// Whether this process can mount datasets; if not, the error says what is missing.
@@ -38,7 +38,7 @@ pub fn available() -> Result<()> {
     Err(unavailable("mounting needs root, or the program fusermount3 (Debian, Ubuntu: apt install fuse3)".into()))
 }
 
-/// Mounts on `mountpoint`, an absolute path without symbolic links, and returns the descriptor through which its requests come.
+/// Mounts on `mountpoint`, an absolute path without symbolic links; returns the descriptor that carries the requests.
 pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd> {
     let refused = |cause: io::Error| Error::Mount { mountpoint: mountpoint.to_owned(), cause };
     let device = open_device().map_err(|errno| unavailable(device_problem(errno)))?;
@@ -55,7 +55,7 @@ pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd
     }
 }
 
-/// Runs `fusermount3` on a mountpoint. What it says when it fails becomes the error.
+/// Runs `fusermount3` on a mountpoint. Its message on failure becomes the error.
 pub(crate) fn fusermount(arguments: &[&str], mountpoint: &Path) -> io::Result<()> {
     let output = helper()?.args(arguments).arg("--").arg(mountpoint).output()?;
     if output.status.success() { Ok(()) } else { Err(complaint(&output.stderr)) }
@@ -73,15 +73,15 @@ fn mount_directly(device: &OwnedFd, place: &MountPoint, options: &MountOptions) 
     rustix::mount::mount(options.name.as_str(), place.through_proc(), FS_TYPE, options.flags(), data.as_c_str())
 }
 
-/// Whether a directory is one of a FUSE file system. The helper acts for the user, but with more rights than the user
-/// has, and the kernel lets only processes with exactly the user's rights into mounts that are not shared.
+/// Whether a directory lies in a FUSE file system. The helper acts for the user, but with more rights than the user,
+/// and the kernel lets only processes with exactly the user's rights into mounts that are not shared.
 fn is_within_fuse(mountpoint: &Path) -> bool {
     const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
     rustix::fs::statfs(mountpoint).is_ok_and(|system| system.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
-/// The helper's standard input is the socket: a descriptor that it inherits without our marking one inheritable, which
-/// every other program started at this moment would inherit too.
+/// The helper's standard input is the socket. So the helper inherits the descriptor without our marking it inheritable,
+/// which would pass it to every other program started at this moment.
 fn mount_through_helper(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut child = helper()?
@@ -103,7 +103,7 @@ fn mount_through_helper(mountpoint: &Path, options: &MountOptions) -> io::Result
     received?.ok_or_else(|| complaint(&said))
 }
 
-/// The descriptor that comes through `socket`, `None` if the other side closes it without sending one.
+/// The descriptor from `socket`; `None` if the other side closes the socket without sending a descriptor.
 fn receive_descriptor(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -194,7 +194,7 @@ mod tests {
         assert!(device_problem(Errno::ACCESS).contains("0666"));
     }
 
-    /// Mounts, lets the server die, and detaches what it leaves.
+    /// Mounts, lets the server die, and detaches the dead mount.
     fn check_mounting(mount: impl FnOnce(&Path, &MountOptions) -> OwnedFd) {
         let folder = tempfile::tempdir().unwrap();
         let options = MountOptions { allow_other: false, ..MountOptions::new("tank/a b") };

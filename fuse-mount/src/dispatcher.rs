@@ -1,11 +1,11 @@
-//! A dataset's answers to what the kernel asks: one short method for each kind of request.
+//! A dataset's answers to the kernel: one short method for each kind of request.
 //!
-//! Above are the transports, which know nothing but the [`Handler`]. Below is the [`Server`], and `dataset`. Methods whose
-//! request takes more than one call have their work in [`operations`](crate::operations).
+//! Above are the transports, which know only the [`Handler`]. Below is the [`Server`], and `dataset`. If a request
+//! takes more than one call, its method's work is in [`operations`](crate::operations).
 //!
-//! `open` is answered because it decides what a program may do with a file: nothing of a snapshot can be opened to be written,
-//! nor then be changed in the kernel's cache through a mapping. It also tells which files may be mapped to be written, and
-//! which are to be kept out of that cache. Where snapshots cannot be browsed at all, opening needs no request.
+//! `open` is answered because it can be refused: no file in a snapshot opens for writing, and so none is changed in the
+//! kernel's cache through a mapping. Opens also show which files may be mapped for writing, and which must bypass that
+//! cache. Where snapshots cannot be browsed, opening needs no request.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) struct Dispatcher {
     xattr: bool,
     /// Whether opens are answered.
     opens: bool,
-    /// There as soon as the kernel and the mount have come to terms.
+    /// Set after the handshake.
     pub(crate) notifier: Arc<OnceLock<Notifier>>,
     recall: Recall,
 }
@@ -48,7 +48,7 @@ impl Dispatcher {
         Ok(Dispatcher { server, acl: options.acl, xattr: options.xattr, opens, notifier, recall })
     }
 
-    /// Fails, where there are no extended attributes, with what has the kernel ask no more.
+    /// Fails on a mount without extended attributes, with the error that stops further requests of the kernel.
     fn has_xattrs(&self) -> Result<(), Errno> {
         if self.xattr { Ok(()) } else { Err(Errno::NOSYS) }
     }
@@ -261,7 +261,7 @@ impl Handler for Dispatcher {
         if !self.opens {
             return Ok((entry, FopenFlags::FOPEN_KEEP_CACHE));
         }
-        // Somebody else may have made it, and told that it is not to be changed.
+        // Another program may have made the file, and made it immutable.
         let opened = self.open_file(entry.node, flags).inspect_err(|_| self.server.forget(entry.node, 1))?;
         Ok((entry, opened))
     }
@@ -287,7 +287,7 @@ impl Handler for Dispatcher {
     }
 
     fn begun(&self, notifier: Notifier) {
-        // Nobody else sets it.
+        // Set here only, once.
         let _ = self.notifier.set(notifier);
     }
 

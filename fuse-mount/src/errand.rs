@@ -1,7 +1,7 @@
-//! Threads for what requests leave to be done later, shared by all mounts of the process: syncs, and freeing removed files.
+//! Threads for deferred parts of requests, shared by all mounts of the process: syncs, and freeing removed files.
 //!
-//! A thread is started when there is work and no thread waits for it, up to [`MOST`]; one that has waited for long ends.
-//! Work that comes when all are taken waits its turn.
+//! If no thread waits, new work starts a thread, up to [`MOST`]; a thread that has waited for [`PATIENCE`] ends. Work
+//! that comes when all threads are busy waits its turn.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ struct Errands {
 static ERRANDS: Mutex<Errands> = Mutex::new(Errands { queue: VecDeque::new(), threads: 0, waiting: 0 });
 static COME: Condvar = Condvar::new();
 
-/// Has `work` done soon, by another thread unless there is none to be had.
+/// Does `work` soon on another thread, or on this thread if none can be had.
 pub(crate) fn send(work: impl FnOnce() + Send + 'static) {
     let mut errands = ERRANDS.lock();
     errands.queue.push_back(Box::new(work));
@@ -44,7 +44,7 @@ pub(crate) fn send(work: impl FnOnce() + Send + 'static) {
         tracing::warn!(%error, "cannot start a thread for what requests leave to be done");
         let mut errands = ERRANDS.lock();
         errands.threads -= 1;
-        // Somebody else will come to it, or nobody.
+        // A running thread will take the work; without any, this thread does.
         let work = if errands.threads == 0 { errands.queue.pop_front() } else { None };
         drop(errands);
         work.into_iter().for_each(|work| work());

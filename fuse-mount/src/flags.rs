@@ -1,9 +1,8 @@
-//! `chattr` and `lsattr`: attributes of files as the kernel's two sets of flags, and the four requests that carry them.
+//! `chattr` and `lsattr`: attributes of files as the kernel's two sets of flags, and the four requests for them.
 //!
-//! The kernel turns the system calls into these requests itself, whatever program made them. Kernels before 5.13 do not
-//! check who may change what, so it is checked here. Each asks for one attribute word or sets it; those that Cenote does
-//! not have are refused, so that no program is told that they act. A file's project stands beside them: `chattr -p` and
-//! `+P`, `lsattr -p`.
+//! The kernel itself turns the system calls into these requests. Kernels before 5.13 do not check who may change what,
+//! so the check is here. Each request gets or sets one word of attributes. Attributes unknown to Cenote are refused, so
+//! that no program believes they act. A file's project is part of the same requests: `chattr -p` and `+P`, `lsattr -p`.
 
 use dataset::fs::{Attribute, Errno, FileAttributes, Project};
 use pool::block::compression::CompressionChoice;
@@ -34,18 +33,18 @@ impl Command {
     }
 }
 
-/// The size of a `struct fsxattr`; its first word has the flags.
+/// The size in bytes of a `struct fsxattr`; its first word has the flags.
 const EXTENDED: usize = 28;
-/// Where the project's number stands in it.
+/// The offset in bytes of the project ID in a `struct fsxattr`.
 const PROJECT_AT: usize = 12;
 
-/// That a directory hands down its project: among the flags of `lsattr`, and in a `struct fsxattr`.
+/// "A directory hands down its project": the flag of `lsattr`, and of `struct fsxattr`.
 const HANDS_DOWN: (u32, u32) = (0x2000_0000, 0x200);
 
 const COMPRESSED: u32 = 0x4;
 const NOT_COMPRESSED: u32 = 0x400;
 
-/// The attributes that are on or off, with their flags among those of `lsattr` and in a `struct fsxattr`.
+/// The attributes that are on or off, each with its flag of `lsattr` and of `struct fsxattr`.
 const SWITCHES: [(Attribute, u32, u32); 4] = [
     (Attribute::Immutable, 0x10, 0x8),
     (Attribute::Append, 0x20, 0x10),
@@ -73,7 +72,7 @@ pub(crate) fn shown(command: Command, attributes: &FileAttributes, project: Proj
     (collect(|switch| switch.1) | hands_down.0 | compression).to_ne_bytes().to_vec()
 }
 
-/// The project that a request to set wants, of a file that is of `before`.
+/// The project after a request to set, for a file whose project is `before`.
 pub(crate) fn project(command: Command, data: &[u8], before: Project) -> Result<Project, Errno> {
     let word = |at: usize| data.get(at..).and_then(|rest| rest.first_chunk()).map(|word| u32::from_ne_bytes(*word));
     let flags = word(0).ok_or(Errno::INVAL)?;
@@ -85,7 +84,7 @@ pub(crate) fn project(command: Command, data: &[u8], before: Project) -> Result<
     })
 }
 
-/// Has attributes be what a request to set says. What it does not speak of stays.
+/// Sets attributes as a request says. Attributes outside the request's set stay.
 pub(crate) fn set(command: Command, data: &[u8], attributes: &mut FileAttributes) -> Result<(), Errno> {
     let (flags, rest) = data.split_first_chunk::<4>().ok_or(Errno::INVAL)?;
     let flags = u32::from_ne_bytes(*flags);
@@ -93,7 +92,7 @@ pub(crate) fn set(command: Command, data: &[u8], attributes: &mut FileAttributes
     let mut known: u32 = SWITCHES.iter().map(flag).sum();
     if command == Command::SetExtended {
         known |= HANDS_DOWN.1;
-        // Hints about sizes.
+        // All other words are hints about sizes.
         let project = PROJECT_AT - 4..PROJECT_AT;
         if rest.iter().enumerate().any(|(at, byte)| *byte != 0 && !project.contains(&at)) {
             return Err(Errno::OPNOTSUPP);
@@ -109,14 +108,15 @@ pub(crate) fn set(command: Command, data: &[u8], attributes: &mut FileAttributes
     Ok(())
 }
 
-/// Whether the user `uid` may change what a file of `owner` has: the owner and root may, and only root what binds root.
+/// Whether the user `uid` may make a change to a file of `owner`: the owner and root may; flags that bind root need
+/// root.
 pub(crate) fn check_user(uid: u32, owner: u32, before: &FileAttributes, after: &FileAttributes) -> Result<(), Errno> {
     let binds = |attribute: Attribute| before.has(attribute) != after.has(attribute);
     let is_bound = binds(Attribute::Immutable) || binds(Attribute::Append);
     if uid == 0 || uid == owner && !is_bound { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// A flag says only whether: which way a file is compressed stays if it is to be.
+/// The flag only says compressed or not: if compressed, the file keeps its algorithm.
 fn set_compression(flags: u32, attributes: &mut FileAttributes) -> Result<(), Errno> {
     let own = attributes.compression();
     let wanted = match (flags & COMPRESSED != 0, flags & NOT_COMPRESSED != 0) {

@@ -1,8 +1,9 @@
 //! Freeing removed files.
 //!
-//! A removed file is freed when the kernel has forgotten it, which it says of each file by itself, right after the removal.
-//! Freed at once, each would be a change of its own, made by one thread while the next removal waits on another for the
-//! same tree. So files are left to an [errand] thread, which waits a moment and frees all that have come together.
+//! A removed file is freed when the kernel has forgotten it, which the kernel reports for each file separately, right
+//! after the removal. Freed at once, each file would be a change of its own: one thread makes it while the next
+//! removal, on another thread, waits for the same tree. So an [errand] thread waits a moment and frees all files
+//! gathered until then.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,11 +14,11 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::errand;
 
-/// How long files are gathered: here, and by the kernel before it says what it forgets, where nothing else is waited for.
-/// Nobody notices that space comes back so much later.
+/// How long forgets are gathered: here, and in the kernel before it reports them, if no other reply is due. The space
+/// becomes free so much later, which is not noticeable.
 pub(crate) const GATHERING: Duration = Duration::from_millis(2);
 
-/// Has files freed.
+/// Frees files on another thread.
 #[derive(Default)]
 pub(crate) struct Freer(Arc<Inner>);
 
@@ -29,16 +30,16 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// A thread waits for more before it begins.
+    /// A thread is gathering and has not begun to free.
     is_ordered: bool,
-    /// So many threads have orders.
+    /// The number of threads with orders.
     threads: usize,
-    /// Orders are carried out at once.
+    /// Orders are carried out at once, by the caller.
     has_ended: bool,
 }
 
 impl Freer {
-    /// Has what was released in this file system freed soon. It is always the same one.
+    /// Frees soon what was released in this file system. Every call passes the same file system.
     pub(crate) fn order(&self, live: &Arc<FileSystem>) {
         let mut state = self.0.state.lock();
         if state.has_ended {
@@ -53,7 +54,7 @@ impl Freer {
         }
     }
 
-    /// Waits until what was ordered is done. From then on, orders are carried out at once.
+    /// Waits until all orders are done. From then on, orders are carried out at once.
     pub(crate) fn end(&self) {
         let mut state = self.0.state.lock();
         state.has_ended = true;
@@ -65,13 +66,13 @@ impl Inner {
     fn carry_out(&self, live: &FileSystem) {
         let _done = Done(self);
         thread::sleep(GATHERING);
-        // What comes from now on is another order.
+        // Files released from now on need a new order.
         self.state.lock().is_ordered = false;
         live.free_unused();
     }
 }
 
-/// An order, until it was carried out.
+/// An order until it is done.
 struct Done<'a>(&'a Inner);
 
 impl Drop for Done<'_> {

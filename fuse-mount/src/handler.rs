@@ -1,17 +1,16 @@
-//! The seam: what a transport may ask of whoever is mounted, free of how the question came and how the answer goes back.
+//! The seam: what a transport may ask of a mounted file system, free of how requests arrive and replies leave.
 //!
-//! Above it are the transports. Each takes the bytes of a request apart, calls the one method for it, and puts what that
-//! returns into its own kind of reply. Below is what answers: for a dataset this crate's dispatcher, for a
-//! benchmark a file system in memory. Arguments and results are plain values, every method returns when the request is
-//! done, and nothing here knows which transport it is. So what a request *means* is written once.
+//! Above are the transports. A transport parses the bytes of a request, calls its one method here, and encodes the
+//! result as a reply. Below are the handlers: for a dataset this crate's dispatcher, for a benchmark a file system in
+//! memory. Arguments and results are plain values, every method returns when the request is done, and no method knows
+//! the transport. So the *meaning* of a request is written once.
 //!
-//! What is *not* answered matters as much. The kernel takes [`Errno::NOSYS`] as "not needed, never ask again", and transports
-//! answer so to what has no method here: `opendir`, `flush`, `poll`, `bmap`. A handler may say the same of `open`;
-//! then nothing is released either. Locks are not offered, so that the kernel keeps them
-//! itself.
+//! What is *not* answered matters as much. The kernel takes [`Errno::NOSYS`] as "not needed, never ask again".
+//! Transports answer so to requests without a method here: `opendir`, `flush`, `poll`, `bmap`. A handler may answer so
+//! to `open`; then there are no releases either. Locks are not offered, so the kernel keeps locks itself.
 //!
-//! The one request that may take long for its own sake is `fsync`. [`Handler::must_sync`] only says whether it has anything
-//! to wait for; a transport that has few threads waits elsewhere.
+//! Only `fsync` may take long by its nature. [`Handler::must_sync`] only says whether there is anything to wait for; a
+//! transport with few threads waits elsewhere.
 
 use std::time::Duration;
 
@@ -21,17 +20,17 @@ use rustix::fs::OFlags;
 
 use crate::counters::Opcode;
 
-/// How long the kernel may believe what it was told: until it is told otherwise.
+/// How long the kernel may cache an answer: until an invalidation.
 pub const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The program behind a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requester {
-    /// Its effective user.
+    /// The effective user ID.
     pub uid: u32,
-    /// Its effective group.
+    /// The effective group ID.
     pub gid: u32,
-    /// Its process.
+    /// The process ID, in the PID namespace of the mount.
     pub pid: u32,
 }
 
@@ -40,58 +39,58 @@ impl Requester {
         self.maker(0)
     }
 
-    /// Who makes something new. Without access control lists the kernel has applied the umask already.
+    /// The creator of a new file. Without access control lists the kernel has applied the umask already.
     pub(crate) fn maker(&self, umask: u32) -> Caller {
         Caller { uid: self.uid, gid: self.gid, umask }
     }
 }
 
-/// A file named in a reply. With every one that gets through, the kernel has a reference more, until it
-/// [forgets](Handler::forget) it.
+/// A file named in a reply. Each entry that reaches the kernel gives the kernel one more reference, until the kernel
+/// [forgets](Handler::forget) the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The number that the kernel knows it by.
+    /// The number by which the kernel knows the file.
     pub node: INodeNo,
-    /// Its attributes.
+    /// The file's attributes.
     pub attr: Attr,
-    /// What distinguishes it from other files that ever had this number.
+    /// Differs between files that have had the same number.
     pub generation: u64,
-    /// How long the name leads there.
+    /// How long the kernel may cache the name.
     pub name_lifetime: Duration,
-    /// How long the attributes hold.
+    /// How long the kernel may cache the attributes.
     pub attr_lifetime: Duration,
 }
 
 /// An entry of a directory listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'a> {
-    /// The number that the kernel knows it by.
+    /// The number by which the kernel knows the file.
     pub node: INodeNo,
-    /// Its type.
+    /// The file's type.
     pub file_type: FileType,
-    /// Its name.
+    /// The name, without a zero byte at the end.
     pub name: &'a [u8],
-    /// Where to go on behind it.
+    /// The position from which a listing continues behind this entry.
     pub cookie: u64,
 }
 
-/// How something is written.
+/// The circumstances of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Writing {
     /// The request's flags.
     pub flags: WriteFlags,
-    /// The file was opened with `O_DIRECT`: the kernel's cache does not get these bytes.
+    /// The file was opened with `O_DIRECT`: the bytes bypass the kernel's cache.
     pub past: bool,
 }
 
 impl Writing {
-    /// By a request with these flags, on a file that was opened with those of open(2).
+    /// For a request with these flags, on a file opened with the open(2) flags `opened`.
     pub fn new(flags: WriteFlags, opened: i32) -> Writing {
         Writing { flags, past: is_direct(opened) && !flags.contains(WriteFlags::FUSE_WRITE_CACHE) }
     }
 }
 
-/// Whether a file that was opened with these flags of open(2) is read and written past the kernel's cache.
+/// Whether I/O on a file opened with these open(2) flags bypasses the kernel's cache.
 pub fn is_direct(opened: i32) -> bool {
     opened & OFlags::DIRECT.bits().cast_signed() != 0
 }
@@ -99,14 +98,14 @@ pub fn is_direct(opened: i32) -> bool {
 /// The answer to a program that asked for a value, or only for its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fitted {
-    /// It gave no room: the value has so many bytes.
+    /// The program gave no room: the value's size in bytes.
     Size(u32),
     /// The value.
     Value(Vec<u8>),
 }
 
 impl Fitted {
-    /// The answer for `room` bytes.
+    /// The answer for a program with `room` bytes. `ERANGE` if the value is longer.
     pub fn fit(value: Vec<u8>, room: u32) -> Result<Fitted, Errno> {
         match room {
             0 => Ok(Fitted::Size(u32::try_from(value.len()).unwrap_or(u32::MAX))),
@@ -116,33 +115,33 @@ impl Fitted {
     }
 }
 
-/// Answers the requests of one mount, on any number of threads. What is not overridden is not there.
+/// Answers the requests of one mount, on any number of threads. Methods without an override answer "not supported".
 pub trait Handler: Send + Sync + 'static {
-    /// A request of this kind has come. Said before anything else is asked about it, also if nothing is.
+    /// Counts a request of this kind. Called before any other method, and for requests without a method too.
     fn count(&self, _opcode: Opcode) {}
 
-    /// What has this name. `None` says that nothing has, which the kernel may remember.
+    /// Looks up a name. The kernel may cache `None`, which means that the name does not exist.
     fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<Entry>, Errno>;
 
-    /// The kernel gives `count` references back.
+    /// The kernel returns `count` references.
     fn forget(&self, node: INodeNo, count: u64);
 
-    /// The attributes, and how long they hold.
+    /// The attributes, and how long the kernel may cache them.
     fn getattr(&self, node: INodeNo) -> Result<(Attr, Duration), Errno>;
 
-    /// Changes attributes, and returns them with how long they hold.
+    /// Changes attributes; returns all attributes and how long the kernel may cache them.
     fn setattr(&self, requester: &Requester, node: INodeNo, change: &SetAttr) -> Result<(Attr, Duration), Errno>;
 
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     fn readlink(&self, node: INodeNo) -> Result<Vec<u8>, Errno>;
 
-    /// Makes a file of any type but a directory, of this mode (with the type), umask and device number.
+    /// Makes a file of any type but a directory. `how`: mode (with the type), umask, device number.
     fn mknod(&self, requester: &Requester, dir: INodeNo, name: &[u8], how: (u32, u32, u32)) -> Result<Entry, Errno>;
 
-    /// Makes a directory of this mode and umask.
+    /// Makes a directory. `how`: mode, umask.
     fn mkdir(&self, requester: &Requester, dir: INodeNo, name: &[u8], how: (u32, u32)) -> Result<Entry, Errno>;
 
-    /// Removes a name that is no directory's.
+    /// Removes a name that is not a directory's.
     fn unlink(&self, dir: INodeNo, name: &[u8]) -> Result<(), Errno>;
 
     /// Removes an empty directory.
@@ -151,7 +150,7 @@ pub trait Handler: Send + Sync + 'static {
     /// Makes a symbolic link.
     fn symlink(&self, requester: &Requester, dir: INodeNo, name: &[u8], target: &[u8]) -> Result<Entry, Errno>;
 
-    /// Gives a file another name.
+    /// Renames a file.
     fn rename(
         &self,
         requester: &Requester,
@@ -160,35 +159,36 @@ pub trait Handler: Send + Sync + 'static {
         flags: RenameFlags,
     ) -> Result<(), Errno>;
 
-    /// Gives a file a further name.
+    /// Makes a hard link.
     fn link(&self, node: INodeNo, dir: INodeNo, name: &[u8]) -> Result<Entry, Errno>;
 
-    /// Opens a file with these flags of open(2).
+    /// Opens a file with these open(2) flags.
     fn open(&self, _node: INodeNo, _flags: i32) -> Result<FopenFlags, Errno> {
         Err(Errno::NOSYS)
     }
 
-    /// A file that was opened with these flags is closed, and no mapping that came of it is left.
+    /// A file opened with these flags is closed, and all mappings made from it are gone.
     fn release(&self, _node: INodeNo, _flags: i32) {}
 
-    /// Appends up to `size` bytes to `out`: fewer only where the file ends. The kernel keeps them, unless they go `past`
-    /// its cache.
+    /// Appends up to `size` bytes to `out`, fewer only at the end of the file. The kernel caches the bytes unless
+    /// `past`.
     fn read(&self, node: INodeNo, offset: u64, size: u32, past: bool, out: &mut Vec<u8>) -> Result<(), Errno>;
 
-    /// Writes, and takes set-id bits away if the kernel says so. Returns how many bytes.
+    /// Writes, and clears set-id bits if the kernel says so. Returns the number of bytes.
     fn write(&self, requester: &Requester, node: INodeNo, offset: u64, data: &[u8], how: Writing)
     -> Result<u32, Errno>;
 
-    /// Whether the kernel may have pages of a file that a write past its cache has not reached.
+    /// Whether the kernel may have cached pages of a file that a write past the cache has left out of date.
     fn must_recall(&self, _node: INodeNo, _how: Writing) -> bool {
         false
     }
 
-    /// Has the kernel drop what it has of a range, before the program learns that its write is done. To be called by a
-    /// thread that others do not wait for: the kernel may be reading just that range, and waits for the answer.
+    /// Makes the kernel drop the cached pages of a range, before the program learns that the write is done. The calling
+    /// thread must not be needed by other requests: the kernel may be reading just this range, and waits for the
+    /// answer.
     fn recall(&self, _node: INodeNo, _offset: u64, _length: u64) {}
 
-    /// Whether a sync of a file or of a directory has anything to wait for.
+    /// Whether a sync of a file or directory has anything to wait for.
     fn must_sync(&self, _node: INodeNo) -> Result<bool, Errno> {
         Ok(false)
     }
@@ -198,10 +198,10 @@ pub trait Handler: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Lists from behind `cookie` on, until `each` returns false: it has no room for the entry.
+    /// Lists from behind `cookie` on, until `each` returns false because it has no room for the entry.
     fn readdir(&self, dir: INodeNo, cookie: u64, each: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno>;
 
-    /// The same, and looks each entry up.
+    /// Like [`Handler::readdir`], with a lookup of each entry.
     fn readdirplus(
         &self,
         dir: INodeNo,
@@ -209,15 +209,15 @@ pub trait Handler: Send + Sync + 'static {
         each: &mut dyn FnMut(Listed<'_>, &Entry) -> bool,
     ) -> Result<(), Errno>;
 
-    /// How much room there is.
+    /// Sizes and free space.
     fn statfs(&self, node: INodeNo) -> Result<StatFs, Errno>;
 
-    /// Sets an extended attribute; the flags are setxattr(2)'s.
+    /// Sets an extended attribute; the flags are those of setxattr(2).
     fn setxattr(&self, _: &Requester, _node: INodeNo, _name: &[u8], _value: &[u8], _flags: i32) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// An extended attribute, for a program that has so much room.
+    /// An extended attribute, for a program with `room` bytes.
     fn getxattr(&self, _node: INodeNo, _name: &[u8], _room: u32) -> Result<Fitted, Errno> {
         Err(Errno::OPNOTSUPP)
     }
@@ -232,7 +232,7 @@ pub trait Handler: Send + Sync + 'static {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Makes a file of this mode and umask, and opens it with these flags of open(2).
+    /// Makes a file and opens it. `how`: mode, umask, open(2) flags.
     fn create(
         &self,
         requester: &Requester,
@@ -241,30 +241,30 @@ pub trait Handler: Send + Sync + 'static {
         how: (u32, u32, i32),
     ) -> Result<(Entry, FopenFlags), Errno>;
 
-    /// Changes what is a hole in a file; the mode is fallocate(2)'s.
+    /// Allocates, zeroes or punches a range; the mode is that of fallocate(2).
     fn fallocate(&self, _node: INodeNo, _mode: i32, _offset: u64, _length: u64) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Carries out a command of ioctl(2).
+    /// Executes a command of ioctl(2).
     fn ioctl(&self, _: &Requester, _node: INodeNo, _command: u32, _data: &[u8]) -> Result<Vec<u8>, Errno> {
         Err(Errno::NOTTY)
     }
 
-    /// Where data or a hole begins.
+    /// The next data or hole, as lseek(2) defines them.
     fn lseek(&self, _node: INodeNo, _offset: i64, _whence: i32) -> Result<i64, Errno> {
         Err(Errno::NOSYS)
     }
 
-    /// Copies a range, and returns how many bytes.
+    /// Copies a range; returns the number of bytes copied.
     fn copy_file_range(&self, _from: (INodeNo, u64), _to: (INodeNo, u64), _length: u64) -> Result<u32, Errno> {
         Err(Errno::NOSYS)
     }
 
-    /// The kernel and the mount have come to terms, and can be told of changes.
+    /// The handshake is done; invalidations can be sent from now on.
     fn begun(&self, _notifier: Notifier) {}
 
-    /// The kernel has no references any more.
+    /// The connection has ended; the kernel holds no references.
     fn ended(&self) {}
 }
 

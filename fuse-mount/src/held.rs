@@ -1,13 +1,13 @@
 //! What the kernel holds of the live file system.
 //!
-//! Every reply that names a file gives the kernel one reference to its node, and a `forget` gives some back. While there
-//! is at least one, the file system is asked to keep the object, unlinked or not: an open file is nothing but a held
-//! node. The first reference and the last are the only ones the file system hears of.
+//! Every reply that names a file gives the kernel one reference to its node; a `forget` returns some. While the kernel
+//! has a reference, the file system keeps the object, unlinked or not: an open file is just a held node. The file
+//! system is told of the first reference and of the last, and of none between.
 //!
-//! A node remembers the file it was given out for, by its identity. After the file system was changed behind the kernel's
-//! back (a rollback) an object number may be gone, or belong to a new file: such a node is *stale*, and every request on it
-//! fails with `ESTALE`, upon which the kernel looks the path up again. The same is compared by each operation itself, until
-//! it is known of all nodes which are stale: so data meant for the old file cannot end in the new one at any time.
+//! A node stores the identity of the file for which the kernel got it. A rollback changes the file system without a
+//! request of the kernel: an object number may be gone, or belong to a new file. Such a node is *stale*: every request
+//! on it fails with `ESTALE`, upon which the kernel looks up the path again. Until all stale nodes are found, each
+//! operation compares identities itself. So at no time can data for the old file end in the new file.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,9 +22,9 @@ const SHARDS: usize = 16;
 struct Reference {
     count: u64,
     file: Handle,
-    /// Whether the kernel was given content that it may have kept.
+    /// Whether the kernel may have cached content.
     cached: bool,
-    /// How many open files there are through which it can be mapped to be written.
+    /// The number of open files through which the node can be mapped for writing.
     mappable: u32,
 }
 
@@ -50,7 +50,7 @@ impl Held {
         reference.count == 1
     }
 
-    /// The file that a held node was given out for. The root is whatever the tree's root is.
+    /// The file for which the kernel got this node; `None` for the root, which may change its identity.
     pub(crate) fn file(&self, ino: Ino) -> Option<Handle> {
         if ino == ROOT {
             return None;
@@ -58,9 +58,9 @@ impl Held {
         self.shard(ino).lock().get(&ino).map(|reference| reference.file)
     }
 
-    /// Notes that the kernel gave `count` references back. True if it has none left.
+    /// Notes that the kernel returned `count` references. True if it has none left.
     ///
-    /// More than it has is a mistake of the kernel's; nothing is held then.
+    /// More than it has is a kernel bug; then no reference is left.
     pub(crate) fn forget(&self, ino: Ino, count: u64) -> bool {
         let mut shard = self.shard(ino).lock();
         let Some(reference) = shard.get_mut(&ino) else { return false };
@@ -75,27 +75,27 @@ impl Held {
         gone
     }
 
-    /// Notes that the kernel is about to get content of a held node that it may keep.
+    /// Notes that the kernel is about to get cacheable content of a held node.
     pub(crate) fn note_cached(&self, ino: Ino) {
         self.edit(ino, |reference| reference.cached = true);
     }
 
-    /// Whether the kernel may have content of a node.
+    /// Whether the kernel may have cached content of a node.
     pub(crate) fn is_cached(&self, ino: Ino) -> bool {
         self.shard(ino).lock().get(&ino).is_some_and(|reference| reference.cached)
     }
 
-    /// Notes that a held node was opened to be read and written, and so may be mapped.
+    /// Notes that a held node was opened for reading and writing, and so may be mapped.
     pub(crate) fn note_mappable(&self, ino: Ino) {
         self.edit(ino, |reference| reference.mappable += 1);
     }
 
-    /// Notes that what was opened so was closed, mappings included.
+    /// Notes the end of such an open, mappings included.
     pub(crate) fn note_closed(&self, ino: Ino) {
         self.edit(ino, |reference| reference.mappable = reference.mappable.saturating_sub(1));
     }
 
-    /// The held nodes that may be mapped to be written.
+    /// The held nodes that may be mapped for writing.
     pub(crate) fn mappable(&self) -> Vec<Ino> {
         let of_shard = |shard: &Mutex<HashMap<Ino, Reference>>| {
             let shard = shard.lock();
@@ -110,13 +110,13 @@ impl Held {
         }
     }
 
-    /// Whether the node stands for an object that is no longer what it was given out for.
+    /// Whether the node's object was replaced by another or removed.
     pub(crate) fn is_stale(&self, ino: Ino) -> bool {
         self.any_stale.load(Ordering::Acquire) && ino != ROOT && self.stale.read().contains(&ino)
     }
 
-    /// Compares those of some nodes that are held with what the file system says now, whose epoch was `epoch` before:
-    /// `identity_of` is the object's identity, `None` if there is no such object.
+    /// Compares the held ones of these nodes with the file system. `epoch` is the file system's epoch before the
+    /// comparison; `identity_of` gives an object's identity, `None` if the object does not exist.
     pub(crate) fn refresh(
         &self,
         nodes: impl IntoIterator<Item = Ino>,
@@ -134,8 +134,7 @@ impl Held {
         }
     }
 
-    /// Notes that a held node is what it was given out for in the tree of this epoch too, which operations need not compare
-    /// any more.
+    /// Notes that a held node is unchanged in the tree of this epoch, so operations no longer compare it.
     fn confirm(&self, identity: Identity, epoch: TreeEpoch) {
         self.edit(identity.0, |reference| {
             if reference.file.identity() == identity {
@@ -149,7 +148,7 @@ impl Held {
         self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
     }
 
-    /// Every held node, none of which is held afterwards.
+    /// Removes and returns every held node.
     pub(crate) fn drain(&self) -> Vec<Ino> {
         self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.lock()).into_keys()).collect()
     }

@@ -1,9 +1,8 @@
-//! Which names the kernel has to forget when everything in a file system may have changed.
+//! The names that the kernel must forget when everything in a file system may have changed.
 //!
-//! Invalidating a name drops all names below it, and detaches whatever is mounted there. So where nothing is mounted
-//! below, the names in the root are enough. Where something is, the walk goes down its path: the directories on it are
-//! listed as the root is, and their names on the path are *ways*, which are kept if they lead to the same directory
-//! before the change and after it.
+//! Invalidating a name drops all names below, and detaches the mounts there. So without mounts below, the names in the
+//! root are enough. For a mount below, the walk follows its path: the directories on the path are listed like the root,
+//! and their names on the path are *ways*. A way is kept if it leads to the same directory before and after the change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
@@ -17,12 +16,12 @@ type Entry = (Ino, Vec<u8>);
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     names: BTreeSet<Entry>,
-    /// Names that lead to a mount, and the object and generation they stand for.
+    /// Names that lead to a mount, each with its object and generation.
     ways: BTreeMap<Entry, (Ino, u64)>,
 }
 
 impl Known {
-    /// The names there are now, with mounts on the paths `below`.
+    /// The names at present, with mounts on the paths `below`.
     pub(crate) fn collect(live: &FileSystem, below: &[PathBuf]) -> Known {
         let mut known = Known::default();
         known.list(live, ROOT);
@@ -30,7 +29,7 @@ impl Known {
         known
     }
 
-    /// The names to be forgotten when this was known before a change and `after` is known after it.
+    /// The names to invalidate, with `self` from before a change and `after` from after it.
     pub(crate) fn changed(self, after: Known) -> Vec<Entry> {
         let is_kept = |entry: &Entry| self.ways.get(entry).is_some_and(|target| after.ways.get(entry) == Some(target));
         self.names.union(&after.names).filter(|entry| !is_kept(entry)).cloned().collect()

@@ -1,46 +1,46 @@
 //! The kernel's side of a dataset: FUSE requests in, calls on one [`dataset::fs::FileSystem`] out.
 //!
 //! ```text
-//! session     one mount of a dataset: made, watched, invalidated, taken down
-//! serving     the threads of a connection, how they begin and how they end
-//! connection  which connection with the kernel a mount has, and how to cut it
+//! session     one mount of a dataset: make, watch, invalidate, unmount
+//! serving     the threads of a connection, their begin and end
+//! connection  the mount's connection with the kernel, and how to cut it
 //! adapter     the handshake, made by `fuser`
 //! channel     the transport through /dev/fuse; syncer waits for its fsyncs
-//! crew        the threads of all mounts; errand those for what requests leave to be done later
+//! crew        the threads of all mounts; errand: threads for deferred parts of requests
 //! ring        the transport through io_uring, where the kernel has it
-//! courtesy    who runs when an answer is there: the program that waited, or the thread that gave it
+//! courtesy    who runs when an answer is ready: the program that waited, or the thread that answered
 //! handler     what the kernel may ask for: the seam between transports and file systems
 //! dispatcher  a dataset's answers, one short method for each request
-//! operations  what a request does, where that takes more than one call
-//! server      what a request means: which file system a node belongs to, what may be changed
+//! operations  requests that take more than one call
+//! server      the meaning of a request: which file system a node belongs to, what may be changed
 //! control     `.zfs`: the virtual directory through which snapshots are browsed
-//! held        what the kernel holds, and what of it has become stale
-//! recall      pages that show what is not stored: given the stored bytes, or dropped
+//! held        the nodes that the kernel holds, and which of these are stale
+//! recall      cached pages that differ from the stored bytes: corrected, or dropped
 //! freer       frees removed files once the kernel has forgotten them
-//! epoch       has all names looked up again, by one message
-//! known       the names it must forget after a change, and those it must not for the sake of mounts below
+//! epoch       invalidates all names by one message
+//! known       names to invalidate after a change, and names to spare because of mounts below
 //! node        node numbers: which snapshot, which object
-//! attr        file types in FUSE's words
-//! flags       chattr's and lsattr's words for attributes
-//! membership  which groups a program is in
-//! device      getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for everybody else
-//! mounts      the mounts that exist, whoever made them, and getting rid of dead ones
+//! attr        file types as FUSE has them
+//! flags       attribute flags as chattr and lsattr have them
+//! membership  the groups of a program
+//! device      getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for other users
+//! mounts      the mounts on this machine, of all services, and removal of dead mounts
 //! options     properties as mount options           counters   requests by kind
 //! ```
 //!
-//! There is no file system logic here: names, permissions of new files, times, sizes and space are `dataset`'s. What
-//! this crate decides is what the kernel may cache. The kernel is the only writer of a mounted dataset, so it may
-//! keep names, absent names, attributes, directory listings and data for as long as it likes; whoever changes the dataset
-//! otherwise (a rollback, a received stream) says so through [`Mount::begin_change`].
+//! There is no file system logic here: names, permissions of new files, times, sizes and space belong to `dataset`.
+//! This crate decides what the kernel may cache. The kernel is the only writer of a mounted dataset, so it may keep
+//! names, absent names, attributes, directory listings and data without limit. Code that changes the dataset otherwise
+//! (a rollback, a received stream) announces the change through [`Mount::begin_change`].
 //!
-//! Opening a file is a request, for it decides: nothing in a snapshot can be opened to be written. It is answered by what a
-//! file's attributes say, and nothing has to be remembered but how many may have it mapped to be written. Where snapshots
-//! cannot be browsed (`snapdir=disabled`) the first open is answered with "not implemented", which tells the kernel to stop
-//! asking. What an open file keeps alive is in either case the *node*: an unlinked file lives until the kernel forgets its
-//! node.
+//! Opening a file sends a request, because opening can be refused: no file in a snapshot opens for writing. The answer
+//! follows from the file's attributes; the only state kept is how many opens may have the file mapped for writing.
+//! Where snapshots cannot be browsed (`snapdir=disabled`), the first open is answered "not implemented", and the kernel
+//! stops asking. In either case an open file keeps the *node* alive: an unlinked file lives until the kernel forgets
+//! its node.
 //!
-//! Not here: locks (the kernel keeps them, as for a local file system), access checks (the kernel makes them, from the
-//! modes and, with `acltype=posix`, the access control lists that it is given).
+//! Not here: locks (the kernel keeps them, as for a local file system) and access checks (the kernel checks the modes
+//! and, with `acltype=posix`, the access control lists).
 
 mod adapter;
 mod attr;

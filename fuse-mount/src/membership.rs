@@ -1,16 +1,16 @@
-//! What a program may do besides being who it is: which groups it is in, and whether it may keep set-group bits.
+//! Rights of a program beyond user and group: its further groups, and whether it may keep set-group bits.
 //!
-//! A FUSE request names its program's user, first group and process, and no more. Who changes an access control list of a
-//! file with a set-group bit takes that bit away, unless they are in the file's group or have `CAP_FSETID`; the kernel
-//! would tell, in a form of the request that is not read here. So `/proc` is asked, and what cannot be found out
-//! counts as no.
+//! A FUSE request carries its program's user, first group and process ID only. A program that changes the access
+//! control list of a file with a set-group bit clears the bit, unless the program is in the file's group or has
+//! `CAP_FSETID`. The kernel tells this in a form of the request that is not supported here. So `/proc` is read; an
+//! unknown answer counts as no.
 
 use std::fs;
 
 /// The number of `CAP_FSETID` among the capabilities.
 const CAP_FSETID: u32 = 4;
 
-/// Whether the process `pid` is in this group, or may act as if it were as far as set-group bits go.
+/// Whether the process `pid` is in this group, or may keep set-group bits as if it were.
 pub(crate) fn keeps_set_group(pid: u32, gid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| allows(&status, gid))
 }

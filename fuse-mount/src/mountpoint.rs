@@ -1,12 +1,12 @@
-//! Finding, making and removing a mount point without being led elsewhere.
+//! Finding, making and removing a mount point without being misled by symbolic links.
 //!
-//! Root mounts in directories that other users own. A user who puts a symbolic link where a mount point is expected would
-//! choose the directory that the mount hides. So a path is walked name by name, each looked up in the directory that is
-//! open already, and the mount is made on the descriptor at its end.
+//! Root mounts in directories that other users own. A user with a symbolic link at the mount point could choose the
+//! directory that the mount hides. So a path is walked name by name, each looked up in the directory already open, and
+//! the mount is made on the descriptor at the end.
 //!
-//! A symbolic link is followed if the administrator made it: root or this process's user owns the link and the directory
-//! that it lies in, and only they may write there. A sticky directory does too, because others cannot replace the link.
-//! A process of an ordinary user follows every link: it has no rights that the link could borrow.
+//! A symbolic link is followed if the administrator made it: root or this process's user owns both the link and its
+//! directory, and no other user may write there. A sticky directory qualifies too, because other users cannot replace
+//! the link. A process of an ordinary user follows every link: it has no rights that the link could borrow.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -34,19 +34,19 @@ pub struct MountPoint {
     is_new: bool,
 }
 
-/// What is done with a name on the way that is not a directory.
+/// How the walk treats a name that is not a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Otherwise {
-    /// A missing directory is made, a link of the administrator is followed.
+    /// Make missing directories; follow a link of the administrator.
     Make,
-    /// A link of the administrator is followed.
+    /// Follow a link of the administrator.
     Follow,
-    /// It is an error.
+    /// Fail.
     Refuse,
 }
 
 impl MountPoint {
-    /// The directory `path`, which is absolute; made with those above it if it is missing.
+    /// The directory `path`, which is absolute; missing directories are made.
     pub fn make(path: &Path) -> Result<MountPoint> {
         walk(path, Otherwise::Make)
     }
@@ -56,8 +56,8 @@ impl MountPoint {
         walk(path, Otherwise::Follow)
     }
 
-    /// The directory of a path that [`MountPoint::path`] has returned: a symbolic link in it was put there since, and is
-    /// an error.
+    /// The directory of a path that [`MountPoint::path`] has returned. A symbolic link in the path is new since then,
+    /// and an error.
     pub(crate) fn again(path: &Path) -> Result<MountPoint> {
         walk(path, Otherwise::Refuse)
     }
@@ -69,41 +69,41 @@ impl MountPoint {
         unlinkat(&MountPoint::again(above)?.dir, name, AtFlags::REMOVEDIR).map_err(refused)
     }
 
-    /// Its absolute path without symbolic links.
+    /// The absolute path without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it was made just now.
+    /// Whether this call made the directory.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Whether it holds nothing.
+    /// Whether the directory is empty.
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(std::fs::read_dir(self.through_proc())?.next().is_none())
     }
 
-    /// A path that leads to this directory, whatever was renamed meanwhile.
+    /// A path that leads to this directory even after renames.
     pub(crate) fn through_proc(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.dir.as_raw_fd()))
     }
 
-    /// Its type and mode.
+    /// The directory's type and mode.
     pub(crate) fn mode(&self) -> Result<u32, Errno> {
         Ok(rustix::fs::fstat(&self.dir)?.st_mode)
     }
 }
 
-/// Unmounts what is mounted on a path that has no symbolic links. One that was put there since is not followed: it would
-/// choose another mount.
+/// Unmounts the mount at a path without symbolic links. A link made there since is not followed: it would choose
+/// another mount.
 pub(crate) fn unmount(path: &Path, flags: UnmountFlags) -> Result<(), Errno> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::BUSY) };
     let above = MountPoint::again(above).map_err(|error| match error {
         Error::Mount { cause, .. } => Errno::from_io_error(&cause).unwrap_or(Errno::IO),
         _ => Errno::LOOP,
     })?;
-    // Its own directory must not be open, or it would be in use.
+    // The mount's own directory must not be open, or the mount would be in use.
     rustix::mount::unmount(above.through_proc().join(name), flags | UnmountFlags::NOFOLLOW)
 }
 
@@ -117,7 +117,7 @@ fn walk(path: &Path, otherwise: Otherwise) -> Result<MountPoint> {
         match directory(&found.dir, &name) {
             Ok(dir) => found.enter(dir, &name),
             Err(Errno::NOENT) if otherwise == Otherwise::Make => {
-                // Another process that makes it at the same time is as good.
+                // Another process may make the directory at the same time.
                 let made = mkdirat(&found.dir, &name, Mode::from_raw_mode(0o777));
                 let dir = made.or_else(|errno| if errno == Errno::EXIST { Ok(()) } else { Err(errno) });
                 let dir = dir.and_then(|()| directory(&found.dir, &name)).map_err(failed)?;
@@ -160,7 +160,7 @@ fn root() -> Result<MountPoint, Errno> {
     Ok(MountPoint { dir: directory(CWD, OsStr::new("/"))?, path: PathBuf::from("/"), is_new: false })
 }
 
-/// The names that a path consists of, beginning at the root or where a link lies.
+/// The names in a path, from the root or from the place of a link.
 fn names(path: &Path) -> VecDeque<OsString> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
@@ -170,12 +170,12 @@ fn names(path: &Path) -> VecDeque<OsString> {
     names.map(OsStr::to_owned).collect()
 }
 
-/// Opens a directory without asking its file system anything, which may be one that is not served any more.
+/// Opens a directory without a request to its file system, whose server may be gone.
 fn directory(at: impl std::os::fd::AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     openat(at, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Whether a link, in a directory, leads where the administrator wants it to.
+/// Whether the administrator made this link in this directory.
 fn is_trusted(dir: &OwnedFd, link: &OsStr) -> Result<bool, Errno> {
     let user = rustix::process::geteuid();
     let (dir, link) = (rustix::fs::fstat(dir)?, statat(dir, link, AtFlags::SYMLINK_NOFOLLOW)?);
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(MountPoint::find(&top.join("absolute")).unwrap().path(), top.join("real/deep"));
         assert_eq!(MountPoint::make(&top.join("absolute/new")).unwrap().path(), top.join("real/deep/new"));
         assert!(MountPoint::make(&top.join("loop")).unwrap_err().to_string().contains("symbolic links"));
-        // The path that was found has none: one that is there now was put there since.
+        // The path returned before had no links, so a link in it is new.
         assert!(matches!(MountPoint::again(&top.join("relative")), Err(Error::Link { .. })));
         assert!(matches!(MountPoint::remove(&top.join("relative/new")), Err(Error::Link { .. })));
     }
@@ -240,7 +240,7 @@ mod tests {
         symlink(&elsewhere, home.join("link")).unwrap();
         let find = || MountPoint::make(&home.join("link")).map(|found| found.path().to_owned());
         assert_eq!(find().unwrap(), elsewhere.canonicalize().unwrap());
-        // The directory is another user's, who may have moved root's own link there.
+        // The directory's owner is another user, who may have moved root's link there.
         chown(&home, Some(65534), None).unwrap();
         assert!(matches!(find(), Err(Error::Link { link, .. }) if link.ends_with("home/link")));
         chown(&home, Some(0), None).unwrap();

@@ -1,7 +1,7 @@
-//! The mounts of datasets that exist on this machine, whoever made them, as `/proc/self/mountinfo` lists them.
+//! The mounted datasets of this machine, of all services, as `/proc/self/mountinfo` lists them.
 //!
-//! A service that was killed leaves its mounts behind: every access fails with "transport endpoint is not connected"
-//! until somebody detaches them. [`detach_dead`] does, and touches no mount that still answers.
+//! A killed service leaves its mounts behind: every access fails with "transport endpoint is not connected" until they
+//! are detached. [`detach_dead`] detaches them, and touches no mount that still answers.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -26,10 +26,10 @@ use crate::mountpoint::unmount;
 
 /// The part of the type after `fuse.`.
 pub(crate) const SUBTYPE: &str = "cenote";
-/// The type under which datasets are mounted, as `df -T` shows it.
+/// The type of mounted datasets, as `df -T` shows it.
 pub const FS_TYPE: &str = "fuse.cenote";
 
-/// How long a server may take to say that it is there.
+/// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 const MOUNT_INFO: &str = "/proc/self/mountinfo";
@@ -37,27 +37,27 @@ const MOUNT_INFO: &str = "/proc/self/mountinfo";
 /// A mounted dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// Where.
+    /// The directory, as the list of mounts spells it.
     pub mountpoint: PathBuf,
     /// The dataset's name.
     pub dataset: String,
-    /// The device number, major and minor: files of this mount and no other carry it.
+    /// The device number, major and minor: unique to this mount, and the `st_dev` of its files.
     pub device: (u32, u32),
     /// The mount's flags, as in `ro,nosuid,relatime`.
     pub flags: String,
 }
 
-/// Notices changes of the list of mounts. The list is that of the mount namespace in which this process lives: a copy
-/// of a mount in another namespace is not in it.
+/// Notices changes of the list of mounts of this process's mount namespace. Copies of a mount in other namespaces are
+/// not listed.
 #[derive(Default)]
 pub struct Watch(Mutex<Option<File>>);
 
 impl Watch {
-    /// The devices of all datasets that are mounted, if the list may have changed since this was asked last.
+    /// The devices of all mounted datasets, if the list may have changed since the last call.
     pub fn changed(&self) -> Option<HashSet<(u32, u32)>> {
         let mut watched = self.0.lock();
-        // The kernel notes for each open file of the list whether it has reported the newest change. A file that has just
-        // been opened is up to date, so the list is read after that.
+        // For each open file of the list the kernel notes whether the newest change was reported. A freshly opened file
+        // is up to date, so the list is read after opening.
         match &*watched {
             Some(file) if !has_changed(file) => return None,
             Some(_) => {}
@@ -67,7 +67,7 @@ impl Watch {
         mounts.ok().map(|mounts| mounts.into_iter().map(|mounted| mounted.device).collect())
     }
 
-    /// Has the next question answered from the list, whether it has changed or not.
+    /// Makes the next call read the list, changed or not.
     pub fn forget(&self) {
         *self.0.lock() = None;
     }
@@ -79,7 +79,7 @@ fn has_changed(list: &File) -> bool {
     poll(&mut waiting, Some(&at_once)).map_or(true, |events| events > 0)
 }
 
-/// Anything mounted, by whomever.
+/// A mount of any kind of file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     mountpoint: PathBuf,
@@ -89,26 +89,26 @@ struct Place {
     source: String,
 }
 
-/// Every mounted dataset, in the order they were mounted.
+/// Every mounted dataset, in the order of mounting.
 pub fn mounts() -> Result<Vec<Mounted>> {
     Ok(all()?.into_iter().filter_map(Place::dataset).collect())
 }
 
-/// Every mount, in the order they were made.
+/// Every mount, in the order of mounting.
 fn all() -> Result<Vec<Place>> {
     let table = fs::read(MOUNT_INFO).map_err(Error::List)?;
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
-/// Where anything at all is mounted, by whomever, below the directory `top`: the paths from there.
+/// The paths of all mounts below the directory `top`, of any kind, relative to `top`.
 pub(crate) fn mountpoints_below(top: &Path) -> Result<Vec<PathBuf>> {
     let places = all()?.into_iter().map(|place| place.mountpoint);
     let below = places.filter_map(|place| place.strip_prefix(top).ok().map(Path::to_owned));
     Ok(below.filter(|path| !path.as_os_str().is_empty()).collect())
 }
 
-/// The device of what is mounted on a directory, without asking whoever serves it; `None` if nothing is mounted there.
-/// Kernels before 5.8 do not tell, which is an error, as is a directory that cannot be reached.
+/// The device of the mount on a directory, without a request to its server; `None` if nothing is mounted there. An
+/// error on kernels before 5.8, which do not tell, and for a directory that cannot be reached.
 fn device_mounted_on(directory: &Path) -> io::Result<Option<(u32, u32)>> {
     let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let found = statx(CWD, directory, how, StatxFlags::empty())?;
@@ -119,27 +119,27 @@ fn device_mounted_on(directory: &Path) -> io::Result<Option<(u32, u32)>> {
     Ok(is_mounted.then_some((found.stx_dev_major, found.stx_dev_minor)))
 }
 
-/// The dataset whose mount is what a look at the directory `mountpoint` shows.
+/// The dataset whose mount is visible at the directory `mountpoint`.
 pub fn mounted_at(mountpoint: &Path) -> Result<Option<Mounted>> {
-    // The list is long where much is mounted, and each of many mounts asks.
+    // With many mounts the list is long, and each mount asks.
     if matches!(device_mounted_on(mountpoint), Ok(None)) {
         return Ok(None);
     }
     Ok(all()?.into_iter().rfind(|place| place.mountpoint == mountpoint).and_then(Place::dataset))
 }
 
-/// How one mount stands in the tree of names.
+/// The state of one mount in the tree of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is reached by its path.
+    /// The path reaches the mount.
     Reached,
-    /// Something else, which this describes, is mounted over it or over a directory above it.
+    /// Another mount, described here, covers it or a directory above it.
     Covered(String),
-    /// It is not in the tree.
+    /// The mount is not in the tree.
     Gone,
 }
 
-/// How the mount of `device` on `mountpoint` stands.
+/// The state of the mount of `device` on `mountpoint`.
 pub(crate) fn standing(device: (u32, u32), mountpoint: &Path) -> Result<Standing> {
     if matches!(device_mounted_on(mountpoint), Ok(Some(found)) if found == device) {
         return Ok(Standing::Reached);
@@ -147,9 +147,9 @@ pub(crate) fn standing(device: (u32, u32), mountpoint: &Path) -> Result<Standing
     Ok(standing_in(all()?, device, mountpoint))
 }
 
-/// What is mounted later on the same directory, or on one above it, hides a mount. One that is in the tree twice, as when
-/// a directory above it was bound over itself, is looked for where it came last. What is mounted on the root of the tree
-/// hides nothing: looking up a path begins below it.
+/// A later mount on the same directory, or on a directory above, hides a mount. A mount can be in the tree twice, as
+/// after binding a directory above over itself; then its last place counts. A mount on the root of the tree hides
+/// nothing: path lookup begins below it.
 fn standing_in(all: Vec<Place>, device: (u32, u32), mountpoint: &Path) -> Standing {
     let Some(at) = all.iter().rposition(|place| place.device == device && place.mountpoint == mountpoint) else {
         return Standing::Gone;
@@ -161,8 +161,8 @@ fn standing_in(all: Vec<Place>, device: (u32, u32), mountpoint: &Path) -> Standi
     }
 }
 
-/// Detaches the mount on `mountpoint` if it is a dataset's and nobody serves it any more, and such mounts beneath it on
-/// the same directory. True if it did.
+/// Detaches the mount on `mountpoint` if it is a dataset's without a server, and such mounts beneath it on the same
+/// directory. True if a mount was detached.
 pub fn detach_dead(mountpoint: &Path) -> Result<bool> {
     let mut detached = false;
     while mounted_at(mountpoint)?.is_some() && is_dead(mountpoint) {
@@ -172,7 +172,7 @@ pub fn detach_dead(mountpoint: &Path) -> Result<bool> {
     Ok(detached)
 }
 
-/// Takes the mount out of the tree of names. What is still open in it stays usable.
+/// Takes the mount out of the tree of names. Files open in it stay usable.
 pub fn detach(mountpoint: &Path) -> Result<()> {
     match unmount(mountpoint, UnmountFlags::DETACH) {
         Ok(()) => Ok(()),
@@ -181,12 +181,12 @@ pub fn detach(mountpoint: &Path) -> Result<()> {
     }
 }
 
-/// Whether the mount's server is gone. A request that the kernel never answers from its cache tells. A server that is
-/// there and does not answer is not waited for long: it is not dead.
+/// Whether the mount's server is gone. A request that the kernel never answers from its cache tells. A server that
+/// exists but does not answer counts as alive, after a short wait.
 ///
-/// One that can be seen to be there is not even asked. If it stands still, a request that has gone into its ring waits for
-/// it whatever happens: whoever asked could not be killed, nor end by itself. So a mount counts as living while a process
-/// still holds a connection that was cut: for a moment, unless that process is stuck itself.
+/// A server that is visible in `/proc` is not even asked. If it hangs, a request in its ring waits for it whatever
+/// happens: the asking process could neither be killed nor end. So a mount counts as alive while a process still holds
+/// a connection that was cut: for a moment, unless the process itself hangs.
 pub fn is_dead(mountpoint: &Path) -> bool {
     if matches!(mounted_at(mountpoint), Ok(Some(mounted)) if is_served(mounted.device.1)) {
         return false;
@@ -194,14 +194,14 @@ pub fn is_dead(mountpoint: &Path) -> bool {
     let (tell, told) = mpsc::channel();
     let path = mountpoint.to_owned();
     let asking = thread::Builder::new().name("statfs".into()).spawn(move || {
-        // Nobody listens any more if it took too long.
+        // After the deadline the receiver is gone.
         let _ = tell.send(rustix::fs::statfs(path).map(drop));
     });
     let answer = asking.ok().and_then(|_| told.recv_timeout(PATIENCE).ok());
     matches!(answer, Some(Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)))
 }
 
-/// Whether a process has this connection open, among those that this one may look at. Kernels before 6.15 do not tell.
+/// Whether a process that we may inspect has this connection open. Kernels before 6.15 do not tell.
 fn is_served(connection: u32) -> bool {
     let wanted = connection.to_string();
     let has_it = |process: &Path| {
@@ -214,7 +214,7 @@ fn is_served(connection: u32) -> bool {
     entries(Path::new("/proc")).any(|process| has_it(&process))
 }
 
-/// The connection that a descriptor of the device belongs to, by the kernel's description of it.
+/// The connection of a descriptor of the device, from the kernel's description of the descriptor.
 fn connection_of(description: &str) -> Option<&str> {
     description.lines().find_map(|line| line.strip_prefix("fuse_connection:")).map(str::trim)
 }
@@ -234,14 +234,14 @@ fn refused(mountpoint: &Path, cause: std::io::Error) -> Error {
 }
 
 impl Place {
-    /// The dataset that is mounted here, if one is.
+    /// The mounted dataset; `None` for other file systems.
     fn dataset(self) -> Option<Mounted> {
         let Place { mountpoint, device, flags, fs_type, source } = self;
         (fs_type == FS_TYPE).then_some(Mounted { mountpoint, dataset: source, device, flags })
     }
 }
 
-/// One line: `36 35 0:45 / /mnt rw,relatime shared:1 - fuse.cenote tank/home rw,user_id=0`.
+/// Parses one line: `36 35 0:45 / /mnt rw,relatime shared:1 - fuse.cenote tank/home rw,user_id=0`.
 fn parse(line: &[u8]) -> Option<Place> {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let separator = fields.iter().position(|field| *field == b"-")?;
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(standing(&[("/mnt/a/b", 8), ("/mnt/ab", 9)]), Standing::Reached);
         assert_eq!(standing(&[("/mnt/a", 8)]), Standing::Covered("none (tmpfs)".into()));
         assert_eq!(standing(&[("/mnt", 8)]), Standing::Covered("none (tmpfs)".into()));
-        // Bound over itself with all that is below: it is there twice, and the later one is reached.
+        // Bound over itself with all mounts below: the mount is listed twice, and the later one is reached.
         assert_eq!(standing(&[("/mnt", 1), ("/mnt/a", 7)]), Standing::Reached);
         assert_eq!(standing(&[("/mnt", 1), ("/mnt/a", 7), ("/mnt", 8)]), Standing::Covered("none (tmpfs)".into()));
         assert_eq!(standing(&[("/", 8)]), Standing::Reached);

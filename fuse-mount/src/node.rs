@@ -1,20 +1,20 @@
-//! Node numbers: the 64 bits by which the kernel names a file, and which programs see as its inode number.
+//! Node numbers: the 64 bits by which the kernel identifies a file, and which programs see as the inode number.
 //!
-//! One mount shows a live file system and any number of its snapshots, whose files carry the same object numbers. The
-//! upper 16 bits of a node number therefore say which of them a file belongs to, the lower 48 which object it is:
+//! One mount shows a live file system and any number of its snapshots, whose files carry the same object numbers. So
+//! the upper 16 bits of a node number identify the file system, and the lower 48 bits the object:
 //!
 //! | slot | what |
 //! | --- | --- |
 //! | 0 | the live file system; its root is node 1, as FUSE demands |
 //! | 1 ..= 65534 | a snapshot that was opened through `.zfs/snapshot`; a number of this session, not of the pool |
-//! | 65535 | `.zfs` itself and what else is virtual |
+//! | 65535 | `.zfs` itself and the other virtual files |
 //!
 //! Object numbers stay below 2^48: a dataset hands them out in order.
 //!
-//! A number and a *generation* are a handle, by which NFS servers and Samba find a file again long after, and across
-//! mounts. An object's generation is the group it was made in, so a file that took over a number after a rollback is not
-//! taken for the old one. A snapshot's number belongs to the session, so the generations of its files carry the snapshot's
-//! mark: after a remount a handle into a snapshot may be stale, but never leads into another one.
+//! A number and a *generation* form a file handle, by which NFS servers and Samba find a file again much later, and
+//! across mounts. An object's generation is the txg of its creation, so after a rollback a file with a reused number is
+//! not mistaken for the old file. A snapshot's number is valid for one session, so the generations of its files carry
+//! the snapshot's mark: after a remount a handle into a snapshot may be stale, but never leads into another snapshot.
 
 use dataset::fs::Ino;
 use fuser::INodeNo;
@@ -23,7 +23,7 @@ const SLOT_SHIFT: u32 = 48;
 const OBJECT_MASK: u64 = (1 << SLOT_SHIFT) - 1;
 const CONTROL_SLOT: u16 = u16::MAX;
 
-/// Which of the session's open snapshots a node belongs to.
+/// The session's number for an open snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Slot(u16);
 
@@ -31,37 +31,37 @@ impl Slot {
     pub(crate) const FIRST: Slot = Slot(1);
     const LAST: Slot = Slot(CONTROL_SLOT - 1);
 
-    /// The slot after this one, the first after the last.
+    /// The next slot; the first after the last.
     pub(crate) fn next(self) -> Slot {
         if self == Slot::LAST { Slot::FIRST } else { Slot(self.0 + 1) }
     }
 }
 
-/// A file or directory that is in no file system.
+/// A file or directory in no file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     /// `.zfs`.
     Root,
     /// `.zfs/snapshot`.
     Snapshots,
-    /// `.zfs/.open`, an empty file that is never listed: the mount opens it once, to teach the kernel that opening
-    /// needs no request.
+    /// `.zfs/.open`, an empty file that is never listed: the mount opens it once, which tells the kernel that opens
+    /// need no request.
     Opener,
 }
 
-/// A node number, taken apart.
+/// A decoded node number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     /// An object of the live file system.
     Live(Ino),
     /// An object of an open snapshot.
     Snapshot(Slot, Ino),
-    /// Something virtual.
+    /// A virtual file or directory.
     Control(Control),
 }
 
 impl Node {
-    /// The number's parts, `None` if this session never gave such a number out.
+    /// The node of a number; `None` if this session never gave out such a number.
     pub(crate) fn decode(number: INodeNo) -> Option<Node> {
         let object = number.0 & OBJECT_MASK;
         match (number.0 >> SLOT_SHIFT) as u16 {
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// The number the kernel knows this node by.
+    /// The number by which the kernel knows this node.
     pub(crate) fn encode(self) -> INodeNo {
         let (slot, object) = match self {
             Node::Live(ino) => (0, ino),
@@ -82,7 +82,7 @@ impl Node {
         INodeNo(u64::from(slot) << SLOT_SHIFT | object)
     }
 
-    /// The same file system's object `ino`.
+    /// The object `ino` of the same file system.
     pub(crate) fn sibling(self, ino: Ino) -> Node {
         match self {
             Node::Live(_) => Node::Live(ino),

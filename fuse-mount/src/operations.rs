@@ -1,5 +1,5 @@
-//! What a request does, in so far as it takes more than one call: arguments become `dataset`'s, nodes become objects,
-//! what is not for the live file system is refused. What the [`Dispatcher`]'s longer methods consist of.
+//! Requests that take more than one call: convert arguments to `dataset`'s, map nodes to objects, refuse what is not
+//! for the live file system. The [`Dispatcher`]'s longer methods consist of these.
 
 use dataset::fs::{self, Attribute, Caller, Errno, FileSystem, FileType, Ino, acl};
 use fuser::{FopenFlags, INodeNo, RenameFlags, WriteFlags};
@@ -11,7 +11,7 @@ use crate::handler::{Entry, Requester, Writing};
 use crate::membership::keeps_set_group;
 use crate::node::Node;
 
-/// The most one request may copy: the reply has 32 bits for it. Whole pages, as the kernel asks for.
+/// The most bytes that one request may copy: the reply has 32 bits. Whole pages, as the kernel asks for.
 const MAX_COPY: u64 = 0xffff_f000;
 
 const XATTR_CREATE: i32 = 1;
@@ -32,21 +32,21 @@ const ACCESS_MODE: i32 = 0o3;
 const READ_ONLY: i32 = 0;
 const READ_AND_WRITE: i32 = 0o2;
 
-/// Whether a program may change a file of this group and leave it its set-group bit.
+/// Whether a program may change a file of this group and keep its set-group bit.
 fn keeps_bit(requester: &Requester, group: u32) -> bool {
     let Requester { uid, gid, pid } = *requester;
     uid == 0 || gid == group || keeps_set_group(pid, group)
 }
 
-/// Whether a change takes set-id bits away unasked: a change of the owner, or the kernel's wish that they go, which names
-/// nothing.
+/// Whether a change implicitly clears set-id bits: a change of the owner, or a request that names no attribute, by
+/// which the kernel asks for just that.
 pub(crate) fn is_change_of_owner(change: &fs::SetAttr) -> bool {
     let fs::SetAttr { mode, uid, gid, size, atime, mtime, .. } = change;
     let names_nothing = size.is_none() && atime.is_none() && mtime.is_none();
     mode.is_none() && (uid.is_some() || gid.is_some() || names_nothing)
 }
 
-/// Whether a file opened with these flags of open(2) can be mapped to be written.
+/// Whether a file opened with these open(2) flags can be mapped for writing.
 pub(crate) fn is_mappable(flags: i32) -> bool {
     flags & ACCESS_MODE == READ_AND_WRITE
 }
@@ -56,7 +56,7 @@ fn is_acl(name: &[u8]) -> bool {
 }
 
 impl Dispatcher {
-    /// A new or newly linked file, entered where `make` is told.
+    /// A new or newly linked file. `make` is called with the file system, the directory and the name.
     pub(crate) fn enter(
         &self,
         dir: INodeNo,
@@ -112,7 +112,7 @@ impl Dispatcher {
         i64::try_from(view.seek(ino, offset, whence)?).map_err(|_| Errno::OVERFLOW)
     }
 
-    /// Copies inside the live file system, or out of a snapshot into it.
+    /// Copies inside the live file system, or from a snapshot into it.
     pub(crate) fn copy(&self, from: (INodeNo, u64), to: (INodeNo, u64), length: u64) -> Result<u32, Errno> {
         let target = self.server.writable(to.0)?;
         let (view, source) = self.server.resolve(from.0)?.ok_or(Errno::XDEV)?;
@@ -125,7 +125,7 @@ impl Dispatcher {
         self.check_acl(name)?;
         let (view, ino) = self.server.resolve(node)?.ok_or(Errno::NODATA)?;
         match view.getxattr(ino, name) {
-            // The kernel takes any other answer for a reason to refuse access.
+            // The kernel takes any other answer as a reason to refuse access.
             Err(Errno::OPNOTSUPP) if is_acl(name) => Err(Errno::NODATA),
             value => value,
         }
@@ -147,7 +147,7 @@ impl Dispatcher {
         let how = match flags {
             XATTR_CREATE => fs::SetXattr::Create,
             XATTR_REPLACE => fs::SetXattr::Replace,
-            // What is there and not there at once.
+            // Contradictory flags: exists and does not exist.
             XATTR_BOTH => return Err(self.server.live_of([ino]).getxattr(ino, name).err().unwrap_or(Errno::EXIST)),
             _ => fs::SetXattr::Any,
         };
@@ -160,7 +160,7 @@ impl Dispatcher {
         self.server.live_of([ino]).removexattr(ino, name)
     }
 
-    /// Fails for an access control list if the kernel was told that there are none: it would not check it.
+    /// Fails for an access control list if the mount has none: the kernel would not enforce it.
     fn check_acl(&self, name: &[u8]) -> Result<(), Errno> {
         if is_acl(name) && !self.acl { Err(Errno::OPNOTSUPP) } else { Ok(()) }
     }
@@ -171,8 +171,8 @@ impl Dispatcher {
         Ok(attr.mode & SET_GROUP != 0 && !keeps_bit(requester, attr.gid))
     }
 
-    /// The names of a file's extended attributes, each ended by a zero byte. Those that only root may read, only root is
-    /// told, and access control lists only where there are any.
+    /// The names of a file's extended attributes, each ended by a zero byte. Attributes that only root may read are
+    /// listed for root alone, and access control lists only if the mount has them.
     pub(crate) fn xattr_names(&self, uid: u32, node: INodeNo) -> Result<Vec<u8>, Errno> {
         let Some((view, ino)) = self.server.resolve(node)? else { return Ok(Vec::new()) };
         let is_hidden = |name: &[u8]| (uid != 0 && name.starts_with(TRUSTED_XATTRS)) || self.check_acl(name).is_err();
@@ -184,7 +184,7 @@ impl Dispatcher {
         Ok(names)
     }
 
-    /// Carries out one of the commands behind `chattr` and `lsattr`.
+    /// Executes one of the commands behind `chattr` and `lsattr`.
     pub(crate) fn control(&self, uid: u32, node: INodeNo, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
         let command = Command::of(number).ok_or(Errno::NOTTY)?;
         match command {
@@ -200,7 +200,7 @@ impl Dispatcher {
                     let before = *attributes;
                     flags::set(command, data, attributes)?;
                     *project = flags::project(command, data, *project)?;
-                    // Whoever says so of a whole tree says it of files too.
+                    // Programs set this flag on a whole tree, files included.
                     project.inherit &= attr.file_type == FileType::Directory;
                     flags::check_user(uid, attr.uid, &before, attributes)
                 })?;
@@ -210,8 +210,8 @@ impl Dispatcher {
         }
     }
 
-    /// Has the kernel ask for a file's attributes again. Of what it knows only this can be taken back while it waits for
-    /// an answer: it needs no lock for it.
+    /// Makes the kernel ask for a file's attributes again. While the kernel waits for an answer, no other cache can be
+    /// invalidated: only this needs no lock.
     fn forget_attributes(&self, node: INodeNo) {
         const NO_DATA: i64 = -1;
         if let Some(Err(error)) = self.notifier.get().map(|notifier| notifier.inval_inode(node, NO_DATA, 0)) {
@@ -219,7 +219,7 @@ impl Dispatcher {
         }
     }
 
-    /// Opens a file as its attributes allow, and says how the kernel is to treat it.
+    /// Opens a file as its attributes allow, and says how the kernel must treat it.
     pub(crate) fn open_file(&self, node: INodeNo, flags: i32) -> Result<FopenFlags, Errno> {
         let writes = flags & ACCESS_MODE != READ_ONLY;
         if writes {
@@ -241,15 +241,15 @@ impl Dispatcher {
         Ok(if direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE })
     }
 
-    /// Notes that the kernel is about to have content of a file.
+    /// Notes that the kernel is about to get content of a file.
     pub(crate) fn note_cached(&self, node: INodeNo) {
         if let Some(Node::Live(ino)) = Node::decode(node) {
             self.server.held.note_cached(ino);
         }
     }
 
-    /// Writes to a file of the live file system. Of what it writes back later, the kernel does not look how much was
-    /// written: that is all or nothing.
+    /// Writes to a file of the live file system. For write-back the kernel ignores the count of bytes written, so
+    /// write-back is all or nothing.
     pub(crate) fn write_live(
         &self,
         requester: &Requester,
@@ -276,9 +276,9 @@ impl Dispatcher {
         Ok(u32::try_from(written).expect("no more is written than was sent"))
     }
 
-    /// Takes the set-group bit off a file whose content or owner this program changes, where the group may not execute it:
-    /// it stays only for who is in the group that the file has had. Where the group may execute it, the file system takes it
-    /// off for everybody.
+    /// Clears the set-group bit of a file whose content or owner this program changes, if the group may not execute the
+    /// file: the bit stays only for members of the file's former group. If the group may execute the file, the file
+    /// system itself clears the bit for every user.
     pub(crate) fn drop_set_group(&self, requester: &Requester, attr: fs::Attr, group: u32) -> Result<fs::Attr, Errno> {
         let has_it = attr.mode & (SET_GROUP | GROUP_EXECUTE) == SET_GROUP;
         if !has_it || attr.file_type == FileType::Directory || keeps_bit(requester, group) {

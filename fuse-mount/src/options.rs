@@ -1,4 +1,4 @@
-//! How a dataset is mounted: its properties as the kernel's flags and options.
+//! Mount options of a dataset: its properties as the kernel's flags and options.
 
 use std::fmt::Write as _;
 
@@ -9,30 +9,30 @@ use crate::mounts::SUBTYPE;
 /// Whether a listing of the mount's root shows `.zfs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SnapDir {
-    /// It can be entered, but is not listed.
+    /// `.zfs` can be entered, but is not listed.
     #[default]
     Hidden,
-    /// It is listed.
+    /// `.zfs` is listed.
     Visible,
-    /// It is empty. Then opening and closing files need no request, which may be what matters to a build. What is so when the
-    /// mount is made stays so.
+    /// `.zfs` is empty. Then opening and closing files need no request, which can matter to a build. Fixed when the
+    /// mount is made.
     Disabled,
 }
 
-/// How a mount's requests come from the kernel.
+/// The way of requests from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Read from `/dev/fuse`. Every kernel has it.
+    /// Read from `/dev/fuse`. Every kernel has this.
     Fuse,
-    /// Through io_uring. Linux 6.14 and later have it where root has switched it on.
+    /// Through io_uring. Linux 6.14 and later have this if root switches it on.
     Uring,
 }
 
 impl Transport {
-    /// Both.
+    /// Both transports.
     pub const ALL: [Transport; 2] = [Transport::Fuse, Transport::Uring];
 
-    /// Its name, `fuse` or `uring`.
+    /// `fuse` or `uring`.
     pub fn name(self) -> &'static str {
         match self {
             Transport::Fuse => "fuse",
@@ -41,18 +41,18 @@ impl Transport {
     }
 }
 
-/// What a mount is called and what it allows. The names are the properties'.
+/// The name and permissions of a mount. Fields are named after the properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// The dataset's name, which the list of mounts shows as the source.
     pub name: String,
-    /// Nothing can be changed.
+    /// All changes are refused.
     pub readonly: bool,
-    /// Reading a file changes its access time.
+    /// Reading a file updates its access time.
     pub atime: bool,
-    /// It does so only when the access time is older than the last change, or than a day.
+    /// With `atime`: only if the access time is older than the last change, or than a day.
     pub relatime: bool,
-    /// Programs can be run.
+    /// Programs can be executed.
     pub exec: bool,
     /// Set-id bits are honoured.
     pub setuid: bool,
@@ -60,23 +60,21 @@ pub struct MountOptions {
     pub devices: bool,
     /// Whether `.zfs` is listed.
     pub snapdir: SnapDir,
-    /// Users other than the one who mounts may enter. Others than root need `user_allow_other` in `/etc/fuse.conf`.
+    /// Other users than the mounting user may enter. Needs root, or `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// There are POSIX access control lists, by which the kernel checks permissions. What is so when the mount is made
-    /// stays so.
+    /// The kernel checks permissions by POSIX access control lists too. Fixed when the mount is made.
     pub acl: bool,
-    /// There are extended attributes. Without them the kernel does not ask for capabilities before it first writes to a file,
-    /// which is a request less for each; what attributes are stored stay, and are not seen. What is so when the mount is
-    /// made stays so.
+    /// There are extended attributes. Without them the kernel asks for no capabilities before it first writes to a
+    /// file, which saves a request for each file; stored attributes stay, but are hidden. Fixed when the mount is made.
     pub xattr: bool,
-    /// How requests come. The faster one that is to be had if this is `None`.
+    /// The transport; `None`: io_uring if available, else `/dev/fuse`.
     pub transport: Option<Transport>,
 }
 
 impl MountOptions {
-    /// The defaults of every property, for the dataset `name`. Mounts are shared with all users, whom modes keep out as
-    /// anywhere else, by root and wherever ordinary users may: only mounts that are shared can have others below them
-    /// that `fusermount3` makes.
+    /// The defaults of every property, for the dataset `name`. Root, and ordinary users where allowed, mount for all
+    /// users, whose access the modes decide as anywhere else: only below a shared mount can `fusermount3` make other
+    /// mounts.
     pub fn new(name: impl Into<String>) -> MountOptions {
         MountOptions {
             name: name.into(),
@@ -107,7 +105,7 @@ impl MountOptions {
         flags
     }
 
-    /// What the FUSE file system type wants to know besides: the kernel checks permissions, from the modes it is given.
+    /// Further options of the FUSE file system type: the kernel checks permissions, by the modes.
     pub(crate) fn kernel_data(&self, fd: i32, root_mode: u32, uid: u32, gid: u32) -> String {
         let mut data = format!("fd={fd},rootmode={root_mode:o},user_id={uid},group_id={gid},default_permissions");
         if self.allow_other {
@@ -116,7 +114,7 @@ impl MountOptions {
         data
     }
 
-    /// The same for `fusermount3 -o`, which adds the identity itself, and `nosuid` and `nodev` whatever we say.
+    /// The options for `fusermount3 -o`, which adds the identity itself, and always `nosuid` and `nodev`.
     pub(crate) fn fusermount_options(&self) -> String {
         let mut options = format!("fsname={},subtype={SUBTYPE},default_permissions", escaped(&self.name));
         let switches = [
@@ -140,7 +138,7 @@ fn users_may_share() -> bool {
     configuration.lines().any(|line| line.trim() == "user_allow_other")
 }
 
-/// A value in which a comma does not end it.
+/// Escapes a value so that a comma does not end it.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace(',', "\\,")
 }

@@ -1,17 +1,17 @@
-//! Taking back what the kernel shows of a file and is not stored there.
+//! Correcting cached pages that differ from the stored file.
 //!
-//! The kernel keeps a page that it could not write back, as if it had: whoever reads the file sees what a program stored
-//! through a mapping, though the file is immutable, or there is no room. And a page that was read while a write past the
-//! cache was under way keeps the bytes from before it, if that write is asynchronous: the kernel drops its pages when
-//! such a write begins, and not when it is done. So the first kind of page is *restored*, given the stored bytes, and the
-//! second kind *dropped*, in both cases before the request is answered. Whatever the program waits for (`munmap`,
-//! `msync`, `fsync`, `close`, a completion) has not returned by then.
+//! After a failed write-back the kernel keeps the page as if written: readers see what a program stored through a
+//! mapping, though the file is immutable or the pool is full. Also, a page read during a write past the cache keeps the
+//! old bytes if the write is asynchronous: the kernel drops its pages when such a write begins, but not when it ends.
+//! So pages of the first kind are *restored* to the stored bytes, and pages of the second kind *dropped*, in both cases
+//! before the request is answered. Until then the program's call (`munmap`, `msync`, `fsync`, `close`, a completion)
+//! does not return.
 //!
-//! The kernel may hold a page's lock while it waits for that very answer, or for one that another thread of the mount has
-//! yet to give. So a thread of its own tells the kernel, and no request waits for it longer than [`PATIENCE`]. A page that
-//! is not right by then is right when the thread has its lock, a moment after the answer.
+//! The kernel may hold a page's lock while it waits for just this answer, or for an answer of another thread of the
+//! mount. So a separate thread talks to the kernel, and a request waits no longer than [`PATIENCE`]. A page that is
+//! still wrong then is corrected when the thread gets its lock, a moment after the answer.
 //!
-//! Not here: which requests make it necessary, which the dispatcher knows.
+//! Not here: which requests need a recall; the dispatcher knows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,20 +27,20 @@ use crate::server::Server;
 /// How long a request waits for its pages.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Tells the kernel of one mount. The thread is started when it is first needed, and ends when this is dropped.
+/// Corrects the cached pages of one mount. The thread starts at the first use, and ends when this is dropped.
 pub(crate) struct Recall {
     server: Arc<Server>,
     notifier: Arc<OnceLock<Notifier>>,
     jobs: OnceLock<Sender<Job>>,
 }
 
-/// A range of a file that the kernel shows wrongly.
+/// A range of a file with wrong cached pages.
 struct Job {
     node: INodeNo,
     offset: u64,
     length: u64,
     way: Way,
-    /// The request was answered without waiting any longer: the range may have changed since.
+    /// The request was answered without further waiting: the range may have changed since.
     is_answered: Arc<AtomicBool>,
     /// Dropped when the request need not wait any more.
     done: Sender<()>,
@@ -53,17 +53,17 @@ enum Way {
 }
 
 impl Recall {
-    /// For a mount that can be told of changes when `notifier` is there.
+    /// For a mount whose kernel can be reached as soon as `notifier` is set.
     pub(crate) fn new(server: Arc<Server>, notifier: Arc<OnceLock<Notifier>>) -> Recall {
         Recall { server, notifier, jobs: OnceLock::new() }
     }
 
-    /// Has the kernel drop what it has of a range.
+    /// Makes the kernel drop its cached pages of a range.
     pub(crate) fn drop_range(&self, node: INodeNo, offset: u64, length: u64) {
         self.ask(node, offset, length, Way::Drop);
     }
 
-    /// Has the kernel show what is stored in a range.
+    /// Replaces the kernel's cached pages of a range by the stored bytes.
     pub(crate) fn restore(&self, node: INodeNo, offset: u64, length: u64) {
         self.ask(node, offset, length, Way::Restore);
     }
@@ -75,12 +75,12 @@ impl Recall {
         if self.jobs.get_or_init(|| self.start()).send(job).is_err() {
             tracing::warn!(node = node.0, "the kernel may show what is not stored: there is no thread to tell it");
         }
-        // Nothing is ever sent: either the job is over, or it takes too long.
+        // The channel only closes, when the job is done; otherwise the wait times out.
         let _ = ended.recv_timeout(PATIENCE);
         is_answered.store(true, Ordering::Release);
     }
 
-    /// Starts the thread. Without it, the channel has no receiver and refuses what it is sent.
+    /// Starts the thread. If that fails, the channel has no receiver, and sending fails.
     fn start(&self) -> Sender<Job> {
         let (sender, receiver) = unbounded();
         let (server, notifier) = (Arc::clone(&self.server), Arc::clone(&self.notifier));
@@ -96,10 +96,11 @@ fn run(jobs: &Receiver<Job>, server: &Server, notifier: &OnceLock<Notifier>) {
         let Some(notifier) = notifier.get() else { continue };
         let stored = if way == Way::Restore { stored(server, node, offset, length) } else { Err(Errno::NODATA) };
         let told = match stored {
-            // Until the answer the kernel lets no program change the range. After it, these bytes may be older than the file's.
+            // Until the answer the kernel lets no program change the range. After it, these bytes may be older than the
+            // file's.
             Ok(data) if !is_answered.load(Ordering::Acquire) => notifier.store(node, offset, &data),
             Ok(_) | Err(_) => {
-                // Of a page that is being written back the kernel lets go only after the answer.
+                // The kernel drops a page under write-back only after the answer.
                 let done = (way == Way::Drop).then_some(done);
                 let told = notifier.inval_inode(node, offset.cast_signed(), length.cast_signed());
                 drop(done);
@@ -112,7 +113,7 @@ fn run(jobs: &Receiver<Job>, server: &Server, notifier: &OnceLock<Notifier>) {
     }
 }
 
-/// The stored bytes of a range. Behind the end of a file are zeros.
+/// The stored bytes of a range, with zeros behind the end of the file.
 fn stored(server: &Server, node: INodeNo, offset: u64, length: u64) -> Result<Vec<u8>, Errno> {
     let length = usize::try_from(length).map_err(|_| Errno::INVAL)?;
     let (view, ino) = server.resolve(node)?.ok_or(Errno::STALE)?;

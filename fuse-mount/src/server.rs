@@ -1,12 +1,12 @@
-//! What a request means.
+//! The meaning of requests.
 //!
-//! Above: the [dispatcher](crate::dispatcher), which knows the requests. Below: the live file system, the snapshots open through
-//! `.zfs`, and the books about what the kernel holds. The server turns a node number into the file system and the object
-//! it stands for, refuses what may not be changed, and counts each reference it gives out.
+//! Above: the [dispatcher](crate::dispatcher), which knows the requests. Below: the live file system, the snapshots
+//! open through `.zfs`, and the account of what the kernel holds. The server maps a node number to a file system and an
+//! object, refuses changes where none are allowed, and counts each reference given to the kernel.
 //!
 //! Two rules follow from the kernel's caching. A reference is noted *before* the reply leaves, because the matching
-//! `forget` may arrive at once. And nothing here calls back into the kernel: an invalidation of names or data sent from a
-//! request's handler would wait for locks that the request's own program holds.
+//! `forget` may arrive at once. And nothing here calls back into the kernel: an invalidation of names or data, sent
+//! while handling a request, would wait for locks that the requesting program holds.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -25,19 +25,19 @@ use crate::held::Held;
 use crate::node::{Control, Node, Slot};
 use crate::options::SnapDir;
 
-/// How long it may believe what changes without its doing.
+/// How long the kernel may cache answers that change without its requests.
 pub(crate) const NO_TIME: Duration = Duration::ZERO;
 
-/// The place of `.zfs` in a listing of the root: behind everything a file system can list. (The kernel's file offsets
-/// are signed.)
+/// The place of `.zfs` in a listing of the root: behind all entries of any file system. (The kernel's file offsets are
+/// signed.)
 const CONTROL_COOKIE: u64 = i64::MAX as u64;
 
-/// What distinguishes the generations of the live file system from those of its snapshots: nothing.
+/// The mark in the generations of live files; see [`lasting`].
 const LIVE: u64 = 0;
 
-/// The file system a node belongs to.
+/// The file system of a node.
 pub(crate) enum View {
-    /// The live one, as long as the node is what it was given out for.
+    /// The live file system; calls fail if the node's object has been replaced.
     Live(FileSystem),
     Snapshot(Arc<FileSystem>),
 }
@@ -53,7 +53,7 @@ impl Deref for View {
     }
 }
 
-/// One mount's state, shared by the threads that serve it and the handle that controls it.
+/// One mount's state, shared by the serving threads and the handle that controls the mount.
 pub(crate) struct Server {
     pub(crate) live: Arc<FileSystem>,
     pub(crate) control: ControlTree,
@@ -81,12 +81,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Whether a listing of the root shows `.zfs`. It can be entered either way.
+    /// Sets whether a listing of the root shows `.zfs`. A lookup of `.zfs` works either way.
     pub(crate) fn set_snapdir(&self, snapdir: SnapDir) {
         self.control_listed.store(snapdir == SnapDir::Visible, Ordering::Relaxed);
     }
 
-    /// What a node number stands for.
+    /// Decodes a node number. `ESTALE` if its object is gone or replaced.
     pub(crate) fn node(&self, number: INodeNo) -> Result<Node, Errno> {
         match Node::decode(number) {
             Some(Node::Live(ino)) if self.held.is_stale(ino) => Err(Errno::STALE),
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// The file system and the object behind a node, `None` if it is virtual.
+    /// The file system and the object of a node; `None` for a virtual node.
     pub(crate) fn resolve(&self, number: INodeNo) -> Result<Option<(View, Ino)>, Errno> {
         match self.node(number)? {
             Node::Live(ino) => Ok(Some((View::Live(self.live_of([ino])), ino))),
@@ -105,13 +105,13 @@ impl Server {
         }
     }
 
-    /// The live file system as long as these nodes are what they were given out for. A rollback may come at any time: so
-    /// every operation compares that itself.
+    /// The live file system while these nodes' objects are unchanged. A rollback may come at any time, so every
+    /// operation on it compares the objects itself.
     pub(crate) fn live_of(&self, nodes: impl IntoIterator<Item = Ino>) -> FileSystem {
         self.live.only(nodes.into_iter().filter_map(|ino| self.held.file(ino)))
     }
 
-    /// The object behind a node that is to be changed.
+    /// The object of a node to be changed. `EROFS` in a snapshot or virtual directory.
     pub(crate) fn writable(&self, number: INodeNo) -> Result<Ino, Errno> {
         match self.node(number)? {
             Node::Live(ino) => Ok(ino),
@@ -125,7 +125,7 @@ impl Server {
         if dir == ROOT && name == CONTROL_NAME { Err(Errno::PERM) } else { Ok(dir) }
     }
 
-    /// Looks a name up and gives the kernel a reference to what it finds.
+    /// Looks up a name and gives the kernel a reference to the file found.
     pub(crate) fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Entry, Errno> {
         match self.node(dir)? {
             node if name == b"." => self.find(node),
@@ -148,14 +148,14 @@ impl Server {
         }
     }
 
-    /// Finds a node by its number alone, be it a directory or not: somebody has a handle to it, such as NFS clients keep,
-    /// and the kernel has forgotten it, or never knew it because it was another mount that gave the handle out.
+    /// Finds a file or directory by number alone, for a file handle such as NFS clients keep. The kernel has forgotten
+    /// the node, or never knew it because another mount gave out the handle.
     fn find(&self, node: Node) -> Result<Entry, Errno> {
         match node {
             Node::Live(ino) => {
                 let epoch = self.live.epoch();
                 match self.live.getattr(ino)? {
-                    // Waits to be freed, and nobody has it open.
+                    // Unlinked, not open, and waiting to be freed.
                     attr if attr.nlink == 0 => Err(Errno::STALE),
                     attr => Ok(self.admit(&attr, epoch)),
                 }
@@ -168,7 +168,7 @@ impl Server {
         }
     }
 
-    /// Finds the directory above one that was found by its number.
+    /// Finds the parent of a directory that was found by number.
     fn find_above(&self, node: Node) -> Result<Entry, Errno> {
         match node {
             Node::Live(dir) => {
@@ -185,7 +185,7 @@ impl Server {
         }
     }
 
-    /// A file's attributes and how long they hold.
+    /// A file's attributes and how long the kernel may cache them.
     pub(crate) fn getattr(&self, number: INodeNo) -> Result<(Attr, Duration), Errno> {
         match self.node(number)? {
             Node::Control(control) => Ok((self.control.attr(control), NO_TIME)),
@@ -207,7 +207,7 @@ impl Server {
         }
     }
 
-    /// Takes back everything: the kernel is gone.
+    /// Takes back all references: the connection has ended.
     pub(crate) fn forget_all(&self) {
         for ino in self.held.drain() {
             self.live.release(ino, 1);
@@ -216,7 +216,7 @@ impl Server {
         self.live.free_unused();
     }
 
-    /// Gives the kernel a reference to an object of the live file system, whose epoch was `epoch` before it was found.
+    /// Gives the kernel a reference to a live object. `epoch` is the file system's epoch before the object was found.
     pub(crate) fn admit(&self, attr: &Attr, epoch: TreeEpoch) -> Entry {
         if self.held.add(Handle::new(attr, epoch)) {
             self.live.retain(attr.ino);
@@ -281,7 +281,7 @@ impl Server {
         Ok(())
     }
 
-    /// Notes the references a listing gave away: after it, because a file system may not be called from its own listing.
+    /// Notes the references that a listing gave out. Called after the listing, in which no file system call is allowed.
     fn note_given(&self, dir: Node, given: &[Handle]) {
         match dir {
             Node::Live(_) => {
@@ -378,17 +378,17 @@ impl Server {
     }
 }
 
-/// An entry that stays true until the kernel itself changes it.
+/// An entry that stays valid until the kernel itself changes the file.
 ///
-/// Node number and generation together name a file for good. The numbers of snapshots are those of a session, so their
-/// files' generations carry the snapshot's mark. A root has no generation of its own: the kernel wants none for the live
-/// one, and that of a snapshot is told before it was opened.
+/// Node number and generation together identify a file for good. Node numbers of snapshots are valid for one session
+/// only, so the generations of their files carry the snapshot's mark. A root has no generation of its own: the kernel
+/// wants none for the live root, and a snapshot's root is announced before the snapshot is opened.
 fn lasting(node: Node, attr: &Attr, mark: u64) -> Entry {
     let own = if attr.ino == ROOT { 0 } else { attr.generation };
     Entry { node: node.encode(), attr: *attr, generation: mark ^ own, name_lifetime: FOREVER, attr_lifetime: FOREVER }
 }
 
-/// An entry of a virtual directory, which may change without the kernel's doing.
+/// An entry of a virtual directory, which may change without a request of the kernel.
 fn fleeting(node: Node, attr: &Attr) -> Entry {
     Entry { name_lifetime: NO_TIME, attr_lifetime: NO_TIME, ..lasting(node, attr, LIVE) }
 }

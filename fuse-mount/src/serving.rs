@@ -1,14 +1,14 @@
-//! A connection that is served, by whichever transport the kernel and the options allow.
+//! A served connection, by the transport that kernel and options allow.
 //!
-//! Above are those who mount something: a dataset's [`Mount`](crate::Mount), or a benchmark. Below are the transports.
-//! Nothing here knows what is mounted.
+//! Above are the callers that mount: a dataset's [`Mount`](crate::Mount), or a benchmark. Below are the transports. The
+//! mounted file system is unknown here.
 //!
-//! A connection has no threads of its own: the [crew](crate::crew) serves all. It ends when the kernel takes it down, after
-//! the last user of an unmounted file system is gone, or when it is cut by force or let go. Either way the handler is told,
-//! for the kernel then has no references any more.
+//! A connection has no threads of its own: the [crew](crate::crew) serves all connections. A connection ends when the
+//! kernel takes it down (after the last user of an unmounted file system is gone), or when it is cut by force or
+//! dropped. In each case the handler is told, for the kernel then has no references.
 //!
-//! A mount whose requests were to come through io_uring and do not come at all is made once more without it, unless it was
-//! to be io_uring and nothing else.
+//! If a mount through io_uring gets no requests at all, it is made once more without io_uring, unless the options
+//! demand io_uring.
 
 use std::fs;
 use std::io;
@@ -33,12 +33,12 @@ use crate::mounts::detach;
 use crate::options::{MountOptions, Transport};
 use crate::ring::{self, Layout, Team};
 
-/// What the kernel reads ahead, in KiB: as much as one request carries. It refuses to be told at mounting.
+/// The kernel's read-ahead in KiB: as much as one request carries. It cannot be set at mounting.
 const READ_AHEAD_KIB: &str = "1024";
-/// How long the first request may take that comes through io_uring.
+/// How long the first request through io_uring may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection that is served. It goes on without this.
+/// A served connection, which goes on when this is dropped.
 pub struct Serving {
     pub(crate) connection: Arc<Connection>,
     pub(crate) notifier: Notifier,
@@ -55,9 +55,9 @@ pub(crate) struct Ending {
     changed: Condvar,
 }
 
-/// Mounts on the directory `mountpoint`, an absolute path without symbolic links, and returns when it can be used. It
-/// stays until somebody unmounts it, [`detach`](crate::detach) for one. The `handler` that answers is made for each
-/// connection that is tried; the one that came about is returned.
+/// Mounts on the directory `mountpoint`, an absolute path without symbolic links, and returns when the mount is usable.
+/// The mount stays until it is unmounted, for example by [`detach`](crate::detach). `handler` makes a handler for each
+/// connection that is tried; the handler of the successful connection is returned.
 pub fn serve<H: Handler>(
     handler: impl Fn() -> Result<H, Errno>,
     mountpoint: &Path,
@@ -66,7 +66,7 @@ pub fn serve<H: Handler>(
     try_ring(handler, mountpoint, options, &Trial::default())
 }
 
-/// Mounts, and once more without io_uring if that makes requests wait for ever.
+/// Mounts, and once more without io_uring if requests through it hang.
 fn try_ring<H: Handler>(
     handler: impl Fn() -> Result<H, Errno>,
     mountpoint: &Path,
@@ -89,7 +89,7 @@ fn try_ring<H: Handler>(
 }
 
 impl Ending {
-    /// Says that the connection has ended.
+    /// Marks the connection as ended.
     pub(crate) fn end(&self) {
         *self.ended.lock() = true;
         self.changed.notify_all();
@@ -109,7 +109,7 @@ impl Serving {
         Ok(serving)
     }
 
-    /// Comes to terms with the kernel and starts to serve. After an error the mount is of no use.
+    /// Makes the handshake and starts to serve. After an error the mount is useless.
     fn start(
         handler: Arc<dyn Handler>,
         options: &MountOptions,
@@ -125,7 +125,7 @@ impl Serving {
         let kernel = Arc::new(OnceLock::new());
         let adapter = Adapter::new(options, Arc::clone(&team), Arc::clone(&kernel));
         let to_agree = device.try_clone().map_err(failed)?;
-        // The kernel itself keeps other users out unless `allow_other` was asked for.
+        // The kernel itself keeps other users out unless `allow_other` was given.
         let session = Session::from_fd(adapter, to_agree, SessionACL::All, Config::default()).map_err(failed)?;
         let notifier = session.notifier();
         let epoch = Epoch::new(device_of_epoch, kernel.get().copied());
@@ -151,17 +151,17 @@ impl Serving {
         Ok(Serving { connection: Arc::clone(connection), notifier, epoch, transport, ending, served })
     }
 
-    /// How requests come.
+    /// The transport of the requests.
     pub fn transport(&self) -> Transport {
         self.transport
     }
 
-    /// Whether the kernel has taken the connection down, at our wish or at somebody else's.
+    /// Whether the kernel has ended the connection, at our request or at another process's.
     pub fn has_ended(&self) -> bool {
         *self.ending.ended.lock()
     }
 
-    /// Waits until the connection has ended, at most so long. True if it has.
+    /// Waits until the connection has ended, for `at_most`. True if the connection has ended.
     pub fn wait(&self, at_most: Duration) -> bool {
         let deadline = Instant::now() + at_most;
         let mut ended = self.ending.ended.lock();
@@ -173,13 +173,13 @@ impl Serving {
         *ended
     }
 
-    /// Serves the mount no more, whoever still has it. When this is dropped too, the kernel cuts the connection.
+    /// Stops serving the mount, even if it is in use. When this is dropped too, the kernel cuts the connection.
     pub(crate) fn let_go(&self) {
         self.served.let_go();
     }
 
-    /// Has the kernel read further ahead than it does by itself. It believes a file that only root can write; nothing
-    /// depends on it.
+    /// Raises the kernel's read-ahead above its default, through a file that only root can write. Only speed depends on
+    /// the success.
     fn read_far_ahead(&self) {
         let Connection { mountpoint, device: (major, minor) } = &*self.connection;
         if let Err(error) = fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), READ_AHEAD_KIB) {
@@ -188,7 +188,7 @@ impl Serving {
     }
 }
 
-/// What a mount tries of io_uring.
+/// The parameters of a try with io_uring.
 struct Trial {
     layout: fn() -> io::Result<Layout>,
     /// How long the first answer may take.
@@ -201,9 +201,9 @@ impl Default for Trial {
     }
 }
 
-/// Those who serve through io_uring, unless it is not wanted, or is not to be had and not insisted on.
+/// The threads that serve through io_uring. `None` if io_uring is unwanted, or unavailable and not demanded.
 fn recruit(wanted: Option<Transport>, trial: &Trial, device: &OwnedFd) -> io::Result<Option<Team>> {
-    // Where it is switched off nothing of io_uring is touched: a filter of system calls may kill whoever does.
+    // Where FUSE over io_uring is switched off, no io_uring call is made: a system call filter may kill the caller.
     if wanted == Some(Transport::Fuse) || wanted.is_none() && ring::is_switched_off() {
         return Ok(None);
     }
@@ -239,7 +239,7 @@ mod tests {
         Dispatcher::new(Arc::new(server), &MountOptions::new("tank"))
     }
 
-    /// Mounts with this trial of io_uring, and looks whether it works.
+    /// Mounts with this trial of io_uring, and checks that the mount works.
     fn mounted(transport: Option<Transport>, trial: &Trial) -> Result<Transport> {
         let (live, _pool) = testing::file_system();
         let folder = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// As by a thread that cannot go on.
+    /// As a failing thread cuts it.
     #[test]
     fn a_connection_that_is_cut_leaves_nobody_waiting() {
         if testing::can_mount() {
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    /// One queue too many, which the kernel refuses when it has been told already that the ring is wanted.
+    /// One queue too many, which the kernel refuses after the handshake has accepted the ring.
     #[test]
     fn a_mount_whose_registration_fails_half_way_is_made_once_more() {
         if testing::has_ring() {
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// The descriptor is not the connection's: no registration gets there.
+    /// The descriptor is not the connection's, so every registration fails.
     #[test]
     fn a_team_that_cannot_register_says_so() {
         let Ok(team) = Layout::off_by(0).and_then(Team::assemble) else { return };

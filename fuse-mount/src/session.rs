@@ -1,10 +1,11 @@
 //! One mount of a dataset, from mount(2) to the last request.
 //!
-//! A mount can disappear without us: root may unmount it at any time. [`Mount::has_ended`] and [`Mount::wait`] tell.
+//! A mount can end without a request of this process: root may unmount it at any time. [`Mount::has_ended`] and
+//! [`Mount::wait`] report the end.
 //!
-//! Unmounting by path could hit another mount on the same directory. Before it, the list of mounts is asked whether ours
-//! is what the path reaches, by device number; one that is covered stays until that is gone. For the same reason no
-//! dataset is mounted where another one is.
+//! An unmount by path could hit another mount on the same directory. So the list of mounts is searched first, by device
+//! number: the unmount goes ahead only if the path reaches our mount. A covered mount stays until the covering one is
+//! gone. For the same reason a dataset is never mounted over another dataset.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -35,30 +36,29 @@ use crate::options::{MountOptions, SnapDir, Transport};
 use crate::server::Server;
 use crate::serving::{Serving, serve};
 
-/// How long the threads may take to notice that the mount is gone.
+/// Bound on the threads' noticing the mount's end.
 const ENDING: Duration = Duration::from_secs(5);
-/// How long an unmount waits for those who use the mount, and how often it looks whether they do.
+/// How long a normal unmount waits for processes in the mount, and the interval between attempts.
 const MOMENT: Duration = Duration::from_millis(100);
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long the kernel may go without writing or forgetting anything before what it still has is not waited for any more.
+/// If the kernel writes and forgets nothing for so long, waiting for the rest of the write-back ends.
 const STANDSTILL: Duration = Duration::from_secs(5);
 
-/// How to take a mount down.
+/// How to unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
-    /// Refuse if it is in use.
+    /// Refuse if a process uses the mount.
     Normal,
-    /// Write back what programs changed through `mmap`, then cut the connection: whoever still has a file open gets
-    /// errors.
+    /// Write back pages changed through `mmap`, then cut the connection: processes with open files get errors.
     Force,
 }
 
-/// What a mount and the kernel agree on when it is made, and then no more.
+/// The mount's negotiated features. A change needs a new mount.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Agreed {
     acl: bool,
     xattr: bool,
-    /// Whether snapshots can be browsed, and so opening a file is a request.
+    /// Whether snapshots can be browsed; if so, opening a file sends a request.
     browsable: bool,
 }
 
@@ -68,17 +68,17 @@ impl Agreed {
     }
 }
 
-/// A mounted dataset. Dropping it unmounts by force.
+/// A mounted dataset. Dropping the value unmounts by force.
 pub struct Mount {
     server: Arc<Server>,
     serving: Serving,
     agreed: Agreed,
-    /// Whether opening a file is a request.
+    /// Whether opening a file sends a request.
     answers_opens: bool,
 }
 
 impl Mount {
-    /// Mounts `file_system` on the directory `mountpoint`, and returns when it can be used.
+    /// Mounts `file_system` on the directory `mountpoint`, and returns when the mount is usable.
     pub fn new(
         file_system: Arc<FileSystem>,
         snapshots: Arc<dyn Snapshots>,
@@ -102,34 +102,34 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Where it is mounted.
+    /// The directory as resolved when the mount was made, without symbolic links.
     pub fn mountpoint(&self) -> &Path {
         &self.serving.connection.mountpoint
     }
 
-    /// Whether it was agreed with the kernel, for as long as it lives, what these options say.
+    /// Whether these options equal the negotiated features.
     pub fn agrees_with(&self, options: &MountOptions) -> bool {
         self.agreed == Agreed::of(options)
     }
 
-    /// How its requests come.
+    /// The transport of the requests: `/dev/fuse` or io_uring.
     pub fn transport(&self) -> Transport {
         self.serving.transport()
     }
 
-    /// The requests served so far.
+    /// The requests served since the mount was made.
     pub fn counters(&self) -> &Counters {
         &self.server.counters
     }
 
-    /// Whether a listing of the root shows `.zfs`, from now on.
+    /// Sets whether a listing of the root shows `.zfs`, from now on.
     pub fn set_snapdir(&self, snapdir: SnapDir) {
         self.server.set_snapdir(snapdir);
         self.forget_node(Node::Live(ROOT));
     }
 
-    /// Has the kernel follow options that have changed, while the mount is in use. The kernel lets only root do so; the
-    /// mounts of others follow when they are made again.
+    /// Applies changed mount flags while the mount is in use. The kernel allows only root to do so; for another user's
+    /// mount the call does nothing, and the flags apply at the next mount.
     pub fn remount(&self, options: &MountOptions) -> Result<()> {
         if !self.serving.connection.is_reached()? {
             return Ok(());
@@ -140,12 +140,12 @@ impl Mount {
         }
     }
 
-    /// Whether the kernel has taken the mount down, at our wish or at somebody else's.
+    /// Whether the kernel has ended the mount, at our request or at another process's.
     pub fn has_ended(&self) -> bool {
         self.serving.has_ended()
     }
 
-    /// Whether it is still in the tree of names. One that is not may have users nevertheless, and then has not ended.
+    /// Whether the mount is still in the tree of names. A detached mount may still have users and then has not ended.
     pub fn is_mounted(&self) -> bool {
         let is_this = |m: &crate::mounts::Mounted| {
             m.device == self.serving.connection.device && m.mountpoint == self.serving.connection.mountpoint
@@ -153,15 +153,15 @@ impl Mount {
         mounts().map_or(true, |mounts| mounts.iter().any(is_this))
     }
 
-    /// Waits until the mount has ended, at most so long. True if it has.
+    /// Waits until the mount has ended, for `at_most`. True if the mount has ended.
     pub fn wait(&self, at_most: Duration) -> bool {
         self.serving.wait(at_most)
     }
 
-    /// Takes the mount down. Succeeds if it is down already.
+    /// Unmounts. Succeeds if the mount has ended already.
     ///
-    /// After a normal unmount the session lives on while another mount namespace shows the same mount, until this is
-    /// dropped or unmounted by force.
+    /// After a normal unmount the session continues while another mount namespace shows the same mount, until this
+    /// value is dropped or the mount is unmounted by force.
     pub fn unmount(&self, how: Unmount) -> Result<()> {
         let at_most = match how {
             Unmount::Normal => self.unmount_when_unused().map(|()| MOMENT)?,
@@ -171,25 +171,25 @@ impl Mount {
         Ok(())
     }
 
-    /// The device number, major and minor, by which the list of mounts shows it.
+    /// The device number, major and minor, as in the list of mounts.
     pub fn device(&self) -> (u32, u32) {
         self.serving.connection.device
     }
 
-    /// Closes snapshots that were browsed and are of interest to nobody any more. To be called every now and then.
+    /// Closes browsed snapshots no longer in use. The owner of the mount calls this periodically.
     pub fn reap(&self) {
         self.server.control.reap(Instant::now());
     }
 
-    /// Closes the snapshot `name`, for it is about to be destroyed: who looks at it gets `ESTALE`.
+    /// Closes the snapshot `name` before its destruction: processes that use it get `ESTALE`.
     pub fn close_snapshot(&self, name: &str) {
         self.server.control.close(name);
         self.forget_entry(Node::Control(Control::Snapshots), name.as_bytes());
         self.snapshots_changed();
     }
 
-    /// Tells the kernel that snapshots were made or destroyed, so that it lists `.zfs/snapshot` anew. Those that are gone
-    /// are closed: nothing is read any more of blocks that may be somebody else's by now.
+    /// Announces new and destroyed snapshots to the kernel, which then lists `.zfs/snapshot` anew. Destroyed snapshots
+    /// are closed, so no block is read after being freed and reused.
     pub fn snapshots_changed(&self) {
         for name in self.server.control.close_gone() {
             self.forget_entry(Node::Control(Control::Snapshots), name.as_bytes());
@@ -197,19 +197,19 @@ impl Mount {
         self.forget_node(Node::Control(Control::Snapshots));
     }
 
-    /// Tells the kernel that the entry `name` of the live directory `dir` was made, removed or replaced by somebody else.
+    /// Announces that the server itself made, removed or replaced the entry `name` of the live directory `dir`.
     pub fn entry_changed(&self, dir: Ino, name: &[u8]) {
         self.forget_entry(Node::Live(dir), name);
         self.forget_node(Node::Live(dir));
     }
 
-    /// Tells the kernel that the live object `ino` was changed by somebody else.
+    /// Announces that the server itself changed the live object `ino`.
     pub fn object_changed(&self, ino: Ino) {
         self.forget_node(Node::Live(ino));
     }
 
-    /// Announces that everything in the file system may be replaced: a rollback, a received stream. Data that programs
-    /// changed through `mmap` is written back first. The change is over with [`Change::finish`].
+    /// Announces that everything in the file system may be replaced: a rollback, a received stream. Pages changed
+    /// through `mmap` are written back first. [`Change::finish`] ends the change.
     pub fn begin_change(&self) -> Change<'_> {
         self.write_back();
         let below = self.below();
@@ -217,8 +217,7 @@ impl Mount {
         Change { mount: self, before: (!is_epoch_enough).then(|| Known::collect(&self.server.live, &below)) }
     }
 
-    /// Has the kernel learn that opening needs no request, which it does only from an open of an existing file. Nothing
-    /// depends on it.
+    /// Opens an existing file: only so does the kernel learn that opens need no request. Only speed depends on success.
     fn teach_kernel(&self) {
         let opener = self.mountpoint().join(OsStr::from_bytes(CONTROL_NAME)).join(OsStr::from_bytes(OPENER_NAME));
         if let Err(error) = fs::File::open(opener) {
@@ -226,7 +225,7 @@ impl Mount {
         }
     }
 
-    /// Whoever only looks, such as `df` or an indexer, is gone in a moment: that is waited for.
+    /// Waits a moment for short-lived users, such as `df` or an indexer.
     fn unmount_when_unused(&self) -> Result<()> {
         let deadline = Instant::now() + MOMENT;
         loop {
@@ -253,7 +252,7 @@ impl Mount {
         }
     }
 
-    /// Cuts the connection, which fails whatever is under way, and takes the mount out of the tree of names.
+    /// Cuts the connection, which fails all requests under way, and takes the mount out of the tree of names.
     fn unmount_by_force(&self) -> Result<()> {
         if self.has_ended() {
             return Ok(());
@@ -275,7 +274,7 @@ impl Mount {
         if !self.wait(MOMENT) {
             self.serving.connection.cut();
         }
-        // Where the switch is not to be had, the kernel notices that nobody serves it.
+        // Where the abort switch is missing, closing the device tells the kernel that the server is gone.
         if !self.wait(MOMENT) {
             self.serving.let_go();
         }
@@ -285,13 +284,15 @@ impl Mount {
         Error::Busy { mountpoint: self.mountpoint().to_owned() }
     }
 
-    /// Has the kernel write back what programs have changed through `mmap`, and returns when it has: to be called before
-    /// anything that would refuse it, or that it must not overwrite. It forgets what it knows of these files meanwhile.
+    /// Makes the kernel write back pages changed through `mmap`, and returns when all are written. Called before a
+    /// change that would refuse these pages, or that the pages must not overwrite. The kernel meanwhile forgets the
+    /// attributes of the files.
     ///
-    /// `syncfs` has it write many pages at once, and need not wait for them on a FUSE mount (Linux 6.18 does not); then each
-    /// file that may be mapped is invalidated, which does wait, and writes what is left. Where opens are no requests, that is
-    /// every file it holds. A kernel whose writes are not answered, by a suspended
-    /// pool for one, is not waited for.
+    /// `syncfs` writes many pages at once, but need not wait for them on a FUSE mount (Linux 6.18 does not). So each
+    /// possibly mapped file is then invalidated, which waits and writes the rest. Where opens send no request, all
+    /// files held by the kernel count as mapped. If writes are not answered, as in a suspended pool, the wait ends
+    /// after [`STANDSTILL`].
+    /// ends at [`STANDSTILL`].
     pub fn write_back(&self) {
         let (at_end, ended) = mpsc::channel::<()>();
         let (root, notifier) = (self.root(), self.serving.notifier.clone());
@@ -306,7 +307,7 @@ impl Mount {
                 tracing::warn!(%error, "changed pages could not be written back");
             }
             for ino in held {
-                // One that is not known any more, or a mount that has ended, has nothing left.
+                // A forgotten node, or a mount after its end, has nothing left to write.
                 let _ = notifier.inval_inode(Node::Live(ino).encode(), 0, 0);
                 passing.fetch_add(1, Ordering::Relaxed);
             }
@@ -327,19 +328,19 @@ impl Mount {
         }
     }
 
-    /// The root, if the path reaches this mount.
+    /// The root directory, if the path reaches this mount.
     fn root(&self) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(self.mountpoint(), flags, Mode::empty()).ok()?;
         (device_of(&root) == Ok(self.serving.connection.device)).then_some(root)
     }
 
-    /// The names in the root and in the directories that lead to mounts below this one.
+    /// The names in the root and in the directories that lead to mounts below this mount.
     fn known(&self) -> Known {
         Known::collect(&self.server.live, &self.below())
     }
 
-    /// The paths of mounts below this one, seen from its root.
+    /// The paths of mounts below this mount, relative to its root.
     fn below(&self) -> Vec<PathBuf> {
         mountpoints_below(self.mountpoint()).unwrap_or_else(|error| {
             tracing::warn!(%error, mountpoint = %self.mountpoint().display(), "mounts below cannot be spared");
@@ -347,7 +348,7 @@ impl Mount {
         })
     }
 
-    /// Looks which of some nodes stand for objects that are no longer what they were given out for.
+    /// Marks the stale nodes: the object is no longer the one given to the kernel.
     fn refresh(&self, nodes: impl IntoIterator<Item = Ino>) {
         let live = &self.server.live;
         self.server.held.refresh(nodes, live.epoch(), |ino| live.getattr(ino).ok().map(|attr| attr.identity()));
@@ -361,7 +362,7 @@ impl Mount {
         self.notified(self.serving.notifier.inval_entry(dir.encode(), OsStr::from_bytes(name)));
     }
 
-    /// A kernel that no longer listens knows nothing that could be wrong; `fuser` has passed over "no such node" already.
+    /// After its end a mount has no cache to invalidate; `fuser` already ignores "no such node".
     fn notified(&self, result: io::Result<()>) {
         if let Err(error) = result
             && !self.has_ended()
@@ -381,21 +382,22 @@ impl Drop for Mount {
     }
 }
 
-/// A change of the whole file system that the kernel has to be told of.
+/// A replacement of the whole file system, announced to the kernel.
 ///
-/// What the kernel knows consists of nodes (attributes, data, listings), and names that lead from one to the next,
-/// absent names included. Where it is known what differs, the kernel is told just that, whether it holds a node or not: a
-/// file that is closed may still have pages in the cache. So the cost follows what differs, and not what the kernel holds.
+/// The kernel caches nodes (attributes, data, listings) and the names that lead from node to node, absent names
+/// included. If the difference is known, the kernel is told of just the differing nodes and names, whether it holds a
+/// node or not: a closed file may still have cached pages. So the cost follows the difference, not the size of the
+/// cache.
 ///
-/// Where anything may differ, nodes are invalidated one by one, for all that are held are known. Names are not: a kernel
-/// that can be told that a new epoch begins looks each up again before it believes it. For others,
-/// invalidating an entry drops the whole tree of unused names below it. Names in use (of open files, of working
-/// directories) remain, and lead to nodes that either still are what they were or are stale, upon which the kernel looks
-/// the whole path up again.
+/// If anything may differ, the nodes are invalidated one by one; all held nodes are known. Names are not: a kernel with
+/// epochs is told that a new epoch begins, and looks up each name again before use. For an older kernel, invalidating
+/// an entry drops the whole tree of unused names below. Names in use (by open files, by working directories) remain.
+/// Each leads to a node that is either unchanged or stale; at a stale node the kernel looks up the whole path again.
 ///
-/// With the tree of names go the mounts in it. The names that lead to a mount are therefore spared, as long as they lead
-/// to the same directories as before; what else is in those directories is invalidated name by name. A mount whose
-/// directory the change has taken away goes. A new epoch would take them all, so where there are mounts none begins.
+/// Dropping the tree of names would unmount the mounts in it. So the names that lead to a mount are spared while they
+/// lead to the same directories as before; the other names in those directories are invalidated one by one. A mount
+/// whose directory was removed by the change is unmounted. A new epoch would unmount all, so none begins if there are
+/// mounts.
 ///
 /// Must not be finished by a thread that serves requests, nor with the file system locked: the kernel waits for pages
 /// that are being read.
@@ -407,7 +409,7 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The file system is as it is going to be, and what differs is known.
+    /// Invalidates what differs. Called when the new state is in place.
     pub fn finish(self, replaced: &Replaced) {
         match replaced {
             Replaced::Everything => self.forget_everything(),

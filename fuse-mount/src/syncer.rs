@@ -1,10 +1,10 @@
-//! `fsync`, which may have to wait for a device or a commit, while the few threads that read `/dev/fuse` must not: with two
-//! programs syncing, nobody else could look up a name. A sync is therefore left to the [errand] threads, and replied to
-//! when the data is safe.
+//! `fsync`, which may have to wait for a device or a commit. The few threads that read `/dev/fuse` must not wait: two
+//! syncing programs would block every lookup. So a sync is left to the [errand] threads, which reply when the data is
+//! safe.
 //!
-//! Whatever file is synced, all of its file system is ([`FileSystem::sync`](dataset::fs::FileSystem::sync)). So a thread
-//! takes all syncs together that have come while the threads were waiting, and syncs once: however many programs sync,
-//! each waits for two flushes at most, the one under way and the next.
+//! A sync of any file syncs the whole file system ([`FileSystem::sync`](dataset::fs::FileSystem::sync)). So a thread
+//! takes all syncs that arrived while the threads were waiting, and syncs once: however many programs sync, each waits
+//! for two flushes at most, the flush under way and the next.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 
 use crate::errand;
 
-/// While one waits for the device, another takes what has come meanwhile; what comes then is for the first again.
+/// While one thread waits for the device, the other takes the syncs that arrive meanwhile, and so on in turn.
 const THREADS: usize = 2;
 
-/// Does one sync and answers all of these.
+/// Syncs once and answers all these requests.
 type Serve<R> = dyn Fn(Vec<R>) + Send + Sync;
 
-/// Leaves syncs of one mount to other threads.
+/// Hands over syncs of one mount to other threads.
 pub(crate) struct Syncer<R>(Arc<Inner<R>>);
 
 struct Inner<R> {
@@ -32,13 +32,13 @@ struct State<R> {
 }
 
 impl<R: Send + 'static> Syncer<R> {
-    /// Whose threads do `serve` with all that has come meanwhile.
+    /// A syncer whose threads call `serve` with all requests gathered.
     pub(crate) fn new(serve: impl Fn(Vec<R>) + Send + Sync + 'static) -> Syncer<R> {
         let state = Mutex::new(State { waiting: Vec::new(), threads: 0 });
         Syncer(Arc::new(Inner { serve: Box::new(serve), state }))
     }
 
-    /// Answers `reply` once all that was done until now is durable.
+    /// Answers `reply` once all changes until now are durable.
     pub(crate) fn submit(&self, reply: R) {
         let mut state = self.0.state.lock();
         state.waiting.push(reply);
@@ -57,7 +57,7 @@ impl<R> Inner<R> {
         loop {
             let mut state = self.state.lock();
             if state.waiting.is_empty() {
-                // Under the lock: whoever comes next starts another thread.
+                // Under the lock: the next request starts another thread.
                 state.threads -= 1;
                 std::mem::forget(one);
                 return;
@@ -69,7 +69,7 @@ impl<R> Inner<R> {
     }
 }
 
-/// One of the threads, not counted any more if it panics.
+/// One of the threads; a panic too takes it off the count.
 struct One<'a, R>(&'a Inner<R>);
 
 impl<R> Drop for One<'_, R> {
@@ -92,7 +92,7 @@ mod tests {
             began.send(replies).unwrap();
             allowed.recv().unwrap();
         });
-        // Each thread is seen to have begun before anything more comes.
+        // Each thread has begun before the next request is sent.
         for thread in 0..THREADS as u32 {
             syncer.submit(thread);
             assert_eq!(begun.recv().unwrap(), [thread]);

@@ -1,7 +1,7 @@
-//! What the unit tests of this crate share: a file system in memory, and whether there is what a test needs.
+//! Shared by the unit tests of this crate: a file system in memory, and whether the machine has what a test needs.
 //!
-//! A test for which something is missing is skipped, unless `CENOTE_REQUIRE_FUSE` (for mounts) or
-//! `CENOTE_TRANSPORT=uring` (for io_uring) says that it must be there: then the test fails.
+//! A test that lacks something is skipped, unless `CENOTE_REQUIRE_FUSE` (for mounts) or `CENOTE_TRANSPORT=uring` (for
+//! io_uring) demands it: then the test fails.
 
 use std::env;
 use std::fs;
@@ -43,7 +43,7 @@ const OPTIONS: Options = Options {
     secondary_cache: pool::txg::Caching::All,
 };
 
-/// No snapshots, and nothing to do for a commit.
+/// No snapshots, and no work at commits.
 pub(crate) struct Nothing;
 
 impl Snapshots for Nothing {
@@ -62,7 +62,7 @@ impl SyncClient for Nothing {
     }
 }
 
-/// An empty file system, and the pool it is in.
+/// An empty file system, and its pool.
 pub(crate) fn file_system() -> (Arc<FileSystem>, Pool) {
     let device = Arc::new(MemoryDevice::new("disk", 256 * MIB));
     let pool = admin::create(vec![device], &CreateOptions::new("tank"), Arc::new(SystemEnv)).unwrap();
@@ -84,7 +84,7 @@ pub(crate) fn has_ring() -> bool {
     require_ring(can_mount() && fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "Y"))
 }
 
-/// Passes on whether there is what io_uring needs: says so if not, and fails where it must be there.
+/// Returns `is_there`, whether io_uring works. If false, says so, and fails where io_uring is required.
 pub(crate) fn require_ring(is_there: bool) -> bool {
     let is_required = env::var_os("CENOTE_TRANSPORT").is_some_and(|name| name == "uring");
     assert!(is_there || !is_required, "there is no FUSE over io_uring here");

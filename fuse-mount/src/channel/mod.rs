@@ -1,17 +1,17 @@
-//! The transport that is always there: requests are read from `/dev/fuse`, and replies written to it.
+//! The transport of every kernel: requests are read from `/dev/fuse`, and replies written there.
 //!
-//! A mount is served in one of two ways, by the threads that all mounts share (the [crew](crate::crew)):
+//! A mount is served in one of two ways, by the threads common to all mounts (the [crew](crate::crew)):
 //!
-//! * *Shared*: a thread comes when the kernel has a request, reads without waiting until there is none left, and goes. So
-//!   a mount that is not used has no thread.
-//! * *Owned*: requests come so fast that going and coming would cost. Then some threads stay, and wait in read(2), which is
-//!   one system call less for each request. When none has come for a while they are woken and go.
+//! * *Shared*: a thread comes when the kernel has a request, reads without waiting until no request is left, and goes.
+//!   So an idle mount has no thread.
+//! * *Owned*: requests come so fast that coming and going would cost. Then some threads stay and wait in read(2), and
+//!   each request takes one system call less. After a while without requests the threads are woken and go.
 //!
-//! Nothing about a mount depends on which of the two it is. In both, a reply goes out with one writev(2). What a request
-//! means is the [handler](crate::handler)'s affair, and how its bytes are taken apart [`serve`](crate::ring)'s, as for the ring.
+//! Both ways give the same results, and send a reply with one writev(2). The [handler](crate::handler) knows the
+//! meaning of requests; [`serve`](crate::ring) parses their bytes, here as for the ring.
 //!
-//! A connection ends when the kernel says so, when a thread cannot go on, or when this side lets go of it. The last thread
-//! to leave tells the handler.
+//! A connection ends when the kernel reports its end, when a thread fails, or when this side drops the connection. The
+//! last thread to leave tells the handler.
 
 mod request;
 
@@ -41,45 +41,45 @@ use crate::syncer::Syncer;
 
 use self::request::{BATCH_FORGET, FORGET, NOTIFY_REPLY, RELEASE};
 
-/// A message that the kernel answers with a `NOTIFY_REPLY`: somebody's read(2) returns.
+/// A message that the kernel answers with a `NOTIFY_REPLY`, on which one read(2) returns.
 const RETRIEVE: i32 = 5;
 const ROOT_NODE: u64 = 1;
 
-/// So many requests in so much time are many.
+/// Requests are many if `BURST` arrive within `QUICK`.
 const BURST: u32 = 64;
 const QUICK: Duration = Duration::from_secs(1);
-/// Requests after which a thread that came in passing leaves, so that other mounts have their turn.
+/// Requests after which a visiting thread leaves, so that other mounts have their turn.
 const PER_VISIT: usize = 16;
 
-/// One mount's connection.
+/// The connection of one mount.
 pub(crate) struct Channel {
     device: OwnedFd,
     handler: Arc<dyn Handler>,
     connection: Arc<Connection>,
     staff: Arc<Staff>,
     syncer: Syncer<Reply>,
-    /// Whether somebody else serves the mount: then nothing but what the kernel forgets comes this way.
+    /// Whether the ring serves the mount: then only forgets come through the device.
     serves_forgets_only: bool,
     state: Mutex<State>,
-    /// Requests that were served.
+    /// The number of requests served, wrapping.
     served: AtomicU32,
-    /// The number of the last request for which the kernel was let gather.
+    /// The number of the last request after which the kernel was given time to gather forgets.
     gathered: AtomicU64,
 }
 
 struct State {
     mode: Mode,
-    /// Threads that serve the mount, and how many of them stay.
+    /// Threads inside the mount, and the number of staying threads among them.
     inside: usize,
     staying: usize,
-    /// Calls to look around that no thread has read yet.
+    /// Wake-up messages not yet read by a thread.
     called: usize,
-    /// When the last burst began.
+    /// The start of the last burst.
     since: Instant,
-    /// How many requests were served at the last look.
+    /// The number of requests served at the last look.
     seen: u32,
     has_ended: bool,
-    /// What is to be done when all threads have gone.
+    /// Done when all threads have gone.
     end: Option<End>,
 }
 
@@ -87,7 +87,7 @@ struct State {
 enum Mode {
     Shared,
     Owned,
-    /// Owned, and its threads are to go.
+    /// Owned, and the threads are asked to go.
     Left,
 }
 
@@ -96,16 +96,16 @@ struct End {
     ending: Arc<Ending>,
 }
 
-/// A request that is replied to by another thread.
+/// A request with a reply from another thread.
 struct Reply {
     channel: Arc<Channel>,
     unique: u64,
 }
 
-/// What a thread reads and writes with.
+/// A thread's buffers for reading and writing.
 pub(crate) struct Buffers {
     header: Header,
-    /// As long as the longest request, but for what the header takes.
+    /// The longest request without its header.
     input: Vec<u8>,
     output: Vec<u8>,
 }
@@ -113,17 +113,17 @@ pub(crate) struct Buffers {
 /// How a thread leaves a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
-    /// The mount is to be watched for requests.
+    /// The caller must watch the mount for requests.
     Watch,
-    /// Others serve it.
+    /// Other threads serve the mount.
     Served,
-    /// It has ended, and nobody serves it any more.
+    /// The connection has ended, and no thread serves the mount.
     Ended,
 }
 
 enum Answered {
     Yes,
-    /// It was no request, but a call to look around.
+    /// No request, but a wake-up message.
     Woken,
 }
 
@@ -140,7 +140,7 @@ impl AsFd for Channel {
 }
 
 impl Channel {
-    /// A connection that has come to terms with the kernel. `ring` serves it too, but for what is forgotten.
+    /// A connection after the handshake. If there is a `ring`, the ring serves everything but forgets.
     pub(crate) fn new(
         device: OwnedFd,
         handler: Arc<dyn Handler>,
@@ -165,8 +165,9 @@ impl Channel {
         Ok(Arc::new(channel))
     }
 
-    /// Serves what has come, in passing. Called by a thread that was told of a request. `watch` has others told of the
-    /// next one; `most` threads may serve one mount. When it is worth while, and `stay` allows it, threads stay.
+    /// Serves pending requests as a visit. Called by a thread that was notified of a request. `watch` lets other
+    /// threads be notified of the next request; at most `most` threads serve one mount. If requests are many and `stay`
+    /// agrees, threads stay.
     pub(crate) fn attend(
         self: &Arc<Self>,
         buffers: &mut Buffers,
@@ -203,7 +204,7 @@ impl Channel {
         self.leave()
     }
 
-    /// Has a thread stay until it is sent away, or the mount ends. It was counted in by [`Channel::own`].
+    /// Serves until the thread is sent away or the mount ends. [`Channel::own`] has counted the thread already.
     pub(crate) fn stay(self: &Arc<Self>, buffers: &mut Buffers) -> Left {
         loop {
             match self.read(buffers) {
@@ -213,7 +214,7 @@ impl Channel {
                         break;
                     }
                 }
-                // It was told to wait no more just now.
+                // The device was just set not to wait.
                 Err(Errno::AGAIN) => break,
                 Err(errno) => {
                     self.note_end(errno);
@@ -225,7 +226,7 @@ impl Channel {
         self.leave_for_good()
     }
 
-    /// Prepares for `threads` threads that stay. False if it cannot be now.
+    /// Prepares for `threads` staying threads. False if impossible now.
     pub(crate) fn own(&self, threads: usize) -> bool {
         let mut state = self.state.lock();
         if state.has_ended || state.mode != Mode::Shared || set_waiting(&self.device, true).is_err() {
@@ -238,7 +239,7 @@ impl Channel {
         true
     }
 
-    /// Has the threads go that stay, if nothing has come since this was called last. To be called every now and then.
+    /// Sends the staying threads away if no request came since the last call. Called periodically.
     pub(crate) fn look(&self) {
         let mut state = self.state.lock();
         let served = self.served.load(Ordering::Relaxed);
@@ -247,12 +248,12 @@ impl Channel {
             if state.mode == Mode::Owned {
                 state.mode = Mode::Left;
             }
-            // Who attends in passing may have met a call that was meant for one that stays.
+            // A visiting thread may have read a wake-up meant for a staying thread.
             self.wake(&mut state);
         }
     }
 
-    /// Lets go of the connection: nothing is served any more.
+    /// Drops the connection: requests are served no longer.
     pub(crate) fn let_go(&self) -> Left {
         let mut state = self.state.lock();
         state.has_ended = true;
@@ -262,7 +263,7 @@ impl Channel {
         self.leave()
     }
 
-    /// A thread is gone that was to stay.
+    /// Takes a staying thread off the count.
     pub(crate) fn leave_for_good(&self) -> Left {
         self.state.lock().staying -= 1;
         self.leave()
@@ -271,7 +272,7 @@ impl Channel {
     fn leave(&self) -> Left {
         let mut state = self.state.lock();
         state.inside -= 1;
-        // From the first that goes on, others come again: who is still inside may be busy for long.
+        // As soon as the first thread leaves, visits begin again: the other threads may be busy for long.
         if state.mode == Mode::Left && set_waiting(&self.device, false).is_ok() {
             state.mode = Mode::Shared;
         }
@@ -291,7 +292,7 @@ impl Channel {
             ending.end();
             return Left::Ended;
         };
-        // The threads of the ring end when the connection is cut, which may be what the caller is about to do.
+        // The ring's threads end when the connection is cut, perhaps by the caller.
         let started = courtesy::spawn("fuse-end", move || {
             ring.wait();
             handler.ended();
@@ -310,11 +311,11 @@ impl Channel {
         }
         let mut state = self.state.lock();
         state.has_ended = true;
-        // Those that wait see the same, unless it was this thread's own trouble.
+        // Waiting threads see the same error, unless only this thread had failed.
         self.wake(&mut state);
     }
 
-    /// Has read(2) return in each thread that stays. A thread that is busy reads its call later, so no second one is sent.
+    /// Makes read(2) return in each staying thread. A busy thread reads its wake-up later, and is not sent a second.
     fn wake(&self, state: &mut State) {
         let mut message = [0; 16 + 32];
         message[..4].copy_from_slice(&48u32.to_ne_bytes());
@@ -329,7 +330,7 @@ impl Channel {
         }
     }
 
-    /// Whether requests come so fast that threads had better stay.
+    /// Whether requests come fast enough for threads to stay.
     fn is_busy(&self) -> bool {
         if self.serves_forgets_only || !self.served.load(Ordering::Relaxed).is_multiple_of(BURST) {
             return false;
@@ -339,7 +340,7 @@ impl Channel {
         now.duration_since(since) < QUICK
     }
 
-    /// Reads a request; the number of its bytes.
+    /// Reads a request; returns its length in bytes.
     fn read(&self, buffers: &mut Buffers) -> Result<usize, Errno> {
         request::read(&self.device, &mut buffers.header, &mut buffers.input)
     }
@@ -361,8 +362,8 @@ impl Channel {
             _ if serve::is_sync(header) => self.sync(&request),
             _ if serve::waits_for_others(&*self.handler, header) => self.leave_to_others(header, payload),
             _ => {
-                // No program waits for a RELEASE, and it names none. As a turn it would look like a second program, and the
-                // threads would leave the one that opens one file after the other.
+                // No program waits for a RELEASE, and it carries no thread number. Counted as a turn, a RELEASE would
+                // look like a second program, and the threads would leave a program that opens file after file.
                 let is_turn = is_owned && request.opcode != RELEASE;
                 let turn = is_turn.then(|| self.staff.begin(request.pid, request.size));
                 self.serve(header, payload, output);
@@ -382,7 +383,8 @@ impl Channel {
         }
     }
 
-    /// Has a request served elsewhere that waits for others of this mount, which its few threads must go on to serve.
+    /// Hands a request that waits for other requests of this mount to another thread: the few threads of the mount must
+    /// serve those requests.
     fn leave_to_others(self: &Arc<Self>, header: &Header, payload: &[u8]) {
         let (channel, mut header, asked) = (Arc::clone(self), *header, payload.to_vec());
         errand::send(move || {
@@ -410,8 +412,8 @@ impl Channel {
         }
     }
 
-    /// Forgets, and lets the kernel gather what it forgets if nobody waits for an answer from here, so that not each file
-    /// that is removed wakes a thread. What comes together has one number.
+    /// Forgets nodes. If only forgets come here, then waits for the kernel to gather more: else each removed file would
+    /// wake a thread. Forgets in one batch share one number.
     fn forget(&self, unique: u64, nodes: &[(u64, u64)]) {
         for &(node, count) in nodes {
             self.handler.count(Opcode::Forget);
@@ -435,7 +437,7 @@ impl Reply {
     }
 }
 
-/// Has read(2) wait for a request, or not.
+/// Sets whether read(2) waits for a request.
 fn set_waiting(device: &OwnedFd, waits: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(device)?;
     flags.set(OFlags::NONBLOCK, !waits);

@@ -1,7 +1,7 @@
-//! Requests as `/dev/fuse` brings them, taken apart as the ring would bring them.
+//! Requests from `/dev/fuse`, laid out as in the ring.
 //!
-//! The fixed part of a request goes to the place that it has in the ring. What follows it begins where the payload of a
-//! write does, which is the one that is long and must not be copied; others are moved into place.
+//! The fixed part of a request goes to its place in the ring's layout. The rest begins where the payload of a write
+//! begins: a write is long and must not be copied. The payloads of other requests are moved into place.
 
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -12,18 +12,18 @@ use rustix::io::{Errno, readv};
 use crate::counters::Opcode;
 use crate::ring::Header;
 
-/// The length of `fuse_in_header`, and of the argument of a write.
+/// Lengths in bytes of `fuse_in_header`, and of the argument of a write.
 const IN_HEADER: usize = 40;
 const WRITE: usize = 40;
-/// Where the ring has an argument.
+/// The offset in bytes of the argument in the ring's header.
 const ARGUMENT: usize = 128;
-/// What the kernel sends when a file is closed; no program waits for it.
+/// Sent when a file is closed; no program waits for the answer.
 pub(super) const RELEASE: u32 = Opcode::Release as u32;
-/// Kinds of requests that only the device brings.
+/// Kinds of requests that come only through the device.
 pub(super) const FORGET: u32 = Opcode::Forget as u32;
 pub(super) const NOTIFY_REPLY: u32 = 41;
 pub(super) const BATCH_FORGET: u32 = 42;
-/// Reads a request; the number of its bytes. Where they go is final for a write only: [`arrange`] follows.
+/// Reads a request; returns its length in bytes. Only a write is in its final place; for the rest [`arrange`] follows.
 pub(super) fn read(device: &OwnedFd, header: &mut Header, input: &mut [u8]) -> Result<usize, Errno> {
     header[ARGUMENT..2 * ARGUMENT].fill(0);
     let (fixed, rest) = header.split_at_mut(ARGUMENT);
@@ -31,7 +31,7 @@ pub(super) fn read(device: &OwnedFd, header: &mut Header, input: &mut [u8]) -> R
         let mut parts =
             [IoSliceMut::new(&mut fixed[..IN_HEADER]), IoSliceMut::new(&mut rest[..WRITE]), IoSliceMut::new(input)];
         match readv(device, &mut parts) {
-            // A request that was taken back, or a signal.
+            // A cancelled request, or a signal.
             Err(Errno::NOENT | Errno::INTR) => {}
             Ok(length) if length < IN_HEADER => return Err(Errno::BADMSG),
             read => return read,
@@ -39,7 +39,7 @@ pub(super) fn read(device: &OwnedFd, header: &mut Header, input: &mut [u8]) -> R
     }
 }
 
-/// Puts the first argument of a request of so many bytes into the header, and says where its payload is in `input`.
+/// Puts the first argument of a request of `length` bytes into the header; returns the payload's range in `input`.
 pub(super) fn arrange(header: &mut Header, input: &mut [u8], length: usize) -> Range<usize> {
     let opcode = u32::from_ne_bytes(header[4..8].try_into().expect("four bytes"));
     let behind = length.saturating_sub(IN_HEADER).min(WRITE + input.len());
@@ -61,7 +61,7 @@ pub(super) fn arrange(header: &mut Header, input: &mut [u8], length: usize) -> R
     0..in_input
 }
 
-/// How long the first argument of a request is: FUSE's structures.
+/// The length in bytes of a request's first argument, by FUSE's structures.
 fn argument_length(opcode: u32) -> usize {
     if opcode == crate::counters::RENAME2 {
         return 16;
@@ -86,7 +86,7 @@ fn argument_length(opcode: u32) -> usize {
     }
 }
 
-/// The nodes that are forgotten together, and how many references of each.
+/// The nodes of one batch, each with the number of references to drop.
 pub(super) fn forgotten(payload: &[u8]) -> Vec<(u64, u64)> {
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
     payload.chunks_exact(16).map(|one| (word(&one[..8]), word(&one[8..]))).collect()
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::ring::HEADER;
 
-    /// What a request looks like after it was read and arranged: argument and payload.
+    /// Argument and payload of a request after reading and arranging.
     fn arranged(opcode: u32, argument: &[u8], payload: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let behind = [argument, payload].concat();
         let (mut header, mut input) = ([0; HEADER], vec![0xee; 200]);

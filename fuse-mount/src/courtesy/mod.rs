@@ -1,26 +1,26 @@
-//! Who runs when an answer is there: the program that waited for it, or the thread that gave it.
+//! Whether the waiting program or the answering thread runs when an answer is ready.
 //!
-//! A reply wakes the program while the thread is still busy with the system call that carries it. The scheduler sees that
-//! the CPU is taken and sends the program to an idle one, which has to be woken up for it; with the next request all this
-//! happens the other way round. That costs several times what the request does. A CPU that runs nothing but threads of
-//! the policy `SCHED_IDLE`, however, is as good as idle: with this policy the thread is *courteous*. The program stays, goes
-//! on at once, and the thread sleeps when the program does.
+//! A reply wakes the program while the thread is still in the system call that carries the reply. The scheduler finds
+//! the CPU taken and moves the program to an idle CPU, which must be woken first; the next request moves back the same
+//! way. The two moves cost several times as much as the request. However, the scheduler counts a CPU that runs only
+//! threads of the policy `SCHED_IDLE` as idle. A thread with this policy is *courteous*: the program stays on the CPU
+//! and continues at once, and the thread sleeps when the program does.
 //!
-//! For this both must be on one CPU. A thread of the ring is, by the queue that it serves. Through `/dev/fuse` the kernel
-//! gives a request to any thread of the connection, wherever that was last; so while one [`Program`] asks for one small
-//! thing after the other, these threads are bound to the CPU that it is on, and follow it. Where several ask at once,
-//! or something large is wanted, the threads had better run beside those who ask, and do.
+//! For this both must be on one CPU. A thread of the ring is there, by the queue it serves. Through `/dev/fuse` the
+//! kernel gives a request to any thread of the connection, on any CPU. So while a single [`Program`] sends one small
+//! request after another, the threads are bound to the program's CPU and follow it. If several programs ask at once, or
+//! a request is large, the threads run better beside the programs, and are not bound.
 //!
-//! The price is that a courteous thread gets next to nothing of a CPU on which anybody computes. So a thread is
-//! courteous only while requests come quickly, and one thread of the process, the [`Watch`], looks every other millisecond
-//! at those that are. Who has answered little since the last look becomes ordinary again, be it for want of requests, for
-//! want of the CPU, or because an answer takes long. Who was not waiting for anything but the CPU then is not courteous
-//! again for a while, and for longer each time. So what a busy machine costs is a few milliseconds now and then, for whoever
-//! waits for that thread: be it for its answer, or for a lock that it has.
+//! The price: a courteous thread gets nearly no CPU time where another thread computes. So a thread is courteous only
+//! while requests come quickly, and one thread of the process, the [`Watch`], looks at the courteous threads every
+//! other millisecond. A thread that has answered little since the last look becomes ordinary again: it had no requests,
+//! no CPU, or an answer takes long. A thread that waited for nothing but the CPU also pauses before it is courteous
+//! again, each time for longer. So on a busy machine a program that waits for the thread's answer, or for a lock that
+//! the thread holds, loses a few milliseconds now and then.
 //!
-//! To become ordinary again takes `CAP_SYS_NICE` or a limit `RLIMIT_NICE` that allows it. Where the process has neither,
-//! nobody is ever courteous. A thread that a courteous one starts is courteous too and bound like it, and nobody looks after
-//! it: it is started by [`spawn`], or by somebody else.
+//! Becoming ordinary again takes `CAP_SYS_NICE` or a sufficient `RLIMIT_NICE`. In a process with neither, no thread is
+//! ever courteous. A thread started by a courteous thread would inherit policy and binding without being watched. So it
+//! is started by [`spawn`], or by an ordinary thread.
 
 mod program;
 mod scheduler;
@@ -41,51 +41,51 @@ use self::program::Program;
 use self::scheduler::Policy;
 use self::watch::Watch;
 
-/// So many answers in so much time are quick.
+/// Requests are quick if `BURST` answers take less than `QUICK`.
 const BURST: u32 = 16;
 const QUICK: Duration = Duration::from_millis(8);
 
-/// How long threads are ordinary after one was courteous and did not get to run, at first and at most.
+/// How long threads stay ordinary after a courteous thread was starved: the first pause and the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Courtesy that went well for so long makes the next pause a short one again.
+/// The least duration of courtesy after which the pause is reset to the shortest.
 const WENT_WELL: Duration = Duration::from_millis(20);
 
-/// Threads any of which may get the next request. They are courteous together.
+/// Threads with one common source of requests, courteous together.
 pub(crate) struct Staff {
-    /// How often they have answered.
+    /// The number of answers, wrapping.
     turns: AtomicU32,
     /// Whether requests come quickly enough.
     is_quick: AtomicBool,
-    /// Whoever has the lock is ordinary: the watch waits for it.
+    /// Only ordinary threads may hold this lock, because the watch waits for it.
     pace: Mutex<Pace>,
-    /// Whom they answer, if they have to go where it is.
+    /// The program to answer, if the threads have to follow it to its CPU.
     program: Option<Program>,
 }
 
 /// When courtesy makes sense.
 struct Pace {
-    /// When the last burst began.
+    /// The start of the last burst.
     since: Instant,
-    /// Nobody is courteous before.
+    /// No thread is courteous before this time.
     until: Instant,
-    /// How long the next pause is.
+    /// The length of the next pause.
     next: Duration,
 }
 
-/// A thread, as it is known to the watch too.
+/// A thread, shared with the watch.
 struct Member {
     id: Pid,
     staff: Arc<Staff>,
     is_courteous: AtomicBool,
-    /// The number of the CPU that it has bound itself to. Nobody else looks at it.
+    /// The number of the CPU to which the thread has bound itself. Used by the thread alone.
     place: AtomicUsize,
 }
 
-/// Makes the thread that has it courteous and ordinary.
+/// Makes the owning thread courteous and ordinary.
 pub(crate) struct Courtesy {
     member: Arc<Member>,
-    /// Whether the thread is ordinary to begin with, and has not been given another policy by somebody.
+    /// Whether the thread was ordinary at first, with no policy set from outside.
     is_wanted: bool,
 }
 
@@ -95,12 +95,12 @@ static WATCH: LazyLock<Option<Watch>> = LazyLock::new(|| {
     watch.inspect_err(|error| tracing::debug!(%error, "threads cannot give way to the programs they answer")).ok()
 });
 
-/// Starts the watch, if it is not there yet. It inherits the CPUs that the caller may run on, which should be all.
+/// Starts the watch, if necessary. The watch inherits the caller's CPUs, normally all.
 pub(crate) fn prepare() {
     LazyLock::force(&WATCH);
 }
 
-/// Starts a thread that is ordinary, whoever starts it, and may run on every CPU that this process may.
+/// Starts an ordinary thread that may run on every CPU of this process, even from a courteous caller.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -116,12 +116,12 @@ pub(crate) fn spawn<T: Send + 'static>(
 }
 
 impl Staff {
-    /// Threads that are where the programs are which they answer.
+    /// A staff of threads already on the CPUs of their programs.
     pub(crate) fn in_place() -> Arc<Staff> {
         Staff::with(None)
     }
 
-    /// Threads that follow the program which they answer.
+    /// A staff of threads that follow their program.
     pub(crate) fn following() -> Arc<Staff> {
         Staff::with(Some(Program::default()))
     }
@@ -132,14 +132,14 @@ impl Staff {
         Arc::new(Staff { turns: AtomicU32::new(0), is_quick: AtomicBool::new(false), pace, program })
     }
 
-    /// One of them, which `is_courteous` or not, answers.
+    /// Counts an answer. `is_courteous`: whether the answering thread is.
     fn answered(&self, is_courteous: bool) {
         let turns = self.turns.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         if !turns.is_multiple_of(BURST) {
             return;
         }
         let was_one = self.program.as_ref().is_none_or(Program::was_one);
-        // The watch must not wait for a lock that a courteous thread has.
+        // The watch must not wait for a lock that a courteous thread holds.
         if !is_courteous && self.pace.lock().is_quick(Instant::now()) && was_one {
             self.is_quick.store(true, Ordering::Relaxed);
         }
@@ -147,19 +147,19 @@ impl Staff {
 }
 
 impl Pace {
-    /// To be asked after each burst. Whether it was quick, and nobody has to pause.
+    /// Called after each burst: whether the burst was quick, and no pause is in force.
     fn is_quick(&mut self, now: Instant) -> bool {
         let took = now.saturating_duration_since(self.since);
         self.since = now;
         took < QUICK && self.until <= now
     }
 
-    /// To be said when a thread becomes ordinary after so long.
+    /// Called when a thread becomes ordinary after being courteous for `after`.
     fn rest(&mut self, now: Instant, after: Duration, was_kept_waiting: bool) {
         if after >= WENT_WELL {
             self.next = SHORTEST_PAUSE;
         }
-        // Of threads that were kept waiting together, one says so.
+        // Of threads starved together, the first sets the pause.
         if was_kept_waiting && self.until <= now {
             self.until = now + self.next;
             self.next = (self.next * 2).min(LONGEST_PAUSE);
@@ -168,7 +168,7 @@ impl Pace {
 }
 
 impl Member {
-    /// Binds the thread that calls this, the member's, to the CPU of the program that it follows, if it follows one.
+    /// Binds the calling thread, the member's, to the CPU of the followed program, if any.
     fn go_along(&self, watch: Pid) -> io::Result<()> {
         let Some(program) = &self.staff.program else { return Ok(()) };
         let cpu = program.cpu().ok_or_else(|| io::Error::other("the program that asks is gone"))?;
@@ -177,32 +177,32 @@ impl Member {
         Ok(())
     }
 
-    /// Whether the thread is on another CPU than the program that it follows.
+    /// Whether the thread is on another CPU than the followed program.
     fn is_elsewhere(&self) -> bool {
         let cpu = self.staff.program.as_ref().and_then(Program::cpu);
         cpu.is_some_and(|cpu| cpu.number() != self.place.load(Ordering::Relaxed))
     }
 
-    /// Lets the thread run wherever the watch may, if it followed a program.
+    /// Unbinds a following thread: it may run wherever the watch may.
     fn leave(&self, watch: Pid) -> io::Result<()> {
         if self.staff.program.is_some() { scheduler::unbind(self.id, watch) } else { Ok(()) }
     }
 }
 
 impl Courtesy {
-    /// For the thread that calls this.
+    /// For the calling thread.
     pub(crate) fn of(staff: Arc<Staff>) -> Courtesy {
         let member =
             Member { id: gettid(), staff, is_courteous: AtomicBool::new(false), place: AtomicUsize::new(usize::MAX) };
         Courtesy { member: Arc::new(member), is_wanted: Policy::current() == Some(Policy::Ordinary) }
     }
 
-    /// To be called with every answer, before it is sent.
+    /// Called with every answer, before it is sent.
     pub(crate) fn answered(&self) {
         self.answered_to(None);
     }
 
-    /// The same for a staff that follows the program, which has this number.
+    /// Like [`Courtesy::answered`], for a staff that follows the program with the given thread number.
     fn answered_to(&self, program: Option<u32>) {
         let Member { staff, is_courteous, .. } = &*self.member;
         let is_courteous = is_courteous.load(Ordering::Relaxed);
@@ -229,7 +229,7 @@ impl Courtesy {
         }
     }
 
-    /// Makes the thread ordinary, if it is courteous.
+    /// Makes the thread ordinary, unless it is already.
     fn end(&self) {
         if self.member.is_courteous.load(Ordering::Relaxed)
             && let Some(watch) = &*WATCH
@@ -240,14 +240,14 @@ impl Courtesy {
 }
 
 impl Drop for Courtesy {
-    /// What the thread does yet is no answer, and its number may be somebody else's afterwards.
+    /// The thread's later work is no answer, and its number may be reused afterwards.
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// Held by a test for as long as it is to be the only one of these, who would keep each other from the CPUs. `None` if no
-/// thread of this process can be courteous, as they must where there has to be a ring.
+/// A test holds this guard to be the only test with courteous threads, because two would starve each other. `None` if
+/// no thread of this process can be courteous, which fails the test where a ring is required.
 #[cfg(test)]
 fn alone() -> Option<parking_lot::MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -277,7 +277,7 @@ mod tests {
         member.is_courteous.load(Ordering::Relaxed)
     }
 
-    /// A thread that runs to its end somewhere else: for those that would never end.
+    /// Runs `work` in a thread of its own, so endless work fails the test by its deadline.
     fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (done, result) = channel();
         thread::spawn(move || done.send(work()));
@@ -294,7 +294,7 @@ mod tests {
             sched_setaffinity(None, &one).unwrap();
             let is_over = Arc::new(AtomicBool::new(false));
             let computes = Arc::clone(&is_over);
-            // It has the CPU to itself when this thread is courteous.
+            // The hog has the CPU to itself when this thread is courteous.
             let hog = thread::spawn(move || while !computes.load(Ordering::Relaxed) {});
             let courtesy = become_courteous();
             while is_courteous(&courtesy.member) {}
@@ -306,7 +306,7 @@ mod tests {
             (next, is_courteous(&courtesy.member), Policy::current())
         });
         let (next, is_courteous, policy) = starved.recv_timeout(DEADLINE).unwrap();
-        // It may have taken more than one attempt to get as far as that.
+        // There may have been several attempts.
         assert!(next > SHORTEST_PAUSE, "{next:?}");
         assert_eq!((is_courteous, policy), (false, Some(Policy::Ordinary)));
     }
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn who_rests_is_ordinary_again_without_a_pause() {
         let Some(_alone) = alone() else { return };
-        // A machine with other work may have kept it from resting in time.
+        // A busy machine may have kept the thread from resting in time.
         let deadline = Instant::now() + DEADLINE;
         while !rests_without_a_pause(deadline) {
             assert!(Instant::now() < deadline, "each time there was a pause");
@@ -351,7 +351,7 @@ mod tests {
                 spawn("started", move || say.send(Policy::current()).unwrap()).unwrap();
                 let own = Policy::current();
                 let started = started.recv().unwrap();
-                // Otherwise it has taken long.
+                // Otherwise the thread took too long.
                 if own == Some(Policy::Courteous) {
                     drop(courtesy);
                     return started;

@@ -1,9 +1,9 @@
 //! The program that a connection's threads answer, as its requests show it.
 //!
-//! It is *one* program while each request comes from the thread that the one before came from, when nobody else's is
-//! being answered, and is for something small. Then program and threads take turns, and another CPU could do nothing for
-//! them. Now and then another request may come between. What the kernel asks for by itself, such as to write back what
-//! programs have written, is never part of it.
+//! There is *one* program while each request comes from the same thread as the request before, comes when no other
+//! request is being answered, and is small. Then program and threads take turns, and a second CPU could not help. Now
+//! and then another request may come between. Requests of the kernel itself, such as writing back dirty pages, never
+//! count.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,31 +15,30 @@ use rustix::thread::Pid;
 use super::scheduler::Cpu;
 use super::{Courtesy, Staff};
 
-/// How many bytes a request may carry, either way, for the program to be better off with the threads on its CPU.
+/// A request of up to so many bytes, in either direction, is answered faster on the program's CPU.
 const SMALL: usize = 64 << 10;
-/// How many requests may come between those of a burst that are not one more of the program: somebody else's, and the first
-/// one after it.
+/// How many requests of a burst may be from elsewhere: another program's, and the first of our program after each.
 const MOST_OTHERS: u32 = 4;
-/// How often threads look where the program is. A look costs as much as a small request, and each request to a thread
-/// elsewhere several times as much.
+/// How often threads look up the program's CPU. A look costs as much as a small request, and each request to a thread
+/// on another CPU several times as much.
 const GLANCE: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// This thread's, once it has answered a request.
+    /// Set once this thread has answered a request.
     static COURTESY: RefCell<Option<Courtesy>> = const { RefCell::new(None) };
 }
 
-/// Whom threads answer.
+/// The program that threads answer.
 pub(super) struct Program {
-    /// The number of the thread that asked last, zero if nobody did.
+    /// The number of the thread that asked last; zero if there is none.
     id: AtomicU32,
-    /// How many requests are being answered.
+    /// The number of requests being answered.
     answering: AtomicU32,
-    /// How many other requests came since the last burst.
+    /// The number of other requests since the last burst.
     others: AtomicU32,
-    /// The number of the CPU that it was on when somebody looked; none, if it was nowhere.
+    /// The number of the program's CPU at the last look; `usize::MAX` if the program was gone.
     cpu: AtomicUsize,
-    /// When somebody looked last, in microseconds since this was made.
+    /// The time of the last look, in microseconds since `made`.
     looked: AtomicU64,
     made: Instant,
 }
@@ -52,17 +51,17 @@ impl Default for Program {
     }
 }
 
-/// A request that is being answered. It ends before the reply is sent: by then the program may have sent another one.
+/// A request that is being answered. It ends before the reply is sent, because then the program may send the next one.
 pub(crate) struct Turn<'a>(&'a Program);
 
-/// Has the calling thread follow nobody any more, and be ordinary: it goes on with something else.
+/// Makes the calling thread ordinary, following no program, before other work.
 pub(crate) fn forget_program() {
     drop(COURTESY.take());
 }
 
 impl Staff {
-    /// Begins to answer a request of the thread with this number, which carries so many bytes. To be called by threads of a
-    /// staff that follows, which serve nobody else.
+    /// Begins to answer a request of `size` bytes from the thread with this number. Called by threads of a following
+    /// staff, which serve no other staff.
     pub(crate) fn begin(self: &Arc<Staff>, id: u32, size: usize) -> Turn<'_> {
         let program = self.program.as_ref().expect("a staff that follows has a program");
         let is_one_more = program.begin(id, size);
@@ -82,14 +81,14 @@ impl Staff {
 }
 
 impl Program {
-    /// The CPU that it was on when somebody looked; `None` if it was gone.
+    /// The CPU of the program at the last look; `None` if the program was gone.
     pub(super) fn cpu(&self) -> Option<Cpu> {
         Cpu::from_number(self.cpu.load(Ordering::Relaxed))
     }
 
-    /// Looks where the program with this number is, unless somebody has just done so. To be called by a thread that answers
-    /// it, and has no lock: as long as it waits for the answer it cannot be gone, and what [`Cpu::of`] warns of cannot
-    /// happen. It need not wait for what it reads ahead; then others can still answer, which is enough.
+    /// Looks up the program's CPU, unless another thread has just done so. Called by a thread that answers the program
+    /// and holds no lock: while the program waits for the answer it cannot exit, so the problem at [`Cpu::of`] cannot
+    /// occur. A program does not wait for read-ahead; then other threads can still answer, which is enough.
     pub(super) fn look(&self, id: u32) {
         let now = self.made.elapsed().as_micros() as u64;
         let looked = self.looked.load(Ordering::Relaxed);
@@ -100,17 +99,17 @@ impl Program {
         }
     }
 
-    /// Whether the program has asked nearly alone since the last burst.
+    /// Whether nearly all requests since the last burst are from the program.
     fn is_one(&self) -> bool {
         self.others.load(Ordering::Relaxed) <= MOST_OTHERS
     }
 
-    /// To be asked after each burst: the same, and a new burst begins.
+    /// Like [`Program::is_one`], called after each burst; a new burst begins.
     pub(super) fn was_one(&self) -> bool {
         self.others.swap(0, Ordering::Relaxed) <= MOST_OTHERS
     }
 
-    /// Begins to answer a request; whether it is one more of the same program.
+    /// Begins to answer a request; whether the same program sent the request before.
     fn begin(&self, id: u32, size: usize) -> bool {
         let is_alone = self.answering.fetch_add(1, Ordering::Relaxed) == 0;
         let is_same = self.id.load(Ordering::Relaxed) == id;
@@ -119,7 +118,7 @@ impl Program {
         }
         let is_one_more = is_alone && is_same && id != 0 && size <= SMALL;
         if !is_one_more {
-            // Something large for somebody else takes long enough to be worth another CPU by itself.
+            // A large request of another program takes long enough to justify another CPU by itself.
             let weight = if is_same || size <= SMALL { 1 } else { MOST_OTHERS + 1 };
             self.others.fetch_add(weight, Ordering::Relaxed);
         }
@@ -147,7 +146,7 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(60);
 
-    /// A program that asks for nothing by itself, and goes where it is told.
+    /// A program that sends no requests itself, and runs on the CPU that the test names.
     struct Asking {
         id: u32,
         go: Sender<usize>,
@@ -175,7 +174,7 @@ mod tests {
         (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
     }
 
-    /// Answers as a thread of its own, until `answer` says that it is done.
+    /// Answers as a thread of its own, until `answer` returns true.
     fn until_done(mut answer: impl FnMut(&Arc<Staff>) -> bool + Send) {
         let answers = move || {
             let (staff, since) = (Staff::following(), Instant::now());
@@ -186,7 +185,7 @@ mod tests {
         thread::scope(|scope| scope.spawn(answers).join().unwrap());
     }
 
-    /// Whether this thread is where the program is, and courteous.
+    /// Whether this thread is courteous and bound to the program's CPU.
     fn is_with(cpu: usize) -> bool {
         Policy::current() == Some(Policy::Courteous) && cpus() == [cpu]
     }
@@ -240,7 +239,7 @@ mod tests {
         });
     }
 
-    /// Whether a thread that answers these for some bursts is courteous or bound then.
+    /// Whether a thread becomes courteous or bound by answering these requests for some bursts.
     fn is_followed(ask: impl Fn(&Arc<Staff>, u32) + Send + Sync) -> bool {
         let (all, staff) = (cpus(), Staff::following());
         let answers = || {
@@ -259,7 +258,7 @@ mod tests {
         let ask = |staff: &Arc<Staff>, program: usize| drop(staff.begin(programs[program].id, 0));
         assert!(!is_followed(|staff, number| ask(staff, number as usize % 2)));
         assert!(!is_followed(|staff, number| ask(staff, number as usize / 2 % 2)));
-        // One of them only now and then.
+        // The second program asks only now and then.
         until_done(|staff| {
             (0..15).for_each(|_| ask(staff, 0));
             let is_followed = Policy::current() == Some(Policy::Courteous);
@@ -278,7 +277,7 @@ mod tests {
             until_done(|staff| {
                 (0..2 * BURST).for_each(|_| drop(staff.begin(programs[0].id, 0)));
                 let was_with = is_with(all[0]);
-                // Each a different one than the one before.
+                // Each of another program than the request before.
                 (0..others).for_each(|number| drop(staff.begin(programs[(number as usize + 1) % 2].id, size)));
                 let is_ordinary = cpus() == all && Policy::current() == Some(Policy::Ordinary);
                 assert!(is_ordinary || !was_with, "after {others} of {size} bytes");

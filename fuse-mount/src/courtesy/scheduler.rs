@@ -1,4 +1,4 @@
-//! What the scheduler is told about a thread, and what it says.
+//! Scheduler settings of threads: policy, CPUs and state.
 //!
 //! The system calls for policies are made directly, because not every C library passes them on.
 
@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::read;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
-/// The policies.
+/// The two policies in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     Ordinary = libc::SCHED_OTHER as isize,
@@ -20,14 +20,14 @@ pub(super) enum Policy {
 }
 
 impl Policy {
-    /// The policy of the thread that calls this; `None` if it is another one.
+    /// The policy of the calling thread; `None` if it is neither.
     pub(super) fn current() -> Option<Policy> {
         // SAFETY: the system call reads and writes no memory of ours.
         let number = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
         [Policy::Ordinary, Policy::Courteous].into_iter().find(|&policy| policy as libc::c_long == number)
     }
 
-    /// Gives it to a thread of this process, one that is alive.
+    /// Gives the policy to a live thread of this process.
     pub(super) fn set(self, thread: Pid) -> io::Result<()> {
         let parameters = libc::sched_param { sched_priority: 0 };
         // SAFETY: the system call reads the structure, which lives until it returns, and no other memory.
@@ -43,12 +43,12 @@ impl Policy {
     }
 }
 
-/// A CPU's number.
+/// The number of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cpu(usize);
 
 impl Cpu {
-    /// With this number, which nobody has checked.
+    /// The CPU `number`, whether it exists or not; `None` beyond the kernel's maximum.
     pub(super) fn from_number(number: usize) -> Option<Cpu> {
         (number < CpuSet::MAX_CPU).then_some(Cpu(number))
     }
@@ -57,17 +57,17 @@ impl Cpu {
         self.0
     }
 
-    /// The one that a thread of any process ran on last.
+    /// The CPU on which a thread of any process ran last.
     ///
-    /// The kernel holds the memory of the process meanwhile. If all others let go of it just then, it is given up here,
-    /// which waits until all that was changed in it of mapped files is written back. So whoever calls this holds no lock,
-    /// and is not the only one who answers requests.
+    /// During the look the kernel holds the memory of the process. If the process exits just then, the last reference
+    /// is dropped here, which waits for write-back of the process's changed mapped pages. So the caller holds no lock,
+    /// and is not the only thread that answers requests.
     pub(super) fn of(thread: Pid) -> Option<Cpu> {
-        // Counted from the state, which is the third of all.
+        // Field 39 of the file, counted from the state, which is field 3.
         stat(format_args!("/proc/{thread}/stat"), |mut fields| Cpu::from_number(fields.nth(36)?.parse().ok()?))
     }
 
-    /// Lets a thread of this process run on no other, if that is one of those that another thread may run on.
+    /// Binds a thread of this process to this CPU. An error if the thread `like` may not run there.
     pub(super) fn bind(self, thread: Pid, like: Pid) -> io::Result<()> {
         if !sched_getaffinity(Some(like))?.is_set(self.0) {
             return Err(io::Error::other(format!("CPU {} is somebody else's", self.0)));
@@ -78,7 +78,7 @@ impl Cpu {
     }
 }
 
-/// Lets a thread of this process run wherever another one may.
+/// Lets a thread of this process run on all CPUs of the thread `like`.
 pub(super) fn unbind(thread: Pid, like: Pid) -> io::Result<()> {
     Ok(sched_setaffinity(Some(thread), &sched_getaffinity(Some(like))?)?)
 }
@@ -89,8 +89,8 @@ pub(super) fn is_runnable(thread: Pid) -> bool {
     state == Some(true)
 }
 
-/// Looks at what a file `stat` says of a thread, from its state on. Memory is none asked for: somebody who waits for a CPU
-/// may have the allocator's lock.
+/// Parses a `stat` file of a thread, from the state on. Allocates no memory: a thread that waits for a CPU may hold the
+/// allocator's lock.
 fn stat<T>(path: fmt::Arguments<'_>, look: impl FnOnce(SplitAsciiWhitespace<'_>) -> Option<T>) -> Option<T> {
     let (mut name, mut line) = ([0; 64], [0; 1024]);
     let mut end = Cursor::new(&mut name[..]);
@@ -101,13 +101,13 @@ fn stat<T>(path: fmt::Arguments<'_>, look: impl FnOnce(SplitAsciiWhitespace<'_>)
     look(fields(&line[..length])?)
 }
 
-/// What follows the thread's name, which may contain anything.
+/// The fields after the thread's name, which may contain any byte.
 fn fields(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
     let name = stat.iter().rposition(|&byte| byte == b')')?;
     Some(str::from_utf8(&stat[name + 1..]).ok()?.split_ascii_whitespace())
 }
 
-/// Whether the thread that calls this may become courteous and be ordinary again. Should the way back fail, it stays
+/// Whether the calling thread may become courteous and then ordinary again. If the way back fails, the thread stays
 /// courteous.
 pub(super) fn can_be_both() -> io::Result<()> {
     unbind(gettid(), gettid())?;
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// May run wherever this one may, and is never bound.
+    /// A thread that may run wherever this thread may, and is never bound.
     fn thread_that_waits() -> Pid {
         let (say, said) = std::sync::mpsc::channel();
         std::thread::spawn(move || {

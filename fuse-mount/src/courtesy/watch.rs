@@ -1,7 +1,7 @@
-//! The thread that looks after the courteous ones, for all mounts of the process.
+//! The thread that watches the courteous threads of all mounts of the process.
 //!
-//! Each is known here before it becomes courteous, and as long as it may be. The watch itself is ordinary, and more than
-//! that: it has very little to do, and others wait for it when there is no CPU to be had.
+//! A thread is registered here before it becomes courteous, until it is ordinary again. The watch itself is ordinary,
+//! with raised priority: it has very little to do, and starved threads wait for it.
 
 use std::io;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use rustix::thread::{Pid, gettid};
 use super::scheduler::{Policy, can_be_both, is_runnable, unbind};
 use super::{BURST, Member, QUICK};
 
-/// How often the watch looks, and how many answers there must be from one look to the next: as many as are quick.
+/// The interval between looks, and how many answers there must be in one: the same rate as in [`BURST`] and [`QUICK`].
 pub(super) const LOOK: Duration = Duration::from_millis(2);
 const ENOUGH: u32 = BURST * LOOK.as_millis() as u32 / QUICK.as_millis() as u32;
 
-/// Looks after the courteous threads of the process.
+/// The registry of the courteous threads, and the thread that watches them.
 pub(super) struct Watch {
     threads: Arc<Threads>,
-    /// The thread that looks. It may run wherever threads of this process may that nobody has bound.
+    /// The watching thread. It may run on all CPUs of this process's unbound threads.
     id: Pid,
 }
 
 #[derive(Default)]
 struct Threads {
-    /// A thread that is in here is alive. Whoever has the lock is ordinary: the watch waits for it.
+    /// Every thread in here is alive. Only ordinary threads may hold this lock, because the watch waits for it.
     courteous: Mutex<Vec<Watched>>,
     has_some: Condvar,
 }
@@ -38,12 +38,12 @@ struct Threads {
 struct Watched {
     member: Arc<Member>,
     since: Instant,
-    /// How often its staff had answered at the last look.
+    /// The staff's count of answers at the last look.
     seen: u32,
 }
 
 impl Watch {
-    /// Starts the thread, if it can do what it is for.
+    /// Starts the thread. An error if a courteous thread could not become ordinary again.
     pub(super) fn start() -> io::Result<Watch> {
         let threads = Arc::new(Threads::default());
         let (ready, is_ready) = crossbeam_channel::bounded(1);
@@ -64,7 +64,7 @@ impl Watch {
         Ok(Watch { threads, id })
     }
 
-    /// Makes the thread that calls this, whose member this is, courteous after it is known here.
+    /// Registers the calling thread, `member`, and makes it courteous.
     pub(super) fn begin(&self, member: &Arc<Member>, now: Instant) -> io::Result<()> {
         let seen = member.staff.turns.load(Ordering::Relaxed);
         let mut courteous = self.threads.courteous.lock();
@@ -75,33 +75,33 @@ impl Watch {
         drop(courteous);
         let begun = member.go_along(self.id).and_then(|()| Policy::Courteous.set(member.id)).and_then(|()| {
             member.is_courteous.store(true, Ordering::SeqCst);
-            // Before it was, the watch may have found that it gets no CPU, and could not say so.
+            // Before the store, the watch may have made the starved thread ordinary, and could not record that.
             let is = Policy::current() == Some(Policy::Courteous);
             is.then_some(()).ok_or_else(|| io::Error::other("somebody else has the CPU"))
         });
         begun.inspect_err(|_| self.end(member))
     }
 
-    /// Takes a courteous thread, the one that calls this, to where its program is now. An error leaves it ordinary.
+    /// Moves the calling thread, which is courteous, to its program's CPU. An error leaves the thread ordinary.
     pub(super) fn go_along(&self, member: &Arc<Member>) -> io::Result<()> {
         member.go_along(self.id).inspect_err(|_| self.end(member))?;
-        // The watch may have let it go where it likes in between, which it does after it has said so.
+        // The watch may have unbound the thread meanwhile; the watch clears the flag before unbinding.
         if member.is_courteous.load(Ordering::SeqCst) { Ok(()) } else { member.leave(self.id) }
     }
 
-    /// Makes the thread that calls this, whose member this is, ordinary, and does not look after it any more.
+    /// Makes the calling thread, `member`, ordinary and removes it from the watch.
     pub(super) fn end(&self, member: &Arc<Member>) {
-        // It can be: nobody is courteous who cannot be ordinary again. From here on it may have the lock.
+        // Cannot fail: a thread is courteous only if it can become ordinary. From here on the thread may take the lock.
         let _ = Policy::Ordinary.set(member.id);
         self.threads.courteous.lock().retain(|watched| !Arc::ptr_eq(&watched.member, member));
-        // Nobody else touches it any more.
+        // After the removal only this thread changes the flag.
         member.is_courteous.store(false, Ordering::SeqCst);
         let _ = member.leave(self.id);
     }
 
-    /// Makes the thread that calls this ordinary, as whoever started it may not have been, and lets it run wherever it may.
+    /// Makes the calling thread, which may have inherited courtesy, ordinary and unbound.
     pub(super) fn take_back(&self) {
-        // It can be: nobody is courteous who cannot be ordinary again.
+        // Cannot fail: a thread is courteous only if it can become ordinary.
         let _ = Policy::Ordinary.set(gettid()).and_then(|()| unbind(gettid(), self.id));
     }
 }
@@ -114,7 +114,7 @@ impl Watch {
 }
 
 impl Threads {
-    /// Waits until a thread is courteous, and a moment more, and looks at all that are.
+    /// Waits until a thread is courteous, sleeps for `LOOK`, and looks at all courteous threads.
     fn look_after(&self) {
         let mut courteous = self.courteous.lock();
         self.has_some.wait_while(&mut courteous, |courteous| courteous.is_empty());
@@ -126,7 +126,7 @@ impl Threads {
 }
 
 impl Watched {
-    /// Whether it stays courteous, or is about to be.
+    /// Whether the thread stays courteous, or is about to be.
     fn goes_on(&mut self, now: Instant) -> bool {
         let Member { id, staff, is_courteous, .. } = &*self.member;
         let turns = staff.turns.load(Ordering::Relaxed);
@@ -138,12 +138,12 @@ impl Watched {
         }
         let was_kept_waiting = is_runnable(*id);
         if let Err(error) = Policy::Ordinary.set(*id) {
-            // Nothing is known that would take a right away that there was. Next time, perhaps.
+            // The process had the right, and no known event revokes it. The next look tries again.
             tracing::debug!(%error, "a thread that gave way to programs cannot be made ordinary again");
             return true;
         }
         if !is_courteous.swap(false, Ordering::SeqCst) {
-            // It has not come to it yet, or has just done it and not said so. It is looked at again.
+            // The thread has not yet become courteous, or has not yet set the flag. The next look decides.
             return true;
         }
         if let Err(error) = self.member.leave(gettid()) {

@@ -1,24 +1,24 @@
-//! How many threads all mounts of this process may have together.
+//! The limit on ring threads of all mounts of this process.
 //!
-//! Each has a descriptor too, its io_uring's, and devices, sockets and mounts need some as well: so no more than half of
-//! the descriptors that a process may have are taken. Who gets none does without: a mount is then served by `/dev/fuse`,
-//! and a queue does not grow.
+//! Each thread needs a descriptor for its io_uring; devices, sockets and mounts need descriptors too. So ring threads
+//! take at most half of the process's descriptors. Without a share, a mount is served by `/dev/fuse`, and a queue does
+//! not grow.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 
-/// The most there may be, however many descriptors there are.
+/// The most threads, however many descriptors there are.
 const MOST_THREADS: usize = 512;
 
 static BUDGET: Budget = Budget(AtomicUsize::new(0));
 
-/// Threads that are taken.
+/// The number of threads taken.
 #[derive(Debug)]
 struct Budget(AtomicUsize);
 
-/// A part of the threads, given back when it is dropped.
+/// A share of the threads, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     of: &'static Budget,
@@ -26,7 +26,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// For so many threads more.
+    /// Takes `threads` more threads. An error if fewer are left.
     pub(super) fn take(threads: usize) -> io::Result<Share> {
         BUDGET.share(threads, most(getrlimit(Resource::Nofile).current))
     }
@@ -48,7 +48,7 @@ impl Drop for Share {
     }
 }
 
-/// How many threads there may be where a process may have so many descriptors. `None` is any number.
+/// The most threads for a process with this limit on descriptors. `None`: no limit.
 fn most(descriptors: Option<u64>) -> usize {
     let half = descriptors.map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
     half.min(MOST_THREADS)

@@ -1,27 +1,27 @@
-//! Which queues a mount needs on this machine, and how many threads each begins with.
+//! The queues that a mount needs on this machine, and the number of threads each begins with.
 //!
-//! The kernel has a queue for every CPU that there may ever be. One that is offline sends no requests, but its queue is
-//! waited for like the others.
+//! The kernel has a queue for every possible CPU. An offline CPU sends no requests, but its queue must be registered
+//! too.
 
 use std::fs;
 use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// The threads that a queue should have idle. Two, because a request may come before a new thread is there, and what
-/// waits without a thread is not given to one that comes later: it waits for the next answer.
+/// The idle threads that a queue keeps. Two, because a request may come before a new thread is ready, and a request
+/// that waits without a thread is not given to the new thread: it waits until some thread of the queue replies.
 pub(super) const SPARE: usize = 2;
-/// The threads that a queue begins with: one that serves, and the spare ones for when it has to wait.
+/// The threads that a queue begins with: one that serves, and spare ones for when it has to wait.
 const AT_FIRST: usize = 1 + SPARE;
 /// Machines with more CPUs than this are served by `/dev/fuse`: a mount would have hundreds of threads.
 const MOST_QUEUES: usize = 64;
 
-/// How many threads each queue begins with.
+/// The number of threads that each queue begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout(Vec<usize>);
 
 impl Layout {
-    /// What this machine needs.
+    /// The layout for this machine. An error if the CPUs cannot be listed, are too many, or may not be used.
     pub(crate) fn of_this_machine() -> io::Result<Layout> {
         let cpus = |which: &str| -> io::Result<Vec<usize>> {
             let text = fs::read_to_string(format!("/sys/devices/system/cpu/{which}"))?;
@@ -43,12 +43,12 @@ impl Layout {
         Ok(Layout(possible.iter().map(threads).collect()))
     }
 
-    /// The queues' numbers, and how many threads each begins with.
+    /// The queues' numbers, each with the number of threads it begins with.
     pub(super) fn queues(&self) -> impl Iterator<Item = (u16, usize)> {
         self.0.iter().enumerate().map(|(number, &threads)| (number as u16, threads))
     }
 
-    /// All threads together.
+    /// The number of threads of all queues.
     pub(super) fn threads(&self) -> usize {
         self.0.iter().sum()
     }
@@ -56,7 +56,7 @@ impl Layout {
 
 #[cfg(test)]
 impl Layout {
-    /// With one thread a queue, and some more queues or fewer than there should be.
+    /// One thread a queue, with `difference` queues too many or too few.
     pub(crate) fn off_by(difference: isize) -> io::Result<Layout> {
         let layout = Layout::of_this_machine()?;
         let queues = layout.0.len().checked_add_signed(difference).filter(|queues| *queues > 0);

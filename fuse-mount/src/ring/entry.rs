@@ -1,8 +1,7 @@
-//! A place for one request at a time in the kernel's ring, and the unsafe code that this takes.
+//! A place for one request at a time in the kernel's ring, with the unsafe code for the shared memory.
 //!
-//! An [`Entry`] has an io_uring of its own and two pieces of memory, whose addresses the kernel is told when the entry
-//! is registered: 288 bytes for headers, and a payload of as many bytes as the largest request has. From then on the
-//! two take turns:
+//! An [`Entry`] has its own io_uring and two pieces of memory: 288 bytes for headers, and a payload as long as the
+//! largest request. Registering the entry gives the kernel both addresses. From then on the two sides take turns:
 //!
 //! ```text
 //!     register / commit            a completion
@@ -16,13 +15,13 @@
 //! | 264..272 | the number under which to commit | |
 //! | 272..276 | the length of the payload | the length of the payload |
 //!
-//! The one thing to be upheld is that nobody but the kernel touches the memory while it is the kernel's, and that it is
-//! not freed then. `is_lent` says whose turn it is. Safe code reaches the memory only through [`Entry::parts`], which
-//! asserts that it is ours; an entry that is dropped while the memory is lent leaks it. What the bytes mean is no matter
-//! of this module's: they are handed on as bytes.
+//! One rule makes this sound: while the memory is the kernel's, only the kernel touches it, and it is not freed.
+//! `is_lent` says whose turn it is. Safe code reaches the memory only through [`Entry::parts`], which asserts that the
+//! memory is ours. An entry dropped while the memory is lent leaks the memory. This module passes bytes on and does not
+//! interpret them.
 //!
-//! A payload's pages are the system's zero page until something is written to them, and getting the memory may fail.
-//! The rings themselves do not count as locked memory (`RLIMIT_MEMLOCK`) on any Linux that has FUSE over io_uring.
+//! A payload's pages are the system's zero page until written, and allocating the memory may fail. The rings do not
+//! count as locked memory (`RLIMIT_MEMLOCK`) on any Linux with FUSE over io_uring.
 
 #![allow(unsafe_code)]
 
@@ -39,24 +38,24 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode};
 use rustix::io::Errno;
 
-/// The length of the headers.
+/// The length of the headers in bytes.
 pub(crate) const HEADER: usize = 288;
 const COMMIT_ID: std::ops::Range<usize> = 264..272;
 const PAYLOAD_LENGTH: std::ops::Range<usize> = 272..276;
 
-/// The kernel's commands: take this memory, and take this reply and give the next request.
+/// The kernel's commands: register this memory; send this reply and fetch the next request.
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// How long the kernel may take to find a registration too early.
+/// How long the kernel may take to refuse a registration as too early.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After how long is tried again what the kernel had no memory for.
+/// The pause before a retry when the kernel lacked memory.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Headers of requests and replies.
 pub(crate) type Header = [u8; HEADER];
 
-/// What the kernel reads and writes.
+/// The memory that the kernel reads and writes.
 struct Memory {
     header: Header,
     payload: Vec<u8>,
@@ -70,25 +69,25 @@ pub(super) struct Entry {
     memory: ManuallyDrop<Box<Memory>>,
     capacity: usize,
     is_lent: bool,
-    /// A completion that came while registering.
+    /// A completion that came during registration.
     early: Option<i32>,
     enter: EnterFlags,
     place: Option<(Arc<OwnedFd>, u16)>,
 }
 
 impl Entry {
-    /// An entry for requests whose payload has up to `capacity` bytes. The kernel lets only this thread use it.
+    /// An entry for requests with payloads of up to `capacity` bytes. The kernel lets only this thread use it.
     pub(super) fn new(capacity: usize) -> io::Result<Entry> {
         let uring = IoUring::<Entry128>::builder().setup_single_issuer().setup_defer_taskrun().build(2)?;
         let mut enter = EnterFlags::GETEVENTS;
-        // An idle thread is no reason for the machine to look as if it waited for devices.
+        // An idle thread must not count as waiting for I/O in the machine's statistics.
         enter.set(EnterFlags::NO_IOWAIT, uring.params().is_feature_no_iowait());
         let memory = Memory { header: [0; HEADER], payload: zeros(capacity)?, vectors: [[0; 2]; 2] };
         let memory = ManuallyDrop::new(Box::new(memory));
         Ok(Entry { uring, memory, capacity, is_lent: false, early: None, enter, place: None })
     }
 
-    /// Offers the entry to the connection's queue `queue`. Fails if the kernel does not want it.
+    /// Registers the entry with the connection's queue `queue`. An error if the kernel refuses.
     pub(super) fn register(&mut self, device: Arc<OwnedFd>, queue: u16) -> io::Result<()> {
         assert!(self.place.is_none(), "an entry is registered once");
         self.place = Some((device, queue));
@@ -108,8 +107,8 @@ impl Entry {
         }
     }
 
-    /// Waits for a request, which then is in the [parts](Entry::parts). An error is the end of the connection, or at
-    /// least of this entry.
+    /// Waits for a request, which is then in the [parts](Entry::parts). An error ends the connection, or at least this
+    /// entry.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         loop {
             match self.early.take().or_else(|| self.completion()) {
@@ -121,7 +120,7 @@ impl Entry {
         }
     }
 
-    /// The header and the payload: of the request that has come, then of the reply.
+    /// The header and the payload: first the request's, then the reply's.
     pub(super) fn parts(&mut self) -> (&mut Header, &mut Vec<u8>) {
         assert!(!self.is_lent, "the kernel has the memory");
         let memory = &mut **self.memory;
@@ -141,21 +140,21 @@ impl Entry {
         assert!(!self.is_lent, "a completion gave the memory back");
         let memory = &mut **self.memory;
         let length = u32::from_ne_bytes(memory.header[PAYLOAD_LENGTH].try_into().expect("four bytes"));
-        // SAFETY: the payload was allocated with `capacity` bytes, all of them initialised, and still is that allocation
-        // (`lend` asserted it before the kernel got it).
+        // SAFETY: the payload was allocated with `capacity` initialised bytes, and still is that allocation (`lend`
+        // asserted so before the kernel got the memory).
         unsafe { memory.payload.set_len(self.capacity) };
         memory.payload.truncate(length as usize);
         Ok(())
     }
 
-    /// Queues a command that makes the memory the kernel's.
+    /// Queues a command that lends the memory to the kernel.
     fn lend(&mut self, command: u32, number: u64) {
         assert!(!self.is_lent, "the kernel has the memory");
         let memory = &mut **self.memory;
-        // What writes to the payload never needs more than its capacity, so the vector has not moved.
+        // No writer of the payload needs more than its capacity, so the vector has not moved.
         let place = [memory.payload.as_mut_ptr().expose_provenance(), memory.payload.capacity()];
         assert!(place == memory.vectors[1], "the payload is where the kernel was told");
-        // Whatever pointers there were before are void since `parts` lent the memory out: these are for the kernel.
+        // Earlier pointers are void since `parts` lent the memory out: these new ones are for the kernel.
         memory.header.as_mut_ptr().expose_provenance();
         let (device, queue) = self.place.as_ref().expect("an entry is registered first");
         let mut arguments = [0; 80];
@@ -166,14 +165,14 @@ impl Entry {
             opcode::UringCmd80::new(Fd(device.as_raw_fd()), command).cmd(arguments).addr(Some(vectors as u64)).build();
         set_length(&mut submission, memory.vectors.len() as u32);
         self.is_lent = true;
-        // SAFETY: the descriptor is open as long as `self.place` is. What the addresses lead to stays where it is until
-        // a completion says that the kernel is done with it: it is on the heap, leaked if this entry is dropped before,
-        // and out of reach for safe code while `is_lent`.
+        // SAFETY: the descriptor is open as long as `self.place` is. The addressed memory stays in place until a
+        // completion returns it: the memory is on the heap, leaked if this entry is dropped before, and unreachable for
+        // safe code while `is_lent`.
         unsafe { self.uring.submission().push(&submission) }.expect("one command is under way at most");
     }
 
-    /// Submits what is queued, and waits for a completion. What the kernel has no memory for at the moment, it will have
-    /// later: the thread has a request to answer, and nobody else would.
+    /// Submits the queued command, and waits for a completion. A lack of kernel memory is temporary, and the thread has
+    /// a request that no other thread would answer: so the thread tries again.
     fn enter_until_done(&mut self) -> io::Result<()> {
         match self.enter(1) {
             Err(error) if is_passing(&error) => {
@@ -184,7 +183,7 @@ impl Entry {
         }
     }
 
-    /// Submits what is queued, and waits for so many completions.
+    /// Submits the queued command, and waits for `completions` completions.
     fn enter(&mut self, completions: u32) -> io::Result<()> {
         let queued = self.uring.submission().len() as u32;
         let flags = self.enter.bits();
@@ -195,7 +194,7 @@ impl Entry {
         }
     }
 
-    /// Waits for what becomes of a registration, at most so long.
+    /// Waits for the outcome of a registration, for `at_most`. A registration still under way counts as success.
     fn refusal(&mut self, at_most: Duration) -> io::Result<()> {
         if self.is_lent {
             let limit = Timespec::from(at_most);
@@ -207,7 +206,7 @@ impl Entry {
         }
     }
 
-    /// The result of the one command under way, if it has come: with it, the memory is ours again.
+    /// The result of the one command under way, if it has completed: then the memory is ours again.
     fn completion(&mut self) -> Option<i32> {
         let done = self.uring.completion().next()?;
         self.is_lent = false;
@@ -224,8 +223,8 @@ impl Drop for Entry {
     }
 }
 
-/// Whether commands of this process get as far as the connection `device`, one that has not been initialised yet. The
-/// kernel must say that it is too early; whatever else is said comes from somebody on the way.
+/// Whether commands of this process reach the connection `device`, before its handshake. The kernel must answer "too
+/// early"; any other answer is from a policy or filter on the way.
 pub(crate) fn is_reachable(device: OwnedFd) -> io::Result<()> {
     const SMALL: usize = 4096;
     let mut entry = Entry::new(SMALL)?;
@@ -239,7 +238,7 @@ pub(crate) fn is_reachable(device: OwnedFd) -> io::Result<()> {
     }
 }
 
-/// So many bytes, all zero and none of them touched.
+/// Allocates `count` zero bytes without touching them.
 fn zeros(count: usize) -> io::Result<Vec<u8>> {
     assert!(count > 0, "a payload has room for something");
     let layout = Layout::array::<u8>(count).map_err(io::Error::other)?;
@@ -248,11 +247,11 @@ fn zeros(count: usize) -> io::Result<Vec<u8>> {
     if bytes.is_null() {
         return Err(Errno::NOMEM.into());
     }
-    // SAFETY: the global allocator made it with the layout of `count` bytes, which are initialised to zero.
+    // SAFETY: the global allocator made the memory with the layout of `count` bytes, which are initialised to zero.
     Ok(unsafe { Vec::from_raw_parts(bytes, count, count) })
 }
 
-/// Whether io_uring only lacks something at the moment.
+/// Whether io_uring lacks a resource only for the moment.
 fn is_passing(error: &io::Error) -> bool {
     [Errno::AGAIN, Errno::BUSY, Errno::NOMEM].into_iter().any(|passing| is(error, passing))
 }
@@ -261,7 +260,7 @@ fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 
-/// Sets the submission's length field, which FUSE wants to count the vectors and the builder has no word for.
+/// Sets the submission's length field. FUSE expects the number of vectors there, and the builder cannot set it.
 fn set_length(submission: &mut Entry128, length: u32) {
     const LENGTH_OFFSET: usize = 24;
     const { assert!(size_of::<Entry128>() == 128) };

@@ -1,11 +1,11 @@
-//! The transport through io_uring: one system call takes a reply and brings the next request, on the CPU of the program
-//! that waits for it.
+//! The transport through io_uring: one system call sends a reply and fetches the next request, on the CPU of the
+//! waiting program.
 //!
-//! Linux has it since 6.14, where root has switched it on (`fuse.enable_uring`). It then offers it when a mount is made,
-//! and the handshake says whether it is wanted. A mount has one *queue* for each CPU of the machine, and a request goes
-//! to the queue of the CPU that its program runs on. All queues must have been registered before the kernel uses any.
-//! `fuser` makes the handshake, and the [crew](crate::crew) goes on reading `/dev/fuse`: what the kernel wants forgotten, interruptions, and
-//! whatever came before the queues were there. Notifications go that way too.
+//! Linux has this since 6.14, if root switches it on (`fuse.enable_uring`). The kernel offers the ring when a mount is
+//! made, and the handshake accepts or declines. A mount has one *queue* for each CPU of the machine; a request goes to
+//! the queue of its program's CPU. All queues must be registered before the kernel uses any. `fuser` makes the
+//! handshake. The [crew](crate::crew) goes on reading `/dev/fuse`: forgets, interruptions, and the requests from before
+//! registration. Notifications go through `/dev/fuse` too.
 //!
 //! ```text
 //! (here)  the threads of a mount: assembled, registered, started
@@ -15,28 +15,28 @@
 //! wire    requests                                                      reply   replies
 //! ```
 //!
-//! Threads are bound to their queue's CPU. What makes this transport fast is that the program and the thread that answers
-//! take turns on one CPU: a wake-up on another one costs several times what the request does. That the program stays there
-//! takes some [courtesy](crate::courtesy).
+//! Threads are bound to their queue's CPU. The speed comes from program and thread taking turns on one CPU: waking
+//! another CPU costs several times what the request does. Keeping the program there takes some
+//! [courtesy](crate::courtesy).
 //!
-//! **Falling back.** Once the kernel has been told that this transport is wanted, every request waits until all queues are
-//! registered, for ever if need be. So there are four steps, each of which leaves a way back:
+//! **Falling back.** Once the handshake has accepted the ring, every request waits until all queues are registered, for
+//! ever if need be. So there are four steps, each with a way back:
 //!
-//! 1. Before the handshake a command is sent that the kernel must find too early ([`is_reachable`]). Policies and filters
-//!    of system calls that let no command get as far as that show here.
-//! 2. Threads, their rings and their memory are there before the kernel is told ([`Team::assemble`]).
-//! 3. Each registers and says whether it was taken ([`Team::start`]). None serves before all queues have an entry.
-//! 4. Whoever mounts waits for the first answer, not for ever: a kernel may have more queues than it shows.
+//! 1. Before the handshake a command is sent that the kernel must refuse as too early ([`is_reachable`]). This detects
+//!    policies and system call filters that block commands.
+//! 2. Threads, their rings and their memory are ready before the handshake accepts ([`Team::assemble`]).
+//! 3. Each thread registers and reports success ([`Team::start`]). No thread serves before all queues have an entry.
+//! 4. The mounting thread waits for the first answer, with a limit: a kernel may have more queues than it shows.
 //!
-//! What fails in the first two is not told to the kernel, and `/dev/fuse` carries everything, with as many threads
-//! as if there were no ring. After that the connection is of no use. It is cut, and the mount made once more without this
-//! transport; `session` does that.
+//! A failure in the first two steps stays unknown to the kernel: `/dev/fuse` carries everything, with as many threads
+//! as without a ring. A later failure makes the connection useless. `session` cuts the connection and makes the mount
+//! once more without this transport.
 //!
 //! **The end.** When the connection is cut or the last user of the mount is gone, each command under way completes with
-//! an error, and its thread ends. [`Ended`] waits for them. An interruption comes through `/dev/fuse`, where nobody knows
-//! the request; that is said, which the kernel takes no notice of, and the request goes on.
+//! an error, and its thread ends. [`Ended`] waits for these threads. An interruption comes through `/dev/fuse`, where
+//! the request is unknown. The reply says so, the kernel ignores the reply, and the request goes on.
 //!
-//! Not here: the choice by name ([`Transport`](crate::options::Transport)), and what a request means.
+//! Not here: the choice by name ([`Transport`](crate::options::Transport)), and the meaning of requests.
 
 mod budget;
 mod cpus;
@@ -66,28 +66,28 @@ use crate::connection::Connection;
 use crate::courtesy;
 use crate::handler::Handler;
 
-/// Where root says whether FUSE may go through io_uring.
+/// The switch by which root allows FUSE over io_uring.
 pub(crate) const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Whether the machine says that FUSE does not go through io_uring. Where it says nothing, it has to be tried.
+/// Whether the machine has FUSE over io_uring switched off. False if unknown; then a mount has to try.
 pub(crate) fn is_switched_off() -> bool {
     match std::fs::read_to_string(SWITCH) {
         Ok(switch) => switch.trim() != "Y",
-        // A kernel without it.
+        // A kernel without the switch.
         Err(_) => std::path::Path::new("/sys/module/fuse/parameters").is_dir(),
     }
 }
 
-/// A thread that is ready is told this once the kernel wants it.
+/// What a ready thread gets once the kernel has accepted the ring.
 struct Start {
     post: Post,
-    /// Says which queue has an entry now.
+    /// Reports the number of a queue that has an entry now.
     registered: Sender<u16>,
-    /// Says that all have.
+    /// Signals that all queues have an entry.
     begin: Receiver<()>,
 }
 
-/// Threads that are ready to serve a mount, one that does not know them yet.
+/// Threads that are ready to serve a mount, before the mount is known.
 pub(crate) struct Team {
     layout: Layout,
     start: Sender<Start>,
@@ -101,7 +101,7 @@ pub(crate) struct Ended {
 }
 
 impl Team {
-    /// Gets everything that a mount needs, so that nothing of this side's can fail any more. Dropping it ends the threads.
+    /// Acquires all resources of a mount's ring, so that later steps need none. Dropping the team ends the threads.
     pub(crate) fn assemble(layout: Layout) -> io::Result<Team> {
         let share = Share::take(layout.threads())?;
         courtesy::prepare();
@@ -124,8 +124,8 @@ impl Team {
         if count == layout.threads() { Ok(Team { layout, start, share }) } else { Err(Errno::AGAIN.into()) }
     }
 
-    /// Registers all queues of the connection, whose descriptor `device` is, and serves it. If one of them has no entry
-    /// afterwards nobody serves, and the connection is of no use.
+    /// Registers all queues of the connection with the descriptor `device`, and serves. If a queue has no entry
+    /// afterwards, no thread serves, and the connection is useless.
     pub(crate) fn start(
         self,
         handler: Arc<dyn Handler>,
@@ -138,7 +138,7 @@ impl Team {
         let post = Post { handler, device: Arc::new(device), connection, _alive: alive };
         for _ in 0..self.layout.threads() {
             let start = Start { post: post.clone(), registered: registered.clone(), begin: begin.clone() };
-            // The threads wait for it, or have died, which shows when they do not answer.
+            // The threads wait for the start. A dead thread shows by not answering.
             let _ = self.start.send(start);
         }
         drop((post, registered, self.start));
@@ -148,7 +148,7 @@ impl Team {
             return Err(io::Error::other(format!("queue {queue} of {} could not be registered", entries.len())));
         }
         for _ in 0..entries.iter().sum() {
-            // Whoever has registered listens.
+            // Every registered thread listens.
             let _ = all_are.send(());
         }
         Ok(Ended { alive: ended, _share: self.share })
@@ -158,25 +158,25 @@ impl Team {
 impl Ended {
     /// Waits until no request is served any more.
     pub(crate) fn wait(self) {
-        // Nothing is ever sent.
+        // The channel only closes; no value is ever sent.
         let _ = self.alive.recv();
     }
 }
 
-/// A thread's work from the beginning: to be ready, to register, and to serve if all others are registered too.
+/// A thread's life: get ready, register, and serve once all other queues are registered too.
 fn enlist(place: &Place, started: Receiver<Start>, ready: Sender<io::Result<()>>) {
     let (entry, result) = match Entry::new(MAX_REQUEST as usize) {
         Ok(entry) => (Some(entry), Ok(())),
         Err(error) => (None, Err(error)),
     };
-    // Nobody listens any more if another thread failed.
+    // The receiver is gone if another thread failed.
     let _ = ready.send(result);
     drop(ready);
     let Some(mut entry) = entry else { return };
     let Ok(Start { post, registered, begin }) = started.recv() else { return };
     drop(started);
     match entry.register(Arc::clone(&post.device), place.queue()) {
-        // Whoever starts the mount listens until all have answered, or have dropped the sender.
+        // The mounting thread listens until all threads have answered or dropped the sender.
         Ok(()) => drop(registered.send(place.queue())),
         Err(error) => return tracing::warn!(%error, queue = place.queue(), "an entry could not be registered"),
     }

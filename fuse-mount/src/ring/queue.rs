@@ -1,16 +1,16 @@
-//! A CPU's queue, and what its threads do: take a request, answer it, take the next.
+//! A CPU's queue and the loop of its threads: take a request, answer, take the next.
 //!
-//! **Growth.** A thread that must wait (for a device, for an fsync, for a pool that is suspended) holds up no request but
-//! its own, because its only entry is taken. When fewer than [`SPARE`] threads of a queue are left idle, another one is
-//! started, up to [`AT_MOST`]; beyond that, requests on that CPU wait until one of the others is answered. Threads that
-//! sync are not among these: many programs may do so at once, each for long, and for each there may be one more thread,
-//! up to [`MOST_SYNCING`]. A queue does not shrink: an entry cannot be taken back from the kernel. The kernel gives a
-//! request to the entry that was idle for the shortest time, so the additional threads sleep when they are not needed.
-//! What a thread keeps is its stack and as much of its payload as was ever used, 1 MiB at most.
+//! **Growth.** A thread that must wait (for a device, for an fsync, for a suspended pool) holds up only its own
+//! request, because its only entry is taken. When fewer than [`SPARE`] threads of a queue are idle, another thread is
+//! started, up to [`AT_MOST`]; beyond that, requests on that CPU wait until one of the others is answered. Threads in
+//! fsync do not count: many programs may sync at once, each for long, and each sync may add one thread, up to
+//! [`MOST_SYNCING`]. A queue does not shrink: an entry cannot be taken back from the kernel. The kernel gives a request
+//! to the entry that was idle for the shortest time, so additional threads sleep when not needed. A sleeping thread
+//! keeps its stack, and as much of its payload as was ever used, 1 MiB at most.
 //!
-//! **No thread goes quietly.** A request whose thread has ended is answered by nobody, and its program cannot even be
-//! killed. A panic while answering fails that request alone. What else can happen to a thread ends the connection
-//! ([`Connection::cut`]): then every program gets an error, instead of some of them none for ever.
+//! **No thread ends quietly.** If a thread ended with its request unanswered, the program could not even be killed. A
+//! panic while answering fails that request alone. Any other end of a thread cuts the connection ([`Connection::cut`]):
+//! then every program gets an error, instead of some programs hanging for ever.
 
 use std::convert::Infallible;
 use std::io;
@@ -33,9 +33,9 @@ use crate::connection::Connection;
 use crate::courtesy::{self, Courtesy, Staff};
 use crate::handler::Handler;
 
-/// The most threads that a queue may have for what is no sync.
+/// The most threads of a queue, threads in fsync not counted.
 const AT_MOST: usize = 16;
-/// The most for syncs.
+/// The most additional threads for fsync.
 const MOST_SYNCING: usize = 48;
 
 /// A CPU's queue of one mount.
@@ -46,7 +46,7 @@ pub(super) struct Queue {
     syncing: AtomicUsize,
 }
 
-/// What all threads of a mount share.
+/// The state that all threads of a mount share.
 #[derive(Clone)]
 pub(super) struct Post {
     pub(super) handler: Arc<dyn Handler>,
@@ -56,10 +56,10 @@ pub(super) struct Post {
     pub(super) _alive: Sender<Infallible>,
 }
 
-/// A thread's place in a queue, empty again when it is dropped.
+/// A thread's place in a queue, freed when dropped.
 pub(super) struct Place(Arc<Queue>);
 
-/// Cuts the connection when it is dropped, unless that has ended: what has its number then is somebody else's.
+/// Cuts the connection when dropped, unless it has ended: then another connection may have its number.
 struct LastResort<'a> {
     post: &'a Post,
     has_ended: bool,
@@ -77,12 +77,12 @@ impl Queue {
         self.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Place(Arc::clone(self)))
     }
 
-    /// How many threads there may be by now.
+    /// The most threads at present.
     fn most(&self) -> usize {
         AT_MOST + self.syncing.load(Ordering::Relaxed).min(MOST_SYNCING)
     }
 
-    /// Starts one more thread, if there may be one.
+    /// Starts one more thread, if the limit allows.
     fn grow(self: &Arc<Queue>, post: &Post) {
         let Some(place) = self.place(self.most()) else { return };
         let post = post.clone();
@@ -96,7 +96,7 @@ impl Queue {
         }
     }
 
-    /// Waits for a request and answers it, but for the last step: the reply goes out with the next call.
+    /// Waits for a request and answers all but the last step: the reply goes out with the next call.
     fn turn(self: &Arc<Queue>, entry: &mut Entry, post: &Post) -> io::Result<()> {
         self.idle.fetch_add(1, Ordering::Relaxed);
         let come = entry.wait();
@@ -119,7 +119,7 @@ impl Place {
         self.0.number
     }
 
-    /// Serves one request after the other through a registered entry, until the connection ends.
+    /// Serves request after request through a registered entry, until the connection ends.
     pub(super) fn serve(&self, mut entry: Entry, post: &Post) {
         let mut last_resort = LastResort { post, has_ended: false };
         let courtesy = Courtesy::of(Staff::in_place());
@@ -159,7 +159,7 @@ pub(super) fn spawn(queue: u16, work: impl FnOnce() + Send + 'static) -> io::Res
     courtesy::spawn(&format!("fuse-ring-{queue}"), work).map(drop)
 }
 
-/// Stays on the queue's CPU. One that is offline has no requests, and its threads may sleep anywhere.
+/// Binds the thread to the queue's CPU. An offline CPU sends no requests, and its threads may sleep anywhere.
 fn bind(queue: u16) {
     let mut cpu = CpuSet::new();
     cpu.set(usize::from(queue));
@@ -174,7 +174,7 @@ fn new_entry(post: &Post, queue: u16) -> io::Result<Entry> {
     Ok(entry)
 }
 
-/// A request whose thread panics fails, and the thread goes on with the next one.
+/// Answers a request. A panic fails the request, and the thread goes on with the next request.
 fn answer(handler: &dyn Handler, entry: &mut Entry) {
     let (header, payload) = entry.parts();
     if catch_unwind(AssertUnwindSafe(|| serve::serve(handler, header, payload))).is_err() {
@@ -188,7 +188,7 @@ fn is_end(error: &io::Error) -> bool {
     ends.iter().any(|end| error.raw_os_error() == Some(end.raw_os_error()))
 }
 
-/// Whether the connection has ended, whatever a command under way then failed with: its device says so.
+/// Whether the device reports the connection's end, whatever error a command under way returned.
 fn is_disconnected(device: &OwnedFd) -> bool {
     let mut asked = [PollFd::new(device, PollFlags::empty())];
     let answer = poll(&mut asked, Some(&Timespec::default()));
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(queue.threads.load(Ordering::Relaxed), 0);
     }
 
-    /// Of a connection that is none: its device number is nobody's.
+    /// The connection does not exist: no connection has its device number.
     #[test]
     fn a_thread_that_cannot_go_on_leaves_its_place() {
         let Ok(entry) = Entry::new(8192) else { return };

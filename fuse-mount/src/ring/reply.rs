@@ -1,5 +1,5 @@
-//! The results of requests, as the bytes that the kernel wants: what FUSE's structures of the same names have, in their
-//! order, native-endian and without padding of the compiler's. Everything is appended to the payload.
+//! The results of requests as the kernel's bytes: the fields of FUSE's structures of the same names, in their order,
+//! native-endian, without padding by the compiler. Everything is appended to the payload.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::handler::{Entry, FOREVER, Fitted, Listed};
 
 const NANOS_PER_SEC: i64 = 1_000_000_000;
 pub(crate) const OUT_HEADER: u32 = 16;
-/// The length of a `fuse_dirent` without its name, and of a `fuse_entry_out`.
+/// Lengths in bytes of a `fuse_dirent` without its name, and of a `fuse_entry_out`.
 const DIRENT: usize = 24;
 const ENTRY: usize = 128;
 
-/// Puts the header of a reply into the place of the request's. Of a failure only the number goes back.
+/// Overwrites the request's header with the reply's. A failure returns only its number, without a payload.
 pub(super) fn finish(header: &mut Header, payload: &mut Vec<u8>, unique: u64, result: Result<(), Errno>) {
     let error = result.map_or_else(|error| -error.raw_os_error(), |()| 0);
     if error != 0 {
@@ -33,7 +33,7 @@ pub(super) fn entry(out: &mut Vec<u8>, entry: &Entry) {
     put_attr(out, entry.node, &entry.attr);
 }
 
-/// The same for a name that nothing has: an entry without a node, which the kernel may remember.
+/// `fuse_entry_out` for an absent name: an entry without a node, which the kernel may cache.
 pub(super) fn no_entry(out: &mut Vec<u8>) {
     put_entry(out, INodeNo(0), 0, FOREVER, FOREVER);
     out.resize(out.len() + (ENTRY - 40), 0);
@@ -83,7 +83,7 @@ pub(super) fn statfs(out: &mut Vec<u8>, stat: &StatFs) {
     out.resize(out.len() + 28, 0);
 }
 
-/// `fuse_dirent`, if it fits into `room` bytes with what is there.
+/// `fuse_dirent`, if `out` then has at most `room` bytes.
 pub(super) fn dirent(out: &mut Vec<u8>, room: usize, listed: &Listed<'_>) -> bool {
     if out.len() + padded(DIRENT + listed.name.len()) > room {
         return false;
@@ -92,7 +92,7 @@ pub(super) fn dirent(out: &mut Vec<u8>, room: usize, listed: &Listed<'_>) -> boo
     true
 }
 
-/// `fuse_direntplus`, if it fits into `room` bytes with what is there.
+/// `fuse_direntplus`, if `out` then has at most `room` bytes.
 pub(super) fn dirent_plus(out: &mut Vec<u8>, room: usize, listed: &Listed<'_>, found: &Entry) -> bool {
     if out.len() + ENTRY + padded(DIRENT + listed.name.len()) > room {
         return false;

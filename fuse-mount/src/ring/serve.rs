@@ -1,8 +1,8 @@
 //! One request, from its bytes to the bytes of its reply, for each transport.
 //!
-//! The payload is the request's when this begins and the reply's when it ends. Nothing is allocated on the way but what
-//! the file system itself returns in a vector; data is read straight into the payload, and written straight from it.
-//! There is no `unsafe` here, and no byte of a request makes it panic.
+//! The payload is the request's at first and the reply's at the end. The only allocations are vectors that the file
+//! system itself returns; data is read straight into the payload, and written straight from it. There is no `unsafe`
+//! here, and no byte of a request causes a panic.
 
 use dataset::fs::Errno;
 use fuser::{INodeNo, RenameFlags, WriteFlags};
@@ -16,12 +16,12 @@ use wire::Head;
 
 const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 
-/// Where the payload of a request is, and that of its reply goes: one memory for both, as in the ring, or two.
+/// The payloads of request and reply: one memory for both, as in the ring, or two.
 pub(crate) trait Payload {
-    /// The request's.
+    /// The request's payload.
     fn asked(&self) -> &[u8];
 
-    /// The reply's. The request's may be gone once this was called.
+    /// The reply's payload. This call may overwrite the request's.
     fn reply(&mut self) -> &mut Vec<u8>;
 }
 
@@ -35,7 +35,7 @@ impl Payload for Vec<u8> {
     }
 }
 
-/// Two memories.
+/// Separate memory for request and reply.
 pub(crate) struct Parted<'a> {
     pub(crate) asked: &'a [u8],
     pub(crate) reply: &'a mut Vec<u8>,
@@ -51,21 +51,21 @@ impl Payload for Parted<'_> {
     }
 }
 
-/// What a transport has to know of a request.
+/// The fields of a request that a transport uses.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) opcode: u32,
     pub(crate) unique: u64,
     pub(crate) node: INodeNo,
     pub(crate) pid: u32,
-    /// The first eight bytes of the argument: of what is forgotten, how many references.
+    /// The first eight bytes of the argument: for a forget, the number of references.
     pub(crate) count: u64,
-    /// How many bytes of data are read or written.
+    /// The number of data bytes read or written.
     pub(crate) size: usize,
 }
 
 impl Asked {
-    /// Of a request with this header and so many bytes behind the argument.
+    /// For a request with this header and `payload` bytes behind the argument.
     pub(crate) fn of(header: &Header, payload: usize) -> Asked {
         let head = Head::new(header);
         let is_read = head.opcode() == Opcode::Read as u32;
@@ -75,14 +75,14 @@ impl Asked {
     }
 }
 
-/// The header of the reply to a request that is done by somebody else.
+/// The header of the reply to a request that another thread has done.
 pub(crate) fn replied(unique: u64, done: Result<(), Errno>) -> Header {
     let mut header = [0; HEADER];
     reply::finish(&mut header, &mut Vec::new(), unique, done);
     header
 }
 
-/// Answers the request in the header and the payload, there.
+/// Answers the request in the header and the payload, in place.
 pub(crate) fn serve(handler: &dyn Handler, header: &mut Header, payload: &mut impl Payload) {
     let unique = Head::new(header).unique();
     let result = answer(handler, Head::new(header), payload);
@@ -94,21 +94,21 @@ pub(crate) fn is_sync(header: &Header) -> bool {
     matches!(Opcode::of(Head::new(header).opcode()), Some(Opcode::FSync | Opcode::FSyncDir))
 }
 
-/// Whether the request is a write that is answered only when the kernel has dropped pages, for which it may have to be
-/// given other answers first.
+/// Whether the request is a write whose answer waits until the kernel has dropped pages; before that the kernel may
+/// need answers to other requests.
 pub(crate) fn waits_for_others(handler: &dyn Handler, header: &Header) -> bool {
     let head = Head::new(header);
     let how = || Writing::new(WriteFlags::from_bits_retain(head.u32(20)), head.i32(32));
     head.opcode() == Opcode::Write as u32 && handler.must_recall(head.node(), how())
 }
 
-/// What the request gets that was under way when its thread panicked.
+/// Makes the reply to a request whose thread panicked: `EIO`.
 pub(crate) fn fail(header: &mut Header, payload: &mut impl Payload) {
     let unique = Head::new(header).unique();
     reply::finish(header, payload.reply(), unique, Err(Errno::IO));
 }
 
-/// Arguments are borrowed from the payload until the handler returns; from then on it is the reply's.
+/// Arguments are borrowed from the payload until the handler returns; then the payload is the reply's.
 fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut impl Payload) -> Result<(), Errno> {
     let opcode = Opcode::of(head.opcode()).ok_or(Errno::NOSYS)?;
     handler.count(opcode);
@@ -186,7 +186,7 @@ fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut impl Payload) -> 
     Ok(())
 }
 
-/// The same for what is asked about one file or directory and nothing in it.
+/// Like [`answer`], for requests on one file or directory without a name.
 fn answer_of_file(
     handler: &dyn Handler,
     opcode: Opcode,
@@ -377,8 +377,8 @@ mod tests {
         }
     }
 
-    /// Requests of random bytes, most of which are of a known kind and about a node that there is. Sizes are kept small
-    /// where a file system would have to do what they say.
+    /// Requests of random bytes, most of a known kind and about an existing node. Sizes that a file system would have
+    /// to execute are kept small.
     #[test]
     fn no_request_makes_it_panic() {
         let mut connection = Connection::new();

@@ -1,9 +1,9 @@
 //! The bytes of a request, as values.
 //!
 //! A request is a header, the first argument (a structure of fixed size, or nothing) and a payload: names, each ended
-//! by a zero byte, or data. The kernel wrote them, but nothing here relies on that: a field is read at a fixed place of
-//! an array that is large enough, a name ends at its zero byte or the request is refused, and a length is held against
-//! what is there.
+//! by a zero byte, or data. The kernel wrote the bytes, but this module does not rely on the kernel: a field is read at
+//! a fixed place of an array that is large enough, a name must end at a zero byte or the request is refused, and a
+//! length is checked against the payload.
 
 use dataset::fs::{Errno, SetAttr, SetTime};
 use fuser::INodeNo;
@@ -15,7 +15,7 @@ use crate::handler::Requester;
 const ARGUMENT: usize = 128;
 const NANOS_PER_SEC: i128 = 1_000_000_000;
 
-/// Which attributes a `setattr` sets.
+/// Flags for the attributes that a `setattr` sets.
 mod set {
     pub(super) const MODE: u32 = 1 << 0;
     pub(super) const UID: u32 = 1 << 1;
@@ -54,28 +54,28 @@ impl<'a> Head<'a> {
         Requester { uid: u32_at(self.0, 24), gid: u32_at(self.0, 28), pid: u32_at(self.0, 32) }
     }
 
-    /// The first argument's field at this place.
+    /// The first argument's field at this offset.
     pub(super) fn u32(self, offset: usize) -> u32 {
         u32_at(self.0, ARGUMENT + offset)
     }
 
-    /// The same.
+    /// The signed field at this offset.
     pub(super) fn i32(self, offset: usize) -> i32 {
         self.u32(offset) as i32
     }
 
-    /// The same.
+    /// The 64-bit field at this offset.
     pub(super) fn u64(self, offset: usize) -> u64 {
         u64_at(self.0, ARGUMENT + offset)
     }
 
-    /// The same, a place in a file: not beyond what a file can have.
+    /// The position in a file at this offset. `EINVAL` beyond the largest signed 64-bit number.
     pub(super) fn position(self, offset: usize) -> Result<u64, Errno> {
         let position = self.u64(offset);
         if i64::try_from(position).is_ok() { Ok(position) } else { Err(Errno::INVAL) }
     }
 
-    /// What a `setattr` sets.
+    /// The changes of a `setattr`.
     pub(super) fn changes(self) -> SetAttr {
         let valid = self.u32(0);
         let given = |flag: u32| valid & flag != 0;
@@ -96,14 +96,14 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Seconds and the nanoseconds that follow them, saturated to what 64 bits of nanoseconds hold.
+    /// Seconds plus nanoseconds, saturated to 64 bits of nanoseconds.
     fn time(self, seconds: usize, nanos: usize) -> Nanos {
         let total = i128::from(self.u64(seconds) as i64) * NANOS_PER_SEC + i128::from(self.u32(nanos));
         total.clamp(i128::from(Nanos::MIN), i128::from(Nanos::MAX)) as Nanos
     }
 }
 
-/// The payload's first name, and what follows it.
+/// The payload's first name, and the bytes behind it.
 pub(super) fn split_name(payload: &[u8]) -> Result<(&[u8], &[u8]), Errno> {
     let end = payload.iter().position(|&byte| byte == 0).ok_or(Errno::INVAL)?;
     Ok((&payload[..end], &payload[end + 1..]))
@@ -120,7 +120,7 @@ pub(super) fn two_names(payload: &[u8]) -> Result<(&[u8], &[u8]), Errno> {
     Ok((first, name(rest)?))
 }
 
-/// The first `length` bytes.
+/// The first `length` bytes. `EINVAL` if there are fewer.
 pub(super) fn data(payload: &[u8], length: u32) -> Result<&[u8], Errno> {
     payload.get(..length as usize).ok_or(Errno::INVAL)
 }

@@ -1,4 +1,4 @@
-//! What the kernel asks, and what it remembers.
+//! Requests of the kernel, and what the kernel caches.
 
 use std::{
     collections::HashSet,
@@ -129,13 +129,13 @@ fn a_changed_file_system_is_seen_at_once() {
     assert!(!root.join("d").exists());
     let stale = open.write(b"into a file that is gone").unwrap_err();
     assert_eq!(stale.kind(), ErrorKind::StaleNetworkFileHandle);
-    // May take over the number of the file that is gone.
+    // May reuse the number of the removed file.
     fs::write(root.join("before/newer"), b"untouched").unwrap();
     assert!(open.write(b"into a file that is gone").is_err());
     assert_eq!(fs::read(root.join("before/newer")).unwrap(), b"untouched");
 }
 
-/// What differs is told; what does not is not asked for again.
+/// Only what differs is invalidated; nothing else is requested again.
 #[test]
 fn a_change_that_is_known_costs_nothing_else() {
     let Some(mounted) = Mounted::new() else { return };
@@ -155,7 +155,7 @@ fn a_change_that_is_known_costs_nothing_else() {
     assert_eq!(fs::read(root.join("d/changed")).unwrap(), b"after it");
     assert_eq!(fs::read(root.join("d/kept")).unwrap(), b"before");
     let names = [(ROOT, b"new".to_vec()), (ino(&root.join("d")), b"deleted".to_vec())].into();
-    // All of it is closed, and the kernel has its pages.
+    // All files are closed, with their pages cached.
     let change = mounted.mount.begin_change();
     mounted.roll_back(before);
     change.finish(&Replaced::Only(Differing { objects, names }));
@@ -212,7 +212,7 @@ fn changes_made_by_others_can_be_announced() {
     assert_eq!(fs::read(&path).unwrap(), b"other");
 }
 
-/// The kernel need not wait for that itself: `syncfs` on a FUSE mount may begin to write, and return.
+/// The kernel need not wait by itself: `syncfs` on a FUSE mount may start to write, and return.
 #[test]
 fn writing_back_ends_when_the_file_system_has_everything() {
     const SIZE: usize = 4 << 20;
@@ -229,7 +229,7 @@ fn writing_back_ends_when_the_file_system_has_everything() {
             has_ended.store(true, Ordering::Release);
         });
         thread::sleep(Duration::from_millis(300));
-        // Until now nothing could be written.
+        // Until now no write was possible.
         let was_early = has_ended.load(Ordering::Acquire);
         drop(quiet);
         was_early
@@ -238,7 +238,7 @@ fn writing_back_ends_when_the_file_system_has_everything() {
     let mut stored = Vec::new();
     mounted.file_system.read(ino, 0, SIZE, &mut stored).unwrap();
     let missing = stored.iter().filter(|byte| **byte != b'm').count();
-    // Whoever ends with changed pages of a mount of its own waits for itself: so first the kernel has nothing left.
+    // A process that exits with dirty pages of its own mount waits for itself: so write everything back first.
     drop(map);
     File::open(&path).unwrap().sync_all().unwrap();
     assert_eq!((was_early, stored.len(), missing), (false, SIZE, 0));

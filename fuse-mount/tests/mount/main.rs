@@ -1,4 +1,4 @@
-//! A real mount: what programs see, what the kernel asks and what it keeps.
+//! A real mount: what programs see, what the kernel requests and caches.
 
 mod files;
 mod kernel;

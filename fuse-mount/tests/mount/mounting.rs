@@ -1,4 +1,4 @@
-//! Mounts as such: what the mount table says of one, and how one ends.
+//! Mounts as such: their entries in the mount table, and their ends.
 
 use std::{
     fs::{self, File},
@@ -45,7 +45,7 @@ fn a_busy_mount_is_refused_and_can_be_forced() {
 #[test]
 fn who_only_looks_is_waited_for() {
     let Some(mounted) = Mounted::new() else { return };
-    // A machine with other work may let somebody look for longer than is waited.
+    // On a busy machine a short look may outlast the wait.
     let is_unmounted = (0..20).any(|_| {
         let looked_at = File::open(mounted.path()).unwrap();
         let looking = thread::spawn(move || {

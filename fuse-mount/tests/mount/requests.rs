@@ -1,8 +1,8 @@
-//! Which requests each operation causes: never more than the table in `benches/README.md` says, row for row.
+//! The requests of each operation: never more than the table in `benches/README.md` says, row for row.
 //!
-//! An operation is done twice, on different files, and the second time is counted: so the path is known, and the directory
-//! has just been changed if that is what the operation does. What the kernel forgets and releases is not counted: no program
-//! waits for it, and it comes when the kernel likes. A kernel may ask for less than is said.
+//! Each operation is done twice, on different files, and the second is counted: so the path is already known, and the
+//! directory has just been changed if the operation changes it. Forgets and releases are not counted: no program waits
+//! for them, and their time is the kernel's choice. A kernel may send fewer requests than the table says.
 
 use std::{
     collections::BTreeMap,
@@ -21,13 +21,13 @@ use crate::{names, support::Mounted};
 const SAID: &str = include_str!("../../../benches/README.md");
 const HEADING: &str = "| operation | requests |\n| --- | --- |\n";
 
-/// How often which request comes.
+/// The number of requests, by name.
 type Requests = BTreeMap<&'static str, u64>;
 
-/// An operation in the root of a mount, on what has this number at the end of its name.
+/// An operation in the root of a mount, on files with this number at the end of their names.
 type Operation = fn(&Path, usize);
 
-/// In an order in which each finds what it needs.
+/// In an order in which each operation finds the files it needs.
 const OPERATIONS: [(&str, Operation); 26] = [
     ("create a file", |root, n| drop(File::create(root.join(format!("new{n}"))).unwrap())),
     ("create a file, write 512 bytes", |root, n| fill(root, &format!("small{n}"), 512)),
@@ -70,7 +70,7 @@ fn no_operation_causes_more_requests_than_is_said() {
     assert!(said.len() == seen.len() && seen.iter().zip(&OPERATIONS).zip(&said).all(is_as_said), "\n{HEADING}{table}");
 }
 
-/// What an operation causes when it is done for the second time.
+/// The requests of an operation when it is done for the second time.
 fn count(mounted: &Mounted, operation: Operation) -> Requests {
     operation(mounted.path(), 0);
     let before = so_far(mounted.mount.counters());
@@ -85,7 +85,7 @@ fn so_far(counters: &Counters) -> Requests {
     seen.map(|(opcode, count)| (opcode.name(), count)).collect()
 }
 
-/// Requests as the table says them: `getattr, 2 lookup`, or `none`.
+/// Requests as written in the table: `getattr, 2 lookup`, or `none`.
 fn text(requests: &Requests) -> String {
     let words = requests.iter().map(|(request, count)| match count {
         1 => (*request).to_owned(),
@@ -105,7 +105,7 @@ fn row(line: &'static str) -> Option<(&'static str, Requests)> {
     Some((name, requests.collect()))
 }
 
-/// Two of everything that an operation is to find, and that the kernel does not know.
+/// Makes two of each file that an operation expects, unknown to the kernel.
 fn prepare(files: &FileSystem) {
     let make = |dir, name: &str, len| {
         let ino = files.create(&Caller::default(), dir, name.as_bytes(), 0o644, true).unwrap().ino;
@@ -127,7 +127,7 @@ fn stat(root: &Path, name: &str) {
     fs::metadata(root.join(name)).unwrap();
 }
 
-/// Reads to the end without having asked where it is.
+/// Reads to the end without asking for the size.
 fn read(root: &Path, name: &str) {
     let (mut file, mut buffer) = (File::open(root.join(name)).unwrap(), vec![0; 1 << 20]);
     while file.read(&mut buffer).unwrap() > 0 {}

@@ -1,4 +1,5 @@
-//! A mounted file system for a test: taken down whatever happens, and refused loudly where FUSE must be there.
+//! A mounted file system for a test: unmounted in every case. Without FUSE the test is skipped, or fails if FUSE is
+//! required.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use pool::txg::{Sync, SyncClient, Written};
 use pool::units::MIB;
 use tempfile::TempDir;
 
-/// How long a test may take before its mount is cut, which fails whatever hangs in it.
+/// The limit on a test's duration: then its mount is cut, which fails all hanging calls.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Snapshots that a test made by hand.
+/// Snapshots made by the test itself.
 #[derive(Default)]
 pub(crate) struct Taken(pub(crate) Mutex<Vec<(SnapshotEntry, Arc<FileSystem>)>>);
 
@@ -44,23 +45,23 @@ pub(crate) struct Mounted {
     pub(crate) file_system: Arc<FileSystem>,
     pub(crate) snapshots: Arc<Taken>,
     _done: mpsc::Sender<()>,
-    // Removed last: the mount must be gone from it.
+    // Removed last: the mount must be gone first.
     folder: TempDir,
     pool: Pool,
 }
 
 impl Mounted {
-    /// Mounts a new file system with the usual options. `None` where there is no FUSE and need not be.
+    /// Mounts a new file system with the usual options. `None` if FUSE is neither available nor required.
     pub(crate) fn new() -> Option<Mounted> {
         Mounted::with(|_| {})
     }
 
-    /// The same with other options.
+    /// Like [`Mounted::new`], with other options.
     pub(crate) fn with(adjust: impl FnOnce(&mut MountOptions)) -> Option<Mounted> {
         Mounted::prepared(|_| {}, adjust)
     }
 
-    /// The same with files that are there before it is mounted.
+    /// Like [`Mounted::with`], with files made before mounting.
     pub(crate) fn prepared(
         prepare: impl FnOnce(&FileSystem),
         adjust: impl FnOnce(&mut MountOptions),
@@ -97,14 +98,14 @@ impl Drop for Mounted {
     }
 }
 
-/// How requests are to come, by `CENOTE_TRANSPORT`. Not said, as they come for anybody else.
+/// The transport that `CENOTE_TRANSPORT` names; `None` for the default choice.
 fn transport() -> Option<Transport> {
     let name = std::env::var("CENOTE_TRANSPORT").ok()?;
     let transport = Transport::ALL.into_iter().find(|transport| transport.name() == name);
     Some(transport.unwrap_or_else(|| panic!("CENOTE_TRANSPORT={name} is no transport")))
 }
 
-/// Cuts a mount whose test does not end.
+/// Cuts the mount of a test that hangs.
 fn watch(mount: Arc<Mount>) -> mpsc::Sender<()> {
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
@@ -116,7 +117,7 @@ fn watch(mount: Arc<Mount>) -> mpsc::Sender<()> {
     done
 }
 
-/// A pool in memory with one tree in it. It keeps everything it ever wrote, so that any root it had can be gone back to.
+/// A pool in memory with one tree. No block is ever freed, so every earlier root stays readable.
 struct KeepAll;
 
 impl SyncClient for KeepAll {
@@ -161,13 +162,13 @@ fn new_file_system(pool: &Pool) -> Arc<FileSystem> {
 }
 
 impl Mounted {
-    /// A state to go back to.
+    /// The committed root, for a later [`Mounted::roll_back`].
     pub(crate) fn remember(&self) -> (BlockPointer, u8) {
         self.pool.engine().commit().unwrap();
         self.file_system.head().clean_root().expect("all is committed and nobody changes anything")
     }
 
-    /// Goes back to a state.
+    /// Replaces the tree by an earlier root.
     pub(crate) fn roll_back(&self, (root, level): (BlockPointer, u8)) {
         self.pool.engine().commit().unwrap();
         self.file_system.head().replace(root, level);

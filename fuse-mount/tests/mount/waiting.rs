@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::support::Mounted;
 
-/// Binds this thread, and those that it starts, to one of the CPUs that it may use.
+/// Binds this thread, and threads started from it, to one of the allowed CPUs.
 fn stay_on_one_cpu() {
     let allowed = sched_getaffinity(None).unwrap();
     let mut one = CpuSet::new();
@@ -21,7 +21,8 @@ fn stay_on_one_cpu() {
     sched_setaffinity(None, &one).unwrap();
 }
 
-/// Whether requests come through io_uring. Where `CENOTE_TRANSPORT` says so, they do or the mount fails.
+/// Whether requests come through io_uring. If `CENOTE_TRANSPORT` demands io_uring, a mount without it has failed
+/// already.
 fn has_ring(mounted: &Mounted) -> bool {
     let has = mounted.mount.transport() == Transport::Uring;
     if !has {
@@ -46,7 +47,7 @@ fn what_waits_does_not_hold_up_others_on_its_cpu() {
     stay_on_one_cpu();
     let lookups = || mounted.mount.counters().get(Opcode::Lookup);
     let before = lookups();
-    // Nobody can list the snapshots meanwhile. `.zfs`, looked up on the way, can be.
+    // Blocks the listing of snapshots, but not the lookup of `.zfs` on the way.
     let taken = mounted.snapshots.0.lock();
     thread::scope(|scope| {
         let waiting = [(); 2].map(|()| scope.spawn(|| look(&snapshots)));
@@ -60,14 +61,14 @@ fn what_waits_does_not_hold_up_others_on_its_cpu() {
     });
 }
 
-/// Whoever answers does so at a program's expense, not with what the others leave.
+/// Answering threads get a fair share of the CPU, not just what other threads leave.
 #[test]
 fn a_machine_with_other_work_on_every_cpu_still_answers() {
     let Some(mounted) = Mounted::new() else { return };
     let file = mounted.path().join("file");
     fs::write(&file, "content").unwrap();
     let ask = || {
-        // Nothing remembers that there is none, so each of them is a request.
+        // The absence is not cached, so each call sends a request.
         assert_eq!(rustix::fs::getxattr(&file, "user.none", &mut [0; 8][..]), Err(Errno::NODATA));
     };
     (0..200).for_each(|_| ask());
@@ -77,11 +78,11 @@ fn a_machine_with_other_work_on_every_cpu_still_answers() {
         let is_over = Arc::clone(&is_over);
         thread::spawn(move || while !is_over.load(Ordering::Relaxed) {});
     }
-    // Answered with next to nothing of a CPU this would take minutes, and the mount of a test is cut before.
+    // With almost no CPU time this would take minutes, and the mount would be cut before.
     (0..500).for_each(|_| ask());
 }
 
-/// Ends whoever computes, however the test ends.
+/// Ends the computing threads, however the test ends.
 struct AtEnd(Arc<AtomicBool>);
 
 impl Drop for AtEnd {
