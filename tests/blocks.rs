@@ -27,7 +27,7 @@ fn taken(file: &Path) -> u64 {
 }
 
 #[test]
-fn a_pool_on_a_loop_device_is_used_as_on_a_file_and_gives_back_what_nobody_needs() {
+fn a_pool_on_a_loop_device_works_and_trims() {
     let _alone = alone();
     if !can_mount() {
         return;
@@ -90,7 +90,7 @@ fn read_through(mut device: &fs::File) {
 /// To the kernel's page cache a loop device and the file behind it are two devices. What was read from the one stays for as
 /// long as anybody has it open, whatever is written to the other meanwhile.
 #[test]
-fn what_the_system_remembers_of_a_loop_device_is_not_taken_for_what_is_there() {
+fn the_page_cache_of_a_loop_device_is_not_believed() {
     let _alone = alone();
     let lab = Lab::mountless();
     for direct_io in [false, true] {
@@ -177,7 +177,7 @@ fn what_a_loop_device_has_not_written_yet_comes_over_nothing() {
 }
 
 #[test]
-fn a_raidz_and_a_log_on_loop_devices_are_used_lose_a_device_and_get_another() {
+fn a_raidz_with_log_on_loop_devices_replaces_a_device() {
     let _alone = alone();
     if !can_mount() {
         return;

@@ -285,7 +285,7 @@ fn what_a_cache_device_cannot_be_is_refused() {
 }
 
 #[test]
-fn it_is_warm_after_an_import_and_holds_what_the_properties_let_it() {
+fn the_cache_is_warm_after_import_and_obeys_secondarycache() {
     let lab = made();
     warm(&lab);
     lab.pool(&["export", "tank"]);
@@ -313,7 +313,7 @@ fn it_is_warm_after_an_import_and_holds_what_the_properties_let_it() {
 }
 
 #[test]
-fn a_cache_device_that_rots_or_is_cut_short_while_it_is_used_costs_nothing() {
+fn a_cache_device_that_rots_or_shrinks_in_use_costs_nothing() {
     let _filters = filters().bind_to_scope();
     let lab = made();
     lab.damages();
@@ -397,7 +397,7 @@ fn a_cache_device_that_rots_or_is_cut_short_while_it_is_used_costs_nothing() {
 }
 
 #[test]
-fn a_pool_is_imported_without_its_cache_device_and_takes_it_back() {
+fn a_missing_cache_device_comes_back_after_import() {
     let _filters = filters().bind_to_scope();
     let lab = made();
     warm(&lab);

@@ -36,7 +36,7 @@ fn has(lab: &Lab, name: &str, seed: u64) {
 }
 
 #[test]
-fn vdevs_for_metadata_and_for_the_log_come_stand_apart_and_leave() {
+fn special_and_log_vdevs_are_added_shown_apart_and_removed() {
     let _filters = filters().bind_to_scope();
     let lab = Lab::new();
     let line = "pool create -m none tank mirror 100M:a.img 100M:b.img special mirror 64M:c.img 64M:d.img log 64M:e.img";

@@ -226,7 +226,7 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
 }
 
 #[test]
-fn parts_are_scrubbed_at_once_and_what_is_good_again_is_forgotten() {
+fn scrub_of_parts_clears_repaired_damage() {
     let (lab, mut filters) = (furnished("1"), filters());
     filters.add_filter(r": [\d.]+K verified", ": [SIZE] verified");
     let _filters = filters.bind_to_scope();

@@ -135,7 +135,7 @@ fn holes_become_whole_regions_while_files_are_used() {
 }
 
 #[test]
-fn it_is_slowed_down_paused_and_goes_on_after_the_service_was_killed() {
+fn the_job_is_limited_paused_and_resumed_after_a_kill() {
     if !can_mount() {
         return;
     }

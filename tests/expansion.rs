@@ -101,7 +101,7 @@ fn a_raidz_gets_wider_and_any_device_may_be_lost_after_it() {
 }
 
 #[test]
-fn an_expansion_is_limited_paused_and_goes_on_when_it_is_told_to() {
+fn an_expansion_is_limited_paused_and_resumed() {
     if !can_mount() {
         return;
     }
@@ -178,7 +178,7 @@ fn a_raidz_gets_wider_while_its_files_are_used() {
 }
 
 #[test]
-fn without_a_service_a_command_attaches_and_waits_again_and_again() {
+fn commands_attach_and_wait_repeatedly_without_a_service() {
     let (lab, _filters) = (Lab::mountless(), filters_for_devices().bind_to_scope());
     lab.pool(&["create", "-m", "none", "tank", "raidz1", "80M:a.img", "80M:b.img", "80M:c.img"]);
     // The pool stays open between what such a command asks for, though there is another device by then.

@@ -96,7 +96,7 @@ impl Drop for Ending<'_> {
 }
 
 #[test]
-fn a_disk_becomes_a_mirror_a_raidz_and_a_disk_again_while_files_are_used() {
+fn a_disk_becomes_a_mirror_a_raidz_and_a_disk_again_in_use() {
     if !can_mount() {
         return;
     }

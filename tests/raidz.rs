@@ -58,7 +58,7 @@ fn status(lab: &Lab) -> String {
 }
 
 #[test]
-fn as_many_devices_die_as_there_is_parity_and_others_take_their_places() {
+fn a_raidz_loses_as_many_devices_as_parity_and_replaces_them() {
     let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
     lab.pool(&["export", "tank"]);
     ["b.img", "d.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
@@ -255,7 +255,7 @@ fn size(lab: &Lab) -> String {
 }
 
 #[test]
-fn devices_of_different_sizes_are_used_as_far_as_enough_of_them_go_on() {
+fn devices_of_different_sizes_use_their_extra_space() {
     let (lab, _filters) = (Lab::new(), filters_for_devices().bind_to_scope());
     for (image, size) in [("a.img", 80), ("b.img", 160), ("c.img", 160), ("d.img", 80), ("e.img", 80), ("f.img", 80)] {
         lab.blank(image, size << 20);
@@ -363,7 +363,7 @@ fn devices_of_different_sizes_are_used_as_far_as_enough_of_them_go_on() {
 }
 
 #[test]
-fn rows_behind_the_smallest_device_get_it_too_when_it_is_replaced_by_a_larger_one() {
+fn a_larger_replacement_widens_rows_behind_the_smallest_device() {
     let lab = Lab::new();
     lab.pool(&["create", "-m", "none", "tank", "raidz1", "80M:a.img", "160M:b.img", "160M:c.img"]);
     lab.fs(&["create", "-o", "compression=off", "tank/home"]);
@@ -380,7 +380,7 @@ fn rows_behind_the_smallest_device_get_it_too_when_it_is_replaced_by_a_larger_on
 }
 
 #[test]
-fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
+fn files_stay_in_use_while_a_device_dies_and_is_replaced() {
     if !can_mount() {
         return;
     }
@@ -430,7 +430,7 @@ fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
 }
 
 #[test]
-fn a_degraded_pool_is_verified_though_something_else_stands_where_a_device_was() {
+fn a_degraded_pool_is_checked_with_a_foreign_file_at_a_path() {
     let lab = furnished();
     lab.pool(&["export", "tank"]);
     let looked_at = || {

@@ -80,7 +80,7 @@ fn a_disk_leaves_and_is_free_for_another_pool() {
 }
 
 #[test]
-fn none_of_several_leaves_if_one_is_not_there_and_what_has_no_room_is_said_to_have_none() {
+fn removal_refuses_a_missing_device_and_reports_lack_of_space() {
     let lab = furnished(&["100M:a.img", "100M:b.img", "100M:c.img"]);
     let _filters = filters().bind_to_scope();
     fs::write(lab.path("file"), noise(110_000_000, 9)).unwrap();

@@ -124,7 +124,7 @@ fn a_disk_becomes_smaller_while_files_are_used_and_larger_again() {
 }
 
 #[test]
-fn it_is_slowed_down_paused_and_goes_on_after_the_service_was_killed() {
+fn the_job_is_limited_paused_and_resumed_after_a_kill() {
     if !can_mount() {
         return;
     }
@@ -156,7 +156,7 @@ fn it_is_slowed_down_paused_and_goes_on_after_the_service_was_killed() {
 }
 
 #[test]
-fn one_that_waits_for_a_device_keeps_nobody_from_anything_and_goes_on_with_it() {
+fn a_resize_that_waits_for_a_device_blocks_no_other_work() {
     if !can_mount() {
         return;
     }

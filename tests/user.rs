@@ -229,7 +229,7 @@ fn a_user_who_may_not_use_fuse_works_without_mounts() {
 
 /// A container without privileges: its root is an ordinary user outside, and nobody else has a number there.
 #[test]
-fn a_container_without_privileges_mounts_where_it_has_the_device() {
+fn an_unprivileged_container_mounts_given_the_device() {
     let inside = "export CENOTE_STATE=$HOME/state CENOTE_RUN=$HOME/run; mkdir $CENOTE_STATE $CENOTE_RUN; id -u;";
     let enter = |script: &str| format!("unshare --user --map-root-user --mount sh -ec '{inside}{script}'");
     let Some(user) = User::new(0o666, "") else { return };

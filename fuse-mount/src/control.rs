@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_keeps_its_slot_and_a_new_one_of_its_name_gets_another() {
+    fn a_new_snapshot_of_the_same_name_gets_another_slot() {
         let (source, tree) = tree(vec![entry("monday", 1), entry("tuesday", 2)]);
         let monday = tree.lookup(b"monday").unwrap();
         assert_eq!(tree.lookup(b"monday"), Ok(monday));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_is_of_one_generation_before_it_is_opened_and_after_and_no_two_snapshots_share_it() {
+    fn each_snapshot_root_has_its_own_lasting_generation() {
         let (_, tree) =
             tree(vec![entry("monday", 1_700_000_000_000_000_007), entry("tuesday", 1_700_000_000_000_000_008)]);
         let marks = [b"monday".as_slice(), b"tuesday"].map(|name| tree.mark(tree.lookup(name).unwrap()));

@@ -101,7 +101,7 @@ fn a_pool_that_was_destroyed_comes_back_whole() {
 }
 
 #[test]
-fn a_pool_that_was_destroyed_comes_back_with_what_nobody_has_used_since() {
+fn a_destroyed_pool_comes_back_from_its_unused_devices() {
     let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     lab.pool(&["create", "-m", "none", "tank", "mirror", "64M:a.img", "64M:b.img"]);
     lab.pool(&["destroy", "tank"]);

@@ -260,7 +260,7 @@ fn free_space_is_given_back() {
 }
 
 #[test]
-fn what_is_shown_again_and_again_keeps_the_pool_from_nobody_meanwhile() {
+fn repeated_status_does_not_hold_the_pool_in_between() {
     let lab = Lab::mountless();
     lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
     for command in ["status", "list"] {

@@ -1,4 +1,4 @@
-//! Many lives on all cores: who gets which seed, what was counted, and what is said about a finding.
+//! Many lives on all cores: handing out seeds, counting, and printing findings.
 
 use std::{
     any::Any,
@@ -22,14 +22,14 @@ use crate::{
     world::Outcome,
 };
 
-/// What can be done again by the line that is printed with a finding.
+/// A case that the line printed with a finding can replay.
 #[derive(Clone, Copy, Debug)]
 enum Again {
-    /// A life.
+    /// The life of this seed.
     Life(u64),
     /// A life up to a power failure.
     Point(Point),
-    /// A life up to its end, and the damage of this number.
+    /// A life up to its end (its seed), and the damage of this number.
     Damage(u64, u64),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Again {
     }
 }
 
-/// What all threads count.
+/// The counts of all threads.
 struct Tally {
     since: Instant,
     next: AtomicU64,
@@ -55,11 +55,11 @@ struct Tally {
 struct Sums {
     lives: u64,
     operations: u64,
-    /// How often a pool was suspended and went on.
+    /// How often a pool was suspended and resumed.
     suspensions: u64,
     crashes: Counts,
     damaged: Damaged,
-    /// Of pools of many devices: how many lives each layout had, and what was done with devices.
+    /// For pools of many devices: how many lives each layout had, and what was done with devices.
     layouts: BTreeMap<String, u64>,
     done: Done,
 }
@@ -95,7 +95,7 @@ impl Tally {
         println!("\nFOUND at {again}: {what}\n{line}\n");
     }
 
-    /// What should have happened in lives of pools of many devices, and did not.
+    /// The events expected in lives of pools of many devices that did not happen.
     fn missed(&self) -> Vec<&'static str> {
         let sums = self.sums.lock().expect("nobody panics with it");
         let of = |wanted: &[&'static str], counts: &Done| -> Vec<&'static str> {
@@ -145,8 +145,8 @@ impl Tally {
     }
 }
 
-/// Lives the lives of these seeds, judges all their points, and damages the end of each `cases` times. Returns whether
-/// nothing was found in at least `points` crash points.
+/// Lives these seeds, judges all their points, and damages the end of each `cases` times. Returns true if at least
+/// `points` crash points were judged without a finding.
 pub(crate) fn run(seeds: Range<u64>, cases: u64, points: u64) -> bool {
     let tally = Tally::new(seeds.start);
     on_all_cores(|| {
@@ -163,7 +163,7 @@ pub(crate) fn run(seeds: Range<u64>, cases: u64, points: u64) -> bool {
     !tally.has_found() && is_enough
 }
 
-/// Goes on with new seeds until something is found.
+/// Tries new seeds until a finding.
 pub(crate) fn soak(first: u64, cases: u64) -> bool {
     println!("from seed {first} on, until something is found");
     let tally = Tally::new(first);
@@ -176,7 +176,7 @@ pub(crate) fn soak(first: u64, cases: u64) -> bool {
     false
 }
 
-/// What has to be under way at some points of the lives that every change has to survive,
+/// The jobs that have to be under way at some points in every change's run,
 const UNDER_WAY: [&str; 9] = [
     "cache in use",
     "defragmentation",
@@ -188,7 +188,7 @@ const UNDER_WAY: [&str; 9] = [
     "rows behind the smallest device in use",
     "spare in use",
 ];
-/// and what has to be done with devices in them.
+/// and the operations on devices that have to be in its lives.
 const DONE: [&str; 34] = [
     "add",
     "attach",
@@ -226,8 +226,8 @@ const DONE: [&str; 34] = [
     "widened",
 ];
 
-/// Lives so many lives of pools of many devices, and judges their points. Returns whether nothing was found, and whatever may
-/// happen to the devices has happened.
+/// Lives `lives` lives of pools of many devices, and judges their points. Returns true if there was no finding, and all
+/// expected events have happened.
 pub(crate) fn run_many(lives: u64) -> bool {
     let (tally, end) = (Tally::new(MANY.start), MANY.start + lives);
     on_all_cores(|| {
@@ -243,7 +243,7 @@ pub(crate) fn run_many(lives: u64) -> bool {
     !tally.has_found() && missed.is_empty()
 }
 
-/// Goes on with new seeds of pools of many devices until something is found.
+/// Tries new seeds of pools of many devices until a finding.
 pub(crate) fn soak_many(first: u64) -> bool {
     println!("pools of many devices, from seed {first} on, until something is found");
     let tally = Tally::new(first);
@@ -273,7 +273,7 @@ fn live_and_judge_many(seed: u64, tally: &Tally) {
     }
 }
 
-/// One life with everything that may happen to it.
+/// One life, with all its power failures and damage.
 fn live_and_judge(seed: u64, cases: u64, tally: &Tally) {
     let mut again = Again::Life(seed);
     let judged = guarded(|| {
@@ -295,7 +295,7 @@ fn live_and_judge(seed: u64, cases: u64, tally: &Tally) {
     }
 }
 
-/// Lives a life once more, shows what was done up to the power failure if one is given, and judges that.
+/// Replays a life, prints its steps up to the power failure, if one is given, and judges the point.
 pub(crate) fn replay_crash(seed: u64, point: Option<Point>) -> bool {
     let judged = guarded(|| {
         let life = Life::live(seed, STEPS)?;
@@ -313,7 +313,7 @@ pub(crate) fn replay_crash(seed: u64, point: Option<Point>) -> bool {
     told(judged)
 }
 
-/// Damages the end of a life once more.
+/// Replays a damage to the end of a life.
 pub(crate) fn replay_damage(seed: u64, case: u64) -> bool {
     let subject = guarded(|| Subject::of(seed, Life::live(seed, STEPS)?));
     told(subject.and_then(|subject| guarded(|| subject.judge(case, &mut Damaged::default()))))
@@ -327,7 +327,7 @@ fn told(judged: Outcome<()>) -> bool {
     judged.is_ok()
 }
 
-/// Makes a panic an error.
+/// Turns a panic into an error.
 fn guarded<T>(judge: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|panic| Err(format!("a panic: {}", message(&*panic))))
 }

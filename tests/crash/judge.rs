@@ -1,18 +1,18 @@
-//! One power failure and what comes up after it.
+//! One power failure, and the pool that comes up after it.
 //!
-//! A *point* is a cut in the record, a choice of what became of the writes that were not flushed, and perhaps a second
-//! failure while the pool is opened and cleaned up after the first. What comes up must
+//! A *point* is a cut in the record, a choice of fates for the unflushed writes, and perhaps a second failure while the
+//! pool is opened and cleaned up after the first. The pool must
 //!
 //! 1. open by itself,
 //! 2. pass every check: the balance of space, counters, deadlists, names, files; so nothing has leaked,
-//! 3. be a state that the whole pool was in after some step, not before the last one that had returned and promised
-//!    everything; but the files of a dataset may be as they were after a later step, and must be if an fsync in it has
+//! 3. be in a state of the whole pool after some step, not before the last returned step that promised everything.
+//!    However, the files of a dataset may be as after a later step, and must be if an fsync in the dataset has
 //!    returned,
-//! 4. after a second failure, be the very state that came up after the first,
-//! 5. go on: cleaning up succeeds, changes nothing that can be seen, and passes every check again.
+//! 4. after a second failure, be in the very state found after the first,
+//! 5. be usable: cleaning up succeeds, changes nothing visible, and passes every check again.
 //!
-//! So a commit is one prefix of what was done in all datasets together, and the intent log goes on from it in each dataset,
-//! with a prefix of what was done there.
+//! So a commit is one prefix of the operations in all datasets together. From there the intent log continues in each
+//! dataset, with a prefix of the later operations there.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc};
 
@@ -39,16 +39,16 @@ use crate::{
     world::{Outcome, RESILVER_STEP, World, as_devices},
 };
 
-/// A power failure: after how many recorded operations, and what became of those that were not flushed.
+/// A power failure: the number of recorded operations before it, and the fates of the unflushed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) at: usize,
-    /// 0 drops everything; any other number is a seed.
+    /// 0 drops every unflushed write; any other number is a seed.
     pub(crate) fate: u64,
 }
 
 impl Cut {
-    /// The devices as this failure leaves them, and how many operations were not flushed.
+    /// The devices after this failure, and the number of unflushed operations.
     pub(crate) fn images(self, recorder: &Recorder) -> (Vec<Arc<MemoryDevice>>, usize) {
         let mut seeded = Fate::seeded(self.fate ^ (self.at as u64) << 20);
         let mut undecided = 0;
@@ -61,7 +61,7 @@ impl Cut {
     }
 }
 
-/// Where a life is cut.
+/// The place where a life is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) seed: u64,
@@ -90,19 +90,19 @@ impl FromStr for Point {
     }
 }
 
-/// How many points of each kind were judged.
+/// The number of points judged, by kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) single: u64,
     pub(crate) double: u64,
-    /// Of pools of many devices.
+    /// For pools of many devices.
     pub(crate) losses: Tally,
-    /// At how many of these what takes long was under way.
+    /// The number of points with each job under way.
     pub(crate) under_way: Done,
 }
 
 impl Counts {
-    /// Adds what others have counted.
+    /// Adds the counts of another thread or life.
     pub(crate) fn add(&mut self, other: &Counts) {
         self.single += other.single;
         self.double += other.double;
@@ -111,23 +111,23 @@ impl Counts {
     }
 }
 
-/// How many seeded fates a cut gets, beside the one that drops everything.
+/// The number of seeded fates for a cut, in addition to the fate that drops everything.
 const FATES: u64 = 2;
-/// Of so many points of mirrors one is judged without each of the devices.
+/// One of so many points of mirrors is judged without each of the devices.
 const BEREFT: u64 = 24;
-/// So many cuts of the life of a pool of many devices are judged, about, each with one fate; of so many points one with losses,
-/// and one with more than there may be.
+/// The approximate number of cuts judged in the life of a pool of many devices, each with one fate. One of
+/// `BEREFT_OF_MANY` points is judged with losses, and one of `TOO_MANY` with more losses than allowed.
 const CUTS_OF_MANY: usize = 70;
 const BEREFT_OF_MANY: u64 = 3;
 const TOO_MANY: u64 = 5;
-/// So many bytes rot at a place.
+/// The number of bytes that rot at a place.
 const ROTTEN: usize = 4096;
-/// Of so many points one gets second failures,
+/// One of so many points gets second failures,
 const DOUBLED: u64 = 12;
-/// and so many of them.
+/// so many each.
 const SECONDS: usize = 6;
 
-/// Judges all points of a life. `tell` hears of each before it is judged.
+/// Judges all points of a life. `tell` is called with each before it is judged.
 pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) -> Outcome<Counts> {
     let mut counts = Counts::default();
     let judge = Judge { life, known: Known::default() };
@@ -171,24 +171,24 @@ pub(crate) fn judge_point(life: &Life, point: Point) -> Outcome<()> {
     judge.second(point, second, &recorder, &came_up)
 }
 
-/// A number that has nothing to do with the structure of a commit.
+/// A number without relation to the structure of a commit.
 fn point_number(point: Point) -> u64 {
     StdRng::seed_from_u64(point.seed ^ (point.first.at as u64) << 24 ^ point.first.fate << 60).random()
 }
 
-/// What is asked of mirrors.
+/// Questions about mirrors.
 impl World {
-    /// The devices of the mirror by their names, and whether each is complete; none of a pool without one.
+    /// The devices of the mirror by name, each with whether it is complete; empty without a mirror.
     pub(crate) fn mirrored(&self) -> Vec<(String, bool)> {
         let vdevs = self.engine().storage().vdevs.all();
         let members = vdevs.iter().filter_map(|vdev| vdev.as_group()).flat_map(|mirror| mirror.members().to_vec());
         members.map(|member| (member.leaf.name().to_owned(), member.state() == State::Complete)).collect()
     }
 
-    /// Examines everything, and mends. Returns how many bytes were.
+    /// Scrubs the whole pool. Returns the number of bytes repaired.
     pub(crate) fn scrub(&self) -> Outcome<u64> {
         let failed = |error| format!("a scrub fails: {error}");
-        // Power may have failed while one was at work.
+        // Power may have failed during a scrub.
         let is_running = |status: &ScrubStatus| matches!(status.state, ScrubState::Running | ScrubState::Paused);
         if self.datasets.scrub_status().map_err(failed)?.as_ref().is_some_and(is_running) {
             self.datasets.stop_scrub().map_err(failed)?;
@@ -211,7 +211,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// What an import takes of these images.
+    /// The devices that an import takes of these images.
     fn members(&self, images: &[Arc<MemoryDevice>]) -> Vec<Arc<dyn Device>> {
         self.life.layout.members(as_devices(images))
     }
@@ -237,15 +237,15 @@ impl Judge<'_> {
         Ok(found)
     }
 
-    /// Opens a pool, checks it, and reads all of it. What the opening writes goes to a copy.
+    /// Opens a pool, checks it, and reads everything. The opening writes to a copy.
     fn came_up(&self, images: &[Arc<MemoryDevice>], point: Point) -> Outcome<Pool> {
         let copies = copied(images);
         let world = World::import(self.members(&copies), point_number(point))?;
         self.look_at(&world)
     }
 
-    /// Loses devices of a mirror after a power failure: each that is complete must be the whole pool without the other one,
-    /// and so must one that lacked something, after it was filled; and what rots on one is mended from the other.
+    /// Loses each device of a mirror after a power failure. A complete device must be the whole pool without the other
+    /// device; an incomplete device must be so after a resilver. Rot on one device is repaired from the other.
     fn bereft(&self, images: &[Arc<MemoryDevice>], point: Point, found: &Pool) -> Outcome<()> {
         let seed = point_number(point);
         let without = |images: &[Arc<MemoryDevice>], lost: &str| -> Vec<Arc<MemoryDevice>> {
@@ -255,15 +255,17 @@ impl Judge<'_> {
         let members = World::import(self.members(&copied(images)), seed)?.mirrored();
         for (name, _) in members.iter().filter(|(_, is_complete)| *is_complete) {
             let alone = self.came_up(&without(images, other(name)), point);
-            if alone.as_ref().is_err_and(|error| error.contains("has no complete device")) && is_untold(images, name) {
+            if alone.as_ref().is_err_and(|error| error.contains("has no complete device"))
+                && is_unrecorded(images, name)
+            {
                 continue;
             }
             let alone = alone.map_err(|error| format!("{name} is complete, and alone: {error}"))?;
-            // What was about to be promised may be on one of them alone.
+            // Data about to be promised may be on one device alone.
             let (promised, begun) = self.life.history.span(point.first.at);
             fits(&self.life.history, point.first.at, promised..=begun, &alone)?;
         }
-        // Each import draws an epoch of its own, as in life.
+        // Each import draws a new epoch, as in production.
         let filled = copied(images);
         let world = World::import(self.members(&filled), seed.wrapping_add(1))?;
         world.clean_up()?;
@@ -294,7 +296,7 @@ impl Judge<'_> {
         same(found, &alone, &format!("{rotten} was scrubbed, and is not the same without the other device"))
     }
 
-    /// Checks an opened pool and reads all of it.
+    /// Checks an opened pool and reads everything.
     fn look_at(&self, world: &World) -> Outcome<Pool> {
         world.check()?;
         let listed = world.list()?;
@@ -325,8 +327,8 @@ impl Judge<'_> {
         Ok(count)
     }
 
-    /// Opens and cleans up with every write recorded. That must go well and change nothing that can be seen. A pool of many
-    /// devices has what was under way brought to its end.
+    /// Opens and cleans up with every write recorded. This must succeed and change nothing visible. In a pool of many
+    /// devices, jobs under way are finished too.
     fn record_cleaning(&self, point: Point, images: &[Arc<MemoryDevice>], came_up: &Pool) -> Outcome<Arc<Recorder>> {
         let (recorder, layout) = (Recorder::new(), &self.life.layout);
         let devices: Vec<_> = images.iter().map(|image| Arc::new(recorder.wrap(image.snapshot()))).collect();
@@ -351,9 +353,9 @@ impl Judge<'_> {
     }
 }
 
-/// Whether the label of a device does not say yet that it is complete, and that of the other one, which is newer, does: power
-/// has failed while labels were written. Then it is refused alone, and nothing is lost.
-fn is_untold(images: &[Arc<MemoryDevice>], name: &str) -> bool {
+/// Whether a device's own label does not yet call the device complete, but the newer label of the other device does:
+/// power failed while labels were written. Then the device is refused alone, and nothing is lost.
+fn is_unrecorded(images: &[Arc<MemoryDevice>], name: &str) -> bool {
     let label = |image: &Arc<MemoryDevice>| labels::read_label(&**image).ok().flatten();
     let Some(own) = images.iter().find(|image| image.name() == name).and_then(label) else { return false };
     let calls_it_behind = |label: &Label| {
@@ -371,7 +373,7 @@ pub(crate) fn copied(images: &[Arc<MemoryDevice>]) -> Vec<Arc<MemoryDevice>> {
     images.iter().map(|image| Arc::new(image.snapshot())).collect()
 }
 
-/// Has a third of what lies between the labels rot.
+/// Overwrites a third of the area between the labels.
 fn rot(image: &MemoryDevice, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let end = DATA_START + usable_size(image.size());
@@ -382,7 +384,7 @@ fn rot(image: &MemoryDevice, seed: u64) {
     }
 }
 
-/// Fails unless the pool is in one of the states that it may be in.
+/// Fails unless the pool is in an allowed state.
 pub(crate) fn fits(history: &History, cut: usize, span: RangeInclusive<usize>, found: &Pool) -> Outcome<()> {
     let digest = found.digest();
     if span.clone().any(|committed| goes_on_from(history, cut, committed..=*span.end(), found)) {
@@ -409,8 +411,8 @@ pub(crate) fn fits(history: &History, cut: usize, span: RangeInclusive<usize>, f
     Err(format!("committed was{kept}\nand begun perhaps{}\nbut {but}", steps(perhaps, promised + 1)))
 }
 
-/// Whether the pool is as the first step of `span` has left it, but for files as a later one has; and not as before the
-/// last fsync in their dataset.
+/// Whether the pool is as after the first step of `span`, apart from files, which may be as after a later step; but not
+/// as before the last fsync in their dataset.
 fn goes_on_from(history: &History, cut: usize, span: RangeInclusive<usize>, found: &Pool) -> bool {
     let committed = &history.steps[*span.start()].state;
     committed.frame_digest() == found.frame_digest()

@@ -1,9 +1,9 @@
-//! What a pool is made of: one device or a mirror of two, as the first lives have it, or many devices in vdevs of any kind.
+//! The vdevs of a pool: one device or a mirror of two in the plain lives, or many devices in vdevs of any kind.
 //!
-//! Lives of pools of many devices have seeds of their own, [`MANY`], from which follows the layout: one seed after the other
-//! has the next one of [`LAYOUTS`]. With it goes what moves chunks in a life ([`Moves`]), and what stands beside the vdevs
-//! ([`Beside`]): the first round has them as they are named there, so that all of them are in the lives of every change, and
-//! each round after that has the next ones. In three of four of these lives devices are of different sizes.
+//! Lives of pools of many devices have seeds of their own, [`MANY`]. The seed determines the layout: successive seeds
+//! take successive [`LAYOUTS`], with the job that moves chunks ([`Moves`]), and with the spares and cache devices
+//! ([`Beside`]). The first round has the combinations listed, so every change runs them all; later rounds rotate the
+//! jobs and the additional devices. In three of four of these lives devices have different sizes.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -20,25 +20,25 @@ use crate::world::DEVICE_SIZE;
 
 /// The seeds of lives of pools of many devices.
 pub(crate) const MANY: Range<u64> = 9_000_000..10_000_000;
-/// Of so many other lives one is that of a pool that is a mirror.
+/// One of so many plain lives has a mirror.
 const MIRRORED: u64 = 3;
-/// The sizes of devices where they differ, in bytes.
+/// The possible sizes of different devices, in bytes.
 pub(crate) const SIZES: [u64; 4] = [DEVICE_SIZE, 72 * MIB, 80 * MIB, 96 * MIB];
-/// Of so many lives of pools of many devices all are of one size in one.
+/// One of so many lives of pools of many devices has devices of equal size.
 const ALIKE: u64 = 4;
 
 /// A vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Disk,
-    /// Of so many devices.
+    /// The number of devices.
     Mirror(usize),
-    /// Of this parity, and so many devices.
+    /// Parity, and the number of devices.
     RaidZ(u8, usize),
 }
 
 impl Kind {
-    /// How many devices it is made of.
+    /// The number of devices in the vdev.
     pub(crate) fn devices(self) -> usize {
         match self {
             Kind::Disk => 1,
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The vdev of these devices, which are as many.
+    /// The vdev of these devices, exactly as many as needed.
     pub(crate) fn of(self, mut devices: Vec<Arc<dyn Device>>) -> NewVdev {
         assert_eq!(devices.len(), self.devices(), "each vdev gets its devices");
         match self {
@@ -67,28 +67,27 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A vdev, and what it is there for if not for everything.
+/// A vdev, with its class if it is not a regular vdev.
 type Part = (Kind, Option<VdevClass>);
 
-/// What is begun early in a life, and moves chunks from then on.
+/// The job that moves chunks, started early in a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moves {
-    /// A vdev is added when much is written, and the pool is rebalanced.
+    /// A vdev is added after much was written, and the pool is rebalanced.
     Rebalance,
-    /// A RAID-Z gets a device more. Where there is none, the pool is rebalanced.
+    /// A RAID-Z is expanded by a device. Without a RAID-Z, the pool is rebalanced.
     Expansion,
-    /// More than half of what was written is deleted, and the pool is defragmented.
+    /// More than half of the written data is deleted, and the pool is defragmented.
     Defragment,
-    /// A vdev leaves. Where there is one alone, the pool is rebalanced.
+    /// A vdev is removed. With only one vdev, the pool is rebalanced.
     Removal,
-    /// The devices of a vdev become smaller that have something at their end. Where there are RAID-Zs alone, the pool is
-    /// rebalanced.
+    /// The devices of a vdev with data at its end are shrunk. In a pool of RAID-Zs only, the pool is rebalanced.
     Shrink,
 }
 
 const MOVES: [Moves; 5] = [Moves::Rebalance, Moves::Expansion, Moves::Defragment, Moves::Removal, Moves::Shrink];
 
-/// How many devices a pool has beside those of its vdevs.
+/// The number of devices outside the vdevs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Beside {
     pub(crate) spares: usize,
@@ -101,7 +100,7 @@ const CACHE: Beside = Beside { spares: 0, caches: 1 };
 const BOTH: Beside = Beside { spares: 1, caches: 1 };
 const BESIDE: [Beside; 4] = [NOTHING, SPARE, CACHE, BOTH];
 
-/// What pools of many devices are made of, and what their lives are about in the first round.
+/// The vdevs of pools of many devices, with jobs and additional devices of the first round.
 const LAYOUTS: [(&[Part], Moves, Beside); 10] = [
     (&[(Kind::Mirror(3), None)], Moves::Rebalance, SPARE),
     (&[(Kind::RaidZ(1, 3), None)], Moves::Expansion, CACHE),
@@ -120,7 +119,7 @@ const LAYOUTS: [(&[Part], Moves, Beside); 10] = [
 ];
 
 impl Moves {
-    /// The same, or a rebalance where a pool of these vdevs cannot have it.
+    /// The same job, or a rebalance if these vdevs do not support the job.
     fn fitting(self, parts: &[Part]) -> Moves {
         let regular = parts.iter().filter(|(_, class)| class.is_none());
         match self {
@@ -132,47 +131,47 @@ impl Moves {
     }
 }
 
-/// How many devices these vdevs are made of.
+/// The number of devices in these vdevs.
 fn devices_of(parts: &[Part]) -> usize {
     parts.iter().map(|(kind, _)| kind.devices()).sum()
 }
 
-/// The one of all that comes so many after the first.
+/// The element `after` places behind `first`, cyclically.
 fn next<T: Copy + PartialEq>(all: &[T], first: T, after: usize) -> T {
     let at = all.iter().position(|one| *one == first).expect("it is one of all");
     all[(at + after) % all.len()]
 }
 
-/// A seed of a life of a pool of many devices, from any number.
+/// The seed of a life of a pool of many devices, from any number.
 pub(crate) fn seed_of_many(number: u64) -> u64 {
     MANY.start + number % (MANY.end - MANY.start)
 }
 
-/// How many layouts pools of many devices have.
+/// The number of layouts of pools of many devices.
 pub(crate) const COUNT: u64 = LAYOUTS.len() as u64;
 
-/// What a pool is made of at first.
+/// The initial layout of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     parts: Vec<Part>,
-    /// Whether it is one of many devices.
+    /// Whether the layout is one of [`LAYOUTS`].
     pub(crate) is_many: bool,
-    /// What moves chunks, if there are many devices.
+    /// The job that moves chunks, for many devices.
     pub(crate) moves: Option<Moves>,
-    /// What stands beside the vdevs.
+    /// The spares and cache devices.
     pub(crate) beside: Beside,
-    /// Whether the last spare that steps in stays.
+    /// Whether the last spare put in stays for good.
     pub(crate) has_spares_stay: bool,
-    /// How large its devices are, in bytes.
+    /// The sizes of its devices, in bytes.
     pub(crate) sizes: Vec<u64>,
-    /// Whether devices are of different sizes, those too that it gets later.
+    /// Whether devices have different sizes, later devices too.
     pub(crate) is_unequal: bool,
-    /// Whether what has become free is trimmed as it comes.
+    /// Whether freed space is trimmed automatically.
     pub(crate) is_trimmed: bool,
 }
 
 impl Layout {
-    /// That of a life. One with a defect that is not about many devices has one device.
+    /// The layout of a life. With a planted defect that does not concern many devices, one device.
     pub(crate) fn of(seed: u64, is_planted: bool) -> Layout {
         if MANY.contains(&seed) {
             let (parts, moves, beside) = LAYOUTS[(seed % COUNT) as usize];
@@ -182,7 +181,7 @@ impl Layout {
             let (parts, moves) = (parts.to_vec(), moves.fitting(parts));
             let mut random = StdRng::seed_from_u64(seed);
             let is_unequal = random.random_range(0..ALIKE) > 0 || moves == Moves::Shrink;
-            // None is made smaller than the smallest that there may be.
+            // No device is shrunk below the smallest allowed size.
             let sizes = if moves == Moves::Shrink { &SIZES[1..] } else { &SIZES };
             let mut size = || if is_unequal { sizes[random.random_range(0..sizes.len())] } else { DEVICE_SIZE };
             let sizes = (0..devices_of(&parts)).map(|_| size()).collect();
@@ -212,12 +211,12 @@ impl Layout {
         }
     }
 
-    /// Whether it is a mirror of two devices, and never anything else.
+    /// Whether the pool is a mirror of two devices for all its life.
     pub(crate) fn is_mirrored(&self) -> bool {
         !self.is_many && self.parts[0].0 != Kind::Disk
     }
 
-    /// A vdev to add whose chunks may change places with those that there are.
+    /// A vdev to add whose chunks may swap places with existing chunks.
     pub(crate) fn peer(&self) -> Kind {
         match self.parts[0].0 {
             Kind::Disk | Kind::Mirror(2) => Kind::Disk,
@@ -237,8 +236,8 @@ impl Layout {
         self.parts.iter().map(part).collect()
     }
 
-    /// Those of the devices that an import would take: those that are labelled. Of few devices the first, on which the pool
-    /// was made, is taken in any case.
+    /// The devices that an import would take: those with labels. With few devices the first, on which the pool was
+    /// made, is taken in any case.
     pub(crate) fn members(&self, devices: Vec<Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
         let belongs = |device: &dyn Device| matches!(labels::read_label(device), Ok(Some(_)));
         let is_taken = |at: usize, device: &dyn Device| !self.is_many && at == 0 || belongs(device);

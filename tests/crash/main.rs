@@ -1,17 +1,33 @@
 //! The simulator that shows what survives: random lives of a pool on simulated devices, cut by power failures at every
 //! write, and damaged in every region.
 //!
-//! The real engine and the real datasets run on recording devices, everything from one seed and each life on one
-//! thread, so that whatever is found is found again by the line that is printed with it.
+//! The real engine and the real datasets run on recording devices, with all randomness from one seed and each life on
+//! one thread. So the line printed with a finding replays the finding.
 //!
 //! ```text
 //! cargo test -p dataset --test crash                            the dose for every change
-//! cargo test -p dataset --test crash -- crash POINT             one power failure again, with what was done before it
-//! cargo test -p dataset --test crash -- damage SEED:CASE        one damaged pool again
-//! cargo test -p dataset --test crash -- life SEED               what is done in a life
-//! cargo test --release -p dataset --test crash -- soak [SEED]   new seeds without end, until something is found
-//! cargo test -p dataset --test crash -- many dose               the lives of pools of many devices alone
-//! cargo test --release -p dataset --test crash -- many [SEED]   new seeds of these without end
+//! cargo test -p dataset --test crash -- crash POINT             replays one power failure, with the steps before it
+//! cargo test -p dataset --test crash -- damage SEED:CASE        replays one damaged pool
+//! cargo test -p dataset --test crash -- life SEED               prints the steps of a life
+//! cargo test --release -p dataset --test crash -- soak [SEED]   new seeds without end, until a finding
+//! cargo test -p dataset --test crash -- many dose               only the lives of pools of many devices
+//! cargo test --release -p dataset --test crash -- many [SEED]   new seeds of pools of many devices, without end
+//!
+//! model      the expected content: maps and bytes
+//! world      a pool as its service opens it, and all its checks
+//! observe    reading an opened pool into a model
+//! layout     the vdevs of a pool, and the main job of its life
+//! upkeep     the service's work on devices
+//! workload   the random lives: devices fail for a while, leave, return, grow, shrink, are replaced, added, removed and
+//! ~           trimmed; spares are put in, and chunks move
+//! judge      one power failure, and the pool that comes up after it
+//! losses     the same with devices lost, rotten, stale or failing, spares and caches too, and a power failure in the repair
+//! damage     damage in every region, and what survives
+//! trust      the simulator's own checks: replays, and planted defects
+//! campaign   many lives on all cores; counts, and whether all expected events have happened
+//! ```
+//!
+//! The target does not use the test harness, which would hide the counts.
 //!
 //! model      what users may expect to find: maps and bytes
 //! world      a pool as its service opens it, and all its checks
@@ -48,12 +64,12 @@ use std::{process::ExitCode, time::SystemTime};
 use judge::Point;
 use world::Outcome;
 
-/// How many crash points every change has to survive, and how many lives that takes.
+/// The crash points that every change has to survive, and the lives for them.
 const POINTS: u64 = 20_000;
 const LIVES: u64 = 12;
-/// How many times the end of each is damaged.
+/// How many times the end of each life is damaged.
 const CASES: u64 = 500;
-/// How many lives of pools of many devices there are beside them: one of each layout.
+/// The additional lives of pools of many devices: one of each layout.
 const LIVES_OF_MANY: u64 = layout::COUNT;
 
 fn main() -> ExitCode {
@@ -68,7 +84,7 @@ fn main() -> ExitCode {
         ["life", seed] => seed.parse().is_ok_and(|seed| campaign::replay_crash(seed, None)),
         ["crash", point] => point.parse().is_ok_and(|point: Point| campaign::replay_crash(point.seed, Some(point))),
         ["damage", case] => damage_case(case).is_some_and(|(seed, case)| campaign::replay_damage(seed, case)),
-        // The test harness's own options and filters.
+        // Options and filters of the test harness.
         [.., filter] if !filter.starts_with('-') && !"crash".contains(filter) => true,
         [.., "--list"] => true,
         _ => is_trusted(trust::check()) && campaign::run(0..LIVES, CASES, POINTS) && campaign::run_many(LIVES_OF_MANY),
@@ -76,7 +92,7 @@ fn main() -> ExitCode {
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A seed and the number of a damage, as they are printed.
+/// A seed and the number of a damage, as printed.
 fn damage_case(text: &str) -> Option<(u64, u64)> {
     let (seed, case) = text.split_once(':')?;
     Some((seed.parse().ok()?, case.parse().ok()?))
@@ -92,7 +108,7 @@ fn is_trusted(checked: Outcome<()>) -> bool {
     }
 }
 
-/// A seed that no run had before.
+/// A new seed, from the clock.
 fn seed_of_the_day() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_secs() << 16

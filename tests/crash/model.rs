@@ -1,11 +1,12 @@
-//! A plain model of a pool: what everybody who uses it may expect to find.
+//! A plain model of a pool: what its users may expect to find.
 //!
-//! Datasets, snapshots and files are maps and byte vectors. A state is cheap to keep (trees are shared until one
-//! changes) and cheap to compare: each file has a digest, a tree's is the sum of its files', so a step costs what it
-//! changes. Two states are the same if their digests are; [`Pool::differences`] says in words where they are not.
+//! Datasets, snapshots and files are maps and byte vectors. A state is cheap to keep (trees are shared until changed)
+//! and cheap to compare: each file has a digest, and a tree's digest is the sum of its files', so the cost of a step
+//! follows its changes. Two states are the same if their digests are; [`Pool::differences`] lists the differences in
+//! words.
 //!
-//! What is not modelled is judged otherwise: link counts, blocks, counters and deadlists by the engine's own checks. Change
-//! and access times are nobody's promise.
+//! Not modelled are link counts, blocks, counters and deadlists, which the engine's own checks judge, and change and
+//! access times, which are never promised.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -75,7 +76,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The files of a dataset or snapshot that have a name.
+/// The named files of a dataset or snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
     nodes: BTreeMap<Ino, Arc<Node>>,
@@ -112,18 +113,18 @@ impl Tree {
         }
     }
 
-    /// How many names lead to a file.
+    /// The number of names of a file.
     pub(crate) fn names(&self, ino: Ino) -> usize {
         let entries = self.nodes.values().flat_map(|node| node.entries.values());
         entries.filter(|entry| **entry == ino).count()
     }
 
-    /// Whether `ino` is `above` or lies below it.
+    /// Whether `ino` is `above` or lies below `above`.
     pub(crate) fn is_within(&self, ino: Ino, above: Ino) -> bool {
         ino == above || self.nodes[&above].entries.values().any(|child| self.is_within(ino, *child))
     }
 
-    /// Each file by one of its paths.
+    /// A description of each file, by one of its paths.
     fn described(&self) -> BTreeMap<String, String> {
         let mut described = BTreeMap::new();
         let mut todo = vec![(ROOT, String::from("/"))];
@@ -146,13 +147,13 @@ pub(crate) struct Snapshot {
     pub(crate) tree: Arc<Tree>,
 }
 
-/// A dataset, with the properties that were set on it.
+/// A dataset, with its locally set properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dataset {
     pub(crate) tree: Arc<Tree>,
     /// From the oldest to the newest.
     pub(crate) snapshots: Vec<Snapshot>,
-    /// The snapshot that it is a clone of.
+    /// The snapshot of which this dataset is a clone.
     pub(crate) origin: Option<String>,
     pub(crate) properties: BTreeMap<String, String>,
 }
@@ -162,7 +163,7 @@ impl Dataset {
         xxh3_64(&[self.frame_digest(name).to_le_bytes(), self.tree.digest.to_le_bytes()].concat())
     }
 
-    /// Of everything but its own files.
+    /// A digest of everything but the dataset's own files.
     fn frame_digest(&self, name: &str) -> u64 {
         let mut text = format!("{name} {:?} {:?}", self.origin, self.properties);
         for Snapshot { name, guid, tree } in &self.snapshots {
@@ -190,7 +191,7 @@ pub(crate) struct Pool {
     pub(crate) comment: String,
 }
 
-/// How many differences are worth reading.
+/// The most differences to print.
 const DIFFERENCES: usize = 24;
 
 impl Pool {
@@ -199,7 +200,7 @@ impl Pool {
         datasets.fold(xxh3_64(self.comment.as_bytes()), u64::wrapping_add)
     }
 
-    /// Of everything but the files of datasets: those of snapshots belong to it.
+    /// A digest of everything but the files of datasets; the files of snapshots are included.
     pub(crate) fn frame_digest(&self) -> u64 {
         let datasets = self.datasets.iter().map(|(name, dataset)| dataset.frame_digest(name));
         datasets.fold(xxh3_64(self.comment.as_bytes()), u64::wrapping_add)
@@ -213,7 +214,7 @@ impl Pool {
         lines
     }
 
-    /// What stands otherwise in `found`, in words.
+    /// The differences of `found` from this pool, in words.
     pub(crate) fn differences(&self, found: &Pool) -> Vec<String> {
         let (expected, found) = (self.described(), found.described());
         let keys: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
@@ -227,7 +228,7 @@ impl Pool {
             .collect()
     }
 
-    /// The files of a dataset or snapshot, if it is there.
+    /// The files of a dataset or snapshot, if it exists.
     pub(crate) fn tree(&self, name: &Name) -> Option<&Tree> {
         let dataset = self.datasets.get(name.dataset().as_str())?;
         match name {
@@ -239,7 +240,7 @@ impl Pool {
         }
     }
 
-    /// The datasets that are clones of a snapshot.
+    /// The clones of a snapshot.
     pub(crate) fn clones<'a>(&'a self, snapshot: &'a str) -> impl Iterator<Item = &'a String> {
         self.datasets
             .iter()
@@ -247,7 +248,7 @@ impl Pool {
             .map(|(name, _)| name)
     }
 
-    /// Has every clone of `from` be one of `to`.
+    /// Makes every clone of `from` a clone of `to`.
     pub(crate) fn move_origin(&mut self, from: &str, to: &str) {
         let clones = self.datasets.values_mut().filter(|dataset| dataset.origin.as_deref() == Some(from));
         clones.for_each(|dataset| dataset.origin = Some(to.to_owned()));

@@ -1,4 +1,4 @@
-//! Reading all that can be seen of an opened pool, as a user would, into a [`model`](crate::model) of it.
+//! Reads everything visible in an opened pool, as a user would, into a [`model`](crate::model).
 
 use std::{
     cell::RefCell,
@@ -21,8 +21,8 @@ use crate::{
 /// The native properties that the simulation sets.
 pub(crate) const NATIVE: [&str; 4] = ["compression", "copies", "recordsize", "checksum"];
 
-/// Trees that were read before, by the checksums of their roots. A root's checksum covers all that hangs under it, so
-/// after a check that has verified every block, a tree that is known need not be read again.
+/// Trees read before, by the checksums of their roots. A root's checksum covers the whole tree below. So after a check
+/// that has verified every block, a known tree need not be read again.
 #[derive(Default)]
 pub(crate) struct Known(RefCell<HashMap<[u8; 32], Arc<Tree>>>);
 
@@ -39,12 +39,12 @@ impl Known {
     }
 }
 
-/// All that can be seen of a pool, every byte of it read.
+/// Everything visible in a pool, with every byte read.
 pub(crate) fn pool(world: &World, listed: &[Listed]) -> Outcome<Pool> {
     pool_knowing(world, listed, &Known::default())
 }
 
-/// All that can be seen of a pool that has just been checked.
+/// Everything visible in a pool that has just been checked.
 pub(crate) fn pool_knowing(world: &World, listed: &[Listed], known: &Known) -> Outcome<Pool> {
     let failed = |error| format!("the pool's comment cannot be read: {error}");
     let comment = world.datasets.pool_property("comment").map_err(failed)?.unwrap_or_default();
@@ -96,7 +96,7 @@ pub(crate) fn files(fs: &FileSystem, of: &impl ToString) -> Outcome<Tree> {
     Ok(tree)
 }
 
-/// A file.
+/// A file as the model has it.
 pub(crate) fn node(fs: &FileSystem, ino: Ino) -> Result<Node, Errno> {
     let attr = fs.getattr(ino)?;
     let content = match attr.file_type {

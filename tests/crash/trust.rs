@@ -1,4 +1,4 @@
-//! Why the simulator can be trusted: a life is the same whenever it is lived, and what is planted is found.
+//! Why the simulator can be trusted: lives replay exactly, and planted defects are found.
 
 use pool::device::{Device, Fate};
 
@@ -20,7 +20,7 @@ pub(crate) fn check() -> Outcome<()> {
     check_many()
 }
 
-/// The same of pools of many devices.
+/// As [`check`], for pools of many devices.
 pub(crate) fn check_many() -> Outcome<()> {
     check_replay(MANY.start + 1)?;
     check_losses(Plant::BarrenRows)?;
@@ -31,7 +31,7 @@ pub(crate) fn check_many() -> Outcome<()> {
 
 fn check_losses(plant: Plant) -> Outcome<()> {
     for seed in MANY.start..MANY.start + COUNT {
-        // What is missing on a device may be missed while the pool lives.
+        // Data missing on a device may be noticed while the pool lives.
         let Ok(life) = Life::live_with(seed, STEPS, Some(plant)) else { return Ok(()) };
         if judge_life(&life, seed, &mut |_| {}).is_err() {
             return Ok(());
@@ -77,7 +77,7 @@ fn check_damage(plant: Plant) -> Outcome<()> {
 fn check_found(plant: Plant, is_found: impl Fn(u64, Life) -> Outcome<bool>) -> Outcome<()> {
     for seed in 0..4 {
         let life = match Life::live_with(seed, STEPS, Some(plant)) {
-            // What was forgotten is missed by whoever reads it.
+            // A reader in the life itself may miss the forgotten data.
             Err(_) if plant == Plant::ForgetfulClear => return Ok(()),
             life => life?,
         };

@@ -1,6 +1,6 @@
-//! What whoever has a pool of many devices open does for it, step by step, in the order in which the service does it: spares
-//! step in and stand by again, what is rotten is mended, devices are filled, those that were replaced leave, vdevs and regions
-//! are emptied, rows become wide, a scrub runs.
+//! The upkeep of a pool of many devices, step by step, in the service's order: spares are put in and released, rot is
+//! repaired, devices are resilvered, replaced devices leave, vdevs and regions are emptied, rows are widened, a scrub
+//! runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,48 +15,48 @@ use pool::{
 
 use crate::world::{Outcome, RESILVER_STEP, World};
 
-/// After so many steps whatever is under way should have come to its end.
+/// The limit on steps until all jobs under way must have finished.
 const STEPS: usize = 20_000;
 
-/// So long nobody tries again to make devices smaller that could not be.
+/// The pause before a failed shrink of devices is tried again.
 const REST: Duration = Duration::from_secs(60);
 
-/// A vdev that is several devices, and these.
+/// A mirror or RAID-Z, with its members.
 pub(crate) type Grouped = (Arc<dyn Vdev>, Arc<Vec<Arc<Member>>>);
 
 impl World {
-    /// The vdevs that are several devices, and these.
+    /// The mirrors and RAID-Zs, each with its members.
     pub(crate) fn groups(&self) -> Vec<Grouped> {
         let vdevs = self.engine().storage().vdevs.all();
         vdevs.into_iter().filter_map(|vdev| Some((vdev.clone(), vdev.as_group().map(Group::members)?))).collect()
     }
 
-    /// The members that lack something.
+    /// The incomplete members, with their states.
     pub(crate) fn incomplete(&self) -> Vec<String> {
         let members = self.groups().into_iter().flat_map(|(_, members)| members.to_vec());
         let lacking = members.filter(|member| member.state() != State::Complete);
         lacking.map(|member| format!("{} is {:?}", member.leaf.name(), member.state())).collect()
     }
 
-    /// Has spares step in and stand by again. What was done with them.
+    /// Puts spares in and releases spares. Returns the changes.
     pub(crate) fn see_to_spares(&self) -> Outcome<Vec<SpareChange>> {
         let done = tried("what is due with spares", self.pool.spare_step())?;
         Ok(done.unwrap_or_default())
     }
 
-    /// Finds out what is on cache devices.
+    /// Reads the indexes of cache devices.
     pub(crate) fn load_caches(&self) {
         let secondary = self.engine().secondary();
         while secondary.step(Duration::ZERO) == Some(Duration::ZERO) {}
     }
 
-    /// Has cache devices get what was read, however little it is: as when a pool is closed.
+    /// Writes data read before to cache devices, however little: as at the close of a pool.
     pub(crate) fn feed_caches(&self) {
         self.load_caches();
         self.engine().secondary().close();
     }
 
-    /// How many cache devices hold something.
+    /// The number of cache devices that hold data.
     pub(crate) fn caches_in_use(&self) -> usize {
         let caches = self.pool.caches();
         caches.iter().filter(|leaf| self.engine().secondary().held(leaf.guid()) > 0).count()
@@ -108,12 +108,12 @@ impl World {
         Ok(scrubbed == Progress::Worked || mended)
     }
 
-    /// What waits for a commit gets one.
+    /// Commits for work that waits for a commit.
     fn commit_and(&self, goes_on: bool) -> Outcome<bool> {
         step("a commit", self.engine().commit_anyway()).map(|_| goes_on)
     }
 
-    /// Does a step of a resize; whether there may be more to do of it, but to wait.
+    /// Does a step of a resize; whether there may be more to do at once.
     fn make_smaller(&self, bytes: u64) -> Outcome<bool> {
         let datasets = &self.datasets;
         let (vdev, regions) = match step("a resize", datasets.resize_step(bytes))? {
@@ -126,7 +126,7 @@ impl World {
             Ok(()) => step("the end of a resize", datasets.resize_done()).map(|()| true),
             Err(error) if error.kind() == ErrorKind::Device || !self.is_whole(vdev) => {
                 datasets.resize_failed(&error);
-                // Whoever owns the pool tries again then.
+                // The pool's owner then tries again.
                 self.engine().env().sleep(REST);
                 Ok(false)
             }
@@ -134,7 +134,8 @@ impl World {
         }
     }
 
-    /// Whether all devices of a vdev are there and lack nothing, and none is a spare. One may have failed in the last commits.
+    /// Whether all devices of a vdev are present and complete, and none is a spare. A device may have failed in the
+    /// last commits.
     fn is_whole(&self, vdev: VdevId) -> bool {
         let (label, groups) = (self.pool.label(), self.groups());
         let mut members = groups.iter().filter(|(group, _)| group.id() == vdev).flat_map(|(_, members)| members.iter());
@@ -158,7 +159,7 @@ impl World {
         }
     }
 
-    /// Brings everything that is under way to its end, as far as there is room for it.
+    /// Finishes all jobs under way, as far as space allows.
     pub(crate) fn settle(&self) -> Outcome<()> {
         for _ in 0..STEPS {
             if !self.tend(RESILVER_STEP)? {
@@ -170,7 +171,7 @@ impl World {
 }
 
 impl World {
-    /// Tells the devices of all that is free. What was read before is forgotten.
+    /// Trims all free space, and drops the cache of blocks read.
     pub(crate) fn trim_all(&self) -> Outcome<()> {
         for vdev in self.engine().storage().vdevs.all().iter().filter(|vdev| !vdev.is_lost()) {
             step("a trim", self.pool.trim(vdev.id(), TrimCursor::default(), u64::MAX))?;
@@ -180,8 +181,8 @@ impl World {
     }
 }
 
-/// What a step has come to that writes labels; none if a device refused that: it does so for a while only, and whoever owns the
-/// pool tries again.
+/// The result of a step that writes labels; `None` if a device refused the write: the refusal is temporary, and the
+/// pool's owner tries again.
 fn tried<T>(what: &str, result: pool::error::Result<T>) -> Outcome<Option<T>> {
     match result {
         Err(error) if error.kind() == ErrorKind::Device => Ok(None),

@@ -19,13 +19,13 @@ use pool::{
 /// The pool's name.
 pub(crate) const POOL: &str = "tank";
 
-/// The size of the devices of a pool whose devices are alike: the smallest that there may be.
+/// The size of the devices of a pool with equal devices, in bytes: the smallest allowed.
 pub(crate) const DEVICE_SIZE: u64 = 64 * MIB;
 
 /// The bytes that a resilver or a scrub handles in a step.
 pub(crate) const RESILVER_STEP: u64 = 1 << 18;
 
-/// What images hold, as devices.
+/// The images as devices.
 pub(crate) fn as_devices(images: &[Arc<MemoryDevice>]) -> Vec<Arc<dyn Device>> {
     images.iter().map(|image| image.clone() as Arc<dyn Device>).collect()
 }
@@ -36,7 +36,7 @@ pub(crate) struct World {
     pub(crate) datasets: Arc<Datasets>,
 }
 
-/// Why something went wrong, in words: a finding's text.
+/// The error of an outcome is the text of a finding.
 pub(crate) type Outcome<T> = Result<T, String>;
 
 pub(crate) fn settings() -> Settings {
@@ -56,7 +56,7 @@ impl World {
         World { pool: Arc::new(pool), datasets }
     }
 
-    /// Opens the pool that is on these devices.
+    /// Opens the pool on these devices.
     pub(crate) fn open(devices: Vec<Arc<dyn Device>>, env: Arc<dyn Env>) -> Result<World, Error> {
         let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
         let pool = admin::open(devices, &options, env)?;
@@ -64,7 +64,7 @@ impl World {
         Ok(World { pool: Arc::new(pool), datasets })
     }
 
-    /// Opens what a power failure has left.
+    /// Opens the pool after a power failure.
     pub(crate) fn import(devices: Vec<Arc<dyn Device>>, seed: u64) -> Outcome<World> {
         World::open(devices, Arc::new(SeededEnv::new(seed))).map_err(|error| format!("the pool does not open: {error}"))
     }
@@ -77,19 +77,20 @@ impl World {
         self.try_fs(dataset).expect("the model knows it")
     }
 
-    /// The same of a dataset that cannot be read if a device has forgotten what it was told.
+    /// The file system of a dataset, which a device with lost writes may make unreadable.
     pub(crate) fn try_fs(&self, dataset: &str) -> Outcome<Arc<fs::FileSystem>> {
         let opened = self.datasets.open_dataset(&name(dataset)).map_err(|error| format!("{dataset}: {error}"))?;
         Ok(opened.fs().clone())
     }
 
-    /// Everything that there is.
+    /// All datasets and snapshots.
     pub(crate) fn list(&self) -> Outcome<Vec<Listed>> {
         let request = ListRequest { depth: None, ..ListRequest::default() };
         self.datasets.list(&request).map_err(|error| format!("the datasets cannot be listed: {error}"))
     }
 
-    /// What a service does after it has opened a pool: what was broken off is taken away, and what was destroyed is freed.
+    /// The work of a service after opening a pool: removes unfinished receives and clones, and frees destroyed
+    /// datasets.
     pub(crate) fn clean_up(&self) -> Outcome<()> {
         let failed = |error| format!("cleaning up after the crash fails: {error}");
         self.datasets.destroy_unfinished().map_err(failed)?;
@@ -104,7 +105,7 @@ impl World {
         self.engine().commit().map_err(|error| failed(error.into())).map(drop)
     }
 
-    /// Fills the devices of the mirror that lack something and are there. What was destroyed must be freed by then.
+    /// Resilvers the incomplete devices of the mirror that are present. Destroyed datasets must be freed before.
     pub(crate) fn resilver(&self) -> Outcome<()> {
         let failed = |error| format!("resilvering fails: {error}");
         while self.datasets.resilver_step(RESILVER_STEP).map_err(failed)? == Progress::Worked {}
@@ -114,7 +115,7 @@ impl World {
         }
     }
 
-    /// Fails with what the checks of the whole pool find. Nothing may have changed since the last commit.
+    /// Fails with the findings of the checks of the whole pool. Nothing may have changed since the last commit.
     pub(crate) fn check(&self) -> Outcome<()> {
         let failed = |error: String| format!("the check fails: {error}");
         let mut ledger = Ledger::default();
@@ -125,7 +126,7 @@ impl World {
         if findings.is_empty() { Ok(()) } else { Err(format!("the check finds {findings:#?}")) }
     }
 
-    /// Fails with what the checks of the files find.
+    /// Fails with the findings of the checks of the files.
     pub(crate) fn check_files(&self, listed: &[Listed]) -> Outcome<()> {
         for Listed { name, .. } in listed {
             let Name::Dataset(name) = name else { continue };

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn a_cache_device_dies_and_comes_back_and_one_that_is_offline_stays_so() {
+fn a_cache_device_dies_and_returns_and_offline_stays_offline() {
     let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     let Some(disks) = lab.disks(&["b"], "64M") else { return };
     create(&lab, &["200M:a.img", "cache", &disks[0]]);

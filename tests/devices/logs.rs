@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use crate::{create, export_and_check, filters, holds, lab::Lab, put, status};
 
 #[test]
-fn a_disk_of_a_mirrored_log_dies_and_is_replaced_and_a_lost_log_is_done_without() {
+fn a_log_mirror_replaces_a_disk_and_a_lost_log_degrades() {
     let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     let Some(disks) = lab.disks(&["b"], "64M") else { return };
     create(&lab, &["100M:a.img", "log", "mirror", "64M:l.img", &disks[0]]);

@@ -79,7 +79,7 @@ fn check_all(lab: &Lab, seeds: &[u64], wanted: &[(&[&str], (bool, u64))]) {
 }
 
 #[test]
-fn what_a_raidz2_is_said_to_survive_it_survives_and_nothing_else() {
+fn a_raidz2_survives_just_the_stated_losses() {
     let (lab, _filters) = (
         furnished(&["raidz2", "80M:a.img", "80M:b.img", "80M:c.img", "80M:d.img", "80M:e.img"]),
         filters().bind_to_scope(),
@@ -133,7 +133,7 @@ fn what_a_raidz2_is_said_to_survive_it_survives_and_nothing_else() {
 }
 
 #[test]
-fn what_a_raidz3_is_said_to_survive_it_survives_and_nothing_else() {
+fn a_raidz3_survives_just_the_stated_losses() {
     let images = ["80M:a.img", "80M:b.img", "80M:c.img", "80M:d.img", "80M:e.img", "80M:f.img"];
     let lab = furnished(&[&["raidz3"], &images[..]].concat());
     check_all(
@@ -175,7 +175,7 @@ fn a_spare_counts_when_it_has_everything() {
 }
 
 #[test]
-fn one_that_takes_the_place_of_another_does_not_count_before_it_has_everything() {
+fn a_replacing_device_counts_only_when_complete() {
     let lab = furnished(&["raidz1", "80M:a.img", "80M:b.img", "80M:c.img"]);
     let large = noise(4 << 20, 2);
     fs::write(lab.path("large"), &large).unwrap();

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn of_a_raidz2_one_disk_dies_and_another_and_a_third_and_they_are_back_or_replaced() {
+fn a_raidz2_loses_three_disks_in_turn_and_recovers() {
     let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     let Some(disks) = lab.disks(&["b", "c", "d"], "100M") else { return };
     let disks: Vec<&str> = disks.iter().map(String::as_str).collect();

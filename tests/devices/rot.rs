@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn what_rots_on_one_device_is_mended_and_what_rots_on_all_is_named() {
+fn rot_on_one_device_is_repaired_and_rot_on_all_is_named() {
     if !lab::can_mount() {
         return;
     }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn a_spare_steps_in_for_a_disk_that_dies_in_use_and_stands_by_when_that_is_replaced() {
+fn a_spare_is_inuse_until_the_dead_disk_is_replaced() {
     let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     let Some(disks) = lab.disks(&["b"], "100M") else { return };
     create(&lab, &["raidz1", "100M:a.img", &disks[0], "100M:c.img", "spare", "120M:s.img"]);
@@ -146,7 +146,7 @@ fn a_spare_steps_in_for_a_disk_that_dies_in_use_and_stands_by_when_that_is_repla
 }
 
 #[test]
-fn a_spare_steps_in_at_a_word_and_a_device_with_a_spare_is_replaced_as_status_says() {
+fn a_spare_is_put_in_on_demand_and_its_device_replaced() {
     let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     let Some(disks) = lab.disks(&["b"], "100M") else { return };
     create(&lab, &["raidz1", "100M:a.img", &disks[0], "100M:c.img", "spare", "100M:s.img"]);

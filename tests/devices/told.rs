@@ -32,7 +32,7 @@ fn filters_for_progress() -> Settings {
 }
 
 #[test]
-fn the_status_of_a_degraded_raidz_with_damaged_files_is_the_same_as_data() {
+fn status_of_a_degraded_raidz_equals_its_json() {
     if !lab::can_mount() {
         return;
     }
@@ -250,7 +250,7 @@ fn the_status_of_a_degraded_raidz_with_damaged_files_is_the_same_as_data() {
 }
 
 #[test]
-fn a_device_that_refuses_to_be_written_has_errors_of_writing_and_no_others() {
+fn a_device_that_refuses_writes_counts_write_errors_only() {
     if !lab::can_mount() {
         return;
     }

@@ -16,7 +16,7 @@ fn large() -> Vec<u8> {
 }
 
 #[test]
-fn a_device_that_gives_wrong_blocks_makes_way_for_a_spare_until_it_is_taken_back() {
+fn a_device_with_checksum_errors_makes_way_for_a_spare() {
     if !lab::can_mount() {
         return;
     }

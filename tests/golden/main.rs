@@ -89,7 +89,7 @@ fn assert_same(what: &str, seen: &str, expected: &str) {
 }
 
 #[test]
-fn a_pool_that_was_exported_opens_holds_what_it_held_and_checks_clean() {
+fn an_exported_pool_opens_with_its_content() {
     for &generation in GENERATIONS {
         let world = open(generation, "exported");
         assert_listed(&format!("{generation}-exported.txt"), &listing::of_pool(&world));
@@ -100,7 +100,7 @@ fn a_pool_that_was_exported_opens_holds_what_it_held_and_checks_clean() {
 }
 
 #[test]
-fn a_pool_that_lost_power_replays_its_log_holds_what_was_synced_and_checks_clean() {
+fn a_pool_that_lost_power_replays_its_log() {
     for &generation in GENERATIONS {
         let world = open(generation, "crashed");
         let seen = listing::of_pool(&world);

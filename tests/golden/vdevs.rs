@@ -518,7 +518,7 @@ impl Kept {
 }
 
 #[test]
-fn pools_on_vdevs_of_every_kind_hold_what_they_held_and_check_clean() {
+fn pools_on_every_kind_of_vdev_keep_their_content() {
     for kept in &KEPT {
         let gone = kept.spared.iter().map(|at| vec![*at]);
         for gone in [vec![]].into_iter().chain(gone) {
@@ -542,7 +542,7 @@ fn labels_of_old_name_what_the_pools_use() {
 }
 
 #[test]
-fn what_only_the_log_vdev_holds_is_replayed_and_without_it_the_rest_is_there() {
+fn a_log_vdev_is_replayed_and_can_be_missing() {
     let kept = &KEPT[0];
     let world = World::import(as_devices(&kept.devices(&[])), 2).unwrap();
     assert!(listing::of_pool(&world).contains(script::ONLY_LOGGED));

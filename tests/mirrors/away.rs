@@ -91,7 +91,7 @@ fn a_device_is_put_out_of_use_and_comes_back() {
 }
 
 #[test]
-fn a_device_that_was_away_is_opened_anew_and_filled_again_at_will() {
+fn a_returned_device_is_reopened_and_resilvered_on_demand() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     lab.pool(&["export", "tank"]);
     fs::rename(lab.path("b.img"), lab.path("away")).unwrap();

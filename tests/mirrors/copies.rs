@@ -116,7 +116,7 @@ fn a_pool_of_mirrors_is_split_and_both_go_on() {
 }
 
 #[test]
-fn an_older_copy_of_a_device_is_passed_over_whatever_it_is_called() {
+fn an_older_copy_of_a_device_is_skipped_under_any_name() {
     for copy in ["0.img", "z.img"] {
         let lab = furnished();
         lab.pool(&["export", "tank"]);
@@ -138,7 +138,7 @@ fn an_older_copy_of_a_device_is_passed_over_whatever_it_is_called() {
 }
 
 #[test]
-fn a_copy_of_a_pool_is_imported_beside_it_once_it_has_another_number() {
+fn a_copy_of_a_pool_is_imported_beside_it_after_reguid() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     lab.pool(&["export", "tank"]);
     fs::create_dir(lab.path("copies")).unwrap();
@@ -167,7 +167,7 @@ fn a_copy_of_a_pool_is_imported_beside_it_once_it_has_another_number() {
 }
 
 #[test]
-fn what_is_split_off_is_imported_below_a_directory_with_properties_of_its_own() {
+fn split_imports_the_new_pool_with_altroot_and_properties() {
     if !can_mount() {
         return;
     }

@@ -105,7 +105,7 @@ fn known(lab: &Lab) -> Vec<String> {
 }
 
 #[test]
-fn a_device_is_replaced_by_a_new_one_at_its_path_and_the_pool_is_known_by_each_path_once() {
+fn a_new_device_at_the_same_path_replaces_the_old_one() {
     let lab = furnished();
     put_a_new_one_in_the_place_of(&lab, "a.img");
     lab.pool(&["replace", "-w", "tank", "a.img", "a.img"]);
@@ -153,7 +153,7 @@ fn a_device_that_was_wiped_replaces_itself() {
 }
 
 #[test]
-fn a_replacement_that_cannot_complete_is_brought_to_its_end_or_given_up() {
+fn a_stuck_replacement_is_completed_or_cancelled() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     put(&lab, 2);
     lab.pool(&["detach", "tank", "b.img"]);
@@ -210,7 +210,7 @@ fn use_folder(folder: &Path, done: &AtomicBool, count: &AtomicU64) {
 }
 
 #[test]
-fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
+fn files_stay_in_use_while_a_device_dies_and_is_replaced() {
     if !can_mount() {
         return;
     }
@@ -318,7 +318,7 @@ fn a_single_device_becomes_a_mirror_and_is_one_again() {
 }
 
 #[test]
-fn a_mirror_gets_a_third_device_and_one_that_is_offline_for_now_is_back_after_an_import() {
+fn a_mirror_gets_a_third_device_and_offline_t_ends_at_import() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     assert_snapshot!(lab.session(&["pool attach -w tank b.img 80M:c.img", "pool status tank"]), @r"
     $ pool attach -w tank b.img 80M:c.img

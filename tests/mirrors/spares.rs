@@ -146,7 +146,7 @@ fn a_spare_steps_in_and_stands_by_again_when_the_device_is_back() {
 }
 
 #[test]
-fn a_spare_takes_the_place_of_a_device_for_good_and_an_empty_one_that_appears_does() {
+fn a_spare_or_a_new_device_replaces_a_device_for_good() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     lab.pool(&["add", "tank", "spare", "80M:c.img"]);
     lab.pool(&["export", "tank"]);

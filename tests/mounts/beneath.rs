@@ -168,7 +168,7 @@ impl Changed {
 
 /// The kernel is asked for what it has before it is cut off.
 #[test]
-fn what_was_changed_through_mappings_is_kept_by_a_forced_unmount() {
+fn a_forced_unmount_writes_mapped_changes_back() {
     let Some(lab) = mounted(&[]) else { return };
     lab.create("tank", "1G");
     let mut changed = Changed::new(&lab.mount("tank"));
@@ -184,7 +184,7 @@ fn what_was_changed_through_mappings_is_kept_by_a_forced_unmount() {
 /// What a program has changed through a mapping that it still has is in the kernel alone, which nobody would take it from
 /// afterwards. That somebody can still write keeps the kernel's side of the mount as it is.
 #[test]
-fn what_was_changed_through_mappings_is_kept_when_a_data_set_becomes_read_only() {
+fn readonly_on_writes_changes_of_many_mappings_back() {
     let Some(lab) = mounted(&[]) else { return };
     lab.create("tank", "1G");
     let mut changed = Changed::new(&lab.mount("tank"));

@@ -117,7 +117,7 @@ fn mounts_stay_where_they_are_if_a_renaming_is_to_leave_them() {
 /// What a program has changed through a mapping that it still has is in the kernel alone, which nobody would take it from
 /// afterwards. That somebody can still write keeps the kernel's side of the mount as it is.
 #[test]
-fn what_was_changed_through_a_mapping_is_kept_when_a_data_set_becomes_read_only() {
+fn readonly_on_writes_mapped_changes_back() {
     let Some(lab) = mounted(&["tank"]) else { return };
     lab.fs(&["create", "tank/below"]);
     let paths = [lab.mount("tank").join("file"), lab.mount("tank/below").join("file")];

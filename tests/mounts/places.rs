@@ -145,7 +145,7 @@ fn what_is_created_above_an_arrival_is_mounted_with_it() {
 }
 
 #[test]
-fn an_arrival_below_what_is_not_mounted_by_itself_is_mounted_at_every_import() {
+fn a_dataset_below_canmount_noauto_is_mounted_at_every_import() {
     let Some(lab) = mounted(&["tank", "pond"]) else { return };
     lab.fs(&["create", "-o", "canmount=noauto", "tank/quiet"]);
     arriving(&lab, &["-d", "tank/quiet"]);

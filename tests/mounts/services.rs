@@ -46,7 +46,7 @@ fn a_service_that_died_is_missed_by_name() {
 }
 
 #[test]
-fn a_service_that_stands_still_does_not_keep_others_from_being_shown() {
+fn a_stopped_service_does_not_block_listing_other_mounts() {
     let Some(lab) = mounted(&["tank", "pond"]) else { return };
     let stopped = Stopped::new(lab.service("tank").unwrap());
     let silent = format!("its service (process {}) does not answer", stopped.0);

@@ -43,7 +43,7 @@ fn names_of_255_bytes_are_made_moved_linked_and_removed() {
 }
 
 #[test]
-fn the_longest_path_leads_to_a_file_and_a_longer_one_is_reached_by_parts() {
+fn the_longest_path_works_and_a_longer_one_works_in_parts() {
     on_a_mount(|lab, place| {
         let mut folder: PathBuf = place.to_owned();
         while folder.as_os_str().len() + 1 + 255 < LONGEST_PATH {

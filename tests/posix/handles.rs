@@ -72,7 +72,7 @@ fn a_handle_leads_to_its_file_across_remounts_and_renames() {
 }
 
 #[test]
-fn a_file_that_takes_over_a_number_does_not_take_over_the_handle() {
+fn a_reused_inode_number_does_not_take_over_the_handle() {
     with_handles(|lab, place| {
         fs::write(place.join("first"), "first").unwrap();
         lab.fs(&["snapshot", "tank@before"]);
@@ -107,7 +107,7 @@ fn a_handle_into_a_snapshot_leads_to_no_other_snapshot() {
 }
 
 #[test]
-fn who_stands_in_a_snapshot_stays_there_while_snapshots_are_listed() {
+fn listing_snapshots_does_not_disturb_a_process_in_one() {
     on_a_mount(|lab, place| {
         fs::write(place.join("file"), "text").unwrap();
         lab.fs(&["snapshot", "tank@one"]);

@@ -61,7 +61,7 @@ fn a_pool_imported_to_be_read_only_is_not_written_by_commands() {
 }
 
 #[test]
-fn a_pool_imported_to_be_read_only_is_not_written_by_its_service() {
+fn a_service_does_not_write_a_pool_imported_read_only() {
     if lab::can_mount() {
         reads_and_writes_nothing(&Lab::new(), true);
     }

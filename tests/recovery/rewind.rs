@@ -7,7 +7,7 @@ use pool::{device::Device, format::label::DATA_START};
 use crate::{filters, hash, image, opened, states, three_days, wreck};
 
 #[test]
-fn a_newest_state_that_cannot_be_read_is_named_and_gone_back_from_only_when_told_to() {
+fn an_unreadable_newest_state_is_rewound_only_on_request() {
     let (lab, _filters) = (three_days(), filters().bind_to_scope());
     let before = states(&lab);
     wreck(&lab, &before[0].catalogue);
@@ -139,7 +139,7 @@ fn a_state_whose_data_sets_cannot_be_read_is_passed_over() {
 }
 
 #[test]
-fn a_pool_without_any_readable_state_says_what_is_wrong_with_each() {
+fn a_pool_without_readable_states_explains_each() {
     let (lab, _filters) = (three_days(), filters().bind_to_scope());
     let device = image(&lab);
     device.write_at(DATA_START, &vec![0xee; 32 << 20]).unwrap();

@@ -23,7 +23,7 @@ fn resize_image(lab: &Lab, image: &str, size: u64) {
 }
 
 #[test]
-fn a_device_that_was_cut_short_is_named_with_what_it_lacks_and_comes_back_as_it_was() {
+fn a_truncated_device_is_named_and_comes_back() {
     let lab = exported();
     resize(&lab, 90 << 20);
     let listed = lab.pool(&["import", "-d", "."]);
@@ -50,7 +50,7 @@ fn sizes(lab: &Lab) -> Vec<String> {
 }
 
 #[test]
-fn what_a_device_has_grown_is_used_from_the_next_import_on_if_wanted() {
+fn a_grown_device_is_used_from_the_next_import_with_autoexpand() {
     let lab = exported();
     resize(&lab, 180 << 20);
     lab.pool(&["import", "-d", ".", "tank"]);
@@ -71,7 +71,7 @@ fn what_a_device_has_grown_is_used_from_the_next_import_on_if_wanted() {
 }
 
 #[test]
-fn what_a_device_grows_while_its_pool_is_mounted_is_seen_and_used_at_a_word_or_by_itself() {
+fn a_device_grown_in_use_is_expanded_on_demand_or_by_autoexpand() {
     if !can_mount() {
         return;
     }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_that_cannot_have_a_thread_for_each_cpu_are_left_alone() {
+    fn machines_with_too_many_or_unusable_cpus_get_no_ring() {
         let of = |possible: &[usize]| Layout::new(possible, &[0], |cpu| cpu == 0);
         assert!(of(&[0, 1]).is_ok());
         assert!(of(&[0, 2]).is_err(), "a gap in the numbers");

@@ -23,7 +23,7 @@ fn ino(path: &Path) -> u64 {
 }
 
 #[test]
-fn opening_and_closing_need_no_request_where_no_snapshot_is_shown() {
+fn open_and_close_need_no_request_with_snapdir_disabled() {
     let Some(mounted) = Mounted::with(|options| options.snapdir = SnapDir::Disabled) else { return };
     let counters = mounted.mount.counters();
     for i in 0..10 {

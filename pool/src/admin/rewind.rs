@@ -202,8 +202,8 @@ fn rings_of(tree: &VdevTree, pool: Guid, by_guid: &ByGuid, untold: &[Untold]) ->
         let device = by_guid.get(&member.leaf.guid)?;
         match uberblocks::read_uberblocks(&**device, pool) {
             Ok(mut ring) => {
-                let is_untold = |txg: Txg| untold.iter().any(|own| (own.leaf, own.txg) == (member.leaf.guid, txg));
-                ring.retain(|state| !is_untold(state.txg));
+                let is_unrecorded = |txg: Txg| untold.iter().any(|own| (own.leaf, own.txg) == (member.leaf.guid, txg));
+                ring.retain(|state| !is_unrecorded(state.txg));
                 Some((member.leaf.guid, ring))
             }
             Err(error) => {

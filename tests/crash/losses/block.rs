@@ -1,4 +1,4 @@
-//! A block is lost with one device more than its vdev can do without, and what does not have it is read.
+//! A vdev loses one device more than its redundancy allows, at one block only; all files without this block are read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use pool::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::{
-    Losses, is_untold,
+    Losses, is_unrecorded,
     strike::{Blow, Struck, Tally},
     there,
 };
@@ -35,15 +35,15 @@ use crate::{
     world::{Outcome, World, as_devices},
 };
 
-/// Files, by the names of their datasets or snapshots.
+/// Files, each with the name of its dataset or snapshot.
 type Files = BTreeSet<(String, Ino)>;
 
 impl Losses<'_> {
-    /// As many devices are lost as may be, and one block is rotten on all others of its vdev.
+    /// Loses as many devices as redundancy allows, and makes one block rot on all other devices of its vdev.
     pub(crate) fn judge_block(&self) -> Outcome<Tally> {
         let mut random = StdRng::seed_from_u64(self.seed ^ 2);
         let struck = self.draw(self.images, &[Blow::Lost], &BTreeSet::new(), &mut random);
-        if is_untold(self.images, &struck) {
+        if is_unrecorded(self.images, &struck) {
             return Ok(Tally::default());
         }
         let lost = self.lose_block(&struck, &mut random);
@@ -56,7 +56,7 @@ impl Losses<'_> {
         let world = self.open(devices, 5)?;
         world.clean_up()?;
         let trees = trees(&world)?;
-        // Reading notes when it was, and where records are is said by committed trees.
+        // Reading updates access times, and only committed trees have the places of records.
         world.engine().commit().map_err(|error| error.to_string())?;
         let blocks: Vec<(BlockPointer, Files)> = blocks(&world, &trees)?.into_values().collect();
         if blocks.is_empty() {
@@ -79,7 +79,7 @@ impl Losses<'_> {
     }
 }
 
-/// All file systems and snapshots, and what is read of them.
+/// All file systems and snapshots, each with its files.
 fn trees(world: &World) -> Outcome<BTreeMap<String, (Arc<FileSystem>, Tree)>> {
     let failed = |error: dataset::admin::Error| error.to_string();
     let mut trees = BTreeMap::new();
@@ -95,7 +95,7 @@ fn trees(world: &World) -> Outcome<BTreeMap<String, (Arc<FileSystem>, Tree)>> {
     Ok(trees)
 }
 
-/// The blocks of all files' data, by where they are, each with the files that have it.
+/// The data blocks of all files, by address, each with the files that refer to it.
 fn blocks(
     world: &World,
     trees: &BTreeMap<String, (Arc<FileSystem>, Tree)>,
@@ -119,13 +119,13 @@ fn blocks(
     Ok(blocks)
 }
 
-/// Whether it lies in one piece, and has a checksum.
+/// Whether the block is in one piece and has a checksum.
 fn is_judged(pointer: &BlockPointer) -> bool {
     !pointer.gang && pointer.checksum_kind != Checksum::Off
 }
 
-/// Has all copies of a block rot on all devices that are there, on each in another way: parity that fits rotten data by chance
-/// may be that of the zeros that files are full of.
+/// Makes all copies of a block rot on all present devices, differently on each: parity of rotten data could by chance
+/// equal the parity of zeros, of which files are full.
 fn rot_block(world: &World, block: &BlockPointer, images: &[Arc<MemoryDevice>], random: &mut StdRng) -> Outcome<()> {
     let storage = world.engine().storage();
     for address in block.addresses() {
@@ -139,7 +139,7 @@ fn rot_block(world: &World, block: &BlockPointer, images: &[Arc<MemoryDevice>], 
             }
         };
         for leaf in vdev.leaves() {
-            // Rows behind the smallest device of a RAID-Z go on on those that reach there.
+            // In a RAID-Z, rows behind the smallest device continue on the larger devices.
             let reaches = |image: &MemoryDevice| at + len <= usable_size(image.size());
             for image in images.iter().filter(|image| image.name() == leaf.name() && reaches(image)) {
                 let mut rotten = vec![0; len as usize];

@@ -1,26 +1,28 @@
-//! Pools of many devices that lose some of them in a power failure, or have them rotten, refusing, or old.
+//! Pools of many devices of which some are lost, rotten, failing or stale after a power failure.
 //!
-//! The newest label says which devices were *whole* when power failed: they lacked nothing, and were in use, and nobody who is
-//! whole was to take their place. Of each vdev as many of these may be struck as the others can do without. Then the pool must
+//! The newest label says which devices were *whole* when power failed: complete, in use, and not being replaced by a
+//! whole device. Of each vdev as many whole devices may be struck as its redundancy allows. Then the pool must
 //!
-//! 1. open by itself, at a state that it may be in,
-//! 2. be read, every byte of it; and pass every check, if the struck ones are only missing,
-//! 3. become whole: those that are missing are replaced or come back as they were, what is rotten is scrubbed away, and what
-//!    was under way is brought to its end; after that a scrub finds nothing more to mend,
+//! 1. open by itself, at an allowed state,
+//! 2. be readable, every byte; and pass every check if the struck devices are only missing,
+//! 3. become whole: missing devices are replaced or return unchanged, a scrub repairs the rot, and jobs under way
+//!    finish; then a scrub finds nothing more to repair,
 //! 4. be the same without others of its devices.
 //!
-//! Beside these any of the spares that stand by and of the cache devices may be struck: nothing is lost with them. So may any of
-//! the members that are being filled or are out of use: they count for nothing, but that what rots on one of two that have a
-//! place together counts as if the other one was struck, if that leaves before a scrub finds the rot. And on any device labels
-//! and rings of uberblocks may be struck, as long as a copy of each is left. Before what is missing is replaced, spares step in
-//! for it if the operator is in no hurry.
+//! In addition, any available spare and any cache device may be struck: no data is lost with them. So may any member
+//! that is resilvering or out of use: such members count for nothing. One exception: if two members share a place and
+//! one rots, it counts as if the other were struck, because the other may leave before a scrub finds the rot. And on
+//! any device, labels and uberblock rings may be struck while a copy of each is left. Before missing devices are
+//! replaced, spares are put in, if the operator is in no hurry.
 //!
-//! Power fails in the middle of the repair too, and whatever is not whole then may be struck again: see [`repair`].
+//! Power fails in the middle of the repair too, and then all devices that are not whole may be struck again: see
+//! [`repair`].
 //!
-//! If more is struck, it opens or is refused with words, and what is read of it is what was once written there, or an error.
+//! If more is struck, the pool opens or is refused with a message, and each read returns data once written there, or an
+//! error.
 //!
-//! And if as many are lost as may be, and of a vdev all the others are rotten where one block lies, then that block is lost and
-//! nothing else: whatever has it gives an error, and all the rest is read.
+//! And if a vdev has lost as many devices as allowed, and all its other devices are rotten at one block, just this
+//! block is lost: files with the block give errors, and all other files are read.
 
 mod block;
 mod repair;
@@ -58,21 +60,21 @@ pub(crate) struct Losses<'a> {
     pub(crate) cut: usize,
     pub(crate) images: &'a [Arc<MemoryDevice>],
     pub(crate) known: &'a Known,
-    /// From which everything follows.
+    /// The source of all random choices.
     pub(crate) seed: u64,
-    /// What is wrong on purpose.
+    /// The planted defect.
     pub(crate) plant: Option<Plant>,
 }
 
 impl Losses<'_> {
-    /// As many devices are struck as may be.
+    /// Strikes as many devices as redundancy allows.
     pub(crate) fn judge(&self) -> Outcome<Tally> {
         let mut random = StdRng::seed_from_u64(self.seed);
         let mut struck = self.draw(self.images, &BLOWS, &BTreeSet::new(), &mut random);
         self.draw_beside(&mut struck, &mut random);
         let unfinished = draw_unfinished(self.images, &mut struck, &mut random);
         let mut tally = Tally::default();
-        if struck.is_empty() || is_untold(self.images, &struck) {
+        if struck.is_empty() || is_unrecorded(self.images, &struck) {
             return Ok(tally);
         }
         tally.bereft = 1;
@@ -86,7 +88,7 @@ impl Losses<'_> {
         Ok(tally)
     }
 
-    /// One more is struck than may be.
+    /// Strikes one device more than redundancy allows.
     pub(crate) fn judge_more(&self) -> Outcome<Tally> {
         let mut random = StdRng::seed_from_u64(self.seed ^ 1);
         let mut struck = self.draw(self.images, &BLOWS, &BTreeSet::new(), &mut random);
@@ -108,7 +110,7 @@ impl Losses<'_> {
         Ok(Tally { opened: 1, ..Tally::default() })
     }
 
-    /// Chooses devices to strike, of each vdev as many as it can do without or fewer, and those that are to be `relied` on last.
+    /// Chooses devices to strike: of each vdev up to its redundancy, devices in `relied` last.
     fn draw(
         &self,
         images: &[Arc<MemoryDevice>],
@@ -118,7 +120,7 @@ impl Losses<'_> {
     ) -> Struck {
         let mut struck = Struck::new();
         for vdev in holders(images, |_| true) {
-            // As many as may be, mostly.
+            // Mostly as many as redundancy allows.
             let most = if random.random_range(0..3) == 0 { random.random_range(0..3) } else { usize::MAX };
             let drawn = vdev.whole.iter().map(|(image, _)| (relied.contains(image), random.random::<u32>(), *image));
             let mut drawn: Vec<(bool, u32, usize)> = drawn.collect();
@@ -133,7 +135,7 @@ impl Losses<'_> {
         struck
     }
 
-    /// Devices beside the vdevs are struck: any of them, for nothing is lost with them.
+    /// Strikes spares and cache devices: any of them, because no data is lost with them.
     fn draw_beside(&self, struck: &mut Struck, random: &mut StdRng) {
         for image in beside(self.images) {
             if random.random_range(0..2) == 0 {
@@ -145,12 +147,12 @@ impl Losses<'_> {
     fn open(&self, devices: Vec<Arc<dyn Device>>, turn: u64) -> Outcome<World> {
         let labelled = |device: &Arc<dyn Device>| matches!(labels::read_label(&**device), Ok(Some(_)));
         let devices = devices.into_iter().filter(labelled).collect();
-        // Each import draws an epoch of its own, as in life.
+        // Each import draws a new epoch, as in production.
         let env = Arc::new(SeededEnv::new(self.seed.wrapping_add(turn)));
         World::open(devices, env).map_err(|error| format!("the pool does not open: {error}"))
     }
 
-    /// Whatever is read was once written there, or is an error.
+    /// Every read returns data once written there, or an error.
     fn read_what_there_is(&self, world: &World) -> Outcome<()> {
         let Ok(listed) = world.list() else { return Ok(()) };
         for name in listed.into_iter().map(|listed| listed.name) {
@@ -191,8 +193,7 @@ impl Losses<'_> {
     }
 }
 
-/// Members that count for nothing are struck, any of them: those that lack something and those that are out of use. Returns how
-/// many are.
+/// Strikes members that count for nothing: incomplete, or out of use. Returns the number struck.
 fn draw_unfinished(images: &[Arc<MemoryDevice>], struck: &mut Struck, random: &mut StdRng) -> u64 {
     let (mut count, vdevs) = (0, holders(images, |_| true));
     for image in unfinished(images) {
@@ -208,15 +209,15 @@ fn draw_unfinished(images: &[Arc<MemoryDevice>], struck: &mut Struck, random: &m
     count
 }
 
-/// Whether the labels that are left do not say yet that their devices are enough, or of a vdev that was just being added:
-/// power has failed while labels were written. Then the pool is refused, or is without that vdev, and nothing is lost.
-fn is_untold(images: &[Arc<MemoryDevice>], struck: &Struck) -> bool {
+/// Whether the remaining labels do not yet say that their devices suffice, or do not know a vdev that was being added:
+/// power failed while labels were written. Then the pool is refused, or lacks that vdev, and no data is lost.
+fn is_unrecorded(images: &[Arc<MemoryDevice>], struck: &Struck) -> bool {
     let is_there = |at: usize| struck.get(&at).is_none_or(|blow| !blow.is_away());
     let left = holders(images, is_there);
     left.len() != holders(images, |_| true).len() || !left.iter().all(|vdev| vdev.suffice_without(struck))
 }
 
-/// Has rotten what is to rot.
+/// Makes the devices rot that were struck so.
 fn rot_all(images: &[Arc<MemoryDevice>], struck: &Struck, random: &mut StdRng) {
     for (at, blow) in struck {
         match blow {
@@ -227,7 +228,7 @@ fn rot_all(images: &[Arc<MemoryDevice>], struck: &Struck, random: &mut StdRng) {
     }
 }
 
-/// The devices that are there after these blows, and those that err.
+/// The devices present after these blows, and the failing devices among them.
 fn there(
     devices: &[Arc<dyn Device>],
     struck: &Struck,

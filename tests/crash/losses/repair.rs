@@ -1,19 +1,19 @@
-//! Everything is repaired after a strike, and power fails in the middle of that.
+//! Repair of all losses after a strike, with a power failure in the middle.
 //!
-//! What a repair writes is recorded on all devices. When it has come to its end and was judged, power fails at some write of it:
-//! what was flushed then is there, what was not is there, or not, or in part. Whatever counts for nothing at that instant may be
-//! struck in addition, above all devices that are being filled. Then the pool is opened again, must be what it was, and the
-//! repair goes on from there to its end.
+//! The writes of a repair are recorded on all devices. When the repair is finished and judged, power fails at one of
+//! its writes: flushed writes are present; other writes are present, absent or partial. Members that count for nothing
+//! at that instant may be struck in addition, above all resilvering devices. Then the pool is opened again, must be
+//! unchanged, and the repair continues to its end.
 //!
 //! | power fails while | import finds |
 //! | --- | --- |
-//! | the pool is opened without what is missing, and cleaned up | a state that it may be in, perhaps a later one that was away |
-//! | devices come back | the state that was found before; devices that came back, or lack something still |
-//! | devices are replaced | the same; new devices that are named by the labels, or by nobody |
-//! | devices are filled, and leave | the same; devices that lack something still, or nothing any more |
-//! | a scrub mends | the same; what is rotten is mended or not |
+//! | the pool is opened without missing devices, and cleaned up | an allowed state, perhaps a later one from a missing device |
+//! | devices return | the state found before; returned devices, complete or not |
+//! | devices are replaced | the same; new devices, in the labels or not |
+//! | devices are resilvered, and old devices leave | the same; devices incomplete or complete |
+//! | a scrub repairs | the same; rot repaired or not |
 //!
-//! A device that was struck is not relied upon before the repair is over, nor is a new one.
+//! Neither struck nor new devices are relied upon before the repair is over.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -25,7 +25,7 @@ use pool::{
 use rand::{Rng, rngs::StdRng};
 
 use super::{
-    Losses, draw_unfinished, is_untold, rot_all,
+    Losses, draw_unfinished, is_unrecorded, rot_all,
     strike::{Blow, Struck, Tally, scratch},
     there,
 };
@@ -37,29 +37,29 @@ use crate::{
     world::{Outcome, World},
 };
 
-/// Of so many repairs power fails in one.
+/// Power fails in one of so many repairs.
 const FAILING: u64 = 2;
-/// Of so many strikes one scratches the labels of all devices.
+/// One of so many strikes damages labels on all devices.
 const SCRATCHED: u64 = 2;
-/// What may become of what was not flushed then: so many fates.
+/// The number of different fates of unflushed writes.
 const FATES: u64 = 8;
 
 /// A part of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
-    /// The pool is opened without what is missing, and cleaned up.
+    /// The pool is opened without the missing devices, and cleaned up.
     Opening,
-    /// What was away is there again.
+    /// Devices that were away return.
     Return,
-    /// New devices take the places of those that are lost.
+    /// New devices replace the lost devices.
     Replacing,
-    /// Devices are filled, those that were replaced leave, and what else was under way comes to its end.
+    /// Devices are resilvered, replaced devices leave, and other jobs finish.
     Filling,
-    /// A scrub mends.
+    /// A scrub repairs the rot.
     Scrub,
 }
 
-/// All parts.
+/// All parts, in order.
 pub(super) const PARTS: [Part; 5] = [Part::Opening, Part::Return, Part::Replacing, Part::Filling, Part::Scrub];
 
 impl fmt::Display for Part {
@@ -74,13 +74,13 @@ impl fmt::Display for Part {
     }
 }
 
-/// The devices of a pool that is being repaired, with every write recorded.
+/// The devices of a pool under repair, with every write recorded.
 struct Site {
     recorder: Arc<Recorder>,
     plant: Option<Plant>,
-    /// By the numbers of the images, and behind them those that are new. One that is lost is as if nobody had used it.
+    /// By the numbers of the images, with new devices behind them. A lost device is blank.
     devices: Vec<Arc<RecordingDevice>>,
-    /// The parts of the repair, each with its place in the record where it has begun.
+    /// The parts of the repair, each with its start in the record.
     begun: Vec<(Part, usize)>,
 }
 
@@ -99,7 +99,7 @@ impl Site {
         self.begun.push((part, self.recorder.len()));
     }
 
-    /// A device that nobody has used.
+    /// A blank device.
     fn new_device(&mut self, size: u64) -> Arc<dyn Device> {
         let new = Arc::new(self.recorder.wrap(MemoryDevice::new(format!("new{}", self.devices.len()), size)));
         self.devices.push(new.clone());
@@ -110,13 +110,13 @@ impl Site {
         self.devices.iter().map(|device| planted_in_repair(device.clone(), self.plant)).collect()
     }
 
-    /// What the devices hold when all is over.
+    /// The final content of the devices.
     fn images(&self) -> Vec<Arc<MemoryDevice>> {
         let images = self.recorder.images_at(self.recorder.len(), &mut || Fate::Kept);
         images.into_iter().map(Arc::new).collect()
     }
 
-    /// A power failure in any part of the repair that has written something, each as probable as the others.
+    /// A power failure in a random part of the repair that has written; all such parts are equally likely.
     fn cut(&self, random: &mut StdRng) -> Option<(Part, Cut)> {
         let ends = self.begun.iter().skip(1).map(|(_, at)| *at).chain([self.recorder.len()]);
         let spans = self.begun.iter().zip(ends).map(|((part, begin), end)| (*part, begin + 1..=end));
@@ -133,26 +133,26 @@ impl Site {
 struct Round<'a> {
     losses: &'a Losses<'a>,
     struck: &'a Struck,
-    /// What was struck, now or before, and what is new: nobody is to rely on that before the end.
+    /// Devices struck now or before, and new devices: before the end none is relied upon.
     weak: BTreeSet<usize>,
-    /// Whether all that is there is right.
+    /// Whether all present data is right.
     is_right: bool,
-    /// What must be found; none if any state may be that the power failure could have left.
+    /// The required state; `None` for any state that the power failure could have left.
     expected: Option<&'a Pool>,
-    /// Each import of all rounds has a number of its own.
+    /// A number for the imports, different in all rounds.
     turn: u64,
 }
 
-/// A repair that has come to its end.
+/// A finished repair.
 struct Repaired {
     site: Site,
     found: Pool,
-    /// How many spares stood in for what was lost.
+    /// How many spares replaced lost devices.
     stood_in: u64,
 }
 
 impl Losses<'_> {
-    /// Strikes, and has everything repaired; and the same once more from a power failure on in the middle of that.
+    /// Strikes and repairs; then does so again from a power failure in the middle of the repair.
     pub(super) fn bereft(&self, struck: &Struck, random: &mut StdRng) -> Outcome<Tally> {
         let first = Round {
             losses: self,
@@ -177,7 +177,7 @@ impl Losses<'_> {
         Ok(tally)
     }
 
-    /// Power fails in a repair, and it begins anew.
+    /// Power fails in a repair, and the repair starts again.
     fn fail_in(
         &self,
         first: &Round<'_>,
@@ -190,7 +190,7 @@ impl Losses<'_> {
         let lost: Struck = lost.map(|(at, blow)| (*at, *blow)).collect();
         let mut struck = lost.clone();
         let mut again = draw_unfinished(&images, &mut struck, random);
-        if is_untold(&images, &struck) {
+        if is_unrecorded(&images, &struck) {
             (struck, again) = (lost.clone(), 0);
         }
         let new = struck.iter().filter(|(at, _)| !lost.contains_key(at));
@@ -220,7 +220,7 @@ impl Losses<'_> {
 }
 
 impl Round<'_> {
-    /// Strikes what is in these images, has all of it repaired, and judges that.
+    /// Strikes the devices of these images, repairs all, and judges the result.
     fn run(&self, images: &[Arc<MemoryDevice>], random: &mut StdRng) -> Outcome<Repaired> {
         let losses = self.losses;
         rot_all(images, self.struck, random);
@@ -229,13 +229,13 @@ impl Round<'_> {
         let world = losses.open(devices, self.turn + 1)?;
         let found = self.what_is_found(&world)?;
         erring.iter().for_each(|device| device.heal());
-        // What came back stale has missed what is written here.
+        // A stale device lacks the writes made here.
         world.clean_up()?;
         site.begins(Part::Return);
         let world = self.come_back(world, &site, random)?;
         let is_for_spares = random.random_range(0..2) == 0;
         if is_for_spares {
-            // They step in before anybody sees to it.
+            // Spares are put in before the operator acts.
             site.begins(Part::Filling);
             world.settle()?;
         }
@@ -254,14 +254,14 @@ impl Round<'_> {
         Ok(Repaired { site, found, stood_in })
     }
 
-    /// What can be read of the pool, which must be all of a state that it may be in.
+    /// Reads the whole pool, which must be in an allowed state.
     fn what_is_found(&self, world: &World) -> Outcome<Pool> {
         if self.is_right {
             world.check()?;
         }
         world.load_caches();
         let listed = world.list()?;
-        // Without a check all of it has to be read.
+        // Without a check everything has to be read.
         let found = match self.is_right {
             true => observe::pool_knowing(world, &listed, self.losses.known)?,
             false => observe::pool(world, &listed)?,
@@ -277,7 +277,7 @@ impl Round<'_> {
         Ok(found)
     }
 
-    /// Those that were away for a while are there again: at once, or after the pool was closed.
+    /// Devices that were away return: at once, or after the pool was closed.
     fn come_back(&self, world: World, site: &Site, random: &mut StdRng) -> Outcome<World> {
         let stale = |at: &usize| self.struck.get(at) == Some(&Blow::Stale);
         let back: Vec<&Arc<RecordingDevice>> =
@@ -297,13 +297,13 @@ impl Round<'_> {
             return Ok(world);
         }
         drop(world);
-        // Those that are lost have no labels.
+        // Lost devices have no labels.
         let world = self.losses.open(site.devices(), self.turn + 2)?;
         world.clean_up()?;
         Ok(world)
     }
 
-    /// New devices take the places of those that are lost. Says which.
+    /// Replaces the lost devices by new devices. Returns a description.
     fn replace(&self, world: &World, site: &mut Site) -> Outcome<String> {
         let mut told = String::new();
         let lost = self.struck.iter().filter(|(_, blow)| **blow == Blow::Lost);
@@ -312,7 +312,7 @@ impl Round<'_> {
         let members =
             || -> Vec<Arc<Member>> { world.groups().into_iter().flat_map(|(_, members)| members.to_vec()).collect() };
         for (name, _) in &lost {
-            // It was to take the place of another one, which stays.
+            // It was replacing another device, which stays.
             if members().iter().any(|member| member.leaf.name() == name && member.replaces().is_some()) {
                 world.pool.detach(name).map_err(|error| format!("{told}{name} cannot leave: {error}"))?;
                 told += &format!("{name} has left; ");
@@ -320,7 +320,7 @@ impl Round<'_> {
         }
         for (name, size) in &lost {
             let members = members();
-            // What was under way has come to its end, and it has left.
+            // The replacement has finished, and the device has left.
             let Some(own) = members.iter().find(|member| member.leaf.name() == name) else { continue };
             if members.iter().any(|member| member.replaces() == Some(own.leaf.guid())) {
                 told += &format!("{name} is being replaced; ");
@@ -354,9 +354,9 @@ impl Round<'_> {
     }
 }
 
-/// Fails unless all is well after a scrub.
+/// Fails unless the pool is healthy after a scrub.
 fn judge_repaired(world: &World) -> Outcome<()> {
-    // Rot may lie on whoever was asked last.
+    // Rot may lie on members that are read last.
     world.scrub()?;
     match world.scrub()? {
         0 => {}
@@ -375,7 +375,7 @@ fn judge_repaired(world: &World) -> Outcome<()> {
     world.check()
 }
 
-/// How many spares are complete, and stand in for a device that is not there.
+/// How many spares are complete and replace an absent device.
 fn stand_ins(world: &World) -> u64 {
     let label = world.pool.label();
     let stands_in = |members: &[Arc<Member>], member: &Member| {

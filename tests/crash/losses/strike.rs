@@ -1,4 +1,4 @@
-//! What may befall devices, which of them a pool can do without, and what of it was seen.
+//! Kinds of failures of devices, which failures a pool survives, and counts of the failures tried.
 
 use std::{collections::BTreeMap, fmt, iter, sync::Arc};
 
@@ -16,61 +16,61 @@ use rustix::io::Errno;
 
 use super::repair::{PARTS, Part};
 
-/// So many bytes rot at a place.
+/// The number of bytes that rot at a place.
 const ROTTEN: u64 = 4096;
-/// Parts of a device that refuse to be read.
+/// The unit of a device, in bytes, that fails to be read.
 const REFUSED: u64 = 1 << 20;
 
-/// What has become of a device.
+/// The failure of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blow {
-    /// It is gone for good.
+    /// Lost for good.
     Lost,
-    /// It is away for one import, and comes back as it was.
+    /// Away for one import, then back unchanged.
     Stale,
-    /// Some of what lies between its labels is something else, or all of it.
+    /// Part or all of the area between its labels is overwritten.
     Rotten,
-    /// Some of what lies between its labels cannot be read, or nothing of it, until somebody sees to it.
+    /// Part or all of the area between its labels cannot be read, until the repair.
     Erring,
-    /// All its rings of uberblocks are something else: it says that it is of the pool, and not how far it has come.
+    /// All its uberblock rings are overwritten: the device is known as the pool's, but not its newest txg.
     Ringless,
 }
 
 pub(super) const BLOWS: [Blow; 5] = [Blow::Lost, Blow::Stale, Blow::Rotten, Blow::Erring, Blow::Ringless];
 
 impl Blow {
-    /// Whether the device is not there at the first import.
+    /// Whether the device is absent at the first import.
     pub(super) fn is_away(self) -> bool {
         matches!(self, Blow::Lost | Blow::Stale)
     }
 
-    /// Whether all blocks that can be read at the first import are right.
+    /// Whether all blocks readable at the first import are right.
     pub(super) fn leaves_right(self) -> bool {
         self.is_away() || self == Blow::Ringless
     }
 }
 
-/// Which devices are struck, by the numbers of their images.
+/// The struck devices, by the numbers of their images.
 pub(super) type Struck = BTreeMap<usize, Blow>;
 
-/// What of what was struck was seen.
+/// Counts of the failures tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    /// Points at which as many devices were struck as may be.
+    /// Points at which as many devices were struck as redundancy allows.
     pub(crate) bereft: u64,
-    /// Devices beside the vdevs that were struck at these, and spares that stood in after it.
+    /// Spares and cache devices struck at these points, and spares put in afterwards.
     pub(crate) beside: u64,
     pub(crate) stood_in: u64,
-    /// Members that count for nothing, struck in addition at these; and those that were when power failed in the repair.
+    /// Members struck that count for nothing: at these points, and at power failures in the repair.
     pub(crate) unfinished: u64,
     pub(crate) unfinished_again: u64,
-    /// Devices at these of which some labels or rings were struck, and not all copies.
+    /// Devices at these points with some but not all copies of labels or rings struck.
     pub(crate) scratched: u64,
-    /// Repairs in which power failed, by their parts.
+    /// Repairs in which power failed, by part.
     pub(crate) failures: [u64; PARTS.len()],
-    /// Devices that were struck at these, by their blows.
+    /// Devices struck at these points, by blow.
     pub(crate) blows: [u64; BLOWS.len()],
-    /// Points at which more were struck: the pool opened, or was refused.
+    /// Points at which more was struck: the pool opened, or was refused.
     pub(crate) opened: u64,
     pub(crate) refused: u64,
     /// Points at which one block was lost, and everything else was read.
@@ -78,7 +78,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds what others have counted.
+    /// Adds the counts of another thread or point.
     pub(crate) fn add(&mut self, other: Tally) {
         self.bereft += other.bereft;
         self.beside += other.beside;
@@ -93,7 +93,7 @@ impl Tally {
         self.blows.iter_mut().zip(other.blows).for_each(|(sum, more)| *sum += more);
     }
 
-    /// What of all this was never seen.
+    /// The kinds that were never seen.
     pub(crate) fn missed(&self) -> Vec<&'static str> {
         let seen = [
             ("bereft points", self.bereft),
@@ -141,12 +141,12 @@ impl fmt::Display for Tally {
     }
 }
 
-/// A vdev as a label describes it: which columns are needed, and the images of whole devices with their columns.
+/// A vdev as a label describes it: its redundancy, and the images of whole devices with their columns.
 pub(super) struct Holders {
     tree: VdevTree,
     pub(super) whole: Vec<(usize, usize)>,
-    /// The images of devices that two have a place for, each with that of the other one, which may leave: who is replaced, or
-    /// the spare, when the device is back that it stands in for.
+    /// Devices that share a place, as pairs of images: the device that stays and the device that may leave. The latter
+    /// is the replaced device, or the spare of a device that is back.
     staying: Vec<(usize, usize)>,
 }
 
@@ -159,8 +159,8 @@ impl Holders {
         }
     }
 
-    /// The same when those have left whose places others have. What rots on who stays is seen by nobody before a scrub, and by
-    /// then the other one is gone.
+    /// As [`Holders::suffice_without`], after one of each sharing pair has left. Rot on the staying device is found
+    /// only by a scrub, when the other device is gone.
     pub(super) fn suffice_when_filled(&self, struck: &Struck) -> bool {
         let is_rotten = |image: &usize| struck.get(image) == Some(&Blow::Rotten);
         let leaving =
@@ -169,7 +169,7 @@ impl Holders {
     }
 }
 
-/// The labels of these images, each with the number of its own, and the newest of them.
+/// The labels of these images, each with its image's number, and the newest label.
 fn labels_of(images: &[Arc<MemoryDevice>], counts: impl Fn(usize) -> bool) -> Option<(Vec<(usize, Label)>, Label)> {
     let labelled = images.iter().enumerate().filter(|(at, _)| counts(*at));
     let found = labelled.filter_map(|(at, image)| Some((at, labels::read_label(&**image).ok().flatten()?)));
@@ -180,7 +180,7 @@ fn labels_of(images: &[Arc<MemoryDevice>], counts: impl Fn(usize) -> bool) -> Op
     Some((found, newest))
 }
 
-/// The devices that stand beside the vdevs, by the newest label of these images: spares that stand by, and cache devices.
+/// The available spares and the cache devices, by the newest label of these images.
 pub(super) fn beside(images: &[Arc<MemoryDevice>]) -> Vec<usize> {
     let Some((found, newest)) = labels_of(images, |_| true) else { return Vec::new() };
     let is_member =
@@ -189,8 +189,8 @@ pub(super) fn beside(images: &[Arc<MemoryDevice>]) -> Vec<usize> {
     found.iter().filter(|(_, label)| stands_by(label.device)).map(|(at, _)| *at).collect()
 }
 
-/// The members that count for nothing by the newest label of these images: those that lack something, are out of use, or are to
-/// leave because another one has what they have.
+/// The members that count for nothing by the newest label of these images: incomplete, out of use, or about to leave
+/// because another device has their content.
 pub(super) fn unfinished(images: &[Arc<MemoryDevice>]) -> Vec<usize> {
     let Some((found, newest)) = labels_of(images, |_| true) else { return Vec::new() };
     let whole: Vec<usize> =
@@ -201,7 +201,7 @@ pub(super) fn unfinished(images: &[Arc<MemoryDevice>]) -> Vec<usize> {
     unfinished.map(|(at, _)| *at).collect()
 }
 
-/// What the newest label of these images says of each vdev.
+/// The vdevs, by the newest label of these images.
 pub(super) fn holders(images: &[Arc<MemoryDevice>], counts: impl Fn(usize) -> bool) -> Vec<Holders> {
     let Some((found, newest)) = labels_of(images, counts) else { return Vec::new() };
     let image = |device: Guid| found.iter().find(|(_, label)| label.device == device).map(|(at, _)| *at);
@@ -230,7 +230,7 @@ pub(super) fn holders(images: &[Arc<MemoryDevice>], counts: impl Fn(usize) -> bo
     newest.vdevs.iter().map(|config| holder(&config.tree)).collect()
 }
 
-/// Has a third of what lies between the labels rot, or all of it.
+/// Overwrites a third of the area between the labels, or all.
 pub(super) fn rot(image: &MemoryDevice, random: &mut StdRng) {
     const PAGE: u64 = 64 << 10;
     let is_whole = random.random_range(0..3) == 0;
@@ -249,7 +249,7 @@ pub(super) fn rot(image: &MemoryDevice, random: &mut StdRng) {
     }
 }
 
-/// Has all rings of uberblocks rot.
+/// Overwrites all uberblock rings.
 pub(super) fn rot_rings(image: &MemoryDevice, random: &mut StdRng) {
     for at in labels::places(image).expect("it is large enough") {
         let mut noise = vec![0; RING_SIZE];
@@ -258,7 +258,7 @@ pub(super) fn rot_rings(image: &MemoryDevice, random: &mut StdRng) {
     }
 }
 
-/// Has some labels and some rings of a device rot, of which others say the same. Whether there are any.
+/// Overwrites some labels and rings of a device that have intact copies. Returns whether it found any.
 pub(super) fn scratch(image: &MemoryDevice, random: &mut StdRng) -> bool {
     let known = || {
         let label = labels::read_label(image).ok().flatten()?;
@@ -266,7 +266,7 @@ pub(super) fn scratch(image: &MemoryDevice, random: &mut StdRng) -> bool {
         Some((label.txg, labels::places(image).ok()?, states))
     };
     let places = label_offsets(image.size());
-    // Where a device ends elsewhere than its pool says, that is told by the front labels alone.
+    // If the device's size differs from the pool's record, only the front labels say so.
     let Some(before) = known().filter(|(_, found, _)| *found == places) else { return false };
     let parts = places.map(|at| [(at + BODY_AT, BODY_SIZE), (at + RING_AT, RING_SIZE)]);
     let mut is_scratched = false;
@@ -286,7 +286,7 @@ pub(super) fn scratch(image: &MemoryDevice, random: &mut StdRng) -> bool {
     is_scratched
 }
 
-/// Has a third of what lies between the labels refuse to be read, or all of it.
+/// Makes reads fail in a third of the area between the labels, or in all.
 pub(crate) fn refuse(device: &FaultDevice, random: &mut StdRng) {
     let is_whole = random.random_range(0..3) == 0;
     let end = DATA_START + usable_size(device.size());
