@@ -1,17 +1,17 @@
-//! POSIX access control lists: what they say, their coding, and how they and a file's mode move together.
+//! POSIX access control lists: their meaning, their coding, and how a list and a file's mode follow each other.
 //!
-//! A list is kept as the extended attribute that Linux programs read and write, [`ACCESS`] for a file's own and [`DEFAULT`]
-//! for what is made in a directory, in the coding of the kernel's version 2. The kernel checks permissions by it; what is
-//! done here is what the kernel leaves to a file system:
+//! A list is stored as the extended attribute that Linux programs read and write, in the coding of the kernel's version
+//! 2: [`ACCESS`] is the list of a file, and [`DEFAULT`] is a directory's list for new files. The kernel checks
+//! permissions. This module does what the kernel leaves to a file system:
 //!
-//! * a list that makes no sense is refused, and one that says no more than a mode is kept as the mode alone;
-//! * the mode shows the list's entries of the owner, of the others, and as the group's either the mask or the group's own;
-//!   whichever of the two is set, the other follows;
-//! * what is made in a directory with a default list gets its access list from it instead of from the umask.
+//! * An inconsistent list is refused, and a list that a mode can express is stored as the mode alone.
+//! * The mode shows the entries of the owner, of all others, and as the group's the mask or else the group's own entry.
+//!   Setting the mode changes the list, and setting the list changes the mode.
+//! * A new file in a directory with a default list gets its access list from the default list; the umask is ignored.
 //!
-//! The first half is pure; the second puts it into the tree. Lists always stand in their item, never in a block, so that
-//! changing a mode reads nothing besides. With `acltype=off` nobody sees lists and no new ones come, but those that are
-//! there go on following their modes, and act again when lists do.
+//! The first half is pure; the second half works on the tree. A list is always in its item, never in a block, so
+//! changing a mode reads no block. With `acltype=off` lists are hidden and no new list is made. Existing lists still
+//! follow their modes, and apply again when `acltype` is switched on.
 
 use pool::tree::View;
 use rustix::io::Errno;
@@ -25,37 +25,37 @@ use super::{
     xattr::{self, Value, Xattr},
 };
 
-/// The name of the list that says who may do what with a file.
+/// The name of a file's list.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The name of a directory's list for what is made in it.
+/// The name of a directory's list for new files.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// The longest coded list, in bytes: the kernel hands out no longer ones.
+/// The longest coded list, in bytes: the kernel returns no longer list.
 pub const ACL_MAX: usize = 4096;
 
 const VERSION: u32 = 2;
 const HEAD: usize = 4;
 const ENTRY: usize = 8;
-/// The id in entries that name nobody.
+/// The id in entries without a user or group.
 const NOBODY: u32 = u32::MAX;
 
 const SGID: u16 = 0o2000;
 const PERMISSIONS: u16 = 0o777;
 
-/// Whom an entry is about, in the order in which entries stand.
+/// The subject of an entry, in the order of entries in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The file's owner.
     Owner,
-    /// This user.
+    /// The user with this id.
     User(u32),
     /// The file's group.
     Group,
-    /// This group.
+    /// The group with this id.
     NamedGroup(u32),
-    /// The most that entries of users and groups allow, but for the owner's.
+    /// The upper bound of all entries but the owner's and `Other`.
     Mask,
-    /// Everybody else.
+    /// All other users.
     Other,
 }
 
@@ -95,21 +95,21 @@ impl Who {
     }
 }
 
-/// One line of a list.
+/// One entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AclEntry {
-    /// Whom it is about.
+    /// The user or group concerned.
     pub who: Who,
     /// Read 4, write 2, execute 1.
     pub permissions: u8,
 }
 
-/// A list that makes sense: one entry each of the owner, the group and the others, and a mask if anybody is named.
+/// A valid list: one entry each for the owner, the group and all others, and a mask if a user or group is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl(Vec<AclEntry>);
 
 impl Acl {
-    /// A list of these entries, if it makes sense.
+    /// A list of the given entries; `None` if the list would be invalid.
     pub fn new(entries: Vec<AclEntry>) -> Option<Acl> {
         let ordered = entries.windows(2).all(|pair| {
             let (one, two) = (pair[0].who.code(), pair[1].who.code());
@@ -123,10 +123,10 @@ impl Acl {
         (ordered && complete && sane).then_some(Acl(entries))
     }
 
-    /// The list that a program has coded; `None` if it has no entries, which means that there is to be no list.
+    /// Decodes a program's list; `None` if the list has no entries, and is therefore to be removed.
     ///
     /// # Errors
-    /// EINVAL for what is no list, EOPNOTSUPP for another version, E2BIG for one that is too long.
+    /// EINVAL for malformed bytes, EOPNOTSUPP for another version, E2BIG for more than [`ACL_MAX`] bytes.
     pub fn decode(bytes: &[u8]) -> Result<Option<Acl>, Errno> {
         let Some((version, entries)) = bytes.split_first_chunk::<HEAD>() else {
             return if bytes.is_empty() { Ok(None) } else { Err(Errno::INVAL) };
@@ -148,7 +148,7 @@ impl Acl {
         entries.and_then(Acl::new).map(Some).ok_or(Errno::INVAL)
     }
 
-    /// As programs read it.
+    /// The coding that Linux programs read.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD + self.0.len() * ENTRY);
         out.extend(VERSION.to_le_bytes());
@@ -160,38 +160,38 @@ impl Acl {
         out
     }
 
-    /// Its entries, in their order.
+    /// The entries, sorted by subject.
     pub fn entries(&self) -> &[AclEntry] {
         &self.0
     }
 
-    /// Whether it says no more than a mode can.
+    /// Whether a mode can express the whole list.
     pub fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
 
-    /// The permission bits that a mode shows for it.
+    /// The permission bits of the mode: nine bits.
     pub fn mode(&self) -> u16 {
         let [owner, group, other] = self.shown().map(|index| u16::from(self.0[index].permissions));
         owner << 6 | group << 3 | other
     }
 
-    /// Has it say what a mode that was set says.
+    /// Changes the entries that the mode shows to the given mode.
     pub fn set_mode(&mut self, mode: u16) {
         for (index, shift) in self.shown().into_iter().zip([6, 3, 0]) {
             self.0[index].permissions = (mode >> shift & 7) as u8;
         }
     }
 
-    /// What it, as a directory's default list, makes of the mode that a program asks for: the access list of what is made,
-    /// whose [`Acl::mode`] is the mode.
+    /// The access list of a new file in a directory with this default list; `asked` is the mode that the program asked
+    /// for, and [`Acl::mode`] of the result is the file's mode.
     pub fn inherited(&self, asked: u16) -> Acl {
         let mut acl = self.clone();
         acl.set_mode(self.mode() & asked);
         acl
     }
 
-    /// The entries that a mode shows: of the owner, of the group or the mask, and of the others.
+    /// The indices of the entries that a mode shows: the owner's, the group's or the mask, and all others'.
     fn shown(&self) -> [usize; 3] {
         let find = |who: Who| self.0.iter().position(|entry| entry.who == who);
         let group = find(Who::Mask).or_else(|| find(Who::Group));
@@ -211,7 +211,7 @@ pub(super) fn is_acl(name: &[u8]) -> bool {
     name == ACCESS || name == DEFAULT
 }
 
-/// The list that stands in an item. One that makes no sense, which no version of this program has stored, counts as none.
+/// The list in an item. An invalid list, which no version of this program has stored, counts as none.
 fn load(view: &View<'_>, ino: Ino, name: &[u8]) -> Result<Option<Acl>, Failure> {
     match xattr::find(view, ino, name)? {
         Ok(entry) => Ok(match xattr::decode(&entry)?.value {
@@ -228,7 +228,7 @@ fn store(change: &mut Change<'_>, ino: Ino, name: &[u8], acl: &Acl) -> Result<()
     Ok(())
 }
 
-/// Has a file's access list follow a mode that is being set.
+/// Makes a file's access list follow a new mode.
 pub(super) fn follow_mode(change: &mut Change<'_>, ino: Ino, mode: u16) -> Result<(), Failure> {
     if let Some(mut acl) = load(&change.view, ino, ACCESS)? {
         acl.set_mode(mode);
@@ -237,12 +237,12 @@ pub(super) fn follow_mode(change: &mut Change<'_>, ino: Ino, mode: u16) -> Resul
     Ok(())
 }
 
-/// What something new gets from its directory.
+/// The default list that a new file gets from its directory.
 #[derive(Default)]
 pub(super) struct Inheritance(Option<Acl>);
 
 impl Inheritance {
-    /// Of something of this type in `dir`.
+    /// For a new file of the given type in `dir`.
     pub(super) fn of(view: &View<'_>, dir: Ino, file_type: FileType) -> Result<Inheritance, Failure> {
         match file_type {
             FileType::Symlink => Ok(Inheritance::default()),
@@ -250,7 +250,7 @@ impl Inheritance {
         }
     }
 
-    /// The mode: what was asked for, restricted by the directory's list or, without one, by the umask.
+    /// The mode: the mode asked for, restricted by the default list or, without a list, by the umask.
     pub(super) fn mode(&self, asked: u16, umask: u32) -> u16 {
         match &self.0 {
             Some(default) => asked & !PERMISSIONS | default.inherited(asked).mode(),
@@ -258,7 +258,7 @@ impl Inheritance {
         }
     }
 
-    /// Gives the new inode its lists.
+    /// Stores the lists of the new inode.
     pub(super) fn bequeath(&self, change: &mut Change<'_>, ino: Ino, inode: &Inode) -> Result<(), Failure> {
         let Some(default) = &self.0 else { return Ok(()) };
         let own = default.inherited(inode.mode);
@@ -270,11 +270,11 @@ impl Inheritance {
 }
 
 impl FileSystem {
-    /// Sets or, with an empty one, removes a list: `name` is [`ACCESS`] or [`DEFAULT`]. The access list changes the mode;
-    /// `kills_sgid` says that the set-group bit goes, as it does when somebody changes it who is not in the file's group.
+    /// Sets a list, or removes the list if `value` is empty. `name` is [`ACCESS`] or [`DEFAULT`]. The access list
+    /// changes the mode; `kills_sgid` clears the set-group bit, as required if the caller is not in the file's group.
     ///
     /// # Errors
-    /// EOPNOTSUPP where there are no lists, EACCES for a default list of what is no directory, and as [`Acl::decode`].
+    /// EOPNOTSUPP with `acltype=off`, EACCES for a default list of a non-directory, and the errors of [`Acl::decode`].
     pub fn set_acl(&self, ino: Ino, name: &[u8], value: &[u8], kills_sgid: bool) -> Result<(), Errno> {
         assert!(is_acl(name), "only lists are set as such");
         self.writable()?;
@@ -306,12 +306,12 @@ impl FileSystem {
         })
     }
 
-    /// Fails for a list's name if there are no lists.
+    /// EOPNOTSUPP for a list's name if lists are off.
     pub(super) fn check_acl_name(&self, name: &[u8]) -> Result<(), Errno> {
         if is_acl(name) && !self.options().acl { Err(Errno::OPNOTSUPP) } else { Ok(()) }
     }
 
-    /// What something new of this type in `dir` gets from it.
+    /// The default list for a new file of the given type in `dir`.
     pub(super) fn inheritance(&self, view: &View<'_>, dir: Ino, file_type: FileType) -> Result<Inheritance, Failure> {
         if self.options().acl { Inheritance::of(view, dir, file_type) } else { Ok(Inheritance::default()) }
     }
@@ -354,7 +354,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_accepted_is_what_was_meant(mut bytes in prop::collection::vec(0u8..=8, 0..64), headed: bool) {
+        fn an_accepted_list_round_trips(mut bytes in prop::collection::vec(0u8..=8, 0..64), headed: bool) {
             if headed {
                 bytes.splice(0..0, VERSION.to_le_bytes());
             }
@@ -370,7 +370,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_inherited_allows_no_more_than_either(acl in any_acl(), asked in 0u16..0o1000) {
+        fn an_inherited_list_allows_no_more_than_mode_or_default(acl in any_acl(), asked in 0u16..0o1000) {
             let made = acl.inherited(asked);
             prop_assert_eq!(made.mode(), acl.mode() & asked);
             prop_assert!(Acl::new(made.0).is_some());
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn other_codings_are_told_apart() {
+    fn other_codings_are_refused() {
         let good = list(&[(Who::Owner, 6), (Who::Group, 4), (Who::Other, 0)]).unwrap().encode();
         assert_eq!(Acl::decode(b""), Ok(None));
         assert_eq!(Acl::decode(&good[..HEAD]), Ok(None));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mask_is_what_a_mode_shows_for_the_group() {
+    fn a_mode_shows_the_mask_as_the_groups_bits() {
         let mut acl =
             list(&[(Who::Owner, 7), (Who::User(5), 7), (Who::Group, 5), (Who::Mask, 6), (Who::Other, 1)]).unwrap();
         assert_eq!(acl.mode(), 0o761);

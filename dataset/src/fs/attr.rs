@@ -13,30 +13,30 @@ use super::{
     xattr,
 };
 
-/// What `stat` shows of a file.
+/// The result of `stat`, with the generation and the creation time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// The object's number.
     pub ino: Ino,
-    /// The transaction group that made it.
+    /// The txg in which the file was made.
     pub generation: u64,
-    /// Its type.
+    /// Regular file, directory, symbolic link or special file.
     pub file_type: FileType,
     /// Permission and set-id bits.
     pub mode: u16,
-    /// How many names it has.
+    /// The number of names; of a directory, two plus its subdirectories.
     pub nlink: u32,
-    /// Its owner.
+    /// The owner's user id.
     pub uid: u32,
-    /// Its group.
+    /// The group's id.
     pub gid: u32,
-    /// A device's number.
+    /// The device number of a device file.
     pub rdev: u32,
     /// Its length in bytes; of a directory, the number of its entries.
     pub size: u64,
-    /// The bytes that are no holes, in units of 512.
+    /// The allocated content (without holes), in units of 512 bytes.
     pub blocks: u64,
-    /// The size of reads and writes that suits it, in bytes.
+    /// The preferred size of reads and writes, in bytes.
     pub block_size: u32,
     /// When it was last read.
     pub atime: Nanos,
@@ -44,16 +44,16 @@ pub struct Attr {
     pub mtime: Nanos,
     /// When anything of it last changed.
     pub ctime: Nanos,
-    /// When it was made.
+    /// When the file was made.
     pub crtime: Nanos,
 }
 
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The time at which the change happens.
+    /// The time of the change.
     Now,
-    /// This time.
+    /// The given time.
     At(Nanos),
 }
 
@@ -66,17 +66,17 @@ impl SetTime {
     }
 }
 
-/// Attributes to change; those that are `None` stay. If all are, it is a change of owner that leaves the owner as it is:
-/// so the kernel asks for set-id bits and capabilities to be taken away.
+/// Attributes to change; `None` leaves an attribute as is. If all are `None`, the kernel asks for a change of owner
+/// that keeps the owner, so as to clear set-id bits and capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission and set-id bits.
     pub mode: Option<u32>,
-    /// The owner.
+    /// The owner's user id.
     pub uid: Option<u32>,
-    /// The group.
+    /// The group's id.
     pub gid: Option<u32>,
-    /// The length.
+    /// The length, in bytes.
     pub size: Option<u64>,
     /// When it was last read.
     pub atime: Option<SetTime>,
@@ -84,7 +84,7 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// When anything of it last changed.
     pub ctime: Option<Nanos>,
-    /// Whether a change of the length takes set-id bits away.
+    /// Whether a change of the length clears set-id bits.
     pub kill_suid: bool,
 }
 
@@ -95,12 +95,12 @@ impl SetAttr {
     }
 }
 
-/// Who asks, as far as new files and the rules of set-id bits depend on it. Permissions are the kernel's to check.
+/// The requesting process, as far as new files and set-id bits depend on the process. The kernel checks permissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// The user.
+    /// The user id.
     pub uid: u32,
-    /// The group.
+    /// The group id.
     pub gid: u32,
     /// The permission bits that new files do not get, unless their directory has a default access control list.
     pub umask: u32,
@@ -109,11 +109,11 @@ pub struct Caller {
 const SUID: u16 = 0o4000;
 const SGID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
-/// Others than the owner may write; with an access control list, its mask says so too.
+/// Write permission for group or all others; with an access control list, the group's bit is the mask's.
 const WRITE_BY_OTHERS: u16 = 0o022;
 
-/// Takes the set-id bits off a file whose content or owner changes. A set-group bit without group execution is not one:
-/// it used to mean mandatory locking, and stays.
+/// Clears the set-id bits of a file whose content or owner changes. A set-group bit without group execution stays: the
+/// combination used to mean mandatory locking.
 pub(super) fn kill_set_id(inode: &mut Inode) {
     if inode.is_dir() {
         return;
@@ -145,13 +145,13 @@ impl FileSystem {
         }
     }
 
-    /// The attributes of a file.
+    /// The attributes of a file; ENOENT without an inode.
     pub fn getattr(&self, ino: Ino) -> Result<Attr, Errno> {
         let inode = self.read_tree(|view| load_inode(view, ino))?;
         Ok(self.attr(ino, &inode))
     }
 
-    /// Changes attributes. A new length is set in the same step.
+    /// Changes attributes, a new length included, in one batch. The result is the new attributes.
     pub fn setattr(&self, caller: &Caller, ino: Ino, set: &SetAttr) -> Result<Attr, Errno> {
         self.writable()?;
         let inode = match set.size {
@@ -170,14 +170,14 @@ impl FileSystem {
     }
 }
 
-/// Whether set-id bits may be taken away for this caller, which the kernel leaves to us: the owner may, and who may write,
-/// as far as the mode tells.
+/// Whether set-id bits may be cleared for the caller, which the kernel does not check: the caller must be root, the
+/// owner, or somehow allowed to write by the mode.
 fn check_set_id(inode: &Inode, caller: &Caller) -> Result<(), Errno> {
     let is_trusted = caller.uid == 0 || caller.uid == inode.uid || inode.mode & WRITE_BY_OTHERS != 0;
     if inode.is_dir() || inode.mode & (SUID | SGID) == 0 || is_trusted { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// EPERM if the file is not to be changed like this. Setting its times to now is what growing would do anyway.
+/// EPERM if the file's attributes forbid the change. Setting times to now is allowed: appending would do the same.
 fn check_settable(inode: &Inode, set: &SetAttr) -> Result<(), Errno> {
     let chosen = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
     let changes = set.mode.is_some() || set.uid.is_some() || set.gid.is_some() || set.size.is_some();
@@ -190,10 +190,10 @@ fn check_settable(inode: &Inode, set: &SetAttr) -> Result<(), Errno> {
     }
 }
 
-/// Sets everything but the length.
+/// Sets all given attributes except the length.
 pub(super) fn set_attributes(change: &mut Change<'_>, ino: Ino, set: &SetAttr) -> Result<(), Failure> {
     let now = change.now;
-    // Directories are not run: theirs stay.
+    // Directories are not executed: their set-id bits stay.
     let owner_changes = (set.uid.is_some() || set.gid.is_some() || set.is_empty()) && !change.edit(ino)?.is_dir();
     let inode = change.edit(ino)?;
     check_settable(inode, set)?;

@@ -1,22 +1,22 @@
-//! Attributes that single files have beside what `stat` shows, which `fs setattr`, `fs getattr` and, in part, `chattr` and
-//! `lsattr` are about.
+//! Attributes of single files beyond `stat`, which `fs setattr` and `fs getattr` and, in part, `chattr` and `lsattr`
+//! show and change.
 //!
-//! They stand in the inode: a flag each, and behind its fields what a flag alone does not say (`dataset/FORMAT.md`,
-//! "Inode"). The first one that is set makes the pool's feature `file_attributes` active, before anything is written that
-//! older programs could not read.
+//! Attributes are stored in the inode: a flag each, and values behind the fixed fields (`dataset/FORMAT.md`, "Inode").
+//! Setting the first attribute activates the pool's feature `file_attributes` before anything is written that older
+//! programs could not read.
 //!
-//! | attribute | acts | inherited from the directory |
+//! | attribute | effect | inherited from the directory |
 //! | --- | --- | --- |
-//! | `immutable` | nobody changes the file, its attributes or its names; in a directory nothing is made or removed | no |
-//! | `append` | as `immutable`, but its content may grow at the end; in a directory names may be made | no |
-//! | `nodump` | backup programs leave it out, if they ask | yes |
-//! | `noatime` | reading does not change its access time | yes |
-//! | `direct` | its content goes past the caches | files, directories |
-//! | `compression`, `recordsize` | in the place of the dataset's properties, for what is written from then on | files, directories |
+//! | `immutable` | the file, its attributes and its names cannot change; in a directory nothing is made or removed | no |
+//! | `append` | as `immutable`, but the content may grow at the end; in a directory names may be made | no |
+//! | `nodump` | backup programs that honour the flag skip the file | yes |
+//! | `noatime` | reading does not change the access time | yes |
+//! | `direct` | content bypasses the caches | files, directories |
+//! | `compression`, `recordsize` | override the dataset's properties for new writes | files, directories |
 //!
-//! What is immutable is so for everybody, root too, as in other file systems of Linux; who may change the attribute is for
-//! the kernel to say (`CAP_LINUX_IMMUTABLE`). A rollback, a received stream and destroying a dataset do not change files
-//! but replace them, and go by none of this.
+//! An immutable file is immutable for root too, as on other file systems of Linux. The kernel decides which process may
+//! change the attribute (`CAP_LINUX_IMMUTABLE`). A rollback, a received stream and destroying a dataset replace files
+//! rather than change files, and ignore attributes.
 
 use pool::{
     block::compression::CompressionChoice,
@@ -37,32 +37,32 @@ use super::{
     project::Project,
 };
 
-/// An attribute of a file.
+/// An attribute of a single file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attribute {
-    /// Nobody changes it.
+    /// No process can change the file.
     Immutable,
-    /// It only grows.
+    /// The file can only grow.
     Append,
-    /// Backups leave it out.
+    /// Backups skip the file.
     NoDump,
-    /// Its access time stays.
+    /// The access time stays.
     NoAtime,
-    /// How it is compressed.
+    /// The compression of new blocks.
     Compression,
-    /// How large its records are.
+    /// The record size.
     RecordSize,
-    /// It goes past the caches.
+    /// Content bypasses the caches.
     Direct,
 }
 
-/// The word for a value that the dataset's property gives.
+/// The value that resets an attribute to the dataset's property.
 const INHERIT: &str = "inherit";
-/// The same, as it is shown.
+/// The value shown for an attribute that the dataset's property decides.
 const NOT_SET: &str = "-";
 
 impl Attribute {
-    /// All of them, in the order in which they are shown.
+    /// All attributes, in display order.
     pub const ALL: [Attribute; 7] = [
         Attribute::Immutable,
         Attribute::Append,
@@ -73,7 +73,7 @@ impl Attribute {
         Attribute::Direct,
     ];
 
-    /// Its name.
+    /// The name in commands and output.
     pub fn name(self) -> &'static str {
         match self {
             Attribute::Immutable => "immutable",
@@ -86,12 +86,12 @@ impl Attribute {
         }
     }
 
-    /// The attribute of this name.
+    /// The attribute with the given name.
     pub fn named(name: &str) -> Option<Attribute> {
         Attribute::ALL.into_iter().find(|attribute| attribute.name() == name)
     }
 
-    /// What may be written as its value.
+    /// The syntax of valid values, for help and messages.
     pub fn values(self) -> &'static str {
         match self {
             Attribute::Compression => "on | off | lz4 | zstd[-LEVEL] | zstd-fast[-LEVEL] | gzip[-LEVEL] | inherit",
@@ -100,7 +100,7 @@ impl Attribute {
         }
     }
 
-    /// Its flag in the inode, if that is all there is.
+    /// The flag in the inode, for attributes that are on or off.
     fn flag(self) -> Option<u64> {
         match self {
             Attribute::Immutable => Some(flag::IMMUTABLE),
@@ -113,24 +113,24 @@ impl Attribute {
     }
 }
 
-/// The flags that are attributes.
+/// The flags of all attributes that are on or off.
 const FLAGS: u64 = flag::IMMUTABLE | flag::APPEND | flag::NODUMP | flag::NOATIME | flag::DIRECT;
-/// Those that anything gets from its directory.
+/// Flags that every new file inherits from its directory.
 const INHERITED: u64 = flag::NODUMP | flag::NOATIME;
-/// Those that only what has content can have, or pass on.
+/// Flags that only regular files and directories can have and inherit.
 const OF_CONTENT: u64 = flag::DIRECT;
 
-/// The values that a file has of its own in the place of its dataset's.
+/// A file's own values, which override the dataset's properties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Own {
-    /// How new blocks are compressed.
+    /// The compression of new blocks.
     pub compression: Option<CompressionChoice>,
-    /// The record size, as a power of two, from when the file has no blocks.
+    /// The record size as a power of two; used once the file has no blocks.
     pub record_shift: Option<u8>,
 }
 
 impl Own {
-    /// The flags that say what of it is there.
+    /// The flags for the values that are set.
     pub(super) fn flags(&self) -> u64 {
         let flag = |there, flag| if there { flag } else { 0 };
         flag(self.compression.is_some(), flag::COMPRESSION) | flag(self.record_shift.is_some(), flag::RECORD_SIZE)
@@ -145,7 +145,7 @@ impl Own {
         }
     }
 
-    /// What stands there, as `flags` says.
+    /// Decodes the values that `flags` announces.
     pub(super) fn decode(flags: u64, reader: &mut Reader<'_>) -> Result<Own, Malformed> {
         const WHAT: &str = "inode's attributes";
         let mut own = Own::default();
@@ -167,7 +167,7 @@ impl Own {
     }
 }
 
-/// The attributes of a file.
+/// The attributes of a file, as read from and written to the inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileAttributes {
     flags: u64,
@@ -179,7 +179,7 @@ impl FileAttributes {
         FileAttributes { flags: inode.flags & FLAGS, own: inode.own }
     }
 
-    /// Whether an attribute that is on or off is on, or one that has a value has one of its own.
+    /// Whether an on/off attribute is on, or another has a value of its own.
     pub fn has(&self, attribute: Attribute) -> bool {
         match attribute {
             Attribute::Compression => self.own.compression.is_some(),
@@ -188,23 +188,24 @@ impl FileAttributes {
         }
     }
 
-    /// How the file's new blocks are compressed, if it is not as the dataset says.
+    /// The compression of the file's new blocks; `None` if the dataset's property decides.
     pub fn compression(&self) -> Option<CompressionChoice> {
         self.own.compression
     }
 
-    /// Sets or takes away how the file's new blocks are compressed.
+    /// Sets the compression of the file's new blocks; `None` leaves the choice to the dataset's property.
     pub fn set_compression(&mut self, compression: Option<CompressionChoice>) {
         self.own.compression = compression;
     }
 
-    /// Turns an attribute that is on or off on or off.
+    /// Turns an on/off attribute on or off. Panics for attributes with values.
     pub fn turn(&mut self, attribute: Attribute, on: bool) {
         let flag = attribute.flag().expect("it is on or off");
         self.flags = if on { self.flags | flag } else { self.flags & !flag };
     }
 
-    /// An attribute's value, as [`FileAttributes::set`] takes it but for `-`, which says that there is none.
+    /// An attribute's value in the syntax of [`FileAttributes::set`], or `-` for an attribute without a value of its
+    /// own.
     pub fn get(&self, attribute: Attribute) -> String {
         let own = match attribute {
             Attribute::Compression => self.own.compression.map(|choice| choice.to_string()),
@@ -214,7 +215,8 @@ impl FileAttributes {
         own.unwrap_or_else(|| NOT_SET.to_owned())
     }
 
-    /// Sets an attribute to what a user has written; `None` if that is no value of it. Sizes are plain numbers.
+    /// Sets an attribute to a value that a user has typed; `None` if the value is invalid. Sizes are plain numbers of
+    /// bytes.
     pub fn set(&mut self, attribute: Attribute, value: &str) -> Option<()> {
         match (attribute, value) {
             (Attribute::Compression, INHERIT) => self.own.compression = None,
@@ -234,7 +236,7 @@ impl FileAttributes {
         Some(())
     }
 
-    /// Whether a file of this type can have them.
+    /// Whether a file of the given type can have the attributes.
     fn fits(&self, file_type: FileType) -> bool {
         match file_type {
             FileType::Regular | FileType::Directory => true,
@@ -249,7 +251,7 @@ impl FileAttributes {
     }
 }
 
-/// Gives something new what its directory passes on.
+/// Gives a new inode the attributes that its directory passes on.
 pub(super) fn inherit(inode: &mut Inode, dir: &Inode) {
     inode.flags |= dir.flags & INHERITED;
     if matches!(inode.file_type, FileType::Regular | FileType::Directory) {
@@ -259,19 +261,20 @@ pub(super) fn inherit(inode: &mut Inode, dir: &Inode) {
 }
 
 impl Inode {
-    /// EPERM if nobody may change it, not even to make it longer.
+    /// EPERM if the inode is immutable.
     pub(super) fn check_mutable(&self) -> Result<(), Errno> {
         if self.has(flag::IMMUTABLE) { Err(Errno::PERM) } else { Ok(()) }
     }
 
-    /// EPERM if nothing of it may change but that it grows: for its attributes and its names, and for what is in it.
+    /// EPERM if the inode is immutable or append-only: checked for changes of attributes, names and content other than
+    /// growth.
     pub(super) fn check_free(&self) -> Result<(), Errno> {
         if self.has(flag::IMMUTABLE | flag::APPEND) { Err(Errno::PERM) } else { Ok(()) }
     }
 }
 
 impl Options {
-    /// The options as they are for a file, whose own values come first.
+    /// The options for a file: the file's own values override the dataset's.
     pub(super) fn of(mut self, inode: &Inode) -> Options {
         if let Some(compression) = inode.own.compression {
             self.policy.compression = compression;
@@ -282,7 +285,7 @@ impl Options {
         self
     }
 
-    /// These options for what is stored of the file of this number.
+    /// The options for blocks of the file with the given number.
     pub(super) fn placed(mut self, ino: Ino) -> Options {
         self.policy.placement.file = self.whole_files.then_some(ino);
         self
@@ -290,15 +293,16 @@ impl Options {
 }
 
 impl FileSystem {
-    /// The attributes of a file.
+    /// The attributes of a file; ENOENT without an inode.
     pub fn file_attributes(&self, ino: Ino) -> Result<FileAttributes, Errno> {
         self.read_tree(|view| Ok(FileAttributes::of(&load_inode(view, ino)?)))
     }
 
-    /// Changes the attributes of a file to what `edit` makes of them.
+    /// Changes the attributes of a file with `edit`, in one batch.
     ///
     /// # Errors
-    /// EOPNOTSUPP if a file of this type cannot have them, or if the pool's feature is not enabled, and what `edit` refuses.
+    /// EOPNOTSUPP if the file's type cannot have the attributes or the pool's feature is not enabled, and the errors of
+    /// `edit`.
     pub fn set_file_attributes(
         &self,
         ino: Ino,
@@ -307,10 +311,10 @@ impl FileSystem {
         self.set_attributes_and_project(ino, |attributes, _| edit(attributes))
     }
 
-    /// Changes the attributes and the project of a file to what `edit` makes of them: both, or nothing.
+    /// Changes the attributes and the project of a file with `edit`: both, or neither.
     ///
     /// # Errors
-    /// As [`FileSystem::set_file_attributes`] and [`FileSystem::set_project`].
+    /// The errors of [`FileSystem::set_file_attributes`] and [`FileSystem::set_project`].
     pub fn set_attributes_and_project(
         &self,
         ino: Ino,
@@ -346,7 +350,7 @@ impl FileSystem {
                 let (attributes, project) = edited(inode)?;
                 attributes.apply(inode);
                 if project != Project::of(&before) {
-                    // What binds the file may come or go in the same change.
+                    // The same change may set or clear `immutable` or `append`.
                     before.check_free().or_else(|_| inode.check_free())?;
                     project.apply(inode);
                 }
@@ -359,7 +363,7 @@ impl FileSystem {
         })
     }
 
-    /// Whether any file has ever been told to go past the caches.
+    /// Whether any file has, or has ever had, the attribute `direct`.
     pub fn has_direct_files(&self) -> Result<bool, Errno> {
         self.read_tree(|view: &View<'_>| Ok(view.get(key::direct())?.is_some()))
     }

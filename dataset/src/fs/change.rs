@@ -1,8 +1,8 @@
-//! One change of a dataset's tree while it is being put together.
+//! One change of a dataset's tree, under construction.
 //!
-//! Wraps the view and the batch of an update. Inodes that are edited are held until the end and put once, however often
-//! the operation touches them: a rename within a directory meets the same inode twice. What becomes of them is entered into
-//! the accounts in the end, see [`super::account`].
+//! Wraps the view and the batch of an update. Edited inodes are kept until the end and put once, however often the
+//! operation edits them: a rename within a directory edits the same inode twice. At the end the accounts are charged
+//! with the differences, see [`super::account`].
 
 use pool::{
     env::Nanos,
@@ -24,7 +24,7 @@ use super::{
     master::Master,
 };
 
-/// The inode `ino` as the view has it.
+/// The inode `ino` in the view; ENOENT without an inode.
 pub(super) fn load_inode(view: &View<'_>, ino: Ino) -> Result<Inode, Failure> {
     if ino == key::DATASET {
         return Err(Errno::NOENT.into());
@@ -34,13 +34,12 @@ pub(super) fn load_inode(view: &View<'_>, ino: Ino) -> Result<Inode, Failure> {
     Inode::decode(entry.body()).map_err(damaged(key))
 }
 
-/// The directory `ino` as the view has it.
+/// The directory `ino` in the view; ENOTDIR for other types.
 pub(super) fn load_directory(view: &View<'_>, ino: Ino) -> Result<Inode, Failure> {
     let inode = load_inode(view, ino)?;
     if inode.is_dir() { Ok(inode) } else { Err(Errno::NOTDIR.into()) }
 }
 
-/// The master item as the view has it.
 pub(super) fn load_master(view: &View<'_>) -> Result<Master, Failure> {
     let key = key::master();
     let Some(entry) = view.get(key)? else {
@@ -50,26 +49,25 @@ pub(super) fn load_master(view: &View<'_>) -> Result<Master, Failure> {
     Master::decode(entry.body()).map_err(damaged(key))
 }
 
-/// An inode that is edited.
+/// An edited inode.
 struct Held {
     ino: Ino,
-    /// What it was charged before; `None` if it is new.
+    /// The charge before the change; `None` for a new inode.
     charge: Option<Charge>,
     inode: Inode,
 }
 
-/// A change being put together.
 pub(super) struct Change<'a> {
-    /// The tree as it was before.
+    /// The tree before the change.
     pub(super) view: View<'a>,
-    /// When the change happens.
+    /// The time of the change.
     pub(super) now: Nanos,
     batch: &'a mut Batch,
     inodes: SmallVec<[Held; 4]>,
-    /// Inodes that go, and what they were charged.
+    /// Removed inodes, with their charges.
     gone: SmallVec<[(Ino, Charge); 2]>,
     master: Option<Master>,
-    /// The accounts that it touches.
+    /// The accounts touched by the change.
     pub(super) ledger: Ledger,
 }
 
@@ -78,7 +76,7 @@ impl<'a> Change<'a> {
         Change { view, now, batch, inodes: SmallVec::new(), gone: SmallVec::new(), master: None, ledger }
     }
 
-    /// The open transaction group.
+    /// The open txg.
     pub(super) fn txg(&self) -> Txg {
         self.view.txg()
     }
@@ -91,7 +89,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// An inode to edit.
+    /// An inode to edit; put at the end.
     pub(super) fn edit(&mut self, ino: Ino) -> Result<&mut Inode, Failure> {
         let index = match self.inodes.iter().position(|held| held.ino == ino) {
             Some(index) => index,
@@ -104,7 +102,7 @@ impl<'a> Change<'a> {
         Ok(&mut self.inodes[index].inode)
     }
 
-    /// A directory that still has a name, to edit.
+    /// A directory to edit; ENOENT if the directory was removed.
     pub(super) fn edit_directory(&mut self, dir: Ino) -> Result<&mut Inode, Failure> {
         let inode = self.edit(dir)?;
         match inode {
@@ -114,7 +112,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Adds a new inode under the next number.
+    /// Adds a new inode under the next object number.
     pub(super) fn add(&mut self, inode: Inode) -> Result<Ino, Failure> {
         let master = self.edit_master()?;
         let ino = master.next;
@@ -124,7 +122,7 @@ impl<'a> Change<'a> {
         Ok(ino)
     }
 
-    /// Takes an inode out of the tree; what else belongs to it must be gone.
+    /// Removes an inode from the tree; the caller has removed the inode's other items.
     pub(super) fn remove(&mut self, ino: Ino) -> Result<(), Failure> {
         let master = self.edit_master()?;
         master.files = master.files.saturating_sub(1);
@@ -142,8 +140,8 @@ impl<'a> Change<'a> {
         self.ledger.account(&self.view, key)
     }
 
-    /// EDQUOT if the owners of an inode may not have `bytes` more. To be asked by who writes in place, before: nothing
-    /// about accounts refuses or delays the change afterwards.
+    /// EDQUOT if an owner of an inode has no quota left for `bytes` more. A caller that writes in place checks before
+    /// the write: accounts neither refuse nor delay the change afterwards.
     pub(super) fn admit_growth(&mut self, ino: Ino, bytes: impl FnOnce() -> u64) -> Result<(), Failure> {
         if !self.ledger.charges(&self.view, ino)? {
             return Ok(());
@@ -152,7 +150,7 @@ impl<'a> Change<'a> {
         self.ledger.admit(&self.view, &charge, bytes())
     }
 
-    /// Whether one of the owners that an inode is charged to has a quota of bytes.
+    /// Whether an owner of the inode has a quota of bytes.
     pub(super) fn has_byte_quota(&mut self, ino: Ino) -> Result<bool, Failure> {
         if !self.ledger.charges(&self.view, ino)? {
             return Ok(false);
@@ -173,32 +171,30 @@ impl<'a> Change<'a> {
         Ok(self.master.insert(master))
     }
 
-    /// Puts an item.
     pub(super) fn put(&mut self, key: Key, body: impl Into<Vec<u8>>, block: Option<&Block>) {
         self.batch.put(key, body, block);
     }
 
-    /// Deletes an item.
     pub(super) fn delete(&mut self, key: Key) {
         self.batch.delete(key);
     }
 
-    /// Says that the content of an item's block has changed in place.
+    /// Marks the content of an item's block as changed in place.
     pub(super) fn touch(&mut self, key: Key) {
         self.batch.touch(key);
     }
 
-    /// Says that items refer to this block by a reference that is new.
+    /// Adds a new reference to a block.
     pub(super) fn share(&mut self, pointer: BlockPointer) {
         self.batch.share(pointer);
     }
 
-    /// Says that no item refers to this block any more.
+    /// Gives up the last item of a reference to a block.
     pub(super) fn kill(&mut self, block: Block) {
         self.batch.kill(block);
     }
 
-    /// Puts what was held back, unless a quota refuses it.
+    /// Puts the edited inodes and accounts; EDQUOT if a quota refuses the change.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         for (ino, charge) in self.gone {
             self.ledger.enter(&self.view, ino, Some(charge), None)?;

@@ -20,15 +20,15 @@ use super::{
 const SGID: u16 = 0o2000;
 /// The longest target of a symbolic link, in bytes.
 const TARGET_MAX: usize = 4095;
-/// The most names that an inode can have.
+/// The most names of an inode.
 const LINK_MAX: u32 = i32::MAX as u32;
 
-/// What a new file is to be.
+/// The type, mode and content of a new file.
 pub(super) struct Spec<'a> {
     file_type: FileType,
     mode: u32,
     rdev: u32,
-    /// The target of a symbolic link.
+    /// The target of a symbolic link; otherwise empty.
     target: &'a [u8],
 }
 
@@ -37,7 +37,7 @@ impl Spec<'_> {
         Spec { file_type, mode, rdev: 0, target: b"" }
     }
 
-    /// The inode of a new file in `dir`, whose group it gets if the directory says so.
+    /// The inode of a new file in `dir`, with the directory's group if the directory has the set-group bit.
     pub(super) fn inode(&self, change: &Change<'_>, caller: &Caller, dir: &Inode, inheritance: &Inheritance) -> Inode {
         let umask = if self.file_type == FileType::Symlink { 0 } else { caller.umask };
         let mode = inheritance.mode((self.mode & 0o7777) as u16, umask);
@@ -56,7 +56,7 @@ impl Spec<'_> {
     }
 }
 
-/// Enters `ino` under a name that the caller knows to be free.
+/// Enters `ino` under a name that the caller has found free.
 pub(super) fn enter(
     change: &mut Change<'_>,
     dir: Ino,
@@ -75,7 +75,7 @@ pub(super) fn enter(
     Ok(())
 }
 
-/// The number of what `name` leads to in `dir`.
+/// The inode number of the entry `name` in `dir`.
 pub(super) fn resolve(view: &View<'_>, seed: u64, dir: Ino, name: &[u8]) -> Result<Ino, Failure> {
     match name {
         b"." => return Ok(dir),
@@ -96,7 +96,7 @@ pub(super) fn resolve(view: &View<'_>, seed: u64, dir: Ino, name: &[u8]) -> Resu
 }
 
 impl FileSystem {
-    /// The file called `name` in `dir`; `.` and `..` too.
+    /// The attributes of the file called `name` in `dir`; accepts `.` and `..`.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr, Errno> {
         let (ino, inode) = self.read_tree(|view| {
             let ino = resolve(view, self.seed(), dir, name)?;
@@ -105,7 +105,7 @@ impl FileSystem {
         Ok(self.attr(ino, &inode))
     }
 
-    /// The target of a symbolic link.
+    /// The target of a symbolic link; EINVAL for other types.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>, Errno> {
         self.read_tree(|view| {
             if load_inode(view, ino)?.file_type != FileType::Symlink {
@@ -115,8 +115,7 @@ impl FileSystem {
         })
     }
 
-    /// Makes a regular file. If the name is taken that is an error when `exclusive`; else the file there is returned,
-    /// if it is a regular one.
+    /// Makes a regular file. If the name is taken: EEXIST when `exclusive`, else the existing file if regular.
     pub fn create(&self, caller: &Caller, dir: Ino, name: &[u8], mode: u32, exclusive: bool) -> Result<Attr, Errno> {
         let created = self.make(caller, dir, name, &Spec::new(FileType::Regular, mode));
         if exclusive || created != Err(Errno::EXIST) {
@@ -130,7 +129,7 @@ impl FileSystem {
         }
     }
 
-    /// Makes a file of any type but a directory or a symbolic link.
+    /// Makes a file of any type except directory and symbolic link.
     pub fn mknod(
         &self,
         caller: &Caller,
@@ -153,7 +152,7 @@ impl FileSystem {
         self.make(caller, dir, name, &Spec::new(FileType::Directory, mode))
     }
 
-    /// Makes a symbolic link.
+    /// Makes a symbolic link; the target has 1 to 4095 bytes.
     pub fn symlink(&self, caller: &Caller, dir: Ino, name: &[u8], target: &[u8]) -> Result<Attr, Errno> {
         match target.len() {
             0 => Err(Errno::NOENT),
@@ -192,8 +191,8 @@ impl FileSystem {
         Ok(self.attr(ino, &inode))
     }
 
-    /// Makes a regular file without a name, which [`FileSystem::link`] may give one. It is in use from the start:
-    /// the caller owes a [`FileSystem::release`].
+    /// Makes a regular file without a name, which [`FileSystem::link`] may add. The file is in use from the start: the
+    /// caller must call [`FileSystem::release`].
     pub fn tmpfile(&self, caller: &Caller, dir: Ino, mode: u32) -> Result<Attr, Errno> {
         self.writable()?;
         self.admit(METADATA)?;
@@ -213,7 +212,7 @@ impl FileSystem {
         Ok(self.attr(ino, &inode))
     }
 
-    /// Gives a file one more name.
+    /// Gives a file an additional name; EPERM for directories, EMLINK at the limit of names.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr, Errno> {
         self.writable()?;
         check_new_name(name)?;
@@ -254,7 +253,7 @@ impl FileSystem {
     }
 }
 
-/// Whether a file can be made under this name: `.` and `..` exist everywhere.
+/// Whether a new file can have the given name: `.` and `..` always exist.
 pub(super) fn check_new_name(name: &[u8]) -> Result<(), Errno> {
     match name {
         b"." | b".." => Err(Errno::EXIST),

@@ -1,8 +1,8 @@
-//! Directories: names, their hash, and looking one up.
+//! Directories: names, their hash, and lookup.
 //!
-//! A directory's entries stand in the order of a 48-bit hash of their names, keyed by the dataset's seed. Fifteen more
-//! bits tell names of one hash apart. So a look-up is one way down the tree, and an entry's offset never changes while it
-//! exists: it is the cookie by which reading a directory goes on.
+//! The entries of a directory are in the order of a 48-bit hash of their names, keyed by the dataset's seed. Fifteen
+//! more bits distinguish names with the same hash. So a lookup is one descent of the tree, and the offset of an entry
+//! is stable while the entry exists: the offset is the cookie at which readdir continues.
 
 use pool::{
     format::codec::{Malformed, Reader, Writer},
@@ -26,16 +26,16 @@ const HASH_BITS: u32 = 48;
 /// A directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dirent<'a> {
-    /// The object it names.
+    /// The inode number of the entry's object.
     pub ino: Ino,
     /// The object's type.
     pub file_type: FileType,
-    /// The name.
+    /// 1 to [`NAME_MAX`] bytes, without `/` and NUL.
     pub name: &'a [u8],
 }
 
 impl<'a> Dirent<'a> {
-    /// The body of its item.
+    /// Encodes the body of an item.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.name.len() + 8);
         out.put_u8(self.file_type.code());
@@ -44,7 +44,7 @@ impl<'a> Dirent<'a> {
         out
     }
 
-    /// The entry with this body.
+    /// Decodes the body of an item.
     pub fn decode(body: &'a [u8]) -> Result<Dirent<'a>, Malformed> {
         const WHAT: &str = "directory entry";
         let mut reader = Reader::new(body);
@@ -58,7 +58,7 @@ impl<'a> Dirent<'a> {
     }
 }
 
-/// Whether `name` can name a directory entry.
+/// Whether `name` is valid as a new entry: EINVAL, ENOENT or ENAMETOOLONG otherwise.
 pub(super) fn check_name(name: &[u8]) -> Result<(), Errno> {
     match name {
         b"" => Err(Errno::NOENT),
@@ -69,41 +69,39 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Where in its directory the entry called `name` stands, if it exists.
+/// The offsets in a directory where an entry called `name` may be.
 pub fn window(seed: u64, dir: Ino, name: &[u8]) -> Window {
-    // The largest hash is left out, so that cookies, which lie a little above offsets, stay positive as signed numbers.
+    // The largest hash is unused, so that cookies, which lie a little above offsets, stay positive as signed numbers.
     let hash = (xxh3_64_with_seed(name, seed) >> (64 - HASH_BITS)).min((1 << HASH_BITS) - 2);
     Window { object: dir, kind: DIRENT, start: hash << DISCRIMINATOR_BITS, len: 1 << DISCRIMINATOR_BITS }
 }
 
-/// An entry that was found.
+/// An entry found by a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Where it stands in its directory.
+    /// The entry's offset in its directory.
     pub(super) offset: u64,
-    /// The object it names.
+    /// The object's inode number.
     pub(super) ino: Ino,
     /// The object's type.
     pub(super) file_type: FileType,
 }
 
-/// What a look-up of a name has seen.
+/// The result of a lookup by name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// The entry.
     pub(super) found: Option<Found>,
-    /// Where an entry of this name would be put.
+    /// The free offset for a new entry of the name.
     free: Option<u64>,
 }
 
 impl Probe {
-    /// Where a new entry of this name goes.
+    /// The offset for a new entry; ENOSPC if all offsets of the hash are taken.
     pub(super) fn vacancy(&self) -> Result<u64, Errno> {
         self.free.ok_or(Errno::NOSPC)
     }
 }
 
-/// Looks for `name` in `dir`.
 pub(super) fn probe(view: &View<'_>, seed: u64, dir: Ino, name: &[u8]) -> Result<Probe, Failure> {
     let window = window(seed, dir, name);
     let mut free = window.start;

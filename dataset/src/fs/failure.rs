@@ -1,4 +1,4 @@
-//! How an operation on the tree ends early, and what its caller is told.
+//! How an operation on the tree ends early, and which errno the caller gets.
 
 use pool::{
     error::{Error, ErrorKind},
@@ -9,25 +9,24 @@ use pool::{
 };
 use rustix::io::Errno;
 
-/// Why an attempt at an operation ended early.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// A node is not in memory: the head reads it and tries again.
+    /// A node is not in memory: the head reads the node and retries.
     Miss(Miss),
-    /// The content of these blocks, that were seen then, is needed: the operation reads them and tries again.
+    /// The content of the listed blocks is needed: the operation reads the blocks and retries.
     Need(Vec<Block>, Seen),
-    /// The file is still being truncated: that is to be finished first.
+    /// The file is still being truncated: the operation finishes the truncation first.
     Truncating,
     /// The engine failed.
     Engine(Error),
-    /// A quota refuses it: that of this account.
+    /// A quota of the given account refuses the operation.
     Exceeded(Key),
-    /// The request cannot be met; this is its answer.
+    /// The request fails with the given errno.
     Refused(Errno),
 }
 
 impl Failure {
-    /// Whether what was read was freed meanwhile, and is to be looked up again.
+    /// Whether a block was freed before the read, so that the caller looks up the block again.
     pub(super) fn is_stale(&self) -> bool {
         matches!(self, Failure::Engine(Error::Stale))
     }
@@ -73,13 +72,13 @@ impl From<Failure> for Errno {
     }
 }
 
-/// What the kernel is told about an error of the engine. The error itself goes to the log.
+/// The errno for an engine error. The error itself is logged.
 pub(super) fn errno(error: &Error) -> Errno {
     match error {
         Error::OutOfSpace => return Errno::NOSPC,
         Error::Closed(_) => return Errno::ROFS,
         Error::Stale => return Errno::STALE,
-        // Said once, when it was suspended.
+        // Logged once, when the pool was suspended.
         Error::Suspended(_) => return Errno::IO,
         _ => {}
     }
@@ -90,7 +89,7 @@ pub(super) fn errno(error: &Error) -> Errno {
     }
 }
 
-/// The failure that an item that makes no sense is.
+/// The failure for an item that cannot be decoded.
 pub(super) fn damaged(key: Key) -> impl FnOnce(Malformed) -> Failure {
     move |malformed| Failure::Engine(Error::damaged(format!("item {key} of a dataset"), malformed))
 }

@@ -1,13 +1,13 @@
-//! What a step of a longer operation expects of the files that an earlier step has found.
+//! The files that a step of a longer operation expects to find unchanged from an earlier step.
 //!
-//! An inode number is an identity within one tree, which never gives it out twice. Rollback and receive put another tree in
-//! the place of a file system's, and there the number may be missing or belong to another file. So whoever keeps a number
-//! from one step to the next keeps a [`Handle`], and looks and changes through a view of the file system that expects it
-//! ([`FileSystem::only`](super::FileSystem::only)), or one that ends with the tree
-//! ([`FileSystem::pinned`](super::FileSystem::pinned)). What is expected is compared by each look and by each change
-//! itself, under the lock of the tree, so nothing can come in between.
+//! An inode number is an identity within one tree, which never reuses a number. A rollback or a receive replaces the
+//! tree of a file system, and in the new tree the number may be missing or belong to another file. A caller that keeps
+//! a number between steps therefore keeps a [`Handle`]. The caller then reads and changes files through a view that
+//! expects the handle's file ([`FileSystem::only`](super::FileSystem::only)) or the same tree
+//! ([`FileSystem::pinned`](super::FileSystem::pinned)). Each read and each change compares under the lock of the tree,
+//! so no replacement comes between the comparison and the access.
 //!
-//! The tree's [epoch](TreeEpoch) says whether that takes a look-up: a handle of the tree that is there needs none.
+//! The tree's [epoch](TreeEpoch) tells whether the comparison needs a lookup: a handle of the current tree needs none.
 
 use pool::{
     env::Nanos,
@@ -19,52 +19,52 @@ use smallvec::SmallVec;
 
 use super::{attr::Attr, change::load_inode, failure::Failure, inode::Inode, key::Ino};
 
-/// What no two files have in common that a file system ever had, whatever trees it showed: number, generation, and when the
-/// file was made.
+/// Inode number, generation and creation time: never equal for two files of a file system, whatever trees were put in
+/// place.
 pub type Identity = (Ino, u64, Nanos);
 
 impl Attr {
-    /// Which file it is.
+    /// The file's identity.
     pub fn identity(&self) -> Identity {
         (self.ino, self.generation, self.crtime)
     }
 }
 
-/// A file, whatever becomes of its file system's tree.
+/// A reference to a file that stays valid across replacements of the tree if the new tree has the same file.
 #[derive(Clone, Copy, Debug)]
 pub struct Handle {
     ino: Ino,
     generation: u64,
     crtime: Nanos,
-    /// A change time that must still be the file's if the tree is another.
+    /// The change time that the file must still have if the tree was replaced.
     ctime: Option<Nanos>,
-    /// The tree that it was found in, or one before it.
+    /// The epoch of the tree in which the file was found, or an earlier epoch.
     epoch: TreeEpoch,
 }
 
 impl Handle {
-    /// The file with these attributes. The epoch is that of the tree where they were found, or was asked for before.
+    /// A handle for the file with the given attributes. `epoch` was read before or together with the attributes.
     pub fn new(attr: &Attr, epoch: TreeEpoch) -> Handle {
         Handle::of(attr.identity(), epoch)
     }
 
-    /// The same, of a file that is known by its identity.
+    /// A handle for the file with the given identity.
     pub fn of((ino, generation, crtime): Identity, epoch: TreeEpoch) -> Handle {
         Handle { ino, generation, crtime, ctime: None, epoch }
     }
 
-    /// Which file it is.
+    /// The file's identity.
     pub fn identity(&self) -> Identity {
         (self.ino, self.generation, self.crtime)
     }
 
-    /// The file as long as another tree has it with the same content: for whoever has read a part of it. While its tree
-    /// is the same, the file may change.
+    /// A handle that after a replacement of the tree also requires the same change time, for a caller that has read
+    /// part of the content. Within the same tree the file may change.
     pub fn unreplaced(self, attr: &Attr) -> Handle {
         Handle { ctime: Some(attr.ctime), ..self }
     }
 
-    /// Its number.
+    /// The inode number.
     pub fn ino(&self) -> Ino {
         self.ino
     }
@@ -86,7 +86,7 @@ impl Handle {
     }
 }
 
-/// Which file a tree has under a number; `None` if it has none there.
+/// The identity of the file under a number in a tree; `None` without an inode.
 pub(crate) fn identity_in(head: &Head, ino: Ino) -> Result<Option<Identity>, Errno> {
     let found = head.read(|view| load_inode(view, ino).map(|inode| (ino, inode.generation, inode.crtime)));
     match found {
@@ -96,18 +96,18 @@ pub(crate) fn identity_in(head: &Head, ino: Ino) -> Result<Option<Identity>, Err
     }
 }
 
-/// What a view of a file system goes by.
+/// What a view of a file system checks before each access.
 pub(super) enum Expected {
-    /// Nothing: for operations that take one step.
+    /// Nothing: for operations of a single step.
     Anything,
-    /// This tree.
+    /// The tree has the given epoch.
     Tree(TreeEpoch),
-    /// These files.
+    /// The given files are still in the tree.
     Files(SmallVec<[Handle; 2]>),
 }
 
 impl Expected {
-    /// ESTALE unless a tree, that of this epoch, is as expected.
+    /// ESTALE unless the tree with the given epoch is as expected.
     pub(super) fn check(&self, view: &View<'_>, epoch: TreeEpoch) -> Result<(), Failure> {
         match self {
             Expected::Anything => Ok(()),

@@ -1,4 +1,4 @@
-//! The inode: what is known about a file but its names and its content.
+//! The inode: a file's type, owner, times and lengths; names and content are separate items.
 //!
 //! Coded with variable length; see `dataset/FORMAT.md`, "Inode".
 
@@ -20,25 +20,25 @@ pub mod flag {
     pub const TRUNCATING: u64 = 2;
     /// Has the extended attribute `security.capability`, which a write removes.
     pub const CAPABILITY: u64 = 4;
-    /// Nobody may change it: see [`crate::fs::Attribute::Immutable`], and so the next ones.
+    /// No process can change the file: see [`crate::fs::Attribute::Immutable`], as for the next four.
     pub const IMMUTABLE: u64 = 8;
-    /// It may only grow.
+    /// The file can only grow.
     pub const APPEND: u64 = 16;
-    /// Backups leave it out.
+    /// Backups skip the file.
     pub const NODUMP: u64 = 32;
-    /// Its access time stays.
+    /// The access time stays.
     pub const NOATIME: u64 = 64;
-    /// Its content goes past the caches.
+    /// Content bypasses the caches.
     pub const DIRECT: u64 = 128;
-    /// How it is compressed stands behind the other fields.
+    /// A compression of the file's own follows the fixed fields.
     pub(in crate::fs) const COMPRESSION: u64 = 256;
-    /// Its record size stands behind the other fields.
+    /// A record size of the file's own follows the fixed fields.
     pub(in crate::fs) const RECORD_SIZE: u64 = 512;
-    /// A directory that hands its project down.
+    /// A directory whose new files inherit its project.
     pub const PROJECT: u64 = 1024;
-    /// All that are known.
+    /// All known flags.
     pub(super) const ALL: u64 = 2047;
-    /// Those that say what stands behind the other fields: only there while the inode is coded.
+    /// The flags that announce optional fields; set only in the coded form.
     pub(super) const CODED: u64 = COMPRESSION | RECORD_SIZE;
 }
 
@@ -75,7 +75,7 @@ impl FileType {
         }
     }
 
-    /// The type with these bits.
+    /// The type with the given bits.
     pub fn from_code(code: u8) -> Result<FileType, Malformed> {
         Ok(match code {
             0o01 => FileType::Fifo,
@@ -95,12 +95,12 @@ impl FileType {
     }
 }
 
-/// A name of an inode: a directory and the entry's offset in it.
+/// A name of an inode: a directory and the entry's offset in the directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Link {
-    /// The directory; 0 for none.
+    /// The directory's inode number; 0 for none.
     pub dir: Ino,
-    /// The entry's offset.
+    /// The entry's offset in the directory.
     pub offset: u64,
 }
 
@@ -118,32 +118,32 @@ impl Link {
     }
 }
 
-/// An inode.
+/// A decoded inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inode {
-    /// Its type.
+    /// Regular file, directory, symbolic link or special file.
     pub file_type: FileType,
     /// Permission and set-id bits.
     pub mode: u16,
     /// See [`flag`].
     pub flags: u64,
-    /// How many names it has; a directory, two and its subdirectories.
+    /// The number of names; of a directory, two plus its subdirectories.
     pub nlink: u32,
-    /// Its owner.
+    /// The owner's user id.
     pub uid: u32,
-    /// Its group.
+    /// The group's id.
     pub gid: u32,
-    /// The project that its space is charged to.
+    /// The id of the project charged with the file's space; 0 for none.
     pub project: u32,
-    /// A device's number.
+    /// The device number of a device file.
     pub rdev: u32,
     /// The length of its content in bytes; of a directory, the number of its entries.
     pub size: u64,
-    /// How many bytes of content are held by extents: the size without the holes.
+    /// The sum of the extents' lengths in bytes: the size without the holes.
     pub bytes: u64,
-    /// The record size as a power of two; 0 while no block was written.
+    /// The record size as a power of two; 0 before the first block is written.
     pub record_shift: u8,
-    /// The transaction group that made it: with the number, a name that is never reused.
+    /// The txg in which the file was made: with the inode number, never reused.
     pub generation: u64,
     /// When it was last read.
     pub atime: Nanos,
@@ -151,11 +151,11 @@ pub struct Inode {
     pub mtime: Nanos,
     /// When anything of it last changed.
     pub ctime: Nanos,
-    /// When it was made.
+    /// When the file was made.
     pub crtime: Nanos,
-    /// Its first name.
+    /// The first name; further names are items, see [`super::link`].
     pub parent: Link,
-    /// What it has of its own in the place of the dataset's properties.
+    /// The file's own values, which override the dataset's properties.
     pub own: Own,
 }
 
@@ -163,11 +163,11 @@ pub struct Inode {
 pub const MIN_RECORD_SHIFT: u8 = 12;
 /// The largest record size, as a power of two.
 pub const MAX_RECORD_SHIFT: u8 = 24;
-/// No file is longer than this.
+/// The greatest length of a file, in bytes.
 pub const MAX_SIZE: u64 = i64::MAX as u64;
 
 impl Inode {
-    /// A new inode without a name, of the superuser.
+    /// A new inode without a name, owned by root.
     pub fn new(file_type: FileType, mode: u16, txg: Txg, now: Nanos) -> Inode {
         Inode {
             file_type,
@@ -206,7 +206,7 @@ impl Inode {
         self.flags = if on { self.flags | flag } else { self.flags & !flag };
     }
 
-    /// The body of its item.
+    /// Encodes the body of an item.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(96);
         out.put_u8(VERSION);
@@ -229,7 +229,7 @@ impl Inode {
         out
     }
 
-    /// The inode with this body.
+    /// Decodes the body of an item.
     pub fn decode(body: &[u8]) -> Result<Inode, Malformed> {
         const WHAT: &str = "inode";
         let mut reader = Reader::new(body);

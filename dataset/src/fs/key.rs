@@ -1,7 +1,7 @@
-//! Where things stand in a dataset's tree.
+//! The keys of a dataset's tree.
 //!
-//! A key is (object, kind, offset). The kinds of one object are numbered so that what is used together is stored
-//! together: the inode first, what describes it next, its data or its entries last. Object 0 is the dataset itself.
+//! A key is (object, kind, offset). Kinds are numbered so that items used together are stored together: an object's
+//! inode first, its names and attributes next, its data or entries last. Object 0 is the dataset itself.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ pub type Ino = u64;
 
 /// The root directory.
 pub const ROOT: Ino = 1;
-/// The object that holds what belongs to the dataset as a whole.
+/// The object for items of the dataset as a whole.
 pub const DATASET: Ino = 0;
 
-/// The dataset's own counters; see [`super::master::Master`].
+/// The dataset's counters; see [`super::master::Master`].
 pub const MASTER: u8 = 0x01;
-/// The note which inodes the accounts hold; see [`super::account`].
+/// The marker up to which inode the accounts are counted; see [`super::account`].
 pub const ACCOUNTING: u8 = 0x02;
 /// The account of a user.
 pub const USER: u8 = 0x03;
@@ -27,19 +27,19 @@ pub const GROUP: u8 = 0x04;
 pub const PROJECT: u8 = 0x05;
 /// An inode; see [`super::inode::Inode`].
 pub const INODE: u8 = 0x10;
-/// A further hard link of an inode; the first one stands in the inode.
+/// A further hard link of an inode; the first link is part of the inode.
 pub const PARENT: u8 = 0x20;
 /// An extended attribute.
 pub const XATTR: u8 = 0x30;
 /// A directory entry.
 pub const DIRENT: u8 = 0x40;
-/// A piece of a file's data.
+/// An extent: a piece of a file's data.
 pub const EXTENT: u8 = 0x50;
-/// An inode without links that still has to be freed.
+/// The marker of an inode without links, still to be freed.
 pub const ORPHAN: u8 = 0x60;
-/// An inode with data beyond its end that still has to be freed.
+/// The marker of a file with data beyond its end, still to be freed.
 pub const TRUNCATE: u8 = 0x61;
-/// The note that some file has, or had, the attribute `direct`.
+/// The marker that some file has, or had, the attribute `direct`.
 pub const DIRECT: u8 = 0x62;
 
 /// The master item.
@@ -47,7 +47,7 @@ pub const fn master() -> Key {
     Key::new(DATASET, MASTER, 0)
 }
 
-/// The note which inodes the accounts hold.
+/// The marker up to which inode the accounts are counted.
 pub const fn accounting() -> Key {
     Key::new(DATASET, ACCOUNTING, 0)
 }
@@ -62,39 +62,40 @@ pub const fn dirent(dir: Ino, offset: u64) -> Key {
     Key::new(dir, DIRENT, offset)
 }
 
-/// A piece of data.
+/// The extent of a file at an offset in bytes.
 pub const fn extent(ino: Ino, offset: u64) -> Key {
     Key::new(ino, EXTENT, offset)
 }
 
-/// The note that an inode is an orphan.
+/// The marker of an orphan.
 pub const fn orphan(ino: Ino) -> Key {
     Key::new(DATASET, ORPHAN, ino)
 }
 
-/// The note that a file is being truncated.
+/// The marker of a file that is being truncated.
 pub const fn truncate(ino: Ino) -> Key {
     Key::new(DATASET, TRUNCATE, ino)
 }
 
-/// The note that some file goes past the caches.
+/// The marker of files that bypass the caches.
 pub const fn direct() -> Key {
     Key::new(DATASET, DIRECT, 0)
 }
 
-/// The keys of one kind of an object, from `start` up to `end`, not included.
+/// The keys of one kind of an object in `start..end`.
 pub const fn span(object: Ino, kind: u8, start: u64, end: u64) -> Range<Key> {
     Key::new(object, kind, start)..Key::new(object, kind, end)
 }
 
-/// All keys of one kind of an object from `start` on.
+/// The keys of one kind of an object from `start` on.
 pub const fn from(object: Ino, kind: u8, start: u64) -> Range<Key> {
     Key::new(object, kind, start)..Key::new(object, kind + 1, 0)
 }
 
-/// A place among items that are found by a hash: equal hashes stand side by side, told apart by their low bits.
+/// The offsets of items found by a hash: items with equal hashes are neighbours, told apart by the low bits of the
+/// offset.
 ///
-/// Whoever looks for an item scans the window of its hash; whoever adds one takes the first free place in it.
+/// A lookup scans the window of the hash; a new item takes the first free offset of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The object.

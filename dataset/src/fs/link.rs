@@ -1,7 +1,7 @@
-//! The names of an inode: which entries lead to it.
+//! The names of an inode: the entries that lead to the inode.
 //!
-//! The first name stands in the inode itself, further ones in items of their own, found by a hash of the name's place.
-//! So the path of any inode is found without a search.
+//! The first name is a field of the inode; further names are items, found by a hash of the entry's directory and
+//! offset. So the path of any inode is found without a search.
 
 use pool::{
     format::codec::{Malformed, Reader},
@@ -19,17 +19,17 @@ use super::{
 
 const WINDOW: u64 = 16;
 
-/// Where the item of a further name stands.
+/// The offsets where the item of a further name may be.
 pub(super) fn window(ino: Ino, link: Link) -> Window {
     let mut place = [0; 16];
     place[..8].copy_from_slice(&link.dir.to_le_bytes());
     place[8..].copy_from_slice(&link.offset.to_le_bytes());
-    // The last window is left out, so that its end is a number.
+    // The last window is unused, so that the end of every window fits into 64 bits.
     let start = (xxh3_64(&place) & !(WINDOW - 1)).min(!(2 * WINDOW - 1));
     Window { object: ino, kind: PARENT, start, len: WINDOW }
 }
 
-/// The name in the body of a further name's item.
+/// Decodes the body of a further name's item.
 pub fn decode(body: &[u8]) -> Result<Link, Malformed> {
     let mut reader = Reader::new(body);
     let link = Link::decode(&mut reader)?;
@@ -41,7 +41,7 @@ fn decode_entry(entry: &Entry) -> Result<Link, Failure> {
     decode(entry.body()).map_err(damaged(entry.key()))
 }
 
-/// Notes a new name of `ino`.
+/// Adds a name to `ino`.
 pub(super) fn add(change: &mut Change<'_>, ino: Ino, link: Link) -> Result<(), Failure> {
     let inode = change.edit(ino)?;
     if inode.parent == Link::NONE {
@@ -68,7 +68,7 @@ fn put(change: &mut Change<'_>, ino: Ino, offset: u64, link: Link) {
     change.put(pool::format::key::Key::new(ino, PARENT, offset), body, None);
 }
 
-/// Forgets a name of `ino`. If it was the first, another one takes its place.
+/// Removes a name of `ino`. If the first name goes, a further one becomes the first.
 pub(super) fn remove(change: &mut Change<'_>, ino: Ino, link: Link) -> Result<(), Failure> {
     let first = change.inode(ino)?.parent == link;
     let keys = if first { key::from(ino, PARENT, 0) } else { window(ino, link).keys() };
@@ -89,7 +89,7 @@ pub(super) fn remove(change: &mut Change<'_>, ino: Ino, link: Link) -> Result<()
     Ok(())
 }
 
-/// Replaces a name of `ino` by another.
+/// Replaces a name of `ino`; used by rename.
 pub(super) fn replace(change: &mut Change<'_>, ino: Ino, old: Link, new: Link) -> Result<(), Failure> {
     let inode = change.edit(ino)?;
     if inode.parent == old {

@@ -1,4 +1,4 @@
-//! What a dataset knows about itself: one item, changed whenever an object is made or freed.
+//! The counters of a dataset: one item, changed with every object made or freed.
 //!
 //! See `dataset/FORMAT.md`, "Master".
 
@@ -8,19 +8,19 @@ use super::key::{Ino, ROOT};
 
 const VERSION: u8 = 1;
 
-/// The dataset's counters, and the key of its name hash.
+/// The dataset's counters, and the seed of its name hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Master {
-    /// The next object to be made gets this number.
+    /// The number of the next new object.
     pub next: Ino,
-    /// How many inodes there are.
+    /// The number of inodes.
     pub files: u64,
-    /// The seed of the name hash: clones and streams inherit it, with the entries placed by it.
+    /// The seed of the name hash: clones and streams inherit the seed with the entries hashed by it.
     pub seed: u64,
 }
 
 impl Master {
-    /// The body of its item.
+    /// Encodes the body of an item.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(32);
         out.put_u8(VERSION);
@@ -30,7 +30,7 @@ impl Master {
         out
     }
 
-    /// The master with this body.
+    /// Decodes the body of an item.
     pub fn decode(body: &[u8]) -> Result<Master, Malformed> {
         const WHAT: &str = "dataset's master item";
         let mut reader = Reader::new(body);

@@ -1,36 +1,36 @@
 //! A POSIX file system over one dataset's tree.
 //!
-//! Below it lies the engine's [`Head`]: one tree of items, read under a shared lock and changed by batches that take
-//! effect at once. Every operation on names and attributes is one such batch, so it happens entirely or not at all,
-//! now and after a crash, and needs no other lock. An operation on a file's content may need several steps (it reads
-//! blocks without any lock on the tree, and frees large ranges in bounded batches), so it holds the file's own lock,
-//! shared for reading and exclusive for changing.
+//! Below lies the engine's [`Head`]: a tree of items that readers share under a lock and batches change atomically. An
+//! operation on names or attributes is one batch. Before and after a crash it is visible entirely or not at all, and
+//! needs no other lock. An operation on a file's content may take several steps, because blocks are read without a lock
+//! on the tree and large ranges are freed in bounded batches. The file's own lock covers the steps: shared for a read,
+//! exclusive for a change.
 //!
-//! Above it lie the mount and the commands that reach into a dataset without one. This module knows neither requests
-//! nor handles, checks no permissions (the kernel does) and keeps nothing in memory but which inodes are in use.
+//! Above lie the mount and the commands that access a dataset without a mount. This module has no requests and no
+//! handles, leaves permissions to the kernel, and keeps nothing in memory except the set of inodes in use.
 //!
 //! ```text
-//! key        where everything stands              inode, master, directory, link   what stands there, and its coding
-//! change     a batch being put together           failure     how an attempt ends
+//! key        the keys of all items                inode, master, directory, link   the items and their coding
+//! change     a batch under construction           failure     how an attempt ends
 //! attr       stat and setattr                     create, remove, rename, readdir, path   names
-//! xattr, acl extended attributes, access lists    orphan      unlinked files, and freeing what is left of them
-//! attributes immutable, compression and such of single files
-//! account/   who takes how much, and how much they may      project     trees of files that are charged together
+//! xattr, acl extended attributes, access lists    orphan      unlinked files, and freeing them
+//! attributes immutable, compression and more, per file
+//! account/   usage and quotas per owner           project     directory trees charged together
 //! file/      content: extents, read, write, truncate, allocate, seek, copy
-//! identity   what a step expects of the file that an earlier step has found
-//! statfs     space                                replay      after a crash: what the intent log was told
-//! check      the judge
+//! identity   the file that a later step must find again
+//! statfs     space                                replay      after a crash: intent log records
+//! check      verifies a whole file system
 //! ```
 //!
 //! Invariants, which [`check`] verifies:
-//! 1. An inode's `nlink` is the number of entries that lead to it (a directory's: two and its subdirectories), and its
-//!    links name exactly these entries.
-//! 2. An inode without links has an orphan item, and is freed when nobody uses it any more.
-//! 3. Extents do not overlap, do not cross a record's boundary, and end before the file does, unless the file is marked
-//!    as being truncated. All extents on one block lie within one record of one file, or are of different references to
-//!    it. `bytes` is their sum.
-//! 4. Object numbers are below the master's `next`, and never used again.
-//! 5. The accounts of users, groups and projects, where a tree keeps any, are the sums of what their inodes are charged.
+//! 1. `nlink` of an inode is the number of its entries (of a directory: two plus its subdirectories), and the links of
+//!    an inode name exactly its entries.
+//! 2. An inode without links has an orphan item, and is freed after its last user has released the inode.
+//! 3. Extents do not overlap, do not cross a record boundary, and end before the file does unless the file is marked as
+//!    being truncated. All extents on one block lie within one record of one file, or belong to different references to
+//!    the block. `bytes` is the sum of the extents' lengths.
+//! 4. Object numbers are below the master's `next`, and are never reused.
+//! 5. The accounts of users, groups and projects, if the tree has accounts, equal the sums of their inodes' charges.
 
 pub mod account;
 pub mod acl;
@@ -99,32 +99,32 @@ pub(crate) use identity::identity_in;
 use inode::{Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT};
 use master::Master;
 
-/// What a dataset's properties say about its file system. May change while it is in use.
+/// The properties of a dataset that its file system obeys. They may change while the file system is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Refuse every change.
+    /// Changes fail with EROFS.
     pub readonly: bool,
-    /// Keep the time of the last read at all.
+    /// Access times are kept.
     pub atime: bool,
-    /// Keep it only when the last one is older than the last change, or than a day.
+    /// The access time is updated only if older than the last change, or than a day.
     pub relatime: bool,
-    /// The record size of files that get their first block from now on: a power of two, 4 KiB to 16 MiB.
+    /// The record size for files without a block yet, in bytes: a power of two, 4 KiB to 16 MiB.
     pub recordsize: u32,
-    /// How blocks are stored.
+    /// Compression, checksum, copies and placement of new blocks.
     pub policy: Policy,
-    /// Whether each file lies on one vdev as a whole, instead of on all.
+    /// Whether all blocks of a file go to the same vdev, instead of being spread over all vdevs.
     pub whole_files: bool,
     /// When changes become durable.
     pub sync: Durability,
     /// Whether files may get attributes of their own: the pool's feature `file_attributes` is enabled.
     pub attributes: bool,
-    /// Whether there may be accounts, quotas and projects: the pool's feature `project_quota` is enabled.
+    /// Whether accounts, quotas and projects may exist: the pool's feature `project_quota` is enabled.
     pub accounts: bool,
-    /// Whether there are access control lists. Without them they are hidden, and nothing new gets one.
+    /// Whether access control lists apply. If not, lists are hidden, and new files get none.
     pub acl: bool,
-    /// What of it is kept in the cache in memory.
+    /// What the cache in memory keeps: data, metadata, both or neither.
     pub primary_cache: Caching,
-    /// What of it may go to cache devices.
+    /// What may go to cache devices: data, metadata, both or neither.
     pub secondary_cache: Caching,
     /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
     pub sharing: bool,
@@ -133,12 +133,12 @@ pub struct Options {
 /// When changes become durable: the property `sync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When somebody asks for it, and with the next commit.
+    /// On fsync, and with the next commit.
     #[default]
     Standard,
     /// Before the change returns.
     Always,
-    /// With the next commit, whoever asks.
+    /// With the next commit; fsync returns at once.
     Disabled,
 }
 
@@ -149,20 +149,21 @@ impl Options {
     }
 }
 
-/// One dataset's file system, and what is expected of it: see [`FileSystem::pinned`] and [`FileSystem::only`].
+/// A view of one dataset's file system. [`FileSystem::pinned`] and [`FileSystem::only`] make views that check the tree
+/// or files they were made for.
 pub struct FileSystem {
     core: Arc<Core>,
     expected: Expected,
 }
 
-/// What all views of one file system share.
+/// The state that all views of one file system share.
 pub struct Core {
     head: Arc<Head>,
     options: RwLock<Options>,
     room: RwLock<Option<Arc<dyn Room>>>,
     /// The seed of the name hash.
     seed: AtomicU64,
-    /// Whether the tree keeps accounts, or begins to.
+    /// Whether the tree has accounts, or is about to get some.
     accounted: AtomicBool,
     locks: file::FileLocks,
     retained: orphan::Retained,
@@ -176,14 +177,14 @@ impl Deref for FileSystem {
     }
 }
 
-/// The room that an operation on names and attributes asks for, in bytes: what its items take.
+/// The room that is requested for an operation on names and attributes, in bytes: an upper bound for its items.
 const METADATA: u64 = 4096;
-/// How many steps of freeing removed files one call makes in a file system, be it in the background or for an operation that
-/// was refused and is tried again after that.
+/// Steps of freeing removed files in one call for a file system, in the background or before a refused operation is
+/// retried.
 pub(crate) const REAPING_STEPS: usize = 16;
 
 impl FileSystem {
-    /// Makes the file system of an empty tree: its master item, and a root directory of this owner.
+    /// Makes the file system of an empty tree: a master item, and a root directory with the given owner (user, group).
     pub fn format(head: &Head, owner: (u32, u32)) -> Result<()> {
         let engine = head.engine();
         let (seed, now) = (engine.env().random(), engine.env().now());
@@ -213,18 +214,18 @@ impl FileSystem {
         Ok(Arc::new(FileSystem { core: Arc::new(core), expected: Expected::Anything }))
     }
 
-    /// Whether both are views of one file system.
+    /// Whether both are views of the same file system.
     pub fn is(&self, other: &FileSystem) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }
 
-    /// Which tree it shows: another one after a rollback or a receive.
+    /// The epoch of the current tree: a rollback or a receive changes the epoch.
     pub fn epoch(&self) -> TreeEpoch {
         self.head.epoch()
     }
 
-    /// This file system as long as it shows the tree that it shows now. When another tree was put in its place, every
-    /// operation fails with ESTALE. A tree gives no inode number to two files, so numbers are identities here.
+    /// A view of this file system for as long as the current tree stays: after a rollback or a receive, every operation
+    /// of the view fails with ESTALE. A tree never reuses an inode number, so within the view a number is an identity.
     pub fn pinned(&self) -> FileSystem {
         match self.expected {
             Expected::Tree(epoch) => self.expecting(Expected::Tree(epoch)),
@@ -232,7 +233,8 @@ impl FileSystem {
         }
     }
 
-    /// This file system as long as these are the files that their numbers stand for; ESTALE if one of them is not.
+    /// A view of this file system in which every operation first compares the given files with their inodes; ESTALE on
+    /// a mismatch.
     pub fn only(&self, files: impl IntoIterator<Item = Handle>) -> FileSystem {
         self.expecting(Expected::Files(files.into_iter().collect()))
     }
@@ -241,11 +243,11 @@ impl FileSystem {
         FileSystem { core: self.core.clone(), expected }
     }
 
-    /// To be called when another tree was put in the place of this one's, before anything is changed in it: a tree that
-    /// was received brings its own seed and accounts along.
+    /// Reloads the seed and the accounts after a rollback or a receive has replaced the tree. The caller calls this
+    /// before anything changes the new tree: a received tree has a seed and accounts of its own.
     ///
     /// # Errors
-    /// If it cannot be read. Then its accounts are kept all the same, should it have any.
+    /// If the tree cannot be read. Accounts are then updated as if the tree had some.
     pub fn tree_replaced(&self) -> Result<(), Errno> {
         self.forget_unused();
         self.accounted.store(true, Ordering::Release);
@@ -259,33 +261,33 @@ impl FileSystem {
         self.seed.load(Ordering::Acquire)
     }
 
-    /// The tree below.
+    /// The head: the tree that this file system stores its items in.
     pub fn head(&self) -> &Arc<Head> {
         &self.head
     }
 
-    /// The options in force.
+    /// A copy of the options in force.
     pub fn options(&self) -> Options {
         *self.options.read()
     }
 
-    /// Changes the options.
+    /// Replaces the options; operations that have begun may still see the previous options.
     pub fn set_options(&self, options: Options) {
         self.head.set_caching(options.primary_cache, options.secondary_cache);
         *self.options.write() = options;
     }
 
-    /// Makes a file durable, with its names and parents: as [`FileSystem::sync`].
+    /// Makes a file durable, with its names and parents: the same as [`FileSystem::sync`].
     pub fn fsync(&self, _ino: Ino) -> Result<(), Errno> {
         self.sync()
     }
 
-    /// As [`FileSystem::fsync`], for a directory.
+    /// Makes a directory durable: the same as [`FileSystem::sync`].
     pub fn fsyncdir(&self, _dir: Ino) -> Result<(), Errno> {
         self.sync()
     }
 
-    /// Makes everything done so far durable.
+    /// Makes all finished changes durable, unless `sync=disabled`. Waits for the intent log, or for a commit.
     pub fn sync(&self) -> Result<(), Errno> {
         match self.options().sync {
             Durability::Disabled => Ok(()),
@@ -303,28 +305,29 @@ impl FileSystem {
         if self.options.read().readonly { Err(Errno::ROFS) } else { Ok(()) }
     }
 
-    /// Admits new data, and waits while too much is dirty. Without locks.
+    /// Admits new data; waits while too much is dirty. The caller holds no locks.
     fn admit(&self, bytes: u64) -> Result<(), Errno> {
         let admit = || self.take_turn(bytes).and_then(|()| self.admit_in_turn(bytes));
         Ok(self.with_due_room(|| admit().map_err(Failure::Refused))?)
     }
 
-    /// Runs an operation that needs room, and runs it again as long as it is refused and space is due to be freed: see
-    /// [`Engine::with_due_room`](pool::txg::Engine::with_due_room). The quotas of users, groups and projects have a way of
-    /// their own, [`FileSystem::under_quota`]. Without locks.
+    /// Runs an operation that needs room. If the operation is refused and space is due to be freed, frees some and
+    /// retries: see [`Engine::with_due_room`](pool::txg::Engine::with_due_room). Quotas of users, groups and projects
+    /// are handled by [`FileSystem::under_quota`]. The caller holds no locks.
     fn with_due_room<T>(&self, operation: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
         let free = |failure: &Failure| match failure {
             Failure::Refused(Errno::NOSPC) | Failure::Engine(PoolError::OutOfSpace) => {
                 Some(self.head.engine().free_due())
             }
-            // What other datasets free helps no quota of this one.
+            // Freeing space in other datasets does not help a quota of this dataset.
             Failure::Refused(Errno::DQUOT) => Some(self.free_due(REAPING_STEPS)),
             _ => None,
         };
         self.head.engine().with_due_room(operation, free)
     }
 
-    /// The half of it that waits as soon as much is dirty, for who has to take locks for the other half.
+    /// The first half of [`FileSystem::admit`], which waits while too much is dirty; a caller takes its locks between
+    /// the halves.
     fn take_turn(&self, bytes: u64) -> Result<(), Errno> {
         self.head.take_turn(bytes).map_err(|error| failure::errno(&error))
     }
@@ -344,7 +347,7 @@ impl FileSystem {
         })?)
     }
 
-    /// ESTALE if this is not what is expected. The view's lock is held, so the epoch is that of its tree.
+    /// ESTALE if the view's tree or files were replaced. The caller holds the tree's lock, so the epoch is the tree's.
     fn check_expected(&self, view: &View<'_>) -> Result<(), Failure> {
         self.expected.check(view, self.head.epoch())
     }

@@ -1,12 +1,12 @@
-//! Inodes without a name: kept while they are used, then freed.
+//! Inodes without a name: kept while in use, then freed.
 //!
-//! Whether an inode is used is counted here, in memory: the mount counts the kernel's references. An inode that loses its
-//! last name while it is used becomes an orphan, and is freed after the last release; one that is too large to be freed in
-//! one step becomes an orphan too, and is freed by the background in bounded steps. An orphan item survives a crash, and
-//! so does what is still to be done about it: after opening, the background frees what it finds.
+//! Uses of an inode are counted in memory: the mount reports the kernel's references. An inode that loses its last name
+//! while in use becomes an orphan, and is freed after the last release. An inode too large to be freed in one step also
+//! becomes an orphan; a background thread frees the inode in bounded steps. Orphan items survive a crash: after
+//! opening, the background thread frees the orphans in the tree.
 //!
-//! Orphans are gathered and freed many in one change. Where files are removed by the thousand, whoever removes and
-//! whoever frees would otherwise hand the tree's lock to each other twice for each file, and mostly wait.
+//! Many orphans are gathered and freed in one change. If files are removed by the thousand, the removing and the
+//! freeing thread would otherwise pass the tree's lock back and forth for each file, and mostly wait.
 
 use std::{
     collections::HashMap,
@@ -30,16 +30,16 @@ use super::{
 use pool::{format::key::Key, tree::View, txg::Due};
 
 const SHARDS: usize = 64;
-/// An inode of at most so many items is freed with its last name.
+/// An inode with at most this number of items is freed together with its last name.
 const SMALL: usize = 64;
-/// Larger ones are freed by so many items a step.
+/// The number of items of a larger inode freed per step.
 pub(super) const STEP: usize = 512;
-/// So many orphans are freed in one change.
+/// The number of orphans freed in one change.
 const TOGETHER: usize = 32;
-/// Whom a quota refuses something, for them so many steps are made before it is tried again.
+/// The number of steps made before an operation refused by a quota is retried.
 const CHARGED_STEPS: usize = 64;
-/// A file that lost its last name no longer ago than this is expected to be forgotten by the kernel. After that a program
-/// has it open, and may have it open for days.
+/// The kernel is expected to forget a removed file within this time. If not, a program has the file open, possibly for
+/// days.
 const FORGOTTEN_WITHIN: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,35 +48,35 @@ struct Use {
     orphan: bool,
 }
 
-/// Which inodes are used, and whether there is anything to free.
+/// The inodes in use, and whether orphans wait to be freed.
 pub(super) struct Retained {
     shards: Box<[Mutex<HashMap<Ino, Use>>]>,
     pending: AtomicBool,
-    /// Orphans that were used until not long ago, to be freed together.
+    /// Orphans released recently, to be freed together.
     unused: Mutex<Vec<Ino>>,
-    /// Held while somebody looks for orphans and frees them, and while an inode is made that is an orphan from the start.
+    /// Held while a thread looks for orphans and frees orphans, and while an inode is made without a name.
     reaping: Mutex<()>,
-    /// The uptime when an inode last lost its last name while it was used.
+    /// The uptime when an inode in use last lost its last name.
     orphaned: Mutex<Option<Duration>>,
-    /// How many orphans were used no more, for those that wait for one.
+    /// The number of orphans released so far; [`FileSystem::wait_for_release`] waits for a change.
     released: Mutex<u64>,
     release: Condvar,
 }
 
-/// What was freed of an account's orphans.
+/// The result of freeing an account's orphans.
 pub(super) enum Reaped {
-    /// Some of it.
+    /// Some items were freed.
     Some,
-    /// Nothing: all are still used.
+    /// Nothing was freed: all orphans are in use.
     InUse,
-    /// Nothing: there are none.
+    /// Nothing was freed: the account has no orphans.
     Nothing,
 }
 
 impl Default for Retained {
     fn default() -> Retained {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        // What the last crash has left is not known yet.
+        // After a crash the tree may have orphans.
         Retained {
             shards,
             pending: AtomicBool::new(true),
@@ -98,20 +98,20 @@ impl Retained {
         self.shard(ino).contains_key(&ino)
     }
 
-    /// Notes that the inode is to be freed by its last release; false if it is not used any more.
+    /// Marks an inode to be freed by its last release; false if the inode is not in use.
     fn mark_orphan(&self, ino: Ino) -> bool {
         self.shard(ino).get_mut(&ino).map(|used| used.orphan = true).is_some()
     }
 }
 
 impl FileSystem {
-    /// Counts one more use of the inode.
+    /// Adds a use of the inode.
     pub fn retain(&self, ino: Ino) {
         self.retained.shard(ino).entry(ino).or_default().count += 1;
     }
 
-    /// Counts `count` uses less. True if that leaves something to free: [`FileSystem::free_unused`] does it, best after a
-    /// moment in which there may be more. If that is never called, the background does it.
+    /// Removes `count` uses of the inode. True if an orphan was released: the caller calls [`FileSystem::free_unused`],
+    /// best a moment later when more orphans may have been released. Otherwise the background thread frees the orphan.
     pub fn release(&self, ino: Ino, count: u64) -> bool {
         let orphan = {
             let mut shard = self.retained.shard(ino);
@@ -132,7 +132,7 @@ impl FileSystem {
         orphan
     }
 
-    /// Frees the orphans whose last use was released; of large ones a part, and the background the rest.
+    /// Frees the released orphans; of a large orphan a part, and the background thread frees the rest.
     pub fn free_unused(&self) {
         let unused = mem::take(&mut *self.retained.unused.lock());
         for together in unused.chunks(TOGETHER) {
@@ -142,31 +142,31 @@ impl FileSystem {
         }
     }
 
-    /// To be called when another tree was put in the place of this one's: numbers may belong to other files there. What
-    /// is to be freed in it is found by looking.
+    /// Forgets the released orphans after the tree was replaced: in the new tree the numbers may belong to other files.
+    /// The background thread looks for orphans in the new tree.
     pub(super) fn forget_unused(&self) {
         self.retained.unused.lock().clear();
         self.retained.pending.store(true, Relaxed);
     }
 
-    /// How many orphans were used no more until now.
+    /// The number of orphans released so far.
     pub(super) fn released(&self) -> u64 {
         *self.retained.released.lock()
     }
 
-    /// Waits for another orphan than those `seen` to be used no more; false if none was in this time.
+    /// Waits until the number of released orphans differs from `seen`; false after `time` without a release.
     pub(super) fn wait_for_release(&self, seen: u64, time: Duration) -> bool {
         let mut released = self.retained.released.lock();
         !self.retained.release.wait_while_for(&mut released, |released| *released == seen, time).timed_out()
     }
 
-    /// Whether [`FileSystem::reap_orphans`] has anything to do.
+    /// Whether [`FileSystem::reap_orphans`] has work.
     pub fn has_orphans(&self) -> bool {
         self.retained.pending.load(Relaxed) || !self.retained.unused.lock().is_empty()
     }
 
-    /// Frees what was released; then orphans that nobody uses, and what truncations a crash has cut short, in at most
-    /// `budget` bounded steps. Returns whether there is more to do. For the background.
+    /// Frees released orphans, then unused orphans and truncations interrupted by a crash, in at most `budget` bounded
+    /// steps. True if work remains. Called in the background.
     pub fn reap_orphans(&self, budget: usize) -> bool {
         if self.writable().is_err() {
             return false;
@@ -182,7 +182,7 @@ impl FileSystem {
         !done && steps == budget
     }
 
-    /// The same for a caller that needs room, in at most `budget` steps, also while the background is at it.
+    /// Frees orphans for a caller that needs room, in at most `budget` steps. May run beside the background thread.
     pub fn free_due(&self, budget: usize) -> Due {
         if self.writable().is_err() {
             return Due::Nothing;
@@ -197,7 +197,7 @@ impl FileSystem {
         if is_expected { Due::Expected } else { Due::Nothing }
     }
 
-    /// Makes up to `budget` steps. Returns how many were made, and whether nothing is left to do.
+    /// Makes up to `budget` steps. Returns the number of steps, and whether no work remains.
     fn reap_some(&self, budget: usize) -> (usize, bool) {
         for steps in 0..budget {
             match self.reap_one() {
@@ -212,7 +212,7 @@ impl FileSystem {
         (budget, false)
     }
 
-    /// One step; false if there is nothing to do.
+    /// Makes one step; false if there is no work.
     fn reap_one(&self) -> Result<bool, Errno> {
         let _reaping = self.retained.reaping.lock();
         let found = self
@@ -222,7 +222,7 @@ impl FileSystem {
         Ok(true)
     }
 
-    /// Frees some of what an account holds of orphans that nobody uses.
+    /// Frees some unused orphans charged to an account.
     pub(super) fn reap_charged(&self, account: Key) -> Result<Reaped, Errno> {
         let _reaping = self.retained.reaping.lock();
         let mut in_use = false;
@@ -254,7 +254,7 @@ impl FileSystem {
         })
     }
 
-    /// What there is to free or to truncate, up to `most` of those that are wanted: the kind of its item, and the inode.
+    /// Orphans and truncations that `is_wanted` accepts, up to `most`: the kind of the item, and the inode number.
     fn reapable(
         &self,
         view: &View<'_>,
@@ -274,7 +274,7 @@ impl FileSystem {
         Ok(found)
     }
 
-    /// One step with one of them; whether that was all.
+    /// Makes one step of freeing or truncating; true if the inode is finished.
     fn reap_step(&self, kind: u8, ino: Ino) -> Result<bool, Errno> {
         match kind {
             TRUNCATE => self.resume_truncation(ino).map(|()| true),
@@ -282,10 +282,10 @@ impl FileSystem {
         }
     }
 
-    /// Frees these orphans in one change, but one by one those that are large or in somebody's hands, and all of them if
-    /// the change fails for one. Returns whether that was all of them.
+    /// Frees the given orphans in one change. Large orphans, and orphans whose lock another thread holds, are freed one
+    /// by one; so are all, if the change fails. True if all orphans are gone.
     fn free_orphans(&self, orphans: &[Ino]) -> bool {
-        // Whoever holds one file's lock does not wait for another's here: two may be one.
+        // No waiting for a second file's lock while holding a first: the two files may share a lock.
         let locked: Vec<_> = orphans.iter().map(|&ino| (ino, self.locks.of(ino).try_write())).collect();
         let (together, alone): (Vec<_>, Vec<_>) = locked.into_iter().partition(|(_, lock)| lock.is_some());
         let mut left: Vec<Ino> = alone.into_iter().map(|(ino, _)| ino).collect();
@@ -303,17 +303,18 @@ impl FileSystem {
             Err(_) => left.extend(together.iter().map(|&(ino, _)| ino)),
         }
         drop(together);
-        // Each of them is tried, whatever became of the others.
+        // A failure for one orphan does not stop the rest.
         left.into_iter().filter(|&ino| !matches!(self.free_orphan(ino), Ok(true))).count() == 0
     }
 
-    /// Frees a bounded part of an orphan; returns whether that was all.
+    /// Frees a bounded part of an orphan; true if the orphan is gone.
     fn free_orphan(&self, ino: Ino) -> Result<bool, Errno> {
         let _exclusive = self.locks.of(ino).write();
         self.update_tree(|change| self.free_some(change, ino, STEP))
     }
 
-    /// Frees up to `budget` items of an orphan, unless it is used again or none any more; returns whether that was all.
+    /// Frees up to `budget` items, unless the inode is in use or no longer an orphan; true if the inode needs no
+    /// further step.
     fn free_some(&self, change: &mut Change<'_>, ino: Ino, budget: usize) -> Result<bool, Failure> {
         match change.inode(ino) {
             Ok(inode) if inode.nlink == 0 && self.retained.holds(ino) => Ok(true),
@@ -326,7 +327,7 @@ impl FileSystem {
         }
     }
 
-    /// Frees an inode that has lost its last name, or makes it an orphan.
+    /// Frees an inode that has lost its last name, or makes the inode an orphan.
     pub(super) fn free_or_keep(&self, change: &mut Change<'_>, ino: Ino) -> Result<Fate, Failure> {
         if !self.retained.holds(ino) && free_step(change, ino, SMALL)? {
             return Ok(Fate::Settled);
@@ -335,7 +336,7 @@ impl FileSystem {
         Ok(Fate::Orphan(ino))
     }
 
-    /// After the change that gave an inode this fate.
+    /// Records the fate of an inode; called after the change was made.
     pub(super) fn settle(&self, fate: Fate) {
         if let Fate::Orphan(ino) = fate {
             match self.retained.mark_orphan(ino) {
@@ -345,7 +346,7 @@ impl FileSystem {
         }
     }
 
-    /// Makes an orphan that is used from the start, with no reaper in between.
+    /// Makes an inode without a name and with one use, without a reaper in between.
     pub(super) fn make_orphan<T, E>(&self, make: impl FnOnce() -> Result<(Ino, T), E>) -> Result<(Ino, T), E> {
         let _no_reaping = self.retained.reaping.lock();
         let (ino, made) = make()?;
@@ -355,7 +356,7 @@ impl FileSystem {
     }
 }
 
-/// Frees up to `budget` items of an inode, and at the end the inode; returns whether that was all.
+/// Frees up to `budget` items of an inode, and finally the inode; true if the inode is gone.
 fn free_step(change: &mut Change<'_>, ino: Ino, budget: usize) -> Result<bool, Failure> {
     let inode = change.inode(ino)?;
     let items = Key::new(ino, INODE + 1, 0)..Key::new(ino, u8::MAX, 0);

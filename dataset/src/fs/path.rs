@@ -1,7 +1,7 @@
 //! From an inode to its path.
 //!
-//! Whoever asks for the paths of many files of a tree that does not change keeps the way to the last one ([`Paths`]): most files
-//! have their directory on it, so a path costs few look-ups however deep the file is.
+//! A caller that asks for the paths of many files of an unchanging tree keeps the directories of the last path
+//! ([`Paths`]). Most files share directories with the last path, so a path costs few lookups at any depth.
 
 use std::collections::HashMap;
 
@@ -15,32 +15,32 @@ use super::{
     key::{self, Ino, ROOT},
 };
 
-/// No path has more parts: a longer chain of parents is a loop, and damage.
+/// The most components of a path: a longer chain of parents is a loop, and counts as damage.
 const DEPTH_MAX: usize = 1 << 16;
 
-/// Finds paths in one tree that does not change.
+/// Finds paths in a tree that does not change.
 #[derive(Debug, Default)]
 pub struct Paths {
-    /// The path of the last directory that was met.
+    /// The path of the last directory.
     path: Vec<u8>,
-    /// The directories on the way there, and where the path of each ends.
+    /// The directories on the path, and where in `path` each ends.
     way: Vec<(Ino, usize)>,
-    /// Where on the way each stands.
+    /// The index in `way` of each directory.
     places: HashMap<Ino, usize>,
-    /// How many names were looked up.
+    /// The number of names looked up.
     #[cfg(test)]
     pub(super) looked_up: usize,
 }
 
 impl FileSystem {
-    /// A path of the inode from the dataset's root, which begins with a slash; ENOENT if it has no name.
+    /// A path of the inode from the dataset's root, with a leading slash; ENOENT if the inode has no name.
     pub fn path_of(&self, ino: Ino) -> Result<Vec<u8>, Errno> {
         Paths::default().of(self, ino)
     }
 }
 
 impl Paths {
-    /// As [`FileSystem::path_of`].
+    /// A path of the inode, as [`FileSystem::path_of`].
     pub fn of(&mut self, fs: &FileSystem, ino: Ino) -> Result<Vec<u8>, Errno> {
         let (known, below) = fs.read_tree(|view| {
             let mut below: Vec<(Ino, Vec<u8>)> = Vec::new();
@@ -76,7 +76,7 @@ impl Paths {
         Ok([above, b"/", last].concat())
     }
 
-    /// The path of the directory behind so many steps.
+    /// The path of the directory at the given depth.
     fn up_to(&self, steps: usize) -> &[u8] {
         match steps.checked_sub(1) {
             None => b"/",
@@ -84,7 +84,7 @@ impl Paths {
         }
     }
 
-    /// Goes back to so many steps.
+    /// Truncates the path to the given depth.
     fn leave(&mut self, steps: usize) {
         for (directory, _) in self.way.drain(steps..) {
             self.places.remove(&directory);

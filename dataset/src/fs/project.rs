@@ -1,10 +1,11 @@
-//! Projects: trees of files whose space is charged together, whoever they belong to.
+//! Projects: directory trees whose space is charged together, whatever the files' owners.
 //!
-//! A file is of one project, by number; of 0 if nobody says otherwise. A directory may hand its project down: what is made
-//! in it is of the same, and directories hand it down as well. Into such a directory nothing of another project is linked
-//! or moved (EXDEV): so a tree that is of one project stays so. `fs project`, `chattr -p` and `xfs_quota` speak of the same.
+//! Every file has a project number, by default 0. A directory may pass on its project: new files in the directory get
+//! its project, and new directories pass the project on in turn. A file of another project cannot be linked or moved
+//! into such a directory (EXDEV), so the whole tree stays in one project. `fs project`, `chattr -p` and `xfs_quota`
+//! show the same number.
 //!
-//! Accounts and quotas go by it, see [`super::account`]; the pool's feature is the same one.
+//! For accounts and quotas of projects see [`super::account`]; the pool's feature is the same, `project_quota`.
 
 use rustix::io::Errno;
 
@@ -15,12 +16,12 @@ use super::{
     key::Ino,
 };
 
-/// Which project a file is of.
+/// A file's project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Project {
-    /// Its number.
+    /// The project number; 0 for none.
     pub id: u32,
-    /// Whether it is handed down; only by a directory.
+    /// Whether new files inherit the project; only for directories.
     pub inherit: bool,
 }
 
@@ -29,7 +30,7 @@ impl Project {
         Project { id: inode.project, inherit: inode.has(flag::PROJECT) }
     }
 
-    /// Whether a file of this type can have it.
+    /// Whether a file of the given type can have the project.
     pub(super) fn fits(self, file_type: FileType) -> bool {
         !self.inherit || file_type == FileType::Directory
     }
@@ -40,7 +41,7 @@ impl Project {
     }
 }
 
-/// Gives something new the project that its directory hands down.
+/// Gives a new inode the project that its directory passes on.
 pub(super) fn inherit(inode: &mut Inode, dir: &Inode) {
     if dir.has(flag::PROJECT) {
         inode.project = dir.project;
@@ -48,21 +49,21 @@ pub(super) fn inherit(inode: &mut Inode, dir: &Inode) {
     }
 }
 
-/// EXDEV if a directory that hands down its project would get a file of another.
+/// EXDEV if the directory passes on a project and the file has another project.
 pub(super) fn check_entry(inode: &Inode, dir: &Inode) -> Result<(), Errno> {
     if dir.has(flag::PROJECT) && dir.project != inode.project { Err(Errno::XDEV) } else { Ok(()) }
 }
 
 impl FileSystem {
-    /// The project of a file.
+    /// The project of a file; ENOENT without an inode.
     pub fn project(&self, ino: Ino) -> Result<Project, Errno> {
         self.read_tree(|view| Ok(Project::of(&load_inode(view, ino)?)))
     }
 
-    /// Has a file be of a project.
+    /// Changes the project of a file.
     ///
     /// # Errors
-    /// EOPNOTSUPP if it is no directory and is to hand its project down, or if the pool's feature is not enabled; EDQUOT.
+    /// EOPNOTSUPP if a non-directory should pass on its project or the pool's feature is not enabled; EDQUOT.
     pub fn set_project(&self, ino: Ino, project: Project) -> Result<(), Errno> {
         self.set_attributes_and_project(ino, |_, own| {
             *own = project;

@@ -1,8 +1,8 @@
 //! Reading directories.
 //!
-//! A cookie says where to go on: 0 before `.`, 1 before `..`, 2 before the entries, and the offset plus 3 after the entry
-//! that stands there. Entries keep their offsets, so a directory that changes meanwhile is read without repetition or
-//! loss of what stays. Entries are taken from the tree by the batch, and handed out without any lock.
+//! A cookie says where to continue: 0 before `.`, 1 before `..`, 2 before the entries, and offset plus 3 after the
+//! entry at the offset. Entries keep their offsets, so reading a changing directory neither repeats nor loses an entry
+//! that stays. Entries are read from the tree in batches, and passed to the caller without any lock.
 
 use rustix::io::Errno;
 
@@ -21,20 +21,20 @@ const BATCH: usize = 128;
 const FIRST_ENTRY: u64 = 2;
 const AFTER: u64 = 3;
 
-/// An entry as it is handed out.
+/// An entry as passed to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
-    /// The object it names.
+    /// The inode number of the entry's object.
     pub ino: Ino,
     /// The object's type.
     pub file_type: FileType,
-    /// The name.
+    /// The name, without a terminating NUL.
     pub name: &'a [u8],
-    /// Where reading goes on after this entry.
+    /// The cookie for continuing after the entry.
     pub cookie: u64,
 }
 
-/// An entry as it is kept between the tree and the caller.
+/// An entry copied from the tree.
 struct Taken {
     ino: Ino,
     file_type: FileType,
@@ -49,13 +49,13 @@ impl Taken {
 }
 
 impl FileSystem {
-    /// Hands out the entries after `cookie`, `.` and `..` too, until there are no more or `each` returns false.
+    /// Passes the entries after `cookie`, `.` and `..` included, to `each` until `each` returns false or the directory
+    /// ends.
     pub fn readdir(&self, dir: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<(), Errno> {
         self.walk_directory(dir, cookie, |batch| Ok(batch.iter().all(|taken| each(taken.as_entry()))))
     }
 
-    /// As [`FileSystem::readdir`], with attributes. They are read in the order of their inodes, which is the order that
-    /// they are stored in.
+    /// As [`FileSystem::readdir`], with attributes, read in the order of the inode numbers: the order of storage.
     pub fn readdir_plus(
         &self,
         dir: Ino,
@@ -114,7 +114,7 @@ impl FileSystem {
         })
     }
 
-    /// The inodes of a batch of entries; `None` for one that has gone meanwhile.
+    /// The inodes of a batch of entries; `None` for an inode removed meanwhile.
     fn load_inodes(&self, batch: &[Taken]) -> Result<Vec<Option<Inode>>, Errno> {
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_unstable_by_key(|&index| batch[index].ino);

@@ -1,4 +1,4 @@
-//! Taking names away.
+//! Removing names.
 
 use rustix::io::Errno;
 
@@ -12,16 +12,16 @@ use super::{
     link,
 };
 
-/// What became of an inode that lost a name.
+/// What happens to an inode that has lost a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It has other names, or is gone.
+    /// The inode has other names, or is freed.
     Settled,
-    /// It has no name, and is freed later: when it is not used any more, or because it is large.
+    /// The inode has no name and is freed later: after its last release, or in the background if large.
     Orphan(Ino),
 }
 
-/// Takes the entry out of its directory's account.
+/// Updates the directory of a removed entry: size, link count and times.
 pub(super) fn leave(change: &mut Change<'_>, dir: Ino, found: &Found) -> Result<(), Failure> {
     let now = change.now;
     let parent = change.edit_directory(dir)?;
@@ -34,7 +34,7 @@ pub(super) fn leave(change: &mut Change<'_>, dir: Ino, found: &Found) -> Result<
 }
 
 impl FileSystem {
-    /// Takes the name `name` of a file that is no directory away.
+    /// Removes the name of a file; EISDIR for a directory.
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
         self.remove_name(
             dir,
@@ -45,7 +45,7 @@ impl FileSystem {
         )
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory; ENOTEMPTY if the directory has entries.
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
         if name == b".." {
             return Err(Errno::NOTEMPTY);
@@ -80,8 +80,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Takes a name off an inode, whose entry is gone or belongs to another by now. Without any name the inode is freed,
-    /// unless it is in use or large.
+    /// Removes a name of an inode whose entry is already gone or points to another inode. An inode without any name is
+    /// freed, unless in use or large.
     pub(super) fn drop_link(&self, change: &mut Change<'_>, found: &Found, link: Link) -> Result<Fate, Failure> {
         link::remove(change, found.ino, link)?;
         let now = change.now;

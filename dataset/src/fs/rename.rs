@@ -1,4 +1,4 @@
-//! Renaming.
+//! Renaming files and directories.
 
 use pool::tree::View;
 use rustix::io::Errno;
@@ -16,19 +16,19 @@ use super::{
     remove::{Fate, leave},
 };
 
-/// How to rename.
+/// Variants of a rename, as of renameat2(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenameFlags {
     /// Fail if the new name is taken.
     pub noreplace: bool,
     /// Swap the two names.
     pub exchange: bool,
-    /// Leave a whiteout under the old name, which belongs to this caller: a character device without a number, by which
-    /// union file systems say that what a lower layer has there is gone.
+    /// Leave a whiteout, owned by the given caller, under the old name: a character device with number 0, by which
+    /// union file systems hide an entry of a lower layer.
     pub whiteout: Option<Caller>,
 }
 
-/// A name, and what was found under it.
+/// A name, and the entry found under the name.
 struct End<'a> {
     dir: Ino,
     name: &'a [u8],
@@ -45,7 +45,7 @@ fn is_dir(found: &Found) -> bool {
     found.file_type == FileType::Directory
 }
 
-/// Fails if `dir` is `ancestor` or lies below it.
+/// EINVAL if `dir` is `ancestor` or lies below `ancestor`.
 fn refuse_loop(view: &View<'_>, ancestor: Ino, dir: Ino) -> Result<(), Failure> {
     let mut at = dir;
     while at != ROOT {
@@ -61,7 +61,7 @@ fn refuse_loop(view: &View<'_>, ancestor: Ino, dir: Ino) -> Result<(), Failure> 
 }
 
 impl FileSystem {
-    /// Gives a file another name, in the place of the file that has it, if any.
+    /// Renames a file. If the new name exists, its file is replaced.
     pub fn rename(
         &self,
         dir: Ino,
@@ -141,7 +141,7 @@ impl FileSystem {
     }
 }
 
-/// Puts a whiteout where the entry of something that was moved away has been.
+/// Puts a whiteout in the place of the moved entry.
 fn leave_whiteout(change: &mut Change<'_>, caller: &Caller, end: &End<'_>, offset: u64) -> Result<(), Failure> {
     let parent = *change.edit_directory(end.dir)?;
     let mut inode = Spec::new(FileType::CharDevice, 0).inode(change, caller, &parent, &Inheritance::default());
@@ -150,7 +150,7 @@ fn leave_whiteout(change: &mut Change<'_>, caller: &Caller, end: &End<'_>, offse
     enter(change, end.dir, offset, end.name, (ino, FileType::CharDevice))
 }
 
-/// EPERM if one of the names may not be given up, or the new one not be made.
+/// EPERM if attributes forbid removing one of the names or making the new one.
 fn check_free(change: &Change<'_>, from: (Ino, &Found), to: (Ino, Option<&Found>)) -> Result<(), Failure> {
     change.inode(from.0)?.check_free()?;
     change.inode(from.1.ino)?.check_free()?;
@@ -164,7 +164,7 @@ fn check_free(change: &Change<'_>, from: (Ino, &Found), to: (Ino, Option<&Found>
     }
 }
 
-/// EXDEV if one of the directories hands down its project, and what is to be moved into it is of another.
+/// EXDEV if a target directory passes on a project and the file moved there has another project.
 fn check_projects(change: &Change<'_>, from: (Ino, Option<&Found>), to: (Ino, &Found)) -> Result<(), Failure> {
     project::check_entry(&change.inode(to.1.ino)?, &change.inode(to.0)?)?;
     match from.1 {
@@ -208,7 +208,7 @@ fn exchange(
     Ok(Fate::Settled)
 }
 
-/// Has `incoming` take the entry of `outgoing`.
+/// Points the entry of `outgoing` to `incoming`.
 fn place(change: &mut Change<'_>, end: &End<'_>, outgoing: &Found, incoming: &Found) -> Result<(), Failure> {
     let dirent = Dirent { ino: incoming.ino, file_type: incoming.file_type, name: end.name };
     change.put(key::dirent(end.dir, outgoing.offset), dirent.encode(), None);
@@ -219,7 +219,7 @@ fn place(change: &mut Change<'_>, end: &End<'_>, outgoing: &Found, incoming: &Fo
     Ok(())
 }
 
-/// Whether a name can be moved or be moved to: `.` and `..` are in use for good.
+/// EBUSY for `.` and `..`, which cannot be renamed or replaced.
 fn check_moved_name(name: &[u8]) -> Result<(), Errno> {
     match name {
         b"." | b".." => Err(Errno::BUSY),

@@ -1,24 +1,24 @@
-//! After a crash: putting back what the intent log was told.
+//! After a crash: applying the records of the intent log to a tree.
 //!
-//! An entry of the log says which items of a tree have changed and how they are then, so putting entries back in order
-//! brings the tree to where it was. What the log does not say is which blocks nobody refers to any more; that follows
-//! from the items, since all extents on one block lie within one record of one file.
+//! An entry of the log lists changed items of a tree with their new content, so applying all entries in order restores
+//! the latest logged state. The log does not list blocks that lost their last item. Replay derives the blocks from the
+//! items, because all extents on one block lie within one record of one file.
 //!
-//! All of it happens in one transaction group, before anything else is changed. If power fails before that is committed,
-//! the same entries are put back again, to the same tree.
+//! Everything is applied in one txg before anything else changes. If power fails before the commit, the same entries
+//! are applied again to the same tree.
 //!
 //! # Blocks with several references
 //!
-//! Neither does the log say which references were taken. A reference is taken when its first item is put and given up with
-//! its last, so that follows from the items too:
+//! The log does not list new references either. A reference is taken when its first item is put and given up with its
+//! last item, so replay derives references from the items:
 //!
-//! * A block born before the last commit is allocated in it, and has a count there if it is shared. A *shared* pointer to
-//!   it whose reference the tree does not have yet takes one more. The block is still there: whoever gave up another
-//!   reference to it did so after the commit, and that is put back in the same group, which takes before it gives up.
-//! * A block born after the last commit belongs to nobody yet. Whichever reference comes first, in whichever tree, has
-//!   its space *claimed*, which makes it the block's first one; each further one is taken. It does not matter whether it
-//!   is the first that says it is shared: references are equals, and the tree that wrote the block may never have told
-//!   the log.
+//! * A block born before the last commit is allocated in the committed state, and has a reference count there if
+//!   shared. A *shared* pointer to the block whose reference is missing from the tree takes one more. The block still
+//!   exists: any reference given up after the commit is given up by replay in the same txg, and replay takes references
+//!   before giving up any.
+//! * A block born after the last commit has no owner yet. The first reference that replay meets, in any tree, *claims*
+//!   the block's space and becomes the block's first reference; each further reference is taken. The first one met need
+//!   not be marked as shared: references are equal, and the tree that wrote the block may have logged nothing.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -43,34 +43,34 @@ use super::{
     key::{EXTENT, span},
 };
 
-/// The blocks born after the last commit whose space was taken: for all trees, each block once.
+/// The blocks born after the last commit whose space was claimed: each block once, over all trees.
 #[derive(Default)]
 pub(crate) struct Claims(HashSet<Address>);
 
-/// Puts the entries of one tree's log back.
+/// Applies the log entries of one tree.
 pub(crate) struct Replay<'a> {
     head: &'a Head,
     policy: Policy,
-    /// What the entries follow.
+    /// The txg of the state that the entries are applied to.
     committed: Txg,
-    /// The blocks whose bytes were in the log, by their numbers.
+    /// The blocks whose bytes were in the log, by their numbers in the log.
     blocks: HashMap<u64, Arc<Record>>,
     claims: &'a mut Claims,
-    /// The references by which this tree has claimed a block: they are none that are still to be taken.
+    /// The references by which the tree has claimed a block, and which therefore need no further reference count.
     claimed: HashSet<Reference>,
-    /// The references to blocks born after the last commit that are not shared: each comes to be once.
+    /// The unshared references to blocks born after the last commit: each is new only once.
     known: HashSet<Reference>,
 }
 
 impl<'a> Replay<'a> {
-    /// For this tree. Blocks whose bytes are in the log are stored as `policy` says.
+    /// Begins the replay of one tree. Blocks whose bytes are in the log are stored with `policy`.
     pub(crate) fn new(head: &'a Head, policy: Policy, claims: &'a mut Claims) -> Replay<'a> {
         let committed = head.engine().committed();
         let (blocks, claimed, known) = (HashMap::new(), HashSet::new(), HashSet::new());
         Replay { head, policy, committed, blocks, claims, claimed, known }
     }
 
-    /// Puts one entry back.
+    /// Applies one entry of the log.
     pub(crate) fn apply(&mut self, entry: &Entry) -> Result<()> {
         entry.parts.iter().try_for_each(|part| self.take_part(part))?;
         let mut inherited = Vec::new();
@@ -98,7 +98,7 @@ impl<'a> Replay<'a> {
             taken.iter().chain(&inherited).for_each(|pointer| batch.share(*pointer));
             Ok::<_, Failure>(())
         });
-        // A reference that is dropped and taken again is another one.
+        // A reference that is given up and taken again counts anew.
         for (key, pointer) in stored(entry) {
             self.claimed.remove(&pointer.reference(*key));
         }
@@ -108,7 +108,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Brings a block to what it was.
+    /// Restores the bytes of a block.
     fn take_part(&mut self, part: &Part) -> Result<()> {
         self.head.engine().with_open_txg(|txg| match self.blocks.get(&part.block) {
             Some(record) => {
@@ -125,8 +125,8 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Takes the space of a block that was stored after the last commit, unless another reference has taken it. Then one
-    /// that is not shared, and that the tree comes to have now, is still to be taken: true.
+    /// Claims the space of a block stored after the last commit, if not yet claimed. If claimed already by another
+    /// reference, true for an unshared reference that is new to the tree and still has to be taken.
     fn take_space(&mut self, key: Key, pointer: &BlockPointer) -> Result<bool> {
         if pointer.birth <= self.committed {
             return Ok(false);
@@ -142,7 +142,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The pointers of an entry, with their keys.
+/// The block pointers of an entry, with their keys.
 fn stored(entry: &Entry) -> impl Iterator<Item = (&Key, &BlockPointer)> {
     entry.items.iter().filter_map(|(key, item)| match &item.as_ref()?.block {
         ItemBlock::Stored(pointer) => Some((key, pointer)),
@@ -150,7 +150,7 @@ fn stored(entry: &Entry) -> impl Iterator<Item = (&Key, &BlockPointer)> {
     })
 }
 
-/// Whether two items belong to one reference to one block.
+/// Whether two items belong to the same reference to the same block.
 fn is_one(block: &Block, at: Key, other: &Block, key: Key) -> bool {
     let same_reference = match (block.pointer(), other.pointer()) {
         (Some(one), Some(two)) => one.reference(at) == two.reference(key),
@@ -159,7 +159,7 @@ fn is_one(block: &Block, at: Key, other: &Block, key: Key) -> bool {
     same_reference && block.same(other)
 }
 
-/// The items of an entry, as they will be.
+/// The items of an entry, with the state of the tree after the entry.
 struct Items<'a> {
     entry: &'a Entry,
     blocks: &'a HashMap<u64, Arc<Record>>,
@@ -177,7 +177,7 @@ impl Items<'_> {
         }
     }
 
-    /// The shared references that the tree does not have yet, but for those in `claimed`.
+    /// The shared references that are new to the tree, except those in `claimed`.
     fn taken(&self, view: &View<'_>, claimed: &HashSet<Reference>) -> Result<Vec<BlockPointer>, Failure> {
         let mut taken = Vec::new();
         let mut met: HashSet<Reference> = HashSet::new();
@@ -200,7 +200,7 @@ impl Items<'_> {
         Ok(taken)
     }
 
-    /// Whether an item other than the one under `key` will still refer to the block that stands there now.
+    /// Whether an item other than `key` still refers, after the entry, to the block that `key` refers to now.
     fn refer_to(&self, view: &View<'_>, key: Key, block: &Block) -> Result<bool, Failure> {
         if key.kind != EXTENT {
             return Ok(false);

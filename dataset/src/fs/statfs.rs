@@ -1,4 +1,4 @@
-//! How much room there is.
+//! Free and used space.
 
 use std::sync::Arc;
 
@@ -6,49 +6,50 @@ use rustix::io::Errno;
 
 use super::{FileSystem, change::load_master, directory::NAME_MAX};
 
-/// What `statfs` shows.
+/// The result of `statfs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {
-    /// The unit of the following numbers, in bytes.
+    /// The unit of the block counts, in bytes.
     pub block_size: u32,
-    /// The size of the file system: what is in it and what still fits.
+    /// The size of the file system: used plus free, in units of `block_size`.
     pub blocks: u64,
-    /// What still fits.
+    /// The free space, in units of `block_size`.
     pub free: u64,
-    /// What still fits for an ordinary user.
+    /// The free space for an ordinary user, in units of `block_size`.
     pub available: u64,
-    /// How many inodes there are and can be.
+    /// The number of existing and possible inodes.
     pub files: u64,
-    /// How many more inodes there can be.
+    /// The number of further inodes possible.
     pub files_free: u64,
     /// The longest name, in bytes.
     pub name_max: u32,
 }
 
-/// The limits that a dataset's properties set, which lie above the file system.
+/// The limits set by a dataset's properties, provided by the layer above.
 pub trait Room: Send + Sync {
-    /// Asks for room for `bytes` of new data: EDQUOT if a quota refuses it, ENOSPC if the rest is set aside for others.
+    /// Requests room for `bytes` of new data: EDQUOT if a quota refuses, ENOSPC if the rest is reserved for other
+    /// datasets.
     fn admit(&self, bytes: u64) -> Result<(), Errno>;
 
-    /// Whether [`Room::admit`] would find room; nothing is taken.
+    /// Whether [`Room::admit`] would succeed; takes no room.
     fn look_for(&self, bytes: u64) -> Result<(), Errno>;
 
-    /// The bytes that the dataset refers to, and those that may still be added under its quotas when everything that is due
-    /// has been freed.
+    /// The bytes referenced by the dataset, and the bytes still available under its quotas once all pending frees are
+    /// done.
     fn space(&self) -> (u64, u64);
 }
 
 const BLOCK: u64 = 4096;
-/// Room for fewer bytes is not counted as room for another inode.
+/// The free bytes counted as room for one more inode.
 const INODE_SPACE: u64 = 512;
 
 impl FileSystem {
-    /// Has the dataset's own limits asked from now on.
+    /// Makes the file system ask `room` from now on.
     pub fn set_room(&self, room: Arc<dyn Room>) {
         *self.room.write() = Some(room);
     }
 
-    /// How much room there is.
+    /// The free and used space of the file system, within its quotas.
     pub fn statfs(&self) -> Result<StatFs, Errno> {
         let files = self.read_tree(load_master)?.files;
         let engine = self.head.engine();

@@ -1,12 +1,13 @@
 //! Extended attributes.
 //!
-//! They are stored as they come, but for access control lists (see [`super::acl`]); what security labels mean is the kernel's
-//! business. An attribute is found by a hash of its name; a large value is a block of its own.
+//! Values are stored as given, except access control lists (see [`super::acl`]); the kernel interprets security labels.
+//! An attribute is found by a hash of its name; a large value is a block of its own.
 //!
-//! Accounts charge content alone (see [`super::account`]), so attributes would be a way around a quota of bytes. While one
-//! of a file's owners has such a quota, the names and values of its attributes may take [`UNDER_QUOTA`] bytes together, as
-//! much as ext4 has for them; a call that would make them more is refused. What is there already stays, and may shrink. So
-//! attributes are bounded by a quota of objects. Access control lists have a bound of their own and are not counted.
+//! Accounts charge content alone (see [`super::account`]), so attributes could bypass a quota of bytes. While an owner
+//! of a file has a quota of bytes, the names and values of the file's attributes may take [`UNDER_QUOTA`] bytes
+//! together, as much as on ext4; a call that would exceed the limit is refused. Existing attributes stay, and may
+//! shrink. So a quota of objects also bounds attributes. Access control lists have a bound of their own and are not
+//! counted.
 
 use pool::{
     error::Error as PoolError,
@@ -32,9 +33,9 @@ use super::{
 pub const XATTR_NAME_MAX: usize = 255;
 /// The longest value, in bytes.
 pub const XATTR_VALUE_MAX: usize = 64 << 10;
-/// What the attributes of a file may take together, in bytes, while one of its owners has a quota of bytes.
+/// The limit for all attributes of a file together, in bytes, while an owner has a quota of bytes.
 pub const UNDER_QUOTA: usize = 4 << 10;
-/// A longer value is a block of its own.
+/// The longest value in the item itself, in bytes; a longer value is a block.
 const INLINE_MAX: usize = 2 << 10;
 
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
@@ -44,35 +45,35 @@ const WINDOW: u64 = 16;
 /// Whether an attribute may, must or must not exist before it is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetXattr {
-    /// Either way.
+    /// Both are fine.
     #[default]
     Any,
-    /// It must not: `XATTR_CREATE`.
+    /// The attribute must not exist: `XATTR_CREATE`.
     Create,
-    /// It must: `XATTR_REPLACE`.
+    /// The attribute must exist: `XATTR_REPLACE`.
     Replace,
 }
 
-/// The body of an attribute's item.
+/// A decoded item of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xattr<'a> {
-    /// The name.
+    /// The name with its namespace, such as `user.x`.
     pub name: &'a [u8],
-    /// The value.
+    /// Inline, or in the item's block.
     pub value: Value<'a>,
 }
 
-/// A value, or how long it is.
+/// The value of an attribute, or its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// The value itself.
     Inline(&'a [u8]),
-    /// The item's block holds it; this is its length.
+    /// The value is in the item's block and has the given length in bytes.
     Block(u32),
 }
 
 impl<'a> Xattr<'a> {
-    /// The body.
+    /// Encodes the body of an item.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_u8(matches!(self.value, Value::Block(_)).into());
@@ -84,7 +85,7 @@ impl<'a> Xattr<'a> {
         out
     }
 
-    /// The attribute with this body.
+    /// Decodes the body of an item.
     pub fn decode(body: &'a [u8]) -> Result<Xattr<'a>, Malformed> {
         const WHAT: &str = "extended attribute";
         let mut reader = Reader::new(body);
@@ -103,9 +104,9 @@ impl<'a> Xattr<'a> {
     }
 }
 
-/// Where the attribute called `name` stands.
+/// The offsets where the attribute called `name` may be.
 pub fn window(ino: Ino, name: &[u8]) -> Window {
-    // The last window is left out, so that its end is a number.
+    // The last window is unused, so that the end of every window fits into 64 bits.
     let start = (xxh3_64(name) & !(WINDOW - 1)).min(!(2 * WINDOW - 1));
     Window { object: ino, kind: XATTR, start, len: WINDOW }
 }
@@ -128,7 +129,7 @@ pub(super) fn decode(entry: &Entry) -> Result<Xattr<'_>, Failure> {
     Xattr::decode(entry.body()).map_err(damaged(entry.key()))
 }
 
-/// The item of the attribute called `name`, or where it would be put.
+/// The item of the attribute called `name`, or else the key for a new item, if any is free.
 pub(super) fn find(view: &View<'_>, ino: Ino, name: &[u8]) -> Result<Result<Entry, Option<Key>>, Failure> {
     let window = window(ino, name);
     let mut free = window.start;
@@ -151,7 +152,7 @@ fn delete(change: &mut Change<'_>, entry: &Entry) {
     }
 }
 
-/// Where an attribute is to be put, after taking away what stands there. ENOSPC if there is no place for it.
+/// The key for an attribute's new item; an existing item is deleted. ENOSPC if all keys of the hash are taken.
 pub(super) fn replace(change: &mut Change<'_>, ino: Ino, name: &[u8]) -> Result<Key, Failure> {
     match find(&change.view, ino, name)? {
         Ok(old) => {
@@ -162,7 +163,7 @@ pub(super) fn replace(change: &mut Change<'_>, ino: Ino, name: &[u8]) -> Result<
     }
 }
 
-/// Takes an attribute away, if it is there.
+/// Deletes an attribute; false if missing.
 pub(super) fn delete_named(change: &mut Change<'_>, ino: Ino, name: &[u8]) -> Result<bool, Failure> {
     let found = find(&change.view, ino, name)?;
     if let Ok(entry) = &found {
@@ -171,7 +172,7 @@ pub(super) fn delete_named(change: &mut Change<'_>, ino: Ino, name: &[u8]) -> Re
     Ok(found.is_ok())
 }
 
-/// Takes a file's capabilities away: its content or owner changes.
+/// Deletes a file's capabilities, because its content or owner changes.
 pub(super) fn drop_capability(change: &mut Change<'_>, ino: Ino) -> Result<(), Failure> {
     if change.inode(ino)?.has(flag::CAPABILITY) {
         delete_named(change, ino, CAPABILITY)?;
@@ -189,8 +190,8 @@ impl Value<'_> {
     }
 }
 
-/// EDQUOT if an owner of the file has a quota of bytes, and an attribute of this name and length makes the file's
-/// attributes longer than they may be then.
+/// EDQUOT if an owner of the file has a quota of bytes, and an attribute with the given name and length would exceed
+/// [`UNDER_QUOTA`].
 fn check_quota(change: &mut Change<'_>, ino: Ino, name: &[u8], len: usize) -> Result<(), Failure> {
     if !change.has_byte_quota(ino)? {
         return Ok(());
@@ -204,7 +205,7 @@ fn check_quota(change: &mut Change<'_>, ino: Ino, name: &[u8], len: usize) -> Re
             false if is_acl(other.name) => {}
             false => whole += other.name.len() + other.value.len(),
         }
-        // The rest would not change the answer, unless it is the old one, whose place is known.
+        // Further attributes do not change the answer, except the one being replaced, whose key is known.
         if whole > UNDER_QUOTA {
             break;
         }
@@ -219,7 +220,7 @@ fn check_quota(change: &mut Change<'_>, ino: Ino, name: &[u8], len: usize) -> Re
 }
 
 impl FileSystem {
-    /// The value of an attribute; ENODATA if there is none.
+    /// The value of an attribute; ENODATA if missing.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
         check_name(name)?;
         self.check_acl_name(name)?;
@@ -240,7 +241,7 @@ impl FileSystem {
             })?;
             let Some((key, block, len, seen)) = block else { return Ok(value) };
             match self.head.bytes_at(key, &block, seen) {
-                // It was freed meanwhile: what it is now is looked up.
+                // The block was freed meanwhile: look the attribute up again.
                 Err(PoolError::Stale) => {}
                 Err(error) => return Err(failure::errno(&error)),
                 Ok(bytes) => return bytes.get(..len).map(<[u8]>::to_vec).ok_or(Errno::IO),
@@ -248,7 +249,8 @@ impl FileSystem {
         }
     }
 
-    /// Sets an attribute; EDQUOT if an owner's quota bounds attributes and this makes them longer than that. An access control list is set as by who may keep the set-group bit.
+    /// Sets an attribute. EDQUOT if an owner has a quota of bytes and the attributes would exceed [`UNDER_QUOTA`].
+    /// Setting an access control list keeps the set-group bit.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<(), Errno> {
         self.writable()?;
         check_name(name)?;
@@ -286,7 +288,7 @@ impl FileSystem {
         })
     }
 
-    /// The names of all attributes. Which of them the asker may see is for the caller to say.
+    /// The names of all attributes. The caller removes the names that the requesting process may not see.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>, Errno> {
         self.read_tree(|view| {
             load_inode(view, ino)?;
@@ -299,7 +301,7 @@ impl FileSystem {
         })
     }
 
-    /// Removes an attribute. An access control list need not be there: to set an empty one means to remove it.
+    /// Removes an attribute; ENODATA if missing. Removing a missing access control list succeeds.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
         self.writable()?;
         check_name(name)?;

@@ -1,7 +1,7 @@
-//! Counting what a tree has: once and for good when it begins to keep accounts, or into memory where it does not.
+//! Counting a tree's usage: once when the tree begins to keep accounts, or into memory for a tree without accounts.
 //!
-//! Inodes are visited in the order of their numbers, from object to object, whatever content lies between. A bounded number
-//! of them at a time: nobody waits for long, and a crash loses at most one step.
+//! Inodes are visited in the order of their numbers, skipping the content between inodes. A step visits a bounded
+//! number, so no other thread waits for long, and a crash loses at most one step.
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
@@ -20,10 +20,10 @@ use crate::fs::{
     key::{self, INODE, Ino, ROOT},
 };
 
-/// So many objects are visited in one step.
+/// The number of inodes visited per step.
 const STEP: usize = 256;
 
-/// Visits some inodes from the number `from` on. Returns where to go on; [`ALL`] at the end.
+/// Visits some inodes from the number `from` on. Returns the next number; [`ALL`] at the end.
 fn visit(view: &View<'_>, from: Ino, mut each: impl FnMut(&Inode) -> Result<(), Failure>) -> Result<Ino, Failure> {
     let mut next = from.max(ROOT);
     for _ in 0..STEP {
@@ -43,7 +43,7 @@ impl Change<'_> {
         Ok(self.ledger.below(&self.view)? == ALL)
     }
 
-    /// Charges some inodes that are not charged yet; whether there may be more.
+    /// Charges the next inodes; true if more may follow.
     fn count_some(&mut self) -> Result<bool, Failure> {
         let view = self.view;
         let below = self.ledger.below(&view)?;
@@ -58,13 +58,14 @@ impl Change<'_> {
 }
 
 impl FileSystem {
-    /// Has the tree keep accounts, if it does not: returns when all inodes are charged.
+    /// Makes the tree keep accounts; returns when all inodes are charged.
     ///
     /// # Errors
-    /// EROFS if it cannot be changed, EOPNOTSUPP if the pool's feature is not enabled.
+    /// EROFS for a read-only file system, EOPNOTSUPP if the pool's feature is not enabled.
     pub(super) fn keep_accounts(&self) -> Result<(), Errno> {
         self.writable()?;
-        // Also where accounts are kept already: what brought them may not have said so.
+        // Also for a tree with accounts: whatever brought the accounts, a stream for example, may not have activated
+        // the feature.
         self.use_accounts()?;
         loop {
             self.admit(METADATA)?;
@@ -74,18 +75,18 @@ impl FileSystem {
         }
     }
 
-    /// Charges some inodes that are not charged yet; whether there may be more.
+    /// Charges the next inodes; true if more may follow.
     pub(in crate::fs) fn count_step(&self) -> Result<bool, Errno> {
         self.update_tree(|change| {
-            // Said while the tree is held, where every change asks: so no inode passes by uncharged, and a tree that was
-            // put in the place of this one, by a rollback or a stream, is counted from its beginning.
+            // Set under the lock of the tree, under which every change reads the flag. So no inode goes uncharged, and
+            // a tree put in place by a rollback or a stream is counted from the beginning.
             self.accounted.store(true, Ordering::Release);
             change.ledger = Ledger::new(true);
             change.count_some()
         })
     }
 
-    /// The accounts as they would be, with the quotas that there are; EINTR if it is not to go on.
+    /// Computes the accounts by counting, with the quotas stored in the tree; EINTR once `go_on` returns false.
     pub(super) fn tally(&self, kind: OwnerKind, go_on: &dyn Fn() -> bool) -> Result<Vec<(u32, Account)>, Errno> {
         let kept = self.kept_accounts(kind)?.into_iter();
         let quotas = kept.filter(|(_, account)| account.quota != Amount::default());

@@ -1,10 +1,11 @@
-//! The accounts that one change touches.
+//! The accounts touched by one change.
 //!
-//! What a change makes of inodes is entered here, and what that makes of the accounts goes into the same batch. Accounts
-//! are looked up once and held, like the inodes of a change: what is entered several times is put once.
+//! The ledger receives the inodes' charges before and after the change, and the new accounts go into the same batch. An
+//! account is looked up once and kept, like the inodes of a change, and put once at the end.
 //!
-//! A change that writes into a record in place has to be sure of its accounts before: nothing may fail or be looked up
-//! after that. [`Ledger::admit`] looks everything up and judges exactly what will be entered; the rest then only counts.
+//! A change that writes into a record in place must know beforehand that its accounts admit the write: after the write
+//! nothing may fail or be looked up. [`Ledger::admit`] looks up every account and checks exactly the amounts to be
+//! entered; the later entry only counts.
 
 use pool::{
     format::{
@@ -27,7 +28,7 @@ const VERSION: u8 = 1;
 /// Every inode is charged.
 pub(in crate::fs) const ALL: Ino = Ino::MAX;
 
-/// The body of the item ACCOUNTING: inodes below this number are charged.
+/// The body of the item ACCOUNTING: inodes below the given number are charged.
 pub(in crate::fs) fn encode_below(below: Ino) -> Vec<u8> {
     let mut out = Vec::with_capacity(11);
     out.put_u8(VERSION);
@@ -35,7 +36,7 @@ pub(in crate::fs) fn encode_below(below: Ino) -> Vec<u8> {
     out
 }
 
-/// What the item ACCOUNTING says.
+/// Decodes the item ACCOUNTING.
 pub(crate) fn decode_below(body: &[u8]) -> Result<Ino, Malformed> {
     const WHAT: &str = "note of what is accounted for";
     let mut reader = Reader::new(body);
@@ -47,14 +48,14 @@ pub(crate) fn decode_below(body: &[u8]) -> Result<Ino, Malformed> {
     Ok(below)
 }
 
-/// Below which number the inodes of a tree are charged; `None` if it has no accounts.
+/// The number below which the inodes of a tree are charged; `None` for a tree without accounts.
 pub(in crate::fs) fn load_below(view: &View<'_>) -> Result<Option<Ino>, Failure> {
     let key = key::accounting();
     let entry = view.get(key)?;
     entry.map(|entry| decode_below(entry.body()).map_err(damaged(key))).transpose()
 }
 
-/// What an inode is charged, and to whom.
+/// The bytes of an inode, and the owners charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::fs) struct Charge {
     owners: [u32; OwnerKind::ALL.len()],
@@ -66,23 +67,23 @@ impl Charge {
         Charge { owners: OwnerKind::ALL.map(|kind| kind.of(inode)), bytes: inode.bytes }
     }
 
-    /// Whom of a kind.
+    /// The id of the owner of the given kind.
     pub(in crate::fs) fn owner(&self, kind: OwnerKind) -> u32 {
         self.owners[kind as usize]
     }
 
-    /// How much.
+    /// The bytes charged.
     pub(in crate::fs) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The places of the accounts.
+    /// The keys of the three accounts.
     pub(in crate::fs) fn keys(&self) -> [Key; OwnerKind::ALL.len()] {
         OwnerKind::ALL.map(|kind| kind.key(self.owner(kind)))
     }
 }
 
-/// An account as it was and as it is to be.
+/// An account before and after the change.
 struct Held {
     key: Key,
     before: Account,
@@ -90,7 +91,7 @@ struct Held {
 }
 
 impl Held {
-    /// Whether it has grown beyond a quota.
+    /// Whether the account grows beyond a quota.
     fn is_exceeded(&self) -> bool {
         let exceeded = |quota, before, after| quota != 0 && after > quota && after > before;
         let Held { before, after, .. } = self;
@@ -99,22 +100,21 @@ impl Held {
     }
 }
 
-/// The accounts that a change touches.
 pub(in crate::fs) struct Ledger {
-    /// Below which number inodes are charged, once that was looked up.
+    /// The number below which inodes are charged; `None` until looked up.
     below: Option<Ino>,
     held: SmallVec<[Held; 6]>,
-    /// Whether quotas were asked already, or are not to be.
+    /// Whether quotas have been checked, or must not be.
     judged: bool,
 }
 
 impl Ledger {
-    /// For a change of a tree that keeps accounts, or may, or does not.
+    /// For a change of a tree; `is_kept` is false if the tree has no accounts.
     pub(in crate::fs) fn new(is_kept: bool) -> Ledger {
         Ledger { below: (!is_kept).then_some(0), held: SmallVec::new(), judged: false }
     }
 
-    /// Below which number inodes are charged.
+    /// The number below which inodes are charged.
     pub(super) fn below(&mut self, view: &View<'_>) -> Result<Ino, Failure> {
         let below = match self.below {
             Some(below) => below,
@@ -123,7 +123,7 @@ impl Ledger {
         Ok(*self.below.insert(below))
     }
 
-    /// Whether an inode of this number is charged, if there is one.
+    /// Whether an inode with the given number would be charged.
     pub(in crate::fs) fn charges(&mut self, view: &View<'_>, ino: Ino) -> Result<bool, Failure> {
         Ok(ino < self.below(view)?)
     }
@@ -141,8 +141,8 @@ impl Ledger {
         Ok(&mut self.held[index].after)
     }
 
-    /// Looks up all that [`Ledger::enter`] will need of a charged inode if its owners stay, and refuses `bytes` more that a
-    /// quota does not admit. After that quotas are not asked again.
+    /// Looks up everything that [`Ledger::enter`] needs for a charged inode with unchanged owners. Fails if a quota
+    /// does not admit `bytes` more; quotas are not checked again.
     pub(in crate::fs) fn admit(&mut self, view: &View<'_>, charge: &Charge, bytes: u64) -> Result<(), Failure> {
         for key in charge.keys() {
             if bytes > self.account(view, key)?.bytes_left() {
@@ -153,7 +153,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Enters what a change makes of an inode; `None` where there is none.
+    /// Enters the charge of an inode before and after the change; `None` for no inode.
     pub(in crate::fs) fn enter(
         &mut self,
         view: &View<'_>,
@@ -182,13 +182,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Charges an inode that was not charged before. It is there: quotas have no say.
+    /// Charges an existing inode for the first time; quotas are not checked.
     pub(super) fn count(&mut self, view: &View<'_>, charge: &Charge) -> Result<(), Failure> {
         self.judged = true;
         self.add(view, charge)
     }
 
-    /// Puts what has changed, unless a quota refuses it.
+    /// Puts the changed accounts, unless a quota refuses the change.
     pub(in crate::fs) fn settle(self, batch: &mut Batch) -> Result<(), Failure> {
         if !self.judged
             && let Some(held) = self.held.iter().find(|held| held.is_exceeded())

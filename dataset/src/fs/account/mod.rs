@@ -1,26 +1,27 @@
-//! Who takes how much, and how much they may: the accounts and quotas of users, groups and projects.
+//! Usage and quotas of users, groups and projects.
 //!
-//! Each account is an item of the tree's own object (`dataset/FORMAT.md`, "Account"): what is charged to one user, group or
-//! project, and its quotas. An inode is charged to the three that it names: one object, and its `bytes`, the length of its
-//! content without the holes. That is what `stat` and `du` show of it, whatever compression, copies and parity make of it,
-//! and whoever shares its blocks: so everybody can see what they are charged, and it is known before the call returns.
-//! Extended attributes and names are charged nothing. Under a quota of bytes a file's attributes are bounded instead (see
-//! [`super::xattr`]), and a quota of objects bounds how many files, directories and names there are.
+//! An account is an item of object 0 (`dataset/FORMAT.md`, "Account"): the usage of one user, group or project, and the
+//! quotas. An inode is charged to its user, group and project: one object, and its `bytes`, the length of the content
+//! without holes. `stat` and `du` show the same number, independent of compression, copies, parity and shared blocks.
+//! So users can see their charges, and a charge is known before the call returns. Extended attributes and names are not
+//! charged. Under a quota of bytes a file's attributes are bounded instead (see [`super::xattr`]), and a quota of
+//! objects bounds the number of files, directories and names.
 //!
-//! The batch that changes an inode changes its accounts (`ledger`). So they are exact at every instant, snapshots, clones,
-//! rollbacks, streams and the intent log carry them like any other item, and a quota refuses the very call that would
-//! exceed it. Of a write at the file's end, as much is done as still fits; one within it, which fills holes, is done as a
-//! whole or not at all. Files without a name are charged until they are freed, so those that nobody uses are freed before
-//! a quota refuses, if they are charged to the account in question.
+//! The batch that changes an inode also changes its accounts (`ledger`). So accounts are always exact, snapshots,
+//! clones, rollbacks, streams and the intent log carry accounts like any other item, and a quota refuses the very call
+//! that would exceed the quota. A write at the end of a file is done as far as the quota allows; a write that fills
+//! holes within the file is done entirely or not at all. Files without a name are charged until freed. So before a
+//! quota refuses an operation, unused files charged to the account in question are freed.
 //!
-//! It costs nothing where there are no quotas: a tree begins to keep accounts when the first one is set, be it `none`. Then
-//! all inodes are counted, in bounded steps and in the order of their numbers (`count`), while everything goes on: those
-//! below the number in the item ACCOUNTING are charged, the others wait for their turn. A crash goes on where it stopped.
+//! Without quotas there is no cost: a tree begins to keep accounts when the first quota is set, even `none`. Then all
+//! inodes are counted, in bounded steps and in the order of their numbers (`count`), while the file system is in use.
+//! Inodes below the number in the item ACCOUNTING are charged, all others are still to be counted. After a crash the
+//! count continues.
 //!
-//! Below lies the pool's feature `project_quota`: it is active from the first account on. Who only asks changes nothing:
-//! of a tree without accounts the inodes are counted each time.
+//! The pool's feature `project_quota` is active from the first account on. A query changes nothing: in a tree without
+//! accounts, every query counts the inodes.
 //!
-//! Invariants, which [`check`](super::check) verifies: an account holds exactly the inodes that are charged to it.
+//! Invariant, which [`check`](super::check) verifies: an account equals the sum of the inodes charged to it.
 
 mod count;
 pub(crate) mod ledger;
@@ -50,12 +51,12 @@ use super::{
 };
 
 const VERSION: u8 = 1;
-/// So often an operation is tried while there is something to free.
+/// The attempts of an operation while unused files can be freed.
 const TRIES: usize = 32;
-/// So long a quota waits for an unlinked file to be let go of: the kernel says that a moment after it was unlinked.
+/// The wait for the kernel to forget an unlinked file, normally a moment after the unlink.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Whom an account is of.
+/// The kind of an account's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OwnerKind {
     /// A user.
@@ -67,10 +68,10 @@ pub enum OwnerKind {
 }
 
 impl OwnerKind {
-    /// All of them.
+    /// All kinds, in display order.
     pub const ALL: [OwnerKind; 3] = [OwnerKind::User, OwnerKind::Group, OwnerKind::Project];
 
-    /// Its name.
+    /// The name in commands and output.
     pub fn name(self) -> &'static str {
         match self {
             OwnerKind::User => "user",
@@ -79,7 +80,7 @@ impl OwnerKind {
         }
     }
 
-    /// Where its accounts stand.
+    /// The item kind of the accounts.
     fn item(self) -> u8 {
         match self {
             OwnerKind::User => key::USER,
@@ -88,12 +89,12 @@ impl OwnerKind {
         }
     }
 
-    /// Where the account of one of them stands.
+    /// The key of the account with the given id.
     pub(super) fn key(self, id: u32) -> Key {
         Key::new(key::DATASET, self.item(), id.into())
     }
 
-    /// Whom of its kind an inode names.
+    /// The id of an inode's owner of the given kind.
     pub(super) fn of(self, inode: &Inode) -> u32 {
         match self {
             OwnerKind::User => inode.uid,
@@ -103,7 +104,7 @@ impl OwnerKind {
     }
 }
 
-/// Bytes and objects.
+/// A number of bytes and of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Bytes of content.
@@ -112,22 +113,22 @@ pub struct Amount {
     pub objects: u64,
 }
 
-/// What is charged to somebody, and what may be.
+/// The usage and quota of one owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// What is charged.
+    /// The sum of the charged inodes.
     pub used: Amount,
-    /// The most that may be; 0 for as much as there is.
+    /// The limits; 0 for none.
     pub quota: Amount,
 }
 
 impl Account {
-    /// How many bytes more its quota admits.
+    /// The bytes left under the quota.
     fn bytes_left(&self) -> u64 {
         if self.quota.bytes == 0 { u64::MAX } else { self.quota.bytes.saturating_sub(self.used.bytes) }
     }
 
-    /// The body of its item.
+    /// Encodes the body of an item.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         out.put_u8(VERSION);
@@ -137,7 +138,7 @@ impl Account {
         out
     }
 
-    /// The account with this body.
+    /// Decodes the body of an item.
     pub fn decode(body: &[u8]) -> Result<Account, Malformed> {
         const WHAT: &str = "account";
         let mut reader = Reader::new(body);
@@ -151,13 +152,13 @@ impl Account {
     }
 }
 
-/// The account that stands here; an empty one where none does.
+/// The account under a key; an empty account if missing.
 fn load(view: &View<'_>, key: Key) -> Result<Account, Failure> {
     let entry = view.get(key)?;
     entry.map_or(Ok(Account::default()), |entry| Account::decode(entry.body()).map_err(damaged(key)))
 }
 
-/// Whether there is anything in a tree that speaks of accounts.
+/// Whether a tree has any item of the accounts.
 pub(crate) fn are_there(head: &Head) -> Result<bool, Errno> {
     Ok(head.read(|view| {
         let mut is_there = load_below(view)?.is_some();
@@ -168,26 +169,26 @@ pub(crate) fn are_there(head: &Head) -> Result<bool, Errno> {
     })?)
 }
 
-/// A quota to set; what is `None` stays.
+/// A quota to set; `None` leaves a limit as is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetQuota {
-    /// The most bytes; 0 for as many as there is room for.
+    /// The limit of bytes; 0 for none.
     pub bytes: Option<u64>,
-    /// The most objects; 0 for any number.
+    /// The limit of objects; 0 for none.
     pub objects: Option<u64>,
 }
 
 impl FileSystem {
-    /// The accounts of all users, groups or projects that have one, by their numbers.
+    /// The accounts of all users, groups or projects with an account, by id.
     pub fn accounts(&self, kind: OwnerKind) -> Result<Vec<(u32, Account)>, Errno> {
         self.accounts_while(kind, &|| true)
     }
 
-    /// As [`FileSystem::accounts`], while somebody waits for it: without quotas it takes time in proportion to the number
-    /// of files.
+    /// As [`FileSystem::accounts`], until `go_on` returns false: in a tree without accounts the time is proportional to
+    /// the number of files.
     ///
     /// # Errors
-    /// EINTR if it was not to go on.
+    /// EINTR once `go_on` returns false.
     pub fn accounts_while(&self, kind: OwnerKind, go_on: &dyn Fn() -> bool) -> Result<Vec<(u32, Account)>, Errno> {
         match self.read_tree(load_below)? {
             Some(ALL) => self.kept_accounts(kind),
@@ -195,7 +196,7 @@ impl FileSystem {
         }
     }
 
-    /// What of the accounts is kept in the tree.
+    /// The accounts stored in the tree.
     fn kept_accounts(&self, kind: OwnerKind) -> Result<Vec<(u32, Account)>, Errno> {
         self.read_tree(|view| {
             let accounts = view.range(key::from(key::DATASET, kind.item(), 0)).map(|entry| {
@@ -207,7 +208,7 @@ impl FileSystem {
         })
     }
 
-    /// The quota of one user, group or project. It takes one look, whatever is kept.
+    /// The quota of one user, group or project: a single lookup, even in a tree without accounts.
     pub fn quota(&self, kind: OwnerKind, id: u32) -> Result<Amount, Errno> {
         self.read_tree(|view| Ok(load(view, kind.key(id))?.quota))
     }
@@ -217,7 +218,7 @@ impl FileSystem {
         self.account_while(kind, id, &|| true)
     }
 
-    /// As [`FileSystem::account`], and [`FileSystem::accounts_while`].
+    /// As [`FileSystem::account`], until `go_on` returns false.
     pub fn account_while(&self, kind: OwnerKind, id: u32, go_on: &dyn Fn() -> bool) -> Result<Account, Errno> {
         let kept = self.read_tree(|view| match load_below(view)? {
             Some(ALL) => load(view, kind.key(id)).map(Some),
@@ -230,18 +231,15 @@ impl FileSystem {
         Ok(accounts.into_iter().find(|(other, _)| *other == id).map_or_else(Account::default, |(_, account)| account))
     }
 
-    /// Bounds what may be charged to somebody. What is charged already stays, if it is more. From the first quota on, also
-    /// one that bounds nothing, the tree keeps accounts.
-    ///
-    /// # Errors
-    /// EOPNOTSUPP if the pool's feature is not enabled.
+    /// Sets a quota of one user, group or project. Existing usage above the quota stays. From the first quota on, even
+    /// an unlimited quota, the tree keeps accounts.
     pub fn set_quota(&self, kind: OwnerKind, id: u32, set: SetQuota) -> Result<(), Errno> {
         self.writable()?;
         loop {
             self.keep_accounts()?;
             self.admit(METADATA)?;
             let is_set = self.update_tree(|change| {
-                // A rollback may have put a tree without accounts into the place of the one that was counted.
+                // A rollback may have replaced the counted tree by a tree without accounts.
                 if !change.is_accounted()? {
                     return Ok(false);
                 }
@@ -256,13 +254,13 @@ impl FileSystem {
         }
     }
 
-    /// Runs an operation that a quota may refuse. What has lost its name a moment ago is still charged to its owner: what
-    /// the account in question holds of it is freed first, some at a time, and the operation is tried again.
+    /// Runs an operation that a quota may refuse. A file unlinked a moment ago is still charged to its owner. So
+    /// unlinked files charged to the exceeded account are freed, some at a time, and the operation is retried.
     pub(super) fn under_quota<T>(&self, operation: impl FnMut() -> Result<T, Failure>) -> Result<T, Errno> {
         self.under_quota_within(PATIENCE, operation)
     }
 
-    /// As [`FileSystem::under_quota`], waiting so long at most for each of what is still used.
+    /// As [`FileSystem::under_quota`], with a maximal wait for each file still in use.
     pub(super) fn under_quota_within<T>(
         &self,
         patience: Duration,
@@ -283,11 +281,11 @@ impl FileSystem {
                 break;
             }
         }
-        // Somebody else may have freed the last of it in between.
+        // Another thread may have freed the last unlinked file meanwhile.
         Ok(operation()?)
     }
 
-    /// Where a file would end if it grew at its end by what its owners may still have.
+    /// The largest size to which the owners' quotas let a file grow at the end.
     pub(super) fn quota_end(&self, ino: Ino) -> Result<u64, Errno> {
         self.read_tree(|view| {
             if load_below(view)?.is_none_or(|below| ino >= below) {
@@ -302,16 +300,13 @@ impl FileSystem {
         })
     }
 
-    /// Whether there may be accounts.
-    ///
-    /// # Errors
-    /// EOPNOTSUPP if the pool's feature is not enabled.
+    /// Whether the pool allows accounts.
     pub fn check_accounts(&self) -> Result<(), Errno> {
         let may_be = self.options().accounts || self.head.engine().is_active(PROJECT_QUOTA);
         if may_be { Ok(()) } else { Err(Errno::OPNOTSUPP) }
     }
 
-    /// Has the labels name the feature, before anything is written that older programs could not read.
+    /// Activates the feature in the labels before anything is written that older programs could not read.
     pub(super) fn use_accounts(&self) -> Result<(), Errno> {
         self.check_accounts()?;
         self.head.engine().activate(PROJECT_QUOTA).map_err(|error| failure::errno(&error))

@@ -1,4 +1,4 @@
-//! What can be wrong with a dataset's tree: each problem has a number, which never changes its meaning, and its words.
+//! The problems of a dataset's tree: each has a number with a fixed meaning, and a message.
 
 use std::fmt;
 
@@ -6,76 +6,76 @@ use pool::format::{codec::Malformed, key::Key};
 
 use crate::fs::{Amount, inode::Link, key::Ino};
 
-/// Something that is not as it must be.
+/// A problem, with the object concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The object that it is about; 0 for the dataset itself.
+    /// The object's number; 0 for the dataset itself.
     pub ino: Ino,
-    /// What is wrong.
+    /// The kind of problem, with the numbers found.
     pub problem: Problem,
 }
 
-/// What can be wrong with a dataset's tree.
+/// The kinds of problems in a dataset's tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// An item cannot be decoded.
     Malformed(Key, Malformed),
-    /// An item of a kind that does not exist, or not for such an object.
+    /// An item of an unknown kind, or of a kind that does not fit the object.
     Stray(Key),
-    /// There is no master item.
+    /// The master item is missing.
     NoMaster,
-    /// There is no root directory.
+    /// The root directory is missing.
     NoRoot,
-    /// The object's number was not given out yet.
+    /// The object's number is not below the master's `next`.
     BeyondNext,
-    /// The dataset counts as many inodes, and has as many.
+    /// The dataset's count of inodes, and the actual number.
     Files(u64, u64),
-    /// Items of an object that has no inode.
+    /// Items of an object without an inode.
     NoInode,
-    /// The inode's link count, and the number of names that lead to it.
+    /// The inode's link count, and the number of entries that lead to the inode.
     Links(u32, u64),
     /// The directory's size, and the number of its entries.
     Entries(u64, u64),
-    /// An entry's name does not belong where the entry stands.
+    /// An entry at an offset that does not fit the hash of its name.
     Misplaced(Key),
-    /// An entry of this directory, at this offset, leads to no inode.
+    /// The entry at the given directory and offset leads to no inode.
     Dangling(Link),
     /// The entry's type is not the inode's.
     EntryType(Link),
-    /// The inode claims a name that is not its own.
+    /// The inode claims a name that leads elsewhere.
     NotItsName(Link),
-    /// The inode claims as many names, and has as many.
+    /// The number of names that the inode claims, and the number of entries.
     Names(u64, u64),
     /// The directory cannot be reached from the root.
     Unreachable,
-    /// The inode's account of its bytes, and the sum of its extents.
+    /// The inode's `bytes`, and the sum of its extents.
     Bytes(u64, u64),
-    /// The extent at this offset overlaps the one before.
+    /// The extent at the given offset overlaps its predecessor.
     Overlap(u64),
-    /// The extent at this offset ends behind the file's end.
+    /// The extent at the given offset ends behind the file's end.
     BeyondEnd(u64),
-    /// The extent at this offset does not lie within one record.
+    /// The extent at the given offset does not lie within one record.
     AcrossRecords(u64),
-    /// The extent or attribute's block is missing, or shorter than the part meant.
+    /// The block of the extent or attribute is missing, or too short.
     Block(Key),
     /// The inode has no link and no orphan item, or both.
     Orphan,
-    /// The inode is marked as being truncated without the item that says so, or the other way round.
+    /// The inode is marked as being truncated without a marker item, or has a marker item only.
     Truncating,
     /// The file has capabilities, and is not marked so.
     Capability,
-    /// The account that stands here says what is used, and what is charged to it comes to.
+    /// The account under the given key: its stated usage, and the sum of the inodes charged.
     Account(Key, Amount, Amount),
 }
 
-/// Numbers the problems; one that is not here does not compile. A number never changes its meaning.
+/// Numbers the problems; a problem without a number does not compile. A number never changes its meaning.
 macro_rules! numbers {
     ($($number:literal => $problem:pat,)*) => {
         impl Problem {
             /// The numbers of all problems.
             pub const NUMBERS: &[u16] = &[$($number),*];
 
-            /// Its number.
+            /// The problem's number in messages and in `pool check`.
             pub fn number(&self) -> u16 {
                 match self {
                     $($problem => $number,)*

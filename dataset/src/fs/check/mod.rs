@@ -1,15 +1,14 @@
-//! The judge of a dataset's tree: whether its items agree with each other.
+//! The checker of a dataset's tree: do the items agree with each other?
 //!
-//! Items go in one by one, in the order of their keys, so that whoever walks a tree (offline, or under a head's lock) can
-//! feed it. What can be seen from the item is judged at once, what needs its object when the next object begins, and what
-//! needs the whole tree (names and the inodes they lead to) at the end. For that it keeps 32 bytes per inode and 32 per
-//! entry in memory, and 48 per account.
+//! The caller walks a tree, exported or under a head's lock, and passes the items in key order. Checks of a single item
+//! are made at once, checks of an object when the next object begins, and checks of the whole tree (names against
+//! inodes) at the end. The last need 32 bytes of memory per inode, 32 per entry and 48 per account.
 //!
-//! It does not read blocks, and does not look whether a block is used twice: that is the pool's own check.
+//! The checker does not read blocks, nor look for blocks used twice: the pool's check does.
 //!
 //! ```text
-//! finding   what can be wrong: numbers and words
-//! whole     what only the whole tree can tell
+//! finding   the problems: numbers and messages
+//! whole     checks that need the whole tree
 //! ```
 
 mod finding;
@@ -39,24 +38,24 @@ use super::{
     xattr::{self, Value, Xattr},
 };
 
-/// How many items are looked at in one reading: it keeps all nodes that it had to read until it is over.
+/// The number of items checked in one reading, which keeps all nodes read until the end.
 const AT_ONCE: usize = 4096;
 
-/// What the check of a tree has found out.
+/// The result of checking a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong.
+    /// The problems found.
     pub findings: Vec<Finding>,
-    /// Files without a name, in use or still to be freed. They are nothing wrong.
+    /// The number of files without a name, in use or still to be freed; not a problem.
     pub orphans: u64,
 }
 
-/// Checks the tree under a head. Nobody may change it meanwhile.
+/// Checks the tree under a head; the caller makes sure that no thread changes the tree meanwhile.
 pub fn check(head: &Head) -> Result<Vec<Finding>, Error> {
     Ok(report(head)?.findings)
 }
 
-/// The same, with what is worth counting.
+/// As [`check`], with the number of orphans.
 pub fn report(head: &Head) -> Result<Report, Error> {
     let mut checker = Checker::default();
     let mut next = Key::MIN;
@@ -88,7 +87,7 @@ fn block_len(entry: &Entry) -> Option<u64> {
     }
 }
 
-/// The object whose items are coming.
+/// The object whose items are being passed.
 #[derive(Default)]
 struct Current {
     ino: Ino,
@@ -96,11 +95,11 @@ struct Current {
     entries: u64,
     subdirectories: u64,
     bytes: u64,
-    /// Where its last extent ended.
+    /// The end of the last extent.
     end: u64,
 }
 
-/// What is kept of an inode until the whole tree is known.
+/// The facts about an inode kept until the end.
 #[derive(Clone, Copy)]
 struct Seen {
     ino: Ino,
@@ -109,37 +108,37 @@ struct Seen {
     file_type: FileType,
 }
 
-/// What is kept of an entry: where it leads, and where it stands.
+/// An entry: the inode, and where the entry is.
 struct Named {
     ino: Ino,
     link: Link,
     file_type: FileType,
 }
 
-/// Judges a dataset's tree item by item.
+/// Checks a dataset's tree, item by item.
 #[derive(Default)]
 pub struct Checker {
     master: Option<Master>,
     current: Current,
-    /// Inodes below this number are charged to accounts.
+    /// Inodes below the number are charged to accounts.
     charged_below: Ino,
-    /// What the accounts say, by where they stand, and what is charged to each.
+    /// The usage that each account states, and the sum of the charges, by the account's key.
     accounts: BTreeMap<Key, (Amount, Amount)>,
-    /// Those of the items that say so.
+    /// The inodes with an orphan item.
     orphans: BTreeSet<Ino>,
     truncating: BTreeSet<Ino>,
-    /// Objects that have items and no inode.
+    /// Objects with items but without an inode.
     bare: BTreeSet<Ino>,
-    /// In the order of their numbers, as they came.
+    /// Sorted by inode number, as passed.
     inodes: Vec<Seen>,
     entries: Vec<Named>,
-    /// The names that inodes claim beyond their first.
+    /// The further names of inodes, beyond the first.
     links: Vec<(Ino, Link)>,
     findings: Vec<Finding>,
 }
 
 impl Checker {
-    /// Takes the next item: its key, its body, and the length of its block's content if it has one.
+    /// Takes the next item: the key, the body, and the length of the block's content if the item has a block.
     pub fn item(&mut self, key: Key, body: &[u8], block: Option<u64>) {
         if key.object != self.current.ino {
             self.judge_current();
@@ -277,7 +276,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Judges what the items of an object say about it, when all have come.
+    /// Makes the checks of an object after all its items were passed.
     fn judge_current(&mut self) {
         let Current { ino, inode, entries, subdirectories, bytes, .. } = std::mem::take(&mut self.current);
         let Some(inode) = inode else {

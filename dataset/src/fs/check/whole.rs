@@ -1,8 +1,6 @@
-//! What only the whole tree can tell: whether names and inodes belong together, whether everything can be reached, and
-//! whether the counts are right.
+//! Checks that need the whole tree: names match inodes, every directory is reachable, and the counts are right.
 //!
-//! Inodes, the entries that lead to them and the names that they claim are brought into one order, that of the inodes'
-//! numbers, and gone through side by side.
+//! Inodes, entries and links are each sorted by inode number and merged in one pass.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -16,7 +14,7 @@ use crate::fs::{
 };
 
 impl Checker {
-    /// Judges what needs the whole tree, and hands out all that was found.
+    /// Makes the checks that need the whole tree, and returns all findings.
     pub fn finish(mut self) -> Vec<Finding> {
         self.judge_current();
         let inodes = mem::take(&mut self.inodes);
@@ -35,7 +33,7 @@ impl Checker {
         self.findings
     }
 
-    /// The objects that something speaks of, and that have no inode.
+    /// The objects that some item mentions, but without an inode.
     fn missing(&mut self, inodes: &[Seen], entries: &[Named]) -> BTreeSet<Ino> {
         let mut missing = mem::take(&mut self.bare);
         let noted = self.orphans.iter().chain(&self.truncating);
@@ -70,7 +68,7 @@ impl Checker {
         }
     }
 
-    /// Follows every directory's way up. A way that ends at the root, or at a directory without a name, is good.
+    /// Follows the parents of every directory. A path that ends at the root, or at a directory without a name, is good.
     fn judge_reachability(&mut self, inodes: &[Seen]) {
         let mut verdicts = HashMap::from([(ROOT, true)]);
         for seen in inodes.iter().filter(|seen| seen.is_dir()) {
@@ -80,8 +78,7 @@ impl Checker {
         }
     }
 
-    /// Judges the names of all inodes, wherever they stand. Entries and links are in the order of the inodes that they
-    /// are of, and then of their places.
+    /// Checks the names of all inodes. Entries and links are sorted by inode number, then by directory and offset.
     fn judge_names(&mut self, inodes: &[Seen], mut entries: &[Named], mut links: &[(Ino, Link)]) {
         let mut claims = Vec::new();
         for seen in inodes {
@@ -127,7 +124,7 @@ fn find(inodes: &[Seen], ino: Ino) -> Option<&Seen> {
     inodes.binary_search_by_key(&ino, |seen| seen.ino).ok().map(|at| &inodes[at])
 }
 
-/// Cuts off the first ones that are as asked for.
+/// Splits off the leading elements for which `is_taken` holds.
 fn take_while<'a, T>(rest: &mut &'a [T], is_taken: impl FnMut(&T) -> bool) -> &'a [T] {
     let (taken, left) = rest.split_at(rest.partition_point(is_taken));
     *rest = left;

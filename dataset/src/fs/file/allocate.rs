@@ -1,8 +1,8 @@
-//! `fallocate`: punching holes, zeroing, and making a file longer.
+//! `fallocate`: punching holes, zeroing, and extending a file.
 //!
-//! Space is not set aside for single files, since every write goes to a new place anyway: allocating checks that there is
-//! room, and sets the length. Set-id bits stay as they are: the kernel, which knows whether the program may keep them, asks
-//! for their removal by itself.
+//! Space is not reserved for single files, since every write goes to a new place: allocating checks for room and sets
+//! the length. Set-id bits stay: the kernel knows whether the program may keep the bits, and requests their removal
+//! itself.
 
 use rustix::io::Errno;
 
@@ -15,10 +15,10 @@ use crate::fs::{
     key::{self, EXTENT, Ino},
 };
 
-/// One update of the tree punches at most so many records.
+/// The number of records punched in one update of the tree.
 const STEP_RECORDS: usize = 64;
 
-/// What `fallocate` is to do; with no flag, allocate.
+/// The mode of `fallocate`; without a flag, allocate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FallocateFlags {
     /// Leave the file's length as it is.
@@ -42,7 +42,7 @@ impl FileSystem {
         }
         let punches = flags.punch_hole || flags.zero_range;
         if !punches {
-            // Commits may be waited for, so the file is not locked yet.
+            // The check may wait for commits, so the file is not locked yet.
             self.check_room(ino, offset, end)?;
         }
         let _exclusive = self.locks.of(ino).write();
@@ -52,7 +52,7 @@ impl FileSystem {
         if flags.punch_hole { Ok(()) } else { self.extend(ino, end, flags.keep_size) }
     }
 
-    /// Whether there is room for what would make the file longer. What was freed a moment ago counts as well.
+    /// Fails unless there is room for the bytes that extend the file, recently freed space included.
     fn check_room(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Errno> {
         let size = self.getattr(ino)?.size;
         let wanted = end.saturating_sub(size.max(offset));
@@ -81,7 +81,7 @@ impl FileSystem {
         })?)
     }
 
-    /// Makes `from..end` a hole, in bounded steps: records that hold nothing cost nothing.
+    /// Makes `from..end` a hole, in bounded steps; empty records are skipped at no cost.
     fn punch(&self, ino: Ino, from: u64, end: u64) -> Result<(), Errno> {
         let inode = self.read_tree(|view| load_inode(view, ino))?;
         let options = self.options().of(&inode).placed(ino);
@@ -92,7 +92,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Punches some records, and returns where to go on.
+    /// Punches some records, and returns where to continue.
     fn punch_step(&self, ino: Ino, from: u64, end: u64, options: Options) -> Result<Option<u64>, Errno> {
         let (outcome, next) = self.update_content(ino, |change, fetched| {
             let inode = load_content(change, ino)?;
@@ -123,7 +123,7 @@ impl FileSystem {
     }
 }
 
-/// The part of `from..end` that lies in the next record that holds anything.
+/// The part of `from..end` in the next record with any content.
 fn next_part(
     change: &crate::fs::change::Change<'_>,
     ino: Ino,

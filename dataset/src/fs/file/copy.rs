@@ -1,22 +1,22 @@
-//! Copying from one file to another without a way through the asker. As for `fallocate`, set-id bits are the kernel's to
-//! ask for.
+//! Copying between files inside the file system. As with `fallocate`, the kernel requests the removal of set-id bits.
 //!
-//! What can be shared is shared, see `share`; the rest is read and written, and so is what a quota refuses to have shared.
+//! Blocks are shared if possible, see `share`; the rest is read and written, and so are blocks that a quota does not
+//! allow to share.
 
 use rustix::io::Errno;
 
 use super::share::{Outcome, Side, share};
 use crate::fs::{FileSystem, failure::Failure, inode::MAX_SIZE, key::Ino};
 
-/// One step reads and writes so many bytes.
+/// The bytes read and written per step.
 const STEP: u64 = 1 << 20;
-/// One call reads and writes at most so many: the asker goes on from there.
+/// The most bytes read and written per call: the caller continues from there.
 const CALL_MAX: u64 = 128 << 20;
-/// One call copies at most so many bytes, shared ones counted: the answer to the kernel has to hold the number.
+/// The most bytes copied per call, shared blocks included: the kernel's answer is a 32-bit number.
 const ANSWER_MAX: u64 = 1 << 31;
 
 impl FileSystem {
-    /// Copies up to `len` bytes, and returns how many: fewer where the source ends, or where a call becomes long.
+    /// Copies up to `len` bytes, and returns the number copied: fewer at the end of the source, or in a long call.
     pub fn copy_range(&self, source: Ino, from: u64, target: Ino, to: u64, len: u64) -> Result<u64, Errno> {
         self.copy_range_from(self, source, from, target, to, len)
     }
@@ -37,7 +37,7 @@ impl FileSystem {
         if is_one && from < to_end && to < from_end {
             return Err(Errno::INVAL);
         }
-        // The source ends where it does now: a copy within one file may make it longer.
+        // The end of the source now: a copy within one file may extend the file.
         let size = other.getattr(source)?.size;
         let len = len.min(ANSWER_MAX).min(size.saturating_sub(from));
         if to.checked_add(len).is_none_or(|end| end > MAX_SIZE) {
@@ -60,7 +60,7 @@ impl FileSystem {
 
 struct Copying {
     buffer: Vec<u8>,
-    /// How many bytes were read and written.
+    /// The bytes read and written so far.
     read: u64,
 }
 
@@ -71,7 +71,7 @@ impl Copying {
         let len = match shared.map_err(Errno::from) {
             Ok(Outcome::Shared(count)) => return Ok(count),
             Ok(Outcome::Not(count)) => STEP.min(count),
-            // A write makes room first where it can, and then does as much as still fits.
+            // A write makes room first if possible, then writes as much as the quota allows.
             Err(Errno::DQUOT) => STEP.min(len),
             Err(errno) => return Err(errno),
         };

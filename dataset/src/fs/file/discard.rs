@@ -7,17 +7,17 @@ use pool::{format::key::Key, tree::Block};
 use super::extent::Piece;
 use crate::fs::{change::Change, failure::Failure, key::EXTENT};
 
-/// What was dropped.
+/// The result of a step.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct Discarded {
-    /// How many bytes of the file the extents held.
+    /// The sum of the dropped extents' lengths in bytes.
     pub(in crate::fs) bytes: u64,
-    /// Whether nothing of the range is left.
+    /// Whether the range is empty now.
     pub(in crate::fs) done: bool,
 }
 
-/// Deletes the items of `range` and kills their blocks, up to about `budget` items. Stops between two records, never
-/// within one, so that a block is killed together with the last extent on it.
+/// Deletes the items of `range` and kills their blocks, up to about `budget` items. Stops only between records, so that
+/// a block is killed together with its last extent.
 pub(in crate::fs) fn discard(
     change: &mut Change<'_>,
     range: Range<Key>,

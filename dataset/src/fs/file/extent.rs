@@ -1,4 +1,4 @@
-//! An extent: which bytes of a file are which bytes of a block, or the bytes themselves.
+//! An extent: a mapping of a file's bytes to bytes of a block, or the bytes themselves.
 //!
 //! See `dataset/FORMAT.md`, "Extent".
 
@@ -14,28 +14,28 @@ use crate::fs::{
     key::{self, Ino},
 };
 
-/// A file of at most so many bytes is kept in the tree itself.
+/// The longest content of a file stored in the tree itself, in bytes.
 pub const INLINE_MAX: u64 = 1024;
 
 const INLINE: u8 = 0;
 const BLOCK: u8 = 1;
 
-/// The body of an extent's item.
+/// A decoded item of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent<'a> {
     /// The bytes themselves.
     Inline(&'a [u8]),
     /// A part of the item's block.
     Part {
-        /// How many bytes.
+        /// The number of bytes.
         len: u32,
-        /// Where in the block they begin.
+        /// The offset in the block.
         start: u32,
     },
 }
 
 impl<'a> Extent<'a> {
-    /// The body.
+    /// Encodes the body of an item.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match *self {
@@ -53,7 +53,7 @@ impl<'a> Extent<'a> {
         out
     }
 
-    /// The extent with this body.
+    /// Decodes the body of an item.
     pub fn decode(body: &'a [u8]) -> Result<Extent<'a>, Malformed> {
         const WHAT: &str = "extent";
         let mut reader = Reader::new(body);
@@ -72,28 +72,27 @@ impl<'a> Extent<'a> {
     }
 }
 
-/// What the bytes of a piece are.
+/// The bytes of a piece.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// These bytes.
+    /// The bytes themselves.
     Inline(Vec<u8>),
-    /// Part of a block, from `start` on.
+    /// Part of a block, from the offset `start` on.
     Part { block: Block, start: u32 },
 }
 
-/// An extent in its place.
+/// An extent with its offset in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
-    /// Where in the file it begins.
+    /// The offset in the file.
     pub(super) offset: u64,
-    /// How many bytes it has.
+    /// The length in bytes.
     pub(super) len: u64,
-    /// What they are.
     pub(super) content: Content,
 }
 
 impl Piece {
-    /// The piece that an item is.
+    /// The piece of an item.
     pub(super) fn decode(entry: &Entry) -> Result<Piece, Failure> {
         let key = entry.key();
         let piece = match Extent::decode(entry.body()).map_err(damaged(key))? {
@@ -115,12 +114,11 @@ impl Piece {
         }
     }
 
-    /// Where in the file it ends.
+    /// The end of the piece in the file.
     pub(super) fn end(&self) -> u64 {
         self.offset + self.len
     }
 
-    /// Its block.
     pub(super) fn block(&self) -> Option<&Block> {
         match &self.content {
             Content::Inline(_) => None,
@@ -128,7 +126,7 @@ impl Piece {
         }
     }
 
-    /// Whether its item would be the same as the other's.
+    /// Whether both pieces have the same item.
     pub(super) fn same(&self, other: &Piece) -> bool {
         let place = (self.offset, self.len) == (other.offset, other.len);
         place
@@ -141,7 +139,8 @@ impl Piece {
             }
     }
 
-    /// Appends the part of it that lies within the bytes `from..to` of the file; `bytes` is its block's content.
+    /// Appends the part of the piece within the bytes `from..to` of the file; `bytes` is the content of the piece's
+    /// block.
     pub(super) fn copy(&self, bytes: &[u8], from: u64, to: u64, out: &mut Vec<u8>) -> Result<(), Malformed> {
         let (from, to) = (from.max(self.offset) - self.offset, to.min(self.end()) - self.offset);
         let start = match self.content {
@@ -154,12 +153,12 @@ impl Piece {
     }
 }
 
-/// Puts the whole content of a symbolic link.
+/// Puts the target of a symbolic link.
 pub(in crate::fs) fn put_inline(change: &mut Change<'_>, ino: Ino, bytes: &[u8]) {
     change.put(key::extent(ino, 0), Extent::Inline(bytes).encode(), None);
 }
 
-/// The whole content of a symbolic link.
+/// The target of a symbolic link.
 pub(in crate::fs) fn load_inline(view: &View<'_>, ino: Ino) -> Result<Vec<u8>, Failure> {
     let key = key::extent(ino, 0);
     let missing = Malformed { what: "symbolic link without its target" };

@@ -1,14 +1,14 @@
-//! What is in a file.
+//! The content of files.
 //!
-//! A small file's content stands in the tree itself. Larger content is cut into *records* of one size per file, aligned
-//! to it; each record's range holds *extents*: which bytes of the file are which bytes of which block. A fresh record is
-//! one extent on one block. A small overwrite adds a block with its own bytes and trims the extents around it, so nothing
-//! has to be read; when a record has become too many pieces, it is read and written anew.
+//! The content of a small file is in the tree itself. Larger content is divided into aligned *records* of one size per
+//! file. The range of a record holds *extents*, which map bytes of the file to bytes of a block. A fresh record is one
+//! extent on one block. A small overwrite adds a block with the new bytes and trims the extents around it, so nothing
+//! has to be read. A record with too many pieces is read and rewritten.
 //!
-//! All extents on one block lie within one record of one file, or belong to different references to it, each within one
-//! record of one file: copying from file to file may take a further reference instead of bytes. So whoever takes an extent
-//! away sees by its neighbours whether it was the last of its reference, and tells the engine that the reference is not
-//! needed any more.
+//! All extents on one block lie within one record of one file, or belong to different references to the block, each
+//! within one record of one file: copying between files may take a further reference instead of copying bytes. So when
+//! an extent is removed, its neighbours show whether the reference has lost its last extent; if so, the engine is told
+//! to give up the reference.
 //!
 //! ```text
 //! extent    an extent and its coding        record    the extents of one record: cutting, joining, storing the difference
@@ -18,9 +18,9 @@
 //! share     copying by taking references to blocks
 //! ```
 //!
-//! A file's content is read under its lock, shared, and changed under it, exclusive. What spans several updates of the
-//! tree is consistent at each of them: new data stands where it can be read, or not yet; a file is short before what
-//! was beyond its end is dropped, and marked until that is done.
+//! A file's content is read under its lock, shared, and changed under the lock, exclusive. An operation over several
+//! updates of the tree is consistent at each: new data is readable or absent; and a file gets its shorter length before
+//! the data beyond is dropped, with a marker until the drop is done.
 
 mod allocate;
 mod copy;
@@ -53,7 +53,7 @@ pub(super) use write::effective_shift;
 
 const LOCKS: u64 = 1024;
 
-/// The files' locks. Two files may share one.
+/// The locks of files, chosen by inode number: two files may share a lock.
 pub(super) struct FileLocks(Box<[RwLock<()>]>);
 
 impl Default for FileLocks {
@@ -63,13 +63,12 @@ impl Default for FileLocks {
 }
 
 impl FileLocks {
-    /// The lock of a file.
     pub(super) fn of(&self, ino: Ino) -> &RwLock<()> {
         &self.0[(ino % LOCKS) as usize]
     }
 }
 
-/// Fails unless it is a regular file.
+/// EISDIR or EINVAL unless the inode is a regular file.
 fn check_regular(inode: &Inode) -> Result<(), Errno> {
     match inode.file_type {
         FileType::Regular => Ok(()),
@@ -78,7 +77,7 @@ fn check_regular(inode: &Inode) -> Result<(), Errno> {
     }
 }
 
-/// Blocks that an operation had to read before it could go on.
+/// Blocks that an operation had to read before continuing.
 #[derive(Default)]
 struct Fetched(Vec<(Block, Arc<Vec<u8>>)>);
 
@@ -89,8 +88,8 @@ impl Fetched {
 }
 
 impl FileSystem {
-    /// Changes a file's content, whose exclusive lock the caller holds. What the attempt finds missing is provided: a
-    /// truncation that was cut short is finished, blocks that are needed are read.
+    /// Changes a file's content; the caller holds the exclusive lock. Before a retry, an interrupted truncation is
+    /// finished, and needed blocks are read.
     fn update_content<T>(
         &self,
         ino: Ino,
@@ -103,7 +102,7 @@ impl FileSystem {
                 Err(Failure::Need(blocks, seen)) => {
                     for block in blocks {
                         let bytes = match self.head.bytes(&block, seen) {
-                            // The attempt finds out what stands there now.
+                            // The next attempt looks up the current blocks.
                             Err(PoolError::Stale) => break,
                             read => read?,
                         };

@@ -22,32 +22,32 @@ use crate::fs::{
     key::{self, EXTENT, Ino},
 };
 
-/// Under `relatime`, an access time that is older is set again.
+/// Under `relatime`, an access time older than one day (in nanoseconds) is updated.
 const ATIME_MAX_AGE: Nanos = 24 * 3600 * 1_000_000_000;
 
-/// What stands in a range of a file, as it was found at one moment.
+/// The extents of a range of a file, found under one lock of the tree.
 pub(in crate::fs) struct Look {
     inode: Inode,
     offset: u64,
-    /// Where the range ends, or the file.
+    /// The end of the range, or of the file.
     end: u64,
-    /// When it was found.
+    /// When the extents were looked up: see [`Seen`].
     seen: Seen,
-    /// The pieces that reach into the range.
+    /// The pieces that overlap the range.
     pieces: Vec<Piece>,
 }
 
 impl Look {
     fn same_blocks(&self, other: &Look) -> bool {
         let same = |(one, two): (&Piece, &Piece)| match (one.block(), two.block()) {
-            // What was written anew may have got the same address.
+            // A block written later may have got the same address.
             (Some(one), Some(two)) => one.same(two) && one.pointer() == two.pointer(),
             (one, two) => one.is_none() && two.is_none(),
         };
         self.pieces.len() == other.pieces.len() && self.pieces.iter().zip(&other.pieces).all(same)
     }
 
-    /// As if its blocks had been used for something else since.
+    /// Simulates that the blocks were reused for other content.
     #[cfg(test)]
     pub(in crate::fs) fn spoil(&mut self) {
         for piece in &mut self.pieces {
@@ -60,7 +60,7 @@ impl Look {
 }
 
 impl FileSystem {
-    /// Appends to `out` up to `len` bytes of the file from `offset` on: fewer only where the file ends.
+    /// Appends to `out` up to `len` bytes of the file from `offset` on: fewer only at the end of the file.
     pub fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), Errno> {
         let inode = {
             let _shared = self.locks.of(ino).read();
@@ -75,7 +75,7 @@ impl FileSystem {
         self.read_looked_up(ino, look, len, out)
     }
 
-    /// What stands in a range of a file now.
+    /// Looks up the extents of a range of a file.
     pub(in crate::fs) fn look_up(&self, ino: Ino, offset: u64, len: usize) -> Result<Look, Errno> {
         self.read_tree(|view| {
             let inode = load_inode(view, ino)?;
@@ -88,8 +88,9 @@ impl FileSystem {
         })
     }
 
-    /// Appends what was looked up. The blocks may have been freed and used for something else meanwhile, as when the tree
-    /// was replaced: then it is looked up again. A block that cannot be read is damaged only if it still stands in its place.
+    /// Appends the content of a range. If blocks were freed and reused meanwhile, for example because the tree was
+    /// replaced, the range is looked up again. An unreadable block counts as damaged only if the file still refers to
+    /// the block.
     pub(in crate::fs) fn read_looked_up(
         &self,
         ino: Ino,
@@ -129,8 +130,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// What will probably be asked for next, as far as it is worth to begin reading it now. What is wrong with it is said to
-    /// whoever reads it.
+    /// The pieces to prefetch: probably read next, and worth the I/O. Errors are left for the actual read to report.
     fn look_ahead(&self, ino: Ino, look: &Look) -> Vec<Piece> {
         let Look { inode, offset, end, .. } = look;
         if *offset == 0 && *end == inode.size {
@@ -158,7 +158,7 @@ impl FileSystem {
         copied.map_err(|malformed: Malformed| damaged(key)(malformed))
     }
 
-    /// Notes that a file was read, as far as the options ask for it. Failing to is no reason to fail the reading.
+    /// Updates the access time, if the options ask for an update. A failure does not fail the read.
     pub(in crate::fs) fn touch(&self, ino: Ino, inode: &Inode) {
         let options = self.options();
         if options.readonly || !options.atime || inode.has(flag::NOATIME) {

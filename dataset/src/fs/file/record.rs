@@ -1,4 +1,4 @@
-//! The extents of one record, apart from the tree: cut a range out, put a piece in, and store what has changed.
+//! The extents of one record, independent of the tree: cut a range out, put a piece in, and store the difference.
 
 use pool::{
     format::{codec::Malformed, pointer::BlockPointer},
@@ -15,24 +15,25 @@ use crate::fs::{
     key::{self, EXTENT, Ino},
 };
 
-/// A record in more pieces is written anew.
+/// The most pieces of a record; beyond, the record is rewritten as one block.
 pub(super) const PIECES_MAX: usize = 12;
-/// A block of at most so many bytes is left alone, however little of it is used.
+/// The size of a block, in bytes, up to which poor use of the block does not cause a rewrite.
 const SPARSE_MIN: u64 = 4096;
 
-/// The pieces of the file from `start` up to `end`, both at a record's boundary.
+/// The pieces of the file in `start..end`, both at a record boundary.
 pub(super) fn load(view: &View<'_>, ino: Ino, start: u64, end: u64) -> Result<Vec<Piece>, Failure> {
     view.range(key::span(ino, EXTENT, start, end)).map(|entry| Piece::decode(&entry?)).collect()
 }
 
-/// The pieces of one record, from `start` up to `end`: in order, and within it.
+/// The pieces of one record `start..end`; damage unless the pieces are in order and within the record.
 pub(super) fn load_record(view: &View<'_>, ino: Ino, start: u64, end: u64) -> Result<Vec<Piece>, Failure> {
     let pieces = load(view, ino, start, end)?;
     check_places(ino, &pieces, |_| (start, end))?;
     Ok(pieces)
 }
 
-/// The pieces of the records that `start..end` touches, `start` being at a boundary: in order, and each within one.
+/// The pieces of the records that `start..end` overlaps, `start` being at a boundary; damage unless the pieces are in
+/// order and each lies within one record.
 pub(super) fn load_records(view: &View<'_>, ino: Ino, start: u64, end: u64, shift: u8) -> Result<Vec<Piece>, Failure> {
     let pieces = load(view, ino, start, end.next_multiple_of(1 << shift))?;
     check_places(ino, &pieces, |piece| {
@@ -42,7 +43,7 @@ pub(super) fn load_records(view: &View<'_>, ino: Ino, start: u64, end: u64, shif
     Ok(pieces)
 }
 
-/// That pieces are in order, and each in its record.
+/// Fails unless the pieces are in order, and each lies in its record.
 fn check_places(ino: Ino, pieces: &[Piece], record: impl Fn(&Piece) -> (u64, u64)) -> Result<(), Failure> {
     let mut at = 0;
     for piece in pieces {
@@ -80,7 +81,7 @@ pub(super) fn cut(pieces: &[Piece], from: u64, to: u64) -> Vec<Piece> {
     rest
 }
 
-/// Inline content always begins at the file's start, so a range within it is zeroed and not cut out.
+/// Inline content always begins at offset 0, so a range within the content is zeroed instead of cut out.
 fn cut_inline(piece: &Piece, bytes: &[u8], from: u64, to: u64) -> Option<Piece> {
     let mut bytes = bytes.to_vec();
     if to >= piece.end() {
@@ -92,7 +93,7 @@ fn cut_inline(piece: &Piece, bytes: &[u8], from: u64, to: u64) -> Option<Piece> 
     (len > 0).then_some(Piece { offset: piece.offset, len, content: Content::Inline(bytes) })
 }
 
-/// Puts a piece where nothing is, joined with its neighbours if they go on in the same block.
+/// Inserts a piece into a gap, and merges neighbours that continue in the same block.
 pub(super) fn join(pieces: &mut Vec<Piece>, piece: Piece) {
     let index = pieces.partition_point(|other| other.offset < piece.offset);
     pieces.insert(index, piece);
@@ -132,8 +133,7 @@ pub(super) fn bytes(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.len).sum()
 }
 
-/// Whether the record is better written anew: it is in many pieces, or less than half of one of its stored blocks is
-/// still used.
+/// Whether the record should be rewritten: the record has many pieces, or less than half of a stored block is in use.
 pub(super) fn is_ragged(pieces: &[Piece]) -> bool {
     let sparse = |block: &&Block| {
         let Some(pointer) = block.pointer() else { return false };
@@ -147,8 +147,8 @@ pub(super) fn is_ragged(pieces: &[Piece]) -> bool {
     pieces.len() > PIECES_MAX || blocks(pieces).iter().any(sparse)
 }
 
-/// Stores the difference between the pieces that a record had and those that it has now: items, references that are new,
-/// and blocks that nothing refers to any more.
+/// Stores the difference between the old and the new pieces of a record: items, new references, and blocks without any
+/// further item.
 pub(super) fn store(change: &mut Change<'_>, head: &Head, ino: Ino, before: &[Piece], after: &[Piece]) {
     for old in before {
         if !after.iter().any(|new| new.offset == old.offset) {
@@ -187,7 +187,7 @@ pub(super) fn store(change: &mut Change<'_>, head: &Head, ino: Ino, before: &[Pi
     }
 }
 
-/// The pointer of a block that a record has come to have, if it is somebody else's.
+/// The pointer of a block that is new in a record, if shared with other references.
 fn taken(block: &Block) -> Option<BlockPointer> {
     match block {
         Block::Stored(pointer) => Some(*pointer).filter(|pointer| pointer.shared.is_some()),
@@ -195,8 +195,8 @@ fn taken(block: &Block) -> Option<BlockPointer> {
     }
 }
 
-/// The block as it is put under a key where it did not stand. Streams go by the logical birth of a pointer, so that
-/// becomes the open group; a record of an earlier group, whose pointer somebody else will make, is copied.
+/// The block as put under a new key. Streams select blocks by logical birth, so the logical birth becomes the open txg.
+/// A record of an earlier txg, whose pointer the committer is about to make, is copied.
 fn moved(head: &Head, txg: Txg, block: &Block, start: u32, len: u64) -> (Block, u32) {
     if let Block::Pending(record) = block
         && record.pointer().is_none()
@@ -214,7 +214,7 @@ fn moved(head: &Head, txg: Txg, block: &Block, start: u32, len: u64) -> (Block, 
     (Block::Stored(pointer), start)
 }
 
-/// The content of the pieces from `from` up to `to`, with zeros in the holes. `content` knows the blocks.
+/// The content of the pieces in `from..to`, with zeros in the holes. `content` returns the bytes of a block.
 pub(super) fn assemble<'a>(
     pieces: &'a [Piece],
     from: u64,
@@ -237,14 +237,14 @@ pub(super) fn assemble<'a>(
     Ok(out)
 }
 
-/// A new block with these bytes, as the piece that begins at `offset`.
+/// A new block with the given bytes, as the piece at `offset`.
 pub(super) fn fresh(head: &Head, txg: Txg, policy: Policy, offset: u64, bytes: Vec<u8>) -> Piece {
     let len = bytes.len() as u64;
     let block = Block::Pending(head.record(txg, policy, bytes));
     Piece { offset, len, content: Content::Part { block, start: 0 } }
 }
 
-/// The record in memory that the piece is part of, and where in the file the record's first byte would be.
+/// The record in memory that the piece is part of, and the file offset of the record's first byte.
 pub(super) fn pending(piece: &Piece) -> Option<(&std::sync::Arc<Record>, u64)> {
     match &piece.content {
         Content::Part { block: Block::Pending(record), start } => {

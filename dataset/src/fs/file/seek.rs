@@ -10,20 +10,20 @@ use crate::fs::{
     key::{self, EXTENT, Ino},
 };
 
-/// One look at the tree takes at most so many extents.
+/// The number of extents looked at per lock of the tree.
 const STEP: usize = 1024;
 
-/// What to seek.
+/// The target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
-    /// The next byte that is no hole.
+    /// The next byte outside holes.
     Data,
-    /// The next byte of a hole; the end of the file is one.
+    /// The next byte of a hole; the end of the file counts as a hole.
     Hole,
 }
 
 impl FileSystem {
-    /// The first offset from `offset` on that is data, or a hole; ENXIO if there is none before the end of the file.
+    /// The offset of the next data or hole from `offset` on; ENXIO if none comes before the end of the file.
     pub fn seek(&self, ino: Ino, offset: u64, whence: Whence) -> Result<u64, Errno> {
         let _shared = self.locks.of(ino).read();
         match whence {
@@ -79,7 +79,7 @@ fn check_range(inode: &Inode, offset: u64) -> Result<(), Errno> {
     if offset >= inode.size { Err(Errno::NXIO) } else { Ok(()) }
 }
 
-/// Where the record that holds `offset` begins: nothing before it reaches there.
+/// The start of the record that contains `offset`: no extent before the start reaches `offset`.
 pub(super) fn record_start(inode: &Inode, offset: u64) -> u64 {
     match inode.record_shift {
         0 => 0,

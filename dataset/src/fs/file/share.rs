@@ -1,24 +1,25 @@
-//! Copying without copying: the target's extents lie on the source's blocks.
+//! Copying without moving data: the target's extents refer to the source's blocks.
 //!
-//! A step looks at the source and changes the target, which may be in another dataset of the pool. The target's range is
-//! cut at its records' boundaries, and each part is shared whole or not at all: extents of the source are put under the
-//! target's keys, holes are punched, and for each block that the target's record does not have yet a reference is taken
-//! ([`Change::share`]). What the record has already it has by one reference, however many extents it consists of.
+//! A step looks up the source and changes the target, possibly in another dataset of the pool. The target's range is
+//! split at record boundaries, and each part is shared entirely or not at all. Extents of the source are put under the
+//! target's keys, holes are punched, and for each block new to the target's record a reference is taken
+//! ([`Change::share`]). A block already in the record needs no further reference, whatever the number of its extents.
 //!
-//! A part is not shared, but copied as bytes by the caller,
+//! The caller copies a part as bytes instead of sharing,
 //!
-//! * if it is small: bytes that stand in the tree, or blocks that are not stored yet and worth no write of their own;
-//! * if the record would be ragged, or less than half of a block used: that charges more than a copy, and the next write
-//!   would copy it anyway;
-//! * if its blocks have fewer copies than the target's are to have, or no checksum where those have one;
-//! * if extents on one block would lie differently to it: the bytes of a block always come at one distance from where the
-//!   block would begin in the file, so that all extents of a reference are near each other.
+//! * if the part is small: inline content, or blocks not stored yet and too small to be worth a write of their own;
+//! * if the record would become ragged, or less than half of a block would be used: sharing would charge more than a
+//!   copy, and the next write would copy anyway;
+//! * if the source's blocks have fewer copies than the target's policy asks for, or no checksum where the policy has
+//!   one;
+//! * if extents on one block would be shifted differently: the bytes of a block are always at the same distance from
+//!   where the block would begin in the file, so that all extents of a reference are close together.
 //!
-//! # The block must still be there
+//! # The block must still exist
 //!
-//! The source's tree was seen while a transaction group was open, and the target takes the reference in the same group, or
-//! the step is done again; see `lineage::reference`. Blocks that have no address yet are stored first. Both files are
-//! locked meanwhile, the source shared and the target exclusively, always in the same order.
+//! The source's tree was read while a txg was open, and the target takes the reference in the same txg, or else the
+//! step is repeated; see `lineage::reference`. Blocks without an address are stored first. Both files are locked
+//! meanwhile, the source shared and the target exclusively, always in the same order.
 
 use std::{ptr, sync::Arc};
 
@@ -51,14 +52,14 @@ use crate::fs::{
     xattr,
 };
 
-/// One step changes at most so many records.
+/// The number of records changed per step.
 const STEP_RECORDS: u64 = 256;
-/// A block that is not stored yet is stored for being shared if it has at least so many bytes.
+/// The size, in bytes, from which a block in memory is stored in order to be shared.
 const STORE_FROM: usize = 64 << 10;
-/// About what the account of a reference takes in the catalogue, in bytes.
+/// The approximate space of a reference's count in the catalogue, in bytes.
 const ACCOUNT: u64 = 128;
 
-/// A file of a dataset, and a place in it.
+/// A file of a dataset, and an offset in the file.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
     pub(super) fs: &'a FileSystem,
@@ -80,52 +81,53 @@ impl<'a> Side<'a> {
     }
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// So many bytes are shared.
+    /// The number of bytes shared.
     Shared(u64),
-    /// The next bytes, so many, are to be copied.
+    /// The number of bytes that the caller must copy instead.
     Not(u64),
 }
 
 /// A part of the target's range, in one record.
 struct Part<'a> {
-    /// Where it ends.
+    /// The end of the part in the target.
     stop: u64,
     /// The record's pieces.
     before: &'a [Piece],
-    /// What they will be, if the part is shared.
+    /// The record's pieces if the part is shared.
     after: Option<Vec<Piece>>,
 }
 
-/// What holds for all that a step shares.
+/// The conditions for all parts of a step.
 #[derive(Clone, Copy)]
 struct Terms {
-    /// The transaction group in which the source was seen.
+    /// The txg in which the source was read.
     txg: Txg,
     /// The target's record size as a power of two.
     shift: u8,
-    /// How the target's blocks are stored.
+    /// The storage policy of the target's blocks.
     policy: Policy,
 }
 
 impl Terms {
-    /// Whether a block may be shared. The target is promised as many copies, and a checksum, as one of its own has.
+    /// Whether a block may be shared: as many copies as the target's policy asks for, and a checksum if the policy has
+    /// one.
     fn allow(&self, pointer: &BlockPointer) -> bool {
         let is_verifiable = pointer.checksum_kind != Checksum::Off || self.policy.checksum == Checksum::Off;
         pointer.birth <= self.txg && pointer.copies >= self.policy.copies && is_verifiable
     }
 }
 
-/// The source as it is in a transaction group.
+/// The source as read in a txg.
 struct Seen {
     txg: Txg,
-    /// The pieces of the range, in it, at their places in the target.
+    /// The pieces of the range, clipped, with their offsets in the target.
     pieces: Vec<Piece>,
 }
 
-/// Shares what it can of the first of `len` bytes, which the source has, at most so much as one step takes.
+/// Shares a prefix of the next `len` bytes of the source, limited to one step.
 pub(super) fn share(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Outcome, Errno> {
     let engine = target.head().engine();
     if !target.fs.options().sharing || !ptr::eq(&*engine, &*source.head().engine()) {
@@ -134,7 +136,7 @@ pub(super) fn share(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Outc
     let _locked = lock(source, target);
     let mut admitted = false;
     loop {
-        // A rollback may have put another file into the place of the target's.
+        // A rollback may have replaced the target by another file.
         let Some(shift) = shift(source, target)? else { return Ok(Outcome::Not(len)) };
         let len = len.min((((target.at >> shift) + STEP_RECORDS) << shift) - target.at);
         let Some(seen) = look(source, target, len)? else { return Ok(Outcome::Not(len)) };
@@ -157,7 +159,7 @@ pub(super) fn share(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Outc
 
 type Locked<'a> = (Option<RwLockReadGuard<'a, ()>>, RwLockWriteGuard<'a, ()>);
 
-/// Locks both files, always in one order. Both may have the same lock.
+/// Locks both files, always in the same order. Both may use the same lock.
 fn lock<'a>(source: Side<'a>, target: Side<'a>) -> Locked<'a> {
     let (read, write) = (source.lock(), target.lock());
     if ptr::eq(read, write) {
@@ -170,8 +172,8 @@ fn lock<'a>(source: Side<'a>, target: Side<'a>) -> Locked<'a> {
     }
 }
 
-/// The target's record size as a power of two; a file without any takes over the source's. `None` if the source's records
-/// are no measure.
+/// The target's record size as a power of two; a file without blocks adopts the source's. `None` if the source's
+/// records do not fit.
 fn shift(source: Side<'_>, target: Side<'_>) -> Result<Option<u8>, Errno> {
     let theirs = source.fs.read_tree(|view| load_inode(view, source.ino))?.record_shift;
     let own = target.fs.read_tree(|view| load_inode(view, target.ino))?;
@@ -183,8 +185,8 @@ fn shift(source: Side<'_>, target: Side<'_>) -> Result<Option<u8>, Errno> {
     Ok(SCOPES.contains(&shift).then_some(shift))
 }
 
-/// The range of the source as it is now; `None` if its tree is closed: nobody would keep its blocks until the target has
-/// them.
+/// The current range of the source; `None` if the source's tree is closed: a closed tree does not keep blocks until the
+/// target has references.
 fn look(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Option<Seen>, Errno> {
     let seen = source.head().read_open(|view| {
         source.fs.check_expected(view)?;
@@ -208,7 +210,7 @@ fn look(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Option<Seen>, Er
     }
 }
 
-/// The part of a piece between two places; of one that stands in the tree, only that there is one.
+/// The part of a piece between two offsets; inline content is represented by its length only.
 fn clip(piece: &Piece, from: u64, to: u64) -> Option<Piece> {
     let (first, end) = (piece.offset.max(from), piece.end().min(to));
     if first >= end {
@@ -223,7 +225,7 @@ fn clip(piece: &Piece, from: u64, to: u64) -> Option<Piece> {
     Some(Piece { offset: first, len: end - first, content })
 }
 
-/// Whether the block of a piece is to be stored before it can be shared.
+/// The block of a piece, if the block must and should be stored before sharing.
 fn is_worth_storing(piece: &Piece) -> Option<&Block> {
     match piece.block()? {
         Block::Pending(record) if record.pointer().is_none() => {
@@ -233,7 +235,7 @@ fn is_worth_storing(piece: &Piece) -> Option<&Block> {
     }
 }
 
-/// Has large blocks stored. False if the source has given one up meanwhile.
+/// Stores large blocks in memory. False if the source has dropped one meanwhile.
 fn store(head: &Head, pieces: &[Piece]) -> Result<bool, Errno> {
     let pending: Vec<&Block> = pieces.iter().filter_map(is_worth_storing).collect();
     for block in &pending {
@@ -249,7 +251,8 @@ fn store(head: &Head, pieces: &[Piece]) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Asks for room: the dataset is charged for each reference as for a block of its own, and the pool only for the account.
+/// Requests room: the dataset is charged for each reference as for a block of its own, the pool only for the reference
+/// count.
 fn admit(target: Side<'_>, pieces: &[Piece]) -> Result<(), Errno> {
     let mut pointers: Vec<BlockPointer> = pieces.iter().filter_map(|piece| piece.block()?.pointer()).collect();
     pointers.dedup_by_key(|pointer| pointer.addresses[0]);
@@ -261,7 +264,7 @@ fn admit(target: Side<'_>, pieces: &[Piece]) -> Result<(), Errno> {
     target.head().admit_in_turn(pointers.len() as u64 * ACCOUNT).map_err(|error| failure::errno(&error))
 }
 
-/// Puts what was seen into the target; `None` if the transaction group, or the target's record size, is another by now.
+/// Puts the source's pieces into the target; `None` if the txg or the target's record size has changed.
 fn put(
     change: &mut Change<'_>,
     target: Side<'_>,
@@ -313,7 +316,7 @@ fn put(
     Ok(Some(Outcome::Shared(at - target.at)))
 }
 
-/// A record's pieces with those of the source in the range `from..to` of it; `None` if they are better copied.
+/// A record's pieces with the source's pieces in its range `from..to`; `None` if a copy is better.
 fn shared(before: &[Piece], source: &[Piece], (from, to): (u64, u64), terms: Terms) -> Option<Vec<Piece>> {
     let mut after = record::cut(before, from, to);
     if after.iter().any(|piece| piece.block().is_none()) {
@@ -333,7 +336,7 @@ fn shared(before: &[Piece], source: &[Piece], (from, to): (u64, u64), terms: Ter
     is_fit.then_some(after)
 }
 
-/// The block of a piece, and where in the file it would begin.
+/// The block of a piece, and where in the file the block would begin.
 fn lies(piece: &Piece) -> Option<(&Block, u64)> {
     match &piece.content {
         Content::Part { block, start } => Some((block, piece.offset.wrapping_sub(u64::from(*start)))),
@@ -341,7 +344,7 @@ fn lies(piece: &Piece) -> Option<(&Block, u64)> {
     }
 }
 
-/// Whether all pieces of each block lie alike to it.
+/// Whether all pieces of each block agree on where the block would begin.
 fn is_even(pieces: &[Piece]) -> bool {
     let all = || pieces.iter().filter_map(lies);
     all().all(|(block, base)| all().all(|(other, at)| base == at || !block.same(other)))
@@ -370,7 +373,7 @@ mod tests {
         let shift = fs.read_tree(|view| load_inode(view, ino)).unwrap().record_shift;
         assert_eq!(put(ino, shift - 1), None);
         assert_eq!(put(ino, shift + 1), None);
-        // A hole of the source's, in the file's own records, or in one that has none yet.
+        // A hole of the source, in a file with records, and in a file without any.
         assert_eq!(put(ino, shift), Some(Outcome::Shared(4096)));
         assert_eq!(put(empty, 12), Some(Outcome::Shared(4096)));
         world.check();

@@ -1,9 +1,9 @@
 //! Changing a file's length.
 //!
-//! The new length and what has to be cut off within the last record are one update. If much is to be dropped behind it,
-//! the same update marks the file and notes it in an item of its own; the rest goes in bounded steps, the last of which
-//! takes the mark away. A crash in between leaves the mark: the file has its new length, and whoever changes its content
-//! next, or the background, finishes the work first, so that what was cut off never comes back.
+//! One update sets the new length and cuts the last record. If much is to be dropped behind the new end, the same
+//! update marks the file and puts a marker item; bounded steps drop the rest, and the last step removes the marker.
+//! After a crash in between the marker is still there: the file has its new length, and the next change of its content,
+//! or the background thread, first finishes the work. So truncated data never reappears.
 
 use rustix::io::Errno;
 
@@ -41,7 +41,7 @@ impl FileSystem {
         Ok(inode)
     }
 
-    /// Drops what lies behind the new end: within the last record, and as much behind it as one step takes.
+    /// Drops the content behind the new end: within the last record, and as much behind it as one step takes.
     fn cut_off(&self, change: &mut Change<'_>, ino: Ino, inode: &Inode, size: u64) -> Result<(), Failure> {
         let shift = shift(inode);
         let last = size >> shift << shift;
@@ -60,7 +60,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Drops what is left behind the end of a marked file, whose exclusive lock the caller holds.
+    /// Drops the rest behind the end of a marked file; the caller holds the exclusive lock.
     pub(super) fn finish_truncation(&self, ino: Ino) -> Result<(), Errno> {
         loop {
             let done = self.update_tree(|change| {
@@ -79,7 +79,7 @@ impl FileSystem {
         }
     }
 
-    /// Finishes a truncation that a crash has cut short.
+    /// Finishes a truncation that a crash has interrupted.
     pub(in crate::fs) fn resume_truncation(&self, ino: Ino) -> Result<(), Errno> {
         let _exclusive = self.locks.of(ino).write();
         match self.finish_truncation(ino) {
@@ -92,12 +92,12 @@ impl FileSystem {
     }
 }
 
-/// The record size to go by: a file without blocks has at most its inline content, which ends before any record does.
+/// The record size to use: a file without blocks has at most inline content, shorter than any record.
 fn shift(inode: &Inode) -> u8 {
     inode.record_shift.max(MIN_RECORD_SHIFT)
 }
 
-/// Drops a bounded part of the records that begin at or behind `size`; returns whether that was all.
+/// Drops a bounded part of the records that begin at or behind `size`; true if none is left.
 fn drop_behind(change: &mut Change<'_>, ino: Ino, size: u64, budget: usize) -> Result<bool, Failure> {
     let shift = shift(&change.inode(ino)?);
     let from = size.next_multiple_of(1 << shift);
@@ -107,7 +107,7 @@ fn drop_behind(change: &mut Change<'_>, ino: Ino, size: u64, budget: usize) -> R
     Ok(discarded.done)
 }
 
-/// An empty file chooses its record size anew.
+/// An empty file chooses its record size again.
 fn reset_if_empty(change: &mut Change<'_>, ino: Ino) -> Result<(), Failure> {
     let inode = change.edit(ino)?;
     if inode.size == 0 && !inode.has(flag::TRUNCATING) {

@@ -1,19 +1,20 @@
 //! Writing a file.
 //!
-//! A write is cut at the records' boundaries, and each part finds its way by what stands in its record:
+//! A write is split at record boundaries, and the current state of the record decides how each part is written:
 //!
 //! * *inline*, if the file is small enough to stay in the tree;
-//! * *in place*, if a block of the open transaction group that is still open to edits can take it;
-//! * *anew*, if the record has become ragged, or leaves the tree: what is there is read, merged, and written as one block;
-//! * *a piece* of its own otherwise: a block with just these bytes, and the extents around it trimmed; nothing but the
-//!   trimming, if it is a hole, or a whole record of zeros and compression is on.
+//! * *in place*, if a block of the open txg can still be edited and takes the part;
+//! * *anew*, if the record has become ragged, or leaves the tree: the content is read, merged, and written as one
+//!   block;
+//! * as *a piece* otherwise: a block with just the given bytes, while the extents around it are trimmed. A hole only
+//!   trims; so does a whole record of zeros if compression is on.
 //!
-//! What is put together anew has no holes, so it is charged more than was written. Where a quota does not admit that, the
-//! holes stay: the one block has several extents. So a quota refuses what was asked for or nothing, but for records in
-//! hundreds of pieces, which it would take too long to keep.
+//! A rewritten record has no holes, so more bytes are charged than were written. If a quota does not admit the charge,
+//! the holes stay: the one block gets several extents. So a quota refuses a write only for the bytes asked for. The
+//! exception is a record in hundreds of pieces, where keeping all of the holes would take too long.
 //!
-//! All looking, and all reading of blocks, comes before the first edit; after that the attempt cannot fail but for a node
-//! that is missing, and then it runs again with the same bytes in the same places.
+//! All lookups and block reads come before the first edit. After the first edit an attempt fails only if a node is
+//! missing from memory, and then runs again with the same bytes at the same offsets.
 
 use std::{mem, sync::Arc};
 
@@ -40,20 +41,20 @@ use crate::fs::{
     xattr,
 };
 
-/// One update of the tree takes at most so many bytes, and so many records.
+/// The limits for one update of the tree: bytes, and records.
 const STEP_BYTES: u64 = 4 << 20;
 const STEP_RECORDS: u64 = 64;
-/// A part of at least this size that begins a record is copied before the tree is locked.
+/// A part of at least this size at the start of a record is copied before the tree is locked.
 const COPY_AHEAD: u64 = 32 << 10;
-/// A record in more pieces gets no further one for the sake of a quota: each change of it looks at all of them.
+/// The most pieces of a record that is kept in pieces for the sake of a quota: each change looks at all pieces.
 const PIECES_KEPT: usize = 256;
 
-/// What is to be written into one record.
+/// The new content of a part.
 #[derive(Clone, Copy)]
 pub(super) enum Input<'a> {
-    /// These bytes.
+    /// The given bytes.
     Data(&'a [u8]),
-    /// Zeros, as a hole where that is possible.
+    /// A number of zeros, as a hole if possible.
     Hole(u64),
 }
 
@@ -66,10 +67,10 @@ impl Input<'_> {
     }
 }
 
-/// The part of a change that falls into one record.
+/// The part of a change in one record.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
-    /// Where in the file it begins.
+    /// The offset in the file.
     pub(super) offset: u64,
     pub(super) input: Input<'a>,
 }
@@ -80,19 +81,19 @@ impl Part<'_> {
     }
 }
 
-/// How a part is written.
+/// How a part is written; see the top of the file.
 enum Way {
     Inline,
     InPlace(Arc<Record>, u64),
     Anew,
-    /// As `Anew`, but with the record's holes.
+    /// As `Anew`, but the holes of the record stay.
     AnewWithHoles,
     Piece,
-    /// What is there is cut out.
+    /// The range is cut out.
     Hole,
 }
 
-/// A part with what its record holds, and how it is to be written.
+/// A part with the pieces of its record, and how to write the part.
 pub(super) struct Plan<'a> {
     part: Part<'a>,
     before: Vec<Piece>,
@@ -100,12 +101,12 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// What stays of the record.
+    /// The pieces of the record outside the part.
     fn rest(&self) -> Vec<Piece> {
         record::cut(&self.before, self.part.offset, self.part.end())
     }
 
-    /// How many bytes of content the record will have.
+    /// The bytes of content that the record will have.
     fn bytes_after(&self) -> u64 {
         let Plan { part, before, way } = self;
         match way {
@@ -119,7 +120,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Has holes stay that nobody asked to fill, unless the record is in very many pieces already.
+    /// Keeps the holes outside the part, unless the record has very many pieces already.
     fn keep_holes(&mut self) {
         let (way, asked) = match self.part.input {
             Input::Data(data) => (Way::AnewWithHoles, data.len() as u64),
@@ -133,16 +134,16 @@ impl Plan<'_> {
     }
 }
 
-/// What an attempt leaves to be done after it.
+/// Work left after an attempt.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// Records that are full: nobody will edit them.
+    /// Full records, which are not edited any more.
     full: Vec<Arc<Record>>,
 }
 
 impl FileSystem {
-    /// Writes `data` at `offset`, and returns how much of it: less than all only if an error, or a quota, kept the rest
-    /// from being written. With `kill_priv` the file loses its set-id bits.
+    /// Writes `data` at `offset`, and returns the number of bytes written: less than all only after an error, or at the
+    /// limit of a quota. With `kill_priv` the file loses its set-id bits.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
         self.writable()?;
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_SIZE) {
@@ -163,10 +164,11 @@ impl FileSystem {
         }
     }
 
-    /// Writes all of what was kept back from an earlier write: nobody asks any more how much of it was written.
+    /// Writes all of `data`, which the caller has buffered from earlier writes: no program learns of a short write any
+    /// more.
     ///
     /// # Errors
-    /// As [`FileSystem::write`], also if only the beginning was written.
+    /// As [`FileSystem::write`], also after a part was written.
     pub fn write_back(&self, ino: Ino, mut offset: u64, mut data: &[u8], kill_priv: bool) -> Result<(), Errno> {
         loop {
             let written = self.write(ino, offset, data, kill_priv)?;
@@ -177,7 +179,7 @@ impl FileSystem {
         }
     }
 
-    /// Writes `data` in steps, up to the first that fails.
+    /// Writes `data` in steps, up to the first failure.
     fn write_steps(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Failure> {
         self.take_turn(data.len() as u64)?;
         let _exclusive = self.locks.of(ino).write();
@@ -230,14 +232,14 @@ impl FileSystem {
         Ok(data.len())
     }
 
-    /// Has the records that are full stored right away.
+    /// Queues the full records for writing.
     pub(super) fn submit(&self, outcome: Outcome) {
         for record in &outcome.full {
             self.head.submit(record);
         }
     }
 
-    /// Does what was planned, and keeps the inode's account.
+    /// Executes the plans, and updates the inode.
     #[expect(clippy::too_many_arguments, reason = "the parts of one step, each with a life of its own")]
     pub(super) fn execute(
         &self,
@@ -262,7 +264,7 @@ impl FileSystem {
                 let content = Content::Part { block, start };
                 let mut after = record::cut(before, part.offset, part.end());
                 record::join(&mut after, Piece { offset: part.offset, len: part.input.len(), content });
-                // The item may stay as it is, although its block's content has changed.
+                // The item may stay the same, although its block's content has changed.
                 let touched = after.iter().filter(|piece| piece.offset < part.end() && piece.end() > part.offset);
                 touched.for_each(|piece| change.touch(key::extent(ino, piece.offset)));
                 after
@@ -294,7 +296,7 @@ impl FileSystem {
     }
 }
 
-/// The inode of a regular file whose content may be changed.
+/// The inode of a regular file with changeable content.
 pub(super) fn load_content(change: &Change<'_>, ino: Ino) -> Result<Inode, Failure> {
     let inode = change.inode(ino)?;
     check_regular(&inode)?;
@@ -302,12 +304,12 @@ pub(super) fn load_content(change: &Change<'_>, ino: Ino) -> Result<Inode, Failu
     if inode.has(flag::TRUNCATING) { Err(Failure::Truncating) } else { Ok(inode) }
 }
 
-/// EPERM if the file may only grow, and this write does not begin at its end.
+/// EPERM for an append-only file, unless the write begins at the end.
 pub(super) fn check_growing(inode: &Inode, offset: u64) -> Result<(), Errno> {
     if inode.has(flag::APPEND) && offset != inode.size { Err(Errno::PERM) } else { Ok(()) }
 }
 
-/// The file's record size as a power of two: the one it has, or the one it gets with its first block.
+/// The file's record size as a power of two: the current size, or for a file without blocks the size from the options.
 pub(in crate::fs) fn effective_shift(inode: &Inode, options: &Options) -> u8 {
     if inode.record_shift == 0 { options.of(inode).record_shift() } else { inode.record_shift }
 }
@@ -316,7 +318,7 @@ fn record_size(inode: &Inode, options: &Options) -> u64 {
     1 << effective_shift(inode, options)
 }
 
-/// Cuts a write at the records' boundaries.
+/// Splits a write at record boundaries.
 fn parts(offset: u64, data: &[u8], record: u64) -> impl Iterator<Item = Part<'_>> {
     let mut rest = (offset, data);
     std::iter::from_fn(move || {
@@ -328,7 +330,7 @@ fn parts(offset: u64, data: &[u8], record: u64) -> impl Iterator<Item = Part<'_>
     })
 }
 
-/// Copies of the larger parts that begin a record: they will most likely become blocks of their own.
+/// Copies of the larger parts at the start of a record, which will most likely become blocks.
 fn copy_ahead(offset: u64, data: &[u8], record: u64) -> Vec<(u64, Vec<u8>)> {
     let parts = parts(offset, data, record).filter(|part| part.offset % record == 0);
     let parts = parts.filter(|part| part.input.len() >= COPY_AHEAD.min(record));
@@ -346,7 +348,7 @@ fn take_copy(copies: &mut [(u64, Vec<u8>)], offset: u64, data: &[u8]) -> Vec<u8>
     }
 }
 
-/// Looks at the record that a part falls into, and decides how to write it.
+/// Looks up the record of a part, and decides how to write the part.
 pub(super) fn plan<'a>(
     change: &Change<'_>,
     ino: Ino,
@@ -358,8 +360,8 @@ pub(super) fn plan<'a>(
     let start = part.offset >> shift << shift;
     let before = record::load_record(&change.view, ino, start, start + (1 << shift))?;
     let mut way = choose(inode, shift, &part, &before, change.txg(), fetched);
-    // Compression finds the zeros of a whole record. Where it is off, what a program writes is stored, so that a file
-    // can be given all its blocks.
+    // Compression detects a whole record of zeros. With compression off, a program's zeros are stored, so that a
+    // program can allocate all blocks of a file.
     if matches!((&way, part.input, options.policy.compression), (Way::Hole, Input::Data(_), CompressionChoice::Off)) {
         way = Way::Piece;
     }
@@ -379,7 +381,7 @@ fn choose(inode: &Inode, shift: u8, part: &Part<'_>, before: &[Piece], txg: Txg,
     if inline {
         return Way::Anew;
     }
-    // Having read the record's blocks, it would be a waste not to use them.
+    // If the record's blocks have been read already, a rewrite costs no further read.
     let was_read = !fetched.0.is_empty() && record::blocks(before).iter().all(|block| fetched.get(block).is_some());
     let pieces = after.len() + 1;
     let whole = part.input.len() == 1 << shift;
@@ -398,8 +400,8 @@ fn choose(inode: &Inode, shift: u8, part: &Part<'_>, before: &[Piece], txg: Txg,
     Way::Piece
 }
 
-/// The record of a piece, and where it begins in the file, if the part can be written into it: it is open to edits, and
-/// the part begins within it or right behind it.
+/// The record of a piece, and the record's offset in the file, if the record can still be edited and the part begins
+/// within it or right behind it.
 fn open_record(piece: &Piece, part: &Part<'_>, txg: Txg) -> Option<(Arc<Record>, u64)> {
     let (record, base) = record::pending(piece)?;
     let at = part.offset.checked_sub(base)?;
@@ -407,7 +409,7 @@ fn open_record(piece: &Piece, part: &Part<'_>, txg: Txg) -> Option<(Arc<Record>,
     open.then(|| (record.clone(), base))
 }
 
-/// Fails if blocks of records that are written anew have not been read yet.
+/// Fails if blocks of records to be rewritten have not been read yet.
 pub(super) fn need(change: &Change<'_>, plans: &[Plan<'_>], fetched: &Fetched) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for plan in plans.iter().filter(|plan| matches!(plan.way, Way::Anew)) {
@@ -416,7 +418,7 @@ pub(super) fn need(change: &Change<'_>, plans: &[Plan<'_>], fetched: &Fetched) -
     if missing.is_empty() { Ok(()) } else { Err(Failure::Need(missing, change.view.seen())) }
 }
 
-/// EDQUOT if a quota does not admit what is planned, be it with the holes that there are.
+/// EDQUOT if a quota does not admit the plans, even with all holes kept.
 pub(super) fn admit(change: &mut Change<'_>, ino: Ino, plans: &mut [Plan<'_>]) -> Result<(), Failure> {
     match change.admit_growth(ino, || growth(plans)) {
         Err(Failure::Exceeded(_)) => {
@@ -427,7 +429,7 @@ pub(super) fn admit(change: &mut Change<'_>, ino: Ino, plans: &mut [Plan<'_>]) -
     }
 }
 
-/// By how many bytes the file's content grows, if it does.
+/// The growth of the file's content in bytes; 0 if it shrinks.
 fn growth(plans: &[Plan<'_>]) -> u64 {
     let (before, after) = plans
         .iter()
@@ -435,7 +437,7 @@ fn growth(plans: &[Plan<'_>]) -> u64 {
     u64::saturating_sub(after, before)
 }
 
-/// The content of a small file with a part written over it.
+/// The content of a small file with a part written over the old content.
 fn merge_inline(before: &[Piece], offset: u64, data: &[u8]) -> Piece {
     let mut bytes = match before.first().map(|piece| &piece.content) {
         Some(Content::Inline(bytes)) => bytes.clone(),
@@ -447,7 +449,7 @@ fn merge_inline(before: &[Piece], offset: u64, data: &[u8]) -> Piece {
     Piece { offset: 0, len: bytes.len() as u64, content: Content::Inline(bytes) }
 }
 
-/// From where to where a record reaches when a part is written beside the rest of it.
+/// The range of a record after a part is written beside the rest.
 fn span(rest: &[Piece], part: &Part<'_>) -> (u64, u64) {
     let (from, to) = match part.input {
         Input::Data(_) => (part.offset, part.end()),
@@ -457,7 +459,7 @@ fn span(rest: &[Piece], part: &Part<'_>) -> (u64, u64) {
     (from, to.max(rest.last().map_or(to, Piece::end)))
 }
 
-/// The content of a record with a part written over it, and where it begins.
+/// The content of a record with a part written over it, and the content's offset in the file.
 fn merge(ino: Ino, plan: &Plan<'_>, fetched: &Fetched) -> Result<(u64, Vec<u8>), Failure> {
     let (rest, part) = (plan.rest(), &plan.part);
     let (from, to) = span(&rest, part);
@@ -471,7 +473,7 @@ fn merge(ino: Ino, plan: &Plan<'_>, fetched: &Fetched) -> Result<(u64, Vec<u8>),
     Ok((from, bytes))
 }
 
-/// The pieces that a record has beside its holes, on the block in which it begins at `from`.
+/// The pieces of a record with holes, on one block whose first byte is at `from`.
 fn with_holes(block: &Block, from: u64, plan: &Plan<'_>) -> Vec<Piece> {
     let mut after = Vec::new();
     let rest = plan.rest();
@@ -483,7 +485,7 @@ fn with_holes(block: &Block, from: u64, plan: &Plan<'_>) -> Vec<Piece> {
     after
 }
 
-/// The record that fills its range to the end, if there is one.
+/// The record in memory, if a single piece fills the whole range.
 fn full_record(after: &[Piece], shift: u8) -> Option<Arc<Record>> {
     match after {
         [piece] if piece.len == 1 << shift => record::pending(piece).map(|(record, _)| record.clone()),

@@ -1,4 +1,4 @@
-//! Accounts and quotas of users, groups and projects: exact whatever happens, and refusing what would exceed them.
+//! Accounts and quotas of users, groups and projects: always exact, and refusing operations that would exceed a quota.
 
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,7 @@ pub(super) fn owner(uid: u32) -> SetAttr {
 }
 
 #[test]
-fn what_was_there_is_counted_and_what_comes_is_charged() {
+fn old_inodes_are_counted_and_new_ones_charged() {
     let world = World::new(1);
     let fs = &world.fs;
     for index in 0..600u32 {
@@ -103,7 +103,7 @@ fn a_quota_refuses_the_call_that_would_exceed_it() {
     fs.setattr(&BOB, bob, &SetAttr { size: Some(10_000), ..SetAttr::default() }).unwrap();
     fs.setattr(&BOB, bob, &owner(1000)).unwrap();
 
-    // Less than what is used refuses more, and takes nothing.
+    // A quota below the usage refuses growth, but removes nothing.
     limit(&world, User, 1000, 1, 0);
     assert_eq!(fs.write(bob, 0, b"new", false), Ok(3));
     assert_eq!(fs.write(bob, 10_000, b"new", false), Err(Errno::DQUOT));
@@ -120,11 +120,11 @@ fn a_quota_refuses_the_call_that_would_exceed_it() {
 }
 
 #[test]
-fn what_has_lost_its_name_makes_room_at_once() {
+fn an_unlinked_file_makes_room_at_once() {
     let world = World::new(6);
     let fs = &world.fs;
     let ino = file(&world, &ANN, b"large", 0);
-    // So many pieces are not freed together with the name.
+    // Too many pieces to be freed together with the name.
     (0..200).for_each(|index| assert_eq!(fs.write(ino, index * 140_000, &[7; 1000], false), Ok(1000)));
     limit(&world, User, 1000, 200_000, 1);
     fs.unlink(ROOT, b"large").unwrap();
@@ -148,7 +148,7 @@ fn the_first_count_goes_on_where_a_crash_has_stopped_it() {
     world.check();
     let world = world.reopen();
     let fs = &world.fs;
-    // Of those that are charged, and of those that are not.
+    // Inodes already charged, and inodes not yet charged.
     for index in [5, 500] {
         fs.write(files[index], 0, &[1; 30], false).unwrap();
         fs.setattr(&BOB, files[index + 1], &owner(1001)).unwrap();
@@ -199,7 +199,7 @@ fn a_tree_in_the_place_of_another_is_counted_from_its_beginning() {
     let fs = &world.fs;
     fs.use_accounts().unwrap();
     assert_eq!(fs.count_step(), Ok(true));
-    // As when a stream has brought a tree without accounts.
+    // As after a stream that has brought a tree without accounts.
     fs.tree_replaced().unwrap();
     fs.write(fs.lookup(ROOT, b"f5").unwrap().ino, 0, &[1; 20], false).unwrap();
     assert_eq!(fs.count_step(), Ok(true));
@@ -226,7 +226,7 @@ fn a_tree_that_cannot_be_read_is_taken_to_keep_accounts() {
 fn accounts_that_came_along_have_the_feature_named() {
     let world = World::new(18);
     file(&world, &ANN, b"file", 10);
-    // As a stream may have brought them that said nothing of them.
+    // As after a stream that has brought accounts without activating the feature.
     let root = Account { used: Amount { bytes: 0, objects: 1 }, quota: Amount::default() };
     let ann = Account { used: Amount { bytes: 10, objects: 1 }, quota: Amount::default() };
     let all = Account { used: Amount { bytes: 10, objects: 2 }, quota: Amount::default() };
@@ -237,7 +237,7 @@ fn accounts_that_came_along_have_the_feature_named() {
         Ok::<_, Plain>(())
     };
     world.head.update(put).unwrap();
-    // Nobody has said that the tree is another one.
+    // The feature was not activated for the new tree.
     assert!(!world.engine.is_active(PROJECT_QUOTA));
     limit(&world, User, 1000, 500, 0);
     assert!(world.engine.is_active(PROJECT_QUOTA));
@@ -247,7 +247,7 @@ fn accounts_that_came_along_have_the_feature_named() {
 }
 
 #[test]
-fn quotas_and_accounts_outlive_a_reopening_and_a_copy_is_charged() {
+fn accounts_and_quotas_survive_a_reopen_and_copies_are_charged() {
     let world = World::new(3);
     let (one, two) = (file(&world, &ANN, b"one", 40_960), file(&world, &BOB, b"two", 1));
     limit(&world, User, 1001, 41_000, 0);

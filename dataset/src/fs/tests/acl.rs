@@ -59,7 +59,7 @@ fn the_set_group_bit_goes_if_the_caller_says_so() {
 }
 
 #[test]
-fn what_is_made_in_a_directory_inherits_its_default_list() {
+fn new_files_inherit_the_default_list() {
     let world = World::new(1);
     let fs = &world.fs;
     let dir = fs.mkdir(&Caller::default(), ROOT, b"dir", 0o755).unwrap().ino;
@@ -100,7 +100,7 @@ fn a_default_list_of_three_entries_makes_modes_only() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_lists_are_refused() {
     let world = World::new(1);
     let fs = &world.fs;
     let file = fs.create(&USER, ROOT, b"file", 0o644, true).unwrap().ino;

@@ -1,4 +1,4 @@
-//! Attributes of single files: what they forbid, who inherits them, and what they do to blocks.
+//! Attributes of single files: their restrictions, inheritance, and effects on blocks.
 
 use pool::{block::compression::CompressionChoice, format::pointer::Compression};
 
@@ -26,7 +26,7 @@ fn mode(mode: u32) -> SetAttr {
     SetAttr { mode: Some(mode), ..SetAttr::default() }
 }
 
-/// Everything that changes a file in `dir` called `file`, but for its content: with the errors.
+/// Makes every change of `file` in `dir` except to its content, and returns the results.
 fn change_all(world: &World, dir: Ino, ino: Ino) -> Vec<Result<(), Errno>> {
     let fs = &world.fs;
     vec![
@@ -44,7 +44,7 @@ fn change_all(world: &World, dir: Ino, ino: Ino) -> Vec<Result<(), Errno>> {
     ]
 }
 
-/// A file with content and an extended attribute, and another beside it.
+/// A file with content and an extended attribute, and a second file.
 fn furnished() -> (World, Ino) {
     let world = World::new(1);
     let ino = world.fs.create(&USER, ROOT, b"file", 0o644, true).unwrap().ino;
@@ -55,7 +55,7 @@ fn furnished() -> (World, Ino) {
 }
 
 #[test]
-fn what_is_immutable_stays_as_it_is() {
+fn an_immutable_file_stays_unchanged() {
     let (world, ino) = furnished();
     let fs = &world.fs;
     turn(&world, ino, Attribute::Immutable, "on");
@@ -89,7 +89,7 @@ fn what_is_immutable_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_append_only_grows() {
+fn an_append_only_file_only_grows() {
     let (world, ino) = furnished();
     let fs = &world.fs;
     turn(&world, ino, Attribute::Append, "on");
@@ -98,7 +98,7 @@ fn what_is_append_only_grows() {
     assert_eq!(fs.write(ino, 8, b"x", false), Err(Errno::PERM));
     let zero = FallocateFlags { zero_range: true, ..FallocateFlags::default() };
     assert_eq!(fs.fallocate(ino, zero, 0, 3), Err(Errno::PERM));
-    // More than one step takes.
+    // More than one step writes.
     assert_eq!(fs.write(ino, 7, &vec![b'x'; 5 << 20], false), Ok(5 << 20));
     assert!(fs.setattr(&USER, ino, &SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() }).is_ok());
 
@@ -113,7 +113,7 @@ fn what_is_append_only_grows() {
 }
 
 #[test]
-fn a_directory_passes_on_what_is_about_content() {
+fn a_directory_passes_on_attributes_of_content() {
     let world = World::new(1);
     let fs = &world.fs;
     for (attribute, value) in [
@@ -196,7 +196,7 @@ fn reading_leaves_the_access_time_alone() {
 }
 
 #[test]
-fn the_feature_is_used_only_if_it_is_enabled_and_only_when_needed() {
+fn the_feature_is_activated_only_if_enabled_and_needed() {
     let world = World::new(1);
     let fs = &world.fs;
     let active = || world.engine.is_active(pool::format::label::FILE_ATTRIBUTES);

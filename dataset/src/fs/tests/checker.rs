@@ -19,7 +19,7 @@ use crate::fs::{
     xattr,
 };
 
-/// A tree with a file, a directory in a directory, and attributes; the numbers are those that it gives them.
+/// The inode numbers of a tree with a file, and a directory in a directory.
 const FILE: Ino = 2;
 const DIR: Ino = 3;
 const BELOW: Ino = 4;
@@ -37,14 +37,14 @@ fn world() -> World {
     world
 }
 
-/// What is found after `plant` was done to the tree.
+/// The findings after `plant` has changed the tree.
 fn found(plant: impl Fn(&mut Change<'_>, &World) -> Result<(), Failure>) -> Vec<Problem> {
     let world = world();
     world.fs.update_tree(|change| plant(change, &world)).unwrap();
     check::check(&world.head).unwrap().into_iter().map(|finding| finding.problem).collect()
 }
 
-/// Plants the problem of a number.
+/// Plants the problem with the given number.
 fn plant(number: u16, change: &mut Change<'_>, world: &World) -> Result<(), Failure> {
     let seed = world.fs.seed();
     let master = |files, next| Master { next, files, seed }.encode();
@@ -116,15 +116,15 @@ fn plant(number: u16, change: &mut Change<'_>, world: &World) -> Result<(), Fail
     Ok(())
 }
 
-/// What comes with a problem by necessity.
+/// The problems that necessarily accompany a problem.
 fn with_it(number: u16) -> &'static [u16] {
     match number {
-        // Whatever led to the root leads nowhere.
+        // Every path to the root now leads nowhere.
         4 => &[7],
-        // One entry more, and one name.
+        // An additional entry, and an additional name.
         10 => &[8, 9, 14],
         11 => &[5, 7, 9],
-        // The name that it has instead is not claimed.
+        // The name used instead is not claimed.
         13 => &[14],
         15 => &[13, 14],
         _ => &[],

@@ -1,4 +1,4 @@
-//! What is in files: where it is kept, and what is left of it.
+//! The content of files: where it is stored, and what a change leaves behind.
 
 use std::{
     io,
@@ -35,7 +35,7 @@ fn truncate(fs: &FileSystem, ino: Ino, size: u64) -> Attr {
     fs.setattr(&Caller::default(), ino, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap()
 }
 
-/// Offset and length of every extent, and whether it is inline.
+/// Offset and length of every extent, and whether the extent is inline.
 fn extents(fs: &FileSystem, ino: Ino) -> Vec<(u64, u64, bool)> {
     fs.read_tree(|view| {
         let items = view.range(key::from(ino, EXTENT, 0)).map(|entry| {
@@ -77,7 +77,7 @@ fn writes_of_one_group_grow_one_extent() {
 }
 
 #[test]
-fn an_overwrite_of_a_stored_record_is_a_piece_until_there_are_many() {
+fn an_overwrite_adds_a_piece_until_there_are_many() {
     let world = World::new(1);
     let ino = create(&world.fs, "a");
     let mut expected = vec![7; 4096];
@@ -106,7 +106,7 @@ fn a_piece_is_trimmed_on_both_sides() {
     world.check();
 }
 
-/// Streams take what was born before their base as known: so what is put under a new key is born anew.
+/// An incremental stream omits blocks born before its base, so a block under a new key gets a new birth.
 #[test]
 fn the_trimmed_rest_of_a_block_is_born_anew() {
     let world = World::new(1);
@@ -148,7 +148,7 @@ fn zeros_are_stored_where_compression_is_off() {
     world.fs.write(ino, 0, &[0; 3 * 4096], false).unwrap();
     assert_eq!(world.fs.getattr(ino).unwrap().blocks, 3 * 8);
     assert_eq!(world.fs.seek(ino, 5, Whence::Data), Ok(5));
-    // A hole that was asked for stays one.
+    // A punched hole stays a hole.
     let punch = FallocateFlags { punch_hole: true, keep_size: true, ..FallocateFlags::default() };
     world.fs.fallocate(ino, punch, 4096, 4096).unwrap();
     assert_eq!(world.fs.getattr(ino).unwrap().blocks, 2 * 8);
@@ -191,12 +191,12 @@ fn a_large_file_is_truncated_and_freed_in_steps() {
 }
 
 #[test]
-fn what_a_truncation_cut_off_never_comes_back() {
+fn truncated_data_never_reappears() {
     for by_the_background in [true, false] {
         let world = World::new(1);
         let ino = create(&world.fs, "a");
         world.fs.write(ino, 0, &[9; 5 * 4096], false).unwrap();
-        // As a crash leaves it between the first and the last step.
+        // The state after a crash between the first and the last step.
         world
             .fs
             .update_tree(|change| {
@@ -220,7 +220,7 @@ fn what_a_truncation_cut_off_never_comes_back() {
 }
 
 #[test]
-fn punching_every_other_byte_range_keeps_the_record_in_few_pieces() {
+fn punching_alternate_ranges_leaves_few_pieces() {
     let world = World::new(1);
     let ino = create(&world.fs, "a");
     world.fs.write(ino, 0, &[5; 4096], false).unwrap();
@@ -249,7 +249,7 @@ fn impossible_ranges_are_refused() {
     let mut out = Vec::new();
     assert_eq!(fs.read(ROOT, 0, 1, &mut out), Err(Errno::ISDIR));
     assert_eq!(fs.read(ino, u64::MAX, usize::MAX, &mut out), Ok(()));
-    // The far end of the largest file that there can be.
+    // The end of a file of the maximal length.
     assert_eq!(fs.write(ino, i64::MAX as u64 - 1, b"x", false), Ok(1));
     assert_eq!(fs.seek(ino, 0, Whence::Data), Ok(i64::MAX as u64 - 1));
     truncate(fs, ino, 0);
@@ -335,7 +335,7 @@ fn a_block_that_was_reused_under_a_slow_reader_is_no_damage() {
     assert_eq!(bytes, [&[1][..], &[7; 9_900]].concat());
 }
 
-/// What the file holds, of a megabyte that nothing is saved of by compressing.
+/// Fills the file with a megabyte of incompressible bytes.
 fn put_noise(world: &World, ino: Ino) -> Vec<u8> {
     let mut state = 7_u64;
     let mut next = || {
@@ -354,7 +354,7 @@ fn requests(world: &World) -> u64 {
 }
 
 #[test]
-fn a_file_that_is_read_in_order_is_read_by_few_requests_and_once() {
+fn a_sequential_read_takes_few_requests() {
     const STEP: usize = 8192;
     let world = World::new(8);
     let ino = create(&world.fs, "a");
@@ -366,11 +366,11 @@ fn a_file_that_is_read_in_order_is_read_by_few_requests_and_once() {
     }
     assert!(bytes == content);
     let taken = requests(&world) - before;
-    // Alone, each of the reads would take one, and half of what memory holds ahead is begun at a time.
+    // Without prefetch each read would take a request; at most half of the prefetch window is begun at a time.
     assert!(taken <= (content.len() / STEP / 3) as u64, "{taken} requests");
 }
 
-/// A device that counts the reads that somebody waited for from the beginning.
+/// A device that counts the reads which a caller waited for from the beginning.
 struct Waited {
     memory: MemoryDevice,
     reads: AtomicU64,
@@ -409,7 +409,7 @@ impl Device for Waited {
 }
 
 #[test]
-fn whoever_reads_in_order_waits_neither_for_blocks_nor_for_the_nodes_that_lead_to_them() {
+fn a_sequential_read_waits_neither_for_blocks_nor_for_nodes() {
     const STEP: usize = 8192;
     let device = Arc::new(Waited { memory: MemoryDevice::new("disk", 64 << 20), reads: AtomicU64::new(0) });
     let world = World::on(device.clone(), 10);
@@ -425,12 +425,12 @@ fn whoever_reads_in_order_waits_neither_for_blocks_nor_for_the_nodes_that_lead_t
     }
     assert!(bytes == content);
     let waited = device.reads.load(Relaxed);
-    // The way to the inode and to the first extent, and the first read, which is nobody's yet.
+    // The path to the inode and to the first extent, and the first read, which nothing has prefetched.
     assert!(waited <= 4, "waited {waited} times");
 }
 
 #[test]
-fn whoever_reads_in_order_sees_what_is_changed_just_before() {
+fn a_sequential_read_sees_changes_made_just_before() {
     const STEP: u64 = 16384;
     let world = World::new(9);
     let ino = create(&world.fs, "a");
@@ -440,7 +440,7 @@ fn whoever_reads_in_order_sees_what_is_changed_just_before() {
         world.fs.read(ino, at, STEP as usize, &mut bytes).unwrap();
         let expected = &content[at as usize..((at + STEP) as usize).min(content.len())];
         assert!(bytes == expected, "{at}");
-        // What is on its way by now is not what will be read.
+        // The reads already under way are not what will be read.
         let (from, len) = (at + STEP + 5000, 3000_u64);
         match at / STEP % 4 {
             0 => {
@@ -456,7 +456,7 @@ fn whoever_reads_in_order_sees_what_is_changed_just_before() {
             }
             2 => world.commit(),
             _ => {
-                // What lay there is used for something else.
+                // The blocks are reused for other content.
                 world.fs.write(ino, at + STEP, &vec![3; 2 * STEP as usize], false).unwrap();
                 content.resize(content.len().max((at + 3 * STEP) as usize), 0);
                 content[(at + STEP) as usize..(at + 3 * STEP) as usize].fill(3);

@@ -1,4 +1,4 @@
-//! Names, attributes and who may still use what.
+//! Names, attributes, and files in use without a name.
 
 use std::{
     thread,
@@ -20,7 +20,7 @@ fn names_of_one_hash_stand_side_by_side() {
     let world = World::new(1);
     let fs = &world.fs;
     let window = window(fs.seed(), ROOT, b"wanted");
-    // Two other names, made to stand where their hash would be the same.
+    // Two entries placed at offsets of the hash of another name.
     for (at, name) in [(0, b"one"), (2, b"two")] {
         let dirent = Dirent { ino: ROOT, file_type: FileType::Directory, name };
         fs.update_tree(|change| {
@@ -95,7 +95,7 @@ fn many_files_are_freed_together_but_for_those_that_cannot() {
 }
 
 #[test]
-fn a_file_in_somebodys_hands_holds_up_no_other() {
+fn a_locked_file_delays_no_other() {
     let world = World::new(1);
     let fs = &world.fs;
     let [taken, free] = ["taken", "free"].map(|name| {
@@ -178,14 +178,14 @@ fn set_id_bits_and_capabilities_do_not_outlive_a_change() {
     assert_eq!(fs.getattr(ino).unwrap().mode, 0o755);
     let set = |mode, uid, gid| SetAttr { mode, uid, gid, ..SetAttr::default() };
     fs.setattr(&USER, ino, &set(Some(0o6745), None, None)).unwrap();
-    // Without group execution the set-group bit means something else, and stays.
+    // A set-group bit without group execution has another meaning, and stays.
     assert_eq!(fs.setattr(&USER, ino, &set(None, None, Some(7))).unwrap().mode, 0o2745);
     assert_eq!(fs.setattr(&USER, ino, &set(Some(0o4755), Some(8), None)).unwrap().mode, 0o4755);
     world.check();
 }
 
 #[test]
-fn times_are_what_was_asked_for() {
+fn times_are_set_as_requested() {
     let world = World::new(1);
     let fs = &world.fs;
     let ino = fs.create(&USER, ROOT, b"a", 0o644, true).unwrap().ino;
@@ -204,7 +204,7 @@ fn times_are_what_was_asked_for() {
 }
 
 #[test]
-fn nothing_changes_what_is_read_only() {
+fn nothing_changes_a_read_only_file_system() {
     let world = World::new(1);
     let fs = &world.fs;
     let ino = fs.create(&USER, ROOT, b"a", 0o644, true).unwrap().ino;
@@ -231,7 +231,7 @@ fn a_directory_that_changes_is_read_without_repetition_or_loss() {
     let mut seen = Vec::new();
     fs.readdir(ROOT, 0, &mut |entry| {
         seen.push(entry.name.to_vec());
-        // Removes every file as it is seen, as `rm -r` does, and adds others.
+        // Removes each file after its entry is returned, as `rm -r` does, and adds new files.
         if entry.name.starts_with(b"file") {
             fs.unlink(ROOT, entry.name).unwrap();
             fs.create(&USER, ROOT, &[b"new ", entry.name].concat(), 0o644, true).unwrap();

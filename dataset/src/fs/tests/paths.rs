@@ -24,7 +24,7 @@ fn the_paths_of_a_deep_tree_cost_what_its_names_do() {
         assert_eq!(paths.of(fs, *ino).unwrap(), *path);
     }
     assert!(paths.looked_up < 3 * made.len(), "{} names were looked up for {} paths", paths.looked_up, made.len());
-    // Backwards they are on the way already.
+    // In reverse order the directories are on the path already.
     let before = paths.looked_up;
     for (ino, path) in made.iter().rev() {
         assert_eq!(paths.of(fs, *ino).unwrap(), *path);

@@ -1,5 +1,5 @@
-//! What a quota admits: no more than was asked for is ever charged, whatever becomes of a file's records, and what still
-//! fits is done.
+//! Writes under a quota: never charged more than the bytes asked for, whatever happens to the records, and done as far
+//! as the quota allows.
 
 use std::{
     sync::{Arc, mpsc},
@@ -18,18 +18,18 @@ use crate::fs::{
     failure::Failure,
 };
 
-/// The record size of the world.
+/// The record size of the tests' file system.
 const RECORD: u64 = 4096;
-/// In so many pieces a record can be.
+/// The most pieces of a record.
 const PIECES: u64 = 12;
 const PUNCH: FallocateFlags = FallocateFlags { keep_size: true, punch_hole: true, zero_range: false };
 
-/// Where a piece of a record that is spread out begins.
+/// The offset of a piece in a record with holes between its pieces.
 fn place(record: u64, piece: u64) -> u64 {
     record * RECORD + piece * 300
 }
 
-/// A file with so many records, each in as many pieces of three bytes as there can be; and its content.
+/// A file with the given number of records, each in the maximal number of three-byte pieces; with its content.
 fn spread(world: &World, name: &[u8], records: u64) -> (Ino, Vec<u8>) {
     let ino = file(world, &ANN, name, 0);
     let mut content = vec![0; place(records - 1, PIECES - 1) as usize + 3];
@@ -37,7 +37,7 @@ fn spread(world: &World, name: &[u8], records: u64) -> (Ino, Vec<u8>) {
         for at in (0..records).rev().map(|record| place(record, piece)) {
             write(world, ino, &mut content, at, &[7; 3]);
         }
-        // What is written from now on is no part of these blocks.
+        // Later writes do not edit the committed blocks.
         world.commit();
     }
     (ino, content)
@@ -57,7 +57,7 @@ fn expect(world: &World, ino: Ino, content: &[u8]) {
     world.check();
 }
 
-/// Removes a file whose content is freed later: it is in too many pieces.
+/// Removes a file with so many pieces that the content is freed later.
 fn leave_behind(world: &World, caller: &crate::fs::Caller, name: &[u8]) {
     let ino = file(world, caller, name, 0);
     (0..200).for_each(|index| assert_eq!(world.fs.write(ino, index * 140_000, &[7; 1000], false), Ok(1000)));
@@ -65,7 +65,7 @@ fn leave_behind(world: &World, caller: &crate::fs::Caller, name: &[u8]) {
 }
 
 #[test]
-fn holes_between_pieces_are_not_charged_to_who_has_no_room_for_them() {
+fn holes_stay_if_a_quota_has_no_room_to_fill_them() {
     const RECORDS: u64 = 10;
     let world = World::new(11);
     let fs = &world.fs;
@@ -73,7 +73,7 @@ fn holes_between_pieces_are_not_charged_to_who_has_no_room_for_them() {
     let (before, _) = used(&world, User, 1000);
     assert_eq!(before, RECORDS * PIECES * 3);
     limit(&world, User, 1000, before, 0);
-    // One piece more than there can be: the record is put together anew.
+    // One piece more than the maximum: the record is rewritten.
     for record in 0..RECORDS {
         write(&world, ino, &mut content, place(record, 5) + 1, &[8]);
         assert_eq!(used(&world, User, 1000).0, before);
@@ -97,7 +97,7 @@ fn holes_between_pieces_are_not_charged_to_who_has_no_room_for_them() {
 }
 
 #[test]
-fn what_leaves_the_tree_is_not_charged_for_the_hole_behind_it() {
+fn a_rewrite_from_inline_is_not_charged_for_a_hole() {
     let world = World::new(12);
     let ino = file(&world, &ANN, b"small", 10);
     limit(&world, User, 1000, 11, 0);
@@ -132,7 +132,7 @@ fn a_quota_keeps_no_record_in_too_many_pieces() {
     });
     assert_eq!(refused, Some(255), "each further change would look at all pieces");
     expect(&world, ino, &content);
-    // With room for the whole record it is one piece.
+    // With room for the whole record, the record becomes one piece.
     limit(&world, User, 1000, RECORD, 0);
     write(&world, ino, &mut content, 2000, &[7]);
     assert_eq!(used(&world, User, 1000).0, RECORD);
@@ -153,7 +153,7 @@ fn whole_records_of_zeros_are_holes_to_a_quota_too() {
     expect(&world, ino, &content);
 }
 
-/// Says no.
+/// A room that refuses everything.
 struct NoRoom;
 
 impl Room for NoRoom {
@@ -171,7 +171,7 @@ impl Room for NoRoom {
 }
 
 #[test]
-fn a_quota_frees_only_what_is_charged_to_it() {
+fn a_quota_frees_only_files_charged_to_it() {
     let world = World::new(14);
     let ino = file(&world, &ANN, b"ann", 1000);
     leave_behind(&world, &BOB, b"bob");
@@ -185,7 +185,7 @@ fn a_quota_frees_only_what_is_charged_to_it() {
 }
 
 #[test]
-fn a_quota_waits_for_what_is_about_to_be_let_go_of() {
+fn a_quota_waits_for_a_file_about_to_be_released() {
     let world = World::new(22);
     let fs = &world.fs;
     let ino = file(&world, &ANN, b"old", 1000);
@@ -228,7 +228,7 @@ fn a_quota_of_the_dataset_has_removed_files_freed() {
 }
 
 #[test]
-fn who_gets_a_file_has_what_is_unlinked_freed_first() {
+fn a_new_owners_unlinked_files_are_freed_first() {
     let world = World::new(15);
     let bobs = file(&world, &BOB, b"bobs", 1000);
     leave_behind(&world, &ANN, b"large");

@@ -1,4 +1,4 @@
-//! A file system to try things on.
+//! A file system for tests.
 
 use std::sync::Arc;
 
@@ -28,10 +28,11 @@ pub(in crate::fs) struct World {
     pub(in crate::fs) fs: Arc<FileSystem>,
 }
 
-/// The least that a layer above the engine does: keeps one tree's root in the catalogue, and gives up what the tree drops.
+/// The minimal layer above the engine: keeps one tree's root in the catalogue, and frees the blocks that the tree
+/// drops.
 struct OneTree;
 
-/// Where the tree stands in the catalogue.
+/// The key of the tree's root in the catalogue.
 const TREE: Key = Key::new(1, 1, 0);
 
 impl SyncClient for OneTree {
@@ -85,7 +86,7 @@ impl World {
         World::on(Arc::new(MemoryDevice::new("disk", 64 * MIB)), seed)
     }
 
-    /// The same on a device of the caller's.
+    /// As `new`, on the given device.
     pub(super) fn on(device: Arc<dyn Device>, seed: u64) -> World {
         let env = Arc::new(SeededEnv::new(seed));
         let create = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
@@ -101,13 +102,13 @@ impl World {
         self.engine.commit().unwrap();
     }
 
-    /// Has the cache forget everything.
+    /// Empties the cache.
     pub(super) fn evict(&self) {
         self.engine.tune(0, DIRTY);
         self.engine.tune(CACHE, DIRTY);
     }
 
-    /// Opens the pool again as it was last committed.
+    /// Reopens the pool in its last committed state.
     pub(super) fn reopen(self) -> World {
         let World { device, engine, head, fs } = self;
         drop((engine, head, fs));
@@ -122,7 +123,7 @@ impl World {
         World { device, engine, head, fs }
     }
 
-    /// Has the file system's checker look, and after a commit the pool's: every block is referred to once.
+    /// Runs the file system's checker and, after a commit, the pool's: every block has exactly one owner.
     pub(in crate::fs) fn check(&self) {
         assert_eq!(fs::check::check(&self.head).unwrap(), []);
         self.commit();

@@ -1,4 +1,4 @@
-//! One operation on the file system and on the model, with the same result.
+//! One operation on the file system and on the model, with equal results.
 
 use super::{
     Op,
@@ -16,7 +16,7 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// Does it to both, and compares what was answered.
+    /// Applies an operation to both, and compares the results.
     pub(super) fn apply(&mut self, op: &Op) {
         let caller = Caller { uid: 1000, gid: 100, umask: 0 };
         let fs = self.world.fs.clone();
@@ -27,7 +27,7 @@ impl Both {
             (made, expected) => panic!("made {made:?}, expected {expected:?}"),
         };
         match op {
-            // From the first time on the checker sees whether they are right.
+            // From the first quota on, the checker verifies the accounts.
             Op::Account => fs.set_quota(OwnerKind::User, 7, SetQuota::default()).unwrap(),
             Op::Create { dir, name: index } => {
                 let (dir, name) = (model.dir(*dir), name(*index));
@@ -57,7 +57,7 @@ impl Both {
                     Err(Errno::NOENT)
                 } else {
                     match model.check_vacant(dir, &name) {
-                        // A directory that is gone is only noticed when the name is entered.
+                        // A removed directory is noticed only when the name is entered.
                         Err(Errno::EXIST) | Ok(()) if !model.alive(dir) => Err(Errno::NOENT),
                         vacant => vacant,
                     }
@@ -151,7 +151,7 @@ impl Both {
             }
             Op::Close { file } => {
                 let Some(ino) = model.pick(*file, |node| node.open > 0) else { return };
-                // Others wait for the next one, or for the background.
+                // Odd files wait for the next call, or for the background.
                 if fs.release(ino, 1) && file % 2 == 0 {
                     fs.free_unused();
                 }
@@ -180,7 +180,7 @@ impl Both {
     }
 }
 
-/// Attributes that change nothing of what can be seen but themselves, and some of their values.
+/// Attributes without effects on visible state other than the attribute itself, and some values.
 const SETTINGS: [(Attribute, [&str; 3]); 4] = [
     (Attribute::Compression, ["inherit", "zstd-3", "off"]),
     (Attribute::RecordSize, ["inherit", "4096", "32768"]),

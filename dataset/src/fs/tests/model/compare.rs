@@ -1,4 +1,4 @@
-//! Everything that can be seen of the file system, compared with the model.
+//! Compares the visible state of the file system with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::{both::Both, plain::Node};
 use crate::fs::{Attr, Errno, FileType, Ino, ROOT, Whence};
 
 impl Both {
-    /// Compares everything that can be seen, and has the checker look.
+    /// Compares the visible state, and runs the checker.
     pub(super) fn compare(&self) {
         let fs = &self.world.fs;
         for (&ino, node) in &self.model.nodes {
@@ -55,7 +55,7 @@ impl Both {
         let fs = &self.world.fs;
         let mut seen = BTreeMap::new();
         let mut cookie = 0;
-        // Two entries at a time, so that cookies are used.
+        // Two entries per call, so that cookies are used.
         loop {
             let mut taken = 0;
             fs.readdir_plus(dir, cookie, &mut |entry, attr| {

@@ -1,12 +1,11 @@
-//! Random operations on the file system and on a plain model of one, side by side.
+//! Random operations on the file system and on a plain model, side by side.
 //!
-//! Every result and every error must be the same, and so must everything that can be seen at the end; and the checker
-//! must find nothing.
+//! Every result and error must be equal, and so must all visible state at the end; the checker must find nothing.
 //!
 //! ```text
 //! plain     the model: maps and bytes
 //! both      an operation on both
-//! compare   everything that can be seen of both
+//! compare   the visible state of both
 //! ```
 
 mod both;
@@ -19,7 +18,7 @@ use self::{both::Both, plain::Model};
 use super::world::World;
 use crate::fs::ROOT;
 
-/// What is done: to files, directories and names by their places in the model.
+/// An operation; files, directories and names are given by their indices in the model.
 #[derive(Clone, Debug)]
 enum Op {
     Create { dir: usize, name: u8 },
@@ -99,7 +98,7 @@ proptest! {
         }
         both.compare();
         both.world = both.world.reopen();
-        // What was open is not any more, and what had no name is gone.
+        // Open files are closed by now, and files without a name are gone.
         both.model.nodes.retain(|ino, node| *ino == ROOT || !node.names.is_empty());
         while both.world.fs.reap_orphans(100) {}
         both.compare();

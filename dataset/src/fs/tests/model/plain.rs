@@ -26,7 +26,7 @@ impl Node {
     }
 }
 
-/// All that is there.
+/// All nodes of the model.
 pub(super) struct Model {
     pub(super) nodes: BTreeMap<Ino, Node>,
 }
@@ -64,7 +64,7 @@ impl Model {
     pub(super) fn add(&mut self, dir: Ino, name: &[u8], ino: Ino, node: Node) {
         let mut attributes = self.nodes[&dir].attributes;
         if node.file_type == Some(FileType::Symlink) {
-            // It has no content to be stored in any way.
+            // Without content, all attributes but `nodump` have no meaning.
             let nodump = attributes.has(Attribute::NoDump);
             attributes = FileAttributes::default();
             attributes.turn(Attribute::NoDump, nodump);
