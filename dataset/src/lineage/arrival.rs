@@ -1,12 +1,13 @@
-//! Where a stream lands: hidden datasets, and how they become visible.
+//! Receiving a stream: hidden datasets, and making the received content visible.
 //!
-//! A stream fills a dataset that is hidden below the pool's root, under a name that no user can write. When the stream
-//! is whole, one transaction makes of it either a dataset of its own, or the new tree of one that exists: of the one
-//! whose newest snapshot the hidden one was cloned from. Hidden datasets that a crash has left are destroyed at the
-//! next import.
+//! A stream fills a dataset hidden below the pool's root, under a name that no user can type. At the end of the stream,
+//! one transaction makes the hidden dataset visible under its own name, or moves its tree to an existing target: the
+//! dataset whose newest snapshot the hidden dataset was cloned from. Hidden datasets left by a crash are destroyed at
+//! the next import.
 //!
-//! For what a target T is charged when the hidden clone C of its newest snapshot S takes its place: T was as S is, so the
-//! blocks on C's deadlist are those that T loses, and C's own are those that T gains. C's deadlist becomes T's.
+//! The charge of a target T that is replaced by a hidden clone C of its newest snapshot S: T equals S, so the blocks on
+//! C's deadlist are the blocks that T loses, and the blocks born in C are the blocks that T gains. C's deadlist becomes
+//! T's.
 
 use pool::{
     env::Nanos,
@@ -20,7 +21,7 @@ use crate::{
     catalogue::{DatasetRow, Effect, Named, ROOT, SnapshotRow, Transaction, dataset_key, keys_of, kind, snapshot_key},
 };
 
-/// Makes a hidden dataset: empty, or as the snapshot `base` is.
+/// Creates a hidden dataset: empty, or with the content of the snapshot `base`.
 pub fn begin(tx: &mut Transaction<'_>, base: Option<u64>, guid: Guid) -> Result<u64> {
     let name = format!("%receive-{guid:016x}", guid = guid.0);
     let id = match base {
@@ -31,7 +32,7 @@ pub fn begin(tx: &mut Transaction<'_>, base: Option<u64>, guid: Guid) -> Result<
     Ok(id)
 }
 
-/// The hidden datasets there are.
+/// The ids of all hidden datasets.
 pub fn hidden(tx: &Transaction<'_>) -> Result<Vec<u64>> {
     let below = dataset::children(tx, ROOT)?.into_iter().map(|(_, id)| id);
     let rows = below.map(|id| Ok((id, tx.row::<DatasetRow>(dataset_key(id))?)));
@@ -39,15 +40,15 @@ pub fn hidden(tx: &Transaction<'_>) -> Result<Vec<u64>> {
     Ok(rows.into_iter().filter(|(_, row)| row.hidden).map(|(id, _)| id).collect())
 }
 
-/// Destroys a hidden dataset, if it is still there.
+/// Destroys a hidden dataset, if still there.
 pub fn abandon(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
     if tx.contains(dataset_key(id))? { dataset::destroy(tx, id) } else { Ok(()) }
 }
 
-/// Makes a hidden dataset one of its own.
+/// Makes a hidden dataset visible under a parent and name.
 pub fn show(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Result<()> {
     dataset::move_to(tx, id, parent, name)?;
-    // Whoever opens it from now on does so by its name.
+    // From now on the dataset is opened by its name.
     tx.effect(Effect::Close(id));
     charge::edit(tx, id, |row| row.hidden = false)
 }
@@ -58,7 +59,8 @@ pub fn is_modified(tx: &Transaction<'_>, id: u64) -> Result<bool> {
     Ok(root.is_none_or(|root| root.birth > row.newest_txg))
 }
 
-/// Puts a hidden clone of the newest snapshot of `target` in its place. The target must be as that snapshot is.
+/// Replaces the tree of `target` by a hidden clone of the target's newest snapshot. The target must equal that
+/// snapshot.
 pub fn replace(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()> {
     let new: DatasetRow = tx.row(dataset_key(hidden))?;
     let old: DatasetRow = tx.row(dataset_key(target))?;
@@ -77,7 +79,7 @@ pub fn replace(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()>
     put_tree(tx, target, &new, root)
 }
 
-/// Puts a hidden dataset that is no clone in the place of `target`, which has no snapshot. The tree that the target had
+/// Replaces the tree of `target`, which has no snapshot, by a hidden dataset that is not a clone. The target's old tree
 /// is freed in the background.
 pub fn overwrite(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()> {
     let new: DatasetRow = tx.row(dataset_key(hidden))?;
@@ -93,7 +95,7 @@ pub fn overwrite(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<(
     put_tree(tx, target, &new, root)
 }
 
-/// Removes all rows of a hidden dataset, but neither its tree nor its deadlist, which somebody else gets.
+/// Removes all rows of a hidden dataset except its tree and deadlist, which move to the target.
 fn take_apart(tx: &mut Transaction<'_>, hidden: u64, row: &DatasetRow) -> Result<BlockPointer> {
     let (_, root) = tx.row_and_block::<DatasetRow>(dataset_key(hidden))?;
     tx.delete_range(keys_of(hidden))?;
@@ -112,14 +114,14 @@ fn put_tree(tx: &mut Transaction<'_>, target: u64, new: &DatasetRow, root: Block
     Ok(())
 }
 
-/// Takes the snapshot that a stream was made from: it keeps its guid and its time.
+/// Takes the snapshot announced by a stream, with the original GUID and creation time.
 pub fn take_snapshot(tx: &mut Transaction<'_>, dataset: u64, name: &str, guid: Guid, creation: Nanos) -> Result<u64> {
     let id = snapshot::take(tx, dataset, name, guid)?;
     snapshot::edit(tx, id, |row: &mut SnapshotRow| row.creation = creation)?;
     Ok(id)
 }
 
-/// The snapshot of `dataset` with this guid.
+/// The snapshot of `dataset` with the given GUID.
 pub fn snapshot_with(tx: &Transaction<'_>, dataset: u64, guid: Guid) -> Result<Option<u64>> {
     for id in snapshot::line(tx, dataset)? {
         if tx.row::<SnapshotRow>(snapshot_key(id))?.guid == guid {
@@ -129,7 +131,7 @@ pub fn snapshot_with(tx: &Transaction<'_>, dataset: u64, guid: Guid) -> Result<O
     Ok(None)
 }
 
-/// What the tree of a hidden dataset is now: its root and the root's level.
+/// The current tree of a dataset: its root and the root's level.
 pub fn tree(tx: &Transaction<'_>, id: u64) -> Result<(BlockPointer, u8)> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
     Ok((root.ok_or_else(|| Error::damaged(id, "a dataset without a tree"))?, row.level))

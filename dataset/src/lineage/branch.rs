@@ -1,4 +1,4 @@
-//! Going back to a snapshot, starting a line from one, and making the clone the main line.
+//! Rollback, clone and promote.
 
 use pool::{
     format::key::Key,
@@ -13,8 +13,9 @@ use crate::{
     },
 };
 
-/// Takes a dataset back to its newest snapshot. The tree it had is freed in the background, and what stood on its
-/// deadlist is in use again. Bookmarks made since are gone: nothing they name has happened.
+/// Rolls a dataset back to its newest snapshot. The current tree is freed in the background, and the blocks on the
+/// dataset's deadlist are in use again. Later bookmarks are deleted, because their states are no longer part of the
+/// line.
 pub fn roll_back(tx: &mut Transaction<'_>, dataset: u64) -> Result<()> {
     let (row, old_root) = tx.row_and_block::<DatasetRow>(dataset_key(dataset))?;
     let (target, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(row.newest))?;
@@ -47,7 +48,7 @@ pub fn roll_back(tx: &mut Transaction<'_>, dataset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes a dataset that begins as a snapshot is.
+/// Creates a dataset with the content of a snapshot.
 pub fn clone(tx: &mut Transaction<'_>, origin: u64, parent: u64, name: &str, guid: Guid) -> Result<u64> {
     let (snapshot, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(origin))?;
     let (id, deadlist) = (tx.new_id()?, tx.new_id()?);
@@ -79,27 +80,27 @@ fn add_clone(tx: &mut Transaction<'_>, origin: u64, clone: u64) -> Result<()> {
     snapshot::edit(tx, origin, |row| row.clones = row.clones.saturating_add(1))
 }
 
-/// Notes that a dataset is no clone of `origin` any more. Does not destroy the origin if that is due.
+/// Removes a clone from `origin`, without destroying an origin marked for deferred destruction.
 pub(super) fn remove_clone(tx: &mut Transaction<'_>, origin: u64, clone: u64) -> Result<()> {
     tx.delete(Key::new(origin, kind::CLONE, clone));
     snapshot::edit(tx, origin, |row| row.clones = row.clones.saturating_sub(1))
 }
 
-/// What a promotion moves.
+/// The effects of a promotion.
 #[derive(Clone, Debug)]
 pub struct Promotion {
-    /// The dataset that was the origin's, and becomes a clone.
+    /// The dataset that owned the origin, and becomes a clone.
     pub former: u64,
-    /// The snapshots that change owner, oldest first: ids and names.
+    /// The snapshots with a new owner, oldest first: ids and names.
     pub snapshots: Vec<(u64, String)>,
-    /// The space that the promoted dataset is charged from now on and the former one no longer.
+    /// The space whose charge moves from the former owner to the promoted dataset.
     pub space: Space,
 }
 
-/// Makes a clone the owner of its origin and of the snapshots before: the clone's line becomes the main one, and the dataset
-/// it was made from becomes a clone of the same snapshot. No block and no deadlist changes.
+/// Makes a clone the owner of its origin and of all earlier snapshots: the clone's line becomes the main line, and the
+/// dataset it was cloned from becomes a clone of the same snapshot. No block and no deadlist changes.
 ///
-/// Fails with [`Error::Exists`] if the clone has a snapshot of the same name as one that would come to it.
+/// Fails with [`Error::Exists`] if a moved snapshot has the same name as a snapshot of the clone.
 pub fn promote(tx: &mut Transaction<'_>, clone: u64) -> Result<Promotion> {
     let row: DatasetRow = tx.row(dataset_key(clone))?;
     let origin: SnapshotRow = tx.row(snapshot_key(row.origin))?;
@@ -123,7 +124,7 @@ pub fn promote(tx: &mut Transaction<'_>, clone: u64) -> Result<Promotion> {
     Ok(Promotion { former, snapshots, space: share.total() })
 }
 
-/// The snapshots of a dataset that were not taken after `until`, oldest first.
+/// The snapshots of a dataset up to the txg `until`, oldest first.
 fn moved_snapshots(tx: &Transaction<'_>, dataset: u64, until: Txg) -> Result<Vec<(u64, SnapshotRow)>> {
     let ids = snapshot::line(tx, dataset)?;
     let rows = ids.into_iter().map(|id| Ok((id, tx.row::<SnapshotRow>(snapshot_key(id))?)));
@@ -156,16 +157,15 @@ fn swap_origins(
     charge::edit(tx, former, |row| (row.origin, row.origin_txg) = (clone_row.origin, clone_row.origin_txg))
 }
 
-/// Who is charged for what after a promotion. With O the origin, and "old" for what was born after the former origin and
-/// not after O:
+/// The charges of a promotion. O is the origin; "old" blocks were born after the former dataset's origin and up to O.
 struct Share {
-    /// Old blocks that the moved snapshots have lost among themselves: their deadlists.
+    /// Old blocks dropped within the moved snapshots: the old blocks on their deadlists.
     moved: Space,
     /// Old blocks of O.
     at_origin: Space,
-    /// Of those, what the former line has lost since.
+    /// Old blocks of O that the former line has dropped since.
     lost_by_former: Space,
-    /// Of those, what the clone's line has lost since.
+    /// Old blocks of O that the clone's line has dropped since.
     lost_by_clone: Space,
 }
 
@@ -203,8 +203,8 @@ fn share(
     Ok(share)
 }
 
-/// The blocks born after `from` and not after the origin that the members of a line after the origin have lost.
-/// `dataset` is the origin's if the line is its own, and 0 if the line is that of a clone.
+/// The blocks born after `from` and up to the origin that a line has dropped after the origin. `dataset` is the
+/// origin's dataset for its own line, and 0 for the line of a clone.
 fn lost(tx: &Transaction<'_>, dataset: u64, head: &DatasetRow, origin: &SnapshotRow, from: Txg) -> Result<Space> {
     let mut lost = Space::ZERO;
     let old = |deadlist| -> Result<Space> {

@@ -1,7 +1,8 @@
-//! The counters of a dataset and of those above it.
+//! The counters of a dataset and its ancestors.
 //!
-//! Whatever changes a dataset's row goes through [`edit`], which carries the difference of its charge up to the root
-//! and keeps the pool's total. So `used` of every dataset is always right, and no command ever walks to compute it.
+//! Every change of a dataset's row goes through [`edit`], which propagates the change of its charge to the root and
+//! updates the pool's total. So `used` of every dataset is always exact, and no command walks the tree to compute a
+//! sum.
 
 use crate::{
     admin::{Error, Result},
@@ -9,7 +10,7 @@ use crate::{
     name::MAX_DEPTH,
 };
 
-/// Changes the row of a dataset, and what those above it are charged.
+/// Changes the row of a dataset, and updates the charges of its ancestors.
 pub fn edit<T>(tx: &mut Transaction<'_>, id: u64, edit: impl FnOnce(&mut DatasetRow) -> T) -> Result<T> {
     let mut row: DatasetRow = tx.row(dataset_key(id))?;
     let (charged, held) = (row.charge(), physical(&row));
@@ -20,19 +21,19 @@ pub fn edit<T>(tx: &mut Transaction<'_>, id: u64, edit: impl FnOnce(&mut Dataset
     Ok(value)
 }
 
-/// Charges the dataset `parent` for a new child, or for one that was moved there.
+/// Charges the dataset `parent` for a new or moved child.
 pub fn attach(tx: &mut Transaction<'_>, parent: u64, child: &DatasetRow) -> Result<()> {
     edit(tx, parent, |row| row.children = row.children.saturating_add(1))?;
     carry(tx, parent, Space::ZERO, child.charge())
 }
 
-/// No longer charges the dataset `parent` for a child that goes.
+/// Stops charging the dataset `parent` for a child.
 pub fn detach(tx: &mut Transaction<'_>, parent: u64, child: &DatasetRow) -> Result<()> {
     edit(tx, parent, |row| row.children = row.children.saturating_sub(1))?;
     carry(tx, parent, child.charge(), Space::ZERO)
 }
 
-/// Forgets what a dataset that is destroyed has held itself.
+/// Subtracts the own space of a destroyed dataset from the pool's total.
 pub fn forget(tx: &mut Transaction<'_>, row: &DatasetRow) -> Result<()> {
     count(tx, physical(row), Space::ZERO)
 }
@@ -48,7 +49,7 @@ fn count(tx: &mut Transaction<'_>, before: Space, after: Space) -> Result<()> {
     tx.edit_master(|master| master.physical = master.physical + after - before)
 }
 
-/// Carries the change of a child's charge upwards.
+/// Propagates the change of a child's charge upwards.
 fn carry(tx: &mut Transaction<'_>, parent: u64, before: Space, after: Space) -> Result<()> {
     let (mut id, mut before, mut after) = (parent, before, after);
     for _ in 0..=MAX_DEPTH {

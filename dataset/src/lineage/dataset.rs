@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Writes the first rows of an empty catalogue: the pool's root dataset.
+/// Writes the first rows of an empty catalogue: the pool's root dataset, with a root directory owned by `owner`.
 pub fn create_root(tx: &mut Transaction<'_>, guid: Guid, owner: (u32, u32)) -> Result<()> {
     tx.put(MASTER, &Master { next_id: FIRST_ID, ..Master::default() }, None);
     let deadlist = tx.new_id()?;
@@ -20,7 +20,7 @@ pub fn create_root(tx: &mut Transaction<'_>, guid: Guid, owner: (u32, u32)) -> R
     Ok(())
 }
 
-/// Makes an empty dataset below `parent`. Its tree is made when the transaction is carried out.
+/// Creates an empty dataset below `parent`. The first tree is made when the transaction's effects are carried out.
 pub fn create(tx: &mut Transaction<'_>, parent: u64, name: &str, guid: Guid, owner: (u32, u32)) -> Result<u64> {
     let (id, deadlist) = (tx.new_id()?, tx.new_id()?);
     let row = DatasetRow {
@@ -39,7 +39,7 @@ pub fn create(tx: &mut Transaction<'_>, parent: u64, name: &str, guid: Guid, own
     Ok(id)
 }
 
-/// Gives a dataset another parent and name.
+/// Changes the parent and name of a dataset.
 pub fn move_to(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Result<()> {
     let row: DatasetRow = tx.row(dataset_key(id))?;
     tx.delete_named::<Named>(row.parent, kind::CHILD, &row.name)?;
@@ -50,7 +50,7 @@ pub fn move_to(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Re
     charge::attach(tx, parent, &moved)
 }
 
-/// The datasets right below one: names and ids, by name.
+/// The children of a dataset, sorted by name: names and ids.
 pub fn children(tx: &Transaction<'_>, id: u64) -> Result<Vec<(String, u64)>> {
     let rows = tx.rows::<Named>(keys(id, kind::CHILD))?;
     let mut children: Vec<_> = rows.into_iter().map(|(_, row)| (row.name, row.id)).collect();
@@ -58,17 +58,17 @@ pub fn children(tx: &Transaction<'_>, id: u64) -> Result<Vec<(String, u64)>> {
     Ok(children)
 }
 
-/// Destroys a dataset that has neither children nor snapshots. Its tree is freed in the background.
+/// Destroys a dataset without children and snapshots. The tree is freed in the background.
 pub fn destroy(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
-    // The caller has looked for both; the row may still count otherwise.
+    // The caller has checked both; the counters in the row may still differ.
     if row.children != 0 || row.snapshots != 0 {
         return Err(Error::damaged(id, "a dataset counts children or snapshots that it has not"));
     }
     if let Some(root) = root {
         work::free_tree(tx, root, row.level, row.newest_txg, row.used_head)?;
     }
-    // Without a snapshot of its own, everything on its deadlist belongs to its origin.
+    // Without snapshots of its own, the dataset has only blocks of its origin on the deadlist.
     let dropped = snapshot::whole_deadlist(tx, row.deadlist)?;
     work::forget_lists(tx, &dropped)?;
     if row.origin != 0 {
@@ -83,12 +83,12 @@ pub fn destroy(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
     Ok(())
 }
 
-/// The id of a dataset's child of that name.
+/// The id of a dataset's child with the given name.
 pub fn child(tx: &Transaction<'_>, parent: u64, name: &str) -> Result<Option<u64>> {
     Ok(tx.find_named::<Named>(parent, kind::CHILD, name)?.map(|(_, row)| row.id))
 }
 
-/// The id of a dataset's snapshot of that name.
+/// The id of a dataset's snapshot with the given name.
 pub fn snapshot_named(tx: &Transaction<'_>, dataset: u64, name: &str) -> Result<Option<u64>> {
     Ok(tx.find_named::<Named>(dataset, kind::SNAPSHOT_NAME, name)?.map(|(_, row)| row.id))
 }

@@ -1,8 +1,8 @@
-//! Deadlists: buckets of blocks that a line has dropped.
+//! Deadlists: buckets of the blocks dropped by a line.
 //!
-//! A bucket is a chain of lists; a list is a sequence of pages of block pointers. Joining two buckets links the last list
-//! of one to the first of the other. Pages are appended at the end of the last list: the last page may stand in its row,
-//! where more can be added; all others are blocks of their own.
+//! A bucket is a chain of lists; a list is a sequence of pages of block pointers. Joining two buckets links the last
+//! list of the first to the first list of the second. Pages are appended to the last list: the last page may be inline
+//! in its row, so that pointers can be added; all other pages are blocks.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// The most pointers in a page that stands in its row.
+/// The most pointers in a page inline in its row.
 const INLINE: usize = 150;
 
-/// The newest snapshot in the line of a dataset that was taken before `birth`: the bucket of blocks born then. Snapshots
-/// before the line's first one count as taken at [`Txg::ZERO`].
+/// The bucket of blocks born in `birth`: the txg of the newest snapshot in the line of a dataset taken before `birth`,
+/// or [`Txg::ZERO`] if the line has no such snapshot.
 pub fn bucket_of(tx: &Transaction<'_>, dataset: u64, birth: Txg) -> Result<Txg> {
     let mut dataset = dataset;
     let mut bound = Txg(u64::MAX);
@@ -46,13 +46,13 @@ pub fn bucket_of(tx: &Transaction<'_>, dataset: u64, birth: Txg) -> Result<Txg> 
     }
 }
 
-/// What the buckets from `from` on hold.
+/// The space of the buckets from `from` on.
 pub fn space_from(tx: &Transaction<'_>, deadlist: u64, from: Txg) -> Result<Space> {
     let rows = tx.rows::<Bucket>(keys_from(deadlist, kind::DEADLIST, from.0))?;
     Ok(rows.iter().map(|(_, bucket)| bucket.space).sum())
 }
 
-/// Takes the buckets from `from` on out of a deadlist and joins them.
+/// Removes the buckets from `from` on from a deadlist, and joins the buckets to one.
 pub fn take_from(tx: &mut Transaction<'_>, deadlist: u64, from: Txg) -> Result<Bucket> {
     let mut joined = Bucket::default();
     for (key, bucket) in tx.rows::<Bucket>(keys_from(deadlist, kind::DEADLIST, from.0))? {
@@ -62,15 +62,15 @@ pub fn take_from(tx: &mut Transaction<'_>, deadlist: u64, from: Txg) -> Result<B
     Ok(joined)
 }
 
-/// Links all buckets of one deadlist into those of another, in the line of `dataset`; the first one is gone then. Buckets
-/// that no snapshot divides any more become one.
+/// Moves all buckets of the deadlist `from` into the deadlist `into`, in the line of `dataset`, and removes `from`.
+/// Buckets no longer divided by a snapshot are joined.
 pub fn merge(tx: &mut Transaction<'_>, dataset: u64, from: u64, into: u64) -> Result<()> {
     let mut merged: BTreeMap<Txg, Bucket> = BTreeMap::new();
     let mut buckets = tx.rows::<Bucket>(keys(into, kind::DEADLIST))?;
     buckets.extend(tx.rows::<Bucket>(keys(from, kind::DEADLIST))?);
     for (key, bucket) in buckets {
         tx.delete(key);
-        // Blocks of the bucket are born after its start and not after the next snapshot.
+        // Blocks of the bucket are born after its start, and not after the next snapshot.
         let born = key.offset.checked_add(1).ok_or_else(|| Error::damaged(dataset, "a bucket behind all groups"))?;
         let start = bucket_of(tx, dataset, Txg(born))?;
         let known = merged.remove(&start).unwrap_or_default();
@@ -97,20 +97,19 @@ pub fn join(tx: &mut Transaction<'_>, one: &Bucket, two: &Bucket) -> Bucket {
     }
 }
 
-/// The list after `list` in its chain; 0 if it is the last.
+/// The next list in a chain; 0 after the last.
 pub fn next_list(tx: &Transaction<'_>, list: u64) -> Result<u64> {
     Ok(tx.find::<Link>(Key::new(list, kind::LINK, 0))?.map_or(0, |(link, _)| link.next))
 }
 
-/// Blocks that are to be added to a bucket, with their pages already written: what does I/O is done before the
-/// transaction.
+/// Blocks to add to a bucket, with their pages already written: I/O is done before the transaction.
 pub struct Addition {
-    /// The bucket.
+    /// The txg at which the bucket begins.
     pub start: Txg,
-    /// What the blocks take.
+    /// The space of the blocks.
     pub space: Space,
     count: u64,
-    /// The page that the first of `pages` takes the place of.
+    /// The row of the inline page that the first of `pages` replaces.
     tail: Option<Key>,
     pages: Vec<Body>,
 }
@@ -140,7 +139,7 @@ pub fn prepare(
     Ok(additions)
 }
 
-/// The last page of a bucket and its pointers, if it stands in its row.
+/// The inline last page of a bucket and its pointers, if the bucket has an inline page.
 fn tail_of(tx: &Transaction<'_>, deadlist: u64, start: Txg) -> Result<Option<(Key, Vec<BlockPointer>)>> {
     let Some((bucket, _)) = tx.find::<Bucket>(Key::new(deadlist, kind::DEADLIST, start.0))? else { return Ok(None) };
     let Some(key) = tx.last_key(keys(bucket.last, kind::PAGE))? else { return Ok(None) };
@@ -194,12 +193,12 @@ pub fn add(tx: &mut Transaction<'_>, deadlist: u64, addition: &Addition) -> Resu
     Ok(())
 }
 
-/// Decodes a page that stands at `key`.
+/// Decodes the page at `key`.
 pub fn page(key: Key, bytes: &[u8]) -> Result<Vec<BlockPointer>> {
     decode_page(bytes).map_err(|error| PoolError::damaged(format!("catalogue at {key}"), error).into())
 }
 
-/// Looks at the catalogue in syncing context.
+/// Reads the catalogue in syncing context.
 pub(super) fn look<T>(sync: &mut Sync<'_>, mut f: impl FnMut(&Transaction<'_>) -> Result<T>) -> Result<T> {
     let now = sync.engine().env().now();
     sync.catalogue(|view, _| f(&Transaction::new(*view, now)))

@@ -1,8 +1,8 @@
-//! What differs between two trees.
+//! The difference of two trees.
 //!
-//! Both trees are walked side by side. Where they share a subtree the pointers to it are equal, and it is passed over
-//! unread: the cost follows what changed. Either tree may be a snapshot, a dataset as it was last written, or nothing. If one
-//! is destroyed meanwhile, the comparison ends with that error.
+//! Both trees are walked side by side. Shared subtrees have equal pointers and are skipped unread, so the cost is
+//! proportional to the changes. Either tree may be a snapshot, the last written tree of a dataset, or empty. If a tree
+//! is destroyed meanwhile, the comparison fails.
 
 use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
@@ -31,18 +31,18 @@ impl Found {
         (leaf, &leaf.items()[self.index])
     }
 
-    /// Its key.
+    /// The item's key.
     pub fn key(&self) -> Key {
         self.parts().1.key()
     }
 
-    /// Its body.
+    /// The item's coded body.
     pub fn body(&self) -> &[u8] {
         let (leaf, item) = self.parts();
         leaf.body(item)
     }
 
-    /// Its block.
+    /// The pointer of the item's block, if any.
     pub fn block(&self) -> Option<BlockPointer> {
         let (leaf, item) = self.parts();
         leaf.pointer(item)
@@ -53,18 +53,18 @@ impl Found {
     }
 }
 
-/// An item that one tree has and the other has not, or has differently.
+/// An item that differs between two trees.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Its key.
+    /// The key in both trees.
     pub key: Key,
-    /// What the first tree has there.
+    /// The item in the first tree.
     pub old: Option<Found>,
-    /// What the second tree has there.
+    /// The item in the second tree.
     pub new: Option<Found>,
 }
 
-/// Calls `each` for everything that differs between two trees that never change, in the order of the keys.
+/// Calls `each` for every difference between two unchanging trees, in key order.
 pub fn compare(old: Option<&Head>, new: Option<&Head>, mut each: impl FnMut(Change) -> Result<()>) -> Result<()> {
     let (mut old, mut new) = (Side::new(old), Side::new(new));
     loop {
@@ -75,7 +75,7 @@ pub fn compare(old: Option<&Head>, new: Option<&Head>, mut each: impl FnMut(Chan
                 new.parts.pop_front();
             }
             (Some(Part::Tree(one)), Some(Part::Tree(two))) => {
-                // The higher one is opened first; of equals, the one that begins first.
+                // Open the subtree with the higher level; with equal levels, the first in key order.
                 let first = two.level.cmp(&one.level).then(one.low.cmp(&two.low));
                 if first == Ordering::Greater { new.open()? } else { old.open()? }
             }
@@ -99,7 +99,7 @@ pub fn compare(old: Option<&Head>, new: Option<&Head>, mut each: impl FnMut(Chan
     }
 }
 
-/// What is left of one tree: subtrees not opened yet, and items, in order.
+/// The rest of one tree: unopened subtrees and items, in order.
 struct Side<'a> {
     tree: Option<&'a Head>,
     parts: VecDeque<Part>,
@@ -121,7 +121,7 @@ impl<'a> Side<'a> {
         self.parts.front()
     }
 
-    /// Puts what is in the first part, a subtree, in its place.
+    /// Replaces the first part, a subtree, by the children or items of its root.
     fn open(&mut self) -> Result<()> {
         let (Some(Part::Tree(place)), Some(tree)) = (self.parts.pop_front(), self.tree) else {
             unreachable!("the caller has looked")
@@ -136,7 +136,7 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
-    /// Takes the first part, an item.
+    /// Removes the first part, an item.
     fn take(&mut self) -> Found {
         let Some(Part::Item(item)) = self.parts.pop_front() else { unreachable!("the caller has looked") };
         item

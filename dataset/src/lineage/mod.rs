@@ -1,26 +1,26 @@
-//! How snapshots, clones and deletions share blocks, and who pays for what.
+//! How snapshots, clones and deletions share blocks, and which dataset is charged.
 //!
-//! Terms. The *line* of a dataset is its snapshots from the oldest to the newest and then the dataset itself; the line
-//! of a clone goes on backwards from its origin. A block is *born* when it is written; a dataset *drops* it when its
-//! tree no longer refers to it. The *deadlist* of a member of a line holds the blocks that the member before it has and
-//! it has not.
+//! Terms. The *line* of a dataset is the sequence of its snapshots, oldest first, followed by the dataset itself; the
+//! line of a clone continues backwards from its origin. A block is *born* when written; a dataset *drops* a block when
+//! its tree no longer refers to the block. The *deadlist* of a member of a line contains the blocks of the previous
+//! member that the member no longer has.
 //!
-//! Invariants, for each member X of a line and the member P before it:
-//! 1. A block of P that is not in X is on the deadlist of X, and nothing else is.
-//! 2. A block of X was born after P was taken if and only if it is not in P.
-//! 3. A deadlist is divided into buckets by birth: the bucket `t` holds blocks born after `t`, and no snapshot of the
-//!    line that is still there was taken between `t` and their births.
-//! 4. `referenced` counts the blocks of a tree, `dead` those of a deadlist, a bucket's `space` its own.
+//! Invariants, for each member X of a line and its predecessor P:
+//! 1. The deadlist of X contains exactly the blocks of P that are not in X.
+//! 2. A block of X is not in P if and only if the block was born after P was taken.
+//! 3. A deadlist is divided into buckets by birth: bucket `t` contains blocks born after `t`, and no existing snapshot
+//!    of the line was taken between `t` and their births.
+//! 4. `referenced` counts the blocks of a tree, `dead` the blocks of a deadlist, and `space` the blocks of a bucket.
 //!
-//! From this follows what everything costs. A block that a dataset drops is free if it was born after the newest
-//! snapshot, and else goes to the dataset's deadlist. What a snapshot S holds alone is on the deadlist of the member
-//! after it, in the buckets from P's txg on: a sum over few rows. Destroying S frees these lists, and links the rest of
-//! both deadlists: no entry is moved. Taking a snapshot, cloning and rolling back change a handful of rows, however much
-//! is stored. Trees and lists that are to be freed become background work, done in batches; see `work`.
+//! The costs follow from the invariants. A block dropped by a dataset is free if born after the newest snapshot, and
+//! otherwise goes to the dataset's deadlist. The space held by a snapshot S alone is on the deadlist of the next
+//! member, in the buckets from P's txg on: a sum over few rows. Destroying S frees these lists, and links the rest of
+//! both deadlists without moving entries. Taking a snapshot, cloning and rolling back change a handful of rows, however
+//! large the dataset. Trees and lists to be freed become background work, done in batches; see `work`.
 //!
-//! A block may be referred to from places that know nothing of each other, where files share what was copied. Then all
-//! of the above is about *references*: each is born when it enters its tree and counts as a block of its own, and only
-//! freeing it asks whether another is left; see `reference`.
+//! After a copy that shares blocks, a block may be referred to from several independent places. Then all of the above
+//! is about *references*: each reference is born when entering its tree and counts as a block of its own. Only freeing
+//! checks for further references; see `reference`.
 //!
 //! ```text
 //! reference  blocks with several references: which drop frees them

@@ -1,4 +1,4 @@
-//! Reading stored trees outside of any open head: those that are being freed, compared or checked.
+//! Reading stored trees without an open head: trees being freed, compared or checked.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use pool::{
     txg::Engine,
 };
 
-/// The place of a tree's root.
+/// The place of a tree's root: a stored pointer and its level.
 pub fn root(pointer: BlockPointer, level: u8) -> Miss {
     Miss { pointer, level, low: Key::MIN, high: Key::MAX }
 }
 
-/// Reads the node at a place of a tree that was seen then.
+/// Reads the node at `place`; `seen` is the moment at which the place was looked up.
 pub fn read(engine: &Engine, place: &Miss, seen: Seen) -> Result<Arc<Node>> {
     engine.load_node(place, seen)
 }
 
-/// The places of a stored node's children; none for a leaf.
+/// The places of a node's children; none for a leaf.
 pub fn children(node: &Node) -> Vec<Miss> {
     let Some(interior) = node.interior() else { return Vec::new() };
     let place = |(index, child): (usize, &pool::tree::Child)| {

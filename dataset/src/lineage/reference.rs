@@ -1,29 +1,31 @@
-//! How many references a block has, and which of its drops frees it.
+//! Counts the references to a block, and frees the block with the last.
 //!
-//! A block may be referred to from several places that know nothing of each other: records of files, in one dataset or
-//! in several, that were copied without copying their bytes. Each place holds a *reference*. Everything else in this
-//! module's parent is about references: one enters a tree ([`BlockPointer::entered`]), is kept by snapshots, inherited by
-//! clones, dropped, put on deadlists and freed, once, exactly as a block with a single reference is. Only what freeing
-//! means is decided here: of a block with `more` references beside one it takes one away, and the last one frees it.
+//! Files may share a block after a copy without copied bytes: the block is then referred to from several records, of
+//! files in one dataset or in several. Each place holds a *reference*. Everything else in the parent module is about
+//! references: a reference enters a tree ([`BlockPointer::entered`]), is kept by snapshots, inherited by clones,
+//! dropped, put on deadlists and freed once, exactly like a block with a single reference. Only the effect of freeing
+//! is decided here: for a block with `more` references beyond the first, freeing subtracts one, and freeing the last
+//! reference frees the block.
 //!
-//! The counts are rows of the catalogue under the addresses of the blocks. A block with one reference has no row, whoever
-//! holds it, so the one who wrote a block and the one who copied it are equals, and a pool without shared blocks pays one
-//! look-up for each batch of frees. Frees are taken in the order of their addresses and compared with the rows in one
-//! pass, so stretches without shared blocks cost one look-up each.
+//! The counts are catalogue rows under the blocks' addresses. A block with a single reference has no row, whichever
+//! dataset holds the reference. So the writer of a block and a copier are equals, and a pool without shared blocks pays
+//! one lookup per batch of frees. Frees are sorted by address and merged with the rows in one pass, so each stretch
+//! without shared blocks costs one lookup.
 //!
 //! # Why nothing is freed too early or too late
 //!
-//! Counts change in syncing context only, in the group in which the trees change that hold the references.
+//! Counts change in syncing context only, in the txg in which the trees with the references change.
 //!
-//! * *All references of a group are taken before any is given up*, whichever trees they are of. Whoever takes one has
-//!   seen the block in a tree while that group was open ([`Head::read_open`](pool::txg::Head::read_open)), so no earlier
-//!   group has given up the last one; and if this group gives up what was seen, the count goes up first.
-//! * *Taking and giving up are never merged.* What is taken and dropped in one group counts up and down, so nobody has to
-//!   know whether a reference that is dropped was ever committed.
-//! * *A crash* leaves the rows and the trees of one and the same commit. The intent log holds pointers, and putting it
-//!   back takes the references anew, from the rows of the commit that it follows; see `fs::replay`.
+//! * *All references of a txg are taken before any is given up*, in all trees. A thread that takes a reference has seen
+//!   the block in a tree while the txg was open ([`Head::read_open`](pool::txg::Head::read_open)), so no earlier txg
+//!   has given up the last reference. If the same txg gives up the reference that was seen, the count is incremented
+//!   first.
+//! * *Taking and giving up are never merged.* A reference taken and dropped in one txg counts up and down, so no code
+//!   needs to know whether a dropped reference was ever committed.
+//! * *A crash* leaves rows and trees of the same commit. The intent log contains pointers, and its replay takes the
+//!   references anew, starting from the rows of that commit; see `fs::replay`.
 //!
-//! A row that contradicts a pointer is damage, and loses the block's space at worst: what is in doubt is not freed.
+//! A row that contradicts a pointer is damage, and at worst leaks the space of the block: in doubt nothing is freed.
 
 use pool::{
     format::{key::Key, pointer::BlockPointer},
@@ -36,10 +38,10 @@ use crate::{
     catalogue::{POOL, SHARING, SharedRow, SharingRow, Transaction, kind, shared_key},
 };
 
-/// So many blocks are looked up in one step: a step begins again when a node of the catalogue is not in memory.
+/// The number of blocks looked up per step: a step restarts if a node of the catalogue is not in memory.
 const STEP: usize = 1024;
 
-/// Takes a further reference to each of these blocks, as often as it is named.
+/// Takes one more reference to each block for each occurrence in `blocks`.
 pub fn take(sync: &mut Sync<'_>, mut blocks: Vec<BlockPointer>) -> Result<()> {
     let sector = sync.engine().sector();
     blocks.sort_unstable_by_key(|block| block.addresses[0]);
@@ -54,7 +56,7 @@ pub fn take(sync: &mut Sync<'_>, mut blocks: Vec<BlockPointer>) -> Result<()> {
     Ok(())
 }
 
-/// Counts a further reference, in the block's row and in the totals.
+/// Counts one more reference, in the block's row and in the totals.
 fn take_one(tx: &mut Transaction<'_>, sharing: &mut SharingRow, block: &BlockPointer, sector: u32) -> Result<()> {
     let key = shared_key(block.addresses[0]);
     let row = match tx.find::<SharedRow>(key)? {
@@ -76,7 +78,8 @@ fn take_one(tx: &mut Transaction<'_>, sharing: &mut SharingRow, block: &BlockPoi
     Ok(())
 }
 
-/// Gives up a reference to each of these blocks, as often as it is named, and frees those that have none left.
+/// Gives up one reference to each block for each occurrence in `blocks`, and frees blocks without any further
+/// reference.
 pub fn give_up(sync: &mut Sync<'_>, mut blocks: Vec<BlockPointer>) -> Result<()> {
     let shared = sync.catalogue(|view, _| Ok::<_, Error>(sharing(&Transaction::new(*view, 0))?.blocks))?;
     if shared == 0 {
@@ -90,7 +93,7 @@ pub fn give_up(sync: &mut Sync<'_>, mut blocks: Vec<BlockPointer>) -> Result<()>
     Ok(())
 }
 
-/// Counts what can be counted down, of blocks in the order of their addresses; the others are free.
+/// Decrements the counts of shared blocks, and returns all other blocks, which are free. `blocks` is sorted by address.
 fn give_up_some(tx: &mut Transaction<'_>, blocks: &[BlockPointer]) -> Result<Vec<BlockPointer>> {
     let before = sharing(tx)?;
     let (mut free, mut sharing) = (Vec::new(), before.clone());
@@ -103,7 +106,7 @@ fn give_up_some(tx: &mut Transaction<'_>, blocks: &[BlockPointer]) -> Result<Vec
         }
         if ahead == Ahead::Row(key) {
             give_up_one(tx, &mut sharing, key, block)?;
-            // The row may be gone.
+            // The row may have been deleted.
             ahead = Ahead::Unknown;
         } else {
             free.push(*block);
@@ -115,13 +118,13 @@ fn give_up_some(tx: &mut Transaction<'_>, blocks: &[BlockPointer]) -> Result<Vec
     Ok(free)
 }
 
-/// What is known of the rows from the last block on.
+/// The known rows from the last block's address on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ahead {
     Unknown,
-    /// The next row.
+    /// The key of the next row.
     Row(Key),
-    /// There is none.
+    /// No further row.
     Nothing,
 }
 
@@ -135,7 +138,7 @@ impl Ahead {
     }
 }
 
-/// Counts a reference down, in the block's row and in the totals.
+/// Counts one reference less, in the block's row and in the totals.
 fn give_up_one(tx: &mut Transaction<'_>, sharing: &mut SharingRow, key: Key, block: &BlockPointer) -> Result<()> {
     let row: SharedRow = tx.row(key)?;
     if row.birth != block.birth {
@@ -153,7 +156,7 @@ fn give_up_one(tx: &mut Transaction<'_>, sharing: &mut SharingRow, key: Key, blo
     Ok(())
 }
 
-/// What all shared blocks come to.
+/// The totals of all shared blocks in the pool.
 pub fn sharing(tx: &Transaction<'_>) -> Result<SharingRow> {
     Ok(tx.find::<SharingRow>(SHARING)?.map(|(row, _)| row).unwrap_or_default())
 }

@@ -1,7 +1,8 @@
-//! What was written between two members of a line, from counters alone.
+//! The space written between two members of a line, from counters alone.
 //!
-//! What a member reaches and an older snapshot B does not is what it reaches, less what B reaches, plus what was dropped
-//! of B's on the way: the blocks born not after B on the deadlists of all members after B.
+//! The space that a member references and an older snapshot B does not is `referenced` of the member, minus
+//! `referenced` of B, plus the blocks of B dropped in between: the blocks born at or before B on the deadlists of all
+//! members after B.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::{
     catalogue::{DatasetRow, SnapshotRow, Space, Transaction, snapshot_key},
 };
 
-/// A member of a line: a dataset, or a snapshot.
+/// A dataset or a snapshot, with the counters that the sums need.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     referenced: Space,
@@ -33,23 +34,25 @@ impl From<&SnapshotRow> for Member {
     }
 }
 
-/// Answers what was written since snapshots. Whoever asks about all members of a line walks along it once, not once for
-/// each of them.
+/// Computes the space written since snapshots. Queries for all members of a line walk the line once, not once per
+/// member.
 #[derive(Clone, Debug, Default)]
 pub struct Since {
-    /// By a snapshot and an older one: how much of the older one's was dropped in between, or that it is none before.
+    /// For a snapshot and an older one: the space of the older snapshot dropped in between; `None` if not in the same
+    /// line.
     known: BTreeMap<(u64, u64), Option<Space>>,
-    /// The snapshot before the member that was asked about last.
+    /// The snapshot before the last member queried.
     last: u64,
 }
 
 impl Since {
-    /// Forgets what does not help with the member after the one that was asked about last.
+    /// Forgets all results except those needed for the next member of the line.
     pub fn forget_all_but_last(&mut self) {
         self.known.retain(|(id, _), _| *id == self.last);
     }
 
-    /// The space of the blocks that `member` reaches and the snapshot `since` does not; `None` if that is none before it.
+    /// The space of the blocks in `member` but not in the snapshot `since`; `None` if `since` is not older in the same
+    /// line.
     pub fn written(&mut self, tx: &Transaction<'_>, member: Member, since: u64) -> Result<Option<Space>> {
         let base: SnapshotRow = tx.row(snapshot_key(since))?;
         self.last = member.previous;
@@ -57,7 +60,7 @@ impl Since {
         Ok(dropped.map(|dropped| member.referenced - (base.referenced - dropped)))
     }
 
-    /// How much of what the snapshot `since`, taken in `born`, reaches was dropped after it, up to a member.
+    /// The space of the snapshot `since`, taken in `born`, that was dropped up to a member.
     fn dropped(&mut self, tx: &Transaction<'_>, member: Member, since: u64, born: Txg) -> Result<Option<Space>> {
         let mut way = vec![(None, member)];
         let (mut at, mut bound) = (member.previous, Txg(u64::MAX));

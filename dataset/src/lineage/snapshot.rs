@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Takes a snapshot: its row gets the dataset's root and deadlist, and the dataset begins a new deadlist. Fails with
-/// [`Error::NextGroup`] if one was taken in this transaction group already.
+/// [`Error::NextGroup`] if the dataset already has a snapshot from the current txg.
 pub fn take(tx: &mut Transaction<'_>, dataset: u64, name: &str, guid: Guid) -> Result<u64> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(dataset))?;
     let (txg, now) = (tx.txg(), tx.now());
@@ -51,13 +51,13 @@ pub fn take(tx: &mut Transaction<'_>, dataset: u64, name: &str, guid: Guid) -> R
     Ok(id)
 }
 
-/// Writes a snapshot's place in the line of its dataset. The id stands in the row as a name without text.
+/// Writes a snapshot's position in the line of its dataset: a name row with the id and an empty name.
 pub(super) fn place(tx: &mut Transaction<'_>, dataset: u64, snapshot: &SnapshotRow, id: u64) {
     let key = Key::new(dataset, kind::SNAPSHOT_TXG, snapshot.createtxg.0);
     tx.put(key, &Named { name: String::new(), id }, None);
 }
 
-/// Says which member of the line of `dataset` comes after `snapshot`, if that is one of it: an origin has its own next.
+/// Sets the successor of `snapshot` in the line of `dataset`. A snapshot of another dataset, the origin, is left alone.
 pub(super) fn set_next(tx: &mut Transaction<'_>, dataset: u64, snapshot: u64, next: u64) -> Result<()> {
     if snapshot == 0 {
         return Ok(());
@@ -75,7 +75,7 @@ pub fn line(tx: &Transaction<'_>, dataset: u64) -> Result<Vec<u64>> {
     Ok(tx.rows::<Named>(keys(dataset, kind::SNAPSHOT_TXG))?.into_iter().map(|(_, row)| row.id).collect())
 }
 
-/// The ids of the datasets that are clones of a snapshot.
+/// The ids of the clones of a snapshot.
 pub fn clones(tx: &Transaction<'_>, snapshot: u64) -> Result<Vec<u64>> {
     Ok(tx.bodies(keys(snapshot, kind::CLONE))?.into_keys().map(|key| key.offset).collect())
 }
@@ -85,7 +85,7 @@ pub fn holds(tx: &Transaction<'_>, snapshot: u64) -> Result<Vec<Hold>> {
     Ok(tx.rows(keys(snapshot, kind::HOLD))?.into_iter().map(|(_, hold)| hold).collect())
 }
 
-/// The deadlist of the member after a snapshot.
+/// The deadlist of the next member after a snapshot.
 pub fn next_deadlist(tx: &Transaction<'_>, snapshot: &SnapshotRow) -> Result<u64> {
     if snapshot.next == 0 {
         return Ok(tx.row::<DatasetRow>(dataset_key(snapshot.dataset))?.deadlist);
@@ -93,16 +93,16 @@ pub fn next_deadlist(tx: &Transaction<'_>, snapshot: &SnapshotRow) -> Result<u64
     Ok(tx.row::<SnapshotRow>(snapshot_key(snapshot.next))?.deadlist)
 }
 
-/// What only this snapshot holds: what destroying it would free.
+/// The space held by this snapshot alone, freed by destroying the snapshot.
 pub fn unique(tx: &Transaction<'_>, snapshot: &SnapshotRow) -> Result<Space> {
     deadlist::space_from(tx, next_deadlist(tx, snapshot)?, snapshot.previous_txg)
 }
 
-/// Destroys a snapshot that has neither clones nor holds. What it alone holds is freed in the background. Returns what
-/// that is.
+/// Destroys a snapshot without clones and holds. The returned space, held by the snapshot alone, is freed in the
+/// background.
 pub fn destroy(tx: &mut Transaction<'_>, id: u64) -> Result<Space> {
     let row: SnapshotRow = tx.row(snapshot_key(id))?;
-    // The caller has looked for both; the row may still count otherwise.
+    // The caller has checked both; the counters in the row may still differ.
     if row.clones != 0 || row.holds != 0 {
         return Err(Error::damaged(id, "a snapshot counts clones or holds that it has not"));
     }
@@ -131,7 +131,7 @@ fn remove_rows(tx: &mut Transaction<'_>, id: u64, row: &SnapshotRow) -> Result<(
     Ok(())
 }
 
-/// Makes the members before and after a destroyed snapshot neighbours.
+/// Links the neighbours of a destroyed snapshot.
 fn relink(tx: &mut Transaction<'_>, gone: &SnapshotRow, freed: Space) -> Result<()> {
     set_next(tx, gone.dataset, gone.previous, gone.next)?;
     if gone.next != 0 {
@@ -153,7 +153,7 @@ fn relink(tx: &mut Transaction<'_>, gone: &SnapshotRow, freed: Space) -> Result<
     })
 }
 
-/// Destroys a snapshot that was marked to go with its last hold and clone, if those are gone.
+/// Destroys a snapshot marked for deferred destruction, if the last hold and clone are gone.
 pub fn destroy_if_due(tx: &mut Transaction<'_>, id: u64) -> Result<bool> {
     let row: SnapshotRow = tx.row(snapshot_key(id))?;
     let due = row.deferred && row.holds == 0 && row.clones == 0;
@@ -163,7 +163,7 @@ pub fn destroy_if_due(tx: &mut Transaction<'_>, id: u64) -> Result<bool> {
     Ok(due)
 }
 
-/// Adds a hold. False if there is one with this tag.
+/// Adds a hold. False if the tag exists already.
 pub fn hold(tx: &mut Transaction<'_>, id: u64, tag: &str) -> Result<bool> {
     if tx.find_named::<Hold>(id, kind::HOLD, tag)?.is_some() {
         return Ok(false);
@@ -173,7 +173,7 @@ pub fn hold(tx: &mut Transaction<'_>, id: u64, tag: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Takes a hold off. False if there is none with this tag.
+/// Removes a hold. False if the tag does not exist.
 pub fn release(tx: &mut Transaction<'_>, id: u64, tag: &str) -> Result<bool> {
     if tx.delete_named::<Hold>(id, kind::HOLD, tag)?.is_none() {
         return Ok(false);
@@ -191,7 +191,7 @@ pub(super) fn edit<T>(tx: &mut Transaction<'_>, id: u64, edit: impl FnOnce(&mut 
     Ok(value)
 }
 
-/// The bucket that holds all blocks of a deadlist.
+/// Removes all buckets of a deadlist, and joins the buckets to one.
 pub(super) fn whole_deadlist(tx: &mut Transaction<'_>, deadlist: u64) -> Result<Bucket> {
     deadlist::take_from(tx, deadlist, pool::units::Txg::ZERO)
 }

@@ -1,14 +1,15 @@
 //! Freeing trees and lists in the background.
 //!
-//! What is to be freed may be of any size, so it stands in the catalogue as a [`Work`] row and is done in steps. A step
-//! has two halves. [`plan`] reads, outside of any transaction: what it reads is out of everybody's reach, and stays as long as
-//! the row says that it is still to be freed, which is looked at before each read. [`apply`] runs in the syncing context: it frees the blocks and writes how far the work has come, in one
-//! transaction group. So a crash between two steps loses nothing, and commits never wait for the reading.
+//! Freeing may take any number of blocks, so the catalogue keeps a [`Work`] row and the work is done in steps. A step
+//! has two halves. [`plan`] reads outside of any transaction. The blocks read are unreachable for users and stay
+//! allocated while the row is unchanged, and each read first checks the row. [`apply`] runs in syncing context: in one
+//! txg it frees the blocks and records the progress. So a crash between two steps loses nothing, and no commit waits
+//! for the reads.
 //!
-//! A tree is freed in the order of its keys. The cursor stands at the end of a leaf: the leaf and every node whose range
-//! ends there or before are free, and nothing else is. Subtrees that are not younger than `after` belong to a snapshot
-//! and are passed over unread. Several items of a file may refer to one block, all within an aligned range of
-//! [`SHARED_RANGE`] bytes; a step does not end inside such a range, so each block is freed once.
+//! A tree is freed in key order. The cursor is the end of a leaf: the leaf and every node whose range ends at or before
+//! the cursor are free, and nothing else. Subtrees born in `after` or earlier belong to a snapshot and are skipped
+//! unread. Several items of a file may refer to one block, all within an aligned range of [`SHARED_RANGE`] bytes; no
+//! step ends inside such a range, so each block is freed once.
 
 use std::collections::HashSet;
 
@@ -30,10 +31,10 @@ use crate::{
     catalogue::{Body, Bucket, Effect, POOL, Space, Task, Transaction, Work, keys, keys_from, kind},
 };
 
-/// Items that refer to one block have keys within one aligned range of this size: that of the largest record.
+/// The size, in bytes, of the aligned range that contains all items of one block: the largest record.
 pub const SHARED_RANGE: u64 = 16 << 20;
 
-/// Has a tree freed, but for blocks that are not younger than `after`. `space` is what that will free.
+/// Queues a tree for freeing, except blocks born in `after` or earlier. `space` is the sum that will be freed.
 pub fn free_tree(tx: &mut Transaction<'_>, root: BlockPointer, level: u8, after: Txg, space: Space) -> Result<()> {
     if root.birth <= after {
         return Ok(());
@@ -42,12 +43,12 @@ pub fn free_tree(tx: &mut Transaction<'_>, root: BlockPointer, level: u8, after:
     enqueue(tx, Work { task: Task::Tree { level, after, cursor }, remaining: space }, Some(root))
 }
 
-/// Has the lists of a bucket and the blocks on them freed.
+/// Queues the lists of a bucket, and the blocks on the lists, for freeing.
 pub fn free_lists(tx: &mut Transaction<'_>, bucket: &Bucket) -> Result<()> {
     lists(tx, bucket, true, bucket.space)
 }
 
-/// Has the lists of a bucket freed, but not the blocks on them: they are in use again.
+/// Queues the lists of a bucket for freeing, but not the blocks on the lists, which are in use again.
 pub fn forget_lists(tx: &mut Transaction<'_>, bucket: &Bucket) -> Result<()> {
     lists(tx, bucket, false, Space::ZERO)
 }
@@ -66,23 +67,23 @@ fn enqueue(tx: &mut Transaction<'_>, work: Work, block: Option<BlockPointer>) ->
     Ok(())
 }
 
-/// What one step will do.
+/// A planned step.
 #[derive(Debug)]
 pub struct Step {
     key: Key,
     before: Body,
-    /// What is left to do after it; none if nothing is.
+    /// The work left after the step; `None` if the step is the last.
     after: Option<Work>,
     freed: Space,
     free: Vec<BlockPointer>,
     delete: Vec<Key>,
 }
 
-/// Plans the next step: one that frees about `budget` blocks. `None` if there is no work.
+/// Plans the next step, which frees about `budget` blocks. `None` if no work is queued.
 pub fn plan(engine: &Engine, budget: usize) -> Result<Option<Step>> {
     loop {
         match plan_first(engine, budget) {
-            // Another has done the step meanwhile.
+            // Another thread has made the step meanwhile.
             Err(Error::Pool(PoolError::Stale)) => {}
             planned => return planned,
         }
@@ -107,12 +108,12 @@ fn plan_first(engine: &Engine, budget: usize) -> Result<Option<Step>> {
             Ok(Some(pass.into_step(step, *level, &work)))
         }
         (Task::Lists { first, blocks }, _) => plan_lists(engine, step, &work, *first, *blocks, budget).map(Some),
-        // A tree without a root has nothing to free.
+        // An empty tree.
         (Task::Tree { .. }, None) => Ok(Some(step)),
     }
 }
 
-/// Carries out a step. Does nothing if another has taken its place.
+/// Makes a step. Does nothing if the row has changed since the plan.
 pub fn apply(tx: &mut Transaction<'_>, step: &Step) -> Result<()> {
     if tx.body(step.key)?.as_ref() != Some(&step.before) {
         return Ok(());
@@ -145,7 +146,7 @@ fn plan_lists(engine: &Engine, mut step: Step, work: &Work, first: u64, blocks: 
     Ok(step)
 }
 
-/// The next pages of a list that a step has not taken yet, and the list after it if these are the last.
+/// The next pages of a list, within the budget. With the last page also the next list in the chain.
 #[expect(clippy::type_complexity, reason = "a pair of two plain things")]
 fn some_pages(tx: &Transaction<'_>, list: u64, step: &Step, budget: usize) -> Result<(Vec<(Key, Body)>, Option<u64>)> {
     let mut range = keys_from(list, kind::PAGE, 0);
@@ -160,7 +161,7 @@ fn some_pages(tx: &Transaction<'_>, list: u64, step: &Step, budget: usize) -> Re
     Ok((pages, Some(deadlist::next_list(tx, list)?)))
 }
 
-/// About how many blocks a page holds, for the budget of a step.
+/// The typical number of blocks on a page, for the budget of a step.
 const PAGE_COST: usize = 512;
 
 fn free_page(engine: &Engine, step: &mut Step, key: Key, body: &Body, blocks: bool) -> Result<()> {
@@ -180,7 +181,7 @@ fn free_page(engine: &Engine, step: &mut Step, key: Key, body: &Body, blocks: bo
     Ok(())
 }
 
-/// What waits to be freed: nothing of it is, as long as its row is as it was.
+/// Blocks queued for freeing; none is freed while the row is unchanged.
 struct Waiting<'a> {
     engine: &'a Engine,
     key: Key,
@@ -192,7 +193,7 @@ impl<'a> Waiting<'a> {
         Waiting { engine, key: step.key, row: step.before.clone() }
     }
 
-    /// Reads a part of it; again if that took so long that it might have been freed meanwhile.
+    /// Reads a block after checking the row; repeats if the read took too long to trust its result.
     fn read<T>(&self, read: impl Fn(Seen) -> PoolResult<T>) -> Result<T> {
         loop {
             let waits = self.engine.catalogue().read(|view| {
@@ -215,7 +216,7 @@ struct TreePass<'a> {
     budget: usize,
     free: Vec<BlockPointer>,
     seen: HashSet<Reference>,
-    /// Up to here items may belong to a reference that was given up last.
+    /// Items up to the key may belong to the last reference that was given up.
     shared_until: Key,
 }
 
@@ -229,8 +230,8 @@ impl<'a> TreePass<'a> {
         self.free.len() >= self.budget && self.cursor >= self.shared_until
     }
 
-    /// Frees what lies under a node from the cursor on, until the step is full. The node's range does not end before
-    /// the cursor, and it is young enough to be freed.
+    /// Frees the blocks under a node from the cursor on, until the step is full. The caller passes nodes that end after
+    /// the cursor and are young enough to be freed.
     fn run(&mut self, place: &Miss) -> Result<()> {
         let node = match self.waiting.read(|seen| self.waiting.engine.load_node(place, seen)) {
             Err(error) if error.kind() == ErrorKind::Damage => {

@@ -1,5 +1,5 @@
-//! A changed tree was written: its new root goes into the catalogue, its births are counted, and each block it dropped is
-//! given up or goes to the deadlist.
+//! After a changed tree was written: its new root goes into the catalogue, its births are counted, and each dropped
+//! block is given up or goes to the deadlist.
 
 use pool::{
     format::pointer::BlockPointer,
@@ -17,13 +17,13 @@ use crate::{
     catalogue::{DatasetRow, Effect, Space, Transaction, dataset_key},
 };
 
-/// Takes over the trees that were written: the references that they have taken first, of all of them.
+/// Records the written trees. The new references of all trees are taken first.
 pub fn take_over_all(sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()> {
     reference::take(sync, written.iter().flat_map(|written| &written.shares).copied().collect())?;
     written.into_iter().try_for_each(|written| take_over(sync, written))
 }
 
-/// Takes over one written tree.
+/// Records one written tree.
 fn take_over(sync: &mut Sync<'_>, written: Written) -> Result<()> {
     let id = written.head.id();
     let Some(row) = look(sync, |tx| Ok(tx.find::<DatasetRow>(dataset_key(id))?.map(|(row, _)| row)))? else {
@@ -52,7 +52,7 @@ fn record(
     let dead: Space = additions.iter().map(|addition| addition.space).sum();
     let own = additions.iter().filter(|addition| addition.start >= row.origin_txg);
     let own: Space = own.map(|addition| addition.space).sum();
-    // A reference to somebody else's block counts as a block of its own.
+    // A shared reference counts as a block of its own.
     let births = Space::from(written.births) + taken;
     charge::edit(tx, id, |row| {
         row.level = written.level;
@@ -66,23 +66,23 @@ fn record(
     Ok(())
 }
 
-/// The dataset was destroyed while the group was open. The tree as the destroying group left it is being freed; what
-/// was written since is freed like it. Of what was dropped since, what that tree has needs nothing, and the rest is in
-/// neither.
+/// Handles a dataset that was destroyed while the txg was open. The destroying txg queued the tree as of then for
+/// freeing; blocks written since are freed in the same way. Blocks dropped since need nothing if in the queued tree;
+/// all other dropped blocks are given up here, being in neither tree.
 fn abandon(sync: &mut Sync<'_>, written: &Written) -> Result<()> {
     let before = sync.txg().back(1);
     run(sync, |tx| work::free_tree(tx, written.root, written.level, before, Space::ZERO))?;
     reference::give_up(sync, written.kills.iter().filter(|kill| kill.entered() > before).copied().collect())
 }
 
-/// Runs a transaction in syncing context that has no effects beside its changes.
+/// Runs a transaction without effects in syncing context.
 fn run(sync: &mut Sync<'_>, mut f: impl FnMut(&mut Transaction<'_>) -> Result<()>) -> Result<()> {
     let effects = transact(sync, |tx| f(tx))?.1;
     assert!(effects.is_empty());
     Ok(())
 }
 
-/// Runs a transaction in syncing context and applies it. Its effects are the caller's to carry out.
+/// Runs a transaction in syncing context and applies the changes. The caller carries out the returned effects.
 pub fn transact<T>(
     sync: &mut Sync<'_>,
     mut f: impl FnMut(&mut Transaction<'_>) -> Result<T>,
@@ -95,7 +95,7 @@ pub fn transact<T>(
     })
 }
 
-/// Puts the first tree of a dataset in place, whose row was written without one.
+/// Sets the first tree of a dataset whose row was written without a tree.
 pub fn put_first(sync: &mut Sync<'_>, id: u64, root: BlockPointer, level: u8) -> Result<()> {
     let born = Space::of(&root, sync.engine().sector());
     run(sync, |tx| {

@@ -1,19 +1,20 @@
-//! The judge: recomputes everything the catalogue claims from the trees themselves.
+//! The checker: recomputes everything in the catalogue from the trees.
 //!
-//! Reads every node of every tree, so it takes as long as there is metadata. It trusts no counter and no deadlist: what a member of a line has lost is found by comparing what can be reached
-//! from it and from the member before. Every block that is in use is entered into a ledger, for the comparison with the
-//! space maps: blocks of trees, blocks still to be freed, and pages of lists. The catalogue's own nodes are not among them.
+//! Reads every node of every tree, so the time is proportional to the metadata. No counter and no deadlist is trusted:
+//! the blocks dropped by a member of a line are found by comparing the reachable blocks of the member and its
+//! predecessor. Every block in use is entered into a ledger, for comparison with the space maps: blocks of trees,
+//! blocks still to be freed, and pages of lists. The catalogue's own nodes are entered elsewhere.
 //!
 //! ```text
-//! rows     all rows of the catalogue, by what they are
-//! trees    what can be reached from a root
+//! rows     all rows of the catalogue, by kind
+//! trees    the blocks reachable from a root
 //! names    names, lines, clones, holds: do the rows fit together?
 //! space    trees, deadlists, counters and background work
 //! shared   blocks with several references
-//! state    whether a state is whole enough to go back to
+//! state    whether a state is complete enough for a rewind
 //! ```
 //!
-//! To be used while nothing changes: on a pool that was just opened, or whose datasets are closed and committed.
+//! The pool must not change during a check: run it on a pool just opened, or with all datasets closed and committed.
 
 mod names;
 mod rows;
@@ -31,73 +32,73 @@ use pool::{
 
 use crate::admin::Result;
 
-/// What the check has found out.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What is wrong.
+    /// All problems found, in the order of discovery.
     pub findings: Vec<Finding>,
 }
 
-/// Something wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What kind of thing.
+    /// The kind of problem.
     pub kind: FindingKind,
-    /// The dataset, snapshot, list or piece of work.
+    /// The id of the dataset, snapshot, list or piece of work.
     pub object: u64,
-    /// What was found, and what was expected.
+    /// The value found and the value expected.
     pub detail: String,
 }
 
-/// The kinds of findings. Their numbers never change.
+/// The kinds of findings. The numbers never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum FindingKind {
-    /// A row cannot be decoded, or is of no known kind.
+    /// A row cannot be decoded, or is of an unknown kind.
     Row = 1,
-    /// A dataset and its name below its parent do not fit.
+    /// A dataset and its name below its parent do not match.
     Name = 2,
-    /// Snapshots, their order and their neighbours do not fit.
+    /// Snapshots, their order and their neighbours do not match.
     Line = 3,
-    /// A clone and its origin do not fit.
+    /// A clone and its origin do not match.
     Clone = 4,
-    /// Holds and their count do not fit.
+    /// Holds and their count do not match.
     Hold = 5,
     /// A node of a tree cannot be read.
     Node = 6,
-    /// A tree has a block that it cannot have: older than the snapshot before it, and not in that.
+    /// A tree has an impossible block: older than the previous snapshot, and not in the previous snapshot.
     Intruder = 7,
-    /// `referenced` is not what can be reached.
+    /// `referenced` is not the sum of the reachable blocks.
     Referenced = 8,
-    /// A block that was dropped is not on the deadlist.
+    /// A dropped block is missing from the deadlist.
     NotDead = 9,
-    /// A block on the deadlist was not dropped, or stands there twice.
+    /// A block on the deadlist was not dropped, or is listed twice.
     Dead = 10,
     /// A block is in the wrong bucket.
     Bucket = 11,
-    /// The totals of a bucket or a deadlist are not the sum of its blocks.
+    /// The totals of a bucket or deadlist are not the sums of its blocks.
     DeadTotal = 12,
     /// A page of a list cannot be read.
     Page = 13,
-    /// A list that belongs to nothing, or to two things.
+    /// A list without an owner, or with two owners.
     List = 14,
-    /// `used` or one of its parts is not right.
+    /// `used` or a part of `used` is wrong.
     Used = 15,
-    /// The pool's totals are not right.
+    /// The pool's totals are wrong.
     Total = 16,
-    /// A block that is to be freed is in use.
+    /// A block queued for freeing is in use.
     Freed = 17,
-    /// A block has other references than are counted, or is another than the one that they are counted of.
+    /// The number of references to a block differs from its count, or the count is about another block.
     References = 18,
-    /// The totals of shared blocks are not right.
+    /// The totals of shared blocks are wrong.
     Sharing = 19,
 }
 
-/// Lists the kinds; one that is not here does not compile.
+/// Lists the kinds; a missing kind does not compile.
 macro_rules! kinds {
     ($($kind:ident),*) => {
         impl FindingKind {
-            /// All of them, by their numbers.
+            /// All kinds, by number.
             pub const ALL: &[FindingKind] = &[$(FindingKind::$kind),*];
 
             const fn is_listed(self) -> bool {
@@ -116,12 +117,12 @@ kinds!(
 const _: () = assert!(FindingKind::Row.is_listed());
 
 impl FindingKind {
-    /// Its number.
+    /// The number, as in the documents.
     pub fn number(self) -> u16 {
         self as u16
     }
 
-    /// What it counts as in the check of the whole pool.
+    /// The corresponding code in the check of the whole pool.
     pub fn code(self) -> Code {
         match self {
             FindingKind::Node | FindingKind::Page => Code::UnreadableNode,
@@ -163,8 +164,8 @@ impl Report {
     }
 }
 
-/// Checks the datasets of a pool, and enters their blocks. What is wrong is in the report; only a catalogue that cannot be
-/// read is an error.
+/// Checks the datasets of a pool, and enters their blocks into the ledger. Problems go to the report; only an
+/// unreadable catalogue is an error.
 pub fn check(engine: &Engine, ledger: &mut Ledger) -> Result<Report> {
     let mut report = Report::default();
     let pinned = engine.pin();

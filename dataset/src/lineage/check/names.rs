@@ -34,7 +34,7 @@ fn check_name(rows: &Rows, id: u64, row: &DatasetRow, report: &mut Report) {
     report.expect(FindingKind::Name, id, "the number of its children", row.children, children);
 }
 
-/// A line as its index has it, against what the members say of each other.
+/// Compares a line in the index with the links between its members.
 fn check_line(rows: &Rows, id: u64, row: &DatasetRow, report: &mut Report) {
     let line: Vec<(Txg, u64)> =
         rows.lines.get(&id).into_iter().flatten().map(|(txg, snapshot)| (*txg, *snapshot)).collect();
@@ -91,7 +91,7 @@ fn check_snapshot(rows: &Rows, id: u64, row: &SnapshotRow, report: &mut Report) 
     }
 }
 
-/// Rows of things that are not there.
+/// Finds rows that refer to missing objects.
 fn check_strays(rows: &Rows, report: &mut Report) {
     for (dataset, name, id) in &rows.snapshot_names {
         if !rows.snapshots.contains_key(id) {

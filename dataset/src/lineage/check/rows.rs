@@ -1,4 +1,4 @@
-//! All rows of the catalogue, by what they are.
+//! All rows of the catalogue, by kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use crate::{
 /// A row and its block.
 pub(super) type With<R> = (R, Option<BlockPointer>);
 
-/// The catalogue.
+/// The decoded catalogue.
 #[derive(Default)]
 pub(super) struct Rows {
     pub(super) master: Master,
@@ -34,7 +34,7 @@ pub(super) struct Rows {
     pub(super) children: Vec<(u64, String, u64)>,
     /// Dataset, name, snapshot.
     pub(super) snapshot_names: Vec<(u64, String, u64)>,
-    /// The snapshots of a dataset by their transaction groups.
+    /// The snapshots of a dataset, by txg.
     pub(super) lines: BTreeMap<u64, BTreeMap<Txg, u64>>,
     pub(super) clones: BTreeMap<u64, BTreeSet<u64>>,
     pub(super) holds: BTreeMap<u64, u64>,

@@ -1,8 +1,8 @@
-//! Blocks with several references: is each one counted?
+//! Blocks with several references: is each reference counted?
 //!
-//! A reference belongs to one dataset, as a block does: to the one in whose line it was taken. It stands in the tree of
-//! that dataset, or on one deadlist of the line, or is still to be freed; there it is met once. All but one of the
-//! references to a block are shared ones, and the one that is not, if it is still there, is a block like any other.
+//! Like a block, a reference belongs to one dataset: the dataset in whose line the reference was taken. The reference
+//! is found exactly once: in the dataset's tree, on one deadlist of the line, or queued for freeing. All references to
+//! a block but the first are marked as shared; the first, if not yet given up, looks like any other block.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,23 +15,23 @@ use pool::{
 use super::{FindingKind, Report, rows::Rows, trees::Blocks};
 use crate::catalogue::{SharingRow, Space};
 
-/// What was met of a block.
+/// The shared references found to a block.
 struct Met {
     references: u64,
     birth: Txg,
     space: Space,
 }
 
-/// The shared references that were met.
+/// All shared references found.
 #[derive(Default)]
 pub(super) struct Shared {
     blocks: BTreeMap<Address, Met>,
-    /// What those take that datasets are charged for.
+    /// The space of the references that datasets are charged for.
     pub(super) charged: Space,
 }
 
 impl Shared {
-    /// Takes a shared reference that was met; others are passed over. `charged` says whether a dataset is charged for it.
+    /// Counts a shared reference; ignores others. `charged` tells whether a dataset is charged for the reference.
     pub(super) fn meet(&mut self, block: &BlockPointer, sector: u32, charged: bool) {
         if block.shared.is_none() {
             return;
@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// Compares what was met with what is counted. `used` are the blocks that are in use by references that are not shared.
+    /// Compares the references found with the counts. `used` are the blocks in use by unshared references.
     pub(super) fn judge(&self, rows: &Rows, ledger: &Ledger, used: &Blocks, sector: u32, report: &mut Report) {
         let places: BTreeSet<Address> = rows.shared.keys().chain(self.blocks.keys()).copied().collect();
         for place in places {

@@ -24,7 +24,7 @@ use crate::{
     name::MAX_DEPTH,
 };
 
-/// One member of a line.
+/// A member of a line.
 struct Member<'a> {
     id: u64,
     root: Option<BlockPointer>,
@@ -32,7 +32,7 @@ struct Member<'a> {
     deadlist: u64,
     dead: Space,
     referenced: Space,
-    /// When the member before it was taken.
+    /// The txg of the previous member.
     previous_txg: Txg,
     what: &'a str,
 }
@@ -55,13 +55,13 @@ struct Check<'a> {
     ledger: &'a mut Ledger,
     report: &'a mut Report,
     trees: Trees<'a>,
-    /// Who owns each list.
+    /// The owner of each list.
     lists: HashMap<u64, u64>,
-    /// All that snapshots and datasets refer to.
+    /// The blocks referenced by snapshots and datasets.
     live: Blocks,
-    /// What else is in use: pages of lists, and what is still to be freed.
+    /// Other blocks in use: pages of lists, and blocks queued for freeing.
     other: Blocks,
-    /// The references to blocks beside their first.
+    /// The shared references found.
     shared: Shared,
 }
 
@@ -101,7 +101,7 @@ impl Check<'_> {
         })
     }
 
-    /// The line of one dataset, from its origin on.
+    /// Checks the line of one dataset, from its origin on.
     fn line(&mut self, id: u64, row: &With<DatasetRow>) {
         let rows = self.rows;
         let mut before = match rows.snapshots.get(&row.0.origin) {
@@ -128,7 +128,7 @@ impl Check<'_> {
         self.report.expect(FindingKind::Used, id, "used_snapshots", row.0.used_snapshots, used_snapshots);
     }
 
-    /// When the snapshots of a line were taken, those before the origin with them.
+    /// The txgs of the snapshots of a line, including those up to the origin.
     fn divisions(&self, dataset: u64) -> Vec<Txg> {
         let mut found = Vec::new();
         let (mut at, mut until) = (dataset, Txg(u64::MAX));
@@ -144,7 +144,8 @@ impl Check<'_> {
         }
     }
 
-    /// One member against the one before. Returns what is charged to the snapshots of the line for what it lost.
+    /// Compares a member with its predecessor. Returns the space of the dropped blocks that is charged to the line's
+    /// snapshots.
     fn member(
         &mut self,
         member: &Member<'_>,
@@ -170,7 +171,7 @@ impl Check<'_> {
     fn deadlist(&mut self, member: &Member<'_>, mut lost: Blocks, divisions: &[Txg], origin_txg: Txg) -> Space {
         let rows = self.rows;
         let (mut dead, mut own) = (Space::ZERO, Space::ZERO);
-        // What stands on lists does not say for which of its places a shared reference was held.
+        // An entry of a list does not tell for which key a shared reference was held.
         let mut lost_shared: HashMap<(Address, Txg), u32> = HashMap::new();
         for block in lost.iter().map(|number| self.block(number)).filter(|block| block.shared.is_some()) {
             *lost_shared.entry((block.addresses[0], block.entered())).or_default() += 1;
@@ -234,7 +235,7 @@ impl Check<'_> {
         }
     }
 
-    /// The blocks on a chain of lists. Its pages are in use.
+    /// The blocks on a chain of lists. The pages count as in use.
     fn chain(&mut self, owner: u64, first: u64, last: Option<u64>) -> Vec<BlockPointer> {
         let mut blocks = Vec::new();
         let (mut list, mut end) = (first, first);
@@ -272,7 +273,7 @@ impl Check<'_> {
         }
     }
 
-    /// What each dataset is charged for those below it.
+    /// Sums the charges of each dataset's children.
     fn charges(&mut self) {
         let mut below: BTreeMap<u64, Space> = BTreeMap::new();
         for (row, _) in self.rows.datasets.values() {
@@ -292,7 +293,7 @@ impl Check<'_> {
         std::iter::successors(Some(id), above).take(2 * MAX_DEPTH + 1).count()
     }
 
-    /// What a piece of background work has still to free: none of it may be in use.
+    /// Checks the blocks that a piece of background work still has to free: none may be in use.
     fn work(&mut self, id: u64, work: &Work, root: Option<BlockPointer>) {
         let mut blocks = Blocks::new();
         let mut twice = Blocks::new();

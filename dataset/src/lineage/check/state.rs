@@ -1,8 +1,7 @@
-//! Whether a committed state can be gone back to, asked of a pool that was opened at it.
+//! Decides whether a committed state is complete enough for a rewind; runs on a pool opened at that state.
 //!
-//! Nothing of the last states was overwritten, so for them it is enough that what everything hangs from can be read
-//! ([`roots`]); an older one may have lost any node, so all of its metadata is read ([`all_metadata`]). Neither reads the
-//! blocks of files.
+//! No block of the last few states has been overwritten, so there it is enough to read the roots ([`roots`]). An older
+//! state may have lost any node, so all of its metadata is read ([`all_metadata`]). Neither reads the blocks of files.
 
 use pool::{
     check::{Ledger, space_is_readable},
@@ -32,7 +31,7 @@ pub fn roots(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Reads every node of every tree besides, and has everything that the catalogue claims agree with them.
+/// Also reads every node of every tree, and compares everything in the catalogue with the nodes.
 pub fn all_metadata(engine: &Engine) -> Result<()> {
     space_is_readable(engine)?;
     first_finding(&super::check(engine, &mut Ledger::default())?)

@@ -1,4 +1,4 @@
-//! What can be reached from a root.
+//! The blocks reachable from a root.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,10 +16,10 @@ use roaring::RoaringBitmap;
 
 use crate::lineage::nodes;
 
-/// Blocks by their numbers in the ledger.
+/// A set of blocks, by their numbers in the ledger.
 pub(super) type Blocks = RoaringBitmap;
 
-/// Who refers to what is entered.
+/// The owner named in the ledger's findings.
 pub(super) const WHAT: &str = "datasets";
 
 /// Reads trees, each node once.
@@ -29,14 +29,13 @@ pub(super) struct Trees<'a> {
     known: HashMap<u32, Arc<Inside>>,
 }
 
-/// What a node leads to.
+/// The children of a node, and the blocks of its items.
 struct Inside {
     children: Vec<Miss>,
     blocks: Vec<u32>,
 }
 
-/// Which part of a tree is meant: all nodes and blocks younger than `after`, and of them those that do not end before
-/// `cursor`.
+/// A part of a tree: nodes and blocks born after `after`, except nodes that end at or before `cursor`.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     pub(super) after: Txg,
@@ -48,18 +47,17 @@ impl Part {
 }
 
 impl<'a> Trees<'a> {
-    /// Of a pool whose rows were looked at after it was pinned.
+    /// For a pool pinned before the rows were read.
     pub(super) fn new(engine: &'a Engine, pinned: Pinned) -> Trees<'a> {
         Trees { engine, pinned, known: HashMap::new() }
     }
 
-    /// What it takes to read what the rows refer to.
+    /// The moment from which on pinned blocks stay readable.
     pub(super) fn seen(&self) -> Seen {
         self.pinned.seen()
     }
 
-    /// Enters all blocks of a part of a tree into the ledger, its nodes among them. Nodes that cannot be read are handed to
-    /// `broken`.
+    /// Enters all blocks of a part of a tree, nodes included, into the ledger. Unreadable nodes are passed to `broken`.
     pub(super) fn reach(
         &mut self,
         ledger: &mut Ledger,
@@ -88,7 +86,7 @@ impl<'a> Trees<'a> {
         found
     }
 
-    /// What a node leads to, its blocks entered as far as they are younger than `after`: older ones may be free by now.
+    /// The contents of a node. Enters only blocks born after `after` into the ledger: older blocks may be free by now.
     fn open(&mut self, ledger: &mut Ledger, number: u32, place: &Miss, after: Txg) -> Result<Arc<Inside>, Error> {
         let is_whole = after == Txg::ZERO;
         if let Some(known) = self.known.get(&number).filter(|_| is_whole) {
