@@ -1,6 +1,6 @@
-//! What the rows of the catalogue and the items of a dataset's tree say, for whoever looks into a pool by hand.
+//! Describes the rows of the catalogue and the items of a dataset's tree, for `pool debug`.
 //!
-//! Below lies `pool::inspect`, which walks trees and reads on behind what is damaged; here is what the items mean.
+//! Below lies `pool::inspect`, which walks trees and continues after damage; this module adds the meaning of the items.
 
 use std::io;
 
@@ -32,7 +32,7 @@ use crate::{
 /// A tree's root and its level.
 pub type TreeRoot = (BlockPointer, u8);
 
-/// The tree of a dataset or a snapshot, as the catalogue has it.
+/// The root of the tree of a dataset or a snapshot, from the catalogue.
 pub fn root_of(datasets: &Datasets, name: &Name) -> Result<TreeRoot> {
     let target = datasets.resolve(name)?;
     let read = |tx: &Transaction<'_>| -> Result<(Option<BlockPointer>, u8)> {
@@ -52,7 +52,7 @@ pub fn root_of(datasets: &Datasets, name: &Name) -> Result<TreeRoot> {
     root.map(|root| (root, level)).ok_or_else(|| Error::not_found("tree", name.to_string()))
 }
 
-/// The catalogue: its nodes and rows.
+/// Prints the catalogue: nodes and rows.
 pub fn catalogue(engine: &Engine, sink: Sink<'_>) -> io::Result<()> {
     match engine.catalogue().clean_root() {
         Some(root) => tree(engine, root, Key::MIN..Key::MAX, true, &row_item, sink),
@@ -60,18 +60,18 @@ pub fn catalogue(engine: &Engine, sink: Sink<'_>) -> io::Result<()> {
     }
 }
 
-/// The tree of a dataset: its nodes and items.
+/// Prints the tree of a dataset: nodes and items.
 pub fn dataset(engine: &Engine, root: TreeRoot, sink: Sink<'_>) -> io::Result<()> {
     tree(engine, root, Key::MIN..Key::MAX, true, &fs_item, sink)
 }
 
-/// The items of one object of a dataset's tree: its inode, names, attributes, entries and extents.
+/// Prints the items of one object of a dataset's tree: inode, names, attributes, entries and extents.
 pub fn object(engine: &Engine, root: TreeRoot, ino: Ino, sink: Sink<'_>) -> io::Result<()> {
     let keys = Key::new(ino, 0, 0)..Key::new(ino, u8::MAX, u64::MAX);
     tree(engine, root, keys, false, &fs_item, sink)
 }
 
-/// Says what a row of the catalogue is.
+/// Describes a row of the catalogue.
 fn row_item(key: Key, body: &[u8], block: Option<&BlockPointer>) -> Option<Item> {
     let text = match key.kind {
         kind::MASTER => row::<Master>(body),
@@ -122,7 +122,7 @@ fn kind_name(of: u8) -> &'static str {
     }
 }
 
-/// Says what an item of a dataset's tree is.
+/// Describes an item of a dataset's tree.
 fn fs_item(key: Key, body: &[u8], block: Option<&BlockPointer>) -> Option<Item> {
     let (what, text) = match key.kind {
         key::MASTER => ("master", debug(master::Master::decode(body))),
@@ -156,7 +156,7 @@ fn extent_text(extent: Extent<'_>) -> String {
     }
 }
 
-/// A name that moves no terminal's cursor.
+/// A name without control characters.
 fn escaped(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }

@@ -1,33 +1,33 @@
-//! How the rows of the catalogue are coded: field after field, each by its type.
+//! The coding of the catalogue's rows: field after field, each by its type.
 //!
-//! A row begins with its version, so that a later program can tell an old row from a new one. What protects a row from
-//! damage is the checksum of the node it stands in; decoding still trusts nothing.
+//! A row begins with its version, so that a later program can distinguish old rows from new. The checksum of the node
+//! protects a row from damage; decoding still trusts nothing.
 
 use pool::{
     format::codec::{Malformed, Reader, Writer, malformed},
     units::{Guid, Txg},
 };
 
-/// The version that every row of this program begins with.
+/// The version of every row written by this program.
 pub(super) const ROW_VERSION: u8 = 1;
 
-/// A value that can stand in a row.
+/// A value that can be part of a row.
 pub(super) trait Field: Sized {
-    /// Appends it.
+    /// Appends the coded value.
     fn put(&self, out: &mut Vec<u8>);
-    /// Takes it off.
+    /// Decodes and removes the value.
     fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<Self, Malformed>;
 }
 
 /// A row: the body of one item of the catalogue.
 pub trait Row: Sized {
-    /// What it is called in an error.
+    /// The row's name in errors.
     const WHAT: &'static str;
 
     /// The coded row.
     fn encode(&self) -> Vec<u8>;
 
-    /// The row in these bytes, all of them.
+    /// Decodes a row from all of the bytes.
     fn decode(bytes: &[u8]) -> Result<Self, Malformed>;
 }
 
@@ -121,7 +121,7 @@ impl Field for Txg {
     }
 }
 
-/// Random, so that a variable length would not shorten it.
+/// Fixed length: a random number would not become shorter.
 impl Field for Guid {
     fn put(&self, out: &mut Vec<u8>) {
         out.put_u64(self.0);
@@ -132,7 +132,7 @@ impl Field for Guid {
     }
 }
 
-/// Defines a row: a structure whose fields are coded in the order in which they stand.
+/// Defines a row: a structure whose fields are coded in the order of declaration.
 macro_rules! row {
     ($(#[$about:meta])* $name:ident, $what:literal { $($(#[$doc:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$about])*

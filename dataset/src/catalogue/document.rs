@@ -1,4 +1,4 @@
-//! `dataset/FORMAT.md` says what the code does: the kinds of rows, and the bytes of rows that are easy to get wrong.
+//! Compares `dataset/FORMAT.md` with the code: the kinds of rows, and the bytes of the trickier rows.
 
 use pool::units::Txg;
 
@@ -9,7 +9,7 @@ use super::{
 
 const DOCUMENT: &str = include_str!("../../FORMAT.md");
 
-/// The kinds of rows that the table of keys lists.
+/// The kinds of rows in the document's table of keys.
 fn documented() -> Vec<(u8, String)> {
     let rows = DOCUMENT.lines().filter(|line| line.starts_with('|'));
     let second = rows.filter_map(|line| line.split('|').nth(2)?.trim().split_once(' '));

@@ -1,7 +1,7 @@
-//! Rows that are found by a name: they stand under its hash.
+//! Rows found by a name, stored under its hash.
 //!
-//! The offset of the key is the name's 56-bit hash and a number from 0 to 255 that tells names of one hash apart. The
-//! hash is XXH3 and not keyed: names of datasets and properties come from those who administer the pool.
+//! The offset of the key is a 56-bit hash of the name followed by a number from 0 to 255 for names with equal hashes.
+//! The hash is XXH3 without a key: only administrators choose the names of datasets and properties.
 
 use pool::format::{key::Key, label::SPACES_IN_NAMES};
 use xxhash_rust::xxh3::xxh3_64;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::admin::{Error, Result};
 
-/// A row that bears a name.
+/// A row with a name.
 pub trait ByName: Row {
     /// The name.
     fn name(&self) -> &str;
@@ -32,15 +32,15 @@ macro_rules! by_name {
 by_name!(Bookmark, Hold, Named, Value);
 
 impl Transaction<'_> {
-    /// The row of that name, and its key.
+    /// The row with the given name, and its key.
     pub fn find_named<R: ByName>(&self, object: u64, kind: u8, name: &str) -> Result<Option<(Key, R)>> {
         let rows = self.rows::<R>(slots(object, kind, name))?;
         Ok(rows.into_iter().find(|(_, row)| row.name() == name))
     }
 
-    /// Writes a row, in place of the one of its name if there is one.
+    /// Writes a row, replacing any row with the same name.
     pub fn put_named<R: ByName>(&mut self, object: u64, kind: u8, row: &R) -> Result<()> {
-        // Older programs would take it for damage.
+        // Older programs would report the name as damage.
         if matches!(kind, kind::CHILD | kind::SNAPSHOT_NAME | kind::BOOKMARK) && row.name().contains(' ') {
             self.need(SPACES_IN_NAMES);
         }
@@ -63,7 +63,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Deletes the row of that name and returns it.
+    /// Deletes the row with the given name and returns the row.
     pub fn delete_named<R: ByName>(&mut self, object: u64, kind: u8, name: &str) -> Result<Option<R>> {
         Ok(self.find_named(object, kind, name)?.map(|(key, row)| {
             self.delete(key);
@@ -72,7 +72,7 @@ impl Transaction<'_> {
     }
 }
 
-/// The keys that a name can stand under.
+/// The possible keys of a name.
 fn slots(object: u64, kind: u8, name: &str) -> std::ops::Range<Key> {
     let start = xxh3_64(name.as_bytes()) << 8;
     let end = start.checked_add(256).map_or(keys_from(object, kind, 0).end, |end| Key::new(object, kind, end));

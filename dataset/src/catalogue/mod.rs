@@ -1,8 +1,8 @@
-//! The catalogue: the one tree of a pool that says which datasets and snapshots there are.
+//! The catalogue (OpenZFS: the MOS): the single tree of a pool that lists all datasets and snapshots.
 //!
-//! A row is an item of the tree, and everything that happens to datasets is a change of some rows. All changes of one
-//! command are applied together in the syncing context of one transaction group ([`Transaction`]), so a crash finds all
-//! of them or none.
+//! A row is an item of the tree, and every operation on datasets changes some rows. All changes of one command are
+//! applied together in the syncing context of one txg ([`Transaction`]), so after a crash all of the changes are there,
+//! or none.
 //!
 //! ```text
 //! key (object, kind, offset)                 row                  block
@@ -33,10 +33,10 @@
 //! (0, RESIZE, 0)                             Resize
 //! ```
 //!
-//! Datasets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
-//! dataset is [`ROOT`]. A name stands under the hash of it; names with one hash stand side by side.
+//! Datasets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; no id is reused. The root
+//! dataset is [`ROOT`]. A name is stored under its hash; names with equal hashes are neighbours.
 //!
-//! Nothing here knows what the rows mean for one another: that is `lineage`.
+//! The catalogue does not interpret relations between rows: see `lineage`.
 
 mod coding;
 #[cfg(test)]
@@ -63,28 +63,28 @@ pub use transaction::{Body, Effect, Transaction};
 
 /// The pool's root dataset.
 pub const ROOT: u64 = 1;
-/// The first id that is drawn.
+/// The first id drawn from the counter.
 pub const FIRST_ID: u64 = 2;
-/// The object under which the pool's own rows stand.
+/// The object number of the pool's own rows.
 pub const POOL: u64 = 0;
 
 /// The kinds of rows.
 pub mod kind {
-    /// The catalogue's own row.
+    /// The catalogue's master row.
     pub const MASTER: u8 = 1;
     /// A dataset.
     pub const DATASET: u8 = 2;
     /// A child's name below its parent.
     pub const CHILD: u8 = 3;
-    /// A property that was set.
+    /// A property set locally.
     pub const PROPERTY: u8 = 4;
-    /// A property that was received.
+    /// A property received with a stream.
     pub const RECEIVED: u8 = 5;
     /// A snapshot.
     pub const SNAPSHOT: u8 = 6;
     /// A snapshot's name in its dataset.
     pub const SNAPSHOT_NAME: u8 = 7;
-    /// A snapshot's place in the line of its dataset.
+    /// A snapshot's position in the line of its dataset.
     pub const SNAPSHOT_TXG: u8 = 8;
     /// A clone of a snapshot.
     pub const CLONE: u8 = 9;
@@ -94,7 +94,7 @@ pub mod kind {
     pub const BOOKMARK: u8 = 11;
     /// A bucket of a deadlist.
     pub const DEADLIST: u8 = 12;
-    /// Which list follows a list.
+    /// The successor of a list.
     pub const LINK: u8 = 13;
     /// A page of a list.
     pub const PAGE: u8 = 14;
@@ -102,19 +102,19 @@ pub mod kind {
     pub const WORK: u8 = 15;
     /// A line of history.
     pub const HISTORY: u8 = 16;
-    /// The scrub.
+    /// The current scrub, or the last.
     pub const SCRUB: u8 = 17;
     /// Damage that could not be repaired.
     pub const DAMAGE: u8 = 18;
     /// A block with more than one reference.
     pub const SHARED: u8 = 19;
-    /// What all of those come to.
+    /// The totals of all shared blocks.
     pub const SHARING: u8 = 20;
     /// The removal of a vdev.
     pub const REMOVAL: u8 = 21;
     /// The rebalance.
     pub const REBALANCE: u8 = 22;
-    /// How fast chunks are moved.
+    /// The speed of jobs that move chunks.
     pub const PACE: u8 = 23;
     /// The defragmentation.
     pub const DEFRAGMENT: u8 = 24;
@@ -122,7 +122,7 @@ pub mod kind {
     pub const RESIZE: u8 = 25;
 }
 
-/// The key of the catalogue's own row.
+/// The key of the master row.
 pub const MASTER: Key = Key::new(POOL, kind::MASTER, 0);
 
 /// The key of a dataset.

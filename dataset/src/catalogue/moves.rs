@@ -1,124 +1,125 @@
-//! The rows of what is moved between vdevs and regions. Their byte tables stand in `dataset/FORMAT.md`, "Catalogue".
+//! The rows of the jobs that move data between vdevs and regions. For the byte tables see `dataset/FORMAT.md`,
+//! "Catalogue".
 
 use pool::format::codec::{Malformed, Reader, malformed};
 
 use super::coding::{Field, row};
 
 row! {
-    /// The removal of a vdev: the one that is under way, or the last one.
+    /// The removal of a vdev: the current removal, or the last.
     RemovalRow, "removal" {
-        /// How it stands.
+        /// Running, or how it ended.
         state: MoveState,
         /// The vdev's number.
         vdev: u64,
-        /// What the vdev was called.
+        /// The vdev's name in `pool status`.
         name: String,
-        /// When it began, in nanoseconds since 1970.
+        /// The start, in nanoseconds since 1970.
         start: i64,
-        /// When it ended, in nanoseconds since 1970; 0 while it is under way.
+        /// The end, in nanoseconds since 1970; 0 while running.
         end: i64,
-        /// What was allocated on the vdev when it began, in bytes.
+        /// The bytes allocated on the vdev at the start.
         total: u64,
-        /// What was copied, in bytes.
+        /// The bytes copied so far.
         copied: u64,
-        /// How many blocks were found without a good copy.
+        /// The number of blocks without a good copy.
         errors: u64,
     }
 }
 
 row! {
-    /// The rebalance that is under way, or the last one.
+    /// The current rebalance, or the last.
     RebalanceRow, "rebalance" {
-        /// How it stands.
+        /// Running, or how it ended.
         state: MoveState,
-        /// When it began, in nanoseconds since 1970.
+        /// The start, in nanoseconds since 1970.
         start: i64,
-        /// When it ended, in nanoseconds since 1970; 0 while it is under way.
+        /// The end, in nanoseconds since 1970; 0 while running.
         end: i64,
-        /// What was to be moved when it began, in bytes.
+        /// The bytes to move, as computed at the start.
         total: u64,
-        /// What was copied, in bytes.
+        /// The bytes copied so far.
         copied: u64,
-        /// How many blocks were found without a good copy.
+        /// The number of blocks without a good copy.
         errors: u64,
     }
 }
 
 row! {
-    /// The defragmentation that is under way, or the last one.
+    /// The current defragmentation, or the last.
     DefragmentRow, "defragmentation" {
-        /// How it stands.
+        /// Running, or how it ended.
         state: MoveState,
-        /// When it began, in nanoseconds since 1970.
+        /// The start, in nanoseconds since 1970.
         start: i64,
-        /// When it ended, in nanoseconds since 1970; 0 while it is under way.
+        /// The end, in nanoseconds since 1970; 0 while running.
         end: i64,
-        /// What was to be moved when it began, in bytes.
+        /// The bytes to move, as computed at the start.
         total: u64,
-        /// What was copied, in bytes.
+        /// The bytes copied so far.
         copied: u64,
-        /// How many blocks were found without a good copy.
+        /// The number of blocks without a good copy.
         errors: u64,
-        /// How many regions were to be emptied when it began.
+        /// The number of regions to empty, as computed at the start.
         wanted: u64,
-        /// How many were.
+        /// The number of regions emptied so far.
         emptied: u64,
-        /// How many have taken in what was in those.
+        /// The number of regions that received the moved data.
         taken: u64,
     }
 }
 
 row! {
-    /// The resize of the devices of a vdev: the one that is under way, or the last one.
+    /// The resize of the devices of a vdev: the current resize, or the last.
     ResizeRow, "resize" {
-        /// How it stands.
+        /// Running, or how it ended.
         state: MoveState,
         /// The vdev's number.
         vdev: u64,
-        /// What the vdev was called.
+        /// The vdev's name in `pool status`.
         name: String,
-        /// How many regions it keeps.
+        /// The number of regions that stay.
         regions: u64,
-        /// How large its devices become, in bytes.
+        /// The new size of the devices, in bytes.
         size: u64,
-        /// When it began, in nanoseconds since 1970.
+        /// The start, in nanoseconds since 1970.
         start: i64,
-        /// When it ended, in nanoseconds since 1970; 0 while it is under way.
+        /// The end, in nanoseconds since 1970; 0 while running.
         end: i64,
-        /// What was allocated behind these regions when it began, in bytes.
+        /// The bytes allocated behind the remaining regions at the start.
         total: u64,
-        /// What was copied, in bytes.
+        /// The bytes copied so far.
         copied: u64,
-        /// How many blocks were found without a good copy.
+        /// The number of blocks without a good copy.
         errors: u64,
     }
 }
 
 row! {
-    /// How fast chunks are moved, whatever for.
+    /// The speed of all jobs that move chunks.
     PaceRow, "pace" {
-        /// Not at all for now: somebody has paused it.
+        /// Paused by the administrator.
         paused: bool,
-        /// At most so many bytes a second; 0 for any number.
+        /// The limit in bytes per second; 0 for none.
         limit: u64,
     }
 }
 
-/// How a removal, a rebalance, a defragmentation or a resize stands.
+/// The state of a removal, rebalance, defragmentation or resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MoveState {
-    /// Under way, whenever the pool is open: nothing is allocated on a vdev that is removed, or at the end of one that is made
-    /// smaller.
+    /// Running whenever the pool is open. Nothing is allocated on a vdev being removed, or beyond the new end of a vdev
+    /// being resized.
     #[default]
     Running = 1,
-    /// The vdev has left the pool or is smaller, all are about equally full, or no region more would come of it.
+    /// Completed: the vdev is removed or resized, data is spread evenly, or no further region can be emptied.
     Finished = 2,
-    /// Given up by the operator.
+    /// Canceled by the administrator.
     Canceled = 3,
-    /// Given up because something could not be read.
+    /// Ended because data could not be read.
     Unreadable = 4,
-    /// Given up because there was too little room elsewhere.
+    /// Ended because other vdevs had too little free space.
     NoRoom = 5,
 }
 

@@ -1,7 +1,7 @@
-//! Pages of block pointers: what deadlists and lists of blocks to free are made of.
+//! Pages of block pointers: the contents of deadlists and of lists of blocks to free.
 //!
-//! A pointer on a list is never followed again, only freed. It is coded without its checksum, which would be most of it
-//! and does not compress.
+//! A pointer on a list is never read through, only freed. So pages omit the checksum, the largest part of a pointer,
+//! which does not compress.
 
 use pool::format::{
     codec::{Malformed, Reader, Writer, malformed},
@@ -13,7 +13,7 @@ use super::coding::ROW_VERSION;
 /// The most pointers on one page.
 pub const PAGE_BLOCKS: usize = 4096;
 
-/// Codes a page.
+/// Encodes a page.
 pub fn encode_page(pointers: &[BlockPointer]) -> Vec<u8> {
     assert!(pointers.len() <= PAGE_BLOCKS);
     let mut out = vec![ROW_VERSION];
@@ -24,7 +24,7 @@ pub fn encode_page(pointers: &[BlockPointer]) -> Vec<u8> {
     out
 }
 
-/// The pointers on a page, with no checksums.
+/// Decodes a page; the pointers have no checksums.
 pub fn decode_page(bytes: &[u8]) -> Result<Vec<BlockPointer>, Malformed> {
     const WHAT: &str = "page of block pointers";
     let mut reader = Reader::new(bytes);

@@ -1,4 +1,4 @@
-//! The rows themselves. Their byte tables stand in `dataset/FORMAT.md`, "Catalogue".
+//! The rows of datasets, snapshots, deadlists and history. For the byte tables see `dataset/FORMAT.md`, "Catalogue".
 
 use pool::units::{Guid, Txg};
 
@@ -9,91 +9,91 @@ use super::{
 use pool::format::codec::{Malformed, Reader, malformed};
 
 row! {
-    /// The catalogue's own row: what belongs to no dataset.
+    /// The master row: counters of the whole pool.
     Master, "catalogue" {
-        /// The id that the next dataset, snapshot, list or piece of work gets. Ids are never used twice.
+        /// The next id for a dataset, snapshot, list or piece of work. Ids are never reused.
         next_id: u64,
         /// The number of the next line of the history.
         next_history: u64,
-        /// What all datasets together take on the devices, reservations not counted.
+        /// The space of all datasets together on the devices, without reservations.
         physical: Space,
-        /// What background work has still to free.
+        /// The space that background work has still to free.
         freeing: Space,
     }
 }
 
 row! {
-    /// A dataset: its place, its tree and its counters. The item's block is the root of its tree.
+    /// A dataset: its position, tree and counters. The item's block is the root of the tree.
     DatasetRow, "dataset" {
-        /// The dataset above; 0 for the pool's root.
+        /// The parent dataset; 0 for the pool's root dataset.
         parent: u64,
-        /// Its name below the parent; empty for the pool's root, which is named like the pool.
+        /// The name below the parent; empty for the pool's root dataset, which has the pool's name.
         name: String,
-        /// Its name for life.
+        /// The GUID; never changes.
         guid: Guid,
-        /// When it was created, in nanoseconds since 1970.
+        /// The creation time, in nanoseconds since 1970.
         creation: i64,
-        /// The transaction group that created it.
+        /// The txg of the creation.
         createtxg: Txg,
-        /// The level of its tree's root.
+        /// The level of the tree's root.
         level: u8,
-        /// Whether it is hidden: a receive is filling it.
+        /// Whether the dataset is hidden: a receive is filling the dataset.
         hidden: bool,
-        /// How many datasets are right below it.
+        /// The number of children.
         children: u64,
-        /// How many snapshots it has.
+        /// The number of snapshots.
         snapshots: u64,
-        /// When a snapshot last came or went, in nanoseconds since 1970; 0 for never.
+        /// When a snapshot was last taken or destroyed, in nanoseconds since 1970; 0 for never.
         snapshots_changed: i64,
-        /// Its newest snapshot, or its origin if it has none of its own; 0 for neither.
+        /// The newest snapshot, or without a snapshot the origin; 0 for neither.
         newest: u64,
-        /// When that one was taken.
+        /// The txg of `newest`.
         newest_txg: Txg,
-        /// What that one references.
+        /// The space referenced by `newest`.
         newest_referenced: Space,
-        /// The snapshot that it is a clone of, or 0.
+        /// For a clone the origin snapshot, otherwise 0.
         origin: u64,
-        /// When that one was taken; 0 without one. Blocks born up to then are charged to the origin's dataset.
+        /// The txg of the origin, otherwise 0. Blocks born up to then are charged to the origin's dataset.
         origin_txg: Txg,
-        /// The blocks of its tree.
+        /// The space of the tree's blocks.
         referenced: Space,
-        /// The id of its deadlist.
+        /// The id of the deadlist.
         deadlist: u64,
-        /// The blocks on its deadlist: those that the newest snapshot has and it has not.
+        /// The space of the deadlist: blocks of `newest` that the dataset no longer has.
         dead: Space,
-        /// The blocks of its tree that were born after its origin.
+        /// The space of the tree's blocks born after the origin.
         used_head: Space,
-        /// The blocks on its own deadlist and those of its snapshots that were born after its origin.
+        /// The space of blocks born after the origin on the deadlists of the dataset and its snapshots.
         used_snapshots: Space,
-        /// What the datasets below it are charged.
+        /// The sum of the children's charges.
         used_children: Space,
-        /// The most it may use, datasets below counted; 0 for no limit.
+        /// The limit of used space in bytes, descendants included; 0 for none.
         quota: u64,
-        /// The most it may reference; 0 for no limit.
+        /// The limit of referenced space in bytes; 0 for none.
         refquota: u64,
-        /// The least set aside for it and the datasets below.
+        /// The bytes reserved for the dataset and its descendants.
         reservation: u64,
-        /// The least set aside for it alone.
+        /// The bytes reserved for the dataset alone.
         refreservation: u64,
     }
 }
 
 row! {
-    /// A name: what stands under its hash. It leads from a parent to a child, or from a dataset to a snapshot.
+    /// A name, stored under its hash: leads from a parent to a child, or from a dataset to a snapshot.
     Named, "name" {
         /// The name.
         name: String,
-        /// What bears it.
+        /// The id of the child or snapshot.
         id: u64,
     }
 }
 
 row! {
-    /// A property's value that was set or received.
+    /// The value of a property, set or received.
     Value, "property" {
-        /// The property.
+        /// The property's name.
         name: String,
-        /// Its canonical value. `None` hides a received value: the property is inherited all the same.
+        /// The canonical value. `None` hides a received value, so that the property is inherited.
         value: Option<String>,
     }
 }
@@ -101,83 +101,83 @@ row! {
 row! {
     /// A snapshot. The item's block is the root of its tree.
     SnapshotRow, "snapshot" {
-        /// The dataset it belongs to.
+        /// The dataset that owns the snapshot.
         dataset: u64,
-        /// Its name after the `@`.
+        /// The name after the `@`.
         name: String,
-        /// Its name for life; a received snapshot keeps it.
+        /// The GUID; a received snapshot keeps its GUID.
         guid: Guid,
-        /// When it was taken, in nanoseconds since 1970.
+        /// The creation time, in nanoseconds since 1970.
         creation: i64,
-        /// The transaction group whose state it is.
+        /// The txg whose state the snapshot shows.
         createtxg: Txg,
-        /// The level of its tree's root.
+        /// The level of the tree's root.
         level: u8,
-        /// The snapshot before, or the origin of its dataset; 0 for neither.
+        /// The previous snapshot, or the origin of the dataset; 0 for neither.
         previous: u64,
-        /// When that one was taken.
+        /// The txg of `previous`.
         previous_txg: Txg,
-        /// The snapshot after; 0 if that is the dataset itself.
+        /// The next snapshot; 0 if the dataset itself is next.
         next: u64,
-        /// The blocks of its tree.
+        /// The space of the tree's blocks.
         referenced: Space,
-        /// The id of its deadlist.
+        /// The id of the deadlist.
         deadlist: u64,
-        /// The blocks on its deadlist: those that the one before has and it has not.
+        /// The space of the deadlist: blocks of `previous` that the snapshot no longer has.
         dead: Space,
-        /// How many holds it has.
+        /// The number of holds.
         holds: u64,
-        /// How many clones it has.
+        /// The number of clones.
         clones: u64,
-        /// Whether it is to go with its last hold and clone.
+        /// Whether the snapshot is destroyed with its last hold and clone.
         deferred: bool,
     }
 }
 
 row! {
-    /// A hold: a reason for which a snapshot must not be destroyed.
+    /// A hold: prevents a snapshot from being destroyed.
     Hold, "hold" {
-        /// The reason.
+        /// The tag.
         name: String,
-        /// When it was made, in nanoseconds since 1970.
+        /// When the hold was placed, in nanoseconds since 1970.
         time: i64,
     }
 }
 
 row! {
-    /// What a snapshot leaves behind to send increments from.
+    /// A bookmark: the facts about a snapshot needed as the base of an incremental send.
     Bookmark, "bookmark" {
-        /// Its name after the `#`.
+        /// The name after the `#`.
         name: String,
-        /// The snapshot's.
+        /// The snapshot's GUID.
         guid: Guid,
-        /// The snapshot's.
+        /// The snapshot's creation time, in nanoseconds since 1970.
         creation: i64,
-        /// The snapshot's.
+        /// The snapshot's txg.
         createtxg: Txg,
-        /// The snapshot's.
+        /// The space referenced by the snapshot.
         referenced: Space,
     }
 }
 
 row! {
-    /// A bucket of a deadlist: the blocks born after the transaction group in the key, and not after the next snapshot.
+    /// A bucket of a deadlist: blocks born after the txg in the key, and not after the next snapshot.
     Bucket, "deadlist" {
-        /// The first of the lists that hold them.
+        /// The first list of the chain.
         first: u64,
-        /// The last one, to which is appended.
+        /// The last list of the chain, to which pages are appended.
         last: u64,
-        /// How many blocks they are.
+        /// The number of blocks.
         count: u64,
-        /// What the blocks take.
+        /// The space of the blocks.
         space: Space,
     }
 }
 
 row! {
-    /// Which list follows one. A list without such a row is the last.
+    /// The successor of a list. The last list of a chain has no such row.
     Link, "list" {
-        /// The list that follows.
+        /// The next list.
         next: u64,
     }
 }
@@ -185,46 +185,46 @@ row! {
 row! {
     /// A line of the pool's history.
     History, "history" {
-        /// When, in nanoseconds since 1970.
+        /// The time, in nanoseconds since 1970.
         time: i64,
-        /// The transaction group.
+        /// The txg in which the entry was written.
         txg: Txg,
         /// The command line.
         command: String,
-        /// Who gave it.
+        /// The user that gave the command.
         user: String,
-        /// Where.
+        /// The host on which the command was given.
         host: String,
     }
 }
 
 row! {
-    /// Work that goes on in the background and survives a crash. The item's block is the root of the tree to free.
+    /// Background work that survives a crash. For a tree, the item's block is the root of the tree to free.
     Work, "work" {
-        /// What is to be done.
+        /// The task.
         task: Task,
-        /// What is still to be freed.
+        /// The space still to be freed.
         remaining: Space,
     }
 }
 
-/// What a [`Work`] row asks for.
+/// The task of a [`Work`] row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Free the blocks of a tree.
     Tree {
-        /// The level of its root.
+        /// The level of the root.
         level: u8,
-        /// Only blocks born after this: older ones belong to a snapshot.
+        /// Only blocks born after the txg are freed: older blocks belong to a snapshot.
         after: Txg,
-        /// Keys below this one are done, and so is each node whose range ends there or before.
+        /// Lower keys are done, and so is each node that ends at or before the cursor.
         cursor: (u64, u8, u64),
     },
-    /// Free a chain of lists, and the blocks on them if `blocks` says so.
+    /// Free a chain of lists, and with `blocks` also the blocks on the lists.
     Lists {
         /// The first list.
         first: u64,
-        /// Whether the blocks on them are free too. If not, the tree that they were dropped from has come back.
+        /// Whether the blocks on the lists are freed too. If not, the tree that had dropped the blocks was restored.
         blocks: bool,
     },
 }
@@ -266,24 +266,24 @@ impl Field for Task {
 }
 
 impl DatasetRow {
-    /// The blocks of the tree that the newest snapshot has not: what a rollback would throw away.
+    /// The space of the tree's blocks missing from the newest snapshot: the loss of a rollback.
     pub fn unique(&self) -> Space {
         self.referenced - (self.newest_referenced - self.dead)
     }
 
-    /// What the refreservation sets aside beyond what is unique to the dataset, in bytes.
+    /// The part of the refreservation not covered by unique space, in bytes.
     pub fn reserved_for_head(&self) -> u64 {
         self.refreservation.saturating_sub(self.unique().allocated)
     }
 
-    /// What it and everything below it uses. The refreservation counts in the allocated bytes.
+    /// The space used by the dataset and its descendants. The allocated bytes include the unused refreservation.
     pub fn used(&self) -> Space {
         let mut used = self.used_head + self.used_snapshots + self.used_children;
         used.allocated = used.allocated.saturating_add(self.reserved_for_head());
         used
     }
 
-    /// What the dataset above is charged for it: what it uses, or its reservation if that is more.
+    /// The charge to the parent: the used space, or the reservation if larger.
     pub fn charge(&self) -> Space {
         let used = self.used();
         Space { allocated: used.allocated.max(self.reservation), ..used }
@@ -352,7 +352,7 @@ pub(super) mod tests {
         assert_eq!(row.used().logical, 30);
         row.reservation = 150;
         assert_eq!(row.charge().allocated, 150);
-        // A snapshot makes all of it shared: the whole refreservation is set aside again.
+        // After a snapshot all blocks are shared: the whole refreservation counts again.
         row.newest_referenced = row.referenced;
         assert_eq!(row.used().allocated, 130);
     }

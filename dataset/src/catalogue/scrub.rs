@@ -1,4 +1,4 @@
-//! The rows of a scrub and of what it has found. Their byte tables stand in `dataset/FORMAT.md`, "Catalogue".
+//! The rows of a scrub and of its findings. For the byte tables see `dataset/FORMAT.md`, "Catalogue".
 
 use pool::{
     format::codec::{Malformed, Reader, malformed},
@@ -11,33 +11,33 @@ use super::coding::{Field, row};
 type Cursor = (u64, u8, u64);
 
 row! {
-    /// The scrub of the pool: the one that runs, or the last one.
+    /// The current scrub of the pool, or the last.
     ScrubRow, "scrub" {
-        /// How it stands.
+        /// Running, paused, or how it ended.
         state: ScrubState,
-        /// When it began, in nanoseconds since 1970.
+        /// The start, in nanoseconds since 1970.
         start: i64,
-        /// When it ended or was paused, in nanoseconds since 1970; 0 while it runs.
+        /// The end or the start of the pause, in nanoseconds since 1970; 0 while running.
         end: i64,
-        /// How long it has worked, in nanoseconds.
+        /// The time spent running, in nanoseconds.
         elapsed: u64,
-        /// Blocks born after this transaction group are not its business.
+        /// The last txg covered: blocks born later are skipped.
         limit: Txg,
-        /// What was allocated when it began, in bytes.
+        /// The bytes allocated at the start.
         total: u64,
-        /// What it has read, in bytes, all copies counted.
+        /// The bytes read, over all copies.
         examined: u64,
-        /// What it has written over bad copies, in bytes.
+        /// The bytes written to repair bad copies.
         repaired: u64,
-        /// How many blocks it found without a good copy.
+        /// The number of blocks without a good copy.
         errors: u64,
-        /// What comes next.
+        /// The position to continue at.
         position: ScrubPosition,
     }
 }
 
 row! {
-    /// Damage that could not be repaired: objects of a tree that have lost something.
+    /// Permanent damage: objects of a tree that have lost data.
     DamageRow, "damage" {
         /// The dataset or snapshot; 0 for the pool's own structures.
         tree: u64,
@@ -45,25 +45,25 @@ row! {
         first: u64,
         /// The last object.
         last: u64,
-        /// When it was first found, in nanoseconds since 1970.
+        /// When the damage was first found, in nanoseconds since 1970.
         time: i64,
-        /// The transaction group in which it was last confirmed.
+        /// The txg in which the damage was last confirmed.
         seen: Txg,
     }
 }
 
-/// How a scrub stands.
+/// The state of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ScrubState {
-    /// At work, whenever the pool is open.
+    /// Running whenever the pool is open.
     #[default]
     Running = 1,
-    /// Waiting to be resumed.
+    /// Paused by the administrator.
     Paused = 2,
-    /// All was examined.
+    /// Completed.
     Finished = 3,
-    /// Given up.
+    /// Canceled by the administrator.
     Stopped = 4,
 }
 
@@ -83,33 +83,33 @@ impl Field for ScrubState {
     }
 }
 
-/// Where a scrub goes on.
+/// The position of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScrubPosition {
-    /// With the labels and uberblocks.
+    /// At the labels and uberblocks.
     #[default]
     Labels,
-    /// With the space layer's blocks.
+    /// At the blocks of the space maps.
     Space {
-        /// The device on which the next block's first copy lies.
+        /// The device with the next block's first copy.
         vdev: u32,
-        /// Its offset there.
+        /// The block's offset on the device.
         offset: u64,
     },
-    /// With the catalogue's tree.
+    /// At the catalogue's tree.
     Catalogue {
-        /// Keys below this one are done.
+        /// Lower keys are done.
         cursor: Cursor,
     },
-    /// With the datasets, in the order of their ids.
+    /// At the datasets, in the order of their ids.
     Datasets {
-        /// This one.
+        /// The current dataset.
         dataset: u64,
-        /// Its snapshots up to this transaction group are done, and so are blocks born up to then.
+        /// Snapshots of the dataset up to the txg are done, and so are blocks born up to the txg.
         done: Txg,
-        /// The snapshot that is being examined, or the dataset itself; 0 for neither yet.
+        /// The current snapshot, or the dataset itself; 0 before the first.
         member: u64,
-        /// Keys of it below this one are done.
+        /// Lower keys of the current member are done.
         cursor: Cursor,
     },
 }

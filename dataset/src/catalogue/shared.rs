@@ -1,4 +1,4 @@
-//! The rows of blocks that are referred to more than once. Their byte tables stand in `dataset/FORMAT.md`, "Catalogue".
+//! The rows of blocks with several references. For the byte tables see `dataset/FORMAT.md`, "Catalogue".
 
 use pool::{
     format::{
@@ -11,26 +11,26 @@ use pool::{
 use super::{POOL, Space, coding::row, kind};
 
 row! {
-    /// A block with further references beside one. It stands under the address of its first copy; a block without such a
-    /// row has one reference.
+    /// A block with more than one reference. The key is the address of the first copy; a block without a row has one
+    /// reference.
     SharedRow, "shared block" {
-        /// When the block was written.
+        /// The txg in which the block was written.
         birth: Txg,
-        /// How many references it has beside one. Never 0.
+        /// The number of references beyond the first. Never 0.
         more: u64,
-        /// What the block takes, once.
+        /// The space of the block, counted once.
         space: Space,
     }
 }
 
 row! {
-    /// What all shared blocks come to.
+    /// The totals of all shared blocks.
     SharingRow, "sharing" {
-        /// How many shared blocks there are.
+        /// The number of shared blocks.
         blocks: u64,
-        /// What they take, each once.
+        /// The space of the shared blocks, each counted once.
         used: Space,
-        /// What they would take in addition if each reference had a block of its own.
+        /// The additional space if each reference had a block of its own.
         saved: Space,
     }
 }
@@ -43,7 +43,7 @@ pub const fn shared_key(address: Address) -> Key {
     Key::new(POOL, kind::SHARED, (address.chunk.0 as u64) << 32 | address.sector as u64)
 }
 
-/// The block whose row stands under a key.
+/// The block whose row has the given key.
 pub const fn shared_address(key: Key) -> Address {
     Address { chunk: ChunkId((key.offset >> 32) as u32), sector: key.offset as u32 }
 }

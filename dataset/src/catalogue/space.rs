@@ -1,4 +1,4 @@
-//! How much room blocks take, counted in the two ways that properties ask for.
+//! The space of blocks, before and after compression, as the space properties need.
 
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
@@ -12,21 +12,21 @@ use pool::{
 
 use super::coding::Field;
 
-/// The room that some blocks take. Subtraction stops at zero: a damaged counter must not bring a pool down, and the
-/// check tells.
+/// The space of some blocks. Subtraction stops at zero: a damaged counter must not make a pool unusable, and the check
+/// reports the difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// On the devices, with all copies and rounded to sectors: what is charged.
+    /// Bytes on the devices, with all copies and rounded up to sectors: the space charged.
     pub allocated: u64,
-    /// Before compression.
+    /// Bytes before compression.
     pub logical: u64,
 }
 
 impl Space {
-    /// No room at all.
+    /// No space.
     pub const ZERO: Space = Space { allocated: 0, logical: 0 };
 
-    /// What one block takes in a pool with this sector size.
+    /// The space of one block in a pool with the given sector size.
     pub fn of(pointer: &BlockPointer, sector: u32) -> Space {
         Space { allocated: pointer.allocated(sector), logical: u64::from(pointer.logical) }
     }

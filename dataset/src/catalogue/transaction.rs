@@ -1,12 +1,11 @@
-//! A transaction over the catalogue: reads see what it has written, and nothing is written until it is whole.
+//! A transaction over the catalogue: reads see the transaction's own writes, and nothing is written before the end.
 //!
-//! A task reads and writes rows as if they were its own. The writes stand in an overlay over the tree's view; when the
-//! task succeeds they become one batch. If the task fails, or if a node it reads is not in memory and it has to start
-//! again, the overlay is dropped and nothing has happened. Without a batch at the end a transaction is a reader, or a dry
-//! run.
+//! A task reads and writes rows directly. The writes are an overlay over the tree's view, and become one batch when the
+//! task succeeds. If the task fails, or restarts because a node is not in memory, the overlay is dropped and nothing
+//! has happened. Without a batch at the end, a transaction is a reader or a dry run.
 //!
-//! What a task does beside changing rows (freeing a block, giving an open dataset another tree) it leaves behind as
-//! [`Effect`]s, which are carried out once, after the batch was applied.
+//! Work other than changes of rows (freeing a block, giving an open dataset another tree) is recorded as [`Effect`]s,
+//! which are carried out once, after the batch was applied.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -27,32 +26,32 @@ use crate::admin::{Error, Result};
 pub struct Body {
     /// The coded row.
     pub bytes: Vec<u8>,
-    /// The block.
+    /// The pointer of the item's block.
     pub block: Option<BlockPointer>,
 }
 
-/// What a transaction does beside changing rows.
+/// Work to do after the rows are changed.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// A reference to a block is given up: without any other it is free.
+    /// Give up a reference to a block; the last reference frees the block.
     Free(BlockPointer),
-    /// A new dataset needs a tree with an empty root directory.
+    /// Make a tree with an empty root directory for a new dataset.
     Format {
         /// The dataset.
         id: u64,
-        /// Who owns the root directory: user and group.
+        /// The user and group that own the root directory.
         owner: (u32, u32),
     },
-    /// An open dataset shows another tree from now on.
+    /// Show another tree in an open dataset.
     Replace {
         /// The dataset.
         id: u64,
-        /// Its new root.
+        /// The new root.
         root: BlockPointer,
         /// The root's level.
         level: u8,
     },
-    /// A dataset or snapshot is gone, or no longer filled by a receive: its tree is closed.
+    /// Close the tree of a dataset or snapshot that was destroyed, or made visible by a receive.
     Close(u64),
 }
 
@@ -66,27 +65,27 @@ pub struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    /// A transaction over `view` at the time `now`.
+    /// A transaction over `view` at the time `now`, in nanoseconds since 1970.
     pub fn new(view: View<'a>, now: Nanos) -> Transaction<'a> {
         Transaction { view, now, changes: BTreeMap::new(), effects: Vec::new(), needs: None }
     }
 
-    /// The transaction group it belongs to.
+    /// The open txg, or in syncing context the syncing txg.
     pub fn txg(&self) -> Txg {
         self.view.txg()
     }
 
-    /// When the catalogue was looked at: what it takes to read the trees whose roots stand in it.
+    /// The moment of the view: needed to read trees whose roots are in the catalogue.
     pub fn seen(&self) -> Seen {
         self.view.seen()
     }
 
-    /// The time of day.
+    /// The time of day, in nanoseconds since 1970.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The item under `key`.
+    /// The item under `key`, if any.
     pub fn body(&self, key: Key) -> Result<Option<Body>> {
         if let Some(change) = self.changes.get(&key) {
             return Ok(change.clone());
@@ -94,17 +93,17 @@ impl<'a> Transaction<'a> {
         Ok(self.view.get(key)?.map(|entry| Body { bytes: entry.body().to_vec(), block: stored(entry.block()) }))
     }
 
-    /// The row under `key`, and its block.
+    /// The row under `key` and its block, if any.
     pub fn find<R: Row>(&self, key: Key) -> Result<Option<(R, Option<BlockPointer>)>> {
         self.body(key)?.map(|body| Ok((decode(key, &body)?, body.block))).transpose()
     }
 
-    /// The row under `key`, which another row promises.
+    /// The row under `key`, which must exist because another row refers to the key; damage otherwise.
     pub fn row<R: Row>(&self, key: Key) -> Result<R> {
         self.row_and_block(key).map(|(row, _)| row)
     }
 
-    /// The row under `key`, which another row promises, and its block.
+    /// As [`Transaction::row`], with the row's block.
     pub fn row_and_block<R: Row>(&self, key: Key) -> Result<(R, Option<BlockPointer>)> {
         self.find(key)?
             .ok_or_else(|| PoolError::damaged(format!("catalogue at {key}"), format!("no {}", R::WHAT)).into())
@@ -120,7 +119,7 @@ impl<'a> Transaction<'a> {
         self.put_body(key, Body { bytes: row.encode(), block });
     }
 
-    /// Writes a row and leaves its block.
+    /// Writes a row, and keeps the current block.
     pub fn set<R: Row>(&mut self, key: Key, row: &R) -> Result<()> {
         let block = self.body(key)?.and_then(|body| body.block);
         self.put(key, row, block);
@@ -132,7 +131,7 @@ impl<'a> Transaction<'a> {
         self.changes.insert(key, Some(body));
     }
 
-    /// Deletes the item under `key`, if there is one.
+    /// Deletes the item under `key`, if any.
     pub fn delete(&mut self, key: Key) {
         self.changes.insert(key, None);
     }
@@ -193,12 +192,12 @@ impl<'a> Transaction<'a> {
         Ok(changed)
     }
 
-    /// The catalogue's own row.
+    /// The catalogue's master row.
     pub fn master(&self) -> Result<Master> {
         self.row(MASTER)
     }
 
-    /// Changes the catalogue's own row.
+    /// Changes the catalogue's master row.
     pub fn edit_master<T>(&mut self, edit: impl FnOnce(&mut Master) -> T) -> Result<T> {
         let mut master = self.master()?;
         let result = edit(&mut master);
@@ -206,7 +205,7 @@ impl<'a> Transaction<'a> {
         Ok(result)
     }
 
-    /// A new id.
+    /// Draws a new id.
     pub fn new_id(&mut self) -> Result<u64> {
         let next = self.master()?.next_id;
         let after = next.checked_add(1).ok_or_else(|| PoolError::damaged("catalogue", "no ids are left"))?;
@@ -214,12 +213,12 @@ impl<'a> Transaction<'a> {
         Ok(next)
     }
 
-    /// Leaves something to be done once the rows are changed.
+    /// Records work to do after the rows are changed.
     pub fn effect(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
 
-    /// The datasets and snapshots whose trees are closed when its effects are carried out.
+    /// The datasets and snapshots whose trees the effects will close.
     pub fn closes(&self) -> impl Iterator<Item = u64> {
         self.effects.iter().filter_map(|effect| match effect {
             Effect::Close(id) => Some(*id),
@@ -227,22 +226,22 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// Says that only programs with a feature understand what it writes.
+    /// Records that only programs with a feature can read the written rows.
     pub(super) fn need(&mut self, feature: &'static str) {
         self.needs = Some(feature);
     }
 
-    /// The feature that it takes to understand what it writes.
+    /// The feature needed to read the written rows, if any.
     pub fn needs(&self) -> Option<&'static str> {
         self.needs
     }
 
-    /// The catalogue without its changes.
+    /// The catalogue without the changes.
     pub fn before(&self) -> Transaction<'a> {
         Transaction::new(self.view, self.now)
     }
 
-    /// Ends the transaction: its changes go into the batch, its effects are returned.
+    /// Ends the transaction: moves the changes into the batch, and returns the effects.
     pub fn finish(self, batch: &mut Batch) -> Vec<Effect> {
         for (key, change) in self.changes {
             match change {
@@ -258,7 +257,7 @@ fn decode<R: Row>(key: Key, body: &Body) -> Result<R> {
     R::decode(&body.bytes).map_err(|error| Error::from(PoolError::damaged(format!("catalogue at {key}"), error)))
 }
 
-/// The catalogue's blocks are written before they are put into it.
+/// The pointer of a block: the catalogue refers only to blocks already written.
 fn stored(block: Option<Block>) -> Option<BlockPointer> {
     block.and_then(|block| block.pointer())
 }

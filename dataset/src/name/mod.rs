@@ -1,19 +1,19 @@
 //! The names of pools, datasets, snapshots and bookmarks.
 //!
 //! ```text
-//! tank                 a pool, and the dataset at its root
+//! tank                 a pool, and its root dataset
 //! tank/home/ann        a dataset
-//! tank/home@monday     a snapshot of it
-//! tank/home#monday     a bookmark of it
-//! tank/home@a%c,x      some of its snapshots: from a to c, and x
+//! tank/home@monday     a snapshot
+//! tank/home#monday     a bookmark
+//! tank/home@a%c,x      several snapshots: from a to c, and x
 //! ```
 //!
-//! The rules are those of ZFS: a component consists of letters, digits, spaces and `_ . : -`, is neither `.` nor `..`, the
-//! whole name has at most [`MAX_NAME`] bytes, and a pool's name begins with a letter and is no word of the vdev language.
-//! Unlike in ZFS, a pool's name has no space, and no component begins or ends with one: it would not be seen.
-//! A value of one of these types is a valid name; nothing here knows whether it exists.
+//! The rules are OpenZFS's: a component consists of letters, digits, spaces and `_ . : -`, is neither `.` nor `..`, the
+//! whole name has at most [`MAX_NAME`] bytes, and a pool's name begins with a letter and is not a keyword of vdev
+//! specifications. Unlike in OpenZFS, a pool's name has no space, and no component begins or ends with a space, which
+//! would be invisible. A value of a name type is a valid name; the named object need not exist.
 //!
-//! With `serde` every type travels as its text and is validated again when it arrives.
+//! With `serde` every type is coded as its text, and validated when decoded.
 
 mod rules;
 mod set;
@@ -28,23 +28,23 @@ pub use self::{
     set::{SnapshotSet, SnapshotSpan},
 };
 
-/// The name of a dataset; a pool's name is that of its root dataset.
+/// The name of a dataset; a pool's name is also the name of its root dataset.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DatasetName(String);
 
 impl DatasetName {
-    /// The text.
+    /// The full name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The pool: the first component.
+    /// The pool's name: the first component.
     pub fn pool(&self) -> &str {
         self.components().next().expect("a name has a component")
     }
 
-    /// The components, the pool first.
+    /// The components; the pool comes first.
     pub fn components(&self) -> impl Iterator<Item = &str> {
         self.0.split('/')
     }
@@ -54,32 +54,32 @@ impl DatasetName {
         self.components().last().expect("a name has a component")
     }
 
-    /// Whether this is the root dataset of its pool.
+    /// Whether the name is a pool's root dataset.
     pub fn is_pool(&self) -> bool {
         !self.0.contains('/')
     }
 
-    /// The dataset above, if this is not the root.
+    /// The parent dataset; `None` for the pool's root dataset.
     pub fn parent(&self) -> Option<DatasetName> {
         self.0.rsplit_once('/').map(|(parent, _)| DatasetName(parent.to_owned()))
     }
 
-    /// The dataset of that name below this one.
+    /// The child with the given name.
     pub fn child(&self, component: &str) -> Result<DatasetName, NameError> {
         format!("{self}/{component}").parse()
     }
 
-    /// Whether this is `other` or lies below it.
+    /// Whether the dataset is `other` or a descendant of `other`.
     pub fn is_within(&self, other: &DatasetName) -> bool {
         self.0.strip_prefix(&other.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The name of a snapshot of this dataset.
+    /// The name of a snapshot of the dataset.
     pub fn snapshot(&self, snapshot: &str) -> Result<SnapshotName, NameError> {
         format!("{self}@{snapshot}").parse()
     }
 
-    /// The name of a bookmark of this dataset.
+    /// The name of a bookmark of the dataset.
     pub fn bookmark(&self, bookmark: &str) -> Result<BookmarkName, NameError> {
         format!("{self}#{bookmark}").parse()
     }
@@ -94,12 +94,12 @@ pub struct SnapshotName {
 }
 
 impl SnapshotName {
-    /// The text.
+    /// The full name.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The dataset it was taken of.
+    /// The snapshot's dataset.
     pub fn dataset(&self) -> DatasetName {
         DatasetName(self.text[..self.at].to_owned())
     }
@@ -119,12 +119,12 @@ pub struct BookmarkName {
 }
 
 impl BookmarkName {
-    /// The text.
+    /// The full name.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The dataset it belongs to.
+    /// The bookmark's dataset.
     pub fn dataset(&self) -> DatasetName {
         DatasetName(self.text[..self.at].to_owned())
     }
@@ -135,7 +135,7 @@ impl BookmarkName {
     }
 }
 
-/// Any name.
+/// The name of a dataset, snapshot or bookmark.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Name {
@@ -148,7 +148,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// The text.
+    /// The full name.
     pub fn as_str(&self) -> &str {
         match self {
             Name::Dataset(name) => name.as_str(),
@@ -157,7 +157,7 @@ impl Name {
         }
     }
 
-    /// The dataset, or the one the snapshot or bookmark belongs to.
+    /// The dataset itself, or the snapshot's or bookmark's dataset.
     pub fn dataset(&self) -> DatasetName {
         match self {
             Name::Dataset(name) => name.clone(),
@@ -166,7 +166,7 @@ impl Name {
         }
     }
 
-    /// The pool.
+    /// The pool's name.
     pub fn pool(&self) -> &str {
         let text = self.as_str();
         &text[..text.find(['/', '@', '#']).unwrap_or(text.len())]
@@ -217,7 +217,7 @@ impl FromStr for Name {
     }
 }
 
-/// The conversions that every name type shares: to and from its text.
+/// The conversions of every name type: to and from its text.
 macro_rules! text_conversions {
     ($($type:ident),*) => {$(
         impl TryFrom<String> for $type {
@@ -238,7 +238,7 @@ macro_rules! text_conversions {
 
 text_conversions!(DatasetName, SnapshotName, BookmarkName, Name, SnapshotSet);
 
-/// `Display` for the types that are their text.
+/// `Display` for types that are a text.
 macro_rules! display_text {
     ($($type:ident),*) => {$(
         impl fmt::Display for $type {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_and_where() {
+    fn errors_name_the_problem_and_its_place() {
         assert_eq!(problem::<DatasetName>(""), (0, NameProblem::Empty));
         assert_eq!(problem::<DatasetName>("/tank"), (0, NameProblem::LeadingSlash));
         assert_eq!(problem::<DatasetName>("tank/"), (4, NameProblem::TrailingSlash));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is accepted prints as it was read, and nothing panics.
+        /// Every accepted text is displayed unchanged, and nothing panics.
         #[test]
         fn any_text_is_a_name_or_an_error(text in "[a-z/@#%,. \u{e4}!]{0,12}") {
             if let Ok(name) = text.parse::<Name>() {

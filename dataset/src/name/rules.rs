@@ -1,4 +1,4 @@
-//! Which text is a name, and what is wrong with any other, and where.
+//! The rules for valid names, and errors that tell the problem and its position.
 
 use super::DatasetName;
 
@@ -8,22 +8,22 @@ pub const MAX_NAME: usize = 255;
 /// The deepest nesting of datasets: components in a dataset's name.
 pub const MAX_DEPTH: usize = 50;
 
-/// Why a text is not a name, and where.
+/// The problem of an invalid name, and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} (at character {} of '{name}')", .at + 1)]
 pub struct NameError {
-    /// The text.
+    /// The invalid text.
     pub name: String,
-    /// The byte at which the problem begins, from 0.
+    /// The offset of the problem in bytes.
     pub at: usize,
-    /// The problem.
+    /// The kind of problem.
     pub problem: NameProblem,
 }
 
-/// What is wrong with a name.
+/// The problems of an invalid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameProblem {
-    /// Nothing at all.
+    /// The empty text.
     #[error("the name is empty")]
     Empty,
     /// Longer than [`MAX_NAME`].
@@ -32,13 +32,13 @@ pub enum NameProblem {
     /// More components than [`MAX_DEPTH`].
     #[error("the name has more than {MAX_DEPTH} components")]
     TooDeep,
-    /// A character that no name may have.
+    /// A character not allowed in names.
     #[error("invalid character {0:?} in name")]
     Character(char),
-    /// A space where it is not seen, or in the name of a pool.
+    /// A space in a pool's name, or at the beginning or end of a component.
     #[error("a space stands only inside the name of a file system, a snapshot or a bookmark")]
     Space,
-    /// Nothing between two delimiters, or after the last one.
+    /// Nothing between two delimiters, or after the last.
     #[error("empty component in name")]
     EmptyComponent,
     /// The name begins with a slash: probably a path.
@@ -50,10 +50,10 @@ pub enum NameProblem {
     /// A component `.` or `..`.
     #[error("'.' and '..' are not components of a name")]
     Dots,
-    /// A pool's name begins with something else.
+    /// A pool's name that does not begin with a letter.
     #[error("the name of a pool begins with a letter")]
     PoolLetter,
-    /// The pool's name is a word with a meaning where vdevs are named.
+    /// A pool's name that is a keyword of vdev specifications.
     #[error("the name is reserved")]
     PoolReserved,
     /// A second `@` or `#`.
@@ -76,7 +76,7 @@ impl NameError {
     }
 }
 
-/// Checks the name of a pool that is about to be created or renamed; existing ones are only [`DatasetName`]s.
+/// Checks the name of a new or renamed pool; existing names are only [`DatasetName`]s.
 pub fn check_new_pool(name: &str) -> Result<DatasetName, NameError> {
     let reserved = ["mirror", "raidz", "draid", "spare"].iter().any(|word| name.starts_with(word))
         || ["log", "cache", "special", "dedup"].contains(&name);
@@ -90,12 +90,12 @@ pub fn check_new_pool(name: &str) -> Result<DatasetName, NameError> {
     name.parse()
 }
 
-/// Checks the part of the name after the `@` or `#`.
+/// Checks the part of a name after the `@` or `#`.
 pub fn check_component(component: &str) -> Result<(), NameError> {
     component_problem(component).map_or(Ok(()), |(at, problem)| Err(NameError::new(component, at, problem)))
 }
 
-/// The first problem of one component, with its place in it.
+/// The first problem of a component, and its offset.
 pub(super) fn component_problem(component: &str) -> Option<(usize, NameProblem)> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-' | ' ');
     match component {
@@ -107,7 +107,7 @@ pub(super) fn component_problem(component: &str) -> Option<(usize, NameProblem)>
     }
 }
 
-/// Checks the name of a dataset, which is all of the `whole` text or its beginning.
+/// Checks the name of a dataset, which is the whole text or a prefix.
 pub(super) fn check_dataset(text: &str, whole: &str) -> Result<(), NameError> {
     let fail = |at, problem| Err(NameError::new(whole, at, problem));
     if text.is_empty() {
@@ -127,7 +127,7 @@ pub(super) fn check_dataset(text: &str, whole: &str) -> Result<(), NameError> {
         if let Some((at, problem)) = component_problem(component) {
             return fail(start + at, problem);
         }
-        // A pool's name is also that of its socket, and a word among the words of a vdev specification.
+        // A pool's name is also a socket's name, and appears among the words of vdev specifications.
         if let Some(at) = component.find(' ').filter(|_| depth == 0) {
             return fail(at, NameProblem::Space);
         }
@@ -148,7 +148,7 @@ pub(super) fn check_length(text: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Checks `dataset<delimiter>component` and returns the delimiter's place.
+/// Checks `dataset<delimiter>component` and returns the delimiter's offset.
 pub(super) fn check_pair(text: &str, delimiter: char, missing: NameProblem) -> Result<usize, NameError> {
     check_length(text)?;
     let Some(at) = text.find(['@', '#']) else {

@@ -19,9 +19,9 @@ pub struct SnapshotSet {
 /// One part of a [`SnapshotSet`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotSpan {
-    /// The snapshot of this name.
+    /// The snapshot with the given name.
     One(String),
-    /// All snapshots from the first to the last, both included, in the order they were taken; `None` is an open end.
+    /// All snapshots from the first to the last, both included, in the order of creation; `None` is an open end.
     Range {
         /// The oldest.
         first: Option<String>,
@@ -31,7 +31,7 @@ pub enum SnapshotSpan {
 }
 
 impl SnapshotSet {
-    /// Whether the set is exactly one named snapshot, and which.
+    /// The snapshot, if the set consists of exactly one name.
     pub fn single(&self) -> Option<SnapshotName> {
         match self.spans.as_slice() {
             [SnapshotSpan::One(name)] => self.dataset.snapshot(name).ok(),
