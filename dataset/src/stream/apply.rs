@@ -1,9 +1,9 @@
-//! Applying a range to the receiving tree: what stands in it is replaced by what stood in it at the sender.
+//! Applying a range to the receiving tree: replaces the items in the range by the sender's.
 //!
-//! Independent of what the items mean, with one exception: a reference to a block is dropped when the last item that it
-//! consists of goes, and those items are [`near`] each other, so the neighbourhood is searched for others.
+//! Independent of the meaning of items, with one exception: a reference to a block is dropped when its last item goes,
+//! and the items of a reference are [`near`] each other, so the neighbourhood is searched for further items.
 //!
-//! Invariant: an item that is as it should be is not touched, so the receiving tree copies no node for it.
+//! Invariant: an item equal to the sender's is not touched, so the receiving tree copies no node for such an item.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -24,22 +24,22 @@ use pool::{
 
 use super::range::{BlockInfo, Item, Origin, Range, near};
 
-/// A part of a range: some of its items, and the keys that they replace.
+/// A part of a range: some of its items, and the keys that the items replace.
 pub(super) struct Part<'a> {
     pub(super) range: &'a Range,
     pub(super) items: ops::Range<usize>,
     pub(super) low: Key,
     pub(super) high: Key,
-    /// The new blocks of the range that came so far: all that the part's items need.
+    /// The new blocks of the range read so far: at least the blocks of the part's items.
     pub(super) blocks: &'a mut [Option<Arrived>],
 }
 
-/// A new block whose data came and were verified.
+/// A new block with verified data.
 #[derive(Clone)]
 pub(super) struct Arrived {
     template: BlockPointer,
     bytes: Arc<Vec<u8>>,
-    /// Once an item with it stands in the tree.
+    /// Set once an item with the block is in the tree.
     record: Option<Arc<Record>>,
 }
 
@@ -60,12 +60,11 @@ impl Arrived {
     }
 }
 
-/// Why a part cannot be applied.
 #[derive(Debug)]
 pub(super) enum Failure {
     Miss(Miss),
     Engine(EngineError),
-    /// The receiving tree has no such block under this key.
+    /// The receiving tree has no block under the key.
     MissingBlock(Key),
 }
 
@@ -90,9 +89,9 @@ impl OpError for Failure {
     }
 }
 
-/// Applies a part, as one step. Its blocks of some size are handed to the workers at once.
+/// Applies a part in one step. Large blocks are queued for the workers at once.
 pub(super) fn apply(head: &Head, part: Part<'_>) -> Result<(), Failure> {
-    /// Smaller ones are better written many in one run, by sync.
+    /// Smaller blocks are better written together, by the commit.
     const SUBMIT_FROM: usize = 64 << 10;
     let made = head.update(|view, batch| {
         let plan = Plan::of(view, &part)?;
@@ -114,12 +113,11 @@ pub(super) fn apply(head: &Head, part: Part<'_>) -> Result<(), Failure> {
 type Records = BTreeMap<u32, Arc<Record>>;
 
 impl Part<'_> {
-    /// Its items.
     fn items(&self) -> &[Item] {
         &self.range.items[self.items.clone()]
     }
 
-    /// Records for those of its blocks that have none yet.
+    /// Makes records for the part's new blocks that have none yet.
     fn make_records(&self, head: &Head, txg: Txg) -> Records {
         let mut made = Records::new();
         for item in self.items() {
@@ -138,15 +136,15 @@ impl Part<'_> {
     }
 }
 
-/// What applying a part means for the tree as it is.
+/// The effect of a part on the current tree.
 ///
-/// Every block that it meets is stored: the receiving tree was opened at a committed state, and ranges only ever grow, so
-/// what this stream has brought is never replaced by it.
+/// Every block found is stored: the receiving tree was opened at a committed state, and the ranges of a stream ascend,
+/// so no block of the stream is replaced by the same stream.
 struct Plan {
     old: Vec<Entry>,
-    /// For each of the part's items the block that the tree has for it already.
+    /// For each item of the part, the block that the tree already has.
     own: Vec<Option<BlockPointer>>,
-    /// Blocks that no item will refer to.
+    /// Blocks without any remaining item.
     dropped: Vec<BlockPointer>,
 }
 
@@ -189,7 +187,7 @@ impl Plan {
     }
 }
 
-/// Whether an item of the tree is what the stream wants under its key.
+/// Whether an item of the tree equals the stream's item under its key.
 fn is_as_it_is(before: &Entry, item: &Item, body: &[u8]) -> bool {
     let block = match item.origin {
         Origin::None => before.block().is_none(),
@@ -204,12 +202,12 @@ fn new_block(part: &Part<'_>, made: &Records, index: u32, txg: Txg) -> Block {
     record.pointer().map_or_else(|| Block::Pending(record.clone()), |pointer| at_new_key(*pointer, txg))
 }
 
-/// A stored block under a key where it did not stand before is born there, as far as streams are concerned.
+/// The pointer of a stored block under a new key: for streams, the block is born there.
 fn at_new_key(pointer: BlockPointer, txg: Txg) -> Block {
     Block::Stored(BlockPointer { logical_birth: txg, ..pointer })
 }
 
-/// The block that the tree has for an item that brings none.
+/// The tree's block for an item without a new block.
 fn own_block(view: &View<'_>, range: &Range, item: &Item) -> Result<Option<BlockPointer>, Failure> {
     let at = match item.origin {
         Origin::None | Origin::New(_) => return Ok(None),
@@ -228,7 +226,7 @@ fn stored(entry: &Entry) -> Option<BlockPointer> {
     entry.block()?.pointer()
 }
 
-/// Whether an item outside the part refers to a block that stands under `key` in it.
+/// Whether an item outside the part refers to the block under `key` in the part.
 fn referred_outside(view: &View<'_>, part: &Part<'_>, key: Key, block: &BlockPointer) -> Result<bool, Miss> {
     let reach = u64::from(block.logical) - 1;
     let first = Key { offset: key.offset.saturating_sub(reach), ..key };

@@ -1,9 +1,9 @@
-//! What the sender of a replication has: its datasets and their snapshots, by guid.
+//! The sender's datasets and their snapshots, by GUID, for a replication.
 //!
-//! An increment says what was added, and nothing about what is gone or was renamed. So a replication that is an increment
-//! begins with a census of everything at the sender, by which a receiver that was told to can follow. It stands in as many
-//! records as it takes; their number is bounded, and so is that of the datasets in them, for a name takes far more memory
-//! than it takes bytes there. So the memory of who reads them is bounded too.
+//! An incremental stream contains additions only, and says nothing of destroyed or renamed datasets and snapshots. So
+//! an incremental replication begins with a census of the sender, and a receiver with the right option can follow. A
+//! census takes as many records as needed, within a limit. The number of datasets is limited as well, because a name
+//! takes far more memory than bytes in a record. So the reader's memory is bounded too.
 
 use pool::{
     format::codec::{Malformed, Reader, Writer, malformed},
@@ -14,31 +14,31 @@ use super::frame::MAX_PAYLOAD;
 
 /// The most records of one census.
 pub(super) const MOST_RECORDS: usize = 16;
-/// The most datasets in one census, one that comes several times counted each time.
+/// The most datasets in one census; a dataset listed several times counts each time.
 const MOST_DATASETS: usize = 1 << 18;
-/// The least bytes that a snapshot takes.
+/// The least bytes of a snapshot in a record.
 const LEAST_ENTRY: u64 = 10;
-/// The most bytes that a length takes.
+/// The most bytes of a coded length.
 const MAX_VARINT: usize = 10;
 
-/// What the sender has of the datasets that it replicates.
+/// The sender's datasets within a replication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// The datasets, by their full names in the sending pool. A name may come more than once.
+    /// The datasets, by their full names in the sending pool. A name may be listed several times.
     pub datasets: Vec<Counted>,
 }
 
 /// A dataset in a census.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Its full name in the sending pool.
+    /// The full name in the sending pool.
     pub dataset: String,
-    /// Its snapshots: what identifies them, and their names without the dataset's.
+    /// The snapshots: GUIDs, and names without the dataset's.
     pub snapshots: Vec<(Guid, String)>,
 }
 
 impl Census {
-    /// The names in it, of datasets and of snapshots.
+    /// All names, of datasets and of snapshots.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.datasets.iter().flat_map(|counted| {
             let snapshots = counted.snapshots.iter().map(|(_, name)| name.as_str());
@@ -46,7 +46,7 @@ impl Census {
         })
     }
 
-    /// The payloads of the records; `None` if it is too much for a census.
+    /// The payloads of the records; `None` if a limit is exceeded.
     pub(super) fn encode(&self) -> Option<Vec<Vec<u8>>> {
         let (mut payloads, mut entries) = (vec![Vec::new()], 0);
         for Counted { dataset, snapshots } in &self.datasets {
@@ -70,7 +70,7 @@ impl Census {
         (payloads.len() <= MOST_RECORDS && entries <= MOST_DATASETS).then_some(payloads)
     }
 
-    /// Appends what one record holds.
+    /// Appends the content of one record.
     pub(super) fn extend(&mut self, payload: &[u8]) -> Result<(), Malformed> {
         const WHAT: &str = "census of a package";
         let mut reader = Reader::new(payload);
@@ -89,7 +89,7 @@ impl Census {
     }
 }
 
-/// How many of `snapshots` take up no more than `room` bytes.
+/// The number of `snapshots` that fit into `room` bytes.
 fn fitting(snapshots: &[(Guid, String)], room: usize) -> usize {
     let ends = snapshots.iter().scan(0, |end, (_, name)| {
         *end += size_of::<u64>() + MAX_VARINT + name.len();

@@ -1,7 +1,7 @@
-//! The threads that read and verify ahead of the one that sends or receives.
+//! The threads that read and verify ahead of the sending or receiving thread.
 //!
-//! Work is asked for with a ticket, and tickets are redeemed in the order in which the stream needs the results. With no
-//! threads the work is done at once, on the caller's: so a test runs on one thread.
+//! Work is requested for a ticket, and tickets are redeemed in the order in which the stream needs the results. Without
+//! threads the work is done at once by the caller, so a test can run on one thread.
 
 use std::thread::{self, JoinHandle};
 
@@ -9,20 +9,20 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Some threads, until it is dropped.
+/// Some threads; dropping the crew ends the threads.
 pub(super) struct Crew {
     jobs: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A result that is there, or will be.
+/// A result, finished or pending.
 pub(super) enum Ticket<T> {
     Done(T),
     Coming(Receiver<T>),
 }
 
 impl<T> Ticket<T> {
-    /// The result; waits for it.
+    /// Waits for the result.
     pub(super) fn redeem(self) -> T {
         match self {
             Ticket::Done(value) => value,
@@ -45,11 +45,11 @@ impl Crew {
         Crew { jobs: (count > 0).then_some(jobs), threads }
     }
 
-    /// Has `work` done. How much is asked for ahead is for the caller to bound.
+    /// Queues `work`. The caller bounds the amount of queued work.
     pub(super) fn ask<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Ticket<T> {
         let Some(jobs) = &self.jobs else { return Ticket::Done(work()) };
         let (result, coming) = bounded(1);
-        // Nobody waits for the result if sending or receiving has failed meanwhile.
+        // If sending or receiving has failed meanwhile, the receiver of the result is gone.
         let job = move || drop(result.send(work()));
         jobs.send(Box::new(job)).expect("the threads wait as long as the crew is there");
         Ticket::Coming(coming)
@@ -60,7 +60,7 @@ impl Drop for Crew {
     fn drop(&mut self) {
         drop(self.jobs.take());
         for thread in self.threads.drain(..) {
-            // A panic of the thread was reported when it happened.
+            // A panic of the thread was reported at the time.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a stream: what, where in the stream, and what to do.
+//! The errors of streams: the problem, its place in the stream, and the remedy.
 
 use std::io;
 
@@ -11,61 +11,61 @@ pub enum Error {
     /// The stream's source failed.
     #[error("cannot read the stream at byte {offset}: {source}")]
     Read {
-        /// How far it was read.
+        /// The number of bytes read before the failure.
         offset: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The stream's destination failed.
     #[error("cannot write the stream at byte {offset}: {source}")]
     Write {
-        /// How far it was written.
+        /// The number of bytes written before the failure.
         offset: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The input is something else.
+    /// The input is not a stream.
     #[error("this is not a Cenote stream: give the output of 'fs send'")]
     Foreign,
-    /// Something else stands behind a stream.
+    /// A package is followed by other data.
     #[error("what follows the stream, at byte {offset}, is not a Cenote stream: nothing of it was received")]
     Trailing {
-        /// Where the stream ends.
+        /// The end of the package, in bytes from the start of the input.
         offset: u64,
     },
-    /// The stream is of another version of the format.
+    /// The stream has another version of the format.
     #[error("the stream is of format version {version}, and this program reads version {known}: use a newer program")]
     Version {
-        /// The stream's.
+        /// The version of the stream.
         version: u32,
-        /// This program's.
+        /// The version that this program reads.
         known: u32,
     },
     /// The input ends before the stream does.
     #[error("the stream ends too early, at byte {offset} in record {record}: send it again")]
     Truncated {
-        /// Where it ends.
+        /// The length of the input, in bytes.
         offset: u64,
-        /// The number of the record that is not whole, counted from 0.
+        /// The number of the incomplete record, counted from 0.
         record: u64,
     },
-    /// Bytes are not those that were sent, or were never a stream by the rules.
+    /// Bytes differ from the bytes sent, or violate the format.
     #[error("the stream is damaged at byte {offset}, in record {record}: {problem}; send it again")]
     Damaged {
-        /// Where the record starts.
+        /// The offset of the record.
         offset: u64,
         /// The record's number, counted from 0.
         record: u64,
-        /// What is wrong with it.
+        /// The problem of the record.
         problem: String,
     },
-    /// An increment goes by a block that the receiver has not.
+    /// An incremental stream refers to a block that the receiver does not have.
     #[error(
         "record {record} of the stream, at byte {offset}, takes the block under {key} for unchanged, and the receiving \
          dataset has none there: it is not what the increment was made from; receive a full stream instead"
     )]
     MissingBlock {
-        /// Where the record starts.
+        /// The offset of the record.
         offset: u64,
         /// The record's number, counted from 0.
         record: u64,

@@ -5,13 +5,13 @@
 //! record     kind (1), zeros (3), length of the payload (4), payload, chain (32)
 //! ```
 //!
-//! The chain of a record is the BLAKE3 of the chain before, the eight bytes of its head, and its payload; of the payload
-//! of a block only the first 32 bytes, which are the checksum of the rest. So a record that was changed, cut out, put in
-//! or moved breaks the chain at that place, and sending and receiving hash the data of a block no more often than
-//! reading and writing it do anyway. The chain begins with the BLAKE3 of the preamble.
+//! The chain of a record is the BLAKE3 of the previous chain, the eight bytes of the record's head, and the payload; of
+//! a block's payload only the first 32 bytes, the checksum of the rest. So a changed, removed, inserted or moved record
+//! breaks the chain at that place, while the data of a block is hashed no more often than reading and writing require
+//! anyway. The chain begins with the BLAKE3 of the preamble.
 //!
-//! It is a checksum, not a signature: it tells damage, not intent. Whoever is handed records must still distrust what
-//! they say.
+//! The chain is a checksum, not a signature: it detects damage, not forgery. Readers must distrust the content of
+//! records.
 
 use std::io::{self, Read, Write};
 
@@ -22,9 +22,9 @@ use pool::format::{
 
 use super::error::{Error, Result};
 
-/// What a stream begins with.
+/// The first bytes of a stream.
 pub(super) const MAGIC: [u8; 12] = *b"CENOTESTREAM";
-/// The version of the format that this program writes and reads.
+/// The format version that this program writes and reads.
 pub(super) const VERSION: u32 = 1;
 /// The length of magic and version.
 pub(super) const PREAMBLE: usize = 16;
@@ -32,7 +32,7 @@ pub(super) const PREAMBLE: usize = 16;
 const HEAD: usize = 8;
 /// The length of a checksum.
 pub(super) const SUM: usize = 32;
-/// The longest payload of a record that is not a block.
+/// The longest payload, except a block's.
 pub(super) const MAX_PAYLOAD: usize = 1 << 20;
 
 /// The kinds of records.
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// The checksum of all records up to a place.
+/// The checksum of all records so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain(pub(super) [u8; SUM]);
 
@@ -100,7 +100,7 @@ impl<'a> FrameWriter<'a> {
         Ok(writer)
     }
 
-    /// How many bytes were written: where the next record starts.
+    /// The number of bytes written: the offset of the next record.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -110,13 +110,13 @@ impl<'a> FrameWriter<'a> {
         self.chain
     }
 
-    /// Writes a record that is not a block.
+    /// Writes a record other than a block.
     pub(super) fn put(&mut self, kind: Kind, payload: &[u8]) -> Result<()> {
         assert!(kind != Kind::Block && payload.len() <= kind.longest());
         self.record(kind, payload, &[])
     }
 
-    /// Writes a block: the checksum of its data, and the data.
+    /// Writes a block: the checksum of the data, and the data.
     pub(super) fn put_block(&mut self, checksum: &[u8; SUM], data: &[u8]) -> Result<()> {
         assert!(data.len() <= MAX_BLOCK as usize);
         self.record(Kind::Block, checksum, data)
@@ -145,41 +145,41 @@ impl<'a> FrameWriter<'a> {
         Ok(())
     }
 
-    /// Hands everything on to where it is going.
+    /// Flushes the output.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(|source| Error::Write { offset: self.offset, source })
     }
 }
 
-/// Where a record stands in its stream: for errors.
+/// The place of a record in its stream, for errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The offset of its first byte in the input.
+    /// The offset of the record's first byte in the input.
     pub(super) offset: u64,
-    /// Its number, counted from 0.
+    /// The number of the record, counted from 0.
     pub(super) record: u64,
 }
 
 impl Place {
-    /// The error for a record here that is wrong.
+    /// The error for a damaged record at the place.
     pub(super) fn damaged(self, problem: impl ToString) -> Error {
         Error::Damaged { offset: self.offset, record: self.record, problem: problem.to_string() }
     }
 
-    /// As [`Place::damaged`], for a field.
+    /// As [`Place::damaged`], for a malformed field.
     pub(super) fn malformed(self) -> impl Fn(Malformed) -> Error {
         move |malformed| self.damaged(malformed)
     }
 }
 
-/// A record whose chain was verified. The data of a block was not.
+/// A record with a verified chain. The data of a block is not verified yet.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
     pub(super) place: Place,
-    /// The chain before it.
+    /// The chain before the record.
     pub(super) before: Chain,
-    /// Of a block: only the checksum.
+    /// The payload; of a block only the checksum.
     pub(super) payload: Vec<u8>,
     /// The data of a block.
     pub(super) data: Vec<u8>,
@@ -194,7 +194,7 @@ pub(super) struct FrameReader<'a> {
 }
 
 impl<'a> FrameReader<'a> {
-    /// Reads the preamble, which stands at `base` of an input.
+    /// Reads the preamble at `base` of an input.
     pub(super) fn new(input: &'a mut dyn Read, base: u64) -> Result<FrameReader<'a>> {
         let mut reader = FrameReader { input, place: Place::default(), offset: base, chain: Chain::default() };
         let mut bytes = [0; PREAMBLE];
@@ -214,7 +214,7 @@ impl<'a> FrameReader<'a> {
         Ok(reader)
     }
 
-    /// How many bytes of the input were read.
+    /// The number of bytes of the input read so far.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -251,7 +251,7 @@ impl<'a> FrameReader<'a> {
         if self.fill(buf)? < buf.len() { Err(self.truncated()) } else { Ok(()) }
     }
 
-    /// Reads until `buf` is full or the input ends; returns how much there was.
+    /// Reads until `buf` is full or the input ends; returns the number of bytes read.
     fn fill(&mut self, buf: &mut [u8]) -> Result<usize> {
         let mut got = 0;
         while got < buf.len() {

@@ -1,12 +1,12 @@
-//! The index at the end, which makes the file an archive: where each stream begins, and where in it the keys lie.
+//! The index at the end, which makes the file an archive: the offset of each stream, and of keys within a stream.
 //!
-//! The index has an entry for each stream's head, and one for each range that starts 1 MiB or more after the entry
-//! before: so its size is a few thousandths of a percent of the file's, and a reader who looks for a key reads at most
-//! a megabyte and one range too much. Each entry holds the chain before its record, with which reading may start there
-//! and be verified from there on. The trailer has a fixed length and stands last: it holds where the index starts, and
-//! the chain before it.
+//! The index has an entry for each stream's head, and one for each range that starts 1 MiB or more after the previous
+//! entry. So the index takes a few thousandths of a percent of the file, and a reader looking for a key reads at most a
+//! megabyte and one range too much. Each entry has the chain before its record: reading may start at the record and is
+//! verified from there on. The trailer has a fixed length and comes last; it contains the offset of the index, and the
+//! chain before the index.
 //!
-//! Reader and writer both note the entries as records go by, so the index is verified by comparing.
+//! Reader and writer both collect the entries as records pass, so the reader verifies the index by comparison.
 
 use pool::format::{
     codec::{Malformed, Reader, Writer, malformed},
@@ -20,10 +20,10 @@ const STEP: u64 = 1 << 20;
 /// The most entries of one record.
 const PER_RECORD: usize = 4096;
 
-/// Where a record that reading can start at stands.
+/// The position of a record where reading can start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The offset of the record.
+    /// The offset of the record, in bytes from the start of the package.
     offset: u64,
     /// The low end of a range; `None` for a stream's head.
     low: Option<Key>,
@@ -31,19 +31,19 @@ pub(super) struct Entry {
     before: Chain,
 }
 
-/// Notes the entries as records go by.
+/// Collects the entries as records pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     entries: Vec<Entry>,
 }
 
 impl Index {
-    /// A stream's head at `offset`.
+    /// Adds a stream's head at `offset`.
     pub(super) fn begin(&mut self, offset: u64, before: Chain) {
         self.entries.push(Entry { offset, low: None, before });
     }
 
-    /// A range at `offset`.
+    /// Adds a range at `offset`, if far enough from the previous entry.
     pub(super) fn range(&mut self, offset: u64, low: Key, before: Chain) {
         let due = self.entries.last().is_none_or(|last| offset - last.offset >= STEP);
         if due {
@@ -80,7 +80,7 @@ impl Index {
         reader.finish(WHAT)
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -102,7 +102,7 @@ fn encode(entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-/// The last record: where the index starts, and the chain before it.
+/// The last record: the offset of the index, and the chain before the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trailer {
     pub(super) index: u64,

@@ -1,28 +1,28 @@
-//! Streams: what changed between two snapshots, or all of one, as a file that can be kept, sent, verified and received.
+//! Streams: a snapshot, or the changes between two snapshots, as a file to keep, send, verify and receive.
 //!
-//! A stream is the difference of two trees and knows nothing of what their items mean: for each range of keys that has
-//! changed it holds the items that stand there now, and the data of those blocks that are new since the base. A full
-//! stream is the difference to nothing. A package holds several, in the order in which they must be received.
+//! A stream is the difference of two trees, independent of the meaning of items: for each changed range of keys the
+//! stream contains the items now in the range, and the data of the blocks that are new since the base. A full stream is
+//! the difference to an empty tree. A package contains several streams, in the order in which they must be received.
 //!
 //! ```text
-//! send     walks the difference and writes it          receive   applies it to a hidden tree, and lands it
-//!                                                      steps     cuts what comes into parts of bounded size
+//! send     walks the difference and writes records     receive   applies a stream to a hidden tree, and lands the tree
+//!                                                      steps     cuts the input into parts of bounded size
 //!                                                      apply     replaces a part of a tree
-//! verify   reads it as receiving does, without a pool
-//! crew     threads that read, or verify, ahead         parser    which record may follow which
-//! records  what a stream is                            range     what stands in a range of keys
-//! census   what the sender of a replication has
-//! index    where in the file what lies                 frame     records on the wire: bounded and chained
+//! verify   reads like a receive, without a pool
+//! crew     threads that read, or verify, ahead         parser    the allowed order of records
+//! records  descriptions of streams                     range     the items in a range of keys
+//! census   the sender's datasets and snapshots
+//! index    offsets of streams and keys in the file     frame     records on the wire: bounded and chained
 //! ```
 //!
 //! The byte-exact format is in `dataset/STREAM.md`. Invariants:
 //!
-//! 1. Nothing of a stream is visible before all of it was verified.
-//! 2. Whatever the input: no panic, no unbounded allocation, an error that says where and what.
-//! 3. Sending never decompresses, and receiving stores data as they came.
+//! 1. Nothing of a stream is visible before the whole stream was verified.
+//! 2. For any input: no panic, no unbounded allocation, and an error that names the place and the problem.
+//! 3. Sending never decompresses, and receiving stores data as received.
 //!
-//! It does not choose what is sent, name or create datasets, or decide whether a stream fits: that is for those who know
-//! datasets, who join in through [`Source`] and [`Landing`].
+//! The module does not choose datasets to send, name or create datasets, or decide whether a stream fits. The layer
+//! above does so, through [`Source`] and [`Landing`].
 
 mod apply;
 mod census;

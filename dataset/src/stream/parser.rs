@@ -1,12 +1,12 @@
-//! The grammar of a stream: which record may follow which, and what each must be.
+//! The grammar of a stream: the allowed order and content of records.
 //!
 //! ```text
 //! package  = START CENSUS* stream* FINISH INDEX+ TRAILER
 //! stream   = BEGIN (RANGE BLOCK*)* END
 //! ```
 //!
-//! Whoever pulls events from here gets them only in this order, with bounds and counts verified. What is left to the
-//! puller is the data of blocks, so that several threads can verify them ([`Data::verified`]).
+//! The parser returns events only in this order, with bounds and counts verified. The caller verifies the data of
+//! blocks ([`Data::verified`]), so that several threads can share the work.
 
 use std::{collections::VecDeque, io::Read, sync::Arc};
 
@@ -24,33 +24,33 @@ use super::{
     records::{Begin, Start, Totals},
 };
 
-/// What comes next in a package.
+/// The next part of a package.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A stream begins.
     Begin(Place, Begin),
-    /// All that stands in a range.
+    /// The items of a range.
     Range(Place, Range),
     /// The next block of the last range.
     Block(Data),
-    /// The stream is whole, and holds this much.
+    /// The stream is complete, and has the given size.
     End(Totals),
-    /// The package is whole, index and all.
+    /// The package is complete, including the index.
     Finish,
 }
 
-/// A block as it came.
+/// A block as received.
 #[derive(Debug)]
 pub(super) struct Data {
     pub(super) place: Place,
     pub(super) info: BlockInfo,
-    /// Of the bytes as stored; BLAKE3 if the block is to be stored without.
+    /// The checksum of the bytes as stored; BLAKE3 if the block is to be stored without a checksum.
     pub(super) checksum: [u8; SUM],
     pub(super) bytes: Vec<u8>,
 }
 
 impl Data {
-    /// The bytes, if they are those that were sent, and come to the size that was promised.
+    /// The bytes, if their checksum and decompressed size are right.
     pub(super) fn verified(self) -> Result<Arc<Vec<u8>>> {
         let kind = if self.info.checksum == Checksum::Off { Checksum::Blake3 } else { self.info.checksum };
         if !verify(kind, &self.bytes, &self.checksum) {
@@ -65,7 +65,7 @@ impl Data {
 }
 
 enum State {
-    /// Streams are to come, or the end.
+    /// Streams or the end of the package follow.
     Between,
     /// In a stream.
     Inside {
@@ -79,21 +79,21 @@ enum State {
     Finished,
 }
 
-/// Pulls a package apart.
+/// Parses a package.
 pub(super) struct Parser<'a> {
     frames: FrameReader<'a>,
     start: Start,
     begun: u64,
-    /// How many records of the census came.
+    /// The number of census records so far.
     counted: usize,
     index: Index,
-    /// Where in the input the package stands: the index counts from there.
+    /// The start of the package in the input: offsets in the index count from there.
     base: u64,
     state: State,
 }
 
 impl<'a> Parser<'a> {
-    /// Reads up to the start of the package that stands at `base` of an input.
+    /// Reads up to the start record of the package at `base` of an input.
     pub(super) fn new(input: &'a mut dyn Read, base: u64) -> Result<Parser<'a>> {
         let mut frames = FrameReader::new(input, base)?;
         let frame = frames.next()?;
@@ -104,17 +104,17 @@ impl<'a> Parser<'a> {
         Ok(Parser { frames, start, begun: 0, counted: 0, index: Index::default(), base, state: State::Between })
     }
 
-    /// What the package is.
+    /// The start record of the package.
     pub(super) fn start(&self) -> &Start {
         &self.start
     }
 
-    /// How many bytes of the input were read.
+    /// The number of bytes of the input read so far.
     pub(super) fn offset(&self) -> u64 {
         self.frames.offset()
     }
 
-    /// The next event. Nothing comes after [`Event::Finish`].
+    /// The next event. [`Event::Finish`] is the last.
     pub(super) fn next(&mut self) -> Result<Event> {
         assert!(!matches!(self.state, State::Finished), "a package ends once");
         let frame = self.past_census()?;
@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The next record that is not of the census, which stands before the first stream.
+    /// The next record after the census, which precedes the first stream.
     fn past_census(&mut self) -> Result<Frame> {
         loop {
             let frame = self.frames.next()?;
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
         loop {
             let frame = self.frames.next()?;
             match frame.kind {
-                // No more than there can be: memory stays bounded.
+                // No more entries than expected: memory stays bounded.
                 Kind::Index if first.is_none() || index.len() < self.index.len() => {
                     index.extend(&frame.payload).map_err(frame.place.malformed())?;
                     first.get_or_insert(frame.before);

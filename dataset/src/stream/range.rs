@@ -1,14 +1,15 @@
-//! The record of a range of keys: all items that stand in it, and where each one's block comes from.
+//! The record of a range of keys: all items in the range, and the origin of each item's block.
 //!
-//! A block is *new* (its data follow in a record of its own), or *unchanged* (the receiver has it under the very same
-//! key since the base), or *shared* with an unchanged item of the same range: a part of a file's record that an
-//! overwrite has cut off stands under a key that is new, and its block does not travel for that.
+//! A block is *new* (its data follow in a record of its own), *unchanged* (the receiver has had the block under the
+//! same key since the base), or *shared* with an unchanged item of the range. Shared blocks occur when an overwrite has
+//! cut a file's record: the rest is under a new key, and its block need not be sent again.
 //!
 //! Invariants, verified on decoding:
-//! 1. Keys grow and stand inside the range.
-//! 2. Every new block has an item, and the blocks are numbered in the order of their first items.
-//! 3. Items that refer to one block are [`near`]: what frees a block relies on it to find the last reference.
-//! 4. Shared means shared with an item that is unchanged.
+//! 1. Keys ascend and lie inside the range.
+//! 2. Every new block has an item, and blocks are numbered in the order of their first items.
+//! 3. Items that refer to one block are [`near`]: code that frees a block relies on nearness to find the last
+//!    reference.
+//! 4. A shared block is shared with an unchanged item.
 
 use std::ops;
 
@@ -19,33 +20,33 @@ use pool::format::{
     pointer::{BlockPointer, Checksum, Compression, MAX_BLOCK},
 };
 
-/// What is known of a block before its data.
+/// The facts about a block, known before its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockInfo {
     /// The size of the content, in bytes.
     pub(super) logical: u32,
     /// The size as stored, in bytes.
     pub(super) stored: u32,
-    /// How the content was compressed.
+    /// The compression of the content.
     pub(super) compression: Compression,
-    /// How the checksum is made, here and at the receiver.
+    /// The kind of checksum, in the stream and at the receiver.
     pub(super) checksum: Checksum,
 }
 
-/// Where the block of an item comes from.
+/// The origin of an item's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// There is none.
+    /// The item has no block.
     None,
-    /// The new block of this number in the range.
+    /// The new block with the given number in the range.
     New(u32),
-    /// The receiver's own under the same key.
+    /// The receiver's own block under the same key.
     Unchanged,
-    /// That of the unchanged item with this index.
+    /// The block of the unchanged item with the given index.
     Shared(u32),
 }
 
-/// An item of a range. Its body stands in the range's heap.
+/// An item of a range. The body is in the range's heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) key: Key,
@@ -53,19 +54,19 @@ pub(super) struct Item {
     pub(super) origin: Origin,
 }
 
-/// All that stands in a range of keys.
+/// All items in a range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) low: Key,
     pub(super) high: Key,
-    /// The new blocks, in the order in which their data follow.
+    /// The new blocks, in the order of their data.
     pub(super) blocks: Vec<BlockInfo>,
     pub(super) items: Vec<Item>,
     heap: Vec<u8>,
 }
 
-/// Whether items under two keys may refer to one block, whose content has `logical` bytes: parts of one file's record
-/// are less than a record apart, and records are aligned to their size.
+/// Whether items under two keys may refer to one block with `logical` bytes of content: parts of one record are less
+/// than a record apart, and records are aligned to their size.
 pub(super) fn near(one: Key, other: Key, logical: u32) -> bool {
     let window = u64::from(MAX_BLOCK);
     (one.object, one.kind) == (other.object, other.kind)
@@ -74,7 +75,7 @@ pub(super) fn near(one: Key, other: Key, logical: u32) -> bool {
 }
 
 impl BlockInfo {
-    /// Of a stored block.
+    /// The facts about a stored block.
     pub(super) fn of(pointer: &BlockPointer) -> BlockInfo {
         let BlockPointer { logical, stored, compression, checksum_kind: checksum, .. } = *pointer;
         BlockInfo { logical, stored, compression, checksum }
@@ -113,15 +114,15 @@ impl BlockInfo {
 }
 
 const NONE: u8 = 0;
-/// The next new block, for the first time.
+/// The first reference to the next new block.
 const NEXT: u8 = 1;
 const UNCHANGED: u8 = 2;
 /// A new block that an earlier item refers to.
 const AGAIN: u8 = 3;
 const SHARED: u8 = 4;
-/// The key has another object, and so a kind and an offset of its own.
+/// The object differs from the last key's; kind and offset follow.
 const OBJECT: u8 = 8;
-/// The key has another kind, and so an offset of its own.
+/// The kind differs from the last key's; the offset follows.
 const KIND: u8 = 16;
 
 impl Range {
@@ -137,12 +138,12 @@ impl Range {
         self.items.push(Item { key, body: start..self.heap.len() as u32, origin });
     }
 
-    /// The body of one of its items.
+    /// The body of an item of the range.
     pub(super) fn body(&self, item: &Item) -> &[u8] {
         &self.heap[item.body.start as usize..item.body.end as usize]
     }
 
-    /// How much memory it takes, roughly, in bytes.
+    /// The approximate memory of the range, in bytes.
     pub(super) fn weight(&self) -> usize {
         self.heap.len() + self.items.len() * size_of::<Item>() + self.blocks.len() * size_of::<BlockInfo>()
     }
@@ -189,7 +190,7 @@ impl Range {
         out.put_prefixed(self.body(item));
     }
 
-    /// Takes a record apart. In a full stream nothing is unchanged.
+    /// Decodes a record. In a full stream no block may be unchanged.
     pub(super) fn decode(payload: &[u8], incremental: bool) -> Result<Range, Malformed> {
         const WHAT: &str = "range";
         let mut reader = Reader::new(payload);
@@ -217,7 +218,7 @@ impl Range {
         Ok(range)
     }
 
-    /// `firsts`: the key of the first item of each new block so far.
+    /// Decodes an item. `firsts` has the key of the first item of each new block so far.
     fn take_item(&mut self, reader: &mut Reader<'_>, firsts: &mut Vec<Key>) -> Result<(), Malformed> {
         const WHAT: &str = "item of a range";
         let flags = reader.u8(WHAT)?;
@@ -271,7 +272,7 @@ impl Range {
         Ok(key)
     }
 
-    /// Whether all that refers to the base may do so.
+    /// Fails if a block refers to the base without a base, or to an item with another block.
     fn verify_bases(&self, incremental: bool) -> Result<(), Malformed> {
         for item in &self.items {
             match item.origin {
@@ -310,7 +311,7 @@ mod tests {
     const BLOCK: BlockInfo =
         BlockInfo { logical: 4096, stored: 700, compression: Compression::Lz4, checksum: Checksum::Blake3 };
 
-    /// Items with every origin: a number chooses one that is possible at the place.
+    /// Items with every origin: a number selects one of the possible origins.
     fn range(items: BTreeMap<(u64, u8, u64), (Vec<u8>, u8)>) -> Range {
         let mut range = Range::new(Key::new(1, 0, 5), Key::new(9, 3, 0));
         let mut unchanged: Option<u32> = None;

@@ -1,18 +1,19 @@
-//! Receiving: a stream becomes a snapshot, or nothing does.
+//! Receiving: a stream becomes a snapshot, or leaves nothing.
 //!
-//! Below stands [`apply`](super::apply), which replaces ranges of a tree, and above whoever knows datasets
-//! ([`Landing`]): it opens a hidden tree at the stream's base, and makes it visible at the end. What each instant of
-//! failure leaves:
+//! Below is [`apply`](super::apply), which replaces ranges of a tree. Above is the layer that manages datasets, a
+//! [`Landing`]: it opens a hidden tree at the stream's base, and makes the tree visible at the end. A failure leaves
+//! the following:
 //!
-//! * In the middle, whether the stream is cut or damaged, the disk is full or the process dies: a hidden tree, which the
-//!   landing destroys, or the next import does.
-//! * After the end of a stream: nothing else than in the middle, until the record after it was verified too, which is the
-//!   head of the next stream or the last record of all. So a file that is cut or damaged anywhere, its index included,
-//!   leaves nothing of its last stream.
-//! * In a package, streams that were made visible before stay. So do whole packages, where an input has several: what is
-//!   wrong with a later one takes nothing back.
+//! * In the middle of a stream (cut off, damaged, disk full, or the process dies): a hidden tree, destroyed by the
+//!   landing or by the next import.
+//! * After the end of a stream: the same as in the middle, until the next record was verified, which is the head of the
+//!   next stream or the last record of all. So a file cut off or damaged anywhere, its index included, leaves nothing
+//!   of its last stream.
+//! * In a package: streams already made visible stay. So do whole packages, if the input has several: a later failure
+//!   removes nothing.
 //!
-//! Data are verified on several threads while this one reads on and applies in order; how far it reads ahead is bounded.
+//! Data are verified on several threads while the receiving thread reads ahead and applies in order; read-ahead is
+//! bounded.
 
 use std::{
     io::{self, Read},
@@ -31,61 +32,61 @@ use super::{
     steps::{Coming, Step, Steps},
 };
 
-/// How many bytes may be read ahead of being applied.
+/// The most bytes read ahead and not applied yet.
 const AHEAD: usize = 16 << 20;
 
-/// Where streams land: what receiving needs of those who know datasets.
+/// The destination of streams: the operations that a receive needs from the layer that manages datasets.
 pub trait Landing {
-    /// Why a stream cannot land; errors of the stream itself are among them.
+    /// The reasons why a stream cannot land; the stream's own errors are included.
     type Error: From<Error>;
 
-    /// A package begins: nothing that earlier ones said of themselves holds any more.
+    /// Begins a package: the start of the previous package no longer applies.
     fn package(&mut self);
 
-    /// A stream begins: looks whether it fits, and opens a hidden tree for it: an empty one for a full stream, for an
-    /// increment one that starts as the base's. `None` passes over a stream that is not needed; it is verified all the
+    /// Begins a stream: checks that the stream fits, and opens a hidden tree. For a full stream the tree is empty, for
+    /// an incremental stream it has the content of the base. `None` skips an unneeded stream, which is verified all the
     /// same.
-    ///
     /// # Errors
+    /// If the stream does not fit the existing datasets.
     /// If it does not fit what is there.
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>, Self::Error>;
 
-    /// The stream that began last is whole and verified, and all of its `bytes` are in the tree: makes it visible, in one
-    /// transaction group, and returns when that is committed.
+    /// Makes the last stream visible in one txg, and returns after the commit. The stream was verified entirely, and
+    /// all of its `bytes` are in the tree.
     ///
     /// # Errors
-    /// If it cannot be committed, or no longer fits.
+    /// If the commit fails, or the stream no longer fits.
     fn finish(&mut self, begin: &Begin, bytes: u64) -> Result<(), Self::Error>;
 
-    /// Nothing comes of the stream that began last: drops its tree.
+    /// Drops the tree of the last stream, which failed.
     fn abandon(&mut self);
 }
 
 /// The hidden tree that a stream fills.
 pub struct Ground {
-    /// The tree.
+    /// The tree to fill.
     pub head: Arc<Head>,
-    /// How many copies blocks are to have, 1 to 3.
+    /// The number of copies for blocks, 1 to 3.
     pub copies: u8,
 }
 
-/// What was received.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// The length of everything, in bytes.
+    /// The length of the input, in bytes.
     pub bytes: u64,
-    /// How many streams became snapshots.
+    /// The number of streams that became snapshots.
     pub streams: u64,
-    /// What all streams hold together, those passed over too.
+    /// The sums over all streams, skipped streams included.
     pub totals: Totals,
 }
 
-/// Receives all packages of `input`, one after the other to its end, into `landing`, with `verifiers` threads that verify
-/// ahead (none: everything on this one). `progress` is told now and then how many bytes were read.
+/// Receives all packages of `input`, up to its end, into `landing`, with `verifiers` threads that verify ahead (0: the
+/// caller verifies). `progress` is called with the number of bytes read so far.
 ///
 /// # Errors
-/// If anything is wrong with a stream, does not fit what is there, or cannot be stored; then nothing of the stream in
-/// question is visible. And if something else than a stream stands behind one.
+/// If a stream is damaged, does not fit the existing datasets, or cannot be stored; the failing stream then leaves
+/// nothing visible. Also if a package is followed by anything but a package.
 pub fn receive<L: Landing>(
     input: &mut dyn Read,
     landing: &mut L,
@@ -100,7 +101,7 @@ pub fn receive<L: Landing>(
     Ok(receiving.received)
 }
 
-/// The byte at `offset`, unless the input ends there.
+/// The byte at `offset`; `None` at the end of the input.
 fn next_byte(input: &mut dyn Read, offset: u64) -> Result<Option<[u8; 1]>> {
     let mut byte = [0];
     match input.read_exact(&mut byte) {
@@ -113,24 +114,24 @@ fn next_byte(input: &mut dyn Read, offset: u64) -> Result<Option<[u8; 1]>> {
 struct Receiving<'a, L> {
     landing: &'a mut L,
     crew: Crew,
-    /// The stream that has begun and is not visible yet.
+    /// The stream begun and not yet visible.
     open: Option<Open>,
     received: Received,
 }
 
-/// A stream on its way in.
+/// A stream being received.
 struct Open {
     begin: Begin,
-    /// Where it goes; nowhere if it is passed over.
+    /// The tree; `None` for a skipped stream.
     ground: Option<Ground>,
     steps: Steps,
     totals: Totals,
-    /// Where in the input it starts and ends.
+    /// The stream's first and last byte in the input.
     place: ops::Range<u64>,
 }
 
 impl<L: Landing> Receiving<'_, L> {
-    /// Receives a package that begins where the ones before it end.
+    /// Receives a package that begins at the end of the previous package.
     fn package(&mut self, input: &mut dyn Read, progress: &mut dyn FnMut(u64)) -> Result<(), L::Error> {
         let mut parser = Parser::new(input, self.received.bytes)?;
         self.landing.package();
@@ -182,7 +183,7 @@ impl<L: Landing> Receiving<'_, L> {
         Ok(())
     }
 
-    /// Makes the stream visible that has ended, if there is one.
+    /// Makes the last stream visible, if it has ended.
     fn finish(&mut self) -> Result<(), L::Error> {
         let Some(open) = &self.open else { return Ok(()) };
         if open.ground.is_some() {

@@ -1,7 +1,7 @@
-//! The records that say what a stream is: of which package, of which snapshot, from which base, and how much it held.
+//! The records that describe a stream: its package, its snapshot, its base and its size.
 //!
-//! Their byte tables stand in `dataset/STREAM.md`. Decoding trusts nothing; whether a name is a good one and whether a
-//! base is there is for the receiver to say.
+//! For the byte tables see `dataset/STREAM.md`. Decoding trusts nothing; the receiver checks names, and looks for the
+//! base.
 
 use std::ops::AddAssign;
 
@@ -16,65 +16,65 @@ use super::{
     range::{BlockInfo, Range},
 };
 
-/// The first record: what the package is.
+/// The first record: describes the package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// The dataset that was asked to be sent: the names in the package are this one or below it.
+    /// The dataset given to `fs send`: all datasets in the package are this dataset or its descendants.
     pub root: String,
-    /// Whether everything below the dataset was sent with it (`-R`).
+    /// Whether all descendants were sent too (`-R`).
     pub replicate: bool,
-    /// How many streams follow; at least one.
+    /// The number of streams that follow; at least one.
     pub streams: u64,
-    /// What the sender has, if the package says so, in records of its own.
+    /// The sender's datasets and snapshots, if sent, in records of their own.
     pub census: Option<Census>,
 }
 
-/// What an increment is made from.
+/// The base of an incremental stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Base {
-    /// The guid of the snapshot, or of that which the bookmark was made from.
+    /// The GUID of the snapshot, or of the snapshot behind a bookmark.
     pub guid: Guid,
-    /// The transaction group of that snapshot, in the sending pool.
+    /// The txg of the base in the sending pool.
     pub createtxg: Txg,
-    /// How it was called: a snapshot's or bookmark's name without the dataset's.
+    /// The name of the snapshot or bookmark, with `@` or `#` and without the dataset's.
     pub name: String,
 }
 
-/// The head of one stream: the snapshot that it makes.
+/// The head of a stream: describes the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Begin {
     /// The dataset's full name in the sending pool.
     pub dataset: String,
     /// The snapshot's name, without the dataset's.
     pub snapshot: String,
-    /// The snapshot's guid, which the received one will have too.
+    /// The snapshot's GUID, kept by the received snapshot.
     pub guid: Guid,
-    /// The transaction group that took the snapshot in the sending pool.
+    /// The txg of the snapshot in the sending pool.
     pub createtxg: Txg,
-    /// When the snapshot was taken.
+    /// The creation time of the snapshot.
     pub creation: Nanos,
-    /// The version of the layout of the items in the tree.
+    /// The version of the layout of the items in the tree: 1 to 3.
     pub layout: u32,
-    /// The base of an increment; `None` for a full stream.
+    /// The base of an incremental stream; `None` for a full stream.
     pub base: Option<Base>,
-    /// Whether the base is the origin of a clone: receiving makes a clone of it.
+    /// Whether the base is the origin of a clone: the receiver creates a clone.
     pub clone: bool,
-    /// The dataset's own properties, in order; `None` if they were not sent.
+    /// The properties set on the dataset, sorted; `None` if not sent.
     pub properties: Option<Vec<(String, String)>>,
 }
 
-/// How much a stream holds.
+/// The size of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Ranges of keys.
     pub ranges: u64,
-    /// Items in them.
+    /// Items in the ranges.
     pub items: u64,
     /// Blocks.
     pub blocks: u64,
     /// Bytes of the blocks as stored.
     pub stored: u64,
-    /// Bytes of the blocks' content.
+    /// Bytes of the blocks before compression.
     pub logical: u64,
 }
 
@@ -157,7 +157,7 @@ impl Begin {
         Ok(Begin { dataset, snapshot, guid, createtxg, creation, layout, base, clone, properties })
     }
 
-    /// What is older than this is unchanged: the base's transaction group, and nothing for a full stream.
+    /// The txg of the base, or zero for a full stream: blocks born up to then are unchanged.
     pub fn born_after(&self) -> Txg {
         self.base.as_ref().map_or(Txg::ZERO, |base| base.createtxg)
     }
@@ -179,7 +179,7 @@ fn name(reader: &mut Reader<'_>, what: &'static str) -> Result<String, Malformed
 fn properties(reader: &mut Reader<'_>) -> Result<Vec<(String, String)>, Malformed> {
     const WHAT: &str = "properties of a stream";
     let count = reader.varint(WHAT)?;
-    // Each takes two bytes or more, so that the count cannot make us allocate more than the record justifies.
+    // Each property takes at least two bytes, so a false count cannot cause a large allocation.
     if count > reader.remaining() as u64 / 2 {
         return malformed(WHAT);
     }
@@ -197,7 +197,7 @@ impl AddAssign for Totals {
 }
 
 impl Totals {
-    /// What one range holds with its blocks.
+    /// The size of one range and its blocks.
     pub(super) fn of(range: &Range) -> Totals {
         let sum = |size: fn(&BlockInfo) -> u32| range.blocks.iter().map(|block| u64::from(size(block))).sum();
         Totals {

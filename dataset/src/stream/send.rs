@@ -1,14 +1,14 @@
 //! Sending: the difference of two trees, as a stream of records.
 //!
-//! The tree of the snapshot is walked, without what is no younger than the base: *a node born at or before the base stood
-//! there with exactly these items under exactly this range*, so it is skipped whole, and a stream costs what has changed.
-//! Of each younger leaf all items are sent, and the data of those blocks that came under their keys after the base.
-//! A bookmark is enough of a base, for only its transaction group is asked for.
+//! The tree of the snapshot is walked, except nodes not younger than the base: *a node born at or before the base was
+//! in the base's tree with exactly the same items and range*. Such a node is skipped as a whole, so the cost of a
+//! stream is proportional to the changes. Of each younger leaf all items are sent, and the data of the blocks entered
+//! under their keys after the base. A bookmark is a sufficient base, because only its txg is used.
 //!
-//! Data travels as stored: nothing is decompressed. Reads run ahead on several threads, bounded in bytes, while this one
-//! writes in order.
+//! Data is sent as stored, without decompression. Several threads read ahead, within a limit of bytes, while the
+//! sending thread writes in order.
 //!
-//! Below stands the engine. The caller holds the snapshot; should it be destroyed all the same, sending fails.
+//! Below is the engine. The caller holds the snapshot; if the snapshot is destroyed nevertheless, the send fails.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -38,39 +38,39 @@ use super::{
 };
 use crate::admin::LongHold;
 
-/// How many bytes may be read ahead of being written.
+/// The most bytes read ahead and not written yet.
 const AHEAD: u64 = 32 << 20;
 
-/// A snapshot to be sent, whole or as an increment.
+/// A snapshot to send, full or incremental.
 #[derive(Debug)]
 pub struct Source {
-    /// What its stream begins with. Its base says from where on.
+    /// The head of the stream; its base decides where the increment starts.
     pub begin: Begin,
-    /// Its tree.
+    /// The snapshot's tree.
     pub tree: Arc<Head>,
-    /// What keeps it and its base from being destroyed until it was sent.
+    /// The holds that keep the snapshot and its base until sent.
     pub held: Option<LongHold>,
 }
 
-/// What a command sends: one snapshot, or many, in the order in which they must be received.
+/// The snapshots that one command sends, in the order in which they must be received.
 #[derive(Debug)]
 pub struct Package {
-    /// The dataset that was asked to be sent.
+    /// The dataset given to the command.
     pub root: String,
-    /// Whether everything below it is sent too.
+    /// Whether all descendants are sent too.
     pub replicate: bool,
-    /// What the sender has altogether, if receivers are to know. It is left out if it is too long.
+    /// The sender's datasets and snapshots, for the receiver. Omitted if too long.
     pub census: Option<Census>,
     /// The snapshots; at least one.
     pub sources: Vec<Source>,
 }
 
-/// What was sent.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// The length of the whole stream, in bytes.
     pub bytes: u64,
-    /// What its streams hold together.
+    /// The sums over all streams.
     pub totals: Totals,
 }
 
@@ -83,12 +83,12 @@ impl Source {
     }
 }
 
-/// Writes `package` to `out`, and lets go of each snapshot when it was sent, with `readers` threads that read ahead (none: everything on this one). `progress` is told
-/// now and then how many bytes were written.
+/// Writes `package` to `out`, and releases the hold on each snapshot once sent. `readers` threads read ahead (0: the
+/// caller reads). `progress` is called with the number of bytes written so far.
 ///
 /// # Errors
-/// If a block cannot be read or `out` does not take what is written; then `out` holds a stream that is cut off, which
-/// no receiver accepts.
+/// If a block cannot be read or `out` cannot be written; then `out` has an incomplete stream, refused by every
+/// receiver.
 pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mut dyn FnMut(u64)) -> Result<Sent> {
     assert!(!package.sources.is_empty());
     let mut sending = Sending {
@@ -110,10 +110,7 @@ pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mu
     sending.finish(all)
 }
 
-/// How many bytes sending `source` will take, roughly: from a walk of the nodes that have changed, without their data.
-///
-/// # Errors
-/// If a node cannot be read.
+/// Estimates the stream size of `source` in bytes, by walking the changed nodes without reading data.
 pub fn estimate(source: &Source) -> Result<u64> {
     let mut walker = source.walker()?;
     let mut bytes = 0;
@@ -129,7 +126,7 @@ pub fn estimate(source: &Source) -> Result<u64> {
     Ok(bytes)
 }
 
-/// What waits to be written, in order.
+/// Queued output, in order.
 enum Waiting {
     Range(Range),
     Block(u64, Ticket<pool::error::Result<([u8; SUM], Vec<u8>)>>),
@@ -146,7 +143,7 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Says what there is, if it is not too much: a receiver can do without.
+    /// Writes the census unless too long: a receiver can do without a census.
     fn census(&mut self, census: Option<&Census>) -> Result<()> {
         let Some(census) = census else { return Ok(()) };
         let Some(payloads) = census.encode() else {
@@ -169,7 +166,7 @@ impl Sending<'_> {
                 Some(leaf) => {
                     let (range, blocks) = diff(&place, leaf, born_after);
                     totals += Totals::of(&range);
-                    // An increment may be all ranges and no blocks.
+                    // An incremental stream may have ranges without any blocks.
                     self.ahead += range.weight() as u64;
                     self.queue.push_back(Waiting::Range(range));
                     self.read_ahead(&source.tree, blocks)?;
@@ -182,7 +179,7 @@ impl Sending<'_> {
         Ok(totals)
     }
 
-    /// Has blocks read, in the order in which they will be written.
+    /// Starts reading blocks, in the order of writing.
     fn read_ahead(&mut self, tree: &Arc<Head>, blocks: Vec<BlockPointer>) -> Result<()> {
         for pointer in blocks {
             self.drain(AHEAD)?;
@@ -194,17 +191,17 @@ impl Sending<'_> {
         self.drain(AHEAD)
     }
 
-    /// Has the leaves under a node read, so that the walk finds them in the cache.
+    /// Loads the leaves under a node into the cache, ahead of the walk.
     fn load_ahead(&self, tree: &Arc<Head>, place: &Miss, node: &Node, born_after: Txg) {
         let Some(interior) = node.interior().filter(|interior| interior.level == 1) else { return };
-        // The first one the walk needs at once.
+        // The walk needs the first leaf at once.
         for (index, child) in interior.children.iter().enumerate().skip(1) {
             let Some(pointer) = child.slot.pointer().copied().filter(|pointer| pointer.birth > born_after) else {
                 continue;
             };
             let miss = Miss { pointer, level: 0, low: child.low, high: interior.high(index, place.high) };
             let tree = tree.clone();
-            // If it cannot be read, the walk will say so.
+            // The walk reports any failure.
             drop(self.crew.ask(move || tree.load_node(&miss).is_ok()));
         }
     }
@@ -244,18 +241,18 @@ impl Sending<'_> {
     }
 }
 
-/// A block as stored, and its checksum in the stream: its own, verified by reading, or one for the way.
+/// A block as stored, and its checksum in the stream: the block's own, verified by the read, or a new BLAKE3.
 fn read(tree: &Head, pointer: &BlockPointer) -> pool::error::Result<([u8; SUM], Vec<u8>)> {
     let data = tree.read_stored(pointer)?;
     let checksum = if pointer.checksum_kind == Checksum::Off { blake3::hash(&data).into() } else { pointer.checksum };
     Ok((checksum, data))
 }
 
-/// The record of a leaf, and the blocks that follow it.
+/// The record of a leaf, and the blocks that follow.
 fn diff(place: &Miss, leaf: &Leaf, born_after: Txg) -> (Range, Vec<BlockPointer>) {
     let pointers: Vec<Option<BlockPointer>> = leaf.items().iter().map(|item| leaf.pointer(item)).collect();
     let is_unchanged = |pointer: &BlockPointer| pointer.logical_birth <= born_after;
-    // Items that share a block share one reference to it: other references are other blocks to the receiver.
+    // Items that share a block belong to one reference; the receiver treats other references as other blocks.
     let mut unchanged: HashMap<Reference, usize> = HashMap::new();
     for (index, (item, pointer)) in leaf.items().iter().zip(&pointers).enumerate() {
         if let Some(pointer) = pointer.filter(is_unchanged) {

@@ -1,8 +1,8 @@
-//! Cutting what comes in into steps of bounded size, each of which can be applied by itself.
+//! Cuts the input into steps of bounded size, each applied by itself.
 //!
-//! A range with its blocks may be gigabytes, and a transaction group should not: so a range is applied in parts, each
-//! as soon as the blocks of its items have come. Blocks are numbered in the order of their first items, so a part ends
-//! before the first item of the block that comes next.
+//! A range with its blocks may take gigabytes, too much for one txg. So a range is applied in parts, each as soon as
+//! the blocks of its items have been read. Blocks are numbered in the order of their first items, so a part ends before
+//! the first item of the next block.
 
 use std::{cell::RefCell, collections::VecDeque, ops, rc::Rc, sync::Arc};
 
@@ -17,28 +17,28 @@ use super::{
     range::{BlockInfo, Origin, Range},
 };
 
-/// About how many bytes of blocks make a step.
+/// The approximate size of a step, in bytes of blocks.
 const STEP: usize = 4 << 20;
 
-/// A block that is being verified.
+/// A block being verified.
 pub(super) struct Coming {
-    /// Its number in the range.
+    /// The block's number in the range.
     pub(super) number: usize,
     pub(super) info: BlockInfo,
     pub(super) checksum: [u8; SUM],
     pub(super) ticket: Ticket<Result<Arc<Vec<u8>>>>,
 }
 
-/// The new blocks of a range, as far as they came: all its steps share them.
+/// The new blocks of a range read so far, shared by all steps of the range.
 type Blocks = Rc<RefCell<Vec<Option<Arrived>>>>;
 
-/// A part of a range that can be applied once its blocks are verified.
+/// A part of a range, ready to be applied once its blocks are verified.
 pub(super) struct Step {
-    /// Where the range's record stands.
+    /// The place of the range's record.
     pub(super) place: Place,
     pub(super) range: Rc<Range>,
     pub(super) blocks: Blocks,
-    /// The blocks that came for this step.
+    /// The blocks read for this step.
     pub(super) came: Vec<Coming>,
     pub(super) items: ops::Range<usize>,
     pub(super) low: Key,
@@ -46,17 +46,17 @@ pub(super) struct Step {
     pub(super) bytes: usize,
 }
 
-/// A range whose blocks are still coming.
+/// A range with blocks still to be read.
 struct Filling {
     place: Place,
     range: Rc<Range>,
     blocks: Blocks,
-    /// How many blocks came.
+    /// The number of blocks read.
     count: usize,
-    /// Those that no step has taken yet, and their bytes.
+    /// The blocks not in a step yet, and their bytes.
     came: Vec<Coming>,
     bytes: usize,
-    /// The first item and key that no step covers yet.
+    /// The first item and key not in a step yet.
     next: usize,
     low: Key,
 }
@@ -71,7 +71,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// A range has come. All blocks of the range before have.
+    /// Begins a range. All blocks of the previous range have been read.
     pub(super) fn range(&mut self, place: Place, range: Range) {
         assert!(self.filling.is_none());
         let blocks = Rc::new(RefCell::new(vec![None; range.blocks.len()]));
@@ -81,7 +81,7 @@ impl Steps {
         self.cut();
     }
 
-    /// A block has come; the crew verifies it.
+    /// Takes the next block, and lets the crew verify the data.
     pub(super) fn block(&mut self, data: Data, crew: &Crew) {
         let filling = self.filling.as_mut().expect("the grammar has blocks only after their range");
         let (info, checksum) = (data.info, data.checksum);
@@ -102,7 +102,7 @@ impl Steps {
         Some(step)
     }
 
-    /// Queues a step if enough has come for one.
+    /// Queues a step, if enough blocks have been read.
     fn cut(&mut self) {
         let Some(mut filling) = self.filling.take() else { return };
         let whole = filling.count == filling.range.blocks.len();

@@ -1,4 +1,4 @@
-//! Verifying a stream, and saying what it holds, without a pool.
+//! Verifying and listing a stream without a pool.
 
 use std::io::Read;
 
@@ -9,41 +9,41 @@ use super::{
     records::{Begin, Start, Totals},
 };
 
-/// What a stream holds.
+/// The contents of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// What the first package is.
+    /// The start of the first package.
     pub start: Start,
     /// The streams of all packages, in order.
     pub streams: Vec<Begin>,
-    /// How much they hold together.
+    /// The sums over all streams.
     pub totals: Totals,
-    /// The length of the whole, in bytes.
+    /// The length of the input, in bytes.
     pub bytes: u64,
 }
 
-/// Reads all of a stream and verifies it, data and index included, as receiving would, with `verifiers` threads beside
-/// this one. `progress` is told now and then how many bytes were read.
+/// Reads and verifies a whole stream, data and index included, exactly as a receive does, with `verifiers` additional
+/// threads. `progress` is called with the number of bytes read so far.
 ///
 /// # Errors
-/// If anything is wrong with it.
+/// If any byte of the input is missing, damaged or unexpected.
 pub fn verify(input: &mut dyn Read, verifiers: usize, progress: &mut dyn FnMut(u64)) -> Result<Contents> {
     let mut nowhere = Nowhere::default();
     let received = receive(input, &mut nowhere, verifiers, progress)?;
     Ok(Contents { bytes: received.bytes, totals: received.totals, ..nowhere.contents })
 }
 
-/// Reads only as far as the head of the first stream: what `input` is.
+/// Identifies `input`, by reading only up to the head of the first stream.
 ///
 /// # Errors
-/// If it is not a stream, or is damaged that early.
+/// If the input is not a stream, or is damaged before the end of the head.
 pub fn identify(input: &mut dyn Read) -> Result<(Start, Begin)> {
     let mut parser = Parser::new(input, 0)?;
     let Event::Begin(_, begin) = parser.next()? else { unreachable!("the grammar has a stream after the start") };
     Ok((parser.start().clone(), begin))
 }
 
-/// Where streams pass over, and are only looked at.
+/// A landing that skips every stream and keeps only the contents.
 #[derive(Default)]
 struct Nowhere {
     contents: Contents,

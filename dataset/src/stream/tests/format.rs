@@ -1,4 +1,4 @@
-//! The format's document shows a stream byte by byte: it must be what this program writes and reads.
+//! The example stream in the format's document equals the stream that this program writes and reads.
 
 use pool::{
     format::{
@@ -50,7 +50,7 @@ fn example() -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Offset and sixteen bytes a line, as `xxd -g1` prints it, without the text.
+/// A dump with the offset and sixteen bytes per line, as `xxd -g1` without the text.
 fn dump(bytes: &[u8]) -> String {
     let line = |(index, bytes): (usize, &[u8])| {
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -60,7 +60,7 @@ fn dump(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_example_in_the_document_is_what_is_written() {
+fn the_example_in_the_document_matches_the_writer() {
     let bytes = example().unwrap();
     let contents = verify(&mut &bytes[..], 0, &mut |_| {}).unwrap();
     assert_eq!((contents.streams.len(), contents.totals.stored), (1, 5));

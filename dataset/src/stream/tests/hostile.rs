@@ -1,4 +1,4 @@
-//! Streams that are cut, damaged, foreign, or made to do harm: an error each time, and nothing lands.
+//! Streams that are cut off, damaged, foreign or forged: an error each time, and nothing lands.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ use crate::stream::{
     verify,
 };
 
-/// A full stream of a small tree, and an increment on it.
+/// A full stream of a small tree, and an incremental stream based on the full one.
 fn streams(world: &mut World) -> (Vec<u8>, Vec<u8>) {
     let head = world.open(None);
     world.scribble(&head, 60);
@@ -25,7 +25,7 @@ fn streams(world: &mut World) -> (Vec<u8>, Vec<u8>) {
     (world.stream(&first, None, 0), world.stream(&second, Some(&first), 0))
 }
 
-/// Where each record starts, and the end.
+/// The offset of each record, and of the end.
 fn bounds(stream: &[u8]) -> Vec<usize> {
     let mut input = stream;
     let mut frames = FrameReader::new(&mut input, 0).unwrap();
@@ -102,7 +102,7 @@ fn records_cut_out_doubled_or_swapped_are_noticed() {
 }
 
 #[test]
-fn what_is_no_stream_is_called_so() {
+fn other_input_is_reported_as_no_stream() {
     assert!(matches!(refused(b"#!/bin/sh\n"), Error::Foreign));
     assert!(matches!(refused(&[0; 4096]), Error::Foreign));
     assert!(matches!(refused(b""), Error::Truncated { offset: 0, .. }));
@@ -155,7 +155,7 @@ fn a_census_stands_before_the_streams_and_ends() {
     assert!(matches!(refused(&package(1, 1)), Error::Damaged { record: 3, .. }));
 }
 
-/// Takes a stream apart, changes one record's payload, and chains it all again: what somebody would do who means harm.
+/// Changes one record's payload and recomputes the chain, as an attacker would.
 fn forge(stream: &[u8], random: &SeededEnv) -> Vec<u8> {
     let mut input = stream;
     let mut frames = FrameReader::new(&mut input, 0).unwrap();

@@ -1,4 +1,4 @@
-//! What was sent is what is received.
+//! A received tree equals the tree that was sent.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use pool::{
 use super::world::{World, blocks, contents, source};
 use crate::stream::{Error, Package, estimate, identify, send, verify};
 
-/// A full stream and increments on it, of random trees; and on into a third pool.
+/// Sends a full stream and incremental streams of random trees to a second pool, and on to a third.
 fn replicate(seed: u64, threads: usize) {
     let (mut here, mut there, mut beyond) =
         (World::new(seed, threads), World::new(seed + 100, threads), World::new(seed + 200, threads));
@@ -31,7 +31,7 @@ fn replicate(seed: u64, threads: usize) {
         let received_snapshot = there.snapshot(&copy, "copy");
         assert_eq!(contents(&copy), contents(&head), "seed {seed}, round {round}");
 
-        // Dropped is what no item refers to any more, each once; nothing else.
+        // Exactly the blocks without an item are dropped, each once.
         let after = blocks(&copy);
         let killed: Vec<_> = there.kills(&copy).split_off(killed_before);
         let dropped: Vec<_> = killed.into_iter().filter(|address| before.contains(address)).collect();
@@ -62,7 +62,7 @@ fn threads_make_no_difference() {
 }
 
 #[test]
-fn an_increment_costs_what_has_changed() {
+fn an_increment_costs_only_the_changes() {
     let mut world = World::new(1, 0);
     let head = world.open(None);
     world.scribble(&head, 3000);
@@ -92,7 +92,7 @@ fn put_file(world: &World, head: &Head, blocks: u64) {
     };
     for number in 0..blocks {
         head.admit(128 << 10).unwrap();
-        // Every second byte random: what a checksum of its place begins with.
+        // Every second byte is random: the first byte of a hash of its position.
         let byte = |at: u64| {
             if at.is_multiple_of(2) { blake3::hash(&(at ^ number << 17).to_le_bytes()).as_bytes()[0] } else { 7 }
         };

@@ -1,5 +1,5 @@
-//! What the tests share: a pool whose trees are kept by number, a writer that changes a tree at random, and a landing
-//! that remembers what happened.
+//! Shared by the tests: a pool with numbered trees, a writer that changes a tree at random, and a landing that records
+//! its calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use pool::{
 
 use crate::stream::{Base, Begin, Error, Ground, Landing, Package, Received, Result, Source, Start, receive, send};
 
-/// Keeps the roots of all trees, and what they dropped; frees nothing, so that every state stays readable.
+/// Keeps the roots and dropped blocks of all trees; frees nothing, so that every state stays readable.
 #[derive(Default)]
 struct Keeper {
     kept: Mutex<Kept>,
@@ -47,7 +47,7 @@ impl SyncClient for Keeper {
     }
 }
 
-/// A pool.
+/// A pool with numbered trees.
 pub(super) struct World {
     pub(super) engine: Arc<Engine>,
     keeper: Arc<Keeper>,
@@ -79,13 +79,13 @@ impl World {
         World { engine, keeper, random: SeededEnv::new(seed ^ 0x5eed), next: 1 }
     }
 
-    /// Opens a tree, empty or as a snapshot has it.
+    /// Opens a tree, empty or with the content of a snapshot.
     pub(super) fn open(&mut self, from: Option<&Snapshot>) -> Arc<Head> {
         self.next += 1;
         self.engine.open_head(self.next, from.map(|snapshot| snapshot.root))
     }
 
-    /// Commits, and names what the tree is then.
+    /// Commits, and returns the state of the tree as a snapshot.
     pub(super) fn snapshot(&self, head: &Head, name: &str) -> Snapshot {
         self.engine.commit().unwrap();
         let root = self.keeper.kept.lock().roots[&head.id()];
@@ -93,7 +93,7 @@ impl World {
         Snapshot { name: name.into(), createtxg: self.engine.committed(), root, tree }
     }
 
-    /// The first addresses of the blocks that a tree dropped, each as often as it was dropped.
+    /// The first address of each block dropped by a tree, once per drop.
     pub(super) fn kills(&self, head: &Head) -> Vec<Address> {
         let kept = self.keeper.kept.lock();
         kept.kills.get(&head.id()).into_iter().flatten().map(|pointer| pointer.addresses[0]).collect()
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// Changes a tree at random, within keys of some files.
+    /// Changes a tree at random, within the keys of some files.
     pub(super) fn scribble(&self, head: &Head, steps: u64) {
         for _ in 0..steps {
             let key = Key::new(self.below(40), self.below(2) as u8, self.below(50) << 12);
@@ -158,7 +158,7 @@ impl World {
         .unwrap();
     }
 
-    /// As overwriting the middle of a record does: its rest stands under a new key.
+    /// Simulates overwriting the middle of a record: the rest moves to a new key.
     fn cut_off(&self, head: &Head, near: Key) {
         head.update(|view, batch| -> Result<(), Plain> {
             for entry in view.range(near..Key::MAX) {
@@ -186,7 +186,7 @@ impl World {
         out
     }
 
-    /// Receives a stream into a tree of its own.
+    /// Receives a stream into the given tree.
     pub(super) fn receive(&self, bytes: &[u8], head: &Arc<Head>, threads: usize) -> (Result<Received>, Lander) {
         let mut lander = Lander { head: head.clone(), begun: 0, finished: 0, abandoned: 0 };
         let result = receive(&mut &bytes[..], &mut lander, threads, &mut |_| {});
@@ -194,7 +194,7 @@ impl World {
     }
 }
 
-/// What is sent of a snapshot.
+/// The source for sending a snapshot.
 pub(super) fn source(to: &Snapshot, from: Option<&Snapshot>) -> Source {
     let base = from.map(|from| Base { guid: Guid(1), createtxg: from.createtxg, name: from.name.clone() });
     let begin = Begin {
@@ -210,7 +210,7 @@ pub(super) fn source(to: &Snapshot, from: Option<&Snapshot>) -> Source {
     Source { begin, tree: to.tree.clone(), held: None }
 }
 
-/// Lets streams land in one tree, and counts.
+/// Lands streams in one tree, and counts calls.
 pub(super) struct Lander {
     head: Arc<Head>,
     pub(super) begun: u64,
@@ -239,7 +239,7 @@ impl Landing for Lander {
     }
 }
 
-/// All that stands in a tree.
+/// All items of a tree.
 pub(super) fn contents(head: &Head) -> Model {
     let seen = head.engine().pin().seen();
     let entries =
@@ -248,7 +248,7 @@ pub(super) fn contents(head: &Head) -> Model {
     entries.unwrap().iter().map(|entry| (entry.key(), (entry.body().to_vec(), entry.block().map(content)))).collect()
 }
 
-/// The addresses of the blocks that a tree refers to.
+/// The addresses of the blocks referenced by a tree.
 pub(super) fn blocks(head: &Head) -> BTreeSet<Address> {
     let found = head.read(|view| -> Result<BTreeSet<Address>, Plain> {
         let mut found = BTreeSet::new();
