@@ -122,9 +122,9 @@ pub struct Options {
     pub accounts: bool,
     /// Whether access control lists apply. If not, lists are hidden, and new files get none.
     pub acl: bool,
-    /// What the cache in memory keeps: data, metadata, both or neither.
+    /// The content kept in the cache in memory: data and metadata, metadata, or none.
     pub primary_cache: Caching,
-    /// What may go to cache devices: data, metadata, both or neither.
+    /// The content kept on cache devices: data and metadata, metadata, or none.
     pub secondary_cache: Caching,
     /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
     pub sharing: bool,

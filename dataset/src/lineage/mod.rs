@@ -28,13 +28,13 @@
 //! deadlist   buckets: finding, adding, linking, summing
 //! written    a changed tree: its births and the blocks it dropped
 //! snapshot   taking, destroying; holds
-//! since      what was written between two members of a line
+//! since      the space written between two members of a line
 //! branch     cloning, promoting, rolling back
 //! arrival    where a stream lands
 //! dataset    creating, moving, destroying a dataset
 //! work       freeing trees and lists in the background
 //! nodes      reading stored trees outside of any open head
-//! difference what differs between two trees
+//! difference the difference of two trees
 //! check      recomputes all of the above from the trees
 //! ```
 //!

@@ -46,9 +46,9 @@ pub trait Landing {
     /// Begins a stream: checks that the stream fits, and opens a hidden tree. For a full stream the tree is empty, for
     /// an incremental stream it has the content of the base. `None` skips an unneeded stream, which is verified all the
     /// same.
+    ///
     /// # Errors
     /// If the stream does not fit the existing datasets.
-    /// If it does not fit what is there.
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>, Self::Error>;
 
     /// Makes the last stream visible in one txg, and returns after the commit. The stream was verified entirely, and

@@ -111,6 +111,9 @@ pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mu
 }
 
 /// Estimates the stream size of `source` in bytes, by walking the changed nodes without reading data.
+///
+/// # Errors
+/// If a node cannot be read.
 pub fn estimate(source: &Source) -> Result<u64> {
     let mut walker = source.walker()?;
     let mut bytes = 0;

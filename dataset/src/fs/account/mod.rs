@@ -233,6 +233,9 @@ impl FileSystem {
 
     /// Sets a quota of one user, group or project. Existing usage above the quota stays. From the first quota on, even
     /// an unlimited quota, the tree keeps accounts.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP if the pool's feature is not enabled.
     pub fn set_quota(&self, kind: OwnerKind, id: u32, set: SetQuota) -> Result<(), Errno> {
         self.writable()?;
         loop {
@@ -300,7 +303,10 @@ impl FileSystem {
         })
     }
 
-    /// Whether the pool allows accounts.
+    /// Fails unless the pool allows accounts.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP if the pool's feature is not enabled.
     pub fn check_accounts(&self) -> Result<(), Errno> {
         let may_be = self.options().accounts || self.head.engine().is_active(PROJECT_QUOTA);
         if may_be { Ok(()) } else { Err(Errno::OPNOTSUPP) }

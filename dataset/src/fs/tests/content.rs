@@ -440,7 +440,7 @@ fn a_sequential_read_sees_changes_made_just_before() {
         world.fs.read(ino, at, STEP as usize, &mut bytes).unwrap();
         let expected = &content[at as usize..((at + STEP) as usize).min(content.len())];
         assert!(bytes == expected, "{at}");
-        // The reads already under way are not what will be read.
+        // The prefetch already under way reads other bytes than the next read returns.
         let (from, len) = (at + STEP + 5000, 3000_u64);
         match at / STEP % 4 {
             0 => {
