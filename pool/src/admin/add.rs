@@ -2,13 +2,13 @@
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before a device of the pool names the new ones | the pool without them: their labels are older than every other |
+//! | before a device of the pool names the new ones | the pool without them: their labels are older than any in the pool |
 //! | before the space layer's next commit | the pool with them, without chunks; opening gives them theirs |
 //! | after that commit | the pool with them |
 //!
-//! Devices that are to stand by may come with them: the same labels name both, so either all are part of the pool or none.
+//! Spares may be added in the same step: the same labels name both, so all become part of the pool, or none.
 //!
-//! In the second case labels of two ages may be found, of which the newer counts; the new devices have theirs by then.
+//! In the second case labels of two ages may be found, and the newer counts; the new devices have their labels by then.
 
 use std::sync::Arc;
 
@@ -26,23 +26,23 @@ use crate::{
     vdev::{Leaf, Vdev},
 };
 
-/// So many rows of a RAID-Z a region must have at least: what is left of it behind the last whole row is lost.
+/// The least number of RAID-Z rows in a region: the remainder behind the last whole row is lost.
 const LEAST_ROWS: u64 = 4;
 
 /// Devices that are about to become part of a pool.
 pub struct Addition<'a> {
     pool: &'a Pool,
-    /// Held from the first label until the pool has the devices: two additions at once would take the same numbers.
+    /// Locked from the first label until the pool has the devices: two additions at once would use the same vdev ids.
     highest: Labelling<'a>,
-    /// What the labels shall say.
+    /// The label to write.
     label: Label,
     joining: Vec<Arc<dyn Vdev>>,
-    /// Devices that are to stand by.
+    /// New spares.
     spares: Vec<Arc<Leaf>>,
 }
 
 impl<'a> Addition<'a> {
-    /// Gives the new devices labels that count less than any other.
+    /// Gives the new devices labels older than any of the pool.
     pub(super) fn begin(
         pool: &'a Pool,
         highest: Labelling<'a>,
@@ -54,7 +54,7 @@ impl<'a> Addition<'a> {
         let (sector, region) = units(&label);
         let classed: Vec<_> = classed.into_iter().map(|classed| classed.in_order(sector, region)).collect();
         let vdevs: Vec<NewVdev> = classed.iter().map(|classed| classed.vdev.clone()).collect();
-        // A number that a vdev has had is never another's: chunks that lay on it still have it.
+        // A vdev's id is never reused: chunks that lay on the vdev still have it.
         let highest_yet = pool.engine().storage().space.highest_vdev();
         let added = describe_new(&label, &vdevs, highest_yet, &|| Guid(pool.engine().env().random()))?;
         label.vdevs.extend(added.iter().cloned());
@@ -72,14 +72,14 @@ impl<'a> Addition<'a> {
         Ok(Addition { pool, highest, label, joining, spares })
     }
 
-    /// Makes the devices part of the pool, and commits. After an error they may be part of it or not, as the labels tell
-    /// that could be written.
+    /// Makes the devices part of the pool, and commits. After an error they may be part of it or not, depending on the
+    /// labels written.
     pub fn finish(self) -> Result<()> {
         let Addition { pool, mut highest, label, joining, spares } = self;
         let shapes: Vec<VdevShape> = label.vdevs.iter().flat_map(|config| shapes_of(&label, config)).collect();
         if let Err(error) = pool.replace_labels(&mut highest, label, &joining) {
-            // Some labels may name devices now that are not used. If they cannot be put right, the next change of the
-            // labels does it, and until then an import takes the devices as added.
+            // Some labels may now name devices that are not used. If these labels cannot be rewritten here, the next
+            // label change does so; until then an import takes the devices as added.
             let _ = pool.replace_labels(&mut highest, pool.label(), &[]);
             return Err(error);
         }
@@ -102,7 +102,7 @@ impl<'a> Addition<'a> {
     }
 }
 
-/// The features that a label would name in addition if it named these vdevs, too.
+/// The features that a label with these vdevs would name in addition.
 pub(super) fn features_of(label: &Label, classed: &[ClassedVdev]) -> Result<Vec<String>> {
     classed.iter().try_for_each(ClassedVdev::check)?;
     let (sector, region) = units(label);
@@ -136,19 +136,19 @@ fn describe_new(
     Ok(ids.zip(vdevs).map(|(id, vdev)| vdev.describe(VdevId(id), units(label), guid)).collect())
 }
 
-/// How large sectors and regions are.
+/// Bytes of a sector and of a region.
 fn units(label: &Label) -> (u64, u64) {
     (1 << label.ashift, label.region_size)
 }
 
-/// Refuses vdevs that write so much together that the pool's regions have room for hardly any of it.
+/// Refuses vdevs whose unit of allocation is so large that the pool's regions have room for hardly any.
 pub(super) fn check_regions(label: &Label, vdevs: &[NewVdev]) -> Result<()> {
     let sectors = label.region_size >> label.ashift;
     let unit = |vdev: &NewVdev| u64::from(vdev.describe(VdevId(0), units(label), &Guid::default).tree.unit());
     vdevs.iter().try_for_each(|vdev| check_rows(sectors, unit(vdev), label.region_size))
 }
 
-/// Refuses rows of so many data sectors where regions have `sectors` of them, and `region` bytes.
+/// Refuses rows of `unit` data sectors if a region of `sectors` sectors, or `region` bytes, holds too few of them.
 pub(super) fn check_rows(sectors: u64, unit: u64, region: u64) -> Result<()> {
     match sectors / unit < LEAST_ROWS {
         true => {

@@ -1,27 +1,29 @@
-//! Putting the devices of a pool together to its vdevs: which members of a mirror or a RAID-Z are complete, which lack
-//! something, and which were changed on their own.
+//! Assembling the devices of a pool into vdevs: which members of a mirror or a RAID-Z are complete, which are behind,
+//! and which were modified separately.
 //!
-//! The newest label says what each member lacked when it was written, and what it calls complete is so up to the newest
-//! uberblock: see [`crate::vdev::Group`]. The rings say what each device has. Both are asked, and the worse is believed:
-//! a member is *complete* if the label says so and no other such member of its vdev has a newer uberblock. All others are
-//! filled with what was born after the newest uberblock in their own rings.
+//! The newest label records what each member lacked when the label was written. A member that it calls complete is so
+//! up to the newest uberblock: see [`crate::vdev::Group`]. The rings show what each device has. Both are consulted, and
+//! the worse answer counts: a member is *complete* if the label calls it complete and no other such member of its vdev
+//! has a newer uberblock. All others are resilvered with blocks born after the newest uberblock in their own rings.
 //!
-//! One uberblock less is no less. Power may have failed while the newest was written: then it is on some devices and not on
-//! others, but everything else had been flushed on all, and those that have it may be too few to go on with, or refuse to be
-//! read. A commit returns only when all complete members have its uberblock, and whoever goes on from the newest first gives
-//! it to those who lack it ([`super::open()`]). So none of them can lack more. If the devices that have it are away, the pool
-//! goes on from the state before, and they are behind when they come back: see [`super::untold`].
+//! Lacking just the newest uberblock is not being behind. Power may have failed while it was written. Then only some
+//! devices have it, but everything else had been flushed on all, and the devices with it may be too few for the vdev,
+//! or unreadable. A commit returns only when all complete members have its uberblock, and an import first writes the
+//! newest uberblock to members without it ([`super::open()`]). So none of them can lack more. If the devices with it
+//! are away, the pool continues from the state before, and these devices are behind when they return: see
+//! [`super::untold`].
 //!
-//! A member may have one of two pasts: its newest uberblock is an ancestor of the newest of all, or it is one that the label
-//! knows, since that one says how far the member had come when it was put out of use. Everything else is a state that
-//! somebody made of this device alone, and so is one of a member that lacks something, by the label, and has a newer
-//! uberblock than those that do not. Neither side is more right than the other, so the pool is refused.
+//! A member has one of two legitimate pasts. Its newest uberblock is an ancestor of the newest of all, or it is
+//! recorded in the label, which states how far the member was when it went out of use. Anything else means that this
+//! device was modified separately. The same holds for a member that is behind by the label and has a newer uberblock
+//! than the complete ones. Neither side is more right, so the pool is refused as split.
 //!
-//! Going back gives the members an uberblock that leaves their newest states off its line, one after the other and before
-//! any label: see [`super::rewind`]. Where power fails in between, a member has not got it that the label calls complete, and
-//! its newest uberblock is neither an ancestor nor known. It has the state that was gone back to in its own ring, though, and
-//! nothing as late as the uberblock that repeats it, so it goes along. Nobody can have used it alone: its own labels would
-//! then be the newest and say that the others lack something, or those of the others say so of it, and either is refused.
+//! A rewind gives the members, one after the other and before any label, an uberblock that leaves their newest states
+//! off its line: see [`super::rewind`]. If power fails in between, a member that the label calls complete lacks the new
+//! uberblock, and its newest one is neither an ancestor nor recorded. Yet it has the state rewound to in its ring, and
+//! nothing as late as the uberblock that repeats the state, so it joins the rewind. It cannot have been used alone:
+//! then its own labels would be the newest and call the rest behind, or the labels of the rest would call it behind,
+//! and both are refused.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -52,13 +54,13 @@ use crate::{
 pub(super) struct Assembly {
     pub(super) vdevs: Vec<Arc<dyn Vdev>>,
     pub(super) line: Vec<Uberblock>,
-    /// States that were passed over, which are to be erased before anything is written.
+    /// Unacknowledged states to erase before anything is written.
     pub(super) untold: Vec<Untold>,
 }
 
-/// Puts the devices together that a label names. Every single device must be there, and be as large as the label says:
-/// what lies behind the end of one that was cut short is lost, and its last labels are not where they were. A mirror needs
-/// one that is complete, a RAID-Z as many as hold data. Only a vdev for the intent log may be lost.
+/// Assembles the devices that a label names. Every single device must be present and as large as the label says: a
+/// truncated device has lost data, and its back labels. A mirror needs one complete member, a RAID-Z as many as it has
+/// data columns. Only a log vdev may be lost.
 pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     let rings = Rings::read(label, by_guid)?;
     let found = |config: &VdevConfig| -> Result<Arc<dyn Vdev>> {
@@ -90,7 +92,8 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     };
     let is_log = |config: &VdevConfig| label.sections.classes.get(&config.id) == Some(&VdevClass::Log);
     let vdev = |config: &VdevConfig| match found(config) {
-        // One that was lost and has come back is told from others by no label, and lacks what they have been through.
+        // A log vdev that was missing and returns is outdated, and no label shows that; so a log vdev that cannot be
+        // assembled counts as lost.
         Err(
             error @ (Error::Missing { .. } | Error::Incomplete { .. } | Error::Split { .. } | Error::Shrunk { .. }),
         ) if is_log(config) => {
@@ -106,7 +109,7 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     }
 }
 
-/// A vdev of which too few devices are there as they were, and without which the pool can be.
+/// A log vdev with too few intact devices. The pool can be opened without it.
 fn lost(label: &Label, config: &VdevConfig, by_guid: &ByGuid) -> Arc<dyn Vdev> {
     let absent = |config: &LeafConfig| {
         let (leaf, found) = (Leaf::absent(config), by_guid.get(&config.guid));
@@ -119,18 +122,18 @@ fn lost(label: &Label, config: &VdevConfig, by_guid: &ByGuid) -> Arc<dyn Vdev> {
     Arc::new(Lost::new((config.id, guid), config.tree.group_name(config.id), label.size_of(config), leaves))
 }
 
-/// What the rings of the devices say.
+/// The uberblock rings of the devices.
 struct Rings {
     line: Vec<Uberblock>,
-    /// Of each device the newest uberblock, and how it stands to the newest of all.
+    /// The newest uberblock of each device, compared with the newest of all.
     found: BTreeMap<Guid, (Mark, Standing)>,
-    /// Of each device all of them, newest first.
+    /// All uberblocks of each device, newest first.
     rings: BTreeMap<Guid, Vec<Uberblock>>,
     untold: Vec<Untold>,
 }
 
 impl Rings {
-    /// Reads those of the devices that a label names. Others are no part of the pool: they were detached, or are about to
+    /// Reads the rings of the devices that a label names. A device that it does not name was detached, or is about to
     /// be added.
     fn read(label: &Label, by_guid: &ByGuid) -> Result<Rings> {
         let named: Vec<Guid> = label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.guid).collect();
@@ -166,10 +169,10 @@ impl Rings {
         self.found.get(&device).copied().unwrap_or((Mark::default(), Standing::Empty))
     }
 
-    /// How far a device may have come that is not there and was complete when it was last heard of: to the newest state of
-    /// all, or to the one before. It has that one, for a commit begins when what the one before has flushed is on every
-    /// device that the labels call complete, and a device gets its first uberblock before they call it so. Where the rings
-    /// name none before, it is what the newest one's import went on from.
+    /// How far an absent device may be that was complete when last seen: at the newest state of all, or at the one
+    /// before. It surely has the state before: a commit begins only when its predecessor is flushed on every device
+    /// that the labels call complete, and a device gets its first uberblock before labels call it complete. If the
+    /// rings hold no state before, the newest state's import continued from it.
     fn of_absent(&self) -> Behind {
         let mark = |state: &Uberblock| Mark { epoch: state.epoch, txg: state.txg };
         self.line.first().map_or(Behind::default(), |newest| Behind {
@@ -178,15 +181,15 @@ impl Rings {
         })
     }
 
-    /// Whether a state is the one right before another on the line.
+    /// True if a state directly precedes another on the line.
     fn precedes(&self, older: Mark, newer: Mark) -> bool {
         let before = self.line.iter().find(|state| state.txg < newer.txg);
         before.is_some_and(|before| (before.epoch, before.txg) == (older.epoch, older.txg))
     }
 
-    /// Whether a member goes back with the others to a state that it has, though it has not heard of it: power failed while
-    /// the uberblock that repeats the state was written to them, which is one of these. Whoever went on without the others
-    /// since calls them behind.
+    /// True if a member joins a rewind that it has not seen: power failed while the repeating uberblock, one of
+    /// `states`, was written to the members. Labels written since by an import without this member would call it
+    /// behind.
     fn goes_back(&self, member: &MemberConfig, label: &Label, states: &[Uberblock]) -> bool {
         let (own, standing) = self.of(member.leaf.guid);
         let repeats = |state: &&Uberblock| state_of(state) != state.txg && own.txg < state.txg;
@@ -202,8 +205,8 @@ impl Rings {
         repeats.any(|state| has(state) || is_younger(state))
     }
 
-    /// The state from which on a device has had all of the line, by its own rings: what was dropped before it was filled is not on
-    /// it. Zero if it has had as many as one may go back to.
+    /// The txg since which a device has had every state of the line, by its own rings; blocks freed before its resilver
+    /// are missing. Zero if it has as many states as the pool may rewind.
     fn complete_since(&self, device: Guid) -> Txg {
         let ring = self.ring(device);
         let has = |state: &&Uberblock| ring.iter().any(|own| (own.epoch, own.txg) == (state.epoch, state.txg));
@@ -212,21 +215,21 @@ impl Rings {
         if had == recent.len() { Txg::ZERO } else { recent[had.saturating_sub(1)].txg }
     }
 
-    /// Whether a device that by the label lacks nothing has the newest state.
+    /// True if a device that the label calls complete has the newest state.
     fn have_heard(&self, label: &Label) -> bool {
         let members = || label.vdevs.iter().flat_map(|vdev| vdev.tree.members());
         let is_behind = |device: &Guid| members().any(|m| m.leaf.guid == *device && m.behind.is_some());
         self.found.iter().any(|(device, (_, standing))| *standing == Standing::Current && !is_behind(device))
     }
 
-    /// How far a device has come: by its rings, or by what the label says if that is less.
+    /// How far a device is: by its rings, or by the label if that is less.
     fn behind(&self, member: &MemberConfig) -> Behind {
         let own = self.of(member.leaf.guid).0;
         let told = member.behind.map_or(own, |behind| behind.has);
         Behind { has: if told.txg < own.txg { told } else { own }, may_have: own }
     }
 
-    /// A device that is there.
+    /// A present device.
     fn leaf(&self, config: &LeafConfig, device: &Arc<dyn Device>) -> Result<Arc<Leaf>> {
         if usable_size(device.size()) < config.size {
             return Err(shrunk(&**device, config.size));
@@ -241,7 +244,7 @@ impl Rings {
     }
 }
 
-/// How the rows of a RAID-Z lie that a label describes.
+/// The layout of the rows of a RAID-Z, by a label.
 pub(super) fn zones(label: &Label, raidz: &RaidZConfig) -> Result<Zones> {
     let zones = Zones::of(raidz, 1 << label.ashift, label.region_size);
     zones.ok_or_else(|| Error::damaged(format!("pool {}", label.pool_name), "it describes no raidz that can be"))
@@ -249,16 +252,16 @@ pub(super) fn zones(label: &Label, raidz: &RaidZConfig) -> Result<Zones> {
 
 /// The members of a mirror or a RAID-Z, as a label describes them.
 struct Parts<'a> {
-    /// What it is called in messages.
+    /// The vdev's name in messages.
     name: String,
-    /// What the label says of it: which columns have to be complete.
+    /// The vdev's configuration in the label, with its required columns.
     tree: &'a VdevTree,
     /// The members, each with its column.
     members: Vec<(usize, &'a MemberConfig)>,
 }
 
 impl Parts<'_> {
-    /// What the smallest of the devices has, in bytes, and how they stand.
+    /// The bytes of the smallest device, and the members with their states.
     fn put_together(&self, label: &Label, by_guid: &ByGuid, rings: &Rings) -> Result<(u64, Vec<Arc<Member>>)> {
         let configs: Vec<&MemberConfig> = self.members.iter().map(|(_, member)| *member).collect();
         let is_there = |member: &&&MemberConfig| by_guid.contains_key(&member.leaf.guid);
@@ -284,10 +287,10 @@ impl Parts<'_> {
             return Err(split(alone));
         }
         let lacks_one = |at: usize| rings.precedes(own(at), newest);
-        // What it lacks of a state that repeats one that it has is nothing, nor of the one after, if that was to come to all.
+        // A member that joins a rewind lacks nothing, and not the next state either if that was being written to all.
         let newest_states = &rings.line[..rings.line.len().min(2)];
         let has_it = |at: usize| goes_back(configs[at], newest_states);
-        // With its first commit a vdev that was added has nothing else in its rings, on those devices that got it.
+        // The devices of a vdev added just now may have the first commit's uberblock alone in their rings.
         let has_only_newest = |at: usize| {
             let is_it = |own: &Uberblock| (own.epoch, own.txg) == (newest.epoch, newest.txg);
             rings.rings.get(&configs[at].leaf.guid).is_some_and(|ring| ring.iter().all(is_it))
@@ -300,7 +303,7 @@ impl Parts<'_> {
         }
         let mut members = Vec::with_capacity(leaves.len());
         for (at, leaf) in leaves.iter().enumerate() {
-            // A column that has just joined, in which there is nothing yet.
+            // A column that has just joined holds nothing yet.
             let is_empty = self.members[at].0 >= self.tree.counted();
             let state = match (usable(at), is_complete(&at)) {
                 (_, true) => State::Complete,
@@ -335,14 +338,15 @@ impl Parts<'_> {
             members.push(Arc::new(member.at_column(self.members[at].0)));
         }
         let there = members.iter().filter(|member| member.state() != State::Out);
-        // Members that are not there have no more than they are known to have.
+        // The size of absent members is taken from the label.
         let known = || configs.iter().map(|member| member.leaf.size).min().unwrap_or(0);
         let absent = members.iter().any(|member| member.state() == State::Out).then(known);
         let least = there.map(|member| member.leaf.size()).chain(absent).min().unwrap_or(0);
         Ok((least, members))
     }
 
-    /// The error of a vdev without enough complete members: what is wrong with one that would be, or which are missing.
+    /// The error of a vdev without enough complete members: the problem of a member that would be complete, or the
+    /// missing ones.
     fn incomplete(&self, label: &Label, leaves: Vec<Option<Result<Arc<Leaf>>>>) -> Error {
         let mut missing = Vec::new();
         for ((_, member), leaf) in self.members.iter().zip(leaves).filter(|((_, member), _)| member.behind.is_none()) {
@@ -362,7 +366,7 @@ impl Parts<'_> {
     }
 }
 
-/// Whether somebody has changed a member without the others.
+/// True if a member was modified separately.
 fn is_split(member: &MemberConfig, rings: &Rings) -> bool {
     let (own, standing) = rings.of(member.leaf.guid);
     let is_known = member.behind.is_some_and(|behind| behind.knows(own));

@@ -1,17 +1,17 @@
-//! Cache devices of a pool: how they come and go. What they do stands in [`crate::secondary`].
+//! Adding and removing cache devices of a pool. [`crate::secondary`] says what they do.
 //!
-//! A cache device carries a label as every device of the pool does, so that nobody takes it for free, and is in no vdev. The
-//! list of them stands in the labels. One that is missing, has failed or holds anything else is done without: nothing is lost
+//! A cache device carries a label like every device of the pool, so that other software does not take it for free, and
+//! is in no vdev. Labels list all cache devices. A missing, failed or foreign cache device is not used: no data is lost
 //! with it.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | adding: before a device of the pool names it | the pool without it: its own label is older than every other |
-//! | adding: after that | the pool with it |
+//! | adding: before a device of the pool names it | the pool without it: its own label is older than any in the pool |
+//! | adding: later | the pool with it |
 //! | removing: before a label leaves it out | the pool with it |
-//! | removing: after that | the pool without it; its own label names a pool that does not know it |
+//! | removing: later | the pool without it; its own label names a pool without this device |
 //!
-//! That it is offline the labels say if that is to last: see [`super::put_out`].
+//! A cache device that stays offline over an import is recorded in the labels: see [`super::put_out`].
 
 use std::sync::Arc;
 
@@ -39,17 +39,17 @@ use crate::{
 };
 
 impl Pool {
-    /// The cache devices, in the order in which they were added.
+    /// The cache devices, in the order of their addition.
     pub fn caches(&self) -> Vec<Arc<Leaf>> {
         self.engine().secondary().devices()
     }
 
-    /// The cache device whose path or number this is.
+    /// The cache device of this path or GUID.
     pub fn find_cache(&self, name: &str) -> Option<Arc<Leaf>> {
         self.caches().into_iter().find(|leaf| leaf.name() == name || leaf.guid().to_string() == name)
     }
 
-    /// Adds cache devices. What they held is lost.
+    /// Adds cache devices. Their former content is lost.
     ///
     /// # Errors
     /// [`Error::Request`] if there are too many.
@@ -80,7 +80,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Has a cache device leave the pool, at once; `false` if there is none of this path or number.
+    /// Removes a cache device at once; `false` if there is none of this path or GUID.
     pub fn remove_cache(&self, name: &str) -> Result<bool> {
         let mut highest = self.labelling();
         let Some(leaf) = self.find_cache(name) else { return Ok(false) };
@@ -89,7 +89,7 @@ impl Pool {
         label.sections.caches.retain(|other| other.leaf.guid != leaf.guid());
         let was_in_use = leaf.health() == Health::Online;
         self.replace_labels(&mut highest, label, &[])?;
-        // It may hang.
+        // The device may hang, so commits are let go on first.
         let _apart = highest.apart();
         self.engine().secondary().remove(leaf.guid());
         if was_in_use && let Err(error) = labels::clear_labels(&*leaf.device()) {
@@ -99,20 +99,20 @@ impl Pool {
         Ok(true)
     }
 
-    /// Puts a cache device out of use, until it is put online, or if it is `temporary`, the pool is imported again.
+    /// Takes a cache device offline, until it is brought online or, if `temporary`, until the next import.
     pub(super) fn put_cache_offline(&self, leaf: &Leaf, temporary: bool) -> Result<()> {
-        // First of all: it may hang, and must not be asked for its own labels. If they cannot be written, it is out of use
-        // until the next import.
+        // This comes first, because the device may hang, and must not be written its own label. If the labels cannot be
+        // written, the device is offline until the next import.
         self.engine().secondary().put_out(leaf.guid(), Health::Offline);
         self.say_why(leaf.guid(), (!temporary).then_some(PutOut::Offline))?;
-        // Requests that were given up may still land: who takes it back has to see that.
+        // Abandoned requests may still reach the device; `put_cache_online` checks for them.
         if leaf.device().outstanding() == 0 {
             leaf.let_go();
         }
         Ok(())
     }
 
-    /// Takes a cache device back that is out of use; `false` if it is in use.
+    /// Brings a cache device back online; `false` if it is in use already.
     pub(super) fn put_cache_online(&self, leaf: &Leaf, reopen: Reopen<'_>) -> Result<bool> {
         if leaf.health() == Health::Online {
             return Ok(false);
@@ -122,7 +122,7 @@ impl Pool {
                 format!("{} has not answered earlier requests yet; they may still be carried out", leaf.name());
             return Err(Error::Request(problem));
         }
-        // It is locked as long as it is open.
+        // An open device is locked, so it is closed before it is reopened.
         leaf.let_go();
         let found = reopen(leaf.name())?;
         let label = self.label();
@@ -138,13 +138,13 @@ impl Pool {
         }
         self.engine().secondary().take_back(leaf.guid(), found)?;
         self.say_why(leaf.guid(), None)?;
-        // It may have missed some.
+        // The device may have missed label changes.
         self.label_apart();
         Ok(true)
     }
 }
 
-/// Gives an engine the cache devices of a label: those that are there, and those that are not.
+/// Gives an engine the cache devices of a label, present or absent.
 pub(super) fn open_caches(engine: &Engine, label: &Label, by_guid: &ByGuid) {
     for CacheConfig { leaf } in &label.sections.caches {
         let is_offline = label.sections.put_out.contains_key(&leaf.guid);
@@ -161,7 +161,7 @@ pub(super) fn open_caches(engine: &Engine, label: &Label, by_guid: &ByGuid) {
     }
 }
 
-/// Has the labels of cache devices say what those of the pool do. One that refuses is not used any more.
+/// Writes the pool's labels to cache devices. A device that fails the write is no longer used.
 pub(super) fn write_cache_labels(engine: &Engine, label: &Label) {
     let named = |leaf: &Arc<Leaf>| label.is_cache(leaf.guid()) && leaf.health() == Health::Online;
     for leaf in engine.secondary().devices().into_iter().filter(named) {

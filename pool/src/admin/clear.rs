@@ -1,13 +1,13 @@
-//! Going on after a device has failed.
+//! Resuming after a device failure.
 //!
-//! A suspended pool stands still in the middle of a commit. To go on, each of its devices must be the one it was: by its
-//! label, and with no older a state than it was given, since what came before that was forgotten here. What its cache may
-//! have lost is written to it again, and whoever was held tries again.
+//! A suspended pool stands still in the middle of a commit. To resume, each of its devices must be the same as before:
+//! by its label, and with a state no older than the last one written to it, since earlier writes are no longer kept
+//! here. Writes that its cache may have lost are replayed, and held threads try again.
 //!
-//! A device of a mirror or a RAID-Z that is not found again is done without, if the others hold all that it holds.
+//! A device of a mirror or a RAID-Z that is not found is faulted, if the redundancy allows it.
 //!
-//! A device that still has requests under way that were given up cannot be taken back: they could land at any later time,
-//! on top of what was written since.
+//! A device with abandoned requests under way cannot be taken back: they could still reach the device later, over newer
+//! writes.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::{
 };
 
 impl Pool {
-    /// Forgets the errors of all devices, and has those have their labels again that have lost them. If the pool is
-    /// suspended, it takes those back first that are in use, opened anew by `reopen` where they do not answer as they
-    /// are, and resumes the pool; if one is refused that cannot be done without, it stays suspended.
+    /// Clears the errors of all devices, and repairs lost labels. In a suspended pool, first takes back the devices in
+    /// use, reopened by `reopen` if they do not answer, and resumes the pool. If a device needed by the redundancy is
+    /// refused, the pool stays suspended.
     ///
     /// # Errors
-    /// [`Error::Device`] if a device does not answer, [`Error::Request`] if it is not what it was.
+    /// [`Error::Device`] if a device does not answer, [`Error::Request`] if it is not the same as before.
     pub fn clear(&self, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<()> {
         self.resume(reopen)?;
         self.mend_labels_at_once();
@@ -36,7 +36,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The same without forgetting errors.
+    /// Like [`Pool::clear`], without clearing errors.
     ///
     /// # Errors
     /// Those of [`clear`](Pool::clear).
@@ -75,7 +75,7 @@ impl Pool {
     }
 }
 
-/// The device of a leaf, as it is or opened anew.
+/// The device of a leaf, as it is or reopened.
 fn find(label: &Label, leaf: &Leaf, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<Arc<dyn Device>> {
     let present = leaf.device();
     if present.outstanding() > 0 {
@@ -85,7 +85,7 @@ fn find(label: &Label, leaf: &Leaf, reopen: &dyn Fn(&str) -> Result<Arc<dyn Devi
     if present.is_in_place() && verify(label, leaf, &*present).is_ok() {
         return Ok(present);
     }
-    // It is locked as long as it is open.
+    // An open device is locked, so it is closed before it is reopened.
     drop(present);
     leaf.let_go();
     let device = reopen(leaf.name())?;
@@ -93,7 +93,7 @@ fn find(label: &Label, leaf: &Leaf, reopen: &dyn Fn(&str) -> Result<Arc<dyn Devi
     Ok(device)
 }
 
-/// Refuses a device that is not the one it was.
+/// Refuses a device that is not the same as before.
 fn verify(label: &Label, leaf: &Leaf, device: &dyn Device) -> Result<()> {
     let refused = |problem: &str| Err(Error::Request(format!("{} {problem}", device.name())));
     let Some(found) = labels::read_label(device)? else { return refused("holds no Cenote pool") };

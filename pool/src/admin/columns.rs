@@ -1,25 +1,25 @@
-//! A RAID-Z gets a device more, and its rows become wider, while the pool is in use: see [`crate::vdev::raidz::zones`].
+//! Expanding a RAID-Z by a device, whose rows then widen, while the pool is in use: see [`crate::vdev::raidz::zones`].
 //!
-//! The device becomes a column behind the others. The rows that there are have nothing on it, so it lacks nothing, and counts
-//! for nothing: what may be lost is what could be lost before. It gets uberblocks with the next commit, as a device that was
-//! filled does, and is complete then.
+//! The device becomes a column behind the existing ones. Existing rows have nothing on it, so it lacks nothing, and
+//! does not count: the redundancy is unchanged. It gets uberblocks with the next commit, like a resilvered device, and
+//! is complete then.
 //!
-//! Wider rows come where nothing lies: regions are closed and emptied, and when no state needs them any more that one may go
-//! back to, the labels give them up and name as many rows with all columns. Before that the devices of these must be complete
-//! of which there must be enough; from then on a loss counts by the wider rows. Only after that the space layer has chunks
-//! there.
+//! Wider rows take the place of emptied regions. Regions are closed and emptied. When no state to rewind to needs them
+//! any more, labels give them up and name wide rows in their place. Before that, enough devices of the wide rows must
+//! be complete; from then on the redundancy is judged by the wide rows. Only afterwards does the space layer have
+//! chunks there.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | attaching: before a device of the pool names the new one | the pool without it: its label is older than every other |
-//! | attaching: after that, before it has an uberblock | the pool with it; it holds all that lies in its column, which is nothing, and gets the next uberblock |
+//! | attaching: before a device of the pool names the new one | the pool without it: its label is older than any in the pool |
+//! | attaching: then, before it has an uberblock | the pool with it; it holds all of its column, which is nothing, and gets the next uberblock |
 //! | widening: before a label says so | the regions as they were, and nothing in them |
-//! | while labels say so | labels of two ages, of which the newer counts: the same, or as after it |
-//! | after that, before the space layer's next commit | the new regions, to which opening gives chunks |
+//! | while labels say so | labels of two ages; the newer counts: the same, or as after it |
+//! | then, before the space layer's next commit | the new regions, to which opening gives chunks |
 //! | after that commit | the new regions and their chunks |
 //!
-//! Chunks of regions that were given up keep their rows in the table, as those of a vdev that was removed. A state that has
-//! something in them is from before, and is refused.
+//! Chunks of given-up regions keep their rows in the chunk table, like chunks of a removed vdev. A state with data in
+//! them is older, and refused.
 
 use std::sync::Arc;
 
@@ -44,29 +44,29 @@ use crate::{
     },
 };
 
-/// A RAID-Z whose rows do not all have all of its columns that reach there.
+/// A RAID-Z with rows that could have more columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Widening {
-    /// Which.
+    /// The vdev.
     pub vdev: VdevId,
-    /// What it is called.
+    /// The vdev's name.
     pub name: String,
-    /// How many columns it has.
+    /// The number of columns.
     pub columns: usize,
-    /// The rows that come next: their regions, from the first on, are to be emptied.
+    /// The next regions to widen, emptied from the first on.
     pub narrow: Zone,
-    /// How many rows there are that can be as wide as those will be.
+    /// Rows that can become as wide as these.
     pub rows: u64,
-    /// How many come before those.
+    /// Rows before these, already wide.
     pub done: u64,
 }
 
 impl Pool {
-    /// Gives a RAID-Z that is called so the device as a column more; its rows stay as they are. Commits.
+    /// Adds the device as a column to the RAID-Z of this name; existing rows stay as they are. Commits.
     ///
     /// # Errors
-    /// [`Error::Request`] if the device is too small, or the RAID-Z has no room for it, lacks a device, or has rows that do
-    /// not have all of its columns yet.
+    /// [`Error::Request`] if the device is too small, or the RAID-Z has no room for another column, lacks a device, or
+    /// is still being expanded.
     pub fn attach_column(&self, name: &str, new: Arc<dyn Device>) -> Result<VdevId> {
         self.engine().writable()?;
         let mut highest = self.labelling();
@@ -108,7 +108,7 @@ impl Pool {
         Ok(id)
     }
 
-    /// The first RAID-Z whose rows do not all have all of its columns that reach there.
+    /// The first RAID-Z with rows that could have more columns.
     pub fn widening(&self) -> Option<Widening> {
         let vdevs = self.engine().storage().vdevs.all();
         let is_narrow = |vdev: &&Arc<dyn Vdev>| vdev.as_raidz().is_some_and(|raidz| raidz.zones().is_narrow());
@@ -122,11 +122,11 @@ impl Pool {
         Some(Widening { vdev: vdev.id(), name, columns: config.columns(), narrow, rows, done })
     }
 
-    /// Gives up the first `count` regions of [`Widening::narrow`], which are empty to every state that one may go back to,
-    /// and makes rows of theirs with all columns that reach there. After an error the labels may say it or not, and this may be called again.
+    /// Gives up the first `count` regions of [`Widening::narrow`], which must be empty in every state to rewind to, and
+    /// makes wide rows of them. After an error labels may or may not record the new rows, and the call may be repeated.
     ///
     /// # Errors
-    /// [`Error::Request`] if something lies there or too few columns are complete, [`Error::Device`] if a label could not be
+    /// [`Error::Request`] if data lies there or too few columns are complete, [`Error::Device`] if a label could not be
     /// written.
     pub fn widen(&self, id: VdevId, count: u32) -> Result<()> {
         self.engine().writable()?;
@@ -149,7 +149,7 @@ impl Pool {
         config.zones = widened(config, count, sector, region).ok_or_else(outgrown)?;
         let config = config.clone();
         let zones = zones(&label, &config)?;
-        // What is lost from now on is weighed as if something lay there already.
+        // From now on a loss is judged as if the wide rows held data.
         if !group.set_quorum(zones.quorum()) {
             let needed = zones.quorum().needed;
             return Err(Error::Request(format!("{} needs {needed} complete devices for wider rows", group.name())));
@@ -172,7 +172,7 @@ fn raidz_of(label: &mut Label, id: VdevId) -> Result<&mut RaidZConfig> {
     }
 }
 
-/// Refuses a RAID-Z that cannot have a column more now.
+/// Refuses a RAID-Z that cannot have another column now.
 fn check_attachable(config: &RaidZConfig, group: &Group, sector: u64, region: u64) -> Result<()> {
     let name = group.name();
     let refused = |problem: String| Err(Error::Request(problem));

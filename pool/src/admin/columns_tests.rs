@@ -1,4 +1,4 @@
-//! A RAID-Z gets a device more and wider rows in a real pool on simulated devices, wherever power fails and whoever is lost.
+//! Expanding a RAID-Z in a real pool on simulated devices, at every power failure, with any device lost.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn config(pool: &Pool) -> RaidZConfig {
     }
 }
 
-/// Has rows become wider, at most so many regions at a time; `false` if there is no room for one, or nothing to do.
+/// Widens rows, at most `most` regions at a time; `false` if there is no room for one, or nothing to do.
 pub(super) fn widen(pool: &Pool, most: u32) -> bool {
     let engine = pool.engine();
     let Some(widening) = pool.widening() else { return false };
@@ -64,7 +64,7 @@ fn expand(pool: &Pool, most: u32) -> usize {
     (0..200).take_while(|_| widen(pool, most)).count()
 }
 
-/// The devices but these.
+/// The devices except the `missing` ones.
 fn without(devices: &[Arc<dyn Device>], missing: &[usize]) -> Vec<Arc<dyn Device>> {
     devices.iter().enumerate().filter(|(at, _)| !missing.contains(at)).map(|(_, device)| device.clone()).collect()
 }
@@ -114,7 +114,7 @@ fn once_rows_are_wide_the_new_device_counts_as_any() {
     let devices = ["a", "b", "c", "new"].map(disk);
     let pool = raidz(1, &devices[..3]);
     pool.attach_column("raidz1-0", devices[3].clone()).unwrap();
-    // With narrow rows only, nobody needs it.
+    // With narrow rows only, the new device is not needed.
     pool.put_offline("new", true).unwrap();
     pool.put_offline("a", true).unwrap();
     assert!(pool.put_offline("b", true).is_err());
@@ -140,7 +140,7 @@ fn once_rows_are_wide_the_new_device_counts_as_any() {
         fill(&pool);
         commit(&pool, 1);
     }
-    // Wider rows are not made while too few devices hold everything.
+    // Rows are not widened while too few devices are complete.
     let devices = ["a", "b", "c", "new"].map(disk);
     let pool = raidz(1, &devices[..3]);
     pool.attach_column("raidz1-0", devices[3].clone()).unwrap();
@@ -162,7 +162,7 @@ fn once_rows_are_wide_the_new_device_counts_as_any() {
 }
 
 #[test]
-fn states_from_before_rows_were_given_up_are_refused_and_those_kept_on_purpose_are_whole() {
+fn states_in_given_up_rows_are_refused_and_kept_ones_are_whole() {
     let mut devices = vec![disk("a"), disk("b"), disk("c")];
     let pool = raidz(1, &devices);
     let before = pool.engine().committed();
@@ -179,7 +179,7 @@ fn states_from_before_rows_were_given_up_are_refused_and_those_kept_on_purpose_a
 }
 
 #[test]
-fn wherever_power_fails_while_rows_become_wider_the_pool_is_whole_without_any_device() {
+fn a_crash_in_widening_leaves_the_pool_whole_without_any_device() {
     let recorder = Recorder::new();
     let wrap = |name: &str| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>;
     let devices = ["a", "b", "c", "new"].map(wrap);
@@ -212,7 +212,7 @@ fn wherever_power_fails_while_rows_become_wider_the_pool_is_whole_without_any_de
             let found = opened_with(&there, &reading(None), 6).unwrap_or_else(|e| panic!("{what}: {e}"));
             assert!((first..=last).contains(&shown(found.engine())), "{what}");
         }
-        // What was begun goes on.
+        // The expansion resumes.
         let there: Vec<Arc<dyn Device>> =
             images.iter().filter(|image| matches!(labels::read_label(&***image), Ok(Some(_)))).cloned().collect();
         let pool = opened(&there, 7);
@@ -236,7 +236,7 @@ fn wherever_power_fails_while_rows_become_wider_the_pool_is_whole_without_any_de
     assert!(outcomes[1..].iter().all(|count| *count > 0), "{outcomes:?}");
 }
 
-/// So many instants are tried at most.
+/// At most so many cuts are tried.
 const MOST_CUTS: usize = 150;
-/// Which of them.
+/// How many cuts to skip first.
 const SKIP: usize = 0;

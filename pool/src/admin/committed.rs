@@ -1,7 +1,8 @@
-//! The last committed state of a pool that is at work, opened beside it to be read only.
+//! The last committed state of a pool in use, opened read-only beside it.
 //!
-//! It is what a crash at this instant would leave: opened from the devices, not from memory. Nothing of it is overwritten
-//! while it is open, however the work goes on, unless the pool runs short of space; see [`crate::space::Hold`].
+//! This is the state that a crash now would leave: opened from the devices, not from memory. None of its blocks is
+//! overwritten while it is open, however busy the pool is, unless the pool runs short of space; see
+//! [`crate::space::Hold`].
 
 use std::sync::Arc;
 
@@ -18,34 +19,34 @@ use crate::{
     units::MIB,
 };
 
-/// A committed state, open to be read only.
+/// A committed state, opened read-only.
 pub struct CommittedState {
     engine: Arc<Engine>,
     hold: Arc<Hold>,
 }
 
 impl CommittedState {
-    /// What reads it.
+    /// The engine that reads the state.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// Whether the state had to be given up, because the pool ran short of space: what was read may have been something
-    /// else.
+    /// True if the state had to be given up because the pool ran short of space: reads may have returned overwritten
+    /// blocks.
     pub fn is_lost(&self) -> bool {
         self.hold.is_lost()
     }
 }
 
 impl Pool {
-    /// Opens the last committed state. Commits wait for as long as it takes to find its uberblock.
+    /// Opens the last committed state. Commits wait until its uberblock is found.
     pub fn committed_state(&self) -> Result<CommittedState> {
         let (label, devices) = (self.label(), self.engine().storage().vdevs.devices());
         let (hold, uberblock) =
             self.engine().hold_committed(|txg| Ok(chosen(&label, &line(&label, &devices)?, txg)?.clone()))?;
         let vdevs = Vdevs::new(self.engine().storage().vdevs.all());
         let storage = open_storage(&label, vdevs, &uberblock)?;
-        // The devices are those of the pool: what is read of a state that was given up is not counted there.
+        // The devices are the pool's own: bad reads of a given-up state are not counted on them.
         storage.space.is_kept_by(hold.clone());
         let opening = Opening {
             guid: label.pool,
@@ -56,7 +57,7 @@ impl Pool {
             read_only: true,
             log: Vec::new(),
         };
-        // One core is enough: the pool is at work.
+        // One core is enough: the pool is in use.
         let settings = Settings { cache: 64 * MIB, workers: 1, ..Settings::default() };
         let env: Arc<dyn Env> = Arc::new(SystemEnv);
         Ok(CommittedState { engine: Engine::open(opening, env, settings), hold })
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_committed_is_not_shown_and_a_state_can_be_held_twice() {
+    fn uncommitted_changes_are_hidden_and_two_states_can_be_held() {
         let (device, _) = stamped(disk());
         let pool = writing_pool(&device, 2);
         let before = pool.committed_state().unwrap();
@@ -132,7 +133,7 @@ mod tests {
         let pool = writing_pool(&device, 2);
         let state = pool.committed_state().unwrap();
         for _ in 0..30 {
-            // Taken and given back at once: what the pool has left goes by megabytes.
+            // Allocates and frees at once: each commit takes megabytes of the pool's rest.
             let payload = Payload::new(Arc::new((0..1_000_000u32).flat_map(u32::to_le_bytes).collect()), POLICY);
             pool.engine().with_open_txg(|txg| {
                 let pointers = pool.engine().storage().write_blocks(txg, Class::Data, &[payload]).unwrap();

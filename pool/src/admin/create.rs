@@ -1,4 +1,4 @@
-//! Making a pool.
+//! Creating a pool.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,42 +22,42 @@ use crate::{
     units::{Guid, MIB, Txg, VdevId},
 };
 
-/// A vdev for one purpose has so many regions at least, unless its pool's are the smallest that there are: a small device for
-/// the intent log makes the regions of large disks no smaller than that takes.
+/// Regions of the smallest log or special vdev, unless regions are at their minimum size: a small log device does not
+/// reduce the region size of large disks further.
 const LEAST_REGIONS: u64 = 8;
 
-/// The smallest device that a pool takes, in bytes.
+/// The smallest device for a pool, in bytes.
 pub const MIN_DEVICE: u64 = 64 * MIB;
 
-/// What a new pool shall be.
+/// Options for creating a pool.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
     /// The unit of allocation is `1 << ashift` bytes: 9 to 16.
     pub ashift: u8,
-    /// This machine: a number for it, and its name.
+    /// This machine: a host id, and its name.
     pub host: (u64, String),
-    /// What an operator may tune.
+    /// Tunables.
     pub settings: Settings,
 }
 
 impl CreateOptions {
-    /// A pool of this name, all else as usual.
+    /// A pool of this name, with defaults.
     pub fn new(name: impl Into<String>) -> CreateOptions {
         CreateOptions { name: name.into(), ashift: 12, host: (0, String::new()), settings: Settings::default() }
     }
 }
 
-/// Makes a pool of these devices, each a top-level vdev. See [`create_of`].
+/// Creates a pool of these devices, each a top-level vdev. See [`create_of`].
 pub fn create(devices: Vec<Arc<dyn Device>>, options: &CreateOptions, env: Arc<dyn Env>) -> Result<Pool> {
     create_of(&devices.into_iter().map(NewVdev::Disk).collect::<Vec<_>>(), options, env)
 }
 
-/// Makes a pool of these vdevs. What their devices held is lost. The pool is committed once, empty; the layer above puts
-/// its own first things in and commits again.
+/// Creates a pool of these vdevs. The former content of their devices is lost. The pool is committed once, empty; the
+/// layer above adds its first items and commits again.
 ///
-/// A failure on the way leaves labels without an uberblock: such devices are no pool, and making one again is allowed.
+/// A failure on the way leaves labels without an uberblock: the devices form no pool, and creating can be repeated.
 pub fn create_of<V: Clone + Into<ClassedVdev>>(
     vdevs: &[V],
     options: &CreateOptions,
@@ -86,7 +86,7 @@ fn create_classed(classed: Vec<ClassedVdev>, options: &CreateOptions, env: Arc<d
     Ok(pool)
 }
 
-/// The size of the pool's regions, in bytes: that which suits its smallest vdev.
+/// The region size of the pool, in bytes, to suit its smallest vdev.
 fn check_devices(vdevs: &[ClassedVdev]) -> Result<u64> {
     vdevs.iter().try_for_each(ClassedVdev::check)?;
     for device in vdevs.iter().flat_map(|classed| classed.vdev.devices()) {
@@ -106,8 +106,8 @@ fn check_devices(vdevs: &[ClassedVdev]) -> Result<u64> {
     Ok(suitable_region(regular, smallest(true)))
 }
 
-/// The size of the regions of a pool, in bytes, whose smallest vdev that takes everything gives `regular` bytes, and whose
-/// smallest of the others, if there are such, gives `apart`.
+/// The region size, in bytes, of a pool whose smallest normal vdev has `regular` bytes, and whose smallest log or
+/// special vdev, if any, has `apart`.
 pub fn suitable_region(regular: u64, apart: Option<u64>) -> u64 {
     let apart = apart.map(|smallest| (smallest / LEAST_REGIONS).max(1).saturating_mul(64));
     region_size(apart.map_or(regular, |apart| regular.min(apart)))
@@ -130,7 +130,7 @@ fn first_label(classed: &[ClassedVdev], region_size: u64, options: &CreateOption
         region_size,
         created: env.now(),
         features: BTreeMap::new(),
-        // Whoever writes it says whose it is.
+        // Filled in for each device.
         device: Guid::default(),
         vdev: VdevId(0),
         vdevs,

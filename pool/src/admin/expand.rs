@@ -1,39 +1,39 @@
-//! Taking over what devices have grown: an image that was made longer, a partition or volume that was. A pool that is open
-//! does so without being closed, and so does one that is opened after it.
+//! Expanding into grown devices: a lengthened image, partition or volume. An open pool expands without a close, and so
+//! does a pool opened later.
 //!
-//! A device's last two labels are where it ends. That it has grown is taken note of first ([`Pool::remeasure`]): its back
-//! labels move to its new end (see [`labels::move_back_labels`]), and nothing is left at the old end that anybody looks
-//! for. Opening a pool has written all four labels, so those at the new end are there before anything here happens, too.
-//! Then the labels name the new size, and regions there become chunks, whose first owner writes over what is left of the
-//! old labels. What is taken is whole regions; the old ones and all addresses in them stay what they are. A vdev of several
-//! devices grows as far as the smallest of them: what the others have more is nobody's until that one has it, too.
+//! A device's last two labels lie at its end. Growth is first recorded ([`Pool::remeasure`]): the back labels move to
+//! the new end (see [`labels::move_back_labels`]), and nothing looks for labels at the old end any more. Opening a pool
+//! rewrites all four labels, so in both cases the labels at the new end precede everything here. Then the labels name
+//! the new size, and new regions become chunks; their first owner overwrites what is left of the old labels. Only whole
+//! regions are taken; existing regions and all addresses in them stay the same. A vdev of several devices grows as far
+//! as its smallest device; the excess of the rest stays unused until the smallest has grown too.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
 //! | while a device's back labels move, or at opening while they are written | the pool as it was: the front labels name the old size |
 //! | before a device of the pool names the new size | the pool as it was |
-//! | after that, before the space layer's next commit | the pool with the new size; opening gives the new regions chunks |
+//! | then, before the space layer's next commit | the pool with the new size; opening gives the new regions chunks |
 //! | after that commit | the pool with the new space |
 //!
-//! In the third case labels of two ages may be found, of which the newer counts. Going back to a state from before finds
-//! the regions without chunks, and opening gives them some, as in the third case. A device that is cut back to its old
-//! size afterwards is refused: see [`open`](super::open::open).
+//! In the third case labels of two ages may be found, and the newer counts. A rewind to an earlier state finds the
+//! regions without chunks, and opening gives them some, as in the third case. A device cut back to its old size
+//! afterwards is refused: see [`open`](super::open::open).
 //!
-//! A RAID-Z that has got a device more has its new rows in its last zone, or in one behind it, with all columns; while it
-//! is being expanded it does not grow, because zones are given up from the front and would be too many: see
-//! [`lengthened`]. One whose devices give different amounts takes what each of them has: it gets rows of those that go on behind
-//! its last, and the rows that it has become wider where more devices reach than did, as those do of one that has got a
-//! device more. One whose devices give equally much goes on doing so, because they are mostly replaced one after another, and then
-//! all rows have all columns. Only who names it has it take what its first devices have more than the others, as if it was
-//! made of them (see [`divided`]): it is one of devices of different sizes from then on. Columns keep their order, for that is
-//! what rows go by that there are; so what others than the first ones have more stays unused until those before them have it.
+//! An expanded RAID-Z gets its new rows in its last zone, or in a zone behind, with all columns. During an expansion it
+//! does not grow, because zones are given up from the front and would become too many: see [`lengthened`]. A RAID-Z on
+//! devices of different sizes uses what each device has: it gets rows of the columns that go on behind its last zone,
+//! and existing rows widen where more devices reach than before, as after an expansion by a column. A RAID-Z on devices
+//! of one size stays so, because devices are mostly replaced one after another, and in the end all rows have all
+//! columns. Only an explicit request for this vdev uses the excess of its first devices, as if it had been created on
+//! them (see [`divided`]); from then on it is a RAID-Z on devices of different sizes. Columns keep their order, because
+//! existing rows depend on it; so the excess of later devices stays unused until the devices before have grown as well.
 //!
-//! That a RAID-Z is divided is in the labels that name the new sizes, so what holds of power failures is the same: before
-//! they are written it has no zones, and after that one with the regions that it had, under their numbers, and some behind
-//! it under new ones.
+//! The labels that name the new sizes also record the division, so the same holds for power failures: before these
+//! labels the RAID-Z has no zones, after them it has a zone of its old regions, with their numbers, and zones behind
+//! with new numbers.
 //!
-//! Each time may leave a zone more than there was. Before labels could have too many to tell while rows become wider, the
-//! RAID-Z stays as it is, and whoever wants it larger is told: see [`Pool::outgrown`].
+//! Each growth may add a zone. Before labels could run out of room for zones while rows widen, the RAID-Z stays as it
+//! is, and the administrator is told: see [`Pool::outgrown`].
 
 use std::sync::Arc;
 
@@ -57,14 +57,15 @@ use crate::{
 };
 
 impl Pool {
-    /// By how many bytes the pool would become larger with all that its devices have grown since it took them.
+    /// Bytes by which the pool would grow with everything that its devices have grown.
     pub fn growth(&self) -> u64 {
         let label = self.label();
         let vdevs = &self.engine().storage().vdevs;
         label.vdevs.iter().filter_map(|config| grown(&label, config, vdevs)).map(|(_, more)| more).sum()
     }
 
-    /// RAID-Zs that cannot use what their devices have grown, because they have done so too often, each with words for it.
+    /// RAID-Zs that cannot use the growth of their devices, because they have grown too often, each with an
+    /// explanation.
     pub fn outgrown(&self) -> Vec<(VdevId, String)> {
         let label = self.label();
         let (sector, region) = (1 << label.ashift, label.region_size);
@@ -84,20 +85,21 @@ impl Pool {
         label.vdevs.iter().filter(is_outgrown).filter_map(told).collect()
     }
 
-    /// Takes note of devices that have grown since they were opened; whether there are any. Nothing of what they have more
-    /// is used yet. A device that cannot be measured is as large as it was.
+    /// Records devices that have grown since they were opened; returns whether there are any. The new space is not used
+    /// yet. A device that cannot be measured keeps its size.
     ///
     /// # Errors
     /// If the pool takes no changes, or labels could not be written.
     pub fn remeasure(&self) -> Result<bool> {
         self.engine().writable()?;
         let vdevs = || self.engine().storage().vdevs.all();
-        // A device that came back may be larger than it was.
+        // A returning device may be larger than before.
         vdevs().iter().filter_map(|vdev| vdev.as_group()).for_each(|group| group.remeasure());
         if grown_leaves(&vdevs(), &self.label()).is_empty() {
             return Ok(false);
         }
-        // No commit writes uberblocks meanwhile, and nobody labels. Until it was so somebody else may have measured, too.
+        // Commits are paused and labels locked. Another thread may have measured before the locks were taken, so the
+        // devices are measured again.
         let mut highest = self.labelling_still();
         let vdevs = vdevs();
         let (mut has_moved, mut failure) = (false, None);
@@ -118,13 +120,12 @@ impl Pool {
         failure.map_or(Ok(has_moved), Err)
     }
 
-    /// Takes over what the devices have grown, of one vdev or of all, as far as that was [taken note
-    /// of](Pool::remeasure). Returns how many bytes that is; nothing is written if it is none. One vdev takes what some devices
-    /// of a RAID-Z have more than others, if it can.
+    /// Expands one vdev, or all, into the growth [recorded](Pool::remeasure) of the devices. Returns the bytes gained;
+    /// writes nothing if there are none. With `only`, a RAID-Z also uses the excess of its larger devices, if it can.
     ///
     /// # Errors
-    /// [`Error::Request`] if there is something, but labels cannot tell any of it. If the pool takes no changes, or a label
-    /// could not be written: then nothing of the new space is used.
+    /// [`Error::Request`] if there is growth, but labels have no room to describe any of it. If the pool takes no
+    /// changes, or a label could not be written: then the new space stays unused.
     pub fn expand(&self, only: Option<VdevId>) -> Result<u64> {
         self.engine().writable()?;
         let mut highest = self.labelling();
@@ -149,7 +150,7 @@ impl Pool {
                 None => Ok(0),
             };
         }
-        // One that is divided needs those of different sizes.
+        // A divided RAID-Z needs the feature for devices of different sizes.
         name_features(&mut label);
         self.replace_labels(&mut highest, label, &[])?;
         for (vdev, zones, shapes) in shapes {
@@ -165,15 +166,15 @@ impl Pool {
     }
 }
 
-/// The devices that are larger than was known, and how large they are. One that was made smaller is larger on purpose.
+/// Devices larger than recorded, with their sizes. A shrunk device is larger on purpose, and left out.
 fn grown_leaves(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Vec<(Arc<Leaf>, u64)> {
     let leaves = vdevs.iter().filter(|vdev| !vdev.is_lost()).flat_map(|vdev| vdev.labelled());
     let leaves = leaves.filter(|leaf| label.end_of(leaf.guid()).is_none());
     leaves.filter_map(|leaf| leaf.grown().ok().flatten().map(|size| (leaf, size))).collect()
 }
 
-/// A vdev as labels are to describe it when it takes what its devices have grown, and how many bytes of whole regions that
-/// is, if it is any: of a RAID-Z also what comes when rows are wider that can be.
+/// A vdev's configuration after growing, and the bytes of whole regions gained, if any; for a RAID-Z this includes what
+/// widening of rows will gain.
 fn grown(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> Option<(VdevConfig, u64)> {
     let (sector, region) = (1 << label.ashift, label.region_size);
     let vdev = vdevs.get(config.id).ok()?;
@@ -188,7 +189,7 @@ fn grown(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> Option<(VdevConfi
     more_of(label, config, grown)
 }
 
-/// The same of a RAID-Z whose devices give equally much, if it takes what the first of them have more than the others.
+/// Like [`grown`], for a RAID-Z on devices of one size that is to use the excess of its first devices.
 fn grown_apart(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> Option<(VdevConfig, u64)> {
     let VdevTree::RaidZ(before) = &config.tree else { return None };
     let mut raidz = before.clone();
@@ -197,7 +198,7 @@ fn grown_apart(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> Option<(Vde
     more_of(label, config, VdevConfig { tree: VdevTree::RaidZ(raidz), ..config.clone() })
 }
 
-/// A vdev that has grown, and how many bytes of whole regions it has more than it had, if it has any.
+/// A grown vdev, with the bytes of whole regions gained, if any.
 fn more_of(label: &Label, config: &VdevConfig, grown: VdevConfig) -> Option<(VdevConfig, u64)> {
     let (sector, region) = (1 << label.ashift, label.region_size);
     let regions = |config: &VdevConfig| match &config.tree {
@@ -208,7 +209,7 @@ fn more_of(label: &Label, config: &VdevConfig, grown: VdevConfig) -> Option<(Vde
     Some((grown, more * region))
 }
 
-/// A RAID-Z that has zones, as it is on devices of the sizes that they have now. If they gave equally much they go on doing so.
+/// A RAID-Z with zones, with the current sizes of its devices. Devices of one size stay so.
 fn sized(before: &RaidZConfig, vdev: &dyn Vdev) -> RaidZConfig {
     let mut sized = before.clone();
     match before.is_unequal() {
@@ -218,7 +219,7 @@ fn sized(before: &RaidZConfig, vdev: &dyn Vdev) -> RaidZConfig {
     sized
 }
 
-/// Notes of each member how large its device is.
+/// Enters the size of each member's device.
 fn take_sizes(raidz: &mut RaidZConfig, vdev: &dyn Vdev) {
     let leaves = vdev.leaves();
     for RaidZMember { member, .. } in &mut raidz.members {
@@ -227,7 +228,7 @@ fn take_sizes(raidz: &mut RaidZConfig, vdev: &dyn Vdev) {
     }
 }
 
-/// The zones of a RAID-Z whose rows differ.
+/// The zones of a RAID-Z with several widths.
 fn zones_of(label: &Label, config: &VdevConfig) -> Result<Option<Zones>> {
     match &config.tree {
         VdevTree::RaidZ(raidz) if !raidz.zones.is_empty() => zones(label, raidz).map(Some),
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!((shown(pool.engine()), regions(&pool), pool.growth()), (newest, 62, 20 * MIB));
         assert_eq!(pool.expand(None).unwrap(), 20 * MIB);
         assert_eq!((regions(&pool), pool.growth(), pool.expand(None).unwrap()), (82, 0, 0));
-        // All of it can be written over, also where the last labels were.
+        // All space can be overwritten, also where the last labels were.
         let storage = pool.engine().storage();
         let fill = |txg| {
             let take = || storage.space.allocate(txg, Class::Data, MIB as u32, 1, &storage.vdevs).ok();
@@ -292,7 +293,7 @@ mod tests {
     #[test]
     fn less_than_a_region_is_not_taken() {
         let (small, _) = stamped(disk());
-        // The labels leave half a region of it as it is.
+        // The labels leave half a region of the device unused.
         for more in [0, 1, LABEL_SIZE, MIB / 2 - 1] {
             let device: Arc<dyn Device> = Arc::new(resized(&*small, SIZE + more));
             let pool = writing_pool(&device, 2);
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_power_fails_the_pool_opens_with_the_old_space_or_the_new() {
+    fn after_a_crash_the_pool_has_the_old_space_or_the_new() {
         let recorder = Recorder::new();
         let (small, newest) = stamped(disk());
         let device: Arc<dyn Device> = Arc::new(recorder.wrap(resized(&*small, SIZE + 20 * MIB)));
@@ -321,7 +322,7 @@ mod tests {
             assert!(is_larger || regions(&pool) == 62 && cut < expanded, "cut {cut}, seed {seed}");
             assert!(!is_larger || cut > begin, "cut {cut}, seed {seed}");
             outcomes[usize::from(is_larger)] = true;
-            // What the import has made of it lasts, and can be taken over again.
+            // The import's outcome lasts, and expanding can be repeated.
             pool.expand(None).unwrap();
             let state = commit(&pool, 1);
             drop(pool);

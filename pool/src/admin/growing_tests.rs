@@ -1,4 +1,4 @@
-//! Devices that grow while their pool is open, wherever power fails.
+//! Devices that grow while their pool is open, at every power failure.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ use crate::{
 const SIZE: u64 = 64 * MIB;
 const GROWN: u64 = SIZE + 20 * MIB;
 
-/// A device of which only the front is there at first.
+/// A device that at first shows only its front part.
 struct Late {
     inner: Arc<dyn Device>,
     there: AtomicU64,
@@ -104,7 +104,7 @@ fn all(devices: &[Arc<Late>]) -> Vec<Arc<dyn Device>> {
 }
 
 #[test]
-fn what_a_device_has_grown_is_used_without_opening_the_pool_anew() {
+fn growth_is_used_without_reopening_the_pool() {
     let late = Late::named("disk");
     let (device, _) = stamped(late.clone());
     let pool = writing_pool(&device, 2);
@@ -121,7 +121,7 @@ fn what_a_device_has_grown_is_used_without_opening_the_pool_anew() {
 }
 
 #[test]
-fn the_back_labels_are_where_the_device_ends_and_hold_what_the_front_ones_hold() {
+fn back_labels_are_at_the_end_and_equal_the_front_labels() {
     let late = Late::named("disk");
     let (device, _) = stamped(late.clone());
     let pool = writing_pool(&device, 2);
@@ -141,7 +141,7 @@ fn the_back_labels_are_where_the_device_ends_and_hold_what_the_front_ones_hold()
 }
 
 #[test]
-fn a_mirror_and_a_raidz_grow_as_far_as_the_smallest_of_their_devices() {
+fn a_mirror_and_a_raidz_grow_with_their_smallest_device() {
     let devices = ["a", "b", "c"].map(Late::named);
     let vdevs: [(NewVdev, u64, u64); 2] =
         [(NewVdev::Mirror(all(&devices)), 62, 82), (NewVdev::RaidZ { parity: 1, devices: all(&devices) }, 125, 165)];
@@ -165,7 +165,7 @@ fn a_mirror_and_a_raidz_grow_as_far_as_the_smallest_of_their_devices() {
     }
 }
 
-/// Three devices of a RAID-Z, of which the first two have grown, and the pool's regions before.
+/// A RAID-Z whose first two of three devices have grown, and the pool's regions before.
 fn grown_apart(recorder: Option<&Arc<Recorder>>) -> (Vec<Arc<Late>>, Pool, u64) {
     let devices = ["a", "b", "c"].map(|name| match recorder {
         Some(recorder) => Late::new(Arc::new(recorder.wrap(MemoryDevice::new(name, GROWN)))),
@@ -180,11 +180,11 @@ fn grown_apart(recorder: Option<&Arc<Recorder>>) -> (Vec<Arc<Late>>, Pool, u64) 
 }
 
 #[test]
-fn a_raidz_of_which_only_the_first_devices_have_grown_uses_that_if_somebody_asks_for_it() {
+fn a_raidz_uses_growth_of_its_first_devices_on_request() {
     let (devices, pool, before) = grown_apart(None);
     assert_eq!((pool.growth(), pool.expand(None).unwrap(), regions(&pool)), (0, 0, before), "nobody has asked");
     assert!(!pool.label().features.contains_key(RAIDZ_SIZES));
-    // Two columns with one of parity: 20 MiB in whole regions.
+    // Two columns with single parity: 20 MiB in whole regions.
     let more = pool.expand(Some(VdevId(0))).unwrap();
     assert_eq!((more, regions(&pool)), (20 * MIB, before + 20));
     assert_eq!(pool.expand(Some(VdevId(0))).unwrap(), 0);
@@ -199,7 +199,7 @@ fn a_raidz_of_which_only_the_first_devices_have_grown_uses_that_if_somebody_asks
         there.remove(gone);
         assert_eq!(shown(open(&there, &reading(None)).engine()), newest, "without device {gone}");
     }
-    // The last one follows, and its rows become as wide.
+    // The last device grows too, and its rows widen.
     let pool = open(&devices, &super::stamped::writing());
     devices[2].grow();
     assert!(pool.remeasure().unwrap());
@@ -209,7 +209,7 @@ fn a_raidz_of_which_only_the_first_devices_have_grown_uses_that_if_somebody_asks
 }
 
 #[test]
-fn what_others_than_the_first_devices_have_grown_stays_unused_until_those_have_it() {
+fn growth_behind_a_smaller_column_stays_unused() {
     let devices = ["a", "b", "c"].map(Late::named);
     let pool = made(NewVdev::RaidZ { parity: 1, devices: all(&devices) });
     let before = regions(&pool);
@@ -223,7 +223,7 @@ fn what_others_than_the_first_devices_have_grown_stays_unused_until_those_have_i
 }
 
 #[test]
-fn wherever_power_fails_while_a_raidz_takes_what_some_devices_have_grown_it_opens_with_that_or_without() {
+fn a_crash_in_partial_growth_leaves_the_old_or_the_new_raidz() {
     let recorder = Recorder::new();
     let (_, pool, before) = grown_apart(Some(&recorder));
     let newest = commit(&pool, 1);
@@ -258,7 +258,7 @@ fn wherever_power_fails_while_a_raidz_takes_what_some_devices_have_grown_it_open
     assert_eq!(outcomes, [true; 2]);
 }
 
-/// A device of so many MiB, of which as many are there at first.
+/// A device of `size` MiB that at first shows `there` of them.
 fn late(name: &str, (there, size): (u64, u64)) -> Arc<Late> {
     let late = Late::new(Arc::new(MemoryDevice::new(name, size * MIB)));
     late.there.store(there * MIB, Ordering::Relaxed);
@@ -267,7 +267,7 @@ fn late(name: &str, (there, size): (u64, u64)) -> Arc<Late> {
 }
 
 #[test]
-fn rows_are_narrow_as_soon_as_a_smaller_device_has_left_that_was_replaced_while_the_others_grew() {
+fn rows_can_widen_once_a_replaced_smaller_device_has_left() {
     let large = ["a", "b", "c"].map(|name| late(name, (128, 192)));
     let devices: Vec<Arc<Late>> = large.iter().cloned().chain([late("d", (64, 64))]).collect();
     let pool = made(NewVdev::RaidZ { parity: 1, devices: all(&devices) });
@@ -275,7 +275,7 @@ fn rows_are_narrow_as_soon_as_a_smaller_device_has_left_that_was_replaced_while_
     large.iter().for_each(|device| device.there.store(192 * MIB, Ordering::Relaxed));
     assert!(pool.remeasure().unwrap());
     assert!(pool.expand(None).unwrap() > 0);
-    // The small one is there yet, so no row can have a column more.
+    // The small device is still a member, so no row can have another column.
     assert!(pool.widening().is_none());
     assert!(fill(&pool));
     assert!(pool.find_device("d").is_err(), "it has left");
@@ -286,14 +286,14 @@ fn rows_are_narrow_as_soon_as_a_smaller_device_has_left_that_was_replaced_while_
 }
 
 #[test]
-fn a_raidz_whose_rows_labels_could_not_tell_any_more_stays_as_it_is_and_says_so() {
+fn a_raidz_stays_as_it_is_when_labels_have_no_room_for_zones() {
     let devices = [("a", 80), ("b", 80), ("c", 64)].map(|(name, size)| late(name, (size, 512)));
     let pool = made(NewVdev::RaidZ { parity: 1, devices: all(&devices) });
     let zones = |pool: &Pool| match pool.label().vdevs.remove(0).tree {
         VdevTree::RaidZ(raidz) => raidz.zones.len(),
         other => panic!("{other:?}"),
     };
-    // The first two stay ahead, what the third one reaches becomes wider, and new rows behind that are not told with old ones.
+    // The first two devices stay ahead; rows widen as far as the third reaches, and each round adds a zone behind.
     let mut rounds = (64..400).step_by(4).map(|size| {
         devices.iter().zip([20, 20, 4]).for_each(|(device, ahead)| {
             device.there.store((size + ahead) * MIB, Ordering::Relaxed);
@@ -336,7 +336,7 @@ fn a_device_whose_new_end_cannot_be_written_ends_where_it_did() {
 }
 
 #[test]
-fn wherever_power_fails_while_a_device_of_an_open_pool_grows_the_pool_is_whole() -> Result<()> {
+fn the_pool_is_whole_after_a_crash_while_a_device_grows() -> Result<()> {
     let recorder = Recorder::new();
     let late = Late::new(Arc::new(recorder.wrap(MemoryDevice::new("disk", GROWN))));
     let (device, newest) = stamped(late.clone());
@@ -379,20 +379,20 @@ fn what_is_at_the_back_moves_though_the_front_was_overwritten() {
     late.inner.write_at(0, &vec![0xee; 512 << 10]).unwrap();
     late.grow();
     assert!(pool.remeasure().unwrap());
-    // No commit has come to write uberblocks anew.
+    // No commit has rewritten the uberblocks.
     drop(pool);
     let again = writing_pool(&device, 3);
     assert_eq!((shown(again.engine()), again.growth()), (newest, 20 * MIB));
 }
 
 #[test]
-fn a_commit_of_which_copies_were_refused_is_found_though_the_device_has_grown_unnoticed_since() {
+fn a_commit_with_failed_copies_is_found_on_a_grown_device() {
     let late = Late::named("disk");
     let faulty = Arc::new(FaultDevice::new(late.clone()));
     let (device, _) = stamped(faulty.clone());
     let pool = writing_pool(&device, 2);
     commit(&pool, 1);
-    // Those in front are refused, and written again.
+    // The front copies fail once, and are written again.
     faulty.inject(Fault { range: 0..2 * LABEL_SIZE, times: 2, ..Fault::failing(Operation::Write) });
     let newest = commit(&pool, 1);
     late.grow();
@@ -403,13 +403,13 @@ fn a_commit_of_which_copies_were_refused_is_found_though_the_device_has_grown_un
 }
 
 #[test]
-fn what_an_import_found_only_at_the_end_of_a_device_is_found_when_that_is_longer() {
+fn a_commit_found_only_at_the_end_survives_growth() {
     let late = Late::named("disk");
     let (device, _) = stamped(late.clone());
     let pool = writing_pool(&device, 2);
     let newest = commit(&pool, 1);
     drop(pool);
-    // Power has failed while it was written.
+    // Power failed while the uberblock was written.
     let [l0, l1, l2, _] = label_offsets(SIZE);
     [l0, l1, l2]
         .into_iter()
@@ -422,7 +422,7 @@ fn what_an_import_found_only_at_the_end_of_a_device_is_found_when_that_is_longer
 }
 
 #[test]
-fn a_device_whose_labels_cannot_move_keeps_no_other_from_growing() {
+fn unmovable_labels_keep_no_other_device_from_growing() {
     let (late, other) = (Late::named("a"), Late::named("b"));
     let faulty = Arc::new(FaultDevice::new(late.clone()));
     let vdevs = [NewVdev::Disk(faulty.clone()), NewVdev::Disk(other.clone())];

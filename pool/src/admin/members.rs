@@ -1,18 +1,18 @@
-//! Devices of mirrors and RAID-Zs come, go, and come back, while the pool is in use.
+//! Attaching, detaching, replacing, offlining and onlining devices of mirrors and RAID-Zs, while the pool is in use.
 //!
-//! Whatever joins a vdev is *filled* first: see [`crate::txg::Filling`]. Until it has everything nothing is read from it,
-//! and it is not enough to go on with.
+//! A device that joins a vdev is resilvered first: see [`crate::txg::Filling`]. Until complete it is not read, and does
+//! not count for the vdev's redundancy.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | attaching: before a device of the pool names the new one | the pool without it: its label is older than every other |
-//! | attaching: after that | the pool with it, behind the beginning of time: it is filled |
+//! | attaching: before a device of the pool names the new one | the pool without it: its label is older than any in the pool |
+//! | attaching: later | the pool with it, behind since txg 0: it is resilvered |
 //! | detaching: before a label leaves it out | the pool with it, behind |
-//! | detaching: after that | the pool without it; its own labels, if they are still there, name a pool that does not know it |
-//! | replacing: until the new device is complete | both; the new one is filled |
-//! | replacing: after that, before the old one is left out | both; whoever has the pool open leaves it out |
+//! | detaching: later | the pool without it; its own labels, if still present, name a pool without this device |
+//! | replacing: until the new device is complete | both devices; the new one is resilvered |
+//! | replacing: then, before the old one is left out | both devices; the process with the open pool then leaves the old one out |
 //!
-//! A spare joins and leaves as other devices do: see [`super::spares`].
+//! A spare joins and leaves like any device: see [`super::spares`].
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ use crate::{
 pub type Reopen<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn Device>>;
 
 impl Pool {
-    /// The device whose path or number this is. Of two at one path, of which one takes the other's place, it is the one that is
-    /// in use, and the new one if both are.
+    /// The device of this path or GUID. During a replacement two devices may have one path: then the one in use is
+    /// meant, and the new one if both are.
     ///
     /// # Errors
     /// [`Error::Request`] if there is none.
@@ -64,13 +64,13 @@ impl Pool {
         found.ok_or_else(|| Error::Request(format!("no such device in pool: {name}")))
     }
 
-    /// Makes `new` a device that holds the same as `beside`, which may be a single one or of a mirror. With `replace` it
-    /// takes its place, also in a RAID-Z: when the new device is complete, the other one leaves. One for which a spare stands in
-    /// leaves at once, and the spare follows.
+    /// Attaches `new` to the device `beside`, a single device or a mirror member. With `replace`, also in a RAID-Z,
+    /// `new` replaces `beside`: when the new device is complete, the old one leaves. If a spare stands in for `beside`,
+    /// `beside` leaves at once, and the spare leaves later.
     ///
     /// # Errors
-    /// [`Error::Request`] if the new device is too small, the mirror is full, `beside` is being replaced already, or it is
-    /// of a RAID-Z and is not to be replaced.
+    /// [`Error::Request`] if the new device is too small, the mirror is full, `beside` is already being replaced, or a
+    /// RAID-Z device is not to be replaced.
     pub fn attach(&self, beside: &str, new: Arc<dyn Device>, replace: bool) -> Result<()> {
         self.engine().writable()?;
         if replace {
@@ -108,7 +108,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes a device that has a label part of a vdev, beside or instead of another one, and has the labels name it.
+    /// Makes a labelled device a member of a vdev, beside or instead of `old`, and writes labels that name the new
+    /// member.
     pub(super) fn join(
         &self,
         highest: &mut Txg,
@@ -146,24 +147,25 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a device out of its mirror, and makes it nobody's; a spare stands by again. The last two of a mirror are a single
-    /// device after that. Of a RAID-Z, only one of two can leave of which one replaces the other.
+    /// Takes a device out of its mirror, and erases its labels; a spare becomes available again. A mirror with one
+    /// device left becomes a single device. In a RAID-Z a device can leave only if a second one shares its column
+    /// during a replacement.
     ///
-    /// One that stays must have been complete for as many commits as one may go back: a device that was filled lacks what
-    /// was dropped before. So these commits are made first.
+    /// A remaining member must have been complete for as many commits as the pool may rewind, because a resilvered
+    /// device lacks blocks freed before. So these commits are made first.
     ///
     /// # Errors
-    /// [`Error::Request`] if it is no device of a mirror, or no other one holds everything.
+    /// [`Error::Request`] if the device is not in a mirror, or no remaining member is complete.
     pub fn detach(&self, device: &str) -> Result<()> {
         self.have_leave(device, None)
     }
 
-    /// The same, if the `heir` that is to take its place has everything.
+    /// Like [`Pool::detach`], but only if the `heir`, the replacing device, is complete.
     fn have_leave(&self, device: &str, heir: Option<Guid>) -> Result<()> {
         self.engine().writable()?;
         loop {
             self.outlast(device)?;
-            // What the others have is all there is from now on.
+            // From now on the remaining members are the only source of the data.
             self.engine().storage().vdevs.flush()?;
             if self.leave(device, heir)? {
                 return Ok(());
@@ -171,8 +173,8 @@ impl Pool {
         }
     }
 
-    /// Takes a device out of its vdev; `false` if the one has failed meanwhile that had all the states to which one may go
-    /// back: then another one has to.
+    /// Takes a device out of its vdev. `false` if the member with all states to rewind to has failed in the meantime:
+    /// another member then has to outlast the device.
     fn leave(&self, device: &str, heir: Option<Guid>) -> Result<bool> {
         let mut highest = self.labelling();
         let (vdev, leaf) = self.find_device(device)?;
@@ -207,7 +209,8 @@ impl Pool {
         Ok(true)
     }
 
-    /// Lets go of a device that the labels leave out of its vdev: a spare stands by again, and any other one is nobody's.
+    /// Closes a device that labels no longer name in its vdev. A spare becomes available again; the labels of any other
+    /// device are erased.
     pub(super) fn release(&self, leaf: &Leaf, was_in_use: bool) {
         let device = was_in_use.then(|| leaf.device());
         leaf.let_go();
@@ -218,7 +221,7 @@ impl Pool {
         }
     }
 
-    /// Has a vdev go on without a device that the labels leave out.
+    /// Reduces a vdev to its members other than `device`, which labels no longer name.
     pub(super) fn go_on_without(&self, vdev: &Arc<dyn Vdev>, group: &Group, device: Guid) {
         let rest: Vec<Arc<Member>> =
             group.members().iter().filter(|member| member.leaf.guid() != device).cloned().collect();
@@ -229,11 +232,11 @@ impl Pool {
             }
             _ => group.set_members(rest),
         }
-        // Whoever waits for a replacement waits until here.
+        // A thread that waits for a replacement waits until here.
         group.forget_replaced(device);
     }
 
-    /// Has a RAID-Z take note of rows that may become wider, because one that has left was smaller than who took its place.
+    /// Recomputes the zones of a RAID-Z: rows may be able to widen after a smaller device has left.
     fn see_how_far_rows_go(&self, vdev: &Arc<dyn Vdev>) -> Result<()> {
         let mut label = self.label();
         if let (Some(raidz), VdevTree::RaidZ(config)) =
@@ -244,7 +247,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Commits until one of the others has all the states to which one may go back.
+    /// Commits until another member of the column has all states to rewind to.
     pub(super) fn outlast(&self, device: &str) -> Result<()> {
         let (vdev, leaf) = self.find_device(device)?;
         let since = vdev.as_group().and_then(|group| group.outlasted_since(leaf.guid()));
@@ -254,10 +257,10 @@ impl Pool {
         Ok(())
     }
 
-    /// Puts a device of a mirror or a RAID-Z out of use: for good, or until the next import if it is `temporary`.
+    /// Takes a device of a mirror or a RAID-Z offline: for good, or until the next import if `temporary`.
     ///
     /// # Errors
-    /// [`Error::Request`] if it is no device of such a vdev, or the others do not hold everything.
+    /// [`Error::Request`] if the device is in no such vdev, or the redundancy does not allow it.
     pub fn put_offline(&self, device: &str, temporary: bool) -> Result<()> {
         self.engine().writable()?;
         if let Some(cache) = self.find_cache(device) {
@@ -265,24 +268,25 @@ impl Pool {
         }
         let (vdev, leaf) = self.find_device(device)?;
         let group = vdev.as_group().ok_or_else(|| only_complete(None, &leaf))?;
-        // From now on it is so because the operator wants it.
+        // From now on the device is offline by the administrator's wish.
         self.say_why(leaf.guid(), None)?;
         if !group.put_offline(leaf.guid(), !temporary) {
             return Err(only_complete(Some(group), &leaf));
         }
         self.engine().storage().vdevs.flush()?;
-        // Requests that were given up may still land: who takes it back has to see that.
+        // Abandoned requests may still reach the device; `put_online` checks for them.
         if leaf.device().outstanding() == 0 {
             leaf.let_go();
         }
         Ok(())
     }
 
-    /// Takes a device of a mirror or a RAID-Z back that is out of use, to be filled with what it has missed. `false` if it is in use.
+    /// Brings a device of a mirror or a RAID-Z back online, and resilvers what it missed. `false` if the device is in
+    /// use already.
     ///
     /// # Errors
-    /// [`Error::Device`] if it does not answer, [`Error::Request`] if it is not what it was, [`Error::Split`] if it was
-    /// changed without the others.
+    /// [`Error::Device`] if the device does not answer, [`Error::Request`] if it is not the same device,
+    /// [`Error::Split`] if it was modified separately.
     pub fn put_online(&self, device: &str, reopen: Reopen<'_>) -> Result<bool> {
         self.engine().writable()?;
         if let Some(cache) = self.find_cache(device) {
@@ -302,18 +306,19 @@ impl Pool {
                 format!("{} has not answered earlier requests yet; they may still be carried out", leaf.name());
             return Err(Error::Request(problem));
         }
-        // It is locked as long as it is open.
+        // An open device is locked, so it is closed before it is reopened.
         leaf.let_go();
         let found = reopen(leaf.name())?;
         let behind = self.recognise(&vdev, &leaf, &*found)?;
         let errors = leaf.counters().snapshot().checksum_errors;
         self.watched().forgive(leaf.guid(), errors, self.engine().env().uptime());
         {
-            // Whoever examines labels meanwhile waits: its own are from before it was put out of use.
+            // A concurrent examination of labels must wait, because the device's labels are from before it went
+            // offline.
             let mut highest = self.labelling();
             mirror.take_back(leaf.guid(), found, behind);
             if let Err(error) = self.replace_labels(&mut highest, self.label(), &[]) {
-                // The next flush tells them.
+                // The next flush writes them.
                 tracing::warn!("labels do not say that {} is back: {error}", leaf.name());
             }
         }
@@ -322,7 +327,7 @@ impl Pool {
         Ok(true)
     }
 
-    /// Lets go of devices whose place others have taken. A spare only stands in.
+    /// Detaches devices whose replacements are complete. A spare replaces no device for good.
     pub fn finish_replacing(&self) -> Result<()> {
         let label = self.label();
         let replaced = |vdev: &Arc<dyn Vdev>| {
@@ -336,8 +341,8 @@ impl Pool {
         replaced.iter().try_for_each(|(device, heir)| self.have_leave_if_it_may(*device, Some(*heir)).map(drop))
     }
 
-    /// The same as [`Pool::have_leave`]; `false` if the device stays, because one that is to take its place, or that it stands
-    /// in for, has failed in the commits before, though others may hold all.
+    /// Like [`Pool::have_leave`]; `false` if the device stays because its replacement, or the device that it stands in
+    /// for, has failed during the preceding commits.
     pub(super) fn have_leave_if_it_may(&self, device: Guid, heir: Option<Guid>) -> Result<bool> {
         match self.have_leave(&device.to_string(), heir) {
             Ok(()) => Ok(true),
@@ -349,7 +354,7 @@ impl Pool {
         }
     }
 
-    /// Refuses a device that is not the one it was; how far it has come.
+    /// Checks that the device is the same one and was not modified separately; returns its newest uberblocks.
     fn recognise(&self, vdev: &Arc<dyn Vdev>, leaf: &Leaf, found: &dyn Device) -> Result<Behind> {
         let label = self.label();
         let refused = |problem: &str| Err(Error::Request(format!("{} {problem}", found.name())));
@@ -383,35 +388,36 @@ impl Pool {
     }
 }
 
-/// What there is for a device that takes the place of another one, or stands beside it.
+/// Space requirements for a device that replaces another one, or is attached beside it.
 pub(super) struct Room {
-    /// What it has to give to the vdev, in bytes.
+    /// Bytes that the device must have.
     pub(super) needed: u64,
-    /// What the other one gives.
+    /// Bytes of the existing device.
     given: u64,
 }
 
 impl Room {
-    /// What a device gives that could give so much, in bytes. More than the other one did is used only when it is asked for.
+    /// Bytes to use of a device with `usable` bytes; `None` if it is too small. More than the existing device has is
+    /// used only by an explicit expansion.
     pub(super) fn taken(&self, usable: u64) -> Option<u64> {
         (usable >= self.needed).then_some(usable.min(self.given))
     }
 }
 
-/// What there is in the place of a device of a vdev, by a label.
+/// The requirements in the place of a vdev's device, by a label.
 pub(super) fn room_for(label: &Label, vdev: VdevId, device: Guid) -> Result<Room> {
     let none = || Error::Request(format!("the pool has no device {device} in vdev {vdev}"));
     let tree = label.vdevs.iter().find(|config| config.id == vdev).map(|config| &config.tree).ok_or_else(none)?;
     let leaf = tree.leaves().find(|leaf| leaf.guid == device).ok_or_else(none)?;
     let (sector, region) = (1 << label.ashift, label.region_size);
     let needed = tree.needed_in_place_of(device, sector, region);
-    // Rows that are to become wider go on as far as they did when that was begun.
+    // During an expansion the rows must reach as far as at its beginning.
     let is_narrow = matches!(tree, VdevTree::RaidZ(raidz) if narrow(raidz, sector, region).is_some());
     let needed = if is_narrow { needed.max(leaf.size) } else { needed };
     Ok(Room { needed, given: leaf.size.max(needed) })
 }
 
-/// The refusal of a device that has not what it takes.
+/// The error for a device that is too small.
 pub(super) fn too_small(new: &dyn Device, room: &Room) -> Error {
     let needed = device_size(room.needed);
     Error::Request(format!("{} is too small: it has {} bytes, and it takes {needed}", new.name(), new.size()))
@@ -422,8 +428,8 @@ pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig
     found.ok_or_else(|| Error::Request(format!("the pool has no vdev {id}")))
 }
 
-/// Refuses to replace a device that is being replaced, or that replaces one. Two cannot stand for one in a label, so nobody
-/// replaces a device for which a spare stands in.
+/// Refuses to replace a device that is being replaced, or that replaces another. A label cannot hold two replacements
+/// of one device, so a device with a spare in its place cannot be replaced either.
 pub(super) fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(Guid) -> bool) -> Result<()> {
     match tree.members().find(|member| member.replaces == Some(old.guid())) {
         Some(spare) if is_spare(spare.leaf.guid) => {
@@ -443,7 +449,7 @@ pub(super) fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(G
     Ok(())
 }
 
-/// What a vdev is made of when one more device has joined it.
+/// The vdev's configuration after one more device has joined.
 fn joined(tree: VdevTree, old: &Leaf, joining: &MemberConfig, random: impl Fn() -> Guid) -> Result<VdevTree> {
     let mut mirror = match tree {
         VdevTree::RaidZ(_) if joining.replaces.is_none() => {
@@ -470,7 +476,7 @@ fn joined(tree: VdevTree, old: &Leaf, joining: &MemberConfig, random: impl Fn() 
     Ok(VdevTree::Mirror(mirror))
 }
 
-/// Leaves a device out of what a vdev is made of.
+/// Removes a device from a vdev's configuration.
 pub(super) fn leave_out(tree: &mut VdevTree, device: Guid) {
     match tree {
         VdevTree::Mirror(mirror) => mirror.members.retain(|member| member.leaf.guid != device),
@@ -480,7 +486,7 @@ pub(super) fn leave_out(tree: &mut VdevTree, device: Guid) {
     tree.members_mut().for_each(|member| member.replaces = member.replaces.filter(|replaced| *replaced != device));
 }
 
-/// What a vdev is made of when a device has left it: a mirror of one is that one.
+/// The vdev's configuration after a device has left; a mirror of one device becomes a single device.
 pub(super) fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
     leave_out(&mut tree, device);
     match &tree {
@@ -489,8 +495,7 @@ pub(super) fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
     }
 }
 
-/// Whoever has had everything since this transaction group or before has all the states to which one may go back from a
-/// committed one.
+/// A member complete since this txg or earlier has every state to which a pool at `committed` may rewind.
 pub(super) fn safe_since(committed: Txg) -> Txg {
     committed.back(SAFE_STATES as u64)
 }

@@ -1,4 +1,4 @@
-//! Mirrors in a real pool on simulated devices: failing, coming back, filled, attached, detached, split, and every crash.
+//! Mirrors in a real pool on simulated devices: failure, return, resilver, attach, detach, split, and every crash.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn made(devices: Vec<Arc<dyn Device>>) -> Pool {
     pool
 }
 
-/// A pool that is a mirror.
+/// A pool of one mirror.
 pub(super) fn mirror(of: &[Disk]) -> Pool {
     made(of.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect())
 }
@@ -75,21 +75,21 @@ pub(super) fn states(pool: &Pool) -> Vec<State> {
     vdevs[0].as_group().map_or_else(Vec::new, |mirror| mirror.members().iter().map(|member| member.state()).collect())
 }
 
-/// What the labels say: who is behind.
+/// Which members labels call behind.
 fn behind(pool: &Pool) -> Vec<bool> {
     let label = pool.label();
     let VdevTree::Mirror(mirror) = &label.vdevs[0].tree else { return Vec::new() };
     mirror.members.iter().map(|member| member.behind.is_some()).collect()
 }
 
-/// Fills what is to be filled, as a resilver does, and has those leave that are replaced; whether there was anything.
+/// Resilvers, and detaches replaced devices; returns whether there was anything to resilver.
 pub(super) fn fill(pool: &Pool) -> bool {
     let was_lacking = fill_alone(pool);
     pool.finish_replacing().unwrap();
     was_lacking
 }
 
-/// Fills what is to be filled; whether there was anything.
+/// Resilvers; returns whether there was anything to do.
 fn fill_alone(pool: &Pool) -> bool {
     let engine = pool.engine();
     let Some(filling) = engine.filling() else { return false };
@@ -111,17 +111,17 @@ fn fill_alone(pool: &Pool) -> bool {
     true
 }
 
-/// The state that this one device shows without the others.
+/// The state that this device shows alone.
 pub(super) fn alone(of: &Disk) -> Txg {
     shown(opened_with(&[of], &reading(None), 77).unwrap().engine())
 }
 
-/// A device with what this one holds now.
+/// A copy of the device's present content.
 fn copied(of: &Disk) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(resized(&**of, 64 * MIB))))
 }
 
-/// A device with what this one holds but the uberblock of a state: power has failed when all else was flushed.
+/// A copy of a device without the uberblock of a state: power failed after everything else was flushed.
 fn lacking(disk: &Disk, state: Txg) -> Disk {
     let copy = copied(disk);
     erase_uberblock(&*copy, state).unwrap();
@@ -178,7 +178,7 @@ fn a_device_that_was_away_is_filled_at_the_next_import() {
     let pool = opened(&[&disks[0], &disks[1]], 3).unwrap();
     assert_eq!((shown(pool.engine()), states(&pool)), (newest, vec![State::Filling, State::Complete]));
     drop(pool);
-    // Whoever was interrupted begins again.
+    // An interrupted resilver starts again.
     let pool = opened(&[&disks[0], &disks[1]], 4).unwrap();
     commit(&pool, 2);
     assert!(fill(&pool));
@@ -188,14 +188,14 @@ fn a_device_that_was_away_is_filled_at_the_next_import() {
 }
 
 #[test]
-fn without_a_complete_member_the_pool_is_refused_by_what_is_missing() {
+fn without_a_complete_member_the_refusal_names_the_missing() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     disks[0].vanish();
     commit(&pool, 3);
     drop(pool);
     disks[0].heal();
-    // Its own labels know of nothing: it is the pool as it was.
+    // Its own labels record no failure: alone it is the pool as it was.
     drop(opened_with(&[&disks[0]], &reading(None), 3).unwrap());
     let pool = opened(&[&disks[0], &disks[1]], 4).unwrap();
     assert_eq!(states(&pool), [State::Filling, State::Complete]);
@@ -206,7 +206,7 @@ fn without_a_complete_member_the_pool_is_refused_by_what_is_missing() {
 }
 
 #[test]
-fn devices_that_were_changed_without_each_other_are_a_split_pool() {
+fn devices_modified_separately_are_a_split_pool() {
     let disks = disks("a b");
     drop(mirror(&disks));
     commit(&opened(&[&disks[0]], 2).unwrap(), 4);
@@ -218,7 +218,7 @@ fn devices_that_were_changed_without_each_other_are_a_split_pool() {
     let pool = opened(&[&disks[0]], 5).unwrap();
     let error = pool.put_online("b", &reopen(&disks[1])).err().unwrap();
     assert!(matches!(error, Error::Split { .. }), "{error}");
-    // What is to be given up is said in so many words.
+    // To give up one side, the administrator detaches the device.
     pool.detach("b").unwrap();
     pool.attach("a", disks[1].clone(), false).unwrap();
     assert!(fill(&pool));
@@ -268,7 +268,7 @@ fn a_device_is_replaced_also_when_it_is_away() {
         commit(&pool, 2);
         drop(pool);
         disks[1].heal();
-        // An interruption does not make it forget.
+        // The replacement survives an interruption.
         let pool = opened(&[&disks[0], &disks[1], &new], 4).unwrap();
         assert!(fill(&pool));
         assert_eq!(states(&pool), [State::Complete; 2]);
@@ -279,7 +279,7 @@ fn a_device_is_replaced_also_when_it_is_away() {
 }
 
 #[test]
-fn a_device_that_was_away_at_an_import_gets_what_came_since_it_was_last_seen() {
+fn a_device_away_at_an_import_is_resilvered_from_its_last_state() {
     for is_first in [true, false] {
         let disks = disks("a b");
         let pool = mirror(&disks);
@@ -326,8 +326,8 @@ fn who_is_offline_stays_so_until_the_operator_says_otherwise() {
     }
 }
 
-/// Whether it is right to refuse these devices alone: they lack something by the newest label, or that one says that one of
-/// them is complete, and their own does not yet.
+/// True if refusing these devices alone is right: they are behind by the newest label, or a device is complete by the
+/// newest label and not yet by its own.
 fn is_not_enough(all: &[Disk], there: &[&Disk]) -> bool {
     let newest = |disks: &[&Disk]| -> Option<Label> {
         disks.iter().filter_map(|disk| labels::read_label(&***disk).unwrap()).max_by_key(|label| label.txg)
@@ -341,7 +341,7 @@ fn is_not_enough(all: &[Disk], there: &[&Disk]) -> bool {
     own.is_none_or(|own| !is_complete(&own) && (!is_complete(&whole) || own.txg < whole.txg))
 }
 
-/// Opens what a crash has left, with all devices or some, and requires a state between these, whole, which lasts.
+/// Opens the images of a crash, with all devices or some, and requires a whole, lasting state within `span`.
 fn survives(images: Vec<MemoryDevice>, missing: Option<usize>, span: std::ops::RangeInclusive<Txg>, what: &str) {
     let images: Vec<Disk> = images.into_iter().map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
     let belongs = |disk: &&Disk| matches!(labels::read_label(&***disk), Ok(Some(_)));
@@ -367,7 +367,7 @@ fn survives(images: Vec<MemoryDevice>, missing: Option<usize>, span: std::ops::R
 }
 
 #[test]
-fn wherever_power_fails_while_a_device_fails_comes_back_and_is_filled_nothing_is_lost() {
+fn nothing_is_lost_by_a_crash_in_a_failure_or_resilver() {
     let recorder = Recorder::new();
     let faulty = Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new("b", 64 * MIB)))));
     let whole: Arc<dyn Device> = Arc::new(recorder.wrap(MemoryDevice::new("a", 64 * MIB)));
@@ -394,7 +394,7 @@ fn wherever_power_fails_while_a_device_fails_comes_back_and_is_filled_nothing_is
             let promised = known.iter().rev().find(|(at, _)| *at <= cut).unwrap().1;
             for missing in [None, Some(0), Some(1)] {
                 let images = recorder.images_at(cut, &mut Fate::seeded(seed));
-                // Alone, a device may show what it had when it was last in use.
+                // A device alone may show the state of its last use.
                 let span = if missing.is_none() { promised..=last } else { Txg::ZERO..=last };
                 survives(images, missing, span, &format!("cut {cut}, seed {seed}, without {missing:?}"));
             }
@@ -403,7 +403,7 @@ fn wherever_power_fails_while_a_device_fails_comes_back_and_is_filled_nothing_is
 }
 
 #[test]
-fn wherever_power_fails_while_a_device_is_replaced_the_pool_is_whole() {
+fn the_pool_is_whole_after_a_crash_in_a_replacement() {
     let recorder = Recorder::new();
     let wrap = |name| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>;
     let (a, b, new) = (wrap("a"), wrap("b"), wrap("new"));
@@ -447,7 +447,7 @@ fn what_rots_on_one_device_is_read_from_the_other_and_mended() {
 }
 
 #[test]
-fn a_device_leaves_only_when_another_has_all_the_states_to_go_back_to() {
+fn a_device_leaves_only_if_another_has_all_states_to_rewind_to() {
     let (old, new) = (disk("old"), disk("new"));
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let pool = create_of(&[NewVdev::Disk(old.clone())], &options, Arc::new(SeededEnv::new(1))).unwrap();
@@ -494,7 +494,7 @@ fn one_that_lacks_something_and_went_on_alone_is_a_split() {
     commit(&pool, 2);
     let away = copied(&disks[1]);
     disks[1].vanish();
-    // Told, and not committed: what the other one has is an ancestor of what this one goes on from.
+    // The label is written, but no commit: the state of the absent device is an ancestor of this one.
     pool.engine().storage().vdevs.all()[0].do_without(pool.find_device("b").unwrap().1.guid(), Health::Unavailable);
     pool.engine().storage().vdevs.flush().unwrap();
     for name in ["once", "twice", "again", "more"] {
@@ -512,7 +512,7 @@ fn one_that_lacks_something_and_went_on_alone_is_a_split() {
 
 #[test]
 fn a_device_that_was_away_through_many_imports_is_known_again() {
-    // The last that it may have had is of an import that nobody remembers, and so is what it has.
+    // The last uberblock that the device may have, and the one it has, are of an import that the rings no longer hold.
     for is_first_commit in [false, true] {
         let disks = disks("a b");
         drop(mirror(&disks));
@@ -521,7 +521,7 @@ fn a_device_that_was_away_through_many_imports_is_known_again() {
             commit(&pool, 1);
         }
         let away = copied(&disks[1]);
-        // The flush before the uberblock: it is expected to get that one, and does not.
+        // The flush before the uberblock fails: the device was expected to get the uberblock, and does not.
         disks[1].inject(Fault::failing(Operation::Flush));
         commit(&pool, 1);
         assert_eq!(states(&pool), [State::Complete, State::Out]);
@@ -539,7 +539,7 @@ fn a_device_that_was_away_through_many_imports_is_known_again() {
 }
 
 #[test]
-fn a_device_that_is_smaller_than_it_was_is_done_without_in_words() {
+fn a_shrunken_device_is_faulted_with_an_explanation() {
     let disks = disks("a b");
     drop(mirror(&disks));
     let cut: Disk = Arc::new(FaultDevice::new(Arc::new(resized(&*disks[1], 63 * MIB))));
@@ -550,7 +550,7 @@ fn a_device_that_is_smaller_than_it_was_is_done_without_in_words() {
 }
 
 #[test]
-fn a_suspended_pool_is_cleared_although_a_device_is_gone_that_others_make_up_for() {
+fn a_suspended_pool_is_cleared_without_a_redundant_device() {
     let disks = disks("a b c");
     let pool = mirror(&disks);
     let (new, suspension) = (disk("new"), pool.engine().suspension());
@@ -565,7 +565,7 @@ fn a_suspended_pool_is_cleared_although_a_device_is_gone_that_others_make_up_for
     assert_eq!(states(&pool), [State::Complete, State::Complete, State::Out, State::Out]);
     commit(&pool, 2);
     assert_eq!(behind(&pool), [false, false, true, true]);
-    // Not so if nobody is left.
+    // The pool stays suspended if no device is left.
     suspension.suspend(suspension.era(), &Error::Request("a cable was pulled".into()));
     disks.iter().for_each(|disk| disk.vanish());
     assert!(pool.clear(&gone).is_err());

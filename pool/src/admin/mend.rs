@@ -1,24 +1,22 @@
-//! Labels and rings that devices in use have lost: who knows what belongs on them has it written there again.
+//! Repair of lost labels and uberblock rings on devices in use, from the open pool's knowledge.
 //!
-//! A scrub calls this, and whoever clears errors. How a device is examined and in which order it is written to stands
-//! in [`crate::vdev::mend`].
+//! A scrub calls this, and `pool clear` does. [`crate::vdev::mend`] says how a device is examined and in which order it
+//! is written.
 //!
-//! A device is put out of use and not written to if it is not what it was: if it has the label of another pool or of
-//! another device, if all labels are lost and it holds something else that is known by sight, or if it is shorter than
-//! it was and cannot be made longer. If its vdev cannot do without it, nothing must be written to it either, so the
-//! pool is suspended until it is as it was (see [`super::clear`]). Where nobody could resume the pool it goes on, and
-//! says so.
+//! A device that belongs elsewhere by now is taken out of use and not written to: it has the label of another pool or
+//! device, or has lost all labels and holds another known format, or is shorter than before and cannot be lengthened.
+//! If the vdev's redundancy does not allow that, nothing may be written to the device either, so the pool is suspended
+//! until the device is restored (see [`super::clear`]). A pool that cannot be resumed continues, with a message.
 //!
-//! An image that was cut is made as long as it was. What it has lost is a hole then, which reads as zeros, and where nothing is
-//! checked (`checksum=off`) zeros pass. So a member of a group that can do without it is put out, which labels say before
-//! it is longer, and is filled from the beginning.
+//! A truncated image is lengthened back to its size. The lost part becomes a hole that reads as zeros, and zeros pass
+//! where nothing is verified (`checksum=off`). So a redundant member is first taken out of use, and labels record that
+//! before the image is lengthened; then it is resilvered from the beginning.
 //!
-//! A device that has lost all of its labels may have lost everything else. It stays in use: its vdev holds it for
-//! complete, as it does a device on which anything else has rotted, and whoever reads finds out. A scrub mends the
-//! rest.
+//! A device that has lost all of its labels may have lost everything else. It stays in use: its vdev considers it
+//! complete, like a device with any other damage, and readers find the damage. A scrub repairs the rest.
 //!
-//! Labels of devices in no vdev may be older than those of the others, and need not be mended for that. They have no
-//! rings. One that hangs must not hold commits, so they are mended apart, while no pool is held still.
+//! Labels of devices in no vdev may be older than the rest, and need no repair for that. These devices have no rings. A
+//! hanging one must not hold up commits, so they are repaired apart, while commits are not paused.
 
 use std::sync::Arc;
 
@@ -44,7 +42,7 @@ use crate::{
 const _: () = assert!(KEPT_STATES >= SAFE_STATES, "a device alone is enough to go back");
 
 impl Pool {
-    /// Examines labels and uberblocks of all devices, and mends what is bad, if that takes no waiting for a commit.
+    /// Examines the labels and uberblocks of all devices, and repairs bad ones, unless that means waiting for a commit.
     pub(super) fn mend_labels_at_once(&self) {
         if let Some(still) = self.engine().try_hold_still() {
             still.mend_labels();
@@ -77,7 +75,7 @@ impl Labels {
         for (vdev, leaf, error) in &refused {
             sum += refuse(engine, &**vdev, leaf, error, write);
         }
-        // Only then labels can be written: they say who is out of use.
+        // Labels can be written only now: they record the devices out of use.
         if !refused.is_empty()
             && write
             && let Err(error) = engine.storage().vdevs.flush()
@@ -113,7 +111,7 @@ impl Labels {
     }
 }
 
-/// Has members that were cut, and can be done without, be as long as they were and filled from the beginning.
+/// Takes truncated redundant members out of use, lengthens them back, and resilvers them from the beginning.
 fn fill_anew_what_was_cut(engine: &Engine) -> LabelsExamined {
     let vdevs = &engine.storage().vdevs;
     let mut cut = Vec::new();
@@ -147,14 +145,14 @@ fn fill_anew_what_was_cut(engine: &Engine) -> LabelsExamined {
     sum
 }
 
-/// Whether a device is shorter than it was. One that does not answer shows it when its labels are read.
+/// True if a device is shorter than before. A device that does not answer is found when its labels are read.
 fn was_cut(leaf: &Leaf) -> bool {
     let device = leaf.device();
     let size = device.size().max(device_size(leaf.size()));
     device.measure().is_ok_and(|there| there < size)
 }
 
-/// Mends a device of a vdev.
+/// Repairs a device of a vdev.
 fn mend_member(engine: &Engine, vdev: &dyn Vdev, leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
     let device = &*leaf.device();
     let (labels, mut examined) = look(leaf, own, write)?;
@@ -162,7 +160,7 @@ fn mend_member(engine: &Engine, vdev: &dyn Vdev, leaf: &Leaf, own: &Label, write
         examined += tolerated(mend::mend_uberblocks(device, engine.guid(), &leaf.states(), write));
     }
     let mended = labels.mend(device, own, write);
-    // One that has good labels may have a bad place where others were.
+    // A device with good labels may have bad sectors in the place of another label.
     examined += if labels.newest.is_some() { tolerated(mended) } else { mended? };
     if examined.mended > 0 {
         tracing::warn!("labels or uberblocks of {} were lost, and are there again", leaf.name());
@@ -171,7 +169,7 @@ fn mend_member(engine: &Engine, vdev: &dyn Vdev, leaf: &Leaf, own: &Label, write
     Ok(examined)
 }
 
-/// What a device refuses to take is bad.
+/// A failed repair counts as bad.
 fn tolerated(mended: Result<LabelsExamined>) -> LabelsExamined {
     mended.unwrap_or_else(|error| {
         tracing::warn!("{error}");
@@ -179,7 +177,7 @@ fn tolerated(mended: Result<LabelsExamined>) -> LabelsExamined {
     })
 }
 
-/// Mends a device that is in no vdev.
+/// Repairs a device in no vdev.
 fn mend_apart(leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
     let (found, mut examined) = look(leaf, own, write)?;
     examined += found.mend(&*leaf.device(), found.newest.as_ref().unwrap_or(own), write)?;
@@ -187,7 +185,7 @@ fn mend_apart(leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
     Ok(examined)
 }
 
-/// The labels of a device that is what it was, and as long.
+/// The labels of a device, checked to be the same device and as long as before.
 fn look(leaf: &Leaf, own: &Label, write: bool) -> Result<(LabelsFound, LabelsExamined)> {
     let device = &*leaf.device();
     let examined = mend::mend_size(device, device.size().max(device_size(leaf.size())), write)?;
@@ -200,7 +198,7 @@ fn look(leaf: &Leaf, own: &Label, write: bool) -> Result<(LabelsFound, LabelsExa
     Ok((found, examined))
 }
 
-/// Does without a device that is not what it was or refuses what it should get; if that cannot be, suspends the pool.
+/// Faults a device that belongs elsewhere or fails its repair; if the redundancy does not allow it, suspends the pool.
 fn refuse(engine: &Engine, vdev: &dyn Vdev, leaf: &Arc<Leaf>, error: &Error, write: bool) -> LabelsExamined {
     tracing::error!("{error}");
     vdev.note_checksum_error(leaf.guid());
@@ -215,7 +213,7 @@ fn refuse(engine: &Engine, vdev: &dyn Vdev, leaf: &Arc<Leaf>, error: &Error, wri
         leaf.set_trouble(Some(error.to_string()));
     }
     if is_without && leaf.device().outstanding() == 0 {
-        // It is locked as long as it is open, and may be somebody else's.
+        // An open device is locked, and may belong to another owner now.
         leaf.let_go();
     } else if !is_without && !is_refusal {
         leaf.note_fault();

@@ -1,4 +1,4 @@
-//! Devices in use lose their labels and their rings, get them again, and are the pool without the others after that.
+//! Devices in use lose labels and rings, are repaired, and then are the whole pool alone.
 
 use std::{fs::File, ops::Range, sync::Arc};
 
@@ -35,14 +35,14 @@ fn overwrite(device: &dyn Device, labels: &[usize], part: &Range<u64>, with: u8)
     device.flush().unwrap();
 }
 
-/// What a scrub does with labels.
+/// The part of a scrub that examines labels.
 fn mend(pool: &Pool) -> LabelsExamined {
     let mut examined = pool.engine().hold_still().mend_labels();
     examined += pool.engine().mend_labels_apart();
     examined
 }
 
-/// The labels are bad and mended, and good after that.
+/// Asserts that labels are bad, are repaired, and then are good.
 fn assert_mended(pool: &Pool, what: &str) {
     let first = mend(pool);
     assert!(first.bad > 0 && first.mended > 0, "{what}: {first:?}");
@@ -54,7 +54,7 @@ fn checksum_errors(pool: &Pool, device: &str) -> u64 {
     pool.find_device(device).unwrap().1.counters().snapshot().checksum_errors
 }
 
-/// How many states one may go back to that this device has by itself.
+/// How many states to rewind to the device has by itself.
 fn kept(device: &Disk) -> usize {
     rewind_states(&[device.clone() as Arc<dyn Device>], &writing()).unwrap().len()
 }
@@ -66,7 +66,7 @@ fn label_of(device: &dyn Device) -> Label {
 const LOSSES: [&[usize]; 7] = [&ALL, &[0, 1], &[2, 3], &[0, 2], &[1, 3], &[0], &[1, 2, 3]];
 
 #[test]
-fn a_device_of_a_mirror_that_lost_labels_gets_them_again_and_is_the_pool_alone() {
+fn a_mirror_device_gets_lost_labels_again_and_suffices_alone() {
     for (labels, with) in LOSSES.into_iter().flat_map(|labels| [(labels, 0), (labels, 0xa5)]) {
         for (part, commits) in [(WHOLE, 0), (WHOLE, 1), (BODY_AT..RING_AT, 0), (RING, 0), (RING, 2)] {
             let what = format!("{labels:?} {part:?} with {with}, {commits} commits");
@@ -87,7 +87,7 @@ fn a_device_of_a_mirror_that_lost_labels_gets_them_again_and_is_the_pool_alone()
 }
 
 #[test]
-fn devices_of_a_raidz_that_lost_labels_get_them_again_and_the_others_may_be_lost() {
+fn raidz_devices_get_lost_labels_again_and_suffice() {
     for labels in LOSSES {
         let disks = disks("a b c d");
         let pool = raidz(2, &disks);
@@ -115,7 +115,7 @@ fn singles(of: &[Disk]) -> Pool {
 }
 
 #[test]
-fn a_single_device_that_lost_all_labels_and_rings_gets_them_again() {
+fn a_single_device_gets_all_lost_labels_and_rings_again() {
     for commits in [0, 1] {
         let disks = disks("a");
         let pool = singles(&disks);
@@ -128,7 +128,7 @@ fn a_single_device_that_lost_all_labels_and_rings_gets_them_again() {
 }
 
 #[test]
-fn rings_that_were_there_when_the_pool_was_opened_are_known_as_those_that_were_written_since() {
+fn rings_found_at_the_import_can_be_restored() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     let newest = commit(&pool, 6);
@@ -141,7 +141,7 @@ fn rings_that_were_there_when_the_pool_was_opened_are_known_as_those_that_were_w
 }
 
 #[test]
-fn a_device_that_joined_lately_is_given_no_state_that_it_never_had() {
+fn a_new_device_is_given_no_state_it_never_had() {
     let disks = disks("a b");
     let pool = singles(&disks[..1]);
     pool.add(vec![disks[1].clone()]).unwrap();
@@ -158,7 +158,7 @@ fn a_device_that_joined_lately_is_given_no_state_that_it_never_had() {
 }
 
 #[test]
-fn an_older_copy_of_the_device_itself_gets_the_labels_and_states_of_now() {
+fn an_older_copy_of_a_device_gets_the_current_labels_and_states() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     commit(&pool, 2);
@@ -178,7 +178,7 @@ fn read(device: &dyn Device, at: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// A device whose labels and rings are those of another pool.
+/// Gives a device the labels and rings of another pool.
 fn taken(device: &Disk) -> Label {
     let other = disk("other");
     drop(mirror(&[other.clone(), disk("another")]));
@@ -189,7 +189,7 @@ fn taken(device: &Disk) -> Label {
 }
 
 #[test]
-fn a_device_that_belongs_to_another_pool_by_now_is_put_out_and_not_written_to() {
+fn a_device_of_another_pool_is_faulted_and_not_written_to() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     let foreign = taken(&disks[1]);
@@ -208,7 +208,7 @@ fn a_device_that_belongs_to_another_pool_by_now_is_put_out_and_not_written_to() 
 }
 
 #[test]
-fn a_device_on_which_somebody_made_a_file_system_is_put_out_and_not_written_to() {
+fn a_device_with_a_file_system_is_faulted_and_not_written_to() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     overwrite(&*disks[1], &ALL, &WHOLE, 0);
@@ -217,7 +217,7 @@ fn a_device_on_which_somebody_made_a_file_system_is_put_out_and_not_written_to()
     let leaf = pool.find_device("b").unwrap().1;
     assert!(leaf.trouble().unwrap().contains("XFS"), "{:?}", leaf.trouble());
     assert_eq!(labels::read_label(&*disks[1]).unwrap(), None);
-    // As long as it says itself that it is of the pool, it is.
+    // As long as the device has good labels of the pool, it belongs to the pool.
     let disks = self::disks("a b");
     let pool = mirror(&disks);
     overwrite(&*disks[1], &[0, 1], &WHOLE, 0);
@@ -226,7 +226,7 @@ fn a_device_on_which_somebody_made_a_file_system_is_put_out_and_not_written_to()
 }
 
 #[test]
-fn a_pool_that_cannot_do_without_a_device_that_belongs_elsewhere_is_suspended() {
+fn a_pool_is_suspended_if_a_needed_device_belongs_elsewhere() {
     let disks = disks("a b");
     let pool = singles(&disks);
     pool.engine().suspension().enable();
@@ -255,7 +255,7 @@ fn a_device_that_refuses_all_its_labels_is_put_out() {
 }
 
 #[test]
-fn wherever_power_fails_while_labels_are_mended_the_device_has_the_newest_state_or_is_not_found() {
+fn a_crash_in_label_repair_leaves_the_newest_state_or_no_device() {
     for labels in [&ALL[..], &[0, 1], &[1, 3]] {
         let recorder = Recorder::new();
         let wrapped = Arc::new(recorder.wrap(MemoryDevice::new("a", 64 * MIB)));
@@ -281,7 +281,7 @@ fn wherever_power_fails_while_labels_are_mended_the_device_has_the_newest_state_
 }
 
 #[test]
-fn wherever_power_fails_while_rings_are_mended_the_device_has_the_newest_state_or_none() {
+fn a_crash_in_ring_repair_leaves_the_newest_state_or_none() {
     let recorder = Recorder::new();
     let disk: Disk = Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new("a", 64 * MIB)))));
     let pool = singles(std::slice::from_ref(&disk));
@@ -291,7 +291,7 @@ fn wherever_power_fails_while_rings_are_mended_the_device_has_the_newest_state_o
     drop(pool);
     let mut outcomes = [0; 2];
     for (cut, seed) in (lost..=recorder.len()).flat_map(|cut| (0..8).map(move |seed| (cut, seed))) {
-        // The same seeds would have the same copies of the newest state lost at each cut.
+        // Equal seeds would lose the same copies of the newest state at each cut.
         let fates = &mut Fate::seeded(seed * 1000 + cut as u64);
         let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, fates).remove(0));
         let pool = open(vec![image], &reading(None), Arc::new(SeededEnv::new(3)));
@@ -305,7 +305,7 @@ fn wherever_power_fails_while_rings_are_mended_the_device_has_the_newest_state_o
 }
 
 #[test]
-fn spares_and_cache_devices_get_their_labels_again_or_are_put_out() {
+fn spares_and_cache_devices_get_labels_again_or_are_faulted() {
     let disks = disks("a b c d e");
     let pool = mirror(&disks[..2]);
     pool.add_spares(&[disks[2].clone(), disks[3].clone()]).unwrap();
@@ -324,7 +324,7 @@ fn spares_and_cache_devices_get_their_labels_again_or_are_put_out() {
     assert_eq!(health, [Health::Online, Health::Unavailable]);
 }
 
-/// A mirror of images of so many megabytes.
+/// A mirror of two image files of 64 MiB.
 fn images(folder: &tempfile::TempDir) -> (Pool, [std::path::PathBuf; 2]) {
     let paths = ["a", "b"].map(|name| folder.path().join(name));
     let devices = paths.each_ref().map(|path| Arc::new(FileDevice::create(path, 64 * MIB).unwrap()) as Arc<dyn Device>);
@@ -336,7 +336,7 @@ fn images(folder: &tempfile::TempDir) -> (Pool, [std::path::PathBuf; 2]) {
 }
 
 #[test]
-fn an_image_that_was_cut_is_as_long_as_before_filled_anew_and_has_its_labels_again() {
+fn a_truncated_image_is_lengthened_resilvered_and_relabelled() {
     for (len, commits) in [(0, 0), (0, 2), (64 * MIB - 36_864, 0), (63 * MIB, 1)] {
         let folder = tempfile::tempdir().unwrap();
         let (pool, paths) = images(&folder);
@@ -344,11 +344,11 @@ fn an_image_that_was_cut_is_as_long_as_before_filled_anew_and_has_its_labels_aga
         commit(&pool, commits);
         assert!(mend(&pool).bad > 0, "cut to {len}");
         assert_eq!(paths[0].metadata().unwrap().len(), 64 * MIB);
-        // Nothing that it has lost passes for zeros.
+        // The lost content is not taken for zeros.
         assert_eq!(states(&pool), [State::Filling, State::Complete]);
         assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
         assert!(fill(&pool));
-        // Its rings get the states that it has by now.
+        // The rings get the states that the device has by now.
         mend(&pool);
         assert_eq!(mend(&pool).bad, 0, "cut to {len}");
         let newest = pool.engine().committed();
@@ -362,7 +362,7 @@ fn an_image_that_was_cut_is_as_long_as_before_filled_anew_and_has_its_labels_aga
 }
 
 #[test]
-fn a_device_that_became_shorter_and_does_not_grow_again_is_put_out_with_words() {
+fn a_truncated_device_is_faulted_with_an_explanation() {
     let disks = ["a", "b"].map(|name| Arc::new(MemoryDevice::new(name, 64 * MIB)));
     let devices = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };

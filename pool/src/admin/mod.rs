@@ -1,33 +1,33 @@
-//! A pool as a whole: made, found, opened, closed.
+//! Administration of whole pools: create, import, change, export.
 //!
-//! Labels say which devices belong together; the uberblocks beside them say which state was committed last. What is done
-//! here touches both, and each function argues what a failure between its steps leaves.
+//! Labels say which devices belong together; the uberblocks beside them say which state was committed last. The
+//! functions here touch both, and each argues what a failure between its steps leaves.
 //!
 //! ```text
-//! add       new devices for an opened pool
-//! assemble  devices put together to vdevs: which of a mirror's are complete
-//! caches    cache devices come and go
-//! clear     going on after a device has failed
-//! columns   a RAID-Z gets a device more, and wider rows
-//! committed the last committed state of an opened pool, beside it
+//! add       adding devices to an opened pool
+//! assemble  devices assembled into vdevs: which members are complete
+//! caches    adding and removing cache devices
+//! clear     resuming after a device failure
+//! columns   expanding a RAID-Z by a device, and widening its rows
+//! committed the last committed state of an opened pool, opened beside it
 //! create    labels on every device, then the first commit
-//! expand    taking over what devices have grown
-//! members   devices of mirrors come, go, and come back
-//! mend      labels and rings that devices in use have lost are written there again
+//! expand    expanding into grown devices
+//! members   attach, detach, replace, offline and online devices
+//! mend      repair of lost labels and uberblock rings
 //! open      from labels to the newest committed state, to an engine
-//! outdated  vdevs that are older copies of those that were there
+//! outdated  vdevs that are older copies
 //! pool      an opened pool: rename, export, destroy
 //! put_out   devices that stay out of use over an import
-//! removal   vdevs leave a pool
-//! renumber  another number for a pool
-//! rewind    going back to an older state
-//! shrink    devices that are made smaller
-//! spares    devices that stand by, and step in for one that has failed
-//! standins  what an operator does about spares by hand
-//! split     a device of each mirror leaves, to be a pool of their own
-//! trim      telling the devices which space nobody needs
-//! untold    states that nobody was told of, on devices that come back
-//! probe     recognising what else a device may hold, before it is overwritten
+//! removal   removing vdevs
+//! renumber  changing the GUID of a pool
+//! rewind    rewinding to an older state
+//! shrink    shrinking devices
+//! spares    hot spares
+//! standins  manual operations on spares
+//! split     one device of each mirror becomes a new pool
+//! trim      TRIM of unused space
+//! untold    unacknowledged states on returning devices
+//! probe     recognizing foreign content before it is overwritten
 //! ```
 
 mod add;

@@ -31,31 +31,33 @@ use crate::{
     vdev::{Health, Leaf, Vdev, labels, uberblocks},
 };
 
-/// How a pool is to be opened.
+/// Options for opening a pool.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Write nothing at all.
     pub read_only: bool,
-    /// Open it although by its labels another host has it open, or it was destroyed. To be read only, both can be anyway.
+    /// Open the pool even if its labels say that another host has it open, or that it was destroyed. Not needed for a
+    /// read-only open.
     pub force: bool,
-    /// Open it although its intent log is on devices that are not there: what was promised since the last commit is lost.
+    /// Open the pool without its missing log devices: synchronous writes since the last commit are lost. A new name for
+    /// the pool.
     pub without_log: bool,
     /// Give it another name.
     pub rename: Option<String>,
-    /// This machine: a number for it, and its name.
+    /// This machine: a host id, and its name.
     pub host: (u64, String),
-    /// What an operator may tune.
+    /// Tunables.
     pub settings: Settings,
-    /// Which state of the newest one's line to show, if not the newest: only for reading. To go on from an older one, see
-    /// [`rewind`](super::rewind).
+    /// The state to show, from the newest state's line, if not the newest: only with `read_only`. To continue from an
+    /// older state, see [`rewind`](super::rewind).
     pub state: Option<Txg>,
 }
 
-/// Opens the pool that these devices are: in any order, and no other. All must be there, but for those of mirrors that have
-/// a complete member left.
+/// Opens the pool that consists of exactly these devices, in any order. All must be present, except members that a
+/// mirror or RAID-Z can spare.
 ///
-/// Nothing is written before the roots of the state were found readable; then devices that lack nothing but the newest
-/// uberblock get it, also those that have it only at their end, and the labels are marked as in use by this host.
+/// Nothing is written before the roots of the state were found readable. Then devices that lack only the newest
+/// uberblock, or have it only at their end, get it, and labels mark the pool as in use by this host.
 ///
 /// | power fails | import finds |
 /// | --- | --- |
@@ -75,7 +77,7 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
         write_labels_apart(&engine, &label);
         let pool = Pool::new(engine, label);
         if pool.engine().has_lost_log() {
-            // From here on the log lies elsewhere, and nobody has to be asked again.
+            // From here on the log lies elsewhere, and the missing one need not be confirmed again.
             pool.engine().leave_lost_log()?;
             pool.engine().commit_anyway()?;
         }
@@ -85,12 +87,12 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     Ok(Pool::new(engine, label))
 }
 
-/// Gives the newest uberblock to devices that hold all that it refers to and do not have it for certain.
+/// Gives the newest uberblock to devices that hold everything it refers to and do not surely have it.
 ///
-/// Whoever lacks one uberblock is complete, and who lacks two is not: see [`super::assemble`]. So all must have this one
-/// before any has the next. Otherwise power that fails while that one is written leaves devices that have it and devices
-/// that lack two, and neither may be enough. Power may also have failed when only labels at the ends had it, where nobody
-/// would find it when a device has become longer; and whoever opens the pool builds on it.
+/// A device that lacks one uberblock is complete, a device that lacks two is not: see [`super::assemble`]. So all
+/// devices must have this uberblock before any has the next. Otherwise a power failure while the next is written could
+/// leave some devices with the next and some lacking two, neither group sufficient. Power may also have failed when
+/// only back labels had the uberblock; they would not be found on a lengthened device, yet the open pool builds on it.
 fn catch_up(engine: &Engine, newest: &Uberblock) -> Result<()> {
     let vdevs = &engine.storage().vdevs;
     let mark = Mark { epoch: newest.epoch, txg: newest.txg };
@@ -119,17 +121,17 @@ fn catch_up(engine: &Engine, newest: &Uberblock) -> Result<()> {
     Ok(())
 }
 
-/// A pool of which only the space was read.
+/// A pool of which only the space tables were read.
 pub(crate) struct Unread {
     pub(crate) engine: Arc<Engine>,
-    /// What the labels are to say.
+    /// The label to write.
     label: Label,
-    /// The state that was found.
+    /// The state found.
     newest: Uberblock,
     untold: Vec<Untold>,
 }
 
-/// The first half of [`open`]: nothing is written.
+/// The first half of [`open`]: writes nothing.
 pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Unread> {
     let (mut label, by_guid) = gather(&devices)?;
     label.check_supported(!options.read_only)?;
@@ -145,7 +147,7 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
     let storage = open_storage(&label, Vdevs::new(vdevs), newest)?;
     let has_grown = !options.read_only && complete_vdevs(&storage, &label);
     standing_by(&label, |guid| by_guid.get(&guid).cloned()).into_iter().for_each(|leaf| storage.vdevs.add_spare(leaf));
-    // What is only read shows the committed state: applying the log would be a change.
+    // A read-only pool shows the committed state: replaying the log would be a change.
     let log = match lost_log(&storage, newest, &outdated) {
         _ if options.read_only => Vec::new(),
         None => log::read(&storage, newest)?,
@@ -173,7 +175,8 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
         label.txg = first;
         label.epoch = epoch;
         (label.host_id, label.host_name) = options.host.clone();
-        // What ends there anyway needs no word about it, and whoever makes it larger later means that to be used.
+        // An end that is the physical end needs no record: if the device is lengthened later, the new space is meant to
+        // be used.
         let ends_there =
             |guid: &Guid, end: u64| by_guid.get(guid).is_some_and(|d| d.measure().is_ok_and(|there| there == end));
         label.sections.ends.retain(|guid, end| !ends_there(guid, *end));
@@ -184,8 +187,7 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
     Ok(Unread { engine, label, newest: found, untold })
 }
 
-/// If the intent log is on a vdev that is lost or one of the outdated ones, where its devices are or were, and what is the
-/// matter with them.
+/// If the intent log lies on a lost or outdated vdev: the paths of its devices, and their problem.
 fn lost_log(storage: &Storage, uberblock: &Uberblock, outdated: &[Arc<dyn Vdev>]) -> Option<(String, String)> {
     let area = uberblock.log?.area;
     let vdev = storage.vdevs.get(storage.space.resolve(area, storage.sector).ok()?.0).ok()?;
@@ -203,23 +205,23 @@ fn lost_log(storage: &Storage, uberblock: &Uberblock, outdated: &[Arc<dyn Vdev>]
     Some((leaves.iter().map(|leaf| leaf.name().to_owned()).collect::<Vec<_>>().join(" and "), problem))
 }
 
-/// One state of a pool as its uberblock names it, and where to read on.
+/// One state of a pool, as named by its uberblock.
 pub(crate) struct State {
     /// The pool's newest label.
     pub(crate) label: Label,
-    /// The state.
+    /// The uberblock of the state.
     pub(crate) uberblock: Uberblock,
     vdevs: Vec<Arc<dyn Vdev>>,
 }
 
 impl State {
-    /// A vdev.
+    /// The vdev of this position.
     pub(crate) fn vdev(&self, id: VdevId) -> Option<&dyn Vdev> {
         self.vdevs.iter().find(|vdev| vdev.id() == id).map(|vdev| &**vdev)
     }
 }
 
-/// The newest state, or that of `txg`: nothing behind its uberblock is read.
+/// The newest state, or the state of `txg`; reads no further than the uberblock.
 pub(crate) fn read_state(devices: &[Arc<dyn Device>], txg: Option<Txg>) -> Result<State> {
     let (label, by_guid) = gather(devices)?;
     label.check_supported(false)?;
@@ -231,8 +233,8 @@ pub(crate) fn read_state(devices: &[Arc<dyn Device>], txg: Option<Txg>) -> Resul
     Ok(State { vdevs, label, uberblock })
 }
 
-/// What keeps these devices of a pool that nobody has open from being put together, if anything does, such as that some were
-/// changed without the others. Nothing but labels and uberblocks is read, and nothing is written.
+/// Why the devices of an exported pool cannot be assembled, if so: for example a split pool. Reads only labels and
+/// uberblocks, and writes nothing.
 pub fn obstacle(devices: &[Arc<dyn Device>]) -> Option<Error> {
     read_state(devices, None).err()
 }
@@ -247,7 +249,7 @@ pub(super) fn line(label: &Label, devices: &[Arc<dyn Device>]) -> Result<Vec<Ube
     }
 }
 
-/// The state of transaction group `txg`, if it is on the line.
+/// The state of `txg`, if it is on the line.
 pub(super) fn chosen<'a>(label: &Label, line: &'a [Uberblock], txg: Txg) -> Result<&'a Uberblock> {
     line.iter().find(|uberblock| uberblock.txg == txg).ok_or_else(|| {
         let oldest = line.last().map_or(Txg::ZERO, |uberblock| uberblock.txg);
@@ -256,8 +258,8 @@ pub(super) fn chosen<'a>(label: &Label, line: &'a [Uberblock], txg: Txg) -> Resu
     })
 }
 
-/// The transaction group to begin with: above every one that was ever used, and in the slot neither of the newest
-/// uberblock nor of the one that is gone on from, which would be lost if power failed while the first commit overwrote it.
+/// The txg to begin with: above all ever used. Its slot is neither the newest uberblock's nor that of `base`, the one
+/// continued from, because a power failure while the first commit overwrites the slot would lose it.
 pub(super) fn first_txg(label: &Label, newest: &Uberblock, base: &Uberblock, log: &[Entry]) -> Result<Txg> {
     let logged = log.iter().map(|entry| entry.txg).max();
     let last = newest.txg.max(label.txg).max(logged.unwrap_or_default());
@@ -283,11 +285,11 @@ fn unreadable(label: &Label, uberblock: &Uberblock, problem: &impl ToString) -> 
     Error::Unreadable { pool: label.pool_name.clone(), txg: uberblock.txg, problem: problem.to_string() }
 }
 
-/// Gives chunks to what the labels name and no state knows yet; whether there is any. What the log holds may lie there: it was
-/// written by the group whose table would have said so.
+/// Gives chunks to regions that the labels name and no state knows yet; returns whether there are any. Entries of the
+/// intent log may lie there: their txg would have added the chunks to the table.
 fn complete_vdevs(storage: &Storage, label: &Label) -> bool {
     let mut has_grown = false;
-    // Of one that is lost nobody knows whether it is as large as the label says.
+    // The real size of a lost vdev is unknown.
     let is_there = |config: &&VdevConfig| storage.vdevs.get(config.id).is_ok_and(|vdev| !vdev.is_lost());
     for config in label.vdevs.iter().filter(is_there) {
         let shapes = shapes_of(label, config);
@@ -302,8 +304,8 @@ fn complete_vdevs(storage: &Storage, label: &Label) -> bool {
 
 pub(super) type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
 
-/// The newest label, and the devices by their guids. All are of one pool; power may have failed while its number was changed.
-/// Of those that say that they are one device, the newest counts.
+/// The newest label, and the devices by GUID. All must be of one pool; power may have failed while its GUID was
+/// changed. Of devices with equal GUIDs the newest is kept.
 pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
     let mut found: Vec<(Label, &Arc<dyn Device>)> = Vec::with_capacity(devices.len());
     for device in devices {
@@ -329,8 +331,8 @@ pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
     Ok((newest, found.into_iter().map(|(label, device)| (label.device, device.clone())).collect()))
 }
 
-/// Of devices that say that they are one, the newest, or the first of those that are equally new. Somebody has copied one onto
-/// another, or it is found by two paths. Nothing is written to the others, and nobody holds them on.
+/// Keeps the newest of devices with equal GUIDs, or the first of equally new ones. Such devices are copies, or one
+/// device found by two paths. The rest are not written to, and are closed.
 fn without_copies(found: Vec<(Label, &Arc<dyn Device>)>, pool: Guid) -> Vec<(Label, &Arc<dyn Device>)> {
     let mut kept: Vec<(Label, &Arc<dyn Device>)> = Vec::with_capacity(found.len());
     for (label, device) in found {
@@ -346,9 +348,10 @@ fn without_copies(found: Vec<(Label, &Arc<dyn Device>)>, pool: Guid) -> Vec<(Lab
     kept
 }
 
-/// How far a device has come, for telling it from a copy of it: to its newest uberblock, which more and more commits write, or to
-/// its label, which has at least the number of the state in which it was written. Its pool may have got the number `pool` since
-/// its label was written. If its rings cannot be read, its label tells.
+/// The age of a device, to tell it from a copy. First comes its newest uberblock or its label, whichever is later, then
+/// the uberblock alone: with each commit the uberblock advances, and a label's txg is at least the one of the state at
+/// its writing. The pool may have got the GUID `pool` since the label was written. If the rings are unreadable, the
+/// label decides.
 fn age(label: &Label, device: &dyn Device, pool: Guid) -> (Txg, Txg) {
     let ring = |pool| uberblocks::read_uberblocks(device, pool).unwrap_or_default();
     let newest = [label.pool, pool].map(|pool| ring(pool).first().map_or(Txg::ZERO, |newest| newest.txg));
@@ -374,7 +377,7 @@ pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
     Ok(())
 }
 
-/// A vdev as the space layer is told of it: one shape, or of a RAID-Z whose rows differ, one of each zone.
+/// The shapes of a vdev for the space layer: one, or one for each zone of a RAID-Z.
 pub(super) fn shapes_of(label: &Label, config: &VdevConfig) -> Vec<VdevShape> {
     let vdev = config.id;
     let class = label.sections.classes.get(&vdev).copied();

@@ -1,33 +1,33 @@
-//! Vdevs all of whose devices are older copies of those that the pool was last used with: somebody has put an image from a
-//! backup in their place, or a disk that was cloned.
+//! Outdated vdevs: all of their devices are older copies of the ones last used in the pool, such as an image restored
+//! from a backup, or a cloned disk.
 //!
-//! Within a mirror or a RAID-Z the rings tell who lacks what: see [`super::assemble`]. Between vdevs they do not. A commit
-//! that one device does not take goes on as long as another one does, and so any number of them may be missing in the rings
-//! of a whole vdev that has everything else (`publish` in [`crate::txg`]'s `sync`).
+//! Within a mirror or a RAID-Z the rings show which member is behind: see [`super::assemble`]. Between vdevs they do
+//! not. A commit succeeds as long as one device takes its uberblock, so the rings of a whole vdev that is otherwise
+//! complete may lack any number of uberblocks (`publish` in [`crate::txg`]'s `sync`).
 //!
-//! The labels tell. An import writes labels with an epoch of its own to every vdev before it commits anything, be it to a
-//! disk or to all devices of a group that it takes for complete, and fails if it cannot. Whoever is added later gets labels
-//! of that epoch from the start. So what commits under an epoch is a pool each of whose vdevs has labels of this epoch or a
-//! later one, and a vdev all of whose complete devices have labels of one that came *before* is not the one that was there.
-//! What comes before is on the line: the epochs of the newest state's ancestors.
+//! The labels decide. Before an import commits anything, it writes labels with an epoch of its own to every vdev: to a
+//! single disk, or to all complete devices of a group. If it cannot, it fails. A vdev added later gets labels of that
+//! epoch from the start. So when commits under an epoch exist, every vdev has labels of this epoch or a later one. A
+//! vdev all of whose complete devices have labels of an *earlier* epoch is not the one that was there. Earlier epochs
+//! are the epochs on the line: of the newest state's ancestors.
 //!
-//! | | labels say | |
+//! | | labels have | |
 //! | --- | --- | --- |
-//! | power fails while an import writes labels, or before it commits | the epoch of the newest state, or a later one | is not refused |
-//! | power fails while a commit writes uberblocks, or a device refuses any number of them | the epoch of the newest state | is not refused |
-//! | the pool is suspended, exported, renamed, renumbered, or split | the epoch of the newest state | is not refused |
-//! | a device of a group is put out, or away at an import | any, and the newest label calls it behind | is not asked, for it is not complete |
-//! | the pool goes back, again and again: no label is written | any that is no ancestor's of the state that is repeated | is not refused: those that repeat are passed over |
-//! | a log was gone on without, and is back | any | does no harm, for the newest state names a log elsewhere |
-//! | a copy from before the last import that committed | an ancestor's | is refused |
+//! | power fails while an import writes labels, or before it commits | the epoch of the newest state, or a later one | not refused |
+//! | power fails while a commit writes uberblocks, or a device refuses any number of them | the epoch of the newest state | not refused |
+//! | the pool is suspended, exported, renamed, renumbered, or split | the epoch of the newest state | not refused |
+//! | a device of a group is out of use, or away at an import | any, and the newest label calls it behind | not considered, as it is not complete |
+//! | the pool is rewound, repeatedly: no label is written | any but an ancestor's of the repeated state | not refused: repeating uberblocks are skipped |
+//! | a log that the pool continued without is back | any | harmless, as the newest state names a log elsewhere |
+//! | a copy from before the last import that committed | an ancestor's | refused |
 //!
-//! What this does not tell is a copy that was made since that import: its labels are of the same epoch, and its rings look
-//! like those of a device that refused uberblocks.
+//! A copy made since that import is not recognized: its labels have the same epoch, and its rings look like those of a
+//! device that refused uberblocks.
 //!
-//! A vdev for the intent log that is outdated is as one that is lost if the log lies on it by the newest state: what was
-//! promised since the last commit is not in it, so somebody has to say that this may be gone. Then it is used on. No frame
-//! that it holds is of the newest state's import, and from its new labels on nobody is asked again. Any other vdev lacks
-//! what trees refer to, and the pool is only read with it.
+//! An outdated log vdev counts as lost if the log of the newest state lies on it: synchronous writes since the last
+//! commit are not in it, so the administrator must confirm their loss. Then the vdev stays in use. None of its frames
+//! is of the newest state's import, and with its new labels no further confirmation is needed. Any other outdated vdev
+//! lacks blocks that trees refer to, and the pool can only be opened read-only with it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -41,10 +41,10 @@ use crate::{
     vdev::{Leaf, Vdev, labels},
 };
 
-/// The vdevs for the intent log that are outdated.
+/// The outdated log vdevs.
 ///
 /// # Errors
-/// [`Error::OlderCopy`] if another one is, unless the pool is only read.
+/// [`Error::OlderCopy`] if any other vdev is outdated, unless the pool is opened read-only.
 pub(super) fn outdated_logs(
     label: &Label,
     vdevs: &[Arc<dyn Vdev>],
@@ -65,7 +65,7 @@ pub(super) fn outdated_logs(
     Ok(logs)
 }
 
-/// The imports that came before the one that committed the newest state.
+/// The epochs of imports before the one that committed the newest state.
 fn earlier_imports(line: &[Uberblock]) -> BTreeSet<Epoch> {
     let is_own = |state: &&Uberblock| state_of(state) == state.txg;
     let Some(newest) = line.iter().find(is_own) else { return BTreeSet::new() };
@@ -74,8 +74,8 @@ fn earlier_imports(line: &[Uberblock]) -> BTreeSet<Epoch> {
     epochs.filter(|epoch| ![newest.epoch, Epoch::NONE].contains(epoch)).collect()
 }
 
-/// Whether all devices of a vdev that are taken for complete were labelled by one of these imports last. The labels are
-/// read after the rings were: whoever has the pool open meanwhile labels before it commits.
+/// True if all complete devices of a vdev were last labelled by an import in `earlier`. The labels are read after the
+/// rings: a process with the open pool writes labels before it commits.
 fn is_outdated(vdev: &dyn Vdev, earlier: &BTreeSet<Epoch>) -> bool {
     let is_older = |leaf: &Arc<Leaf>| {
         labels::read_label(&*leaf.device()).is_ok_and(|own| own.is_some_and(|own| earlier.contains(&own.epoch)))

@@ -38,52 +38,52 @@ use crate::{
     },
 };
 
-/// An opened pool and what its labels say.
+/// An opened pool and its labels.
 pub struct Pool {
     engine: Arc<Engine>,
     labels: Arc<Labels>,
-    /// Which devices have had too many errors.
+    /// Devices with too many errors.
     watched: Mutex<Watched>,
 }
 
 /// The labels of an opened pool.
 pub(super) struct Labels {
-    /// What all labels say: changed only after all were written.
+    /// The current label: changed only after all copies were written.
     label: Mutex<Label>,
-    /// The highest number that any label was given, also one that could not be written. Held by whoever changes labels of
-    /// the pool's vdevs: a commit may wait for it.
+    /// The highest txg given to any label, even one that could not be written. Locked to change labels of the pool's
+    /// vdevs; a commit may wait for it.
     labelling: Mutex<Txg>,
-    /// Held by whoever changes or writes labels of devices in no vdev, or which devices these are; taken before the pool is held
-    /// still, and before `labelling`. No commit waits for it.
+    /// Locked to change or write labels of devices in no vdev, or the set of these devices. Taken before commits are
+    /// paused, and before `labelling`. No commit waits for it.
     apart: Mutex<()>,
-    /// Devices in no vdev are to be told what the labels say now.
+    /// Devices in no vdev are due for the current labels.
     is_due_apart: AtomicBool,
 }
 
-/// Held by whoever changes labels, or which devices have them: the highest number that any label was given. When it is let
-/// go, commits go on, and only then are the labels of devices in no vdev written, if that is due: one of these that hangs must
-/// not hold commits.
+/// The lock for changing labels, or the set of labelled devices; dereferences to the highest txg given to any label.
+/// When it is dropped, commits resume, and only then are due labels of devices in no vdev written, because one such
+/// device that hangs must not hold up commits.
 pub(super) struct Labelling<'a> {
-    // Let go first.
+    // Dropped first.
     highest: MutexGuard<'a, Txg>,
     still: Option<Still<'a>>,
     apart: LabellingApart<'a>,
 }
 
-/// What is left of it when commits go on.
+/// The rest of a [`Labelling`] when commits have resumed.
 pub(super) struct LabellingApart<'a> {
     pool: &'a Pool,
-    // Let go after the labels were written.
+    // Dropped after the labels were written.
     _apart: MutexGuard<'a, ()>,
 }
 
 impl<'a> Labelling<'a> {
-    /// Lets commits go on.
+    /// Lets commits resume.
     pub(super) fn apart(self) -> LabellingApart<'a> {
         self.apart
     }
 
-    /// The group at which the pool is held still.
+    /// The txg at which commits are paused.
     pub(super) fn held_at(&self) -> Txg {
         self.still.as_ref().expect("the pool is held still").txg()
     }
@@ -105,7 +105,7 @@ impl DerefMut for Labelling<'_> {
 
 impl Drop for LabellingApart<'_> {
     fn drop(&mut self) {
-        // What is on its way may be of devices that have left.
+        // Prefetches under way may be of devices that have left.
         self.pool.engine().forget_ahead();
         if self.pool.labels.is_due_apart.swap(false, Ordering::AcqRel) {
             write_labels_apart(self.pool.engine(), &self.pool.label());
@@ -114,23 +114,24 @@ impl Drop for LabellingApart<'_> {
 }
 
 impl Labels {
-    /// Keeps everybody else from changing the labels of the pool's vdevs.
+    /// Locks the labels of the pool's vdevs.
     pub(super) fn hold(&self) -> MutexGuard<'_, Txg> {
         self.labelling.lock()
     }
 
-    /// Keeps everybody else from changing or writing those of devices in no vdev.
+    /// Locks the labels of devices in no vdev.
     pub(super) fn hold_apart(&self) -> MutexGuard<'_, ()> {
         self.apart.lock()
     }
 
-    /// What all labels say.
+    /// The current label.
     pub(super) fn current(&self) -> Label {
         self.label.lock().clone()
     }
 
-    /// Changes the labels within a commit, or instead of one: those of spares and cache devices follow with the next change by an operator, or the
-    /// next import. What a commit writes is not theirs, and one that hangs must not hold it.
+    /// Changes the labels within a commit, or instead of one. The labels of spares and cache devices follow with the
+    /// next change by an administrator, or the next import: they do not need a commit's changes, and a hanging spare
+    /// must not hold up a commit.
     fn change_in_commit(&self, engine: &Engine, change: impl FnOnce(&mut Label)) -> Result<()> {
         let mut highest = self.labelling.lock();
         let mut label = self.label.lock().clone();
@@ -153,8 +154,8 @@ impl Labels {
     }
 }
 
-/// A feature is named by all labels, stably, before anything is written that needs it. A crash in between leaves a pool
-/// that older programs refuse though they could read it; a crash while labels are written leaves labels of two ages, the
+/// All labels durably name a feature before anything is written that needs it. A crash in between leaves a pool that
+/// older software refuses though it could read it. A crash while labels are written leaves labels of two ages, the
 /// newer of which counts, and nothing that needs the feature.
 impl Features for Labels {
     fn is_active(&self, feature: &str) -> bool {
@@ -193,26 +194,26 @@ impl Pool {
         Pool { engine, labels, watched: Mutex::default() }
     }
 
-    /// Its engine.
+    /// The transaction engine of the pool.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// What its labels say, but for which device they are on.
+    /// The current label, without the fields of a particular device.
     pub fn label(&self) -> Label {
         self.labels.label.lock().clone()
     }
 
-    /// Its name.
+    /// The pool's name.
     pub fn name(&self) -> String {
         self.labels.label.lock().pool_name.clone()
     }
 
-    /// Closes the pool in order: any host may import it then. Nothing may change it meanwhile or after. A pool that was
-    /// opened read-only has nothing to close.
+    /// Exports the pool: any host may import it then. The caller allows no change during the export or after. Does
+    /// nothing for a pool opened read-only.
     ///
-    /// The last commit comes first. Labels that still say "active" after a failure only cost the next import on another
-    /// host a `-f`.
+    /// The last commit comes first. If labels still say "active" after a failure, the next import on another host
+    /// merely needs `-f`.
     pub fn export(&self) -> Result<()> {
         if self.engine.read_only() {
             return Ok(());
@@ -221,30 +222,30 @@ impl Pool {
         self.relabel(|label| label.state = PoolState::Exported)
     }
 
-    /// Destroys the pool: it is not found any more, and its devices are free for other use. Until then all is there.
-    /// Also a pool that takes no changes is destroyed, if only its devices can be written.
+    /// Destroys the pool: imports no longer find it, and its devices are free for other use. Until reuse all data is
+    /// still there. A pool that takes no changes can be destroyed too, if its devices are writable.
     pub fn destroy(&self) -> Result<()> {
         self.relabel(|label| label.state = PoolState::Destroyed)
     }
 
-    /// Gives the pool another name.
+    /// Renames the pool.
     pub fn rename(&self, name: &str) -> Result<()> {
         self.engine.writable()?;
         self.relabel(|label| name.clone_into(&mut label.pool_name))
     }
 
-    /// Adds devices, each a top-level vdev of its own.
+    /// Adds devices, each as a top-level vdev.
     pub fn add(&self, devices: Vec<Arc<dyn Device>>) -> Result<()> {
         self.begin_add(devices.into_iter().map(NewVdev::Disk).collect())?.finish()
     }
 
-    /// The first half of adding vdevs: until [`Addition::finish`] is called, the devices are no part of the pool, and
-    /// whoever made them may take them away again. No label can be changed meanwhile.
+    /// The first half of adding vdevs: until [`Addition::finish`] the devices are no part of the pool, and the caller
+    /// may take them back. Labels are locked in between.
     pub fn begin_add(&self, vdevs: Vec<impl Into<ClassedVdev>>) -> Result<Addition<'_>> {
         self.begin_add_with(vdevs, &[])
     }
 
-    /// The same with devices that are to stand by: all become part of the pool, or none does.
+    /// Like [`Pool::begin_add`], with spares: all become part of the pool, or none.
     pub fn begin_add_with(
         &self,
         vdevs: Vec<impl Into<ClassedVdev>>,
@@ -254,33 +255,33 @@ impl Pool {
         Addition::begin(self, self.labelling(), vdevs.into_iter().map(Into::into).collect(), spares)
     }
 
-    /// The features that labels name from the moment on at which these vdevs are added, and do not name yet.
+    /// The features that labels will name once these vdevs are added, and do not name yet.
     ///
     /// # Errors
-    /// [`Error::Request`] if such a vdev cannot be.
+    /// [`Error::Request`] if such a vdev is impossible.
     pub fn features_of(&self, vdevs: &[ClassedVdev]) -> Result<Vec<String>> {
         add::features_of(&self.label(), vdevs)
     }
 
-    /// Held by whoever changes labels: the highest number that any was given.
+    /// Locks the labels.
     pub(super) fn labelling(&self) -> Labelling<'_> {
         let apart = LabellingApart { pool: self, _apart: self.labels.apart.lock() };
         Labelling { highest: self.labels.labelling.lock(), still: None, apart }
     }
 
-    /// The same with the pool held still, which ends with it: no commit writes uberblocks meanwhile.
+    /// Locks the labels and pauses commits until the lock is dropped, so that no uberblocks are written.
     pub(super) fn labelling_still(&self) -> Labelling<'_> {
         let apart = LabellingApart { pool: self, _apart: self.labels.apart.lock() };
         let still = self.engine.hold_still();
         Labelling { highest: self.labels.labelling.lock(), still: Some(still), apart }
     }
 
-    /// Writes the labels of the vdevs once more, with a higher number, for who holds the pool still.
+    /// Rewrites the labels of the vdevs with a higher txg. The caller has paused commits.
     pub(super) fn relabel_held_still(&self) -> Result<()> {
         self.labels.change_in_commit(&self.engine, |_| {})
     }
 
-    /// Has the labels of devices in no vdev say what the others do, which changed meanwhile.
+    /// Brings the labels of devices in no vdev up to date.
     pub(super) fn label_apart(&self) {
         let _apart = LabellingApart { pool: self, _apart: self.labels.apart.lock() };
         self.labels.is_due_apart.store(true, Ordering::Release);
@@ -297,15 +298,15 @@ impl Pool {
         self.replace_labels(&mut highest, label, &[])
     }
 
-    /// Writes the labels of the pool's devices, and then those of the `joining` ones; those of devices in no vdev follow when
-    /// the [`Labelling`] is let go.
+    /// Writes the labels of the pool's devices, and then of the `joining` ones; labels of devices in no vdev follow
+    /// when the [`Labelling`] is dropped.
     pub(super) fn replace_labels(&self, highest: &mut Txg, label: Label, joining: &[Arc<dyn Vdev>]) -> Result<()> {
         self.replace_labels_in_vdevs(highest, label, joining)?;
         self.labels.is_due_apart.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// The same, but those of devices in no vdev follow only with another change.
+    /// Like [`Pool::replace_labels`], but labels of devices in no vdev follow only with a later change.
     pub(super) fn replace_labels_in_vdevs(
         &self,
         highest: &mut Txg,
@@ -316,10 +317,10 @@ impl Pool {
     }
 }
 
-/// Writes labels to all devices of vdevs that are in use, and then to those of the `joining` vdevs; returns what they say. A device
-/// that refuses is done without if that can be, and the labels of the others tell so.
+/// Writes labels to all devices in use, and then to the `joining` vdevs; returns the final label. A device that fails
+/// the write is faulted if its vdev's redundancy allows it, and the final label records the fault.
 ///
-/// Each writing needs a higher number than every one before, also than one that failed: a device may have its label.
+/// Each round needs a txg above all earlier rounds, even failed ones: a device may have got its label.
 pub(super) fn settle_labels(
     engine: &Engine,
     highest: &mut Txg,
@@ -348,13 +349,13 @@ pub(super) fn settle_labels(
     }
 }
 
-/// Has the labels of devices in no vdev say what the others do.
+/// Brings the labels of devices in no vdev up to date.
 pub(super) fn write_labels_apart(engine: &Engine, label: &Label) {
     write_spare_labels(&engine.storage().vdevs.spares(), label);
     write_cache_labels(engine, label);
 }
 
-/// Writes labels to all devices that are in use. One that refuses is done without if that can be.
+/// Writes labels to all devices in use. A device that fails the write is faulted if its vdev's redundancy allows it.
 pub(super) fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()> {
     let leaves: Vec<(&Arc<dyn Vdev>, Arc<Leaf>)> =
         vdevs.iter().flat_map(|vdev| vdev.labelled().into_iter().map(move |leaf| (vdev, leaf))).collect();
@@ -375,13 +376,13 @@ pub(super) fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()>
     outcome
 }
 
-/// Erases a device and makes it the one that a description of its vdev names.
+/// Erases a device and labels it as the one of this GUID in a vdev.
 pub(super) fn write_new_label(device: &dyn Device, guid: Guid, vdev: VdevId, label: &Label) -> Result<()> {
     let own = Label { device: guid, vdev, ..label.clone() };
     labels::write_new_labels(device, &own)
 }
 
-/// Has a label name what its vdevs need others to know.
+/// Enters the features that the vdevs of a label need.
 pub(super) fn name_features(label: &mut Label) {
     for vdev in &label.vdevs {
         if let VdevTree::RaidZ(raidz) = &vdev.tree {
@@ -395,17 +396,17 @@ pub(super) fn name_features(label: &mut Label) {
         }
     }
     if !label.sections.classes.is_empty() {
-        // What is there lies where its address says.
+        // Existing data is readable without knowing the feature.
         label.features.entry(ALLOCATION_CLASSES.to_owned()).or_insert(Compatibility::Read);
     }
 }
 
-/// A vdev that is to be made, and what it is there for if not for everything.
+/// A vdev to create, with its class, if it has one.
 #[derive(Clone)]
 pub struct ClassedVdev {
     /// The vdev.
     pub vdev: NewVdev,
-    /// Its class.
+    /// The vdev's class; `None` for a normal vdev.
     pub class: Option<VdevClass>,
 }
 
@@ -416,12 +417,12 @@ impl From<NewVdev> for ClassedVdev {
 }
 
 impl ClassedVdev {
-    /// The same with the devices in the order that uses them best.
+    /// The same vdev, with its devices in the order of best use.
     pub(super) fn in_order(self, sector: u64, region: u64) -> ClassedVdev {
         ClassedVdev { vdev: self.vdev.in_order(sector, region), ..self }
     }
 
-    /// Refuses a vdev that cannot be, or cannot be there for this.
+    /// Refuses an impossible vdev, or an impossible class for it.
     pub(super) fn check(&self) -> Result<()> {
         match (&self.vdev, self.class) {
             (NewVdev::RaidZ { .. }, Some(VdevClass::Log)) => {
@@ -432,32 +433,33 @@ impl ClassedVdev {
         }
     }
 
-    /// Notes in a label that has this vdev what it is there for.
+    /// Enters the vdev's class into a label.
     pub(super) fn note_class(&self, id: VdevId, label: &mut Label) {
         label.sections.classes.extend(self.class.map(|class| (id, class)));
     }
 }
 
-/// A vdev that is to be made of devices.
+/// A vdev to create.
 #[derive(Clone)]
 pub enum NewVdev {
     /// One device.
     Disk(Arc<dyn Device>),
-    /// Several devices, each of which holds all: as many as
-    /// [`MIRROR_MEMBERS`](crate::format::vdev_config::MIRROR_MEMBERS) says.
+    /// Devices with equal content; their number is within
+    /// [`MIRROR_MEMBERS`](crate::format::vdev_config::MIRROR_MEMBERS).
     Mirror(Vec<Arc<dyn Device>>),
-    /// Several devices, as many of which can be lost as there is parity: at least one more, and at most
-    /// [`RAIDZ_COLUMNS`]. Where some are larger, there are rows of these alone, as far as there are more than parity.
+    /// Devices that share data and parity: more than parity, and at most [`RAIDZ_COLUMNS`]. Extra space on larger
+    /// devices is used in narrower rows, if more devices have it than there is parity.
     RaidZ {
-        /// How many of them can be lost, as [`RAIDZ_PARITY`] says.
+        /// Devices that may be lost, within [`RAIDZ_PARITY`].
         parity: u8,
-        /// The devices, in the order of the columns if all give equally much. Else the largest are the first columns.
+        /// The devices in the order of the columns, if all have one size. Otherwise the largest become the first
+        /// columns.
         devices: Vec<Arc<dyn Device>>,
     },
 }
 
 impl NewVdev {
-    /// Its devices.
+    /// The devices, in the order given.
     pub fn devices(&self) -> &[Arc<dyn Device>] {
         match self {
             NewVdev::Disk(device) => std::slice::from_ref(device),
@@ -465,12 +467,12 @@ impl NewVdev {
         }
     }
 
-    /// What its smallest device gives to it, in bytes.
+    /// Usable bytes of the smallest device.
     pub fn size(&self) -> u64 {
         self.devices().iter().map(|device| usable_size(device.size())).min().unwrap_or(0)
     }
 
-    /// About what it gives to a pool, in bytes: that of as many of its smallest device as hold data.
+    /// Approximate bytes for the pool: the smallest device's, times the number of data columns.
     pub(super) fn capacity(&self) -> u64 {
         let data = match self {
             NewVdev::RaidZ { parity, devices } => devices.len().saturating_sub(usize::from(*parity)),
@@ -504,8 +506,8 @@ impl NewVdev {
         }
     }
 
-    /// The same, of a RAID-Z with the devices in the order of their sizes if they differ by so much that there are rows of some
-    /// of them behind those of all.
+    /// The same vdev; a RAID-Z on devices of different sizes has them in order of size, if there are narrower rows
+    /// then.
     fn in_order(self, sector: u64, region: u64) -> NewVdev {
         match self {
             NewVdev::RaidZ { parity, devices } => {
@@ -516,14 +518,14 @@ impl NewVdev {
         }
     }
 
-    /// Which rows of a RAID-Z have how many columns, if not all have all.
+    /// The zones of a RAID-Z with rows of several widths.
     fn zones(&self, sector: u64, region: u64) -> Vec<Zone> {
         let NewVdev::RaidZ { parity, devices } = self else { return Vec::new() };
         let sizes: Vec<u64> = devices.iter().map(|device| usable_size(device.size())).collect();
         on_sizes(&sizes, *parity, sector, region)
     }
 
-    /// How a label describes it, of a pool with such sectors and regions.
+    /// The vdev's configuration in a label, for a pool with these sectors and regions.
     pub(super) fn describe(&self, id: VdevId, (sector, region): (u64, u64), guid: &dyn Fn() -> Guid) -> VdevConfig {
         let zones = self.zones(sector, region);
         let size = |device: &Arc<dyn Device>| match zones[..] {
@@ -550,7 +552,7 @@ impl NewVdev {
         VdevConfig { id, tree }
     }
 
-    /// The vdev that such a description in a label is of, all of whose devices are new.
+    /// The vdev of this configuration, on all-new devices.
     pub(super) fn vdev(&self, label: &Label, config: &VdevConfig) -> Arc<dyn Vdev> {
         let leaf = |config: &LeafConfig, device: &Arc<dyn Device>| Arc::new(Leaf::new(config.guid, device.clone()));
         let member = |((column, config), device): ((usize, &MemberConfig), &Arc<dyn Device>)| {

@@ -1,7 +1,7 @@
-//! What a device holds that is not ours: asked before a pool is made on it.
+//! Foreign content of a device: examined before a pool is created on it.
 //!
-//! A signature is a few fixed bytes at a fixed place, as the owners' formats define them. Finding none does not prove that
-//! a device is empty; finding one is reason enough to refuse until the user insists.
+//! A signature is a few fixed bytes at a fixed place, as the owners' formats define them. A device without a signature
+//! is not proven empty; a signature is reason enough to refuse until the user insists.
 
 use crate::{
     device::Device,
@@ -20,7 +20,7 @@ const fn signature(at: u64, magic: &'static [u8], name: &'static str) -> Signatu
     Signature { at, magic, name }
 }
 
-/// The more telling ones first: a device may show several.
+/// More telling signatures come first: a device may show several.
 const SIGNATURES: &[Signature] = &[
     signature(0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
     signature(0, b"XFSB", "an XFS file system"),
@@ -48,7 +48,7 @@ const SIGNATURES: &[Signature] = &[
     signature(4096, b"EFI PART", "a GPT partition table"),
 ];
 
-/// How much of the front of a device is looked at, in bytes: all signatures lie within.
+/// Bytes examined at the front of a device: all signatures lie within.
 const FRONT: u64 = 256 * KIB;
 
 /// The magic number of a ZFS uberblock, in either byte order, at the start of any 1 KiB slot in the second half of the
@@ -56,7 +56,7 @@ const FRONT: u64 = 256 * KIB;
 const ZFS_UBERBLOCK: u64 = 0x00ba_b10c;
 const ZFS_RING: u64 = 128 * KIB;
 
-/// Names what else the device holds, for a sentence such as "/dev/sdb holds an XFS file system". A label of our own is
+/// Names foreign content of the device, for a sentence such as "/dev/sdb holds an XFS file system". Cenote labels are
 /// not meant here: see [`crate::vdev::labels::read_label`].
 ///
 /// # Errors
@@ -86,7 +86,7 @@ fn is_zfs(front: &[u8]) -> bool {
         .any(|slot| slot.starts_with(&ZFS_UBERBLOCK.to_le_bytes()) || slot.starts_with(&ZFS_UBERBLOCK.to_be_bytes()))
 }
 
-/// A boot sector's mark, and at least one of its four partitions in use.
+/// True for a boot sector's mark with at least one of the four partitions in use.
 fn is_partitioned(front: &[u8]) -> bool {
     const TYPES: [usize; 4] = [450, 466, 482, 498];
     has(front, 510, &[0x55, 0xaa]) && TYPES.iter().any(|at| front[*at] != 0)

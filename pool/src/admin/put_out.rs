@@ -1,17 +1,17 @@
-//! Devices that stay out of use over an import: members of vdevs that had too many errors, and cache devices that the operator
-//! does not want.
+//! Devices that stay out of use over an import: members faulted for too many errors, and cache devices taken offline.
 //!
-//! A member that had too many errors is offline by the description of its vdev, as one is that the operator has put out of
-//! use, so that no import takes it back by itself. A section of the labels says that it was not the operator: it is `FAULTED`,
-//! a spare stands in for it, and `pool clear` takes it back. Of a cache device nothing but the section says that it is offline.
+//! In its vdev's configuration a member with too many errors is offline, like a member taken offline by the
+//! administrator, so that no import takes it back by itself. A section of the labels records the difference: the member
+//! is `FAULTED`, a spare may stand in for it, and `pool clear` takes it back. An offline cache device is recorded in
+//! that section alone.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | putting a member out: before the section names it | a member in use, which gives wrong blocks again |
-//! | after that, before its description says that it is offline | the same: what is said of a member that is not offline counts for nothing |
-//! | after that | a member that is out of use, and why |
-//! | taking it back: before its description says so | the same |
-//! | after that, before the section leaves it out | a member that is filled; whoever puts it out of use again says why anew |
+//! | faulting a member: before the section names it | a member in use, which returns wrong blocks again |
+//! | then, before its configuration says offline | the same: an entry for a member that is not offline is ignored |
+//! | later | a member out of use, with the reason |
+//! | taking it back: before its configuration says so | the same |
+//! | then, before the section leaves it out | a resilvering member; the next fault records a reason anew |
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Pool {
-    /// Has the labels say why a device is out of use, or nothing.
+    /// Records in the labels why a device is out of use, or removes the record.
     pub(super) fn say_why(&self, device: Guid, why: Option<PutOut>) -> Result<()> {
         match changed(&self.label().sections.put_out, device, why) {
             Change::Nothing => Ok(()),
@@ -34,7 +34,7 @@ impl Pool {
                 );
                 Ok(())
             }
-            // Others may have said something since.
+            // The section may have changed since.
             Change::To(_) => self.relabel(|label| {
                 if let Change::To(said) = changed(&label.sections.put_out, device, why) {
                     label.sections.put_out = said;
@@ -43,13 +43,13 @@ impl Pool {
         }
     }
 
-    /// Puts a member out of use that has had too many errors; `false` if it cannot be done without.
+    /// Faults a member with too many errors; `false` if the redundancy does not allow it.
     pub(super) fn put_out_for_errors(&self, group: &Group, leaf: &Leaf) -> Result<bool> {
         self.say_why(leaf.guid(), Some(PutOut::TooManyErrors))?;
         let is_out = group.put_out_for_errors(leaf.guid());
         if is_out {
             note_errors(leaf);
-            // The labels say so.
+            // The flush writes the labels.
             self.engine().storage().vdevs.flush()?;
         } else {
             self.say_why(leaf.guid(), None)?;
@@ -58,18 +58,18 @@ impl Pool {
     }
 }
 
-/// What becomes of the section.
+/// A change of the section.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
-    /// It says so already.
+    /// The section is up to date.
     Nothing,
-    /// There is no room for one more in it.
+    /// The section has no room for one more device.
     TooMany,
-    /// It says this.
+    /// The new section.
     To(BTreeMap<Guid, PutOut>),
 }
 
-/// The section that says of a device why it is out of use, or nothing.
+/// The section after recording `why` for a device, or removing its record.
 fn changed(said: &BTreeMap<Guid, PutOut>, device: Guid, why: Option<PutOut>) -> Change {
     let mut changed = said.clone();
     match why {
@@ -83,7 +83,7 @@ fn changed(said: &BTreeMap<Guid, PutOut>, device: Guid, why: Option<PutOut>) -> 
     }
 }
 
-/// Notes that a device is out of use because it had too many errors.
+/// Marks a device as faulted for too many errors.
 pub(super) fn note_errors(leaf: &Leaf) {
     leaf.note_health(Health::Faulted);
     leaf.set_trouble(Some("too many errors".to_owned()));

@@ -1,4 +1,4 @@
-//! Who had too many errors stays out of use until somebody takes it back, wherever power fails.
+//! A device with too many errors stays out of use until brought online, at every power failure.
 
 use std::{
     sync::{Arc, mpsc},
@@ -25,8 +25,7 @@ fn given_back(spare: &str) -> SpareChange {
     SpareChange::GivenBack { spare: spare.into() }
 }
 
-/// A mirror of the first two, `a` and `b`, in which the spare `c` has everything, and `b` has given too many wrong blocks. The
-/// next step puts it out.
+/// A mirror of `a` and `b`, in which the spare `c` is complete and `b` has too many errors. The next step faults `b`.
 fn with_bad_one(disks: &[Disk]) -> Pool {
     let pool = mirror(&disks[..2]);
     pool.add_spares(&disks[2..].iter().map(|disk| disk.clone() as Arc<dyn Device>).collect::<Vec<_>>()).unwrap();
@@ -37,12 +36,12 @@ fn with_bad_one(disks: &[Disk]) -> Pool {
     pool
 }
 
-/// Has it be put out.
+/// Faults `b` by a step of the spares.
 fn put_out(pool: &Pool) {
     assert_eq!(pool.spare_step().unwrap(), [SpareChange::PutOut { device: "b".into() }]);
 }
 
-/// How `b` does, and why it is not used.
+/// The health of `b`, and why it is not used.
 fn condition(pool: &Pool) -> (Health, Option<String>) {
     let leaf = pool.find_device("b").unwrap().1;
     (leaf.health(), leaf.trouble())
@@ -53,7 +52,7 @@ fn faulted() -> (Health, Option<String>) {
 }
 
 #[test]
-fn who_had_too_many_errors_is_out_of_use_until_somebody_takes_it_back() {
+fn a_device_with_too_many_errors_is_faulted_until_brought_back() {
     let disks = disks("a b c d");
     let all: Vec<&Disk> = disks.iter().collect();
     let pool = with_bad_one(&disks);
@@ -66,7 +65,7 @@ fn who_had_too_many_errors_is_out_of_use_until_somebody_takes_it_back() {
         assert_eq!(pool.spare_step().unwrap(), []);
         commit(&pool, 1);
     }
-    // Who stands in for it may fail as well: another one does.
+    // The spare in its place may fail as well: another spare steps in.
     let pool = opened(&all, 7).unwrap();
     disks[2].vanish();
     commit(&pool, 1);
@@ -83,7 +82,7 @@ fn who_had_too_many_errors_is_out_of_use_until_somebody_takes_it_back() {
 }
 
 #[test]
-fn who_was_taken_back_is_put_out_again_for_new_errors_and_not_for_those_before() {
+fn a_returned_device_is_faulted_again_only_for_new_errors() {
     for is_cleared in [true, false] {
         let disks = disks("a b c");
         let pool = with_bad_one(&disks);
@@ -94,7 +93,7 @@ fn who_was_taken_back_is_put_out_again_for_new_errors_and_not_for_those_before()
         }
         assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
         assert!(fill(&pool));
-        // It is complete before anybody has looked at its errors again.
+        // The device is complete before its errors are counted again.
         assert_eq!(pool.spare_step().unwrap(), [given_back("c")], "cleared: {is_cleared}");
         assert_eq!(condition(&pool), (Health::Online, None));
         (0..10).for_each(|_| vdev.note_checksum_error(leaf.guid()));
@@ -103,7 +102,7 @@ fn who_was_taken_back_is_put_out_again_for_new_errors_and_not_for_those_before()
 }
 
 #[test]
-fn who_had_too_many_errors_and_is_put_offline_is_offline_and_who_leaves_is_not_spoken_of() {
+fn offlining_or_detaching_a_faulted_device_ends_its_record() {
     let disks = disks("a b c");
     let pool = with_bad_one(&disks);
     put_out(&pool);
@@ -122,7 +121,7 @@ fn who_had_too_many_errors_and_is_put_offline_is_offline_and_who_leaves_is_not_s
 }
 
 #[test]
-fn wherever_power_fails_a_device_that_had_too_many_errors_is_in_use_or_it_is_said_why_not() {
+fn after_a_crash_a_faulted_device_is_in_use_or_has_a_reason() {
     let recorder = Recorder::new();
     let recorded = |name| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB)))));
     let disks = ["a", "b", "c"].map(recorded);
@@ -162,7 +161,7 @@ fn with_cache() -> (Arc<Pool>, Vec<Disk>, Disk) {
     (Arc::new(pool), disks, cache)
 }
 
-/// Does something while a device hangs; whether it comes back meanwhile.
+/// Runs `work` while a device hangs; returns whether the work completes in the meantime.
 fn comes_back(hanging: &Disk, work: impl FnOnce() + Send) -> bool {
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -177,7 +176,7 @@ fn comes_back(hanging: &Disk, work: impl FnOnce() + Send) -> bool {
 }
 
 #[test]
-fn a_cache_device_that_hangs_while_it_is_labelled_holds_no_commit() {
+fn a_cache_device_that_hangs_while_labelled_holds_no_commit() {
     let (pool, disks, cache) = with_cache();
     cache.inject(Fault::hanging(Operation::Write));
     std::thread::scope(|scope| {
@@ -186,7 +185,7 @@ fn a_cache_device_that_hangs_while_it_is_labelled_holds_no_commit() {
             std::thread::yield_now();
         }
         disks[1].vanish();
-        // Labels have to call the other one behind.
+        // Labels must call the failed device behind.
         assert!(comes_back(&cache, || assert!(commit(&pool, 1) > Txg::ZERO)), "the commit waits for the cache device");
         renaming.join().unwrap().unwrap();
     });
@@ -196,7 +195,7 @@ fn a_cache_device_that_hangs_while_it_is_labelled_holds_no_commit() {
 }
 
 #[test]
-fn a_cache_device_that_hangs_is_put_offline_at_once_and_stays_so() {
+fn a_hanging_cache_device_is_offlined_at_once_and_stays_so() {
     let (pool, disks, cache) = with_cache();
     cache.inject(Fault::hanging(Operation::Write));
     assert!(comes_back(&cache, || pool.put_offline("cache", false).unwrap()), "it waits for what is to go");
@@ -206,7 +205,7 @@ fn a_cache_device_that_hangs_is_put_offline_at_once_and_stays_so() {
 }
 
 #[test]
-fn who_is_out_of_use_for_a_reason_of_later_is_offline_and_the_reason_is_kept() {
+fn an_unknown_reason_is_kept_and_the_device_is_offline() {
     let (pool, disks, cache) = with_cache();
     pool.put_offline("b", false).unwrap();
     let guids = [pool.find_device("b").unwrap().1.guid(), pool.find_cache("cache").unwrap().guid()];
@@ -219,7 +218,7 @@ fn who_is_out_of_use_for_a_reason_of_later_is_offline_and_the_reason_is_kept() {
 }
 
 #[test]
-fn nothing_is_said_of_a_device_with_too_many_errors_that_cannot_be_done_without() {
+fn a_needed_device_with_too_many_errors_is_not_recorded() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     disks[0].vanish();

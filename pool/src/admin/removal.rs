@@ -1,22 +1,22 @@
-//! Vdevs leave a pool, when they are vacated: see [`crate::txg::Vacating`].
+//! Removal of vacated vdevs: see [`crate::txg::Vacating`].
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before a label leaves the vdev out | the pool with it, and nothing on it: whoever goes on with the removal ends it |
-//! | while labels are written | labels of two ages, of which the newer counts: the same, or the pool without it |
-//! | after that | the pool without it; its own labels, until they are erased, name a pool that does not know it |
+//! | before a label leaves the vdev out | the pool with it, and nothing on it: the resumed removal completes |
+//! | while labels are written | labels of two ages; the newer counts: the same, or the pool without it |
+//! | later | the pool without it; its own labels, until they are erased, name a pool without this vdev |
 //!
-//! Also a vdev on its way out may need a spare, for what has not been copied yet. The labels that leave the vdev out go on
-//! listing that spare, so the same label takes it out of use: whatever fails, it is a member, or stands by.
+//! A vdev being removed may still need a spare, for data not copied yet. The labels that leave the vdev out still list
+//! the spare, so the same label takes the spare out of use: at any time it is a member, or available.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
 //! | before a label leaves the vdev out | the pool with the vdev, and the spare in use there |
-//! | after that, before the spare's own label is new | a spare that stands by, whose rings are old: see [`super::spares`] |
-//! | while its own label is made anew | a spare that is missing: it can be removed and added again |
+//! | then, before the spare's own label is new | an available spare with old rings: see [`super::spares`] |
+//! | while its own label is rewritten | a missing spare: it can be removed and added again |
 //!
-//! None of the last [`crate::space::SAFE_STATES`] states has anything on it by then. The vdev gets neither labels nor
-//! uberblocks from the moment on at which it leaves, so a device of it that has failed does not keep it.
+//! By then none of the last [`crate::space::SAFE_STATES`] states has anything on the vdev. A leaving vdev gets neither
+//! labels nor uberblocks, so a failed device in it does not block the removal.
 
 use std::sync::Arc;
 
@@ -29,11 +29,11 @@ use crate::{
 };
 
 impl Pool {
-    /// The vdev of this name: the path or number of a device that is one by itself, the number of a vdev of several, or
-    /// what `pool status` calls it, such as `mirror-1`.
+    /// The vdev of this name: the path or GUID of a single device, the GUID of a vdev of several devices, or its name
+    /// in `pool status`, such as `mirror-1`.
     ///
     /// # Errors
-    /// [`Error::Request`] if there is none, or it is a device of one.
+    /// [`Error::Request`] if there is none, or the name is of a member.
     pub fn find_vdev(&self, name: &str) -> Result<Arc<dyn Vdev>> {
         let vdevs = self.engine().storage().vdevs.all();
         let is_it = |vdev: &&Arc<dyn Vdev>| vdev.guid().to_string() == name || vdev.group_name() == Some(name);
@@ -51,10 +51,10 @@ impl Pool {
         }
     }
 
-    /// What it takes to remove a vdev.
+    /// Plans the removal of a vdev.
     ///
     /// # Errors
-    /// [`Error::Request`] if it is the last one that takes everything, or a device is being filled.
+    /// [`Error::Request`] if no normal vdev would remain, or a device is being resilvered.
     pub fn plan_removal(&self, id: VdevId) -> Result<MovingPlan> {
         let vdevs = self.engine().storage().vdevs.all();
         let classes = self.label().sections.classes;
@@ -62,7 +62,7 @@ impl Pool {
             let but = if vdevs.len() > 1 { " that is neither log nor special" } else { "" };
             return Err(Error::Request(format!("it is the only vdev of the pool{but}")));
         }
-        // One that is on its way out may get one yet.
+        // A vdev already being removed may still get a spare.
         let is_staying = |vdev: &&Arc<dyn Vdev>| vdev.id() == id && !self.engine().storage().space.is_closed(id);
         let is_spare = |leaf: &Arc<Leaf>| self.label().is_spare(leaf.guid());
         if let Some(spare) = vdevs.iter().filter(is_staying).flat_map(|vdev| vdev.leaves()).find(is_spare) {
@@ -74,12 +74,12 @@ impl Pool {
         Ok(self.engine().storage().space.moving_plan(&Regions::Vdev(id), &Targets::Anywhere))
     }
 
-    /// Takes a vdev out of the pool that is vacated and that no state needs that one may go back to; its devices are nobody's
-    /// then, but for spares that are in use there, which stand by again. After an error it is part of the pool or not, as the labels tell that could be written, and this may be called
-    /// again.
+    /// Removes a vacated vdev that no state to rewind to needs. The labels of its devices are erased; spares in use
+    /// there become available again. After an error the vdev is part of the pool or not, depending on the labels
+    /// written, and the call may be repeated.
     ///
     /// # Errors
-    /// [`Error::Request`] if something lies on it, [`Error::Device`] if a label could not be written.
+    /// [`Error::Request`] if the vdev is not empty, [`Error::Device`] if a label could not be written.
     pub fn remove_vdev(&self, id: VdevId) -> Result<()> {
         self.engine().writable()?;
         let storage = self.engine().storage();

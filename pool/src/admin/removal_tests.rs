@@ -1,4 +1,4 @@
-//! Vdevs leave a real pool on simulated devices, wherever power fails.
+//! Removal of vdevs from a real pool on simulated devices, at every power failure.
 
 use std::sync::Arc;
 
@@ -37,12 +37,12 @@ fn disk(name: &str) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::new(name, 64 * MIB))
 }
 
-/// Where the catalogue names blocks that stay.
+/// The catalogue item that names the kept blocks.
 const KEPT: Key = Key::new(8, 9, 0);
-/// The length of one of them.
+/// The length of a kept block, in bytes.
 const LEN: usize = 40_000;
 
-/// Has the first commit write blocks that stay.
+/// Writes kept blocks in the first commit.
 struct Keeper(Mutex<u64>);
 
 impl SyncClient for Keeper {
@@ -95,7 +95,7 @@ fn each_node(engine: &Arc<Engine>, mut visit: impl FnMut(&BlockPointer, &Node)) 
     }
 }
 
-/// Which group's state is shown, after all of it was read from the devices.
+/// The txg of the shown state, after a complete read from the devices.
 pub(super) fn shown(engine: &Arc<Engine>) -> Txg {
     engine.forget_read();
     let mut ledger = Ledger::default();
@@ -118,12 +118,12 @@ pub(super) fn opened(devices: &[Arc<dyn Device>], seed: u64) -> Pool {
     opened_with(devices, &writing(), seed).unwrap()
 }
 
-/// Copies all that the catalogue refers to, as somebody does who walks all trees.
+/// Copies every block that the catalogue refers to, like a walk over all trees.
 pub(super) fn copy_all(engine: &Arc<Engine>) {
     assert!(copy_all_and(engine, || ()));
 }
 
-/// The same, and does something before chunks change places; whether they do.
+/// Like [`copy_all`], running `work` before the chunks change places; returns whether they do.
 fn copy_all_and(engine: &Arc<Engine>, work: impl FnOnce()) -> bool {
     engine.commit_anyway().unwrap();
     let evacuation = engine.evacuation();
@@ -136,7 +136,7 @@ fn copy_all_and(engine: &Arc<Engine>, work: impl FnOnce()) -> bool {
     engine.hold_still().change_places(&evacuation).unwrap()
 }
 
-/// Empties regions, and takes them back when the table says where their chunks are.
+/// Empties regions, and reopens them when the table says where their chunks are.
 fn empty(pool: &Pool, regions: &Regions) {
     let engine = pool.engine();
     engine.activate(DEVICE_REMOVAL).unwrap();
@@ -148,7 +148,7 @@ fn empty(pool: &Pool, regions: &Regions) {
     assert!(engine.has_changed_places(regions) && engine.reopen(regions));
 }
 
-/// Writes over all space that data may take, and gives it back.
+/// Overwrites all space available for data, and frees it again.
 fn scribble(engine: &Engine) {
     const PIECE: u32 = 256 << 10;
     let storage = engine.storage();
@@ -163,13 +163,13 @@ fn scribble(engine: &Engine) {
     });
 }
 
-/// Has a vdev leave.
+/// Removes the vdev.
 fn remove(pool: &Pool) {
     vacate(pool);
     pool.remove_vdev(GOES).unwrap();
 }
 
-/// Does all that it takes before a vdev can leave.
+/// Vacates the vdev for its removal.
 fn vacate(pool: &Pool) {
     let engine = pool.engine();
     engine.activate(DEVICE_REMOVAL).unwrap();
@@ -190,7 +190,7 @@ fn vdevs(pool: &Pool) -> Vec<u32> {
 }
 
 #[test]
-fn chunks_do_not_change_places_if_the_pool_was_suspended_while_they_were_copied() {
+fn chunks_stay_if_the_pool_was_suspended_during_their_copy() {
     let disks = ["a", "b"].map(|name| Arc::new(FaultDevice::new(disk(name))));
     let pool = made(&disks.clone().map(|disk| NewVdev::Disk(disk)));
     let (engine, suspension) = (pool.engine(), pool.engine().suspension());
@@ -224,7 +224,7 @@ fn a_disk_leaves_and_nothing_is_lost() {
     drop(pool);
     let pool = opened(&devices[..1], 2);
     assert_eq!((shown(pool.engine()), pool.engine().space_totals().size), (newest, 62 * MIB));
-    // Its number is not given again.
+    // Its number is not reused.
     pool.add(vec![devices[1].clone()]).unwrap();
     let newest = commit(&pool, 3);
     assert_eq!((vdevs(&pool), shown(pool.engine())), (vec![0, 2], newest));
@@ -233,7 +233,7 @@ fn a_disk_leaves_and_nothing_is_lost() {
 }
 
 #[test]
-fn wherever_power_fails_the_pool_is_whole_with_the_disk_or_without() {
+fn after_a_crash_the_pool_is_whole_with_or_without_the_disk() {
     let recorder = Recorder::new();
     let devices: Vec<Arc<dyn Device>> =
         ["a", "b"].map(|name| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>).to_vec();
@@ -262,7 +262,7 @@ fn wherever_power_fails_the_pool_is_whole_with_the_disk_or_without() {
         let is_gone = vdevs(&pool) == [0];
         assert!(is_gone || vdevs(&pool) == [0, 1] && cut < removed, "{what}");
         outcomes[usize::from(is_gone)] += 1;
-        // What was begun can be ended.
+        // The removal can be completed.
         if !is_gone {
             remove(&pool);
         }
@@ -274,7 +274,7 @@ fn wherever_power_fails_the_pool_is_whole_with_the_disk_or_without() {
 }
 
 #[test]
-fn wherever_power_fails_chunks_that_move_on_one_disk_are_whole_in_all_safe_states() {
+fn after_a_crash_moved_chunks_are_whole_in_all_safe_states() {
     let recorder = Recorder::new();
     let device: Arc<dyn Device> = Arc::new(recorder.wrap(MemoryDevice::new("a", 64 * MIB)));
     let pool = made(&[NewVdev::Disk(device)]);
@@ -296,7 +296,7 @@ fn wherever_power_fails_chunks_that_move_on_one_disk_are_whole_in_all_safe_state
         let pool = opened(&there, 7);
         let state = shown(pool.engine());
         assert!((first..=last).contains(&state), "{what}: {state}");
-        // Whatever is free is written over, and power fails again.
+        // All free space is overwritten, and power fails again.
         scribble(pool.engine());
         drop(pool);
         for kept in states(&there, &writing()).unwrap().into_iter().take(SAFE_STATES) {
@@ -308,7 +308,7 @@ fn wherever_power_fails_chunks_that_move_on_one_disk_are_whole_in_all_safe_state
 }
 
 #[test]
-fn going_back_works_as_far_as_the_disk_is_there_and_is_refused_beyond() {
+fn rewinding_works_while_the_disk_is_there_and_not_beyond() {
     let devices = [disk("a"), disk("b")];
     let pool = made(&devices.clone().map(NewVdev::Disk));
     let before = pool.engine().committed();
@@ -343,7 +343,7 @@ fn a_removal_that_is_given_up_leaves_everything_as_it_was() {
     let totals = engine.space_totals();
     assert_eq!((totals.size, totals.allocated + totals.deferred + totals.free), (size, size));
     assert_eq!(shown(engine), engine.committed());
-    // All of it can be used.
+    // All space is usable.
     let used: Vec<VdevId> = engine.with_open_txg(|txg| {
         let storage = engine.storage();
         let take = || storage.space.allocate(txg, Class::Data, MIB as u32, 1, &storage.vdevs).ok();
@@ -405,7 +405,7 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
     let engine = pool.engine();
     assert!(pool.plan_removal(GOES).unwrap().fits());
     engine.close(&ALL);
-    // Somebody else is faster.
+    // Another writer takes the space first.
     let storage = engine.storage();
     let policy = Policy {
         compression: CompressionChoice::Off,
@@ -430,14 +430,14 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
 }
 
 #[test]
-fn the_chunks_of_a_raidz_go_as_a_whole_to_another_one_of_its_shape_and_to_no_other() {
+fn raidz_chunks_move_whole_only_to_a_raidz_of_equal_shape() {
     let devices = ["a", "b", "c", "d", "e", "f"].map(disk);
     let raidz = |devices: &[Arc<dyn Device>]| NewVdev::RaidZ { parity: 1, devices: devices.to_vec() };
     let pool = made(&[raidz(&devices[..3]), raidz(&devices[3..])]);
     remove(&pool);
     let newest = commit(&pool, 3);
     drop(pool);
-    // Any two of the others have everything.
+    // Any two of the remaining devices suffice.
     assert_eq!(shown(opened(&devices[1..3], 2).engine()), newest);
     let pool = made(&[raidz(&["g", "h", "i"].map(disk)), NewVdev::Disk(disk("j"))]);
     let plan = pool.plan_removal(GOES).unwrap();
@@ -445,7 +445,8 @@ fn the_chunks_of_a_raidz_go_as_a_whole_to_another_one_of_its_shape_and_to_no_oth
     assert!(plan.packed > 0 && plan.fits(), "{plan:?}");
 }
 
-/// The mirrors of `a` and `b` and of `c` and `d`, the second of which leaves when `d` fails and the spare `s` steps in.
+/// The mirrors of `a` and `b` and of `c` and `d`. The second is being removed when `d` fails and the spare `s` steps
+/// in.
 fn leaving_with_a_spare(disks: &[Disk]) -> Pool {
     let devices: Vec<Arc<dyn Device>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
     let pool = made(&[NewVdev::Mirror(devices[..2].to_vec()), NewVdev::Mirror(devices[2..4].to_vec())]);
@@ -486,7 +487,7 @@ fn a_spare_in_use_in_a_vdev_that_leaves_stands_by_again() {
 }
 
 #[test]
-fn wherever_power_fails_while_a_vdev_leaves_its_spare_is_one_and_can_step_in_again() {
+fn a_spare_survives_a_crash_while_its_vdev_is_removed() {
     let recorder = Recorder::new();
     let recorded = |name| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB)))));
     let pool = leaving_with_a_spare(&["a", "b", "c", "d", "s"].map(recorded));
@@ -508,7 +509,7 @@ fn wherever_power_fails_while_a_vdev_leaves_its_spare_is_one_and_can_step_in_aga
         }
         let health = pool.spares()[0].leaf.health();
         outcomes[usize::from(is_gone) + usize::from(is_gone && health != Health::Online)] += 1;
-        // Power failed while it was labelled anew: it is missing, and free.
+        // Power failed while its label was rewritten: it is missing, and free.
         if health != Health::Online {
             let spare: Arc<dyn Device> = images[4].clone();
             assert!(pool.remove_spare("s").unwrap());

@@ -1,17 +1,17 @@
-//! A pool gets another number, so that it can be imported beside a copy of it.
+//! Changing the GUID of a pool, so that it can be imported beside a copy.
 //!
-//! Labels, uberblocks and frames of the intent log all name the number, and an import takes only those of one. So the number
-//! changes with a commit: its uberblock is the first of the new number, and then the labels name it. No frame is written
-//! meanwhile, and what frames have promised before is in that commit.
+//! Labels, uberblocks and frames of the intent log all carry the GUID, and an import accepts only one GUID. So the GUID
+//! changes with a commit: its uberblock is the first with the new GUID, and then the labels name it. No frame is
+//! written in between, and the commit includes everything that earlier frames recorded.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before the labels of a device name the new number | the pool under the old one, at the commit before, with all frames that came after it: nothing overwrote them |
-//! | while labels are written | labels of both numbers: the devices that still say the old one are known by the uberblock of the new one in their rings, and go along |
-//! | after that | the pool under the new one |
+//! | before the labels of a device name the new GUID | the pool under the old one, at the commit before, with all later frames: nothing overwrote them |
+//! | while labels are written | labels of both GUIDs: the devices that still have the old one are recognized by the uberblock of the new one in their rings, and join |
+//! | later | the pool under the new one |
 //!
-//! The commit has returned to nobody before all labels name the number. A device that is away would not be known again, so
-//! all have to be there, and complete. The rings begin anew: no state from before can be gone back to.
+//! The commit is acknowledged only after all labels name the GUID. An absent device would not be recognized later, so
+//! all must be present and complete. The rings begin anew: no earlier state can be rewound to.
 
 use super::pool::Pool;
 use crate::{
@@ -23,18 +23,18 @@ use crate::{
 };
 
 impl Pool {
-    /// Gives the pool another number, and commits.
+    /// Changes the GUID of the pool, and commits.
     ///
     /// # Errors
-    /// [`Error::Request`] if a device is missing or lacks something. If a label cannot be written, the pool takes no more changes:
-    /// whoever opens it again has the old number or the new one.
+    /// [`Error::Request`] if a device is missing or incomplete. If a label cannot be written, the pool takes no more
+    /// changes: the next import finds the old GUID or the new one.
     pub fn renumber(&self, guid: Guid) -> Result<Txg> {
         self.engine().writable()?;
         self.check_all_there()?;
         self.engine().renumber(guid, || self.relabel(|label| label.pool = guid))
     }
 
-    /// Refuses a pool of which a device is missing or lacks something.
+    /// Refuses a pool with a missing or incomplete device.
     fn check_all_there(&self) -> Result<()> {
         let vdevs = self.engine().storage().vdevs.all();
         let incomplete = |vdev: &dyn Vdev| {
@@ -53,8 +53,9 @@ impl Pool {
     }
 }
 
-/// Whether a device whose own label has another number is of the pool of `label` after all: power failed while the number was
-/// changed. Then both labels are of one import, and a device that is in a vdev has an uberblock of the new number.
+/// True if a device with another pool GUID in its own label belongs to the pool of `label` after all: power failed
+/// while the GUID was changed. Then both labels are of one import, and a device in a vdev has an uberblock with the new
+/// GUID.
 pub fn was_renumbered(label: &Label, own: &Label, device: &dyn Device) -> bool {
     let is_named = || label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).any(|leaf| leaf.guid == own.device);
     let has_uberblock = || uberblocks::read_uberblocks(device, label.pool).is_ok_and(|ring| !ring.is_empty());

@@ -1,4 +1,4 @@
-//! Pools get another number, wherever power fails.
+//! Changing the GUID of pools, at every power failure.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn number(device: &dyn Device) -> Guid {
 }
 
 #[test]
-fn a_pool_has_another_number_and_goes_on_and_a_copy_keeps_the_old_one() {
+fn a_pool_changes_its_guid_and_a_copy_keeps_the_old_one() {
     let disks = disks("a b c");
     let pool = mirror(&disks[..2]);
     pool.add_spares(&[disks[2].clone()]).unwrap();
@@ -32,7 +32,7 @@ fn a_pool_has_another_number_and_goes_on_and_a_copy_keeps_the_old_one() {
     pool.renumber(NEW).unwrap();
     assert_eq!((pool.label().pool, pool.engine().guid()), (NEW, NEW));
     assert!(disks.iter().all(|disk| number(&**disk) == NEW));
-    // What the rings still have of the old number is no damage.
+    // Uberblocks with the old GUID are no damage.
     let examined = mend::mend_uberblocks(&*disks[0], NEW, &[], false).unwrap();
     assert_eq!((examined.bad, examined.mended), (0, 0));
     let newest = commit(&pool, 3);
@@ -61,7 +61,7 @@ fn who_would_not_be_known_again_keeps_the_number_as_it_is() {
 }
 
 #[test]
-fn labels_that_cannot_be_written_leave_the_old_number_or_the_new_one() {
+fn unwritable_labels_leave_the_old_guid_or_the_new_one() {
     let mut outcomes = [false; 2];
     for skip in 0..24 {
         let disks = disks("a");
@@ -85,7 +85,7 @@ fn labels_that_cannot_be_written_leave_the_old_number_or_the_new_one() {
 }
 
 #[test]
-fn wherever_power_fails_the_pool_has_one_number_and_all_its_devices() {
+fn after_a_crash_the_pool_has_one_guid_and_all_its_devices() {
     let recorder = Recorder::new();
     let wrap = |name| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>;
     let devices: Vec<Arc<dyn Device>> = ["a", "b", "c", "d"].map(wrap).into();
@@ -115,7 +115,7 @@ fn wherever_power_fails_the_pool_has_one_number_and_all_its_devices() {
             assert!((first..=last).contains(&state) || order[0] == 3, "{what}: {state}");
             assert_eq!(pool.label().pool, if is_new { NEW } else { old }, "{what}");
             assert!(is_new || cut < end, "{what}");
-            // One that has not got the newest uberblock yet is filled.
+            // A device without the newest uberblock is resilvered.
             assert!(!states(&pool).contains(&State::Out), "{what}");
             assert_eq!(pool.spares().len(), 1, "{what}");
             commit(&pool, 1);

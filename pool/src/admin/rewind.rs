@@ -1,39 +1,39 @@
-//! Going back to an older state, when the newest cannot be read.
+//! Rewinding to an older state, when the newest cannot be read.
 //!
-//! A pool's rings keep the uberblocks of its last commits. [`states`] lists those that the newest one descends from;
-//! whoever wants to go back opens them one after the other to be read only ([`OpenOptions::state`]), judges them, and has
-//! [`rewind`] take one.
+//! A pool's rings keep the uberblocks of its last commits. [`states`] lists the ancestors of the newest one. To rewind,
+//! the caller opens them read-only one after the other ([`OpenOptions::state`]), checks them, and passes one to
+//! [`rewind`].
 //!
-//! Going back is one commit that writes one block: a new uberblock which repeats the chosen one, under an epoch of its own
-//! that forked off there, and a transaction group above every one seen. It is the newest from then on, and the states that
-//! were given up are off its line: no import ranks them, and none of their numbers is used again.
+//! A rewind is one commit of one block: a new uberblock that repeats the chosen one, under an epoch of its own forked
+//! off there, and with a txg above all others seen. It is the newest from then on, and the abandoned states are off its
+//! line: no import ranks them, and their txgs are not reused.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
 //! | before or while it is written | the pool as it was: neither the newest uberblock nor the chosen one was touched |
-//! | after the flush of any device that got it | the chosen state; devices that have it and not this uberblock go along |
+//! | after the flush of any device that got it | the chosen state; devices with the state but without this uberblock join |
 //!
-//! A member of a mirror or a RAID-Z goes back if its own rings have the chosen state: then it has everything of it. One that does not,
-//! because it was behind, or was filled only later, must not get the new uberblock, and what it has is off the line from then
-//! on. So the labels say before that it lacks something, and how far it had come: else it would be taken for one that was
-//! changed without the others. A crash after that leaves a member that is filled with what it has already.
+//! A member of a mirror or a RAID-Z joins if its own rings have the chosen state: then it has everything in the state.
+//! A member without it, because it was behind or was resilvered only later, must not get the new uberblock, and its own
+//! newest state ends up off the line. So labels first record that it is behind, and how far it was; otherwise it would
+//! look modified separately. A crash after that leaves a member that is resilvered with blocks it already has.
 //!
-//! How far it had come is said of members that are out of use, too: one that was filled after the chosen state lacks what
-//! that one refers to and a later one does not. It counts up to the last state before that is in its own rings; one that is
-//! not there to be asked is filled from the beginning.
+//! Labels also record how far members out of use were. A member resilvered after the chosen state lacks blocks that the
+//! chosen state refers to and a later one does not. Its progress counts up to the last earlier state in its own rings;
+//! an absent member is resilvered from the beginning.
 //!
-//! A RAID-Z goes back as a mirror does, but needs as many members as hold data. If too few complete members of a vdev have
-//! all of the state, going back to it is refused: it would name what is nowhere. Only a vdev that was added after it goes
-//! along, for the state refers to nothing on that one.
+//! A RAID-Z rewinds like a mirror, but needs as many members as it has data columns. If too few complete members of a
+//! vdev have all of the state, the rewind is refused: blocks of the state would be missing. Only a vdev added after the
+//! state joins regardless, because the state refers to nothing on that vdev.
 //!
-//! If a vdev that the state lies on has been removed from the pool since, it is refused as well.
+//! A rewind to a state with blocks on a vdev removed since is refused too.
 //!
-//! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
-//! as they could still be found.
+//! The pool is opened for writing only afterwards, so blocks of the abandoned states are not overwritten as long as
+//! these states could still be found.
 //!
-//! Of the last [`SAFE_STATES`] states, of those since the pool last went back, nothing was overwritten, so that going back
-//! three groups always works: what a group frees is used again only after it and three more were committed. Older ones may
-//! have lost any block, and whoever takes one must have read all of it.
+//! No block of the last [`SAFE_STATES`] states since the last rewind was overwritten, so rewinding three txgs always
+//! works: space freed in a txg is reused only after this txg and three more were committed. Older states may have lost
+//! any block, and must be read completely before they are chosen.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -60,21 +60,21 @@ use crate::{
 
 pub use crate::space::SAFE_STATES;
 
-/// A committed state that the rings still name.
+/// A committed state that the rings still hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptState {
-    /// Its transaction group.
+    /// The state's txg.
     pub txg: Txg,
-    /// When it was committed.
+    /// The time of the commit.
     pub written: Nanos,
-    /// Nothing of it was overwritten. Whoever takes one of the others must have read all of it.
+    /// No block of the state was overwritten. Any other state must be read completely before it is chosen.
     pub is_whole: bool,
 }
 
-/// The states of the newest one's line, newest first: at least one. They are named, not read.
+/// The newest state and its ancestors, newest first: at least one. The states themselves are not read.
 ///
 /// # Errors
-/// As [`open`](super::open::open) does for devices that are not one whole pool, or one that is not this host's.
+/// As [`open`](super::open::open) does for devices that are not one whole pool, or a pool in use by another host.
 pub fn states(devices: &[Arc<dyn Device>], options: &OpenOptions) -> Result<Vec<KeptState>> {
     let (label, by_guid) = gather(devices)?;
     label.check_supported(!options.read_only)?;
@@ -89,19 +89,18 @@ pub fn states(devices: &[Arc<dyn Device>], options: &OpenOptions) -> Result<Vec<
     Ok(line.iter().enumerate().map(kept).collect())
 }
 
-/// Of how many states of a line, newest first, nothing was overwritten. Those before one that was gone back to do not
-/// count: the states that were given up had space that they refer to.
+/// How many states of a line, newest first, have lost no block. States before a rewind do not count: the abandoned
+/// states may have reused their space.
 fn whole_states(line: &[Uberblock]) -> usize {
     let last = line.iter().position(|uberblock| state_of(uberblock) != uberblock.txg);
     last.map_or(SAFE_STATES, |last| SAFE_STATES.min(last + 1))
 }
 
-/// Makes the state of transaction group `to` the newest. The pool must not be open. Returns the group of the uberblock
-/// that repeats it.
+/// Makes the state of txg `to` the newest. The pool must not be open. Returns the txg of the repeating uberblock.
 ///
 /// # Errors
-/// As [`states`], and if there is no such state, too few complete devices of a vdev have all of it, or a device cannot be
-/// flushed; then the pool is as it was or has gone back.
+/// As [`states`], and if there is no such state, too few complete devices of a vdev have all of it, or a device cannot
+/// be flushed; then the pool is as it was or has rewound.
 pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: &dyn Env) -> Result<Txg> {
     if options.read_only {
         return Err(Error::Request("going back writes: the pool cannot be opened to be read only".into()));
@@ -112,11 +111,11 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     let Assembly { vdevs, line, untold } = assemble(&label, &by_guid)?;
     let base = chosen(&label, &line, to)?;
     if label.features.contains_key(DEVICE_REMOVAL) {
-        // What it lies on may have left the pool: then nothing is written.
+        // A vdev of the state may have left the pool: then nothing is written.
         open_storage(&label, Vdevs::new(vdevs.clone()), base)?;
     }
     let going = Going::back(&mut label, &vdevs, &by_guid, (&line, &untold), base)?;
-    // Their numbers are used again. One that refuses gets no label: the others call it behind.
+    // Their txgs are reused. A device that fails the erasure gets no label; the labels of the rest call it behind.
     forget(&vdevs, &untold)?;
     if going.leaves_some {
         label.txg = label.txg.max(line[0].txg).next();
@@ -146,15 +145,15 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     Ok(uberblock.txg)
 }
 
-/// Who goes back.
+/// The devices that rewind.
 struct Going {
     devices: Vec<Arc<dyn Device>>,
-    /// Members of mirrors or of RAID-Zs stay behind, and the labels have to say so.
+    /// Some members of mirrors or RAID-Zs stay behind, and labels must record that.
     leaves_some: bool,
 }
 
 impl Going {
-    /// Finds out who has the state of `base`, and has the label say how far the others have come.
+    /// Finds the devices with the state of `base`, and enters into the label how far the rest is.
     fn back(
         label: &mut Label,
         vdevs: &[Arc<dyn Vdev>],
@@ -196,7 +195,7 @@ impl Going {
     }
 }
 
-/// The rings of the members that are there and can be read, without the states that are passed over.
+/// The rings of the present, readable members, without unacknowledged states.
 fn rings_of(tree: &VdevTree, pool: Guid, by_guid: &ByGuid, untold: &[Untold]) -> BTreeMap<Guid, Vec<Uberblock>> {
     let ring = |member: &MemberConfig| {
         let device = by_guid.get(&member.leaf.guid)?;
@@ -215,16 +214,16 @@ fn rings_of(tree: &VdevTree, pool: Guid, by_guid: &ByGuid, untold: &[Untold]) ->
     tree.members().filter_map(ring).collect()
 }
 
-/// Whether a complete member with this ring has all of the state: it is the newest, or the member has its uberblock, or
-/// misses only that one of the line. Then power failed while it was written, and everything else had been flushed. To be
-/// filled takes two commits, by the first of which a device has no uberblock.
+/// True if a complete member with this ring has all of the state `base`. Either `base` is the newest, or the member has
+/// its uberblock, or lacks only this one uberblock of the line: then power failed while it was written, and everything
+/// else had been flushed. A resilver takes two commits, and the first gives the device no uberblock.
 fn has_all(ring: &[Uberblock], line: &[Uberblock], base: &Uberblock) -> bool {
     let Some(newer) = line.iter().take_while(|state| state.txg > base.txg).last() else { return true };
     let older = line.iter().find(|state| state.txg < base.txg);
     is_in(ring, base) || (is_in(ring, newer) && older.is_some_and(|older| is_in(ring, older)))
 }
 
-/// Whether a vdev was added after this state, which refers to nothing on it then.
+/// True if a vdev was added after the state, and so holds none of its blocks.
 fn is_added_after(label: &Label, vdevs: &[Arc<dyn Vdev>], id: VdevId, base: &Uberblock) -> Result<bool> {
     let totals = open_storage(label, Vdevs::new(vdevs.to_vec()), base)?.space.totals();
     Ok(totals.vdevs.iter().all(|total| total.vdev != id || total.size == 0))
@@ -243,13 +242,13 @@ fn is_in(ring: &[Uberblock], state: &Uberblock) -> bool {
     ring.iter().any(|own| (own.epoch, own.txg) == (state.epoch, state.txg))
 }
 
-/// How far a member had come before.
+/// How far a member was before the rewind.
 fn told(member: &Member) -> Behind {
     member.behind().unwrap_or_else(|| member.leaf.marks())
 }
 
-/// How far a member has come that stays behind. Up to a later state than `base` it has everything only of that one: what
-/// was freed before it was filled is not on it. So what counts is the last state that it has had itself.
+/// How far a member is that stays behind. A member resilvered to a later state than `base` has everything of that state
+/// only: blocks freed before its resilver are missing. So the last state in its own ring counts.
 fn left(told: Option<Behind>, ring: &[Uberblock], line: &[Uberblock], base: &Uberblock) -> Behind {
     let has = told.unwrap_or_default().has;
     let common = mark_of(ring.iter().find(|own| own.txg <= base.txg && line.contains(own)));
@@ -257,8 +256,8 @@ fn left(told: Option<Behind>, ring: &[Uberblock], line: &[Uberblock], base: &Ube
     Behind { has: if has_less { common } else { has }, may_have: mark_of(ring.first()) }
 }
 
-/// How far a member has come whose ring nobody sees. Not even what it is said to have is sure to have been on it: that may
-/// be what the import began with during which it was filled. What it may have is how it is known again.
+/// How far a member with unreadable rings is. Even its recorded progress may not be its own: it can be the state from
+/// which the import that resilvered it began. Its `may_have` serves to recognize it later.
 fn unasked(member: &MemberConfig, line: &[Uberblock]) -> Behind {
     let may_have = member.behind.map_or_else(|| mark_of(line.first()), |behind| behind.may_have);
     Behind { has: Mark::default(), may_have }
@@ -268,7 +267,7 @@ fn mark_of(uberblock: Option<&Uberblock>) -> Mark {
     uberblock.map_or(Mark::default(), |uberblock| Mark { epoch: uberblock.epoch, txg: uberblock.txg })
 }
 
-/// The counters of a state, with the group that wrote it among them.
+/// The counters of a state, with the txg that wrote it added.
 pub(super) fn repeating(base: &Uberblock) -> Vec<(u8, u64)> {
     let mut counters: Vec<(u8, u64)> = base.counters.iter().copied().filter(|(kind, _)| *kind != REPEATS).collect();
     counters.push((REPEATS, state_of(base).0));
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn states_before_one_that_was_gone_back_to_are_not_taken_for_whole() {
+    fn states_before_a_rewind_are_not_taken_for_whole() {
         let (device, newest) = stamped(disk());
         let whole = || {
             let states = states(std::slice::from_ref(&device), &writing()).unwrap();
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_the_newest_uberblock_nor_the_chosen_one_is_overwritten() {
+    fn the_newest_and_the_chosen_uberblock_are_not_overwritten() {
         let (device, newest) = stamped(disk());
         let pool = writing_pool(&device, 2);
         commit(&pool, 40);

@@ -1,31 +1,33 @@
-//! Devices that are made smaller: a vdev gives back what lies at the end of its devices, when that is vacated (see
-//! [`crate::txg::Vacating`]), and the devices end earlier. It is the inverse of [`super::expand`].
+//! Shrinking devices: once the space at the end of a vdev's devices is vacated (see [`crate::txg::Vacating`]), the vdev
+//! gives it back, and the devices end earlier. The inverse of [`super::expand`].
 //!
-//! The vdev keeps whole regions, so the end is rounded up to one. The chunks of the others keep their rows, as those of a vdev
-//! that is removed do: they are empty, and *gone* until the device has their regions again. Where a device ends that is larger
-//! stands in the labels ([`crate::format::label::ends`]): its back labels are before that, nobody takes what is behind for
-//! something it has grown, and only [`Pool::regain`] takes it back.
+//! The vdev keeps whole regions, so the end is rounded up to one. Chunks of the given-up regions keep their rows in the
+//! chunk table, like chunks of a removed vdev: they are empty, and *gone* until the device has their regions again. If
+//! a device is larger than its end, labels record the end ([`crate::format::label::ends`]): the back labels lie before
+//! it, the space behind it does not count as growth, and only [`Pool::regain`] takes it back.
 //!
-//! The order is: the back labels are written at the new end, on all devices of the vdev, and flushed; the labels name the new
-//! size and the ends; what is behind them is given up ([`labels::give_up_behind`]): an image is cut, and of a device that stays
-//! as large as it was the former back labels are erased. An image ends there from then on, and the labels say so no more.
+//! The order is: the back labels are written at the new end on all devices of the vdev, and flushed. Then labels name
+//! the new size and the ends. Then the space behind is given up ([`labels::give_up_behind`]): an image is truncated; on
+//! a device that keeps its size, the former back labels are erased. A truncated image physically ends there, and labels
+//! drop its recorded end.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | while back labels are written at the new end | the pool as it was; nothing lies there by any state that one may go back to |
+//! | while back labels are written at the new end | the pool as it was; no state to rewind to has anything there |
 //! | while labels are written, before one names the end | the same |
-//! | after that | labels of two ages, of which the newer counts: each device that it names ends where it says, and has its back labels there |
-//! | before what is behind is given up | the pool with the new size; whoever goes on with it gives it up |
-//! | while it is given up | the same; what is left of the former back labels is looked for by nobody, as long as a front label is good |
-//! | after that | the pool with the new size |
+//! | later | labels of two ages; the newer counts: each device that it names ends where it says, and has its back labels there |
+//! | before the space behind is given up | the pool with the new size; a later run gives it up |
+//! | while it is given up | the same; leftovers of the former back labels are ignored as long as a front label is good |
+//! | later | the pool with the new size |
 //!
-//! Two things must hold for this. All devices of the vdev are there and have everything: so whichever label counts, a device
-//! that it names has back labels where it says. And the front labels of each have been written, which alone say where the others
-//! are: a device that refuses them has not got its label ([`labels`]), and then all is as it was.
+//! Two conditions make this work. All devices of the vdev are present and complete: so whichever label counts, a device
+//! that it names has back labels where it says. And the front labels of each device have been written, which alone say
+//! where the back labels are: a device that fails to write them does not have its label ([`labels`]), and then all is
+//! as it was.
 //!
-//! A device that is taken out while labels are written, and comes back, is given its end by the newest label of all
-//! ([`labels::settle_end`]). When an end is taken back it is the other way round: the back labels are written where the device
-//! ends, then the labels name no end any more.
+//! A device that goes out of use while labels are written, and returns, gets its end from the newest label of all
+//! ([`labels::settle_end`]). To take an end back the order is reversed: the back labels are written at the device's
+//! physical end, then labels drop the recorded end.
 
 use std::{ops::Range, sync::Arc};
 
@@ -41,42 +43,42 @@ use crate::{
     vdev::{Leaf, Member, State, Vdev, labels},
 };
 
-/// What it takes to make the devices of a vdev smaller.
+/// A plan for shrinking the devices of a vdev.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShrinkPlan {
     /// The vdev.
     pub vdev: VdevId,
-    /// What it is called.
+    /// The vdev's name.
     pub name: String,
-    /// How large its devices are now: the smallest of them, in bytes.
+    /// The current size of the smallest device, in bytes.
     pub now: u64,
-    /// How large they were asked to be.
+    /// The requested size, in bytes.
     pub asked: u64,
-    /// How large they will be: no less than that.
+    /// The resulting size, in bytes: at least the requested one.
     pub size: u64,
-    /// How many regions it keeps.
+    /// Regions that the vdev keeps.
     pub regions: u32,
-    /// What has to be moved.
+    /// The data to move.
     pub moving: MovingPlan,
-    /// The least size that would do at the moment, in bytes.
+    /// The smallest size possible at the moment, in bytes.
     pub least: u64,
 }
 
-/// A size as somebody asks for it, in bytes.
+/// A requested size, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// So many.
+    /// An absolute size.
     To(u64),
-    /// So many less than there are.
+    /// A reduction of the current size.
     By(u64),
 }
 
 impl Pool {
-    /// What it takes to make the device of this name smaller, and with it the others of its mirror.
+    /// Plans shrinking the device of this name, together with the rest of its mirror.
     ///
     /// # Errors
-    /// [`Error::Request`] if there is no such device, it is of a RAID-Z, some device lacks something, or it would not become
-    /// smaller, or too small.
+    /// [`Error::Request`] if there is no such device, it is in a RAID-Z, some device is incomplete, or the result would
+    /// not be smaller, or too small.
     pub fn plan_shrink(&self, device: &str, wanted: Wanted) -> Result<ShrinkPlan> {
         let vdev = self.find_device(device).map(|(vdev, _)| vdev).or_else(|_| self.find_vdev(device))?;
         let id = vdev.id();
@@ -120,23 +122,24 @@ impl Pool {
         Ok(ShrinkPlan { vdev: id, name, now, asked, size, regions, moving, least })
     }
 
-    /// How many regions a vdev has.
+    /// Regions of a vdev.
     fn regions_of(&self, label: &Label, id: VdevId) -> u32 {
         let config = label.vdevs.iter().find(|config| config.id == id);
         config.map_or(0, |config| u32::try_from(label.size_of(config) / label.region_size).unwrap_or(u32::MAX))
     }
 
-    /// Has the devices of a vdev end behind its first `regions` regions. The others are closed and vacated, and no state needs
-    /// them that one may go back to. After an error the labels may say it or not, and this may be called again.
+    /// Ends the devices of a vdev behind its first `regions` regions. The caller has closed and vacated the rest, and
+    /// no state to rewind to needs it. After an error labels may or may not record the new end, and the call may be
+    /// repeated.
     ///
     /// # Errors
-    /// [`Error::Request`] if something lies there or a device lacks something, [`Error::Device`] if a label could not be
+    /// [`Error::Request`] if data lies there or a device is incomplete, [`Error::Device`] if a label could not be
     /// written.
     pub fn shrink(&self, id: VdevId, regions: u32) -> Result<()> {
         self.engine().writable()?;
         let storage = self.engine().storage();
         let vdev = storage.vdevs.get(id)?;
-        // No commit writes uberblocks meanwhile, and nobody labels.
+        // Commits are paused and labels locked.
         let mut highest = self.labelling_still();
         let mut label = self.label();
         let all = self.regions_of(&label, id);
@@ -145,17 +148,17 @@ impl Pool {
         let leaves = vdev.labelled();
         let config = config_of(&mut label, id)?;
         let size = size_of(regions, region);
-        // Whoever plans it does not ask for that; what was stored may be anything.
+        // A plan never asks for this; a stored job may be damaged.
         if matches!(config.tree, VdevTree::RaidZ(_)) {
             return Err(Error::Request(format!("vdev {id} cannot end behind {regions} regions")));
         }
-        // The vdev may use less of its devices than is to be left of them: they have grown, or took the places of smaller
-        // ones. Then it keeps its regions, and of its devices those may be smaller by now that have come since: if all of
-        // them are, there is nothing to do.
+        // The vdev may already use less of its devices than should remain: they have grown, or replaced smaller ones.
+        // Then it keeps its regions. Devices that joined since may be smaller already; if all are, there is nothing to
+        // do.
         let longer: Vec<Arc<Leaf>> = leaves.iter().filter(|leaf| leaf.device().size() > size).cloned().collect();
         if !longer.is_empty() {
             self.check_vacated(id, regions.min(all)..all)?;
-            // It may be that not all was taken over that the devices had grown.
+            // The vdev may not have used all of its devices' growth.
             config.tree.set_device_size(config.tree.device_size().min(usable_size(size)));
             let ending = leaves.iter().filter(|leaf| leaf.device().size() >= size);
             label.sections.ends.extend(ending.map(|leaf| (leaf.guid(), size)));
@@ -169,7 +172,7 @@ impl Pool {
                     leaf.device().resize(device_size(before));
                     leaf.take_size();
                 }
-                // Where that fails, too, labels of either kind may be found, and each is good: nothing lies at the end.
+                // If this fails too, labels of either kind may be found, and both are good: nothing lies at the end.
                 self.replace_labels(&mut highest, former, &[])?;
                 return Err(error);
             }
@@ -178,18 +181,19 @@ impl Pool {
             }
             self.engine().with_open_txg(|_| storage.space.rezone(id, &shapes.unwrap_or_default()));
         }
-        // One that refused its label is done without by now, and its labels may still stand where it ended.
+        // A device that failed its label is faulted by now, and its labels may still stand at the old end.
         self.give_up_ends(&mut highest, &vdev.labelled())
     }
 
-    /// Has the devices of a vdev end where they do, and not behind its first `regions` regions: then these may be used again
-    /// that were closed to be given up. The caller holds the pool still until they are.
+    /// Confirms the current ends of a vdev's devices, instead of an end behind the first `regions` regions: the closed
+    /// regions may then be used again. The caller pauses commits until they are reopened.
     ///
-    /// Labels may say otherwise: those of a device that is away since power failed while they were written, or since
-    /// [`Pool::shrink`] failed. So all are written once more, with a higher number than any was given, and count from then on.
+    /// Some labels may name the new end: labels of a device away since a power failure while they were written, or
+    /// since [`Pool::shrink`] failed. So all labels are rewritten with a txg above all given ones, and win from then
+    /// on.
     ///
     /// # Errors
-    /// [`Error::Request`] if labels name the new end, [`Error::Device`] if one could not be written.
+    /// [`Error::Request`] if labels name the new end, [`Error::Device`] if a label could not be written.
     pub fn keep_ends(&self, id: VdevId, regions: u32) -> Result<()> {
         let leaves = self.engine().storage().vdevs.get(id)?.labelled();
         let label = self.label();
@@ -201,8 +205,8 @@ impl Pool {
         self.relabel_held_still()
     }
 
-    /// Gives up what is behind the ends of devices, and forgets those ends that are where their devices end by now. One that
-    /// refuses ends where the labels say all the same: they go on saying so.
+    /// Gives up the space behind recorded ends, and drops recorded ends that now are physical ends. If a device fails
+    /// that, its recorded end stays in the labels.
     fn give_up_ends(&self, highest: &mut Txg, leaves: &[Arc<Leaf>]) -> Result<()> {
         let mut label = self.label();
         let named = label.sections.ends.len();
@@ -226,11 +230,11 @@ impl Pool {
         if is_empty { Ok(()) } else { Err(Error::Request(format!("something lies at the end of vdev {id}"))) }
     }
 
-    /// Takes back what devices of a vdev have behind the ends that they were given: it is as if they had grown. Whether there
+    /// Takes back the space behind the recorded ends of a vdev's devices, as if they had grown. Returns whether there
     /// was any.
     ///
     /// # Errors
-    /// [`Error::Request`] if a device of it lacks something, [`Error::Device`] if labels could not be written.
+    /// [`Error::Request`] if a device of the vdev is incomplete, [`Error::Device`] if labels could not be written.
     pub fn regain(&self, id: VdevId) -> Result<bool> {
         self.engine().writable()?;
         let vdev = self.engine().storage().vdevs.get(id)?;
@@ -262,14 +266,13 @@ impl Pool {
     }
 }
 
-/// Whether devices of a vdev end there because they were made smaller, or all of them are: one that has come since may be
-/// smaller by itself.
+/// True if a device ends at `size`, shrunk, or all are smaller: a device that joined later may be smaller itself.
 pub fn end_at(leaves: &[Arc<Leaf>], size: u64) -> bool {
     let mut sizes = leaves.iter().map(|leaf| leaf.device().size());
     sizes.clone().any(|there| there == size) || sizes.all(|there| there < size)
 }
 
-/// Has all of these devices end there, or none of them.
+/// Moves the end of all of these devices, or of none.
 fn move_ends(leaves: &[Arc<Leaf>], size: u64) -> Result<()> {
     let mut moved: Vec<(&Arc<Leaf>, u64)> = Vec::new();
     for leaf in leaves {
@@ -283,8 +286,8 @@ fn move_ends(leaves: &[Arc<Leaf>], size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a vdev of which some device is not there or lacks something, or that a spare stands in for: it would be made smaller,
-/// too, and not be the spare that it was.
+/// Refuses a vdev with a missing or incomplete device, or with a spare in use: the spare would be shrunk as well, and
+/// be useless elsewhere.
 fn check_whole(vdev: &dyn Vdev, label: &Label, name: &str) -> Result<()> {
     let refused = |problem: String| Err(Error::Request(problem));
     if vdev.is_lost() {
@@ -304,12 +307,12 @@ fn check_whole(vdev: &dyn Vdev, label: &Label, name: &str) -> Result<()> {
     }
 }
 
-/// How large a device is with so many regions.
+/// The size in bytes of a device with so many regions.
 fn size_of(regions: u32, region: u64) -> u64 {
     device_size(u64::from(regions).saturating_mul(region))
 }
 
-/// The least number up to `limit` that fits, where all larger ones do.
+/// The least number up to `limit` that fits, if every larger one fits too.
 fn least_that(limit: u32, fits: impl Fn(u32) -> bool) -> u32 {
     let (mut beyond, mut least) = (0, limit);
     while beyond < least {

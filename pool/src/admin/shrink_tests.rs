@@ -1,4 +1,4 @@
-//! Devices that are made smaller, wherever power fails.
+//! Shrinking devices, at every power failure.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use crate::{
 };
 
 const SIZE: u64 = 128 * MIB;
-/// Of regions of 1 MiB, and what labels take.
+/// Regions of 1 MiB to keep, and their size with labels.
 const KEPT: u32 = 80;
 const SMALL: u64 = 80 * MIB + 3 * MIB / 2;
 const FIRST: VdevId = VdevId(0);
 
-/// A pool on a device, and the memory that this is.
+/// A pool on a device, with the memory behind the device.
 fn pool() -> (Pool, Arc<MemoryDevice>, Arc<dyn Device>) {
     let memory = Arc::new(MemoryDevice::new("disk", SIZE));
     let (device, _) = stamped(memory.clone());
@@ -38,7 +38,7 @@ fn regions(pool: &Pool) -> u64 {
     pool.engine().space_totals().size / MIB
 }
 
-/// Empties the end of the first vdev, from which everything goes by itself that every commit writes anew.
+/// Empties the end of the first vdev: every commit rewrites the blocks there elsewhere.
 fn vacate(pool: &Pool) {
     let regions = Regions::Range(FIRST, KEPT..u32::MAX);
     pool.engine().close(&regions);
@@ -52,7 +52,7 @@ fn shrunk(pool: &Pool) {
     pool.shrink(FIRST, KEPT).unwrap();
 }
 
-/// Writes over all that may be written over.
+/// Overwrites all free space.
 fn fill(pool: &Pool) {
     let storage = pool.engine().storage();
     pool.engine().with_open_txg(|txg| {
@@ -67,7 +67,7 @@ fn fill(pool: &Pool) {
     commit(pool, 5);
 }
 
-/// All that a device has, cut at `there`, with these labels of a device that ends at `size` damaged.
+/// A copy of a device of physical size `there` and recorded end `size`, with the labels in `lost` damaged.
 fn copied(memory: &MemoryDevice, there: u64, (size, lost): (u64, &[usize])) -> MemoryDevice {
     let image = memory.snapshot();
     lost.iter().for_each(|n| image.write_at(label_offsets(size)[*n], &vec![0xee; 256 << 10]).unwrap());
@@ -95,7 +95,7 @@ fn a_device_ends_where_it_was_told_and_is_found_so() {
     fill(&pool);
     let newest = commit(&pool, 1);
     drop(pool);
-    // The device is as large as before, or has been cut, which need not be quite to its end.
+    // The device still has its full size, or was truncated, not necessarily right at its end.
     for there in [SIZE, SMALL + MIB, SMALL] {
         let image: Arc<dyn Device> = Arc::new(copied(&memory, there, (SMALL, &[])));
         let pool = writing_pool(&image, 3);
@@ -131,7 +131,7 @@ fn a_word_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn each_label_is_enough_where_the_device_was_cut_and_a_front_one_where_it_was_not() {
+fn one_label_suffices_if_truncated_else_one_front_label() {
     let (pool, memory, device) = pool();
     shrunk(&pool);
     let newest = commit(&pool, 2);
@@ -168,7 +168,7 @@ fn what_was_given_up_is_taken_back_when_somebody_asks_for_it() {
     let image: Arc<dyn Device> = Arc::new(copied(&memory, SIZE, (SIZE, &[0, 1, 2])));
     let pool = writing_pool(&image, 3);
     assert_eq!((shown(pool.engine()), regions(&pool)), (newest, 126));
-    // And once more, as if nothing had happened.
+    // And shrink once more.
     shrunk(&pool);
     let newest = commit(&pool, 2);
     drop(pool);
@@ -195,7 +195,7 @@ fn states_from_before_are_whole_in_what_is_left() {
 }
 
 #[test]
-fn wherever_power_fails_the_pool_opens_with_the_old_end_or_the_new() -> Result<()> {
+fn after_a_crash_the_pool_has_the_old_end_or_the_new() -> Result<()> {
     let recorder = Recorder::new();
     let (device, _) = stamped(Arc::new(recorder.wrap(MemoryDevice::new("disk", SIZE))));
     let pool = writing_pool(&device, 2);
@@ -227,7 +227,7 @@ fn wherever_power_fails_the_pool_opens_with_the_old_end_or_the_new() -> Result<(
         } else {
             2
         }] += 1;
-        // It can be made smaller again, all is found then, and once it is cut it needs no word.
+        // It can be shrunk again, everything is found then, and a truncated device needs no recorded end.
         if ends_early {
             pool.shrink(FIRST, KEPT)?;
         } else {
@@ -244,7 +244,7 @@ fn wherever_power_fails_the_pool_opens_with_the_old_end_or_the_new() -> Result<(
 }
 
 #[test]
-fn labels_that_cannot_be_written_leave_the_device_as_it_was_and_it_may_be_tried_again() {
+fn unwritable_labels_leave_the_device_as_it_was_for_a_retry() {
     let memory = Arc::new(MemoryDevice::new("disk", SIZE));
     let faulty = Arc::new(FaultDevice::new(memory.clone()));
     let (device, _) = stamped(faulty.clone());
@@ -268,7 +268,7 @@ fn labels_that_cannot_be_written_leave_the_device_as_it_was_and_it_may_be_tried_
     assert_eq!((shown(pool.engine()), regions(&pool)), (newest, 80));
 }
 
-/// A mirror whose end is empty, all of it recorded.
+/// A mirror whose end is empty, on recorded devices.
 fn mirror(recorder: &Arc<Recorder>) -> (Pool, Vec<Arc<dyn Device>>) {
     let disk = |name: &str| Arc::new(recorder.wrap(MemoryDevice::new(name, SIZE))) as Arc<dyn Device>;
     let devices = vec![disk("a"), disk("b")];
@@ -302,7 +302,7 @@ fn wherever_power_fails_all_devices_of_a_mirror_end_alike() -> Result<()> {
     let mut sizes = [false; 2];
     for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
-        // One device is away at the first import, and comes back at the second.
+        // One device is away at the first import, and returns at the second.
         let images: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as Arc<dyn Device>).collect();
         let what = format!("cut {cut} of {begin}, {end}, seed {seed}");
         let pool = opened_mirror(&images[..1], 7)?;
@@ -326,7 +326,7 @@ fn what_stands_at_the_former_end_wins_nothing() {
     let (pool, memory, _) = pool();
     vacate(&pool);
     commit(&pool, 2);
-    // What the former end held, and what its labels would say had they not been erased.
+    // The content of the former end, with the labels as if never erased.
     let former = memory.snapshot();
     pool.shrink(FIRST, KEPT).unwrap();
     let newest = commit(&pool, 2);
@@ -344,7 +344,7 @@ fn what_stands_at_the_former_end_wins_nothing() {
 }
 
 #[test]
-fn a_device_whose_former_end_refuses_to_be_erased_ends_earlier_all_the_same() {
+fn a_former_end_that_cannot_be_erased_does_not_stop_a_shrink() {
     let memory = Arc::new(MemoryDevice::new("disk", SIZE));
     let faulty = Arc::new(FaultDevice::new(memory.clone()));
     let (device, _) = stamped(faulty.clone());
@@ -384,7 +384,7 @@ fn a_device_ends_behind_what_its_vdev_uses_of_it() {
     let memory = Arc::new(resized(&*small, SIZE + 40 * MIB));
     let device: Arc<dyn Device> = memory.clone();
     let pool = writing_pool(&device, 3);
-    // As often as anybody likes.
+    // Any number of times.
     for _ in 0..2 {
         pool.shrink(FIRST, 140).unwrap();
         assert_eq!((memory.size(), regions(&pool), pool.growth()), (140 * MIB + 3 * MIB / 2, 126, 14 * MIB));

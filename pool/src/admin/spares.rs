@@ -1,28 +1,28 @@
-//! Spares: devices that stand by, and step in for a device of a mirror or a RAID-Z that has failed.
+//! Hot spares: devices that step in for a failed device of a mirror or a RAID-Z.
 //!
-//! A spare carries a label as every device of the pool does, so that nobody takes it for free, and is in no vdev. When it
-//! steps in, it joins the vdev as a device does that replaces another one (see [`super::members`]), and is filled. The
-//! difference is what follows: the failed device stays, and leaves only if the operator detaches it. Then the spare has taken
-//! its place for good, and is none any more. If the failed device is complete again, or another one has taken its place,
-//! the spare is given back, and stands by again. So it does if the whole vdev leaves ([`super::removal`]).
+//! A spare carries a label like every device of the pool, so that other software does not take it for free, and is in
+//! no vdev. A spare that steps in joins the vdev like a replacing device (see [`super::members`]), and is resilvered.
+//! The difference comes afterwards: the failed device stays a member until the administrator detaches it. Then the
+//! spare has replaced it for good, and is no longer a spare. If the failed device is complete again, or was replaced,
+//! the spare leaves the vdev and becomes available again; also if the whole vdev leaves ([`super::removal`]).
 //!
-//! The list of spares stands in the labels, and names those in use as well: a spare that is a member is in use.
+//! Labels list all spares, in use or not: a spare that is also a member is in use.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | adding: before a device of the pool names the spare | the pool without it: its own label is older than every other |
-//! | adding: after that | the pool with it |
+//! | adding: before a device of the pool names the spare | the pool without it: its own label is older than any in the pool |
+//! | adding: later | the pool with it |
 //! | removing: before a label leaves it out | the pool with it |
-//! | removing: after that | the pool without it; its own label names a pool that does not know it |
-//! | stepping in: before a label names it as a member | the pool with a spare that stands by; whoever has the pool open has it step in |
-//! | stepping in: after that | a member behind the beginning of time: it is filled |
-//! | giving back: before a label leaves it out of the vdev | the pool with it in use |
-//! | giving back: after that, before its own label is new | a spare that stands by, whose rings are old: nobody reads them, and they are erased when it steps in |
-//! | giving back: while its own label is made anew | a spare that is missing: it can be removed and added again |
+//! | removing: later | the pool without it; its own label names a pool without this device |
+//! | stepping in: before a label names it as a member | the pool with an available spare; the process with the open pool then has it step in |
+//! | stepping in: later | a member behind since txg 0: it is resilvered |
+//! | returning: before a label leaves it out of the vdev | the pool with it in use |
+//! | returning: then, before its own label is new | an available spare with old rings: they are not read, and are erased when it steps in |
+//! | returning: while its own label is rewritten | a missing spare: it can be removed and added again |
 //!
-//! When a spare steps in is decided by [`Pool::spare_step`], which whoever has the pool open calls now and then. A device that
-//! the operator has put out of use is not stood in for. One that gives too many blocks that are wrong stays in use until
-//! the spare is complete, for most of what it holds may be right, and is put out of use then.
+//! [`Pool::spare_step`], called periodically by the process with the open pool, decides when a spare steps in. No spare
+//! steps in for a device that the administrator took offline. A device with too many checksum errors stays in use until
+//! the spare is complete, because most of its blocks may be good, and is faulted then.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,11 +51,11 @@ use crate::{
     vdev::{Group, Health, Leaf, Member, State, Vdev, labels},
 };
 
-/// So many wrong blocks within such a time are too many, as in OpenZFS.
+/// So many checksum errors within this time are too many, as in OpenZFS.
 const TOO_MANY: u64 = 10;
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// The vdev that the label of a spare names, which is of none.
+/// The vdev in the label of a spare, which is in none.
 pub(super) const NO_VDEV: VdevId = VdevId(0);
 
 /// A spare of a pool.
@@ -63,44 +63,45 @@ pub(super) const NO_VDEV: VdevId = VdevId(0);
 pub struct Spare {
     /// The device.
     pub leaf: Arc<Leaf>,
-    /// The vdev in which it is in use.
+    /// The vdev in which the spare is in use.
     pub used_in: Option<VdevId>,
 }
 
-/// What was done with a spare.
+/// A change made by [`Pool::spare_step`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpareChange {
-    /// It has stepped in.
+    /// A spare has stepped in.
     SteppedIn {
-        /// Its path.
+        /// The spare's path.
         spare: String,
-        /// The path of the device that it stands in for.
+        /// The path of the device that the spare stands in for.
         device: String,
     },
-    /// It stands by again.
+    /// A spare is available again.
     GivenBack {
-        /// Its path.
+        /// The spare's path.
         spare: String,
     },
-    /// A device was put out of use that had too many errors: a spare holds all that it should.
+    /// A device with too many errors was faulted, as a spare is complete in its place.
     PutOut {
-        /// Its path.
+        /// The device's path.
         device: String,
     },
 }
 
-/// How many wrong blocks devices have given, and when that was counted.
+/// Checksum errors of the devices, with the time of each count.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     since: BTreeMap<Guid, (Duration, u64)>,
-    /// Those that had too many.
+    /// Devices with too many errors.
     bad: BTreeMap<Guid, u64>,
-    /// Spares that stand in because the operator wants it.
+    /// Spares that stand in by the administrator's wish.
     wanted: BTreeSet<Guid>,
 }
 
 impl Watched {
-    /// Notes how many errors a device has had by now; whether these are too many. They are until they are forgotten.
+    /// Records how many errors a device has had by now; returns whether there are too many. The verdict stays until
+    /// errors are cleared.
     fn note(&mut self, device: Guid, errors: u64, now: Duration) -> bool {
         if let Some(noted) = self.bad.get(&device) {
             if errors >= *noted {
@@ -120,38 +121,38 @@ impl Watched {
         false
     }
 
-    /// Whether a device had too many errors, of which it has so many by now. Those that were cleared since do not count, though
-    /// nobody may have noted that yet.
+    /// True if a device with `errors` so far has too many. Errors cleared since the verdict do not count, even if the
+    /// clearing was not noted yet.
     fn is_bad(&self, device: Guid, errors: u64) -> bool {
         self.bad.get(&device).is_some_and(|noted| errors >= *noted)
     }
 
-    /// The same of a device, by what is counted now.
+    /// Like [`Watched::is_bad`], by the device's current count.
     fn has_too_many(&self, leaf: &Leaf) -> bool {
         self.is_bad(leaf.guid(), leaf.counters().snapshot().checksum_errors)
     }
 
-    /// Somebody wants a device back that has had so many errors: only those that come later count.
+    /// Withdraws the verdict on a device that is wanted back: only later errors count.
     pub(super) fn forgive(&mut self, device: Guid, errors: u64, now: Duration) {
         self.bad.remove(&device);
         self.since.insert(device, (now, errors));
     }
 
-    /// Notes that the operator wants a spare to stand in.
+    /// Records that the administrator wants a spare to stand in.
     pub(super) fn note_wanted(&mut self, spare: Guid) {
         self.wanted.insert(spare);
     }
 
-    /// Notes that it does so no more.
+    /// Withdraws [`Watched::note_wanted`].
     pub(super) fn forget_wanted(&mut self, spare: Guid) {
         self.wanted.remove(&spare);
     }
 }
 
-/// Has a label name devices that are to stand by; nothing is written.
+/// Enters devices into a label as spares; writes nothing.
 ///
 /// # Errors
-/// [`Error::Request`] if there are too many, or one is too small for any vdev of the pool that it could stand in.
+/// [`Error::Request`] if there are too many, or one is too small for any vdev of the pool.
 pub(super) fn name_spares(pool: &Pool, label: &mut Label, devices: &[Arc<dyn Device>]) -> Result<Vec<Arc<Leaf>>> {
     let least = label.region_size;
     if let Some(small) = devices.iter().find(|device| usable_size(device.size()) < least) {
@@ -176,7 +177,7 @@ pub(super) fn name_spares(pool: &Pool, label: &mut Label, devices: &[Arc<dyn Dev
 }
 
 impl Pool {
-    /// The spares, in the order in which they were added.
+    /// The spares, in the order of their addition.
     pub fn spares(&self) -> Vec<Spare> {
         let vdevs = &self.engine().storage().vdevs;
         let idle = vdevs.spares();
@@ -194,10 +195,10 @@ impl Pool {
         label.sections.spares.iter().filter_map(spare).collect()
     }
 
-    /// Adds devices that stand by.
+    /// Adds devices as spares.
     ///
     /// # Errors
-    /// [`Error::Request`] if there are too many, or one is too small for any vdev of the pool that it could stand in.
+    /// [`Error::Request`] if there are too many, or one is too small for any vdev of the pool.
     pub fn add_spares(&self, devices: &[Arc<dyn Device>]) -> Result<()> {
         self.engine().writable()?;
         let mut highest = self.labelling();
@@ -210,13 +211,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Has devices stand by that the labels name. Theirs follow with those of the other devices in no vdev.
+    /// Takes up spares that the labels name. Their own labels follow with the labels of all devices in no vdev.
     pub(super) fn take_spares(&self, leaves: Vec<Arc<Leaf>>) {
         let vdevs = &self.engine().storage().vdevs;
         leaves.into_iter().for_each(|leaf| vdevs.add_spare(leaf));
     }
 
-    /// Has a spare leave the pool; `false` if there is none of this path or number.
+    /// Removes a spare from the pool; `false` if there is none of this path or GUID.
     ///
     /// # Errors
     /// [`Error::Request`] if it is in use.
@@ -233,7 +234,7 @@ impl Pool {
         label.sections.spares.retain(|other| other.leaf.guid != spare.leaf.guid());
         self.replace_labels(&mut highest, label, &[])?;
         self.engine().storage().vdevs.take_spare(spare.leaf.guid());
-        // It may hang.
+        // The write may hang, so commits are let go on first.
         let _apart = highest.apart();
         if spare.leaf.health() == Health::Online
             && let Err(error) = labels::clear_labels(&*spare.leaf.device())
@@ -244,11 +245,11 @@ impl Pool {
         Ok(true)
     }
 
-    /// Does what is due with spares: has them step in for devices that have failed, and gives those back that are not needed
-    /// any more. To be called now and then; a pool that is suspended is left alone.
+    /// Does what is due with spares: they step in for failed devices, and leave when no longer needed. Called
+    /// periodically; does nothing in a suspended pool.
     ///
     /// # Errors
-    /// If a label could not be written. It may be called again.
+    /// If a label could not be written. The step may be repeated.
     pub fn spare_step(&self) -> Result<Vec<SpareChange>> {
         let engine = self.engine();
         if self.label().sections.spares.is_empty()
@@ -272,11 +273,11 @@ impl Pool {
         Ok(changes)
     }
 
-    /// Has what has appeared in the place of a device that failed replace it, if `is_wanted`: something that can be opened under
-    /// the same path, is large enough, and holds nothing that is known by sight. Returns the paths.
+    /// Replaces a failed device by a new one at the same path, if `is_wanted`: the new device must open, be large
+    /// enough, and hold no known format. Returns the paths.
     ///
     /// # Errors
-    /// If a label could not be written. It may be called again.
+    /// If a label could not be written. The step may be repeated.
     pub fn autoreplace_step(&self, is_wanted: &dyn Fn() -> bool, open: Reopen<'_>) -> Result<Vec<String>> {
         let engine = self.engine();
         let mut replaced = Vec::new();
@@ -287,7 +288,7 @@ impl Pool {
             let members = vdev.as_group().map(Group::members).unwrap_or_default();
             for member in members.iter().filter(|member| has_failed(member)) {
                 let leaf = &member.leaf;
-                // Nor is one replaced for which a spare stands in.
+                // A device that a spare stands in for is not replaced either.
                 let is_replaced = members.iter().any(|other| other.replaces() == Some(leaf.guid()));
                 let is_spare = self.label().is_spare(leaf.guid());
                 if is_replaced || is_spare || member.replaces().is_some() || !is_wanted() {
@@ -306,8 +307,8 @@ impl Pool {
         Ok(replaced)
     }
 
-    /// Gives spares back that stand in for nobody who needs it, or have failed themselves; puts those out of use that had too
-    /// many errors and for which a spare is complete.
+    /// Returns spares that have failed or are no longer needed; faults devices with too many errors for which a spare
+    /// is complete.
     fn give_back(&self) -> Result<Vec<SpareChange>> {
         let mut changes = Vec::new();
         for spare in self.spares().into_iter().filter(|spare| spare.used_in.is_some()) {
@@ -323,7 +324,7 @@ impl Pool {
                 }
                 continue;
             }
-            // One that is about to be replaced leaves when that has everything.
+            // A spare about to be replaced leaves when its replacement is complete.
             let is_to_stay =
                 self.watched().wanted.contains(&leaf.guid()) || is_about_to_leave(&group.members(), leaf.guid());
             let is_back = !is_to_stay && replaced.is_none_or(|old| old.state() == State::Complete);
@@ -336,7 +337,7 @@ impl Pool {
         Ok(changes)
     }
 
-    /// The devices that a spare is to stand in for, and their vdevs.
+    /// The devices that need a spare, with their vdevs.
     fn in_need(&self) -> Vec<(VdevId, Arc<Leaf>)> {
         let now = self.engine().env().uptime();
         let mut watched = self.watched();
@@ -354,7 +355,7 @@ impl Pool {
         in_need
     }
 
-    /// The smallest spare that stands by, is there, and has so many bytes.
+    /// The smallest available spare that is present and has at least `least` bytes.
     fn smallest_that_fits(&self, least: u64) -> Option<Arc<Leaf>> {
         let label = self.label();
         let mut idle = self.engine().storage().vdevs.spares();
@@ -373,8 +374,8 @@ impl Pool {
         })
     }
 
-    /// Has a spare join a vdev. It was chosen before this has the labels to itself, so `false` if something has happened
-    /// meanwhile: the spare has left or become too small, or the device has left, is back, is replaced, or was put out of use.
+    /// Makes a spare join a vdev. The spare was chosen before the label lock was taken; returns `false` if it has left
+    /// or become too small since, or the device has left, is back, is replaced, or was taken offline.
     fn step_in(&self, vdev: VdevId, failed: &Arc<Leaf>, spare: &Arc<Leaf>) -> Result<bool> {
         let mut highest = self.labelling();
         let label = self.label();
@@ -388,13 +389,13 @@ impl Pool {
         self.join_as_spare(&mut highest, (&vdev, failed), spare, size).map(|()| true)
     }
 
-    /// Whether a spare is to stand in for this device of a vdev.
+    /// True if this device of a vdev needs a spare.
     fn needs_one(&self, vdev: &dyn Vdev, failed: &Leaf) -> bool {
         let member = vdev.as_group().and_then(|group| Some((group, group.member(failed.guid())?)));
         member.is_some_and(|(group, member)| is_in_need(group, &member, &self.watched()))
     }
 
-    /// Has a spare that has left its vdev stand by again. `found` is its device, if it can be used.
+    /// Makes a spare that has left its vdev available again. `found` is its device, if usable.
     pub(super) fn stand_by(&self, spare: Guid, found: Option<Arc<dyn Device>>) {
         self.watched().forget_wanted(spare);
         let label = self.label();
@@ -410,8 +411,8 @@ impl Pool {
     }
 }
 
-/// Has the label name those no more as spares that take the place of a device which leaves for good: that is the operator's
-/// wish if no other device is to take it.
+/// Removes the replacements of a device that leaves for good from a label's list of spares. If all of them are spares,
+/// detaching the device is the administrator's decision to keep them in its place.
 pub(super) fn settle_spares(label: &mut Label, group: &Group, leaves: Guid) {
     let members = group.members();
     let replacing = members.iter().filter(|member| member.replaces() == Some(leaves));
@@ -421,25 +422,25 @@ pub(super) fn settle_spares(label: &mut Label, group: &Group, leaves: Guid) {
     }
 }
 
-/// Whether a spare is to stand in for a member: it has failed, or serves with too many errors, and nobody takes its place.
+/// True if a member needs a spare: it has failed, or has too many errors, and is not being replaced.
 fn is_in_need(group: &Group, member: &Arc<Member>, watched: &Watched) -> bool {
     let is_bad = || member.state() == State::Complete && watched.has_too_many(&member.leaf);
     let is_replaced = || group.members().iter().any(|other| other.replaces() == Some(member.leaf.guid()));
     (has_failed(member) || is_bad()) && !is_replaced() && member.replaces().is_none()
 }
 
-/// Whether a member is out of use, and not because the operator wants it.
+/// True if a member is out of use, and not by the administrator's wish.
 fn has_failed(member: &Arc<Member>) -> bool {
     member.is_to_be_missed() && member.leaf.health() != Health::Offline
 }
 
-/// Whether another member of the same column has everything.
+/// True if another member of the same column is complete.
 fn has_other(group: &Group, member: &Member) -> bool {
     let is_other = |other: &Arc<Member>| other.leaf.guid() != member.leaf.guid() && other.state() == State::Complete;
     group.of_column(member.column()).iter().any(is_other)
 }
 
-/// The devices of a label that stand by: those that are there, and those that are not.
+/// The available spares of a label, present or absent.
 pub(super) fn standing_by(label: &Label, find: impl Fn(Guid) -> Option<Arc<dyn Device>>) -> Vec<Arc<Leaf>> {
     let is_member = |guid: Guid| label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).any(|leaf| leaf.guid == guid);
     let idle = label.sections.spares.iter().filter(|spare| !is_member(spare.leaf.guid));
@@ -450,7 +451,7 @@ pub(super) fn standing_by(label: &Label, find: impl Fn(Guid) -> Option<Arc<dyn D
     idle.map(|spare| Arc::new(leaf(spare))).collect()
 }
 
-/// Has the labels of spares say what those of the pool do. One that refuses is not used until the pool is opened again.
+/// Writes the pool's labels to spares. A spare that fails the write is not used until the next import.
 pub(super) fn write_spare_labels(spares: &[Arc<Leaf>], label: &Label) {
     for leaf in spares.iter().filter(|leaf| leaf.health() == Health::Online) {
         let own = Label { device: leaf.guid(), vdev: NO_VDEV, ..label.clone() };
@@ -466,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_errors_are_ten_within_ten_minutes_until_they_are_forgotten() {
+    fn too_many_errors_are_ten_within_ten_minutes_until_cleared() {
         let (mut watched, device) = (Watched::default(), Guid(1));
         let at = |seconds| Duration::from_secs(seconds);
         assert!(!watched.note(device, 9, at(0)));
@@ -475,7 +476,7 @@ mod tests {
         assert!(watched.note(device, 19, at(701)));
         assert!(watched.note(device, 19, at(9000)) && watched.is_bad(device, 19) && !watched.is_bad(device, 0));
         assert!(!watched.note(device, 0, at(9001)) && !watched.is_bad(device, 19));
-        // Those of one that had not too many are forgotten as well.
+        // Errors of a device without the verdict can be cleared as well.
         assert!(!watched.note(device, 9, at(9601)));
         assert!(!watched.note(device, 0, at(9602)));
         assert!(watched.note(device, 10, at(9603)));

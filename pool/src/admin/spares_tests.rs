@@ -1,4 +1,4 @@
-//! Spares step in for devices that fail, and are given back, wherever power fails.
+//! Spares step in for failed devices, and become available again, at every power failure.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) fn sized(name: &str, size: u64) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, size))))
 }
 
-/// The paths of the spares, and which of them are in use.
+/// The paths of the spares, and which are in use.
 pub(super) fn spares(pool: &Pool) -> Vec<(String, bool)> {
     pool.spares().iter().map(|spare| (spare.leaf.name().to_owned(), spare.used_in.is_some())).collect()
 }
@@ -42,7 +42,7 @@ fn given_back(spare: &str) -> Vec<SpareChange> {
     vec![SpareChange::GivenBack { spare: spare.into() }]
 }
 
-/// A mirror of `a` and `b` with the spare `c`, the second of which has failed.
+/// A mirror of `a` and `b` with the spare `c`, in which `b` has failed.
 pub(super) fn failed(disks: &[Disk]) -> Pool {
     let pool = mirror(&disks[..2]);
     pool.add_spares(&[device(&disks[2])]).unwrap();
@@ -52,7 +52,7 @@ pub(super) fn failed(disks: &[Disk]) -> Pool {
     pool
 }
 
-/// The same, when `b` is back and has everything again, and `c` has not been given back yet.
+/// Like [`failed`], after `b` is back and complete, while `c` is still in use.
 fn recovered(disks: &[Disk]) -> Pool {
     let pool = failed(disks);
     pool.spare_step().unwrap();
@@ -78,7 +78,7 @@ fn a_spare_steps_in_and_is_enough_when_the_others_are_lost() {
     assert_eq!(pool.spare_step().unwrap(), []);
     drop(pool);
     assert_eq!(alone(&disks[2]), newest);
-    // It is still one after an import without the others, and whose place it takes is known.
+    // After an import alone the spare is still in use, and still knows the device that it replaces.
     let pool = opened(&[&disks[2]], 5).unwrap();
     assert_eq!(spares(&pool), listed(&[("c", true)]));
     assert_eq!(pool.spare_step().unwrap(), []);
@@ -104,7 +104,7 @@ fn a_spare_is_given_back_when_the_device_is_back() {
 }
 
 #[test]
-fn a_spare_stays_for_good_when_the_failed_device_is_detached_and_stands_by_when_it_is_itself() {
+fn detaching_keeps_the_spare_or_makes_it_available() {
     let disks = disks("a b c d");
     let pool = failed(&disks);
     pool.add_spares(&[device(&disks[3])]).unwrap();
@@ -122,7 +122,7 @@ fn a_spare_stays_for_good_when_the_failed_device_is_detached_and_stands_by_when_
 }
 
 #[test]
-fn nobody_steps_in_for_who_is_put_out_of_use_nor_in_a_suspended_pool() {
+fn no_spare_steps_in_for_an_offline_device_or_a_suspended_pool() {
     for temporary in [false, true] {
         let disks = disks("a b c");
         let pool = mirror(&disks[..2]);
@@ -158,8 +158,8 @@ fn the_smallest_that_fits_and_answers_steps_in() {
     assert_eq!(alone(&large), newest);
 }
 
-/// Has a step of spares choose while a change of the labels is under way, which waits for a device; then somebody else does
-/// something, and all of them end.
+/// Runs a step of the spares while `change`, a label change, waits for a hanging device; then runs `then`, and waits
+/// for all.
 fn step_while(pool: &Pool, of: &Disk, change: impl FnOnce() + Send, then: impl FnOnce() + Send) -> Vec<SpareChange> {
     let _healed = Healed(of.clone());
     of.inject(Fault::hanging(Operation::Write));
@@ -188,7 +188,7 @@ fn a_spare_that_leaves_while_it_is_chosen_does_not_step_in() {
 }
 
 #[test]
-fn nobody_steps_in_for_a_device_that_is_replaced_or_put_out_of_use_while_a_spare_is_chosen() {
+fn no_spare_steps_in_for_a_device_replaced_meanwhile() {
     let disks = disks("a b c new");
     let pool = failed(&disks);
     let replace = || pool.attach("b", device(&disks[3]), true).unwrap();
@@ -207,7 +207,7 @@ fn nobody_steps_in_for_a_device_that_is_replaced_or_put_out_of_use_while_a_spare
 }
 
 #[test]
-fn who_gives_too_many_wrong_blocks_serves_until_the_spare_is_complete() {
+fn a_device_with_too_many_errors_serves_until_the_spare_can() {
     let disks = disks("a b c");
     let pool = mirror(&disks[..2]);
     pool.add_spares(&[device(&disks[2])]).unwrap();
@@ -236,13 +236,13 @@ fn wrong_blocks_that_come_slowly_or_are_forgotten_call_no_spare() {
         (0..wrong).for_each(|_| vdev.note_checksum_error(leaf.guid()));
         pool.spare_step().unwrap()
     };
-    // Nine within ten minutes, again and again.
+    // Nine within ten minutes, repeatedly.
     assert_eq!(after(0, 9), []);
     assert_eq!(after(600, 0), []);
     assert_eq!(after(300, 9), []);
     assert_eq!(after(300, 0), []);
     assert_eq!(after(1, 9), []);
-    // Whoever clears them begins anew, also at fewer than there were.
+    // Clearing starts a new count, also when the count was below the limit.
     leaf.counters().clear_errors();
     assert_eq!(after(1, 0), []);
     assert_eq!(after(1, 9), []);
@@ -264,7 +264,7 @@ fn a_spare_that_cannot_be_written_leaves_all_the_same() {
     drop(pool);
     let pool = opened(&[&disks[0], &disks[1]], 5).unwrap();
     assert_eq!((shown(pool.engine()), spares(&pool)), (newest, listed(&[])));
-    // It may be added again.
+    // It can be added again.
     pool.add_spares(&[device(&disks[2])]).unwrap();
     assert_eq!(spares(&pool), listed(&[("c", false)]));
 }
@@ -286,13 +286,13 @@ fn a_spare_that_fails_itself_makes_room_for_another() {
 }
 
 #[test]
-fn a_spare_stays_when_the_last_device_beside_it_fails_while_it_is_given_back() {
+fn a_spare_stays_if_the_last_other_device_fails_meanwhile() {
     let disks = disks("a b c");
     let pool = recovered(&disks);
     disks[0].vanish();
     commit(&pool, 1);
     assert_eq!(states(&pool), [State::Out, State::Complete, State::Complete]);
-    // Nobody knows yet, and it shows in the commits before the spare leaves.
+    // The failure is not known yet, and shows in the commits before the spare leaves.
     disks[1].inject(Fault::failing(Operation::Write));
     assert_eq!(pool.spare_step().unwrap(), []);
     assert_eq!(states(&pool), [State::Out, State::Out, State::Complete]);
@@ -322,7 +322,7 @@ fn a_spare_of_a_raidz_makes_up_for_a_second_loss() {
 }
 
 #[test]
-fn a_spare_of_a_raidz_of_different_sizes_has_the_rows_of_the_column_for_which_it_steps_in() {
+fn a_spare_of_an_uneven_raidz_has_the_rows_of_its_column() {
     for (fails, steps_in, other) in [("large", "big", "little"), ("small", "little", "big")] {
         let sizes = [("large", 96), ("second", 96), ("third", 80), ("small", 64)];
         let disks: Vec<Disk> = sizes.iter().map(|(name, size)| sized(name, size * MIB)).collect();
@@ -331,7 +331,7 @@ fn a_spare_of_a_raidz_of_different_sizes_has_the_rows_of_the_column_for_which_it
         let pool = create_of(&[raidz], &options, Arc::new(SeededEnv::new(1))).unwrap();
         pool.engine().set_client(Arc::new(Stamp));
         commit(&pool, 3);
-        // The smallest that fits is taken, and the small one fits only where rows end as early.
+        // The smallest sufficient spare is chosen; the small one suffices only where rows end early.
         let (little, big) = (sized("little", 64 * MIB), sized("big", 96 * MIB));
         pool.add_spares(&[device(&little), device(&big)]).unwrap();
         let failed = disks.iter().find(|disk| disk.name() == fails).unwrap();
@@ -342,7 +342,7 @@ fn a_spare_of_a_raidz_of_different_sizes_has_the_rows_of_the_column_for_which_it
         assert!(fill(&pool));
         let newest = commit(&pool, 2);
         drop(pool);
-        // It is enough without another one.
+        // It makes up for a second missing device.
         let spare = if steps_in == "big" { &big } else { &little };
         let there: Vec<&Disk> =
             disks.iter().filter(|disk| ![fails, "second"].contains(&disk.name())).chain([spare]).collect();
@@ -378,7 +378,7 @@ fn spares_are_labelled_known_again_and_removed() {
 }
 
 #[test]
-fn wherever_power_fails_while_a_spare_steps_in_and_is_given_back_nothing_is_lost() {
+fn nothing_is_lost_by_a_crash_while_a_spare_comes_or_goes() {
     let recorder = Recorder::new();
     let recorded = |name| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB)))));
     let (a, b, c) = (recorded("a"), recorded("b"), recorded("c"));
@@ -415,7 +415,7 @@ fn wherever_power_fails_while_a_spare_steps_in_and_is_given_back_nothing_is_lost
         let pool = opened(&there, 7).unwrap_or_else(|error| panic!("{what}: {error}"));
         let state = shown(pool.engine());
         assert!((promised..=last).contains(&state), "{what}: {state}");
-        // Whatever is due is done, and comes to an end.
+        // All due steps are done, and come to an end.
         let is_idle = (0..9).any(|_| !fill(&pool) && pool.spare_step().unwrap().is_empty());
         assert!(is_idle, "{what}: {:?}", states(&pool));
         assert!(states(&pool).iter().filter(|state| **state == State::Complete).count() >= 2, "{what}");
@@ -442,7 +442,7 @@ fn a_spare_whose_giving_back_was_cut_off_steps_in_again() {
     disks[1].heal();
     pool.put_online("b", &reopen(&disks[1])).unwrap();
     assert!(fill(&pool));
-    // Its own label is not made anew.
+    // Its own label is not rewritten.
     disks[2].inject(Fault::failing(Operation::Write));
     pool.spare_step().unwrap();
     disks[2].heal();
@@ -463,7 +463,7 @@ fn a_spare_whose_giving_back_was_cut_off_steps_in_again() {
 }
 
 #[test]
-fn what_appears_empty_in_the_place_of_a_failed_device_replaces_it() {
+fn an_empty_device_in_a_failed_ones_place_replaces_it() {
     let disks = disks("a b c");
     let pool = failed(&disks);
     assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));

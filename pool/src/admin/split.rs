@@ -1,31 +1,31 @@
-//! A pool is split: one device of each of its mirrors leaves, and these are a pool of their own, with all that was committed.
+//! Splitting a pool: one device of each mirror leaves, and together they become a new pool with all committed data.
 //!
-//! The new pool has a number of its own, and so nothing that says the old one's is its: neither uberblocks nor frames of the
-//! intent log. Each of its devices gets one uberblock, which repeats the last committed state under the new number and an
-//! epoch of its own. What was written meanwhile, and what an fsync promised since that state, is the old pool's alone.
+//! The new pool has a GUID of its own, so uberblocks and intent log frames of the old pool are not valid in it. Each of
+//! its devices gets one uberblock, which repeats the last committed state under the new GUID and a new epoch. Later
+//! writes, and synchronous writes since that state, belong to the old pool alone.
 //!
-//! From the choice of the state on, the pool is held still, so that the state is on every device that leaves and nothing of
-//! it is overwritten. Then the order is this, with a flush after each step:
+//! Commits are paused from the choice of the state on, so that the state is on every leaving device and none of its
+//! blocks is overwritten. The order is as follows, with a flush after each step:
 //!
-//! 1. the leaving devices are put out of use, and get nothing more
-//! 2. their labels name the new pool, as one that was destroyed: whoever looks takes them for free
+//! 1. the leaving devices are taken out of use, and get nothing more
+//! 2. their labels name the new pool, as a destroyed one: they count as free
 //! 3. they get the uberblock
 //! 4. the labels of the old pool leave them out
 //! 5. their labels say that the new pool is exported
 //!
 //! | power fails | the old pool | the new pool |
 //! | --- | --- | --- |
-//! | before the first label of step 2 | with all devices; one that labels call behind is filled | is not there |
-//! | within step 2 | with those devices whose labels still name it; the others are missing | is not there: it counts as destroyed |
-//! | after that, before a label of step 4 | without any that leaves: they are missing, and free to be replaced | the same |
-//! | within step 4 | labels of two ages, of which the newer counts: the same, or without them | the same |
-//! | after that, before a label of step 5 | without them; they are free, and can be attached again | the same |
+//! | before the first label of step 2 | with all devices; a device that labels call behind is resilvered | does not exist |
+//! | within step 2 | with the devices whose labels still name it; the rest are missing | does not exist: it counts as destroyed |
+//! | then, before a label of step 4 | without the leaving devices: they are missing, and can be replaced | the same |
+//! | within step 4 | labels of two ages; the newer counts: the same, or without them | the same |
+//! | then, before a label of step 5 | without them; they are free, and can be attached again | the same |
 //! | within step 5 | the same | whole: the newer label counts |
-//! | after that | the same | whole |
+//! | later | the same | whole |
 //!
-//! So no device is ever taken by both: each label names one pool, and a pool takes only what is labelled with its number. And
-//! no device is lost: one that is of no pool counts as free. The old pool has all data at each of these instants, on the
-//! devices that stay. Those had all states to which one may go back before the first step; the new pool has one state.
+//! So no device ever belongs to both: each label names one pool, and a pool takes only devices labelled with its GUID.
+//! And no device is lost: a device of no pool counts as free. The old pool has all data at each of these instants, on
+//! the staying devices, which had all states to rewind to before the first step; the new pool has one state.
 
 use std::sync::Arc;
 
@@ -47,20 +47,20 @@ use crate::{
     vdev::{Group, Leaf, State, Vdev, labels, uberblocks},
 };
 
-/// A device that leaves when a pool is split.
+/// A device that leaves in a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// The mirror that it leaves.
+    /// The mirror that the device leaves.
     pub vdev: VdevId,
     /// The mirror's name.
     pub mirror: String,
-    /// The device.
+    /// The device's GUID.
     pub device: Guid,
-    /// Its path.
+    /// The device's path.
     pub path: String,
 }
 
-/// One device that leaves, and what it leaves.
+/// A leaving device, with the vdev that it leaves.
 struct Part {
     vdev: Arc<dyn Vdev>,
     leaf: Arc<Leaf>,
@@ -74,11 +74,11 @@ impl Part {
 }
 
 impl Pool {
-    /// Which devices would leave: of each mirror the one that is named, or else the last that has everything.
+    /// Chooses the leaving devices: of each mirror the named one, otherwise the last complete one.
     ///
     /// # Errors
-    /// [`Error::Request`] if a vdev is no mirror, is being resilvered or about to leave the pool, or would have no complete
-    /// device left; if a named device is none of the pool's, or is one of two of a mirror.
+    /// [`Error::Request`] if a vdev is no mirror, is being resilvered or removed, or would have no complete device
+    /// left; if a named device is not in the pool, or two are of one mirror.
     pub fn plan_split(&self, devices: &[String]) -> Result<Vec<Leaving>> {
         let mut named: Vec<(VdevId, Arc<Leaf>)> = Vec::with_capacity(devices.len());
         for name in devices {
@@ -104,12 +104,13 @@ impl Pool {
         self.engine().storage().vdevs.all().iter().map(leaving).collect()
     }
 
-    /// Has devices leave, as [`Pool::plan_split`] has chosen them, to be an exported pool of this name. Returns what its labels
-    /// say. It has what was committed before the call.
+    /// Splits off the devices chosen by [`Pool::plan_split`] as an exported pool of this name. Returns its label. The
+    /// new pool has everything committed before the call.
     ///
     /// # Errors
-    /// [`Error::Request`] if that cannot be any more, and then nothing has changed; [`Error::Device`] if a label or an uberblock
-    /// could not be written. After that the leaving devices are out of use, and may be detached, replaced or attached again.
+    /// [`Error::Request`] if the plan is no longer possible; then nothing has changed. [`Error::Device`] if a label or
+    /// an uberblock could not be written: then the leaving devices are out of use, and may be detached, replaced or
+    /// attached again.
     pub fn split(&self, name: &str, leaving: &[Leaving]) -> Result<Label> {
         self.engine().writable()?;
         self.engine().commit()?;
@@ -145,7 +146,7 @@ impl Pool {
         Ok(Part { vdev, leaf, device })
     }
 
-    /// What labels of the new pool say, before they say that it is whole.
+    /// The label of the new pool, still marked as destroyed.
     fn new_label(&self, name: &str, label: &Label, parts: &[Part], txg: Txg) -> Label {
         let alone = |config: &VdevConfig| {
             let part = parts.iter().find(|part| part.vdev.id() == config.id).expect("a device of each vdev leaves");
@@ -164,7 +165,7 @@ impl Pool {
             created: label.created,
             txg,
             vdevs: label.vdevs.iter().map(alone).collect(),
-            // Devices that stand by stay with the old pool.
+            // Spares stay with the old pool.
             sections: Sections {
                 classes: label.sections.classes.clone(),
                 ends: label.sections.ends.clone(),
@@ -174,13 +175,13 @@ impl Pool {
         }
     }
 
-    /// Writes labels to the devices that leave.
+    /// Writes labels to the leaving devices.
     fn write_own(&self, parts: &[Part], label: &Label) -> Result<()> {
         let own = |part: &Part| Label { device: part.leaf.guid(), vdev: part.vdev.id(), ..label.clone() };
         parts.iter().try_for_each(|part| labels::write_labels(&*part.device, &own(part)))
     }
 
-    /// Has the labels of the old pool leave the devices out, and its mirrors go on without them.
+    /// Removes the leaving devices from the old pool's labels, and from its mirrors.
     fn leave_out(&self, highest: &mut Txg, mut label: Label, parts: &[Part]) -> Result<()> {
         for part in parts {
             let config = label.vdevs.iter_mut().find(|config| config.id == part.vdev.id());
@@ -193,7 +194,7 @@ impl Pool {
     }
 }
 
-/// Which device of a mirror leaves.
+/// The device of a mirror that leaves.
 fn leaver(mirror: &Group, wanted: Option<&Arc<Leaf>>) -> Result<Arc<Leaf>> {
     let members = mirror.members();
     let refused = |problem: String| Err(Error::Request(problem));
@@ -219,8 +220,8 @@ fn no_mirror(vdev: &dyn Vdev) -> Error {
     Error::Request(format!("{} is no mirror: only a pool of mirrors can be split", name.unwrap_or_default()))
 }
 
-/// Puts the devices out of use that leave, all or none: if others have all the states to which one may go back from the
-/// `committed` one.
+/// Takes all leaving devices out of use, or none: the staying devices must have all states to rewind to from
+/// `committed`.
 fn put_out(parts: &[Part], committed: Txg) -> Result<()> {
     let outcomes =
         parts.iter().map(|part| part.group().put_out_to_leave(part.leaf.guid(), None, safe_since(committed)));
@@ -239,7 +240,7 @@ fn put_out(parts: &[Part], committed: Txg) -> Result<()> {
     }))
 }
 
-/// The committed state as the only one of the new pool.
+/// The uberblock that repeats the committed state as the only state of the new pool.
 fn repeated(new: &Label, base: &Uberblock, now: i64) -> Result<Uberblock> {
     Ok(Uberblock {
         pool: new.pool,

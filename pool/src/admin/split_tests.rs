@@ -1,4 +1,4 @@
-//! Pools of mirrors on simulated devices are split, wherever power fails.
+//! Splitting pools of mirrors on simulated devices, at every power failure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -87,10 +87,10 @@ fn two_pools_come_of_one_and_each_goes_on() {
     drop((pool, other));
     assert_eq!(shown(opened(&[&disks[0], &disks[2]], 3).unwrap().engine()), old);
     assert_eq!(shown(opened(&[&disks[1], &disks[3]], 4).unwrap().engine()), later);
-    // What the rings have of the old pool is no damage to the new one.
+    // Uberblocks of the old pool are no damage to the new one.
     let examined = mend::mend_uberblocks(&*disks[1], new.pool, &[], false).unwrap();
     assert_eq!((examined.bad, examined.mended), (0, 0));
-    // They do not mix.
+    // Devices of the two pools cannot be mixed.
     assert!(matches!(opened(&[&disks[0], &disks[3]], 5), Err(Error::Request(_))));
 }
 
@@ -143,7 +143,7 @@ fn nobody_leaves_before_all_that_devices_were_asked_is_answered() {
     let pool = made(&[&[a, slow.clone()], &[c, d]]);
     commit(&pool, SAFE_STATES);
     let plan = pool.plan_split(&[]).unwrap();
-    // A read that is given up by whoever could do without it: the device is as good as before, as far as is known.
+    // A bulk read is abandoned and served by another member: the device counts as good as before.
     let vdev = pool.find_device("b").unwrap().0;
     disks[1].inject(Fault::hanging(Operation::Read));
     slow.set_deadline(Duration::from_millis(50));
@@ -153,7 +153,7 @@ fn nobody_leaves_before_all_that_devices_were_asked_is_answered() {
     assert_eq!(slow.outstanding(), 1);
     let refused = pool.split("other", &plan).unwrap_err().to_string();
     assert!(refused.contains("has not answered earlier requests yet"), "{refused}");
-    // All are of the pool as before, and are filled with what they have missed.
+    // All are in the pool as before, and are resilvered.
     let states = || {
         let vdevs = pool.engine().storage().vdevs.all();
         let of = |vdev: &Arc<dyn Vdev>| vdev.as_group().unwrap().members()[1].state();
@@ -174,14 +174,14 @@ fn nobody_leaves_before_all_that_devices_were_asked_is_answered() {
     assert!(shown(other.engine()) >= before);
 }
 
-/// Those of these images that belong to the pool of this number.
+/// The images that belong to the pool with this GUID.
 fn of_pool(images: &[Arc<dyn Device>], pool: Guid) -> Vec<Arc<dyn Device>> {
     let is_of = |device: &&Arc<dyn Device>| label_of(&***device).pool == pool;
     images.iter().filter(is_of).cloned().collect()
 }
 
 #[test]
-fn wherever_power_fails_the_old_pool_is_whole_and_the_new_one_whole_or_free() {
+fn after_a_crash_the_old_pool_is_whole_the_new_whole_or_free() {
     let recorder = Recorder::new();
     let wrap = |name| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>;
     let (a, b, c, d) = (wrap("a"), wrap("b"), wrap("c"), wrap("d"));
@@ -218,10 +218,10 @@ fn wherever_power_fails_the_old_pool_is_whole_and_the_new_one_whole_or_free() {
             let later = commit(&other, 2);
             assert_eq!(shown(other.engine()), later, "{what}");
         } else {
-            // They are free, and whoever does not know that is told.
+            // They are free, and opening them is refused with an explanation.
             free += leaving.len();
             assert!(leaving.is_empty() || opened_with(leaving.clone(), &writing(), 8).is_err(), "{what}");
-            // On purpose they are taken only for what the new pool was to be.
+            // With force they open only as the new pool.
             let on_purpose = OpenOptions { force: true, ..writing() };
             if let Ok(other) = opened_with(of_pool(&copies, new), &on_purpose, 8) {
                 brought_back += 1;

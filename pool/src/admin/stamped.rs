@@ -1,4 +1,4 @@
-//! For tests: a pool each of whose states says which transaction group it is, and drops a block of the one before.
+//! For tests: a pool that records its txg in each state, and frees a block of the previous state.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) fn disk() -> Arc<dyn Device> {
     Arc::new(MemoryDevice::new("disk", 64 * MIB))
 }
 
-/// A device of another size with what this one holds, as far as it goes.
+/// A copy of the device with another size, truncated or extended.
 pub(super) fn resized(device: &dyn Device, size: u64) -> MemoryDevice {
     let copy = MemoryDevice::new(device.name(), size);
     let common = device.size().min(size);
@@ -54,10 +54,10 @@ pub(super) fn opened(device: &Arc<dyn Device>, options: &OpenOptions, seed: u64)
     open(vec![device.clone()], options, Arc::new(SeededEnv::new(seed)))
 }
 
-/// Where the catalogue says which transaction group wrote it.
+/// The catalogue item that records the txg.
 const KEY: Key = Key::new(7, 9, 0);
 
-/// Has each commit write its number, and a block of its own that the next one frees.
+/// Writes the txg into each commit, and a block that the next commit frees.
 pub(super) struct Stamp;
 
 impl SyncClient for Stamp {
@@ -89,14 +89,14 @@ pub(super) fn writing_pool(device: &Arc<dyn Device>, seed: u64) -> Pool {
     pool
 }
 
-/// Which group's state is shown, and its block.
+/// The txg recorded in the shown state, and its block.
 pub(super) fn stamp(engine: &Engine) -> (Txg, BlockPointer) {
     let entry = engine.catalogue().read(|view| -> Result<_, Plain> { Ok(view.get(KEY)?) }).unwrap().unwrap();
     let pointer = entry.block().and_then(|block| block.pointer()).unwrap();
     (Txg(u64::from_le_bytes(entry.body().try_into().unwrap())), pointer)
 }
 
-/// Which group's state is shown, after all of it was read.
+/// The txg recorded in the shown state, after a complete check.
 pub(super) fn shown(engine: &Arc<Engine>) -> Txg {
     let (txg, pointer) = stamp(engine);
     let mut ledger = Ledger::default();
@@ -106,7 +106,7 @@ pub(super) fn shown(engine: &Arc<Engine>) -> Txg {
     txg
 }
 
-/// A pool after some commits, closed.
+/// An exported pool after some commits.
 pub(super) fn stamped(device: Arc<dyn Device>) -> (Arc<dyn Device>, Txg) {
     let pool = made(device.clone());
     pool.engine().set_client(Arc::new(Stamp));

@@ -1,18 +1,18 @@
-//! What an operator does about spares by hand: has one step in, and replaces a device for which one stands in.
+//! Manual operations on spares: using a spare for a device, and replacing a device for which a spare stands in.
 //!
-//! A spare that has stepped in at a word stays, also beside a device that is complete, until it is detached. Nothing is stored
-//! of the word: after an import a spare stands in for those who need it. See [`super::spares`].
+//! A spare put in use by the administrator stays until it is detached, even beside a complete device. The request is
+//! not stored: after an import the spare stands in only for a device that needs it. See [`super::spares`].
 //!
-//! In a label one device at most takes the place of another. So what replaces a device for which a complete spare stands in
-//! replaces the spare there, and the failed device leaves by the same label: the spare is enough in its place. When the new
-//! one has everything the spare leaves the vdev as all do that are replaced, and stands by again. A spare that is not complete
-//! yet, or stands beside a device that is, is given back before.
+//! In a label a device can have at most one replacement. So a new device for a failed one with a complete spare
+//! replaces the spare instead, and the failed device leaves by the same label: the spare suffices in its place. When
+//! the new device is complete, the spare leaves the vdev like any replaced device, and becomes available again. A spare
+//! that is not complete yet, or stands beside a complete device, is returned first.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | after a spare was given back, before a label names the new device | the failed device; a spare steps in for it again |
+//! | after a spare was returned, before a label names the new device | the failed device; a spare steps in for it again |
 //! | before a label leaves the failed device out | it, and the spare that stands in |
-//! | after that | the spare in its place, and the new device, which is filled and replaces the spare |
+//! | later | the spare in its place, and the new device, which is resilvered and replaces the spare |
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ use crate::{
 };
 
 impl Pool {
-    /// Has a spare step in for a device, whatever that is like; `false` if the pool has no spare of this path or number.
+    /// Uses a spare for a device in any state; `false` if the pool has no spare of this path or GUID.
     ///
     /// # Errors
-    /// [`Error::Request`] if the spare is in use, not there or too small, or the device is being replaced.
+    /// [`Error::Request`] if the spare is in use, missing or too small, or the device is being replaced.
     pub fn use_spare(&self, device: &str, spare: &str) -> Result<bool> {
         let is_it = |leaf: &Arc<Leaf>| leaf.name() == spare || leaf.guid().to_string() == spare;
         let mut highest = self.labelling();
@@ -65,7 +65,7 @@ impl Pool {
         joined.map(|()| true)
     }
 
-    /// Has a spare that stands by join a vdev, to which it gives so many bytes, in the place of a device that stays.
+    /// Makes an available spare join a vdev, with `size` bytes, in the place of a device that stays a member.
     pub(super) fn join_as_spare(
         &self,
         highest: &mut Txg,
@@ -81,7 +81,7 @@ impl Pool {
         };
         let device = spare.device();
         if !uberblocks::read_uberblocks(&*device, label.pool)?.is_empty() {
-            // It was given back when power failed.
+            // Power failed while the spare was being returned.
             write_new_label(&*device, spare.guid(), NO_VDEV, &label)?;
         }
         let vdevs = &self.engine().storage().vdevs;
@@ -93,7 +93,7 @@ impl Pool {
         joined
     }
 
-    /// How large the smallest device is that could stand in for one of the pool, in bytes.
+    /// Bytes of the smallest device that could be a useful spare in the pool.
     pub fn least_spare(&self) -> u64 {
         let (label, vdevs) = (self.label(), self.engine().storage().vdevs.all());
         let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(|leaf| (vdev.id(), leaf.guid())));
@@ -101,8 +101,8 @@ impl Pool {
         needed.min().map_or(0, device_size)
     }
 
-    /// Prepares to replace a device by a new one for which a spare stands in: one that is not needed for it, or is no help yet,
-    /// is given back, if the new one is large enough.
+    /// Prepares to replace a device that has a spare. If the new device is large enough, a spare that is not needed, or
+    /// not complete, is returned.
     pub(super) fn make_way(&self, device: &str, new: &dyn Device) -> Result<()> {
         let (vdev, old) = self.find_device(device)?;
         let label = self.label();
@@ -115,14 +115,14 @@ impl Pool {
         }
     }
 
-    /// Has a label leave a device out for which a complete spare stands in; that spare, which is to be replaced instead.
+    /// Removes from a label a device with a complete spare; returns the spare, which is to be replaced instead.
     pub(super) fn yield_to_spare(&self, label: &mut Label, vdev: &dyn Vdev, old: &Leaf) -> Result<Option<Arc<Leaf>>> {
         let Some((spare, old)) = standing_in(label, vdev, old) else { return Ok(None) };
         if (old.state(), spare.state()) != (State::Out, State::Complete) {
             let (spare, old) = (spare.leaf.name(), old.leaf.name());
             return Err(Error::Request(format!("the spare {spare} has just stepped in for {old}; try again")));
         }
-        // The new device joins it at once, so a mirror stays one.
+        // The new device joins it at once, so a mirror stays a mirror.
         leave_out(&mut config_of(label, vdev.id())?.tree, old.leaf.guid());
         Ok(Some(spare.leaf.clone()))
     }
@@ -137,7 +137,7 @@ fn standing_in(label: &Label, vdev: &dyn Vdev, old: &Leaf) -> Option<(Arc<Member
     Some((spare, group.member(old.guid())?))
 }
 
-/// Whether somebody is about to take the place of a device, and may do so.
+/// True if a member in use is about to replace a device.
 pub(super) fn is_about_to_leave(members: &[Arc<Member>], device: Guid) -> bool {
     members.iter().any(|member| member.replaces() == Some(device) && member.state() != State::Out)
 }

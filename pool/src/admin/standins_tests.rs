@@ -1,4 +1,4 @@
-//! Spares step in at a word, and devices are replaced for which one stands in, wherever power fails.
+//! Manual use of spares, and replacing devices with a spare, at every power failure.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn a_spare_steps_in_at_a_word_and_stays_until_it_is_detached() {
     assert_eq!(alone(&disks[2]), newest);
     pool.detach("c").unwrap();
     assert_eq!(spares(&pool), listed(&[("c", false), ("d", false), ("small", false)]));
-    // When it steps in by itself the next time, nobody has wished it.
+    // The next time it steps in on its own, not by request.
     disks[1].inject(Fault::failing(Operation::Write));
     commit(&pool, 1);
     assert_eq!(pool.spare_step().unwrap().len(), 1);
@@ -51,7 +51,7 @@ fn a_spare_steps_in_at_a_word_and_stays_until_it_is_detached() {
 }
 
 #[test]
-fn who_replaces_a_device_for_which_a_spare_stands_in_has_its_place_and_the_spare_stands_by_again() {
+fn replacing_a_device_with_a_spare_frees_the_spare() {
     let disks = disks("a b c new");
     let pool = failed(&disks);
     pool.spare_step().unwrap();
@@ -71,7 +71,7 @@ fn who_replaces_a_device_for_which_a_spare_stands_in_has_its_place_and_the_spare
 }
 
 #[test]
-fn a_spare_that_is_no_help_yet_or_no_more_is_given_back_before_somebody_replaces_the_device() {
+fn a_useless_spare_is_returned_before_a_replacement() {
     let disks = disks("a b c new");
     let pool = failed(&disks);
     pool.spare_step().unwrap();
@@ -79,7 +79,7 @@ fn a_spare_that_is_no_help_yet_or_no_more_is_given_back_before_somebody_replaces
     assert_eq!((states(&pool).len(), spares(&pool)), (3, listed(&[("c", false)])));
     assert!(fill(&pool));
     assert_eq!((pool.spare_step().unwrap(), paths(&pool)), (vec![], vec!["a".to_owned(), "new".to_owned()]));
-    // This time the device is as good as the spare beside it.
+    // This time the device is complete beside the spare.
     let last = sized("last", 64 * MIB);
     pool.use_spare("new", "c").unwrap();
     assert!(fill(&pool));
@@ -90,7 +90,7 @@ fn a_spare_that_is_no_help_yet_or_no_more_is_given_back_before_somebody_replaces
 }
 
 #[test]
-fn in_a_raidz_it_is_the_same_and_who_says_which_device_is_in_the_way_says_so() {
+fn the_same_holds_in_a_raidz_and_refusals_name_the_device() {
     let disks = disks("a b c s new");
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let raidz = NewVdev::RaidZ { parity: 1, devices: disks[..3].iter().map(device).collect() };
@@ -113,7 +113,7 @@ fn in_a_raidz_it_is_the_same_and_who_says_which_device_is_in_the_way_says_so() {
 }
 
 #[test]
-fn wherever_power_fails_while_who_has_a_spare_is_replaced_the_others_have_everything() {
+fn nothing_is_lost_by_a_crash_while_replacing_past_a_spare() {
     let recorder = Recorder::new();
     let recorded = |name| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB)))));
     let disks: Vec<Disk> = ["a", "b", "c", "new"].map(recorded).to_vec();
@@ -131,7 +131,7 @@ fn wherever_power_fails_while_who_has_a_spare_is_replaced_the_others_have_everyt
         let what = format!("cut {cut}, seed {seed}");
         let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
         let images: Vec<Disk> = images.map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
-        // The failed one is gone.
+        // The failed device is gone.
         let is_there = |disk: &&Disk| disk.name() != "b" && matches!(labels::read_label(&***disk), Ok(Some(_)));
         let pool = opened(&images.iter().filter(is_there).collect::<Vec<_>>(), 7);
         let pool = pool.unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -1,4 +1,4 @@
-//! Pools on memory devices: adding devices and crashing meanwhile, labels that cannot be written, labels that lie.
+//! Pools on memory devices: adding devices with crashes, labels that cannot be written, labels that lie.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn opened(devices: &[Arc<MemoryDevice>]) -> Result<Pool> {
     open(devices, &options, Arc::new(SeededEnv::new(2)))
 }
 
-/// The sizes of the devices' space in regions, which have a megabyte each.
+/// The sizes of the vdevs in regions of 1 MiB.
 fn regions(pool: &Pool) -> Vec<u64> {
     pool.engine().space_totals().vdevs.iter().map(|vdev| vdev.size / MIB).collect()
 }
@@ -54,7 +54,7 @@ fn assert_clean(pool: &Pool) {
     assert_eq!(check::conclude(pool.engine(), &mut ledger).unwrap(), []);
 }
 
-/// Opens the pool, commits, and opens it again: what an import makes of it must last.
+/// Opens the pool, commits, and opens it again: the import's outcome must last.
 fn opened_twice(devices: &[Arc<MemoryDevice>]) -> Pool {
     let pool = opened(devices).unwrap();
     pool.engine().commit_anyway().unwrap();
@@ -79,7 +79,7 @@ fn recorded_addition(renamed: bool) -> Arc<Recorder> {
 }
 
 #[test]
-fn wherever_power_fails_while_a_device_is_added_the_pool_opens_with_it_or_without() {
+fn a_crash_while_adding_leaves_the_pool_with_the_device_or_not() {
     for renamed in [false, true] {
         let recorder = recorded_addition(renamed);
         let mut outcomes = Vec::new();
@@ -89,7 +89,7 @@ fn wherever_power_fails_while_a_device_is_added_the_pool_opens_with_it_or_withou
         });
         for (cut, seed) in (created.unwrap()..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
             let mut images = recorder.images_at(cut, &mut Fate::seeded(seed));
-            // Where the new device was not labelled yet, nobody takes it for one of the pool.
+            // A new device without a label yet is not taken for a device of the pool.
             if !matches!(labels::read_label(&images[2]), Ok(Some(_))) {
                 images.pop();
             }
@@ -105,8 +105,8 @@ fn wherever_power_fails_while_a_device_is_added_the_pool_opens_with_it_or_withou
     }
 }
 
-/// A pool of one device to which a second one is being added: the labels name it, and it has no chunks. `change` is what
-/// somebody did to the first one's label.
+/// A pool of one device with an unfinished addition of a second: labels name it, and it has no chunks. `change`
+/// modifies the first device's label.
 fn cut_off(change: impl FnOnce(&mut Label)) -> Vec<Arc<MemoryDevice>> {
     let [old, new] = ["old", "new"].map(|name| Arc::new(disk(name)));
     let pool = made(vec![old.clone()]);
@@ -126,7 +126,7 @@ fn set_size(label: &mut Label, bytes: u64) {
 }
 
 #[test]
-fn a_cut_off_device_gets_as_many_chunks_as_its_label_and_the_device_allow() {
+fn an_unfinished_addition_gets_the_chunks_its_label_allows() {
     assert_eq!(regions(&opened_twice(&cut_off(|_| {}))), [62, 62]);
     assert_eq!(regions(&opened_twice(&cut_off(|label| set_size(label, 10 * MIB + 7)))), [62, 10]);
     let too_large = opened(&cut_off(|label| set_size(label, u64::MAX))).err().unwrap();
@@ -149,7 +149,7 @@ fn a_device_that_was_cut_short_is_refused_by_name_and_untouched() {
         let text = format!("disk has {} bytes, but its label says {SIZE}", SIZE - less);
         assert_eq!((error.to_string(), error.kind()), (text, ErrorKind::Device));
         assert_eq!(labels::read_label(&*short).unwrap(), before);
-        // What can be made as large as it was is as it was, but for what lay behind its end.
+        // Restored to its full size the device works again, except for the content behind the cut.
         opened(&[Arc::new(stamped::resized(&*short, SIZE))]).unwrap();
     }
 }
@@ -164,7 +164,7 @@ fn labels_that_could_not_be_written_are_not_believed() {
     assert_eq!(pool.name(), "tank");
     assert_eq!(pool.add(vec![new.clone()]).unwrap_err().kind(), ErrorKind::Device);
     assert_eq!((pool.label().vdevs.len(), regions(&pool).len()), (2, 2));
-    // The first device was told of the new one and then that there is none.
+    // The first device got a label with the new device, and then a label without.
     assert_eq!(labels::read_label(&*a).unwrap().unwrap().vdevs.len(), 2);
     faulty.heal();
     pool.add(vec![new.clone()]).unwrap();
@@ -211,7 +211,7 @@ fn a_pool_that_is_read_only_can_be_destroyed_and_nothing_else() {
 }
 
 #[test]
-fn a_pool_that_was_destroyed_can_be_looked_at_and_taken_back_on_purpose() {
+fn a_destroyed_pool_can_be_read_and_forced_back() {
     let device = Arc::new(disk("disk"));
     made(vec![device.clone()]).destroy().unwrap();
     let destroyed = labels::read_label(&*device).unwrap();
@@ -300,7 +300,7 @@ fn a_raidz_too_wide_for_the_regions_of_a_pool_is_refused() {
     let refused = pool.begin_add(vec![raidz(1, 6)]).err().unwrap();
     assert!(refused.to_string().contains("too small for a raidz"), "{refused}");
     assert!(pool.begin_add(vec![raidz(1, 1)]).is_err());
-    // A pool that is made of it has larger ones.
+    // A pool created on such a vdev has larger regions.
     let wide = create_of(&[raidz(1, 32)], &options, Arc::new(SeededEnv::new(1))).unwrap();
     assert_eq!((wide.label().region_size, wide.engine().storage().space.unit()), (16 * MIB, 31));
     assert_clean(&wide);

@@ -1,4 +1,4 @@
-//! Telling the devices of a pool which space nobody needs: see [`crate::space::TrimCursor`]. Image files get holes there.
+//! TRIM of unused space on the devices of a pool: see [`crate::space::TrimCursor`]. Image files get holes there.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -9,23 +9,22 @@ use crate::{
     units::{MIB, VdevId},
 };
 
-/// Shorter spans are left alone when everything is gone through: to make a hole costs as much as to write some of them.
+/// The shortest span to trim in a full pass, in bytes: punching a hole costs as much as several writes.
 const LEAST: u64 = MIB;
-/// The same of what has become free: it is told of once, and there is less of it.
+/// The shortest span to trim of freshly freed space, in bytes: it is trimmed only once, and there is less of it.
 const LEAST_FRESH: u64 = MIB / 8;
-/// A device is told of no more at once: it answers in time.
+/// The longest span in one request, in bytes: the device answers in time.
 const AT_ONCE: u64 = 64 * MIB;
 
 impl Pool {
-    /// Does a step: tells the devices of about `budget` bytes that are free on a vdev.
+    /// Performs a step: trims about `budget` free bytes of a vdev.
     pub fn trim(&self, vdev: VdevId, from: TrimCursor, budget: u64) -> Result<Trimmed> {
         self.trim_step((TrimWhat::Vdev(vdev), from), (LEAST, budget), &|vdev, offset, len| {
             self.discard(vdev, offset, len)
         })
     }
 
-    /// Does a step: tells the devices of about `budget` bytes that have become free since they were told. A vdev that does
-    /// not take it is passed over.
+    /// Performs a step: trims about `budget` bytes freed since the last trim. A vdev that refuses is skipped.
     pub fn trim_fresh(&self, from: TrimCursor, budget: u64) -> Result<Trimmed> {
         let refusing = RefCell::new(BTreeSet::new());
         let discard = |vdev, offset, len| {
@@ -72,7 +71,7 @@ mod tests {
         space::Class,
     };
 
-    /// Writes over everything that may be trimmed; how much that was, and the shortest piece of it.
+    /// Overwrites everything that may be trimmed; returns the total bytes, and the shortest span.
     fn destroy_free_space(pool: &Pool, what: TrimWhat, budget: u64) -> (u64, u64) {
         let storage = pool.engine().storage();
         let shortest = Cell::new(u64::MAX);
@@ -99,7 +98,7 @@ mod tests {
             let pool = writing_pool(&device, 2 + round);
             let newest = commit(&pool, 1 + round as usize % 4);
             drop(pool);
-            // Nobody allocates in it yet: what was just freed is not left alone for that.
+            // No chunk is open for allocation yet, so freshly freed space is not exempted.
             let pool = opened(&device, &writing(), 100 + round).unwrap();
             let (bytes, piece) =
                 destroy_free_space(&pool, TrimWhat::Vdev(VdevId(0)), [4096, 1 << 20, u64::MAX][round as usize % 3]);
@@ -110,7 +109,7 @@ mod tests {
                 let copy: Arc<dyn Device> = Arc::new(resized(&*device, device.size()));
                 match opened(&copy, &reading(Some(state)), 5) {
                     Ok(then) => assert_eq!(shown(then.engine()), state, "round {round}"),
-                    // A number that an import has passed over.
+                    // A txg that an import skipped.
                     Err(error) => assert!(error.to_string().contains("has no state of"), "round {round}: {error}"),
                 }
             }
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_free_is_told_of_once_and_never_what_a_state_to_go_back_to_refers_to() {
+    fn freed_space_is_trimmed_once_and_never_below_kept_states() {
         let (device, _) = stamped(disk());
         let pool = writing_pool(&device, 2);
         assert_eq!(destroy_free_space(&pool, TrimWhat::Fresh, 4096).0, 0, "nothing has become free");
@@ -128,7 +127,7 @@ mod tests {
         let place = |address| storage.space.resolve(address, LEN).unwrap();
         let (mut sum, mut freed) = (0, Vec::new());
         for round in 0..8 {
-            // More than fits the chunks that are allocated in, a part of it freed in each of the next groups.
+            // Allocates more than fits the open chunks, and frees a part in each of the next txgs.
             let take = |txg| storage.space.allocate(txg, Class::Data, LEN, 1, &storage.vdevs).unwrap().addresses[0];
             let taken: Vec<_> = pool.engine().with_open_txg(|txg| (0..12).map(|_| take(txg)).collect());
             for address in &taken {
@@ -144,7 +143,7 @@ mod tests {
                 let newest = commit(&pool, 1);
                 sum += destroy_free_space(&pool, TrimWhat::Fresh, [4096, u64::MAX][round % 2]).0;
                 assert_eq!(destroy_free_space(&pool, TrimWhat::Fresh, 4096).0, 0, "it was told of");
-                // The state before the group that freed it has it, and may be gone back to.
+                // The state before the free still has the block, and may be rewound to.
                 for (address, group) in freed.iter().filter(|(_, group)| *group > newest.back(SAFE_STATES as u64 - 1)) {
                     let (vdev, offset) = place(*address);
                     let mut bytes = vec![0; LEN as usize];

@@ -1,36 +1,37 @@
-//! States that nobody was told of: on a device that was away when the pool went on from the state before.
+//! Unacknowledged states: on a device that was away when the pool continued from the state before.
 //!
-//! A commit returns when all devices that the labels call complete have its uberblock for good. If power fails before, its
-//! state may be on some of them only. An import that finds one of these goes on from that state. One that finds none goes on
-//! from the state before, and nobody misses anything: but when a device comes back that has the state, its newest
-//! uberblock is on nobody's line. That alone does not tell it from one that somebody has used on its own.
+//! A commit returns when all devices that the labels call complete durably have its uberblock. If power fails before,
+//! its state may be on only some of them. An import that finds one of these continues from the new state. An import
+//! that finds none continues from the state before, and no acknowledged data is missing. But a device with the new
+//! state that returns later has a newest uberblock on no line, and by that alone looks modified separately.
 //!
-//! The labels do. Whoever goes on without a device, be it from an import on or in the middle of work, has the labels of the
-//! others call it behind before the next flush returns, and so before anything is acknowledged ([`crate::vdev::Group`]). So a
-//! state is *untold*, and the device that has it stale and not apart, if
+//! The labels tell the cases apart. A pool that continues without a device, from an import on or later, has the labels
+//! of the rest call the device behind before the next flush returns, and so before anything is acknowledged
+//! ([`crate::vdev::Group`]). So a state is *unacknowledged* (`untold`), and its device stale and not split, if
 //!
-//! 1. the newest label calls the device behind, and the state is not one that it knows the device may have,
-//! 2. in the device's own rings the state comes right after the last one that it may have by the newest label,
-//! 3. there is a device that both the newest label and the device's own call complete, and that nobody goes on without: none of
-//!    a log, which both may have left behind.
+//! 1. the newest label calls the device behind, and does not list the state among the ones that the device may have,
+//! 2. in the device's own rings the state directly follows the last one that the device may have by the newest label,
+//! 3. some device, not of a log, is called complete both by the newest label and by the device's own, so the pool never
+//!    continued without it. Log devices do not count, because both may have left a log behind.
 //!
-//! Why it was not acknowledged: then the device of 3 would have it as well, for the own label is no older than the last
-//! flush of that commit, and names all that were gone on without. The import that went on had that device, or it came back
-//! later; it would have been found there in the first case, and in the second been judged like this one. (If the pool went back to an
-//! older state meanwhile, the state may have been acknowledged. It was given up then, by the operator.)
+//! Why the state was not acknowledged: otherwise the device of condition 3 would have it too, because the device's own
+//! label is no older than the last flush of that commit, and names every device that the commit left behind. If the
+//! import that continued had the device of condition 3, it would have found the state there. If the device of condition
+//! 3 returned later, it was judged like this one. (If the pool was rewound in between, the state may have been
+//! acknowledged. The administrator gave it up then.)
 //!
-//! Why two halves that were used apart are still refused: each has called all of the other half behind, so there is no
-//! device that both call complete. And only one state is ever passed over: the commit after it would have begun when it was
-//! acknowledged.
+//! Why two halves that were used separately are still refused: each half has called all of the other half behind, so no
+//! device is called complete by both. And at most one state is ever skipped: the next commit would have begun only
+//! after an acknowledgement.
 //!
-//! An untold state is passed over as if it were not there. Whoever opens the pool to write erases it from its device, for its
-//! number is used again. The device is filled as any other that is behind: what the state had written lies where the last
-//! state that both have refers to nothing.
+//! An unacknowledged state is treated as absent. An import for writing erases it from its device, because its txg is
+//! reused. The device is resilvered like any device that is behind: blocks of the erased state lie where the last
+//! common state refers to nothing.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before it is erased in all rings of the device | the state in some, and passes over it once more |
-//! | after that | a device that is behind |
+//! | before it is erased in all rings of the device | the state in some rings, and skips it once more |
+//! | later | a device that is behind |
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -46,15 +47,15 @@ use crate::{
     vdev::{Health, Vdev, labels, uberblocks},
 };
 
-/// A state that is passed over, and the device that has it.
+/// An unacknowledged state, and the device that has it.
 pub(super) struct Untold {
     pub(super) leaf: Guid,
     pub(super) device: Arc<dyn Device>,
     pub(super) txg: Txg,
 }
 
-/// Takes the newest state out of what a device has in its rings, newest first, if nobody was told of it: see above. `behind`
-/// is what the newest label says of the device.
+/// Removes the newest state from a device's rings, newest first, if it is unacknowledged: see above. `behind` is the
+/// newest label's record of the device.
 pub(super) fn pass_over(
     ring: &mut Vec<Uberblock>,
     device: &dyn Device,
@@ -73,7 +74,7 @@ pub(super) fn pass_over(
     Some(ring.remove(0).txg)
 }
 
-/// The devices that a label calls complete, but for logs.
+/// The devices that a label calls complete, except log devices.
 fn complete(label: &Label) -> BTreeSet<Guid> {
     let lacks = |device: &Guid| {
         let mut members = label.vdevs.iter().flat_map(|vdev| vdev.tree.members());
@@ -84,8 +85,8 @@ fn complete(label: &Label) -> BTreeSet<Guid> {
     leaves.map(|leaf| leaf.guid).filter(|device| !lacks(device)).collect()
 }
 
-/// Erases states of which nobody was told from the devices that have them. These are behind: one that refuses is done without,
-/// as one of a lost vdev is already.
+/// Erases unacknowledged states from their devices. A device that fails the erasure is faulted, which is always
+/// possible because it is behind; a device of a lost vdev is not used anyway.
 pub(super) fn forget(vdevs: &[Arc<dyn Vdev>], untold: &[Untold]) -> Result<()> {
     for state in untold {
         let Err(error) = state.erase() else { continue };

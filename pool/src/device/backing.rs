@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn loop_devices_and_their_partitions_are_known_by_what_the_kernel_says() {
+    fn loop_devices_and_partitions_are_found_by_sysfs() {
         let folder = tempfile::tempdir().unwrap();
         let disk = folder.path().join("loop0");
         fs::create_dir_all(disk.join("loop")).unwrap();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_is_shown_without_its_folder_and_control_characters() {
+    fn a_command_line_is_shown_without_folder_or_control_characters() {
         assert_eq!(command_line(b"/usr/bin/pool\0service\0ta\x1bnk\0"), "pool service tank");
         assert_eq!(command_line(b""), "");
         assert_eq!(command_line(&[b'x'; 200]).chars().count(), MAX_COMMAND + 1);

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_made_longer_has_more_when_it_is_used_and_one_that_is_cut_forgets_what_was_behind() {
+    fn a_lengthened_device_has_zeros_and_a_truncated_one_forgets() {
         let device = MemoryDevice::new("memory", PAGE * 2);
         device.write_at(0, &vec![7; PAGE as usize * 2]).unwrap();
         device.make(PAGE * 3);

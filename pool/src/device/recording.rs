@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_is_always_there_and_what_came_after_the_cut_never() {
+    fn flushed_writes_are_always_there_and_later_ones_never() {
         let (recorder, device) = recorded();
         device.write_at(0, &[1]).unwrap();
         device.flush().unwrap();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn images_do_not_depend_on_the_order_in_which_they_are_asked_for() {
+    fn images_do_not_depend_on_the_order_of_requests() {
         let (recorder, device) = recorded();
         for n in 0..40u64 {
             device.write_at(n % 7 * 100, &[n as u8; 1000]).unwrap();

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_twice_and_what_must_be_read_twice_is_not_there_before() {
+    fn nothing_waits_twice_and_second_reads_count() {
         let mut feed = feed();
         (0..3).for_each(|_| feed.offer(key(1), &[1; 10], false));
         assert_eq!(feed.take().len(), 1);

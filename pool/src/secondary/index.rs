@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_written_again_stays_when_the_first_copy_goes() {
+    fn a_rewritten_block_stays_when_its_first_copy_goes() {
         let mut index = Index::new(100);
         index.add_newest(0, 0, &blocks(0, 0, &[1, 2]));
         index.add_newest(0, 1, &blocks(0, 1, &[2]));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_later_is_older_and_leaves_out_what_does_not_fit() {
+    fn segments_found_later_are_older_and_blocks_that_fit_stay() {
         let mut index = Index::new(4);
         index.add_newest(0, 3, &blocks(0, 3, &[1, 2]));
         index.add_oldest(0, 2, &blocks(0, 2, &[2, 3, 4, 5]));

@@ -119,7 +119,7 @@ fn what_was_read_is_found_and_also_by_the_next_import() {
 }
 
 #[test]
-fn a_ring_that_is_full_forgets_what_is_oldest_and_takes_what_is_read_twice() {
+fn a_full_ring_drops_the_oldest_and_takes_blocks_read_twice() {
     let device = memory();
     let secondary = opened(device.clone(), 1);
     let all = IN_SEGMENT * (SEGMENTS as u32 + 4);
@@ -145,7 +145,7 @@ fn a_ring_that_is_full_forgets_what_is_oldest_and_takes_what_is_read_twice() {
 }
 
 #[test]
-fn a_segment_is_written_no_faster_than_it_may_be_and_a_reader_never_waits() {
+fn segments_are_written_at_a_limited_rate_without_reader_waits() {
     let secondary = opened(memory(), 1);
     let offer = |round: u32| {
         (0..4 * IN_SEGMENT).for_each(|block| secondary.offer(&pointer(1000 * round + block), &content(block)));
@@ -218,7 +218,7 @@ fn whatever_byte_is_wrong_what_is_found_is_right() {
 }
 
 #[test]
-fn while_every_byte_read_is_wrong_nothing_is_found_and_each_block_counts_once() {
+fn with_every_byte_wrong_each_block_counts_one_error() {
     let device = Arc::new(FaultDevice::new(written()));
     let secondary = opened(device.clone(), 2);
     device.inject(Fault::corrupting(0..DEVICE));
@@ -228,7 +228,7 @@ fn while_every_byte_read_is_wrong_nothing_is_found_and_each_block_counts_once() 
 }
 
 #[test]
-fn a_bad_sector_costs_one_block_and_a_device_that_is_gone_is_put_out() {
+fn a_bad_sector_costs_one_block_and_a_lost_device_is_faulted() {
     let device = Arc::new(FaultDevice::new(written()));
     let secondary = opened(device.clone(), 2);
     let place = DATA_START + SEGMENT_HEADER + 50_000;
@@ -249,7 +249,7 @@ fn a_bad_sector_costs_one_block_and_a_device_that_is_gone_is_put_out() {
 }
 
 #[test]
-fn a_device_that_refuses_to_be_written_is_put_out_and_one_that_hangs_does_not_hold_readers() {
+fn an_unwritable_device_is_faulted_and_a_hanging_one_holds_none() {
     for on in [Operation::Write, Operation::Flush] {
         let device = Arc::new(FaultDevice::new(written()));
         let secondary = opened(device.clone(), 2);
@@ -293,7 +293,7 @@ fn wherever_power_fails_what_a_header_names_is_there() {
 }
 
 #[test]
-fn what_was_born_after_the_state_that_was_opened_is_not_taken_from_a_device() {
+fn blocks_born_after_the_opened_state_are_not_taken() {
     let device = memory();
     let secondary = opened_at(device.clone(), 1, 5);
     let put = |birth: u64| secondary.offer(&born(birth as u32, birth), &content(birth as u32));
@@ -307,7 +307,7 @@ fn what_was_born_after_the_state_that_was_opened_is_not_taken_from_a_device() {
 }
 
 #[test]
-fn blocks_without_a_checksum_and_those_of_a_pool_that_is_read_only_stay_out() {
+fn blocks_without_checksum_or_of_a_read_only_pool_stay_out() {
     let device = memory();
     let secondary = opened(device.clone(), 1);
     let off = BlockPointer { checksum_kind: Checksum::Off, checksum: [0; 32], ..pointer(1) };
@@ -329,7 +329,7 @@ fn blocks_without_a_checksum_and_those_of_a_pool_that_is_read_only_stay_out() {
 }
 
 #[test]
-fn a_device_that_is_removed_is_not_written_to_any_more_and_forgotten() {
+fn a_removed_device_is_forgotten_and_not_written_to() {
     let device = written();
     let secondary = opened(device, 2);
     let leaf = secondary.devices().remove(0);

@@ -138,7 +138,7 @@ impl<'a> Replacing<'a> {
 /// | power fails | import finds |
 /// | --- | --- |
 /// | before or while the new place is written | the front labels, as they were, and at the end nothing, or what was at the old one |
-/// | after that, before the labels are written | all four, as they were |
+/// | then, before the labels are written | all four, as they were |
 /// | while the labels are written | as always: the first pair has L0, the second L1, and one of the pairs is as it was |
 ///
 /// The former back labels stay until the space is used. If the device is cut back to its former size meanwhile, they

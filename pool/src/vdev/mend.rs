@@ -17,7 +17,7 @@
 //! | --- | --- |
 //! | before or while the newest state is written to empty rings | no label: not this device; or a device with a label and no state, as before |
 //! | while older states are written, and bad copies beside good ones | the newest state, as far as there is a label |
-//! | after that, while the first pair of labels is written to a device without labels | no device, or a device with the newest state |
+//! | then, while the first pair of labels is written to a device without labels | no device, or a device with the newest state |
 //! | while the second pair is written | the device with the newest state |
 //! | while single labels or slots are written beside good ones | the good ones: nothing that verifies is overwritten |
 //!

@@ -1,4 +1,4 @@
-//! RAID-Z pools that get a device more, and power that fails meanwhile.
+//! RAID-Z pools expanded by a device, at every power failure.
 
 use super::{
     raidz::{names, raidz, raidz_of, sets, survives, without},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::format::label::{Compatibility, RAIDZ_EXPANSION};
 
-/// The columns that the label's zones have, of which members are complete.
+/// The numbers of columns of the label's zones.
 fn widths(pool: &Pool) -> Vec<u8> {
     let label = pool.label();
     let VdevTree::RaidZ(raidz) = &label.vdevs[0].tree else { return Vec::new() };
@@ -39,7 +39,7 @@ fn a_raidz_with_a_device_more_survives_what_it_survived_before() {
                 Err(error) => assert!(old > usize::from(parity), "{what}: {error}"),
             }
         }
-        // A device that was away is filled as ever, the new one too.
+        // A device that was away is resilvered as usual, the new one too.
         for away in [0, count] {
             let pool = opened(&without(&disks, &[]), 8).unwrap();
             disks[away].vanish();

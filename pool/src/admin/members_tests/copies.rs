@@ -1,8 +1,8 @@
-//! Somebody has copied a device onto another one: two devices say that they are the same member.
+//! A device was copied onto another one: two devices claim to be the same member.
 
 use super::*;
 
-/// All that a device holds.
+/// The whole content of a device.
 fn content(of: &Disk) -> Vec<u8> {
     let mut content = vec![0; of.size() as usize];
     of.read_at(0, &mut content).unwrap();
@@ -10,13 +10,13 @@ fn content(of: &Disk) -> Vec<u8> {
 }
 
 #[test]
-fn a_copy_that_has_fallen_behind_neither_takes_the_place_of_its_original_nor_is_written_to() {
+fn an_older_copy_is_neither_used_nor_written_to() {
     for is_copy_first in [false, true] {
         let disks = disks("a b");
         let pool = mirror(&disks);
         disks[1].vanish();
         let before = commit(&pool, 2);
-        // Nobody labels or imports after this, so only the uberblocks tell them apart.
+        // No label is written after this, so only uberblocks tell the two apart.
         let copy = copied(&disks[0]);
         let newest = commit(&pool, 3);
         assert!(newest > before);
@@ -39,7 +39,7 @@ fn a_copy_that_has_fallen_behind_neither_takes_the_place_of_its_original_nor_is_
 }
 
 #[test]
-fn a_copy_from_before_the_last_import_is_older_by_its_label_alone() {
+fn a_copy_from_before_the_last_import_is_older_by_its_label() {
     for is_copy_first in [false, true] {
         let disk = disk("a");
         drop(mirror(&[disk.clone(), self::disk("b")]));

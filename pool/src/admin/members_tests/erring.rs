@@ -1,4 +1,4 @@
-//! Devices of which something cannot be read when the pool is opened, and devices that are held for erring and do not.
+//! Devices with read errors when the pool is opened, and devices wrongly suspected of errors.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use crate::{
     vdev::Counts,
 };
 
-/// Where the intent log ends, whoever answers has nothing more of it.
+/// Behind the end of the intent log no member has more to read.
 #[test]
 fn a_mirror_one_of_whose_devices_refuses_to_be_read_opens() {
     for refusing in 0..2 {
@@ -27,7 +27,7 @@ fn counts(pool: &Pool, device: &str) -> Counts {
     pool.find_device(device).unwrap().1.counters().snapshot()
 }
 
-/// Has a device be asked while one before it hangs, and does something else meanwhile.
+/// Runs `ask` on a device while an earlier one hangs, and `meanwhile` beside it.
 fn while_hanging<T: Send>(hanging: &Disk, ask: impl FnOnce() -> T + Send, meanwhile: impl FnOnce()) -> T {
     hanging.inject(Fault { times: 1, ..Fault::hanging(Operation::Write) });
     thread::scope(|scope| {
@@ -77,7 +77,7 @@ fn a_device_that_is_back_keeps_its_labels_during_a_scrub() {
     assert_eq!((examined.bad, counts(&pool, "b").checksum_errors), (0, 0));
 }
 
-/// A commit that was under way when the device went gives it nothing that counts once it is back.
+/// A commit under way when the device left does not count for the returned device.
 #[test]
 fn a_device_that_came_back_is_not_given_an_older_state() {
     let disks = disks("a b");

@@ -1,4 +1,4 @@
-//! Mirrors that go back to an older state: who has all of it, who stays behind, and how far each counts as having come.
+//! Mirrors that rewind: which members have all of the state, which stay behind, and how far each counts.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn going_back_after_a_power_failure_is_no_split() {
     let pool = mirror(&disks);
     let newest = commit(&pool, 5);
     drop(pool);
-    // Power has failed while the uberblock of the last commit was on one of them only.
+    // Power failed while the last commit's uberblock was on one member only.
     let late = lacking(&disks[1], newest);
     let devices: Vec<Arc<dyn Device>> = vec![disks[0].clone(), late.clone()];
     for to in [newest.back(2), newest.back(1)] {
@@ -27,7 +27,7 @@ fn going_back_after_a_power_failure_is_no_split() {
 }
 
 #[test]
-fn wherever_power_fails_while_whole_members_go_back_together_they_stay_together() {
+fn members_stay_together_after_a_crash_in_a_rewind() {
     let made_disks = disks("a b c");
     let pool = mirror(&made_disks);
     let newest = commit(&pool, 5);
@@ -43,7 +43,7 @@ fn wherever_power_fails_while_whole_members_go_back_together_they_stay_together(
 }
 
 #[test]
-fn one_that_went_on_after_power_had_failed_while_all_went_back_is_a_split() {
+fn continuing_alone_after_a_crash_in_a_rewind_is_a_split() {
     let made_disks = disks("a b");
     let pool = mirror(&made_disks);
     let newest = commit(&pool, 5);
@@ -59,7 +59,7 @@ fn one_that_went_on_after_power_had_failed_while_all_went_back_is_a_split() {
 }
 
 #[test]
-fn wherever_power_fails_while_a_mirror_goes_back_the_pool_is_whole() {
+fn a_mirror_is_whole_after_a_crash_in_a_rewind() {
     let made_disks = disks("a b");
     let pool = mirror(&made_disks);
     let newest = commit(&pool, 5);
@@ -76,7 +76,7 @@ fn wherever_power_fails_while_a_mirror_goes_back_the_pool_is_whole() {
 }
 
 #[test]
-fn wherever_power_fails_while_a_mirror_goes_back_without_what_was_filled_later_the_pool_is_whole() {
+fn a_crash_in_a_rewind_past_a_resilver_leaves_the_pool_whole() {
     let (disks, new) = (disks("a b"), disk("new"));
     let (pool, before) = filled_late(&disks, &new);
     let newest = commit(&pool, 1);
@@ -111,7 +111,7 @@ fn a_device_that_was_filled_later_does_not_go_back() {
     assert_eq!(alone(&new), newest);
 }
 
-/// A mirror of three whose last device, `new`, was filled after the state that is returned: what that one frees is not on it.
+/// A mirror of three whose last device, `new`, was resilvered after the returned state, and lacks blocks freed since.
 fn filled_late(disks: &[Disk], new: &Disk) -> (Pool, Txg) {
     let pool = mirror(disks);
     pool.attach("a", new.clone(), false).unwrap();
@@ -126,7 +126,7 @@ fn go_back(of: &[&Disk], to: Txg) -> Result<Txg> {
 }
 
 #[test]
-fn a_device_that_was_filled_later_and_missed_the_last_commit_is_filled_anew() {
+fn a_late_device_that_missed_a_commit_is_resilvered_anew() {
     let (disks, new) = (disks("a b"), disk("new"));
     let (pool, before) = filled_late(&disks, &new);
     let newest = commit(&pool, 1);
@@ -145,7 +145,7 @@ fn a_device_that_was_filled_later_and_missed_the_last_commit_is_filled_anew() {
 }
 
 #[test]
-fn a_device_that_was_filled_later_and_is_offline_or_away_is_filled_anew_when_it_is_back() {
+fn a_late_device_offline_or_away_is_resilvered_anew_on_return() {
     for is_away in [false, true] {
         let (disks, new) = (disks("a b"), disk("new"));
         let (pool, before) = filled_late(&disks, &new);
@@ -166,7 +166,7 @@ fn a_device_that_was_filled_later_and_is_offline_or_away_is_filled_anew_when_it_
 }
 
 #[test]
-fn a_device_that_was_filled_later_is_not_believed_to_have_all_that_its_import_began_with() {
+fn a_late_absent_device_is_not_assumed_to_have_anything() {
     let (disks, new) = (disks("a b"), disk("new"));
     drop(mirror(&disks));
     let (pool, before) = {
@@ -177,14 +177,14 @@ fn a_device_that_was_filled_later_is_not_believed_to_have_all_that_its_import_be
         (pool, before)
     };
     drop(pool);
-    // It was complete when it was last heard of.
+    // The device was complete when last seen.
     go_back(&[&disks[0], &disks[1]], before).unwrap();
     let pool = opened(&[&disks[0], &disks[1], &new], 10).unwrap();
     assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
 }
 
 #[test]
-fn a_device_that_was_filled_later_and_missed_its_next_import_is_known_again() {
+fn a_late_device_that_missed_its_next_import_is_recognized() {
     let (disks, new) = (disks("a b"), disk("new"));
     let (pool, before) = filled_late(&disks, &new);
     drop(pool);
@@ -204,7 +204,7 @@ fn a_device_that_was_filled_later_and_missed_its_next_import_is_known_again() {
 }
 
 #[test]
-fn a_device_that_was_away_has_after_going_back_what_it_had_before() {
+fn a_device_away_during_a_rewind_keeps_its_progress() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     let had = pool.engine().committed();
@@ -251,7 +251,7 @@ fn what_no_device_of_a_mirror_has_had_is_not_gone_back_to() {
 }
 
 #[test]
-fn what_only_a_device_that_is_behind_has_had_is_not_gone_back_to() {
+fn a_state_that_only_a_stale_device_has_cannot_be_rewound_to() {
     let (disks, new) = (disks("a b"), disk("new"));
     let (pool, before) = filled_late(&disks, &new);
     pool.put_offline("a", true).unwrap();
@@ -303,12 +303,12 @@ fn a_mirror_that_was_added_later_goes_back_along() {
 }
 
 #[test]
-fn a_state_whose_uberblock_power_failed_to_bring_to_a_mirror_can_be_gone_back_to() {
+fn a_state_whose_uberblock_a_mirror_lacks_can_be_rewound_to() {
     let (first, second) = (disks("a b"), disks("c d"));
     let pool = mirrors(&[&first, &second]);
     commit(&pool, 1);
     let late = [copied(&second[0]), copied(&second[1])];
-    // Before it was written, all that it refers to was flushed.
+    // Before the uberblock was written, everything it refers to was flushed.
     let newest = commit(&pool, 1);
     drop(pool);
     for (late, disk) in late.iter().zip(&second) {
@@ -328,11 +328,11 @@ fn a_state_whose_uberblock_power_failed_to_bring_to_a_mirror_can_be_gone_back_to
     }
 }
 
-/// One of so many second power failures is tried, others after each first one.
+/// Every so many second power failures one is tried, offset by the first.
 const EVERY: usize = 7;
 
-/// Opens what a power failure has left at `cut`, while the pool goes back, and what another one leaves while it is opened
-/// and goes on.
+/// Opens the images of a power failure at `cut` during a rewind, and those of a second failure while the pool is opened
+/// and used.
 fn survives_twice(images: Vec<MemoryDevice>, span: &std::ops::RangeInclusive<Txg>, cut: usize, what: &str) {
     let recorder = Recorder::new();
     let images: Vec<Disk> =
@@ -357,7 +357,7 @@ fn survives_twice(images: Vec<MemoryDevice>, span: &std::ops::RangeInclusive<Txg
 }
 
 #[test]
-fn wherever_power_fails_while_all_devices_of_mirrors_go_back_the_pool_is_whole() {
+fn mirrors_are_whole_after_two_crashes_in_a_rewind() {
     for count in [1, 2] {
         let made: Vec<Vec<Disk>> = ["a b", "c d"][..count].iter().map(|names| disks(names)).collect();
         let pool = mirrors(&made.iter().map(|disks| &disks[..]).collect::<Vec<_>>());
@@ -380,12 +380,12 @@ fn wherever_power_fails_while_all_devices_of_mirrors_go_back_the_pool_is_whole()
 }
 
 #[test]
-fn who_was_used_alone_is_no_device_that_power_failed_to_take_back() {
+fn a_device_used_alone_does_not_join_a_rewind() {
     let of = disks("a b");
     let pool = mirror(&of);
     let newest = commit(&pool, 4);
     drop(pool);
-    // One goes back without the other, which is used alone from the newest state on.
+    // One device rewinds without the other, which continues alone from the newest state.
     let alone = copied(&of[1]);
     go_back(&[&of[0]], newest.back(2)).unwrap();
     for commits in [1, 3, 40] {

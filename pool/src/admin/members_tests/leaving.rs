@@ -1,4 +1,4 @@
-//! Devices that are to leave, or to come back, while they or others do not do what they are asked.
+//! Devices that should leave or return while they, or their peers, fail requests.
 
 use std::{thread, time::Duration};
 
@@ -7,7 +7,7 @@ use crate::{device::DeadlineDevice, vdev::Stays};
 
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// Has a device answer at the end, also if a test fails: somebody may wait for it.
+/// Heals a device at the end, even of a failed test, because threads may wait for it.
 pub(in crate::admin) struct Healed(pub(in crate::admin) Disk);
 
 impl Drop for Healed {
@@ -17,12 +17,12 @@ impl Drop for Healed {
 }
 
 #[test]
-fn who_was_put_out_of_use_comes_back_only_when_all_it_was_asked_has_been_answered() {
+fn a_device_returns_only_after_all_its_requests_are_answered() {
     let [a, b] = ["a", "b"].map(disk);
     let slow = Arc::new(DeadlineDevice::new(b.clone(), FOREVER));
     let pool = made(vec![a.clone(), slow.clone()]);
     let _healed = Healed(b.clone());
-    // Nothing else hangs: whoever asks the device itself is answered.
+    // Nothing else hangs: requests past the deadline are answered.
     b.inject(Fault { times: 1, ..Fault::hanging(Operation::Write) });
     slow.set_deadline(Duration::from_millis(50));
     commit(&pool, 1);
@@ -32,7 +32,7 @@ fn who_was_put_out_of_use_comes_back_only_when_all_it_was_asked_has_been_answere
     let online = || pool.put_online("b", &|_| Ok(found.clone()));
     let refused = online().unwrap_err().to_string();
     assert!(refused.contains("has not answered earlier requests yet"), "{refused}");
-    // What the operator wants does not make it forgotten: that write may still land on what was taken back.
+    // Going offline does not forget the request: the write may still reach the device after its return.
     pool.put_offline("b", false).unwrap();
     let refused = online().unwrap_err().to_string();
     assert!(refused.contains("has not answered earlier requests yet"), "{refused}");
@@ -48,7 +48,7 @@ fn who_was_put_out_of_use_comes_back_only_when_all_it_was_asked_has_been_answere
 }
 
 #[test]
-fn who_was_to_take_the_place_of_another_one_and_has_failed_meanwhile_does_not_take_it() {
+fn a_replacement_that_fails_replaces_nothing() {
     for devices in ["a", "a b"] {
         let (disks, new) = (disks(devices), disk("new"));
         let pool = match &disks[..] {
@@ -64,7 +64,7 @@ fn who_was_to_take_the_place_of_another_one_and_has_failed_meanwhile_does_not_ta
         pool.attach("a", new.clone(), true).unwrap();
         assert!(fill_alone(&pool));
         assert!(states(&pool).iter().all(|state| *state == State::Complete));
-        // Before the old one leaves, all is flushed.
+        // Everything is flushed before the old device leaves.
         new.inject(Fault::failing(Operation::Flush));
         pool.finish_replacing().unwrap();
         let (_, leaf) = pool.find_device("a").unwrap();
@@ -83,7 +83,7 @@ fn who_was_to_take_the_place_of_another_one_and_has_failed_meanwhile_does_not_ta
 }
 
 #[test]
-fn whether_an_heir_is_complete_is_judged_at_the_moment_in_which_the_old_one_goes_out_of_use() {
+fn a_replacement_must_be_complete_when_the_old_device_leaves() {
     let (disks, new) = (disks("a b"), disk("new"));
     let pool = mirror(&disks);
     pool.attach("a", new.clone(), true).unwrap();
@@ -92,24 +92,25 @@ fn whether_an_heir_is_complete_is_judged_at_the_moment_in_which_the_old_one_goes
     let guid = |name: &str| pool.find_device(name).unwrap().1.guid();
     let (vdev, _) = pool.find_device("a").unwrap();
     let group = vdev.as_group().unwrap();
-    // It fails after somebody has seen that it is complete. The other one of the mirror is, and would be enough.
+    // The replacement fails after it was seen complete. The other member of the mirror is complete, and would suffice.
     assert!(group.put_offline(guid("new"), true));
     assert_eq!(group.put_out_to_leave(guid("a"), Some(guid("new")), newest), Err(Stays::HeirFailed));
     assert_eq!(states(&pool), [State::Complete, State::Complete, State::Out]);
     assert_eq!(pool.find_device("a").unwrap().1.health(), Health::Online);
-    // Nobody was to take the place of this one.
+    // This device has no replacement.
     assert_eq!(group.put_out_to_leave(guid("b"), None, newest), Ok(()));
     assert_eq!(group.put_out_to_leave(guid("a"), None, newest), Err(Stays::Needed));
 }
 
 #[test]
-fn if_the_one_fails_that_had_all_the_states_to_go_back_to_a_device_leaves_when_another_one_has_them() {
+fn a_device_leaves_once_another_has_all_states_to_rewind_to() {
     let (disks, new) = (disks("a b"), disk("new"));
     let pool = mirror(&disks);
     commit(&pool, 6);
     pool.attach("a", new.clone(), false).unwrap();
     assert!(fill(&pool));
-    // It has had everything for long, so no commit is needed. But before the other one leaves, all is flushed.
+    // The new device has been complete for long enough, so no commit is needed. But everything is flushed before the
+    // old one leaves.
     disks[0].inject(Fault::failing(Operation::Flush));
     pool.detach("b").unwrap();
     assert_eq!(states(&pool), [State::Out, State::Complete]);
@@ -126,7 +127,7 @@ fn if_the_one_fails_that_had_all_the_states_to_go_back_to_a_device_leaves_when_a
 fn a_device_whose_labels_cannot_be_cleared_leaves_all_the_same() {
     let disks = disks("a b c");
     let pool = mirror(&disks);
-    // No commit is needed before it leaves, so it is in use until its labels are to be cleared.
+    // No commit is needed before the device leaves, so it is in use until its labels are to be erased.
     commit(&pool, SAFE_STATES);
     disks[1].inject(Fault::failing(Operation::Write));
     pool.detach("b").unwrap();
@@ -136,7 +137,7 @@ fn a_device_whose_labels_cannot_be_cleared_leaves_all_the_same() {
     assert!(labels::read_label(&*disks[1]).unwrap().is_some(), "its labels are still there");
     let newest = commit(&pool, 2);
     assert_eq!(shown(pool.engine()), newest);
-    // Nothing keeps it from being used again.
+    // It can be used again.
     pool.attach("a", disks[1].clone(), false).unwrap();
     assert!(fill(&pool));
     let newest = commit(&pool, 1);
@@ -145,7 +146,7 @@ fn a_device_whose_labels_cannot_be_cleared_leaves_all_the_same() {
 }
 
 #[test]
-fn a_device_that_refuses_the_newest_uberblock_at_an_import_is_done_without() {
+fn an_import_faults_a_device_that_refuses_the_newest_uberblock() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     let newest = commit(&pool, 3);
@@ -167,7 +168,7 @@ fn a_device_that_refuses_the_newest_uberblock_at_an_import_is_done_without() {
 }
 
 #[test]
-fn one_that_cannot_be_done_without_and_refuses_the_newest_uberblock_keeps_the_pool_closed() {
+fn a_needed_device_that_refuses_the_newest_uberblock_is_fatal() {
     let disks = disks("a b c");
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let devices = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
@@ -176,9 +177,9 @@ fn one_that_cannot_be_done_without_and_refuses_the_newest_uberblock_keeps_the_po
     pool.engine().set_client(Arc::new(Stamp));
     let newest = commit(&pool, 5);
     drop(pool);
-    // The third one is lost.
+    // The third device is lost.
     let late = lacking(&disks[1], newest);
-    // Nothing else is refused: the labels could be written.
+    // Only uberblock writes fail: labels could be written.
     late.inject(Fault { times: 4, ..Fault::failing(Operation::Write) });
     let error = opened(&[&disks[0], &late], 3).err().unwrap();
     assert!(matches!(&error, Error::Device { device, .. } if device == "b"), "{error}");

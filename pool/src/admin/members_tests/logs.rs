@@ -1,9 +1,9 @@
-//! Vdevs for the intent log that are not what they were when the pool is opened.
+//! Log vdevs that have changed when the pool is opened.
 
 use super::*;
 use crate::{admin::ClassedVdev, format::label::classes::VdevClass};
 
-/// A pool of the disk `a` whose log is on the other disks: on one, or on a mirror of them.
+/// A pool of the disk `a` with a log on the rest of the disks: on one, or on a mirror.
 pub(super) fn with_log(disks: &[Disk]) -> Pool {
     let device = |disk: &Disk| disk.clone() as Arc<dyn Device>;
     let log = match &disks[1..] {
@@ -22,13 +22,13 @@ pub(super) fn without_log() -> OpenOptions {
     OpenOptions { without_log: true, ..writing() }
 }
 
-/// Whether the pool is without its log vdev.
+/// True if the pool is without its log vdev.
 fn is_lost(pool: &Pool) -> bool {
     pool.engine().storage().vdevs.all()[1].is_lost()
 }
 
 #[test]
-fn a_log_that_was_cut_short_is_done_without_once_its_owner_says_so() {
+fn a_truncated_log_is_left_behind_on_request() {
     for names in ["a log", "a c d"] {
         let disks = disks(names);
         drop(with_log(&disks));
@@ -42,7 +42,7 @@ fn a_log_that_was_cut_short_is_done_without_once_its_owner_says_so() {
         assert!(is_lost(&pool));
         let newest = commit(&pool, 2);
         drop(pool);
-        // Nobody has to be asked again, and what it holds is not the pool's log any more.
+        // No further confirmation is needed, and the log's content no longer belongs to the pool.
         let pool = opened(&there, 4).unwrap();
         assert_eq!((shown(pool.engine()), is_lost(&pool)), (newest, true));
         drop(pool);

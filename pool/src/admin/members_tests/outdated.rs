@@ -1,11 +1,11 @@
-//! All devices of a vdev are older copies of those that the pool was last used with.
+//! Vdevs all of whose devices are older copies of the ones last used.
 
 use super::{
     logs::{with_log, without_log},
     *,
 };
 
-/// A pool of a vdev that is `a` and one of the others: a disk, a mirror or a RAID-Z.
+/// A pool of the vdev `a` and a vdev of the rest: a disk, a mirror or a RAID-Z.
 fn made_of(disks: &[Disk], parity: u8) -> Pool {
     let device = |disk: &Disk| disk.clone() as Arc<dyn Device>;
     let others: Vec<Arc<dyn Device>> = disks[1..].iter().map(device).collect();
@@ -27,7 +27,7 @@ fn all(disks: &[Disk]) -> Vec<&Disk> {
 }
 
 #[test]
-fn a_vdev_of_older_copies_is_refused_by_name_and_can_still_be_read() {
+fn a_vdev_of_older_copies_is_refused_but_readable() {
     for (names, parity) in [("a b", 0), ("a b c", 0), ("a b c d", 1)] {
         let disks = disks(names);
         drop(made_of(&disks, parity));
@@ -40,7 +40,7 @@ fn a_vdev_of_older_copies_is_refused_by_name_and_can_still_be_read() {
         let error = opened(&mixed, 5).err().unwrap_or_else(|| panic!("{names}"));
         assert!(matches!(&error, Error::OlderCopy { device, .. } if device == "b"), "{error}");
         assert_eq!(opened_with(&mixed, &reading(None), 6).unwrap().engine().committed(), newest);
-        // One that is no copy is enough where it is a mirror.
+        // In a mirror one original is enough.
         if let [_, _, c] = &disks[..] {
             let pool = opened(&[&disks[0], &copies[0], c], 7).unwrap();
             assert_eq!(shown(pool.engine()), newest);
@@ -51,7 +51,7 @@ fn a_vdev_of_older_copies_is_refused_by_name_and_can_still_be_read() {
 }
 
 #[test]
-fn a_log_of_older_copies_is_read_only_when_its_owner_says_that_nothing_else_is_left() {
+fn a_log_of_older_copies_is_left_unread_on_request() {
     for names in ["a log", "a c d"] {
         let disks = disks(names);
         drop(with_log(&disks));
@@ -64,7 +64,7 @@ fn a_log_of_older_copies_is_read_only_when_its_owner_says_that_nothing_else_is_l
         let pool = opened_with(&mixed, &without_log(), 4).unwrap();
         assert_eq!(shown(pool.engine()), newest);
         drop(pool);
-        // It was labelled, so nobody is asked again.
+        // The log was labelled, so no confirmation is needed.
         let pool = opened(&mixed, 5).unwrap();
         assert_eq!(shown(pool.engine()), newest);
         commit(&pool, 1);
@@ -117,7 +117,7 @@ fn going_back_again_and_again_makes_no_device_an_older_copy() {
 
 /// An import labels all devices before it commits, so a power failure in between makes no device an older copy.
 #[test]
-fn wherever_power_fails_while_imports_label_and_commit_the_pool_opens() {
+fn the_pool_opens_after_a_crash_while_imports_label_and_commit() {
     let recorder = Recorder::new();
     let disks: Vec<Disk> = ["a", "b", "c"]
         .map(|name| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))))))

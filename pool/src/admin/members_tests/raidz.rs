@@ -1,9 +1,9 @@
-//! RAID-Z pools whose devices are missing, fail, come back, rot and are replaced, and power that fails meanwhile.
+//! RAID-Z pools whose devices are missing, fail, return, rot and are replaced, at every power failure.
 
 use super::*;
 use crate::{format::vdev_config::VdevConfig, vdev::uberblocks};
 
-/// A pool that is one RAID-Z.
+/// A pool of one RAID-Z.
 pub(in crate::admin) fn raidz_of(parity: u8, devices: Vec<Arc<dyn Device>>) -> Pool {
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let vdev = NewVdev::RaidZ { parity, devices };
@@ -21,7 +21,7 @@ pub(in crate::admin) fn names(count: usize) -> Vec<Disk> {
     ["a", "b", "c", "d", "e", "f"][..count].iter().map(|name| disk(name)).collect()
 }
 
-/// All sets of at most so many of `count`.
+/// All sets of at most `most` out of `count`.
 pub(in crate::admin) fn sets(count: usize, most: usize) -> Vec<Vec<usize>> {
     let some = (0..1u32 << count).filter(|set| set.count_ones() as usize <= most);
     some.map(|set| (0..count).filter(|at| set & 1 << at != 0).collect()).collect()
@@ -38,7 +38,7 @@ fn described(pool: &Pool) -> Vec<bool> {
 const SHAPES: [(usize, u8); 6] = [(2, 1), (4, 1), (3, 2), (5, 2), (4, 3), (6, 3)];
 
 #[test]
-fn whichever_devices_are_missing_the_pool_is_whole_as_long_as_parity_is_left() {
+fn the_pool_is_whole_without_any_devices_within_parity() {
     for (count, parity) in SHAPES {
         let disks = names(count);
         let pool = raidz(parity, &disks);
@@ -71,7 +71,7 @@ fn what_is_missing_is_said_in_words() {
 }
 
 #[test]
-fn a_pool_goes_on_without_devices_and_fills_them_when_they_are_back() {
+fn a_degraded_raidz_goes_on_and_resilvers_returning_devices() {
     for on in [Operation::Write, Operation::Flush] {
         let disks = names(5);
         let pool = raidz(2, &disks);
@@ -121,7 +121,7 @@ fn a_commit_counts_only_if_every_device_that_is_needed_has_it() {
     let pool = raidz(1, &disks);
     disks[3].vanish();
     let before = commit(&pool, 2);
-    // It takes data, and no uberblock, and is one of three that are needed.
+    // It takes data but no uberblock, and is one of three needed devices.
     disks[1].inject(Fault { range: 0..DATA_START, ..Fault::failing(Operation::Write) });
     disks[1].inject(Fault { range: 63 * MIB..64 * MIB, ..Fault::failing(Operation::Write) });
     assert!(pool.engine().commit_anyway().is_err());
@@ -167,7 +167,7 @@ fn a_device_is_replaced_also_when_it_is_away() {
         commit(&pool, 2);
         drop(pool);
         disks[1].heal();
-        // An interruption does not make it forget.
+        // The replacement survives an interruption.
         let all = [&disks[0], &disks[1], &new, &disks[2], &disks[3]];
         let pool = opened(&all, 4).unwrap();
         assert!(fill(&pool));
@@ -197,7 +197,7 @@ fn who_was_to_replace_another_leaves_again() {
 }
 
 #[test]
-fn what_rots_on_as_many_devices_as_there_is_parity_is_read_and_mended() {
+fn rot_within_parity_is_read_and_repaired() {
     for (count, parity) in SHAPES {
         let disks = names(count);
         let pool = raidz(parity, &disks);
@@ -232,7 +232,7 @@ fn halves_that_were_changed_without_each_other_are_a_split_pool() {
     assert!(matches!(error, Error::Split { .. }), "{error}");
 }
 
-/// Whether it is right to refuse these devices: by the newest label of all, or by their own, too few are complete.
+/// True if refusing these devices is right: too few are complete by the newest label of all, or by their own.
 fn is_not_enough(all: &[Disk], there: &[&Disk]) -> bool {
     let label = |disks: &[&Disk]| -> Option<Label> {
         disks.iter().filter_map(|disk| labels::read_label(&***disk).unwrap()).max_by_key(|label| label.txg)
@@ -247,7 +247,7 @@ fn is_not_enough(all: &[Disk], there: &[&Disk]) -> bool {
     [label(&all.iter().collect::<Vec<_>>()), label(there)].iter().flatten().any(too_few)
 }
 
-/// Opens what a crash has left without some devices, and requires a state between these, whole, which lasts.
+/// Opens the images of a crash without some devices, and requires a whole, lasting state within `span`.
 pub(in crate::admin) fn survives(
     images: Vec<MemoryDevice>,
     missing: &[usize],
@@ -278,11 +278,11 @@ pub(in crate::admin) fn survives(
         whole.map(|member| (column(&member.leaf.path), member.leaf.path.clone())).collect();
     whole.dedup_by_key(|(column, _)| *column);
     let quorum = pool.engine().storage().vdevs.all()[0].as_group().unwrap().quorum();
-    // A column behind the widest rows counts for nothing.
+    // A column behind the widest rows does not count.
     whole.retain(|(column, _)| column.is_some_and(|column| (column as usize) < quorum.columns));
     let needed = quorum.needed;
     drop(pool);
-    // As many as are needed have it all, whichever they are: the first ones, and the last.
+    // Any sufficient set of complete devices has everything: here the first ones, and the last.
     let complete: Vec<&Disk> =
         there.into_iter().filter(|disk| whole.iter().any(|(_, name)| name == disk.name())).collect();
     for some in [&complete[..needed], &complete[complete.len() - needed..]] {
@@ -293,7 +293,7 @@ pub(in crate::admin) fn survives(
 }
 
 #[test]
-fn wherever_power_fails_while_committing_no_commit_is_lost_with_as_many_devices_as_there_is_parity() {
+fn no_commit_is_lost_by_a_crash_and_a_loss_within_parity() {
     for (count, parity) in [(3, 1), (5, 2)] {
         let recorder = Recorder::new();
         let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
@@ -318,7 +318,7 @@ fn wherever_power_fails_while_committing_no_commit_is_lost_with_as_many_devices_
 }
 
 #[test]
-fn wherever_power_fails_while_a_device_fails_comes_back_and_is_filled_nothing_is_lost() {
+fn nothing_is_lost_by_a_crash_in_a_failure_or_resilver() {
     let recorder = Recorder::new();
     let wrap = |name: &str| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB)));
     let faulty = Arc::new(FaultDevice::new(wrap("b")));
@@ -339,7 +339,7 @@ fn wherever_power_fails_while_a_device_fails_comes_back_and_is_filled_nothing_is
     note(&pool);
     let last = pool.engine().committed();
     drop(pool);
-    // Images come in the order in which the devices were wrapped: b's is the first.
+    // Images are in the order in which the devices were wrapped: b's is the first.
     let mut refused = 0;
     for cut in known[0].0..=recorder.len() {
         let promised = known.iter().rev().find(|(at, _)| *at <= cut).unwrap().1;
@@ -354,7 +354,7 @@ fn wherever_power_fails_while_a_device_fails_comes_back_and_is_filled_nothing_is
 }
 
 #[test]
-fn wherever_power_fails_while_a_device_is_replaced_the_pool_is_whole() {
+fn the_pool_is_whole_after_a_crash_in_a_replacement() {
     let recorder = Recorder::new();
     let wrap = |name| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>;
     let (members, new) = (vec![wrap("a"), wrap("b"), wrap("c")], wrap("new"));
@@ -373,7 +373,7 @@ fn wherever_power_fails_while_a_device_is_replaced_the_pool_is_whole() {
 }
 
 #[test]
-fn wherever_power_fails_while_a_raidz_goes_back_the_pool_is_whole() {
+fn a_raidz_is_whole_after_a_crash_in_a_rewind() {
     let disks = names(4);
     let pool = raidz(1, &disks);
     let newest = commit(&pool, 5);
@@ -388,8 +388,8 @@ fn wherever_power_fails_while_a_raidz_goes_back_the_pool_is_whole() {
     }
 }
 
-/// What power failures leave of these devices at every write from the `from`-th on, each with several fates of what was not
-/// flushed. Those that are of no pool yet are left out.
+/// The images of power failures at every write from the `from`-th on, each with several fates of unflushed writes.
+/// Devices without a pool yet are left out.
 fn leavings(recorder: &Recorder, from: usize) -> impl Iterator<Item = (String, Vec<Disk>)> + '_ {
     (from..=recorder.len()).flat_map(|cut| (0..6).map(move |seed| (cut, seed))).map(|(cut, seed)| {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
@@ -400,17 +400,17 @@ fn leavings(recorder: &Recorder, from: usize) -> impl Iterator<Item = (String, V
 }
 
 #[test]
-fn wherever_power_fails_while_a_raidz_is_added_the_pool_is_whole() {
+fn the_pool_is_whole_after_a_crash_while_adding_a_raidz() {
     whole_while_added([64; 5], 1);
 }
 
 #[test]
-fn wherever_power_fails_while_a_raidz_of_devices_of_different_sizes_is_added_the_pool_is_whole() {
+fn the_pool_is_whole_after_a_crash_while_adding_an_uneven_raidz() {
     whole_while_added([64, 64, 64, 96, 80], 5);
 }
 
-/// A RAID-Z of the last three of five devices of so many MiB is added to a mirror of the first two; one of so many failures of
-/// power is looked at.
+/// Adds a RAID-Z of the last three of five devices, with sizes in MiB, to a mirror of the first two; tries every
+/// `step`-th power failure.
 fn whole_while_added(sizes: [u64; 5], step: usize) {
     let recorder = Recorder::new();
     let wrap =
@@ -436,7 +436,7 @@ fn whole_while_added(sizes: [u64; 5], step: usize) {
 }
 
 #[test]
-fn wherever_power_fails_while_a_pool_goes_back_to_before_it_got_a_raidz_it_is_whole() {
+fn the_pool_is_whole_after_a_crash_in_a_rewind_past_an_addition() {
     let made_of: Vec<Disk> = ["a", "b", "c", "d", "e"].iter().map(|name| disk(name)).collect();
     let as_devices = |disks: &[Disk]| disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect::<Vec<_>>();
     let pool = made(as_devices(&made_of[..2]));
@@ -476,7 +476,7 @@ fn who_is_replaced_stays_as_long_as_nobody_else_has_its_column() {
 }
 
 #[test]
-fn wherever_power_fails_twice_a_commit_that_few_devices_had_is_built_on() {
+fn a_commit_on_few_devices_is_continued_after_two_crashes() {
     let recorder = Recorder::new();
     let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
     let pool = raidz_of(1, names(4).iter().map(wrap).collect());
@@ -486,7 +486,7 @@ fn wherever_power_fails_twice_a_commit_that_few_devices_had_is_built_on() {
     drop(pool);
     let mut uneven = 0;
     for cut in begin..=recorder.len() {
-        // What is not flushed is lost or there, a device at a time: so the uberblock is on any of them.
+        // Unflushed writes are lost or kept, a device at a time: so the uberblock is on any of them.
         let mut fates =
             [Fate::Kept, Fate::Kept, Fate::Kept, Fate::Kept, Fate::Dropped].into_iter().cycle().skip(cut % 5);
         let images = recorder.images_at(cut, &mut || fates.next().unwrap());

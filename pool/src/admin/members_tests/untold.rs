@@ -1,4 +1,4 @@
-//! Power fails while the newest uberblock is written: it is on some devices, and these are away, refuse, or come back.
+//! Power fails while the newest uberblock is written: only some devices have it, and these are away, fail, or return.
 
 use super::{
     raidz::{names, raidz},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{admin::ClassedVdev, format::label::classes::VdevClass, vdev::uberblocks};
 
-/// A pool of so many devices whose newest state is on the first one alone: its devices, and that state.
+/// A pool of `of` devices whose newest state is on the first device alone: the devices, and that state.
 fn failed(of: usize, parity: Option<u8>) -> (Vec<Disk>, Txg) {
     let made = names(of);
     let pool = match parity {
@@ -21,7 +21,7 @@ fn failed(of: usize, parity: Option<u8>) -> (Vec<Disk>, Txg) {
 
 const SHAPES: [(usize, Option<u8>); 4] = [(2, None), (3, None), (3, Some(1)), (4, Some(2))];
 
-/// Its devices are complete: nobody has to be filled, and whoever has it may refuse to be read.
+/// Its devices are complete: none is resilvered, and the one with the uberblock may be unreadable.
 #[test]
 fn whoever_lacks_the_newest_uberblock_alone_lacks_nothing() {
     for (of, parity) in SHAPES {
@@ -40,7 +40,7 @@ fn whoever_lacks_the_newest_uberblock_alone_lacks_nothing() {
 }
 
 #[test]
-fn who_has_a_state_that_nobody_was_told_of_comes_back_to_those_who_went_on() {
+fn a_device_with_an_unacknowledged_state_returns_to_the_pool() {
     for ((of, parity), commits) in SHAPES.into_iter().flat_map(|shape| [0, 1, 2, 40].map(|commits| (shape, commits))) {
         for is_online in [false, true] {
             let what = format!("{of} devices, parity {parity:?}, {commits} commits, online: {is_online}");
@@ -53,7 +53,7 @@ fn who_has_a_state_that_nobody_was_told_of_comes_back_to_those_who_went_on() {
                 assert!(pool.put_online("a", &reopen(&disks[0])).unwrap(), "{what}");
             } else {
                 drop(pool);
-                // Looking alone changes nothing.
+                // A read-only open changes nothing.
                 let all: Vec<&Disk> = disks.iter().collect();
                 assert_eq!(shown(opened_with(&all, &reading(None), 3).unwrap().engine()), newest, "{what}");
                 pool = opened(&all, 4).unwrap();
@@ -67,7 +67,7 @@ fn who_has_a_state_that_nobody_was_told_of_comes_back_to_those_who_went_on() {
             let newest = commit(&pool, 1);
             assert_eq!(states(&pool), vec![State::Complete; of], "{what}");
             drop(pool);
-            // It is as good as the others.
+            // The returned device is as good as the rest.
             let rest: Vec<&Disk> = if parity.is_some() { disks[..of - 1].iter().collect() } else { vec![&disks[0]] };
             assert_eq!(shown(opened_with(&rest, &reading(None), 5).unwrap().engine()), newest, "{what}");
         }
@@ -75,7 +75,7 @@ fn who_has_a_state_that_nobody_was_told_of_comes_back_to_those_who_went_on() {
 }
 
 #[test]
-fn wherever_power_fails_while_it_is_given_up_the_pool_is_that_of_those_who_went_on() {
+fn the_pool_survives_a_crash_while_erasing_such_a_state() {
     let (disks, _) = failed(2, None);
     let pool = opened(&[&disks[1]], 2).unwrap();
     let newest = commit(&pool, 1);
@@ -94,9 +94,9 @@ fn wherever_power_fails_while_it_is_given_up_the_pool_is_that_of_those_who_went_
     }
 }
 
-/// Its number is used again by whoever goes back, too.
+/// A rewind reuses the state's txg, too.
 #[test]
-fn a_pool_goes_back_with_a_device_that_has_a_state_nobody_was_told_of() {
+fn a_pool_rewinds_with_a_device_with_such_a_state() {
     let (disks, _) = failed(2, None);
     let pool = opened(&[&disks[1]], 2).unwrap();
     let newest = commit(&pool, 2);
@@ -111,9 +111,9 @@ fn a_pool_goes_back_with_a_device_that_has_a_state_nobody_was_told_of() {
     assert_eq!(alone(&disks[0]), last);
 }
 
-/// Others call it behind, as they did, and it is asked again when it is back.
+/// Labels still call the device behind, and it is judged again when it is back.
 #[test]
-fn a_pool_goes_back_without_a_device_that_does_not_give_such_a_state_up() {
+fn a_pool_rewinds_without_a_device_that_keeps_such_a_state() {
     for (of, parity) in SHAPES {
         let (disks, _) = failed(of, parity);
         let pool = opened(&disks[1..].iter().collect::<Vec<_>>(), 2).unwrap();
@@ -131,9 +131,9 @@ fn a_pool_goes_back_without_a_device_that_does_not_give_such_a_state_up() {
     }
 }
 
-/// A log that is a mirror of `c` and `d`, of which `c` alone has the newest state, and then `d` is lost.
+/// A log mirror of `c` and `d`, of which `c` alone has the newest state, and then `d` is lost.
 #[test]
-fn a_device_of_a_lost_log_that_does_not_give_such_a_state_up_is_no_reason_to_refuse_a_pool() {
+fn a_lost_log_device_that_keeps_such_a_state_is_no_obstacle() {
     for goes_back in [false, true] {
         let made = disks("a b c d");
         let mirror = |of: &[Disk]| NewVdev::Mirror(of.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect());
@@ -164,7 +164,7 @@ fn a_device_of_a_lost_log_that_does_not_give_such_a_state_up_is_no_reason_to_ref
     }
 }
 
-/// Two halves that were used apart are told from that, however little was done.
+/// Two halves used separately are distinguished from that, however little was done.
 #[test]
 fn one_state_more_that_somebody_was_told_of_is_a_split() {
     let is_split = |of: [&Disk; 2], what: &str| {
@@ -179,7 +179,7 @@ fn one_state_more_that_somebody_was_told_of_is_a_split() {
     commit(&opened(&[&disks[0]], 2).unwrap(), 1);
     commit(&opened(&[&disks[1]], 3).unwrap(), 1);
     is_split([&disks[0], &disks[1]], "both alone");
-    // One has failed while the pool was at work, which went on with a commit; then the one that had failed was used.
+    // One failed while the pool was in use, which continued with a commit; then the failed one was used.
     let disks = self::disks("a b");
     let pool = mirror(&disks);
     disks[1].inject(Fault { times: u64::MAX, ..Fault::failing(Operation::Write) });
@@ -189,17 +189,17 @@ fn one_state_more_that_somebody_was_told_of_is_a_split() {
     let last = commit(&opened(&[&disks[1]], 3).unwrap(), 1);
     assert!(last.0 > 0);
     is_split([&disks[0], &disks[1]], "one had failed");
-    // Two states more: the first of them was acknowledged.
+    // Two more states: the first of them was acknowledged.
     let (disks, newest) = failed(2, None);
     let late = lacking(&disks[1], newest.back(1));
     commit(&opened(&[&late], 4).unwrap(), 1);
     is_split([&disks[0], &late], "two states");
 }
 
-/// A log that both halves have gone on without is no device that could have the state. The only commit of one of them is the one
-/// by which it went on; what was synced after that is in its new log.
+/// A log that both halves continued without does not count as a device that could have the state. The only commit of
+/// one half is the one by which it continued; later synchronous writes are in its new log.
 #[test]
-fn what_was_done_without_the_log_is_no_state_that_nobody_was_told_of() {
+fn a_commit_without_the_log_counts_as_acknowledged() {
     let disks = disks("a b log");
     let device = |disk: &Disk| disk.clone() as Arc<dyn Device>;
     let vdevs = [

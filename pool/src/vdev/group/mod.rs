@@ -24,7 +24,7 @@
 //! | --- | --- |
 //! | before the pool's next flush has returned | the members with the same uberblock; no acknowledged data is missing on any of them |
 //! | while the labels are written | the same; the member is resilvered from that uberblock on if a label says that it is behind |
-//! | after that, before the next uberblock | the same |
+//! | then, before the next uberblock | the same |
 //! | after the uberblock | a member behind, by the labels and by its own rings |
 //!
 //! When a member has been resilvered:
@@ -32,8 +32,8 @@
 //! | power fails | import finds |
 //! | --- | --- |
 //! | before the member has an uberblock | a member behind, as before; it is resilvered again |
-//! | after that, before the labels call the member complete | the same: the labels say which uberblock the member may have |
-//! | after that | one more complete member |
+//! | then, before the labels call the member complete | the same: the labels say which uberblock the member may have |
+//! | later | one more complete member |
 //!
 //! If too many of the remaining members are lost in the second case, import refuses until they are back.
 
