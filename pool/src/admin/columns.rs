@@ -1,4 +1,4 @@
-//! Expanding a RAID-Z by a device, whose rows then widen, while the pool is in use: see [`crate::vdev::raidz::zones`].
+//! Expanding a RAID-Z by a device and widening its rows, while the pool is in use: see [`crate::vdev::raidz::zones`].
 //!
 //! The device becomes a column behind the existing ones. Existing rows have nothing on it, so it lacks nothing, and
 //! does not count: the redundancy is unchanged. It gets uberblocks with the next commit, like a resilvered device, and

@@ -1,9 +1,9 @@
 //! The file behind a loop device.
 //!
-//! A loop device and the file behind it are two files to the kernel's locks, though one device to us. Whoever locks the one
-//! locks the other too. The kernel names the file in `/sys`, by its path when the loop device was set up: one that has been
-//! moved or removed since, or that this process may not open, is not found, and then only the loop device is locked.
-//! Device mapper and the like are not followed: they open what lies below them exclusively.
+//! A loop device and the file behind it have separate locks in the kernel, but are one device to Cenote. So a lock on
+//! either is taken on both. The kernel names the file in `/sys`, by its path when the loop device was set up. A file
+//! moved or removed since, or not accessible to this process, is not found, and then only the loop device is locked.
+//! Device mapper and the like are not followed: they open the devices below exclusively.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use std::{
 
 use rustix::fs::{major, minor};
 
-/// How many loop devices may lie on each other.
+/// The most loop devices stacked on each other.
 pub(super) const MAX_DEPTH: usize = 8;
 
 /// The files behind `device`, the nearest first; none behind an ordinary file or disk.
@@ -31,7 +31,7 @@ fn behind(device: &File) -> Option<File> {
     File::open(named_in(Path::new(&entry))?).ok()
 }
 
-/// What the kernel says of a loop device, or of a partition on one.
+/// The backing file of a loop device, or of a partition on one, by its entry in `/sys`.
 pub(super) fn named_in(entry: &Path) -> Option<PathBuf> {
     let text = ["loop/backing_file", "../loop/backing_file"]
         .iter()

@@ -1,15 +1,15 @@
-//! A device that gives up waiting for another one.
+//! A device wrapper with a deadline for each request.
 //!
-//! A read or write of a file cannot be called back once the system has it: on a file server that is away, or a disk that
-//! has died in its own way, it may take for ever. So requests are carried out by threads of this device, and whoever asked
-//! waits for the answer no longer than the deadline. From then on the device counts as lost, and everything asked of it
-//! fails at once, until the last request that was given up has come back ([`Device::outstanding`]): what it was to write
-//! may land until then.
+//! A read or write of a file cannot be cancelled once the kernel has it: on an absent file server, or a disk that died
+//! silently, it may take forever. So threads of this device carry out the requests, and the caller waits for the answer
+//! no longer than the deadline. After a missed deadline the device counts as lost, and every request fails at once,
+//! until the last abandoned request has come back ([`Device::outstanding`]): until then its write may still take
+//! effect.
 //!
-//! What needs no waiting is done by the caller itself: see [`Device::read_at_once`]. And so are reads for which nothing
-//! but their reader waits, while the device answers promptly ([`Device::read_trusting`]): asking a thread costs more than
-//! a fast device takes. Should it fall silent just then, these few readers wait for the system, and everybody after them
-//! no longer than the deadline.
+//! A request that needs no waiting is done by the caller itself: see [`Device::read_at_once`]. So are reads that only
+//! their reader waits for, while the device answers promptly ([`Device::read_trusting`]): handing a read to a thread
+//! costs more than a fast device takes. If the device falls silent just then, these few readers wait for the kernel,
+//! and all later callers no longer than the deadline.
 
 use std::{
     collections::BTreeMap,
@@ -34,23 +34,22 @@ pub struct DeadlineDevice {
     patience: Arc<Patience>,
 }
 
-/// How long is waited, and what came of it. A request that is under way holds on to it.
+/// The deadline, and the state of requests. Shared with every request under way.
 struct Patience {
     /// In milliseconds.
     deadline: AtomicU64,
     given_up: AtomicBool,
     lost: AtomicUsize,
-    /// When the device was made, and after how many milliseconds from then it has last answered promptly; zero for
-    /// never.
+    /// When the device was created, and the time of its last prompt answer, in milliseconds since then; zero for never.
     since: Instant,
     prompt: AtomicU64,
-    /// When the requests that are under way began, in that order.
+    /// Start times of the requests under way, by request number.
     under_way: Mutex<BTreeMap<u64, Instant>>,
-    /// How many there were.
+    /// Requests begun so far.
     begun: AtomicU64,
 }
 
-/// A request that a thread has, and the device's answer to it.
+/// A request handed to a thread, with the channel for its answer.
 struct Asked<T> {
     patience: Arc<Patience>,
     answer: Receiver<io::Result<T>>,
@@ -58,15 +57,15 @@ struct Asked<T> {
     at: Instant,
 }
 
-/// How long it takes at most until a waiter notices that it is to give up.
+/// The longest time until a waiter notices that the device was given up.
 const GLANCE: Duration = Duration::from_millis(100);
-/// An answer within this time is prompt,
+/// An answer within this time is prompt.
 const PROMPT: Duration = Duration::from_millis(100);
-/// and so long after it the next one is expected to be so, too.
+/// For so long after a prompt answer the next is expected to be prompt.
 const TRUST: Duration = Duration::from_secs(1);
 
 impl DeadlineDevice {
-    /// Wraps `inner`, which has `deadline` for each request.
+    /// Wraps `inner`, with `deadline` for each request.
     pub fn new(inner: Arc<dyn Device>, deadline: Duration) -> DeadlineDevice {
         let patience = Patience {
             deadline: AtomicU64::new(in_millis(deadline)),
@@ -80,7 +79,7 @@ impl DeadlineDevice {
         DeadlineDevice { inner, crew: Crew::default(), patience: Arc::new(patience) }
     }
 
-    /// Changes how long a request may take.
+    /// Changes the deadline for each request.
     pub fn set_deadline(&self, deadline: Duration) {
         self.patience.deadline.store(in_millis(deadline), Ordering::Relaxed);
     }
@@ -92,7 +91,7 @@ impl DeadlineDevice {
         self.ask(work)?.wait()
     }
 
-    /// Has a thread do some work.
+    /// Hands some work to a thread.
     fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static,
@@ -107,9 +106,9 @@ impl DeadlineDevice {
         self.crew.submit(Box::new(move || {
             let result = work(&*inner);
             patience.under_way.lock().remove(&number);
-            // Whoever gets the answer may close the device, and open it again at once.
+            // The receiver of the answer may close the device, and reopen it at once.
             drop(inner);
-            // Nobody may be there to hear it.
+            // The receiver may be gone.
             let _ = tell.send(result);
             if on_thread.swap(true, Ordering::AcqRel) {
                 patience.lost.fetch_sub(1, Ordering::AcqRel);
@@ -127,28 +126,28 @@ impl DeadlineDevice {
 }
 
 impl DeadlineDevice {
-    /// Has a thread fill `bytes` from `offset` on.
+    /// Hands a read into `bytes` from `offset` on to a thread.
     fn have_read(&self, offset: u64, mut bytes: Vec<u8>) -> Pending<Vec<u8>> {
         self.begin(move |device| device.read_at(offset, &mut bytes).map(|()| bytes))
     }
 }
 
 impl Patience {
-    /// Notes that a request begins; its number.
+    /// Records that a request begins; returns its number.
     fn note_request(&self) -> u64 {
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
         self.under_way.lock().insert(number, Instant::now());
         number
     }
 
-    /// Notes how long an answer took.
+    /// Records how long an answer took.
     fn note_answer(&self, asked: Instant) {
         if asked.elapsed() < PROMPT {
             self.prompt.store(in_millis(self.since.elapsed()) + 1, Ordering::Relaxed);
         }
     }
 
-    /// Whether the device has answered promptly a moment ago.
+    /// True if the device has answered promptly a moment ago.
     fn is_prompt(&self) -> bool {
         let last = self.prompt.load(Ordering::Relaxed);
         self.lost.load(Ordering::Acquire) == 0 && last > 0 && in_millis(self.since.elapsed()) < last + in_millis(TRUST)
@@ -169,14 +168,14 @@ impl<T> Asked<T> {
                 if !self.settled.swap(true, Ordering::AcqRel) {
                     return Err(late(&format!("it has not answered for {} seconds", deadline.as_secs_f32())));
                 }
-                // It came in the last instant.
+                // The answer came at the last instant.
                 self.patience.lost.fetch_sub(1, Ordering::AcqRel);
                 self.answer.recv().unwrap_or_else(|_| Err(io::Error::other("the request was dropped")))
             }
         }
     }
 
-    /// The answer, if it comes in time and nobody has given up.
+    /// The answer, if it comes in time and the device is not given up.
     fn answer_within(&self, deadline: Duration) -> Result<io::Result<T>, RecvTimeoutError> {
         let end = self.at + deadline;
         loop {
@@ -271,7 +270,7 @@ impl Device for DeadlineDevice {
     }
 
     fn whereabouts(&self) -> Whereabouts {
-        // Only who can afford to wait asks this.
+        // Callers of `whereabouts` can afford to wait.
         self.inner.whereabouts()
     }
 
@@ -311,8 +310,8 @@ impl Device for DeadlineDevice {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// As many threads as there were requests at a time. They end when this is dropped; one that is lost in the system ends
-/// when the system lets it go.
+/// The threads of a device: as many as there were requests at a time. They end when the crew is dropped; a thread stuck
+/// in the kernel ends when the kernel returns.
 struct Crew {
     jobs: Sender<Job>,
     queue: Receiver<Job>,
@@ -328,7 +327,7 @@ impl Default for Crew {
 }
 
 impl Crew {
-    /// Has a job done by an idle thread, or by a new one. Where no thread can be had, the caller does it.
+    /// Hands a job to an idle thread, or to a new one. If no thread can be started, the caller runs the job.
     fn submit(&self, job: Job) {
         let reserve = |idle: usize| idle.checked_sub(1);
         let reserved = self.idle.fetch_update(Ordering::AcqRel, Ordering::Acquire, reserve).is_ok();
@@ -361,17 +360,17 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("cenote-device".into()).spawn(work).map(drop)
 }
 
-/// A device's thread that is wanted, and who wants to know whether it was started.
+/// The work of a new thread, with the channel that reports whether it was started.
 type Start = (Job, Sender<io::Result<()>>);
 
-/// The thread that starts all devices' threads; `None` if there is none to be had, and everybody starts their own. A thread
-/// inherits the CPUs and the scheduling policy of the one that starts it. Whoever has a request may be bound to a CPU, or
-/// give way to everybody else; this thread is as ordinary as whoever opens the first device.
+/// The thread that starts the threads of all devices; `None` if it cannot be started, and each caller starts its own. A
+/// thread inherits the CPUs and the scheduling policy of its starter. The caller of a request may be bound to a CPU, or
+/// have a low priority; this thread has the attributes of the first opener of a device.
 static STARTER: LazyLock<Option<Sender<Start>>> = LazyLock::new(|| {
     let (starter, wanted) = unbounded::<Start>();
     let work = move || {
         for (work, say) in wanted {
-            // Whoever asked waits for the answer.
+            // The requester waits for the answer.
             let _ = say.send(start(work));
         }
     };
@@ -428,7 +427,7 @@ mod tests {
         assert_eq!((error.kind(), device.outstanding()), (io::ErrorKind::TimedOut, 1));
         assert!(device.silence() >= Duration::from_millis(20));
         device.set_deadline(LONG);
-        // Nothing else is asked of it, so this takes no time.
+        // The request fails at once.
         assert_eq!(device.read_at(0, &mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
         inner.heal();
         while device.outstanding() > 0 {

@@ -1,7 +1,7 @@
 //! A device that fails on demand: errors, corruption, silence, disappearance.
 //!
-//! It has a cache in which writes lie until they are flushed, and can lose it ([`FaultDevice::lose_cache`]): as a disk
-//! that was without power, or a system that has forgotten pages it could not write.
+//! Writes stay in a cache until flushed, and the cache can be lost ([`FaultDevice::lose_cache`]): like a disk that lost
+//! power, or a kernel that dropped pages it could not write.
 //!
 //! The plan is a list of [`Fault`]s; a test adds to it while the pool runs. Each fault waits for its operation to touch
 //! its range, lets the first `skip` pass, and strikes `times` times. Nothing is random: the same calls meet the same
@@ -24,11 +24,11 @@ use super::Device;
 /// The operation that a fault waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Reading.
+    /// A read.
     Read,
-    /// Writing.
+    /// A write.
     Write,
-    /// Flushing; the range does not matter.
+    /// A flush, whatever the range.
     Flush,
 }
 
@@ -43,23 +43,23 @@ pub enum Effect {
     Hang,
 }
 
-/// One thing that goes wrong.
+/// A planned fault.
 #[derive(Clone, Debug)]
 pub struct Fault {
     /// Strikes on this operation,
     pub on: Operation,
     /// if it touches this range of bytes,
     pub range: Range<u64>,
-    /// after this many such operations passed,
+    /// after so many matching operations passed,
     pub skip: u64,
-    /// this many times.
+    /// so many times.
     pub times: u64,
-    /// What it does.
+    /// What the fault does.
     pub effect: Effect,
 }
 
 impl Fault {
-    /// Every `on` everywhere fails with EIO, for ever.
+    /// Every `on` everywhere fails with EIO, forever.
     pub fn failing(on: Operation) -> Fault {
         let effect = Effect::Fail(Errno::IO.raw_os_error());
         Fault { on, range: 0..u64::MAX, skip: 0, times: u64::MAX, effect }
@@ -70,12 +70,12 @@ impl Fault {
         Fault { effect: Effect::Hang, ..Fault::failing(on) }
     }
 
-    /// Every byte read from `range` is wrong, for ever.
+    /// Every byte read from `range` is wrong, forever.
     pub fn corrupting(range: Range<u64>) -> Fault {
         Fault { on: Operation::Read, range, skip: 0, times: u64::MAX, effect: Effect::Corrupt(0x55) }
     }
 
-    /// Whether the fault strikes an operation on `touched`; counts it if it matches.
+    /// Whether the fault strikes an operation on `touched`; counts a match.
     fn strikes(&mut self, on: Operation, touched: &Range<u64>) -> bool {
         let meets = self.range.start < touched.end && touched.start < self.range.end;
         if self.on != on || !(meets || on == Operation::Flush) {
@@ -96,15 +96,15 @@ pub struct FaultDevice {
     inner: Arc<dyn Device>,
     plan: Mutex<Vec<Fault>>,
     vanished: AtomicBool,
-    /// Ends the hanging of operations when the plan changes.
+    /// Wakes hanging operations when the plan changes.
     healed: Condvar,
     waiting: AtomicUsize,
-    /// What stood where something was written since the last flush, oldest first.
+    /// The former content of every write since the last flush, oldest first.
     cache: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
 impl FaultDevice {
-    /// Wraps `inner`; nothing goes wrong yet.
+    /// Wraps `inner`, without faults yet.
     pub fn new(inner: Arc<dyn Device>) -> FaultDevice {
         FaultDevice {
             inner,
@@ -121,18 +121,18 @@ impl FaultDevice {
         self.plan.lock().push(fault);
     }
 
-    /// Everything works again.
+    /// Ends all faults.
     pub fn heal(&self) {
         self.plan.lock().clear();
         self.vanished.store(false, Ordering::SeqCst);
         self.healed.notify_all();
     }
 
-    /// Everything written since the last flush that succeeded is undone.
+    /// Undoes every write since the last successful flush.
     pub fn lose_cache(&self) {
         let cache = std::mem::take(&mut *self.cache.lock());
         let used = self.inner.size();
-        // Also what lies behind the end that the device was given since.
+        // Also behind the end that the device was given since.
         self.inner.resize(self.inner.measure().unwrap_or(used));
         for (offset, before) in cache.iter().rev() {
             self.inner.write_at(*offset, before).expect("the device below takes back what it held");
@@ -174,7 +174,7 @@ impl FaultDevice {
     }
 }
 
-/// The bytes that `len` bytes at `offset` touch.
+/// The range of `len` bytes at `offset`.
 fn touched(offset: u64, len: usize) -> Range<u64> {
     offset..offset.saturating_add(len as u64)
 }
@@ -200,7 +200,7 @@ impl Device for FaultDevice {
         self.meet(Operation::Write, size..u64::MAX)?;
         let is_cut = self.inner.truncate(size)?;
         if is_cut {
-            // That is durable, as all before it.
+            // A truncation is durable, with all earlier writes.
             self.cache.lock().clear();
         }
         Ok(is_cut)

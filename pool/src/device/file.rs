@@ -1,14 +1,13 @@
 //! A device that is an image file or a block device.
 //!
-//! Reads and writes go through the system's page cache with `pread` and `pwrite`; a flush is `fdatasync`. Going past the page
-//! cache (`O_DIRECT`) did not measure better on the whole, on image files or on loop devices: `benches/RESULTS.md`. A discard
-//! makes a hole: a block device takes that as the order to do without the range, a loop device hands it on. While it is
-//! open, the file carries an advisory lock that ends with the process, however that ends: exclusive for writing, shared
-//! for reading. A block device is opened exclusively as well, which the kernel refuses while it is mounted. The file behind
-//! a loop device is locked with it, so that an image is one device under whatever name it is opened: a path, a link to it,
-//! a loop device, a partition of one.
+//! Reads and writes go through the page cache with `pread` and `pwrite`; a flush is `fdatasync`. Bypassing the page
+//! cache (`O_DIRECT`) did not measure better on the whole, on image files or on loop devices: `benches/RESULTS.md`. A
+//! discard punches a hole: a block device treats it as TRIM, a loop device passes it on. While open, the file carries
+//! an advisory lock that ends with the process, however that ends: exclusive for writing, shared for reading. A block
+//! device is also opened exclusively, which the kernel refuses while it is mounted. The file behind a loop device is
+//! locked too, so that an image is one device under any name: a path, a link, a loop device, a partition on one.
 //!
-//! The lock keeps out other processes of Cenote on this machine; against a second machine see the host id in the label.
+//! The lock excludes other Cenote processes on this machine; against a second machine see the host id in the label.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, Permissions},
@@ -32,27 +31,27 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// How often a lock is asked for that somebody has, and how long is waited in between.
+/// How often a held lock is tried, with a pause in between.
 const LOCK_ATTEMPTS: u32 = 10;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
 /// The mode of a new image, whatever the umask: a user who can read it can import a copy, and read every file in it.
 const IMAGE_MODE: u32 = 0o600;
 
-/// What a device is opened for.
+/// How a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading, next to other readers.
+    /// For reading, next to other readers.
     ReadOnly,
-    /// Reading and writing, alone.
+    /// For reading and writing, alone.
     ReadWrite,
-    /// Reading what is believed only if it verifies, such as labels, next to whoever has the device open. Nobody is kept
-    /// out, not even for a moment.
+    /// For reading content that is verified, such as labels, without a lock: excludes no other process, not even for a
+    /// moment.
     Glance,
 }
 
 impl Access {
-    /// The lock that goes with it.
+    /// The lock that goes with the access.
     fn lock(self) -> Option<FlockOperation> {
         match self {
             Access::ReadOnly => Some(FlockOperation::NonBlockingLockShared),
@@ -68,9 +67,9 @@ pub struct FileDevice {
     name: String,
     file: File,
     size: AtomicU64,
-    /// The system has said that it makes no holes here.
+    /// Set once the kernel refused to punch holes.
     is_solid: AtomicBool,
-    /// The files behind a loop device: open, because they are locked.
+    /// The files behind a loop device: kept open, because they are locked.
     _behind: Vec<File>,
 }
 
@@ -79,7 +78,7 @@ impl FileDevice {
     ///
     /// # Errors
     /// [`Error::Busy`] if another process holds it, [`Error::Request`] if it is neither a file nor a block device,
-    /// [`Error::Device`] for what else the system refuses.
+    /// [`Error::Device`] for other errors.
     pub fn open(path: &Path, access: Access) -> Result<FileDevice> {
         let name = path.display().to_string();
         let failed = |source| Error::Device { device: name.clone(), action: "open", source };
@@ -96,7 +95,7 @@ impl FileDevice {
                 Err(source) if source.kind() != io::ErrorKind::ResourceBusy => return Err(failed(source)),
                 Err(_) => {}
             }
-            // Another process of Cenote opens a device before it locks it.
+            // Another Cenote process opens a device before locking it.
             let holder = FileDevice::open(path, Access::Glance)?.holder();
             if holder.is_some() || attempt == LOCK_ATTEMPTS {
                 return Err(Error::Busy { device: name, holder: holder.unwrap_or(Holder::System) });
@@ -107,11 +106,11 @@ impl FileDevice {
         FileDevice::locked(name, file, access)
     }
 
-    /// Makes a new, sparse image file of `size` bytes for this user alone, and locks it for writing. Never overwrites anything, and leaves
-    /// nothing behind if it fails.
+    /// Creates a sparse image file of `size` bytes, accessible to this user alone, and locks it for writing. Never
+    /// overwrites anything, and leaves nothing behind on failure.
     ///
     /// # Errors
-    /// [`Error::Device`], also if there is something under this path already.
+    /// [`Error::Device`], also if the path exists already.
     pub fn create(path: &Path, size: u64) -> Result<FileDevice> {
         let name = path.display().to_string();
         let failed = |source| Error::Device { device: name.clone(), action: "create", source };
@@ -123,12 +122,12 @@ impl FileDevice {
             mode.and_then(|()| file.set_len(size)).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
         let device = made.map_err(failed).and_then(|()| FileDevice::locked(name.clone(), file, Access::ReadWrite));
         device.inspect_err(|_| {
-            // What cannot be removed either stays: a sparse file of the full size, which its next use names.
+            // If the removal fails too, a sparse file of the full size stays, and its next use names it.
             let _ = fs::remove_file(path);
         })
     }
 
-    /// Who has the device open, as far as that can be told: nobody is kept out by asking.
+    /// The holder of the device, as far as known. Takes no lock.
     pub fn holder(&self) -> Option<Holder> {
         let behind = backing::files(&self.file);
         let files = std::iter::once(&self.file).chain(&behind);
@@ -153,7 +152,7 @@ impl FileDevice {
                 Vec::new()
             }
         };
-        // The length in a block device's metadata is zero; the end is where seeking to it leads.
+        // The length in a block device's metadata is zero; a seek to the end shows the size.
         match file.seek(SeekFrom::End(0)) {
             Ok(size) => Ok(FileDevice {
                 name,
@@ -171,8 +170,8 @@ fn pause() {
     thread::sleep(BETWEEN_ATTEMPTS);
 }
 
-/// Locks a file, or says who has it. It is asked for a few times: who has it may be about to end, or be a child of who had
-/// it that has not become a program of its own yet.
+/// Locks a file, or names the holder. A held lock is tried a few times: its holder may be about to end, or be a forked
+/// child that has not executed its program yet.
 fn lock(name: &str, file: &File, operation: FlockOperation, mut wait: impl FnMut()) -> Result<()> {
     for attempt in 1.. {
         match flock(file, operation) {
@@ -185,7 +184,7 @@ fn lock(name: &str, file: &File, operation: FlockOperation, mut wait: impl FnMut
     Ok(())
 }
 
-/// Refuses what is neither a file nor a block device; tells whether it is a block device.
+/// Refuses anything but a file or a block device; returns whether it is a block device.
 fn check_type(name: &str, metadata: &Metadata) -> Result<bool> {
     let kind = metadata.file_type();
     match kind.is_file() || kind.is_block_device() {
@@ -194,7 +193,7 @@ fn check_type(name: &str, metadata: &Metadata) -> Result<bool> {
     }
 }
 
-/// Who holds a lock on a file that somebody holds.
+/// The holder of the lock on a locked file.
 fn holder(file: &File) -> Holder {
     let known = file.metadata().ok().and_then(|metadata| Holder::of(locked_file(&metadata)));
     known.unwrap_or(Holder::Unknown)
@@ -223,7 +222,7 @@ impl Device for FileDevice {
     }
 
     fn measure(&self) -> io::Result<u64> {
-        // Nobody else goes by the position that this moves.
+        // The file position moved here is not used elsewhere.
         (&self.file).seek(SeekFrom::End(0))
     }
 
@@ -261,12 +260,12 @@ impl Device for FileDevice {
 
     fn read_at_once(&self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
         let len = buf.len();
-        // A kernel or file system that cannot say is asked the long way.
+        // If the kernel or file system does not support this, the caller reads the ordinary way.
         Ok(preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) == Ok(len))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        // Writing past the end would make an image file grow.
+        // A write past the end would make an image file grow.
         check_range(self.size(), offset, bytes.len() as u64)?;
         self.file.write_all_at(bytes, offset)
     }
@@ -280,7 +279,7 @@ impl Device for FileDevice {
     }
 
     fn whereabouts(&self) -> Whereabouts {
-        // A block device is the same one under every node.
+        // A block device is the same under every node.
         let identity = |metadata: &Metadata| match metadata.file_type().is_block_device() {
             true => (0, metadata.rdev()),
             false => (metadata.dev(), metadata.ino()),
@@ -291,7 +290,7 @@ impl Device for FileDevice {
                 Whereabouts::Removed
             }
             Ok(named) if identity(&named) != identity(&open) => Whereabouts::Replaced,
-            // What is found under the name of a block device says nothing about its length.
+            // The metadata of a block device does not show its length.
             Ok(_) if open.is_file() && open.len() < self.size() => Whereabouts::Cut(open.len()),
             _ => Whereabouts::InPlace,
         }

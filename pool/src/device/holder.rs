@@ -1,11 +1,11 @@
-//! Who holds a lock on a file: the answer that "resource busy" leaves out.
+//! The holder of a lock on a file: the answer that "resource busy" leaves out.
 //!
-//! The kernel lists advisory locks in `/proc/locks` with the owner's process id and the file's inode. All of this is best
-//! effort: the owner may be in another process namespace, or be gone by the time we look. A lock stays when the process
-//! that took it has ended and another one has inherited the descriptor: then a process that has the file open is named.
+//! The kernel lists advisory locks in `/proc/locks` with the owner's process id and the file's inode. All of this is
+//! best effort: the owner may be in another process namespace, or be gone by now. A lock outlives the process that took
+//! it if another process inherited the descriptor: then a process with the file open is named.
 //!
-//! Any user who can open a file can lock it, so a holder of another user is told apart: it may be there to keep a pool from
-//! being imported.
+//! Any user who can open a file can lock it, so a holder of another user is reported as such: the lock may be meant to
+//! prevent an import.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -16,10 +16,10 @@ use std::{
 
 use rustix::fs::{major, minor};
 
-/// The longest command line that a message repeats, in characters.
+/// The longest command line in a message, in characters.
 const MAX_COMMAND: usize = 80;
 
-/// The file that a lock is on, as `/proc/locks` names it.
+/// A locked file, as `/proc/locks` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LockedFile {
     pub(super) major: u32,
@@ -27,21 +27,21 @@ pub(super) struct LockedFile {
     pub(super) inode: u64,
 }
 
-/// What has a device, or the lock on it.
+/// The holder of a device, or of its lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process.
     Process {
-        /// Its number.
+        /// The process id.
         id: u32,
-        /// What was typed to start it, without the program's folder; empty if that is not to be seen.
+        /// The command line, without the program's folder; empty if not visible.
         command: String,
-        /// The name or number of its user, if that is not the user of this process.
+        /// The name or number of the process's user, if different from this process's user.
         user: Option<String>,
     },
-    /// The kernel, such as for a mount.
+    /// The kernel, for example for a mount.
     System,
-    /// A process that is not to be seen from here.
+    /// A process not visible from here.
     Unknown,
 }
 
@@ -60,7 +60,7 @@ impl Display for Holder {
 }
 
 impl Holder {
-    /// The process that holds a lock on `file`, where it can be found.
+    /// The process that holds a lock on `file`, if found.
     pub(super) fn of(file: LockedFile) -> Option<Holder> {
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -78,7 +78,7 @@ impl Holder {
         Holder::Process { id, command: command_line(&raw), user: uid.map(user_name) }
     }
 
-    /// Its process, if it is one of another user.
+    /// The process id, if the process is another user's.
     pub fn other_users_process(&self) -> Option<u32> {
         match self {
             Holder::Process { id, user: Some(_), .. } => Some(*id),
@@ -87,7 +87,7 @@ impl Holder {
     }
 }
 
-/// The first process that has a file open, of those that this user may look into.
+/// The first process with the file open, among processes that this user may inspect.
 fn process_that_has(file: LockedFile) -> Option<u32> {
     let has = |pid: &u32| {
         let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
@@ -115,7 +115,8 @@ fn name_in(users: &str, uid: u32) -> Option<String> {
 }
 
 /// The process id of the first `flock` on `file` in the text of `/proc/locks`. Some file systems report another device
-/// number to `stat` than they lock under, which no mount has: then a line that matches in the inode alone is taken second.
+/// number to `stat` than they lock under, and no mount has that number: then a line that matches in the inode alone is
+/// taken second.
 fn owner_in(locks: &str, mounts: &str, file: LockedFile) -> Option<u32> {
     let mut similar = None;
     let number = format!("{}:{}", file.major, file.minor);
@@ -145,8 +146,8 @@ fn parse_line(line: &str) -> Option<(u32, LockedFile)> {
     Some((pid, LockedFile { major, minor, inode }))
 }
 
-/// A command line as a person would type it: the program without its folder, spaces for the zeros between arguments,
-/// nothing that could move a terminal's cursor, and not too long.
+/// A command line as typed: the program without its folder, spaces for the zeros between arguments, no control
+/// characters, and limited in length.
 fn command_line(raw: &[u8]) -> String {
     let text = String::from_utf8_lossy(raw);
     let mut arguments = text.split('\0').filter(|argument| !argument.is_empty());

@@ -1,4 +1,4 @@
-//! A device in memory: sparse, so that a test can have a large one, and cheap to copy, so that it can have many.
+//! A device in memory: sparse, so that a test can use a large one, and cheap to copy, so that a test can use many.
 
 use std::{
     collections::BTreeMap,
@@ -13,20 +13,20 @@ use parking_lot::RwLock;
 
 use super::{Device, check_range};
 
-/// The unit in which memory is taken and shared between snapshots, in bytes.
+/// The unit of allocation, and of sharing between snapshots, in bytes.
 const PAGE: u64 = 64 << 10;
 
 type Pages = BTreeMap<u64, Arc<Vec<u8>>>;
 
-/// A sparse device in memory. What was never written reads as zeros.
+/// A sparse device in memory. Unwritten bytes read as zeros.
 #[derive(Debug)]
 pub struct MemoryDevice {
     name: String,
-    /// How many bytes it has.
+    /// Physical size in bytes.
     there: AtomicU64,
-    /// Whether it is as an image, which can be cut.
+    /// Whether the device can be truncated, like an image.
     is_image: AtomicBool,
-    /// How many of them are used.
+    /// Size in use, in bytes.
     size: AtomicU64,
     pages: RwLock<Pages>,
 }
@@ -43,14 +43,14 @@ impl MemoryDevice {
         }
     }
 
-    /// The same, as an image: what lies at its end can be [given up](Device::truncate).
+    /// The same device as an image, which can be [truncated](Device::truncate).
     pub fn as_image(self) -> MemoryDevice {
         self.is_image.store(true, Ordering::Relaxed);
         self
     }
 
-    /// From now on it has so many bytes: what is behind them is gone, and what it has more is zeros, and is not used yet. As
-    /// if somebody had made an image or a volume longer or cut it.
+    /// Changes the physical size to `there` bytes, like a change of an image or volume by another program: content
+    /// behind is lost, and added bytes are zeros, not yet in use.
     pub fn make(&self, there: u64) {
         let mut pages = self.pages.write();
         drop(pages.split_off(&there.div_ceil(PAGE)));
@@ -61,8 +61,8 @@ impl MemoryDevice {
         self.size.fetch_min(there, Ordering::Relaxed);
     }
 
-    /// A second device with the content that this one has now, all of which is used. Pages are shared until one of the two
-    /// changes them.
+    /// A copy of the current content, all of its physical size in use. Pages are shared until either device changes
+    /// them.
     pub fn snapshot(&self) -> MemoryDevice {
         let pages = RwLock::new(self.pages.read().clone());
         let is_image = AtomicBool::new(self.is_image.load(Ordering::Relaxed));
@@ -70,7 +70,7 @@ impl MemoryDevice {
         MemoryDevice { pages, is_image, ..MemoryDevice::new(self.name.clone(), there) }
     }
 
-    /// How much memory the content takes, in bytes.
+    /// Memory for the content, in bytes.
     pub fn resident(&self) -> u64 {
         self.pages.read().len() as u64 * PAGE
     }

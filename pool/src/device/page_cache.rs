@@ -1,15 +1,15 @@
-//! What the system's page cache has of a device under its other names.
+//! Consistency of the page cache between the names of one device.
 //!
-//! A loop device and the file behind it are one device, and two to the page cache, each with a memory of its own. What was
-//! read by one stays there, for as long as anybody has it open, when the other one is written. What was written by a loop
-//! device may come to the file long after that: a process that is killed loses its locks before what it has written is
-//! there, and as long as somebody else has the loop device open, the system takes its time.
+//! A loop device and the file behind it are one device, but have separate page caches. Pages read through one name stay
+//! cached, as long as any process has it open, while the device is written through another. And writes to a loop device
+//! may reach the file much later: a killed process loses its locks before its writes have arrived, and as long as
+//! another process has the loop device open, the kernel takes its time.
 //!
-//! So whoever has locked a device [settles](settle) that before it reads or writes anything: first what is still to be
-//! written under other names arrives, then what is remembered is dropped.
+//! So a process that has locked a device [settles](settle) it before any read or write: first pending writes under
+//! other names are flushed, then cached pages are dropped.
 //!
-//! Of loop devices only those are known whose file is still where the kernel says it was when they were set up, and that
-//! this process may open. What programs have mapped of a block device stays as they see it.
+//! A loop device is known only if its file is still where the kernel found it at setup, and is accessible to this
+//! process. Memory mappings of a block device by other programs keep their view.
 
 use std::{
     fs::{self, File, Metadata},
@@ -27,17 +27,17 @@ use rustix::fs::{Advice, fadvise, major, minor};
 
 use super::backing::{MAX_DEPTH, named_in};
 
-/// How long is waited until loop devices are found. It takes longer only where the file of some other one lies in a file
-/// system that does not answer, this very pool's perhaps.
+/// The longest search for loop devices. It takes longer only if the file of an unrelated one lies in a file system that
+/// does not answer, perhaps this very pool's.
 const FIND: Duration = Duration::from_secs(2);
-/// How long is waited until they are written.
+/// The longest wait for their pending writes.
 const WRITE: Duration = Duration::from_secs(60);
 
-/// Has a device that was just locked, with the files `behind` it, the nearest first, be what is read from it, and what is
-/// written to it stay. Nobody else who heeds these locks writes any more.
+/// Makes reads of a device just locked return its true content, and its writes last. `behind` are the files behind it,
+/// the nearest first. No other process that respects the locks writes any more.
 ///
 /// # Errors
-/// If loop devices over it have something to write, and their file does not take it in time.
+/// If loop devices over it have pending writes that their file does not take in time.
 pub(super) fn settle(file: &File, behind: &[File]) -> io::Result<()> {
     let loops = loops();
     if !loops.is_empty() {
@@ -48,10 +48,11 @@ pub(super) fn settle(file: &File, behind: &[File]) -> io::Result<()> {
     Ok(())
 }
 
-/// Where labels are, at the beginning and the end, in bytes: what is looked for at a glance.
+/// Bytes at the beginning and the end that contain the labels.
 const EDGE: u64 = 1 << 20;
 
-/// Has labels read anew, without taking the memory of the rest from who has the device open.
+/// Makes the next read of labels come from the device, without dropping other cached pages of the process that has it
+/// open.
 pub(super) fn look_anew(file: &File, behind: &[File]) {
     for_each_block_device(file, behind, |mut file| {
         forget(file, 0, NonZeroU64::new(EDGE));
@@ -61,18 +62,20 @@ pub(super) fn look_anew(file: &File, behind: &[File]) {
     });
 }
 
-/// The lowest first: the others are read through it. Of an ordinary file there is one memory, which is never old.
+/// The lowest first, because the upper ones are read through it. An ordinary file has one page cache, which is never
+/// stale.
 fn for_each_block_device(file: &File, behind: &[File], act: impl Fn(&File)) {
     let is_block = |file: &&File| file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
     behind.iter().rev().chain([file]).filter(is_block).for_each(act);
 }
 
 fn forget(file: &File, from: u64, len: Option<NonZeroU64>) {
-    // It is advice: what is mapped, or just being read or written, stays.
+    // This is advice: pages mapped, or just being read or written, stay.
     let _ = fadvise(file, from, len, Advice::DontNeed);
 }
 
-/// Has what was written to devices that `find` finds arrive, the last first. None are found if that takes too long.
+/// Flushes pending writes of the devices that `find` returns, the last first. If the search takes too long, none are
+/// flushed.
 fn write_out(
     find: impl FnOnce() -> Vec<File> + Send + 'static,
     find_in: Duration,
@@ -81,10 +84,10 @@ fn write_out(
     let (tell, told) = bounded(2);
     thread::Builder::new().name("settle".to_owned()).spawn(move || {
         let found = find();
-        // Nobody may be waiting any more.
+        // The receiver may be gone.
         let _ = tell.send(());
         for device in found.iter().rev() {
-            // What cannot be written is nowhere then, and comes over nothing.
+            // Writes that fail are lost, and overwrite nothing later.
             let _ = device.sync_data();
         }
         drop(found);
@@ -100,7 +103,7 @@ fn write_out(
     }
 }
 
-/// The same for two names of one file or of one block device.
+/// Equal for two names of one file or of one block device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Identity {
     File { device: u64, inode: u64 },
@@ -114,13 +117,13 @@ fn identity(metadata: &Metadata) -> Identity {
     }
 }
 
-/// The loop devices that are set up, as `/sys` has them, and the paths of what is behind each.
+/// The loop devices in `/sys`, with the path of the file behind each.
 fn loops() -> Vec<(PathBuf, PathBuf)> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter_map(|entry| named_in(&entry).map(|behind| (entry, behind))).collect()
 }
 
-/// Those of the loop devices that are over a file or over each other, and their partitions, the lowest first.
+/// The loop devices over a file or over each other, and their partitions, the lowest first.
 fn above(lowest: Identity, loops: Vec<(PathBuf, PathBuf)>) -> Vec<File> {
     let known = |(entry, behind): (PathBuf, PathBuf)| Some((entry, identity(&behind.metadata().ok()?)));
     let loops: Vec<(PathBuf, Identity)> = loops.into_iter().filter_map(known).collect();
@@ -140,7 +143,7 @@ fn nodes(disk: &Path) -> Vec<PathBuf> {
     iter::once(disk.to_owned()).chain(parts.filter(|part| part.join("partition").exists())).collect()
 }
 
-/// The device of that entry, if what has its name in `/dev` is it.
+/// Opens the device of an entry in `/sys`, if the node of its name in `/dev` has the same number.
 fn opened(entry: PathBuf) -> Option<File> {
     let number = fs::read_to_string(entry.join("dev")).ok()?;
     let file = File::open(Path::new("/dev").join(entry.file_name()?)).ok()?;

@@ -1,19 +1,19 @@
-//! A device that remembers every write and flush, and shows what a power failure could have left of them.
+//! A device that records every write and flush, and shows what a power failure could have left of them.
 //!
-//! A [`Recorder`] keeps one log for any number of devices, so that what happens in a pool has one global order. A *cut*
-//! is a position in that log: the power fails after so many operations. For each device, what was written before its
-//! last flush before the cut is there; each later write is there, or not, or in part, as a [`Fate`] decides. Since
-//! every such write is decided by itself, a later one may survive an earlier one: that is reordering.
+//! A [`Recorder`] keeps one log for any number of devices, so that the operations of a pool have one global order. A
+//! *cut* is a position in that log: the power fails after so many operations. For each device, writes before its last
+//! flush before the cut are kept; each later write is kept, dropped or torn, as a [`Fate`] decides. Since every such
+//! write is decided independently, a later write may survive an earlier one: that is reordering.
 //!
 //! ```text
 //! log:     w1  w2  flush  w3  w4 | cut
 //! image:   w1  w2         w3? w4?
 //! ```
 //!
-//! A device that is made longer is so at once, whatever becomes of what was written. One that is cut by
-//! [`Device::truncate`] is, and has what was written before, too.
+//! Lengthening a device takes effect at once, whatever the fate of earlier writes. Truncating by [`Device::truncate`]
+//! does too, and makes earlier writes durable.
 //!
-//! Two writes to the same place keep their order, as the page cache and disks keep it.
+//! Two writes to the same place keep their order, as in the page cache and on disks.
 
 use std::{io, sync::Arc};
 
@@ -22,19 +22,19 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::{Device, MemoryDevice, TEAR_UNIT, check_range};
 
-/// What became of a write that was not flushed when the power failed.
+/// The fate of an unflushed write in a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It reached the device.
+    /// The write reached the device.
     Kept,
-    /// It did not.
+    /// The write was lost.
     Dropped,
-    /// Some of its 512-byte sectors did, chosen by this seed.
+    /// Some 512-byte sectors of the write were lost, chosen by this seed.
     Torn(u64),
 }
 
 impl Fate {
-    /// An endless row of fates from a seed: a third of each kind.
+    /// An endless sequence of fates from a seed: a third of each kind.
     pub fn seeded(seed: u64) -> impl FnMut() -> Fate {
         let mut random = StdRng::seed_from_u64(seed);
         move || match random.random_range(0..3) {
@@ -61,12 +61,12 @@ impl Entry {
         }
     }
 
-    /// Whether everything before it on its device is durable.
+    /// Whether the operation makes everything before it on its device durable.
     fn is_flush(&self) -> bool {
         matches!(self, Entry::Flush { .. } | Entry::Size { is_flush: true, .. })
     }
 
-    /// Whether it is so whenever power fails after it.
+    /// Whether the operation itself survives any later power failure.
     fn is_certain(&self) -> bool {
         matches!(self, Entry::Flush { .. } | Entry::Size { .. })
     }
@@ -75,10 +75,10 @@ impl Entry {
 #[derive(Default)]
 struct Log {
     entries: Vec<Entry>,
-    /// The devices as they were when wrapped.
+    /// The devices when wrapped.
     initial: Vec<MemoryDevice>,
-    /// The devices with the first `settled.0` entries applied: where the last image started from. Ascending cuts thus
-    /// cost only what lies between them.
+    /// The devices with the first `settled.0` entries applied: the base of the last image. So a sequence of ascending
+    /// cuts costs only the operations between them.
     settled: (usize, Vec<MemoryDevice>),
 }
 
@@ -94,7 +94,7 @@ impl Recorder {
         Arc::default()
     }
 
-    /// Records what happens to `device` from now on. Images list the devices in the order of these calls.
+    /// Records the operations of `device` from now on. Images list the devices in the order of these calls.
     pub fn wrap(self: &Arc<Self>, device: MemoryDevice) -> RecordingDevice {
         let mut log = self.log.lock();
         let index = log.initial.len();
@@ -103,18 +103,18 @@ impl Recorder {
         RecordingDevice { recorder: Arc::clone(self), index, inner: device }
     }
 
-    /// How many operations were recorded: cuts go from 0 to this.
+    /// Operations recorded: cuts go from 0 to this number.
     pub fn len(&self) -> usize {
         self.log.lock().entries.len()
     }
 
-    /// Whether nothing happened yet.
+    /// Whether nothing was recorded yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The devices as they could be if power had failed after the first `cut` operations. `fate` is asked for each
-    /// write and discard whose device was not flushed between it and the cut, in order.
+    /// The devices after a power failure behind the first `cut` operations. `fate` is called, in order, for each write
+    /// and discard with no flush of its device between it and the cut.
     ///
     /// # Panics
     /// If `cut` is beyond the end of the log.
@@ -148,7 +148,7 @@ impl Log {
         positions
     }
 
-    /// Moves `settled` to the first operation that is not certain to have survived at `cut`.
+    /// Moves `settled` to the first operation that may be lost at `cut`.
     fn settle(&mut self, cut: usize, last_flush: &[usize]) {
         let certain = |(position, entry): (usize, &Entry)| entry.is_certain() || position < last_flush[entry.device()];
         let until = self.entries[..cut].iter().enumerate().position(|entry| !certain(entry)).unwrap_or(cut);
@@ -167,7 +167,7 @@ fn apply(image: &MemoryDevice, entry: &Entry, fate: Fate) {
     let result = match (entry, fate) {
         (Entry::Size { there, .. }, _) => {
             image.make(*there);
-            // An image shows all that there is.
+            // An image uses its whole physical size.
             image.resize(*there);
             Ok(())
         }
@@ -180,7 +180,7 @@ fn apply(image: &MemoryDevice, entry: &Entry, fate: Fate) {
     result.expect("what was recorded fits the device");
 }
 
-/// Writes each 512-byte sector of `bytes`, or leaves it, by a coin thrown from `seed`.
+/// Writes or drops each 512-byte sector of `bytes`, chosen at random from `seed`.
 fn tear(image: &MemoryDevice, offset: u64, bytes: &[u8], seed: u64) -> io::Result<()> {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut at, mut rest) = (offset, bytes);
@@ -195,7 +195,7 @@ fn tear(image: &MemoryDevice, offset: u64, bytes: &[u8], seed: u64) -> io::Resul
     Ok(())
 }
 
-/// Discards each of some parts of a range, or leaves it, by a coin thrown from `seed`.
+/// Discards or keeps each part of a range, chosen at random from `seed`.
 fn fray(image: &MemoryDevice, offset: u64, len: u64, seed: u64) -> io::Result<()> {
     const PART: u64 = 64 << 10;
     let mut random = StdRng::seed_from_u64(seed);
@@ -215,14 +215,14 @@ pub struct RecordingDevice {
 }
 
 impl RecordingDevice {
-    /// It has so many bytes from now on, as if somebody had made it longer or cut it: see [`MemoryDevice::make`].
+    /// Changes the physical size: see [`MemoryDevice::make`].
     pub fn make(&self, there: u64) {
         let mut log = self.recorder.log.lock();
         self.inner.make(there);
         log.entries.push(Entry::Size { device: self.index, there, is_flush: false });
     }
 
-    /// Does an operation and records it, as one step: the log's order is the order in which content changed.
+    /// Performs an operation and records it, as one step: the log's order is the order in which content changed.
     fn record(&self, entry: Entry) -> io::Result<()> {
         let mut log = self.recorder.log.lock();
         apply(&self.inner, &entry, Fate::Kept);

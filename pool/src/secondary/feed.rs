@@ -1,9 +1,9 @@
-//! What was read from the pool and may go to a cache device: bounded, and never waited for.
+//! Blocks read from the pool that may go to a cache device: a bounded queue that readers never wait for.
 //!
-//! While a device has segments that were never written, all that is read may go there. From then on only what is read for the
-//! second time: most of what is read once, such as large files from one end to the other, is not read again soon, and would
-//! push out what is. To know that takes four bytes a block that was read, in a table of as many as the index may have: a
-//! later block takes the place of an earlier one.
+//! While a device has segments that were never written, every block read may go there. From then on only blocks read
+//! for the second time: most blocks are read once, as when a large file is read from end to end, and would push out
+//! blocks that are read again soon. To recognize a second read takes four bytes per block read, in a table of as many
+//! entries as the index may have: a later block replaces an earlier one.
 
 use std::collections::HashSet;
 
@@ -14,22 +14,22 @@ use crate::{
     format::cache_segment::{MAX_CACHED, SEGMENT_HEADER, SEGMENT_SIZE},
 };
 
-/// What a segment holds beside its header, in bytes.
+/// Bytes of a segment behind its header.
 const ROOM: u64 = SEGMENT_SIZE - SEGMENT_HEADER;
-/// No more than so many bytes wait; what comes then is let go.
+/// The most bytes that wait; blocks beyond are dropped.
 const MOST: u64 = 2 * ROOM;
-/// Copies begin at a multiple of this, in bytes.
+/// Alignment of copies in a segment, in bytes.
 const ALIGN: u64 = 512;
-/// The most blocks that are known to have been read before.
+/// The most blocks that are remembered as read.
 const MOST_SEEN: usize = 1 << 20;
 
-/// A block that may go to a cache device, as it is stored.
+/// A block that may go to a cache device, as stored.
 pub(super) struct Candidate {
     pub(super) key: BlockKey,
     pub(super) stored: Vec<u8>,
 }
 
-/// What waits.
+/// The waiting blocks.
 #[derive(Default)]
 pub(super) struct Feed {
     waiting: Vec<Candidate>,
@@ -38,23 +38,23 @@ pub(super) struct Feed {
     seen: Vec<u32>,
 }
 
-/// What a block takes in a segment, in bytes.
+/// Bytes that a block takes in a segment.
 pub(super) fn takes(stored: usize) -> u64 {
     (stored as u64).next_multiple_of(ALIGN)
 }
 
 impl Feed {
-    /// Remembers about so many blocks that were read.
+    /// Resizes the table of blocks read to about `blocks` entries, and empties it.
     pub(super) fn remember(&mut self, blocks: usize) {
         self.seen = vec![0; blocks.clamp(1, MOST_SEEN)];
     }
 
-    /// Forgets all.
+    /// Drops everything.
     pub(super) fn clear(&mut self) {
         *self = Feed::default();
     }
 
-    /// A block was read. It is kept if there is room and, with `again`, if it was read before.
+    /// Queues a block that was read, if there is room and, with `again`, if it was read before.
     pub(super) fn offer(&mut self, key: BlockKey, stored: &[u8], again: bool) {
         let takes = takes(stored.len());
         if takes > ROOM || self.keys.contains(&key) || (!self.note(&key) && again) || self.bytes + takes > MOST {
@@ -65,7 +65,7 @@ impl Feed {
         self.waiting.push(Candidate { key, stored: stored.to_vec() });
     }
 
-    /// Notes that a block was read; whether it was before.
+    /// Records that a block was read; returns whether it was read before.
     fn note(&mut self, (address, birth): &BlockKey) -> bool {
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&address.chunk.0.to_le_bytes());
@@ -76,17 +76,17 @@ impl Feed {
         self.seen.get_mut(at).is_some_and(|seen| std::mem::replace(seen, mark) == mark)
     }
 
-    /// Whether as much waits as a segment holds.
+    /// True if enough waits to fill a segment.
     pub(super) fn is_enough(&self) -> bool {
         self.bytes >= ROOM || self.waiting.len() >= MAX_CACHED
     }
 
-    /// Whether anything waits.
+    /// True if anything waits.
     pub(super) fn has_some(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Takes what a segment holds of it.
+    /// Takes as many blocks as fit a segment.
     pub(super) fn take(&mut self) -> Vec<Candidate> {
         let mut room = ROOM;
         let fits = |candidate: &&Candidate| {

@@ -1,4 +1,4 @@
-//! The thread that writes to cache devices, and finds out what is on them.
+//! The thread that writes to cache devices, and reads their headers after an import.
 
 use std::{
     sync::Arc,
@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::txg::Engine;
 
-/// Writes in the background until it is dropped.
+/// Writes in the background until dropped.
 pub struct Feeder {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -46,7 +46,7 @@ impl Drop for Feeder {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
     }

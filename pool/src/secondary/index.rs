@@ -1,40 +1,39 @@
-//! Which blocks the cache devices hold, and where: in memory, bounded.
+//! The index of blocks on cache devices: in memory, bounded.
 //!
-//! An entry takes 32 bytes in a hash table that is at least seven sixteenths full, and 16 in the list of its segment: about 60
-//! to 90 bytes. When there are as many as there may be, the segment that was written first is forgotten with all that it
-//! holds.
+//! An entry takes 32 bytes in a hash table that is at least seven sixteenths full, and 16 in the list of its segment:
+//! about 60 to 90 bytes. At the bound, the oldest segment is forgotten with all of its blocks.
 //!
-//! Invariant: each place in the table is of a segment in the list that names its key, so what is forgotten with its segment
-//! is all of it.
+//! Invariant: the segment of each place in the table is in the list and names the place's key, so forgetting a segment
+//! forgets all of its places.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::block::cache::BlockKey;
 
-/// Where a copy of a block lies.
+/// The place of a block's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The number of the device.
     pub(super) device: u32,
-    /// The segment of it.
+    /// The segment on the device.
     pub(super) segment: u32,
-    /// Where in the segment, in bytes.
+    /// The offset in the segment, in bytes.
     pub(super) offset: u32,
-    /// How long it is, in bytes.
+    /// The length as stored, in bytes.
     pub(super) stored: u32,
 }
 
-/// A segment, and what it holds.
+/// A segment, with the keys of its blocks.
 struct Written {
     device: u32,
     segment: u32,
     keys: Vec<BlockKey>,
 }
 
-/// All that is held.
+/// The index of all cache devices of a pool.
 pub(super) struct Index {
     places: HashMap<BlockKey, Place>,
-    /// Oldest first.
+    /// The segments, oldest first.
     written: VecDeque<Written>,
     bound: usize,
 }
@@ -45,30 +44,30 @@ impl Index {
         Index { places: HashMap::new(), written: VecDeque::new(), bound }
     }
 
-    /// Where a block is, if it is there.
+    /// The place of a block, if known.
     pub(super) fn get(&self, key: &BlockKey) -> Option<Place> {
         self.places.get(key).copied()
     }
 
-    /// Whether there is no room left but for what replaces something.
+    /// True if a new entry would need to replace one.
     pub(super) fn is_full(&self) -> bool {
         self.places.len() >= self.bound
     }
 
-    /// Changes the bound.
+    /// Changes the bound, in entries.
     pub(super) fn set_bound(&mut self, bound: usize) {
         self.bound = bound;
         self.make_room(0);
     }
 
-    /// A segment was written. What was in its place must have been forgotten.
+    /// Adds a segment just written. The segment's former content must have been forgotten.
     pub(super) fn add_newest(&mut self, device: u32, segment: u32, blocks: &[(BlockKey, Place)]) {
         self.make_room(blocks.len());
         self.places.extend(blocks.iter().copied());
         self.written.push_back(Written { device, segment, keys: blocks.iter().map(|(key, _)| *key).collect() });
     }
 
-    /// A segment was found that is older than all that is known. What does not fit is left out.
+    /// Adds a segment found on a device, older than all known ones. Blocks that do not fit are left out.
     pub(super) fn add_oldest(&mut self, device: u32, segment: u32, blocks: &[(BlockKey, Place)]) {
         let mut keys = Vec::new();
         for (key, place) in blocks {
@@ -80,7 +79,7 @@ impl Index {
         self.written.push_front(Written { device, segment, keys });
     }
 
-    /// Forgets one block, if it is still in this place.
+    /// Forgets one block, if still in this place.
     pub(super) fn forget(&mut self, key: &BlockKey, place: Place) {
         if self.places.get(key) == Some(&place) {
             self.places.remove(key);
@@ -96,13 +95,13 @@ impl Index {
         }
     }
 
-    /// Forgets all that is on a device.
+    /// Forgets a device.
     pub(super) fn drop_device(&mut self, device: u32) {
         self.places.retain(|_, place| place.device != device);
         self.written.retain(|written| written.device != device);
     }
 
-    /// How many segments of a device hold something that is known.
+    /// How many segments of a device have known content.
     pub(super) fn segments(&self, device: u32) -> usize {
         self.written.iter().filter(|written| written.device == device).count()
     }
@@ -115,7 +114,7 @@ impl Index {
         }
     }
 
-    /// A key may have come to a later segment meanwhile.
+    /// Keys that moved to a later segment stay.
     fn drop_keys(&mut self, written: &Written) {
         for key in &written.keys {
             let is_there = |place: &Place| (place.device, place.segment) == (written.device, written.segment);

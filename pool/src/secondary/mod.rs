@@ -1,31 +1,33 @@
 //! Cache devices: a second level of cache below the one in memory (ZFS: L2ARC).
 //!
-//! A cache device is a device of the pool in no vdev. It holds copies of blocks that were read, as they are stored, and
-//! nothing else: what it loses costs reads of the pool's vdevs, and nothing that it says is believed.
+//! A cache device is a device of the pool in no vdev. It holds only copies of blocks that were read, as stored: losing
+//! them costs reads of the pool's vdevs, and nothing on the device is trusted.
 //!
 //! ```text
-//! index    which blocks are there, and where: in memory, bounded
-//! feed     what was read and may go there: bounded, and dropped where it does not fit
-//! ring     one device: segments, written one after the other; what is on it when it is opened
-//! feeder   the thread that writes, and finds out what is there
+//! index    the blocks on the devices, and their places: in memory, bounded
+//! feed     blocks read that may go there: bounded, dropped where there is no room
+//! ring     one device: segments, written one after the other; its content at import
+//! feeder   the thread that writes, and reads the content at import
 //! ```
 //!
-//! A block is known by its first address *and* birth, as in memory. What is read from a device must pass the checksum that the
-//! pointer has, so blocks without one are never put there; what does not pass is counted beside the device and forgotten, and
-//! the vdevs are asked.
+//! A block is identified by its first address *and* birth, as in memory. Bytes from a device must pass the checksum of
+//! the pointer, so blocks without a checksum are never cached. Bytes that fail are counted as an error of the device,
+//! the block is forgotten, and the vdevs are read.
 //!
 //! Invariants:
-//! 1. Whoever reads waits for no writing: a block is copied to a queue, or let go if that is full.
-//! 2. Only blocks of committed groups are put there. A group that never came to its commit may come again under the same
-//!    number, with other blocks at the same addresses. For the same reason, what was born after the state that was opened is
-//!    not taken from a device: going back has given it up. Later numbers are never used twice, so the rest is right.
-//! 3. The index takes no more than about an eleventh of what the first level may, whatever devices say.
-//! 4. A device that fails, or does not answer within ten seconds, is put out of use, and the pool goes on. No commit waits for one.
+//! 1. Readers never wait for writes: a block is copied to a queue, or dropped if the queue is full.
+//! 2. Only blocks of committed txgs are cached. A txg that was never committed may recur with other blocks at the same
+//!    addresses. For the same reason, blocks born after the opened state are not taken from a device: a rewind has
+//!    given up that state's successors. Later txgs are never reused, so all remaining blocks are right.
+//! 3. The index takes at most about an eleventh of the memory of the first level, whatever is on the devices.
+//! 4. A device that fails, or does not answer within ten seconds, is faulted, and the pool continues. No commit waits
+//!    for a cache device.
 //!
-//! How fast is written: 8 MiB a second, which wears out a disk for 600 TB in two years if it never pauses; 64 MiB a second while
-//! it has segments that were never written, which happens once.
+//! The write rate is 8 MiB a second, which wears out a disk rated for 600 TB in two years of continuous writing, and 64
+//! MiB a second while the device has segments that were never written, which happens once.
 //!
-//! It does not hold blocks of more than 4064 KiB, which disks read well, and what is written does not go there before it is read.
+//! Blocks of more than 4064 KiB are not cached, since disks read them well, and neither are writes before their first
+//! read.
 
 use std::{
     sync::{
@@ -69,19 +71,19 @@ use self::{
     ring::{CacheDevice, Trust},
 };
 
-/// So many bytes of the first level stand for one entry of the index.
+/// Bytes of the first level per entry of the index.
 const CACHE_PER_ENTRY: u64 = 1024;
-/// The index may always have so many entries: more than a segment has.
+/// The least bound of the index: more than the blocks of a segment.
 const LEAST_ENTRIES: usize = 4096;
 
-/// How long is waited for a device at most: whoever reads could have asked the vdevs long ago.
+/// The longest wait for a device: the reader could have read the vdevs long ago.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many bytes are written a second: while there are segments that were never written, and after that.
+/// Write rates, in bytes a second: while there are segments that were never written, and afterwards.
 const COLD_RATE: u64 = 64 * MIB;
 const RATE: u64 = 8 * MIB;
 
-/// How many entries the index may have, beside a first level of so many bytes.
+/// The bound of the index, in entries, beside a first level of `cache` bytes.
 fn bound(cache: u64) -> usize {
     usize::try_from(cache / CACHE_PER_ENTRY).unwrap_or(usize::MAX).max(LEAST_ENTRIES)
 }
@@ -89,12 +91,12 @@ fn bound(cache: u64) -> usize {
 /// The cache devices of a pool.
 pub struct Secondary {
     devices: RwLock<Vec<Arc<CacheDevice>>>,
-    /// Whether any device can be used.
+    /// Whether any device is usable.
     is_there: AtomicBool,
     ids: AtomicU32,
     index: RwLock<Index>,
     feed: Mutex<Feed>,
-    /// Held by who writes: when the next segment may be written, and which device gets it.
+    /// Held while writing: when the next segment may be written, and to which device.
     turn: Mutex<Turn>,
     trust: Trust,
     read_only: bool,
@@ -110,7 +112,7 @@ struct Turn {
 }
 
 impl Secondary {
-    /// No device yet, for an import that has opened a state, beside a first level of `cache` bytes.
+    /// No device yet, for an import that opened the state `opened`, beside a first level of `cache` bytes.
     pub(crate) fn new(cache: u64, epoch: Epoch, opened: Txg, read_only: bool) -> Secondary {
         let (wake, woken) = bounded(1);
         Secondary {
@@ -128,7 +130,7 @@ impl Secondary {
         }
     }
 
-    /// Follows a change of the first level's bound.
+    /// Adapts the index to a changed bound of the first level, in bytes.
     pub(crate) fn set_cache(&self, cache: u64) {
         let before = std::mem::replace(&mut *self.entries.lock(), bound(cache));
         if before == bound(cache) {
@@ -140,12 +142,12 @@ impl Secondary {
         }
     }
 
-    /// The devices, also those that are not there or have failed.
+    /// All devices, including absent and failed ones.
     pub fn devices(&self) -> Vec<Arc<Leaf>> {
         self.devices.read().iter().map(|device| device.leaf.clone()).collect()
     }
 
-    /// How many bytes of a device hold something that is known.
+    /// Bytes in the segments of a device with known content.
     pub fn held(&self, device: Guid) -> u64 {
         self.find(device).map_or(0, |device| self.index.read().segments(device.id) as u64 * SEGMENT_SIZE)
     }
@@ -154,7 +156,7 @@ impl Secondary {
         self.devices.read().iter().find(|known| known.leaf.guid() == device).cloned()
     }
 
-    /// One more device. What is on it is found out in steps.
+    /// Adds a device. Its content is read in later steps.
     pub(crate) fn add(&self, leaf: Arc<Leaf>) {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         leaf.device().hurry(PATIENCE);
@@ -162,7 +164,7 @@ impl Secondary {
         self.settle();
     }
 
-    /// One device less. When this has returned, nothing is written to it any more.
+    /// Removes a device. After the return nothing is written to the device.
     pub(crate) fn remove(&self, device: Guid) {
         if let Some(found) = self.find(device) {
             self.devices.write().retain(|known| known.leaf.guid() != device);
@@ -171,7 +173,7 @@ impl Secondary {
         }
     }
 
-    /// Puts a device out of use, and notes why. When this has returned, nothing is written to it any more.
+    /// Takes a device out of use, with this health. After the return nothing is written to the device.
     pub(crate) fn put_out(&self, device: Guid, health: Health) {
         if let Some(found) = self.find(device) {
             found.close(&self.index);
@@ -180,7 +182,7 @@ impl Secondary {
         }
     }
 
-    /// Uses a device again that was found to be the one that was out of use.
+    /// Takes a device back into use, reopened and identified as the same.
     pub(crate) fn take_back(&self, device: Guid, opened: Arc<dyn Device>) -> Result<()> {
         if let Some(found) = self.find(device) {
             opened.hurry(PATIENCE);
@@ -191,7 +193,7 @@ impl Secondary {
         Ok(())
     }
 
-    /// Notes whether there is a device, and remembers what is read only if so.
+    /// Updates whether there is a usable device; reads are remembered only if there is.
     fn settle(&self) {
         let is_there = self.devices.read().iter().any(|device| device.is_usable());
         let was_there = self.is_there.swap(is_there, Ordering::AcqRel);
@@ -207,17 +209,17 @@ impl Secondary {
         self.is_there.load(Ordering::Acquire)
     }
 
-    /// Whether a block may be on a cache device.
+    /// The key of a block that may be on a cache device.
     fn key(&self, pointer: &BlockPointer) -> Option<BlockKey> {
         (self.is_there() && pointer.checksum_kind != Checksum::Off).then(|| key(pointer))
     }
 
-    /// Whether a block is there.
+    /// Whether a block is on a cache device.
     pub(crate) fn has(&self, pointer: &BlockPointer) -> bool {
         self.key(pointer).is_some_and(|key| self.index.read().get(&key).is_some())
     }
 
-    /// A block as it is stored, verified, if it is there.
+    /// Reads a block, as stored and verified, if it is on a cache device.
     pub(crate) fn read(&self, pointer: &BlockPointer) -> Option<Vec<u8>> {
         let key = self.key(pointer)?;
         let place = self.index.read().get(&key)?;
@@ -226,7 +228,7 @@ impl Secondary {
         match read {
             Ok(bytes) if verify(pointer.checksum_kind, &bytes, &pointer.checksum) => return Some(bytes),
             Ok(_) => {
-                // If it is not known any more it was overwritten meanwhile.
+                // A place that is no longer known was overwritten during the read.
                 if self.index.read().get(&key) == Some(place) {
                     device.leaf.counters().count_checksum_error();
                     tracing::warn!("the cache device {} gave a block that is wrong", device.leaf.name());
@@ -241,7 +243,7 @@ impl Secondary {
         None
     }
 
-    /// A block of a committed group was read from the vdevs, as it is stored.
+    /// Offers a block of a committed txg that was read from the vdevs, as stored.
     pub(crate) fn offer(&self, pointer: &BlockPointer, stored: &[u8]) {
         let Some(key) = self.key(pointer).filter(|_| !self.read_only) else { return };
         let is_cold = self.devices.read().iter().any(|device| device.is_cold());
@@ -253,12 +255,12 @@ impl Secondary {
     }
 
     fn wake(&self) {
-        // Who is told already comes.
+        // A thread already woken comes anyway.
         let _ = self.wake.try_send(());
     }
 
-    /// Does what is due: finds out what is on a device, or writes a segment. When it is to be called again; `None` if there is
-    /// nothing to do until something was read.
+    /// Does what is due: reads a part of a device's content, or writes a segment. Returns the time of the next call;
+    /// `None` if there is nothing to do until a block is read.
     pub fn step(&self, now: Duration) -> Option<Duration> {
         let mut turn = self.turn.lock();
         let devices = self.devices.read().clone();
@@ -281,7 +283,7 @@ impl Secondary {
         Some(now)
     }
 
-    /// Writes what waits to the next device; how many bytes that were, and how many it may have a second.
+    /// Writes waiting blocks to the next device; returns the bytes written, and the rate allowed, in bytes a second.
     fn write(&self, turn: &mut Turn, devices: &[Arc<CacheDevice>]) -> (u64, u64) {
         let taken = self.feed.lock().take();
         let usable: Vec<_> = devices.iter().filter(|device| device.is_usable()).collect();
@@ -291,7 +293,7 @@ impl Secondary {
         (device.write(&taken, self.trust.epoch, &self.index), rate)
     }
 
-    /// Finds out what is on all devices, and writes what waits.
+    /// Reads the content of all devices, and writes all waiting blocks.
     pub fn finish(&self) {
         while self.is_loading() {
             self.step(Duration::ZERO);
@@ -303,8 +305,8 @@ impl Secondary {
         self.devices.read().iter().any(|device| device.is_loading())
     }
 
-    /// Writes what waits, so that the next import has it. Nobody waits until it is known what is on the devices: as long as it is
-    /// not, what waits is forgotten.
+    /// Writes all waiting blocks, so that the next import has them. If the content of the devices is not fully read
+    /// yet, they are dropped instead, because that would take too long.
     pub fn close(&self) {
         if self.read_only || !self.is_there() || self.is_loading() {
             return;

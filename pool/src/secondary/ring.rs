@@ -1,21 +1,22 @@
 //! One cache device: a ring of segments, written one after the other.
 //!
-//! The segment that is written next never has a header: it was erased, and the erasing flushed, before the segment is touched.
-//! So one flush does for two things, and a header that is found names what was flushed before it:
+//! The next segment to write never has a header: it was erased, and the erasure flushed, before the segment is touched.
+//! So one flush serves two purposes, and a header found at import vouches for content flushed before the header was
+//! written:
 //!
-//! 1. the header of the segment *after* this one is erased, and what this one holds is written;
+//! 1. the header of the segment *after* the current one is erased, and the content of the current one is written;
 //! 2. a flush;
-//! 3. the header of this one is written.
+//! 3. the header of the current segment is written.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before the flush | this segment without a header; the one after with its old header or none, and all that it held |
-//! | after it, before the header is written | neither |
-//! | while the header is written | this segment with its header, or one whose checksum is wrong, which is none |
-//! | after that | this segment, and all that it holds |
+//! | before the flush | the current segment without a header; the next with its old header and content, or without |
+//! | after the flush, before the header is written | neither |
+//! | while the header is written | the current segment with its header, or with a wrong checksum, which counts as none |
+//! | later | the current segment, with all of its content |
 //!
-//! In memory what is erased is forgotten before. Who has looked a block up before that, and reads while it is overwritten,
-//! gets bytes that do not pass, and finds that the block is not known any more.
+//! In memory a segment is forgotten before it is erased. A thread that looked up a block earlier, and reads during the
+//! overwrite, gets bytes that do not pass, and then finds the block no longer known.
 
 use std::{
     ops::Range,
@@ -41,47 +42,47 @@ use crate::{
     vdev::{Health, Leaf, Suspension},
 };
 
-/// The fewest segments that a ring has.
+/// The fewest segments of a ring.
 const LEAST_SEGMENTS: u32 = 3;
-/// How much of a header says what it claims to be.
+/// Bytes at the start of a header that show what it claims to be.
 const START: usize = 512;
-/// How much is read in one step: starts of headers, and headers.
+/// How many starts of headers, and whole headers, are read in one step.
 const STARTS_AT_ONCE: u32 = 256;
 const HEADERS_AT_ONCE: usize = 16;
 
-/// What is believed of what was found.
+/// Which blocks found on a device are trusted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trust {
-    /// The import that has the pool open: what it wrote itself is right.
+    /// The current import: its own blocks are right.
     pub(super) epoch: Epoch,
-    /// The state that was opened: what was born later belongs to states that were given up.
+    /// The opened state: blocks born later belong to abandoned states.
     pub(super) opened: Txg,
 }
 
 /// A cache device.
 pub(super) struct CacheDevice {
     pub(super) leaf: Arc<Leaf>,
-    /// Its number, that no other has had.
+    /// The number of the device, never reused.
     pub(super) id: u32,
     usable: AtomicBool,
     cold: AtomicBool,
     ring: Mutex<Ring>,
 }
 
-/// How far a device is known.
+/// How far a device's content is known.
 enum Ring {
-    /// It is looked for headers: up to this segment it was, and found what they claim.
+    /// Looking for headers: segments below `next` were read, and claimed these sequence numbers and segments.
     Starts { next: u32, claims: Vec<(u64, u32)> },
-    /// The headers are read, newest first: the last of these is the next one.
+    /// Reading headers, newest first: the last claim is read next.
     Headers { claims: Vec<(u64, u32)>, newest: Option<(u64, u32)> },
-    /// It can be written to.
+    /// The device can be written to.
     Ready { next: u32, sequence: u64 },
-    /// It is not used.
+    /// The device is not used.
     Closed,
 }
 
 impl CacheDevice {
-    /// A device, if it can be used, whose content is not known yet.
+    /// A device whose content is not known yet; in use if its leaf is online.
     pub(super) fn new(id: u32, leaf: Arc<Leaf>) -> CacheDevice {
         let is_there = leaf.health() == Health::Online;
         let device = CacheDevice {
@@ -97,12 +98,12 @@ impl CacheDevice {
         device
     }
 
-    /// How many segments it has.
+    /// Segments on the device.
     fn segments(&self) -> u32 {
         u32::try_from(self.leaf.size() / SEGMENT_SIZE).unwrap_or(u32::MAX)
     }
 
-    /// Begins to use it.
+    /// Begins to use the device.
     pub(super) fn open(&self) {
         if self.segments() < LEAST_SEGMENTS {
             return;
@@ -111,22 +112,22 @@ impl CacheDevice {
         self.usable.store(true, Ordering::Release);
     }
 
-    /// Whether anything may be read from it.
+    /// True if the device may be read.
     pub(super) fn is_usable(&self) -> bool {
         self.usable.load(Ordering::Acquire)
     }
 
-    /// Whether it has segments that were never written.
+    /// True if the device has segments that were never written.
     pub(super) fn is_cold(&self) -> bool {
         self.is_usable() && self.cold.load(Ordering::Relaxed)
     }
 
-    /// Whether its content is not known yet.
+    /// True if the device's content is not fully known yet.
     pub(super) fn is_loading(&self) -> bool {
         self.is_usable() && matches!(*self.ring.lock(), Ring::Starts { .. } | Ring::Headers { .. })
     }
 
-    /// Uses it no more, and forgets what it holds. When this has returned, nothing is written to it any more.
+    /// Stops using the device, and forgets its content. After the return nothing is written to the device.
     pub(super) fn close(&self, index: &RwLock<Index>) {
         self.shut(&mut self.ring.lock(), index);
     }
@@ -137,15 +138,15 @@ impl CacheDevice {
         index.write().drop_device(self.id);
     }
 
-    /// It has failed: uses it no more.
+    /// Faults the device, and stops using it.
     fn put_out(&self, ring: &mut Ring, index: &RwLock<Index>, error: &std::io::Error) {
         tracing::warn!("the cache device {} has failed, and is not used any more: {error}", self.leaf.name());
         self.leaf.note_health(Health::after(error));
         self.shut(ring, index);
     }
 
-    /// The same, after a read that has failed, if it is the device and not one of its sectors. Nobody waits for who may be
-    /// writing: that one finds out.
+    /// Like [`CacheDevice::put_out`], after a failed read, if the device failed and not just a sector. Does not wait
+    /// for a concurrent writer, which then shuts the ring itself.
     pub(super) fn note_failure(&self, error: &std::io::Error, index: &RwLock<Index>) {
         if !self.is_usable() || !self.leaf.is_lost(error) {
             return;
@@ -164,12 +165,13 @@ impl CacheDevice {
     /// The bytes at a place.
     pub(super) fn read(&self, place: Place) -> std::io::Result<Vec<u8>> {
         let mut bytes = vec![0; place.stored as usize];
-        // As for a commit, so with a deadline: the vdevs have it as well.
+        // Patiently, as for a commit, so that the deadline applies: the vdevs have the block too.
         Suspension::patiently(|| self.leaf.read(at(place.segment) + u64::from(place.offset), &mut bytes))?;
         Ok(bytes)
     }
 
-    /// Goes on finding out what is on it, a bounded number of requests; with `erase` it can be written to in the end.
+    /// Continues to read the device's content, with a bounded number of requests. With `erase` the device can be
+    /// written to afterwards.
     pub(super) fn load(&self, trust: Trust, index: &RwLock<Index>, erase: bool) {
         let mut ring = self.ring.lock();
         let next = match &mut *ring {
@@ -187,13 +189,13 @@ impl CacheDevice {
             Ok(None) => {}
             Err(error) => self.put_out(&mut ring, index, &error),
         }
-        // A reader has put it out meanwhile.
+        // A reader may have faulted the device meanwhile.
         if !self.is_usable() {
             self.shut(&mut ring, index);
         }
     }
 
-    /// Looks at the starts of some headers; what follows if these were the last ones.
+    /// Reads the starts of some headers; returns the next phase after the last of them.
     fn read_starts(&self, next: &mut u32, claims: &mut Vec<(u64, u32)>) -> std::io::Result<Option<Ring>> {
         let end = next.saturating_add(STARTS_AT_ONCE).min(self.segments());
         for segment in *next..end {
@@ -212,7 +214,7 @@ impl CacheDevice {
         Ok(Some(Ring::Headers { claims: std::mem::take(claims), newest: None }))
     }
 
-    /// Reads some headers, and notes the newest of all; whether these were the last that are wanted.
+    /// Reads some headers, and notes the newest of all; returns whether no more are needed.
     fn read_headers(
         &self,
         claims: &mut Vec<(u64, u32)>,
@@ -245,7 +247,7 @@ impl CacheDevice {
         ((block.address, block.birth), place)
     }
 
-    /// Begins to write behind the newest segment that was found. With `erase`, what stands there is erased for good.
+    /// Begins to write behind the newest segment found. With `erase`, the segment to write is erased and flushed.
     fn begin(&self, newest: Option<(u64, u32)>, index: &RwLock<Index>, erase: bool) -> std::io::Result<Ring> {
         let (next, sequence) = newest.map_or((0, 0), |(sequence, segment)| (self.after(segment), sequence + 1));
         self.note_cold(&index.read());
@@ -260,13 +262,13 @@ impl CacheDevice {
         if segment + 1 < self.segments() { segment + 1 } else { 0 }
     }
 
-    /// Forgets a segment, and takes its header away; for good with the next flush.
+    /// Forgets a segment, and erases its header; durable with the next flush.
     fn erase(&self, segment: u32, index: &RwLock<Index>) -> std::io::Result<()> {
         index.write().drop_segment(self.id, segment);
         self.leaf.write(at(segment), &Arc::new(vec![0; START]))
     }
 
-    /// Writes a segment, if the device can be written to; how many bytes that were.
+    /// Writes a segment, if the device can be written to; returns the bytes written.
     pub(super) fn write(&self, taken: &[Candidate], epoch: Epoch, index: &RwLock<Index>) -> u64 {
         let mut ring = self.ring.lock();
         let Ring::Ready { next, sequence } = *ring else { return 0 };
@@ -279,7 +281,7 @@ impl CacheDevice {
                 index.write().add_newest(self.id, next, &entries);
                 self.go_on(&mut ring, index);
                 if !self.is_usable() {
-                    // A reader has found that it has failed.
+                    // A reader found that the device has failed.
                     self.shut(&mut ring, index);
                 }
             }
@@ -304,18 +306,18 @@ impl CacheDevice {
     fn go_on(&self, ring: &mut MutexGuard<'_, Ring>, index: &RwLock<Index>) {
         let Ring::Ready { next, sequence } = &mut **ring else { return };
         *next = self.after(*next);
-        // What was found is far below the largest number, whoever wrote it.
+        // Sequence numbers found are far below the maximum, whatever their origin.
         *sequence += 1;
         self.note_cold(&index.read());
     }
 
-    /// It is cold while more segments hold nothing that is known than the one that is written next.
+    /// The device is cold while more segments than the next one have no known content.
     fn note_cold(&self, index: &Index) {
         let is_cold = !index.is_full() && index.segments(self.id) + 1 < self.segments() as usize;
         self.cold.store(is_cold, Ordering::Relaxed);
     }
 
-    /// Returns when all that was written is found by the next import.
+    /// Returns when the next import will find everything written.
     pub(super) fn flush(&self, index: &RwLock<Index>) {
         let mut ring = self.ring.lock();
         if matches!(*ring, Ring::Ready { .. })
@@ -326,12 +328,12 @@ impl CacheDevice {
     }
 }
 
-/// Where a segment starts, in bytes.
+/// The offset of a segment, in bytes.
 fn at(segment: u32) -> u64 {
     u64::from(segment) * SEGMENT_SIZE
 }
 
-/// What a segment holds behind its header, and where in it each block lies.
+/// The content of a segment behind its header, and the place of each block.
 fn gathered(taken: &[Candidate]) -> (Vec<u8>, Vec<CachedBlock>) {
     let len = taken.iter().map(|candidate| takes(candidate.stored.len())).sum::<u64>();
     let mut bytes = Vec::with_capacity(len as usize);

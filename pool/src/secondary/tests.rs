@@ -1,4 +1,4 @@
-//! Cache devices alone: what is put there is found again, wherever power fails, and whatever is on the device.
+//! Cache devices alone: cached blocks are found again, after any power failure, with any content on the device.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 
 const GUID: Guid = Guid(77);
 const DEVICE: u64 = 64 * MIB;
-/// The segments that such a device has.
+/// The segments of a device of that size.
 const SEGMENTS: u64 = 15;
 const LEN: usize = 100_000;
 /// Blocks of that length in a segment.
@@ -28,7 +28,7 @@ fn content(block: u32) -> Vec<u8> {
     (0..LEN as u32).map(|at| (at.wrapping_mul(block + 1) >> 3) as u8).collect()
 }
 
-/// The pointer to a block that was born in this group.
+/// The pointer to a block born in txg `birth`.
 fn born(block: u32, birth: u64) -> BlockPointer {
     let bytes = content(block);
     BlockPointer {
@@ -46,7 +46,7 @@ fn pointer(block: u32) -> BlockPointer {
     born(block, 10)
 }
 
-/// The caches of an import that has opened the state of this group, with one device, all of whose content is known.
+/// The caches of an import that opened the state `opened`, with one device whose content is fully known.
 fn opened_at(device: Arc<dyn Device>, epoch: u64, opened: u64) -> Secondary {
     let secondary = Secondary::new(64 * MIB, Epoch(epoch), Txg(opened), false);
     secondary.add(Arc::new(Leaf::new(GUID, device)));
@@ -58,7 +58,7 @@ fn opened(device: Arc<dyn Device>, epoch: u64) -> Secondary {
     opened_at(device, epoch, 10)
 }
 
-/// Has blocks be read for the first time, and those written that are to be.
+/// Offers blocks as read for the first time, and writes what is due.
 fn feed(secondary: &Secondary, blocks: impl Iterator<Item = u32>) {
     for block in blocks {
         secondary.offer(&pointer(block), &content(block));
@@ -66,7 +66,7 @@ fn feed(secondary: &Secondary, blocks: impl Iterator<Item = u32>) {
     }
 }
 
-/// Does all that is due, as if time were no matter.
+/// Does everything that is due, ignoring time.
 fn work(secondary: &Secondary) {
     let mut now = Duration::ZERO;
     while let Some(next) = secondary.step(now) {
@@ -74,7 +74,7 @@ fn work(secondary: &Secondary) {
     }
 }
 
-/// The blocks that are found, each of which must be right.
+/// The blocks found, each checked to be right.
 fn found(secondary: &Secondary, blocks: u32) -> Vec<u32> {
     let is_found = |block: &u32| match secondary.read(&pointer(*block)) {
         Some(bytes) => {
@@ -94,7 +94,7 @@ fn memory() -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::new("cache", DEVICE))
 }
 
-/// A device with two segments that hold something.
+/// A device with content in two segments.
 fn written() -> Arc<MemoryDevice> {
     let device = memory();
     let secondary = opened(device.clone(), 1);
@@ -111,7 +111,7 @@ fn what_was_read_is_found_and_also_by_the_next_import() {
     assert_eq!(secondary.held(GUID), 2 * SEGMENT_SIZE);
     assert_eq!(found(&secondary, 60), (0..50).collect::<Vec<_>>());
     assert_eq!((counts(&secondary).checksum_errors, counts(&secondary).read_errors), (0, 0));
-    // It goes on behind what is there.
+    // Writing continues behind the existing content.
     feed(&secondary, 100..150);
     secondary.finish();
     let third = opened(device, 3);
@@ -126,11 +126,11 @@ fn a_full_ring_drops_the_oldest_and_takes_blocks_read_twice() {
     (0..2).for_each(|_| feed(&secondary, 0..all));
     secondary.finish();
     let kept = found(&secondary, all);
-    // One segment is always about to be written.
+    // One segment is always the next to be written.
     let most = IN_SEGMENT as usize * (SEGMENTS as usize - 1);
     assert!(kept.len() > most / 2 && kept.len() <= most, "{} of {most}", kept.len());
     assert!(!kept.contains(&0), "the oldest made room");
-    // It is warm now: what is read for the first time stays out.
+    // The device is warm now: blocks read for the first time stay out.
     let before = counts(&secondary).writes;
     feed(&secondary, 10_000..10_100);
     secondary.finish();
@@ -139,7 +139,7 @@ fn a_full_ring_drops_the_oldest_and_takes_blocks_read_twice() {
     secondary.finish();
     assert!(secondary.has(&pointer(10_050)));
     assert_eq!(counts(&secondary).checksum_errors, 0);
-    // The next import finds the same, and goes on at the right place.
+    // The next import finds the same blocks, and continues at the right place.
     let (known, next) = (found(&secondary, 10_200), opened(device, 2));
     assert_eq!(found(&next, 10_200), known);
 }
@@ -205,7 +205,7 @@ fn whatever_byte_is_wrong_what_is_found_is_right() {
         let secondary = opened(device, 2);
         let known = found(&secondary, 60);
         let errors = counts(&secondary).checksum_errors;
-        // A header that is wrong is none, and what is between the copies is nobody's.
+        // A wrong header counts as none, and the bytes between copies do not matter.
         let lost = if at % SEGMENT_SIZE < SEGMENT_HEADER {
             [41, 9].map(|held| held * u64::from(errors == 0))
         } else {
@@ -241,7 +241,7 @@ fn a_bad_sector_costs_one_block_and_a_lost_device_is_faulted() {
     let asked = counts(&secondary).reads;
     assert_eq!(found(&secondary, 60), []);
     assert_eq!((counts(&secondary).reads, secondary.held(GUID)), (asked, 0), "it is asked no more");
-    // Back again, all is there.
+    // After the device's return everything is found.
     device.heal();
     secondary.take_back(GUID, device).unwrap();
     secondary.finish();
@@ -274,7 +274,7 @@ fn wherever_power_fails_what_a_header_names_is_there() {
     let recorder = Recorder::new();
     let device: Arc<dyn Device> = Arc::new(recorder.wrap(MemoryDevice::new("cache", 3 * SEGMENT_SIZE + 2 * MIB)));
     let secondary = opened(device, 1);
-    // Around the ring, and into what was written before.
+    // Around the ring, and into segments written before.
     feed(&secondary, 0..IN_SEGMENT * 3);
     (0..2).for_each(|_| feed(&secondary, IN_SEGMENT * 3..IN_SEGMENT * 6));
     secondary.finish();
@@ -358,7 +358,7 @@ fn two_devices_share_what_is_read() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Headers that somebody else made, with right checksums, over content that is anything.
+    /// Forged headers with right checksums, over arbitrary content.
     #[test]
     fn headers_that_lie_cost_reads_and_no_more(
         headers in prop::collection::vec(
@@ -385,7 +385,7 @@ proptest! {
         }
         let secondary = opened(device, 2);
         prop_assert_eq!(found(&secondary, 60), Vec::<u32>::new());
-        // It is used as any.
+        // The device is used like any other.
         feed(&secondary, 0..60);
         secondary.finish();
         prop_assert_eq!(found(&secondary, 60).len(), 60);
