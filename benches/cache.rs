@@ -1,10 +1,11 @@
-//! What a cache device brings: small random reads of more than memory holds, on a simulated disk, without one and with it.
+//! The benefit of a cache device: small random reads of more data than memory holds, on a simulated disk, without and
+//! with a cache device.
 //!
-//! The disk takes 8 ms for a seek and gives 150 MB/s, the cache device 100 µs and 500 MB/s ([`disk`]). So what is measured is how
-//! often the disk is asked, and not the machine. Each row reads the same places in the same order: without a cache device, with
-//! one that holds what was read before, and with that one after the pool was exported and imported.
+//! The disk takes 8 ms for a seek and gives 150 MB/s, the cache device 100 µs and 500 MB/s ([`disk`]). So the result
+//! depends on the number of disk requests, not on the machine. Each row reads the same places in the same order:
+//! without a cache device, with a warm cache device, and with it after an export and import.
 //!
-//! `cargo bench --bench cache`. Run in any other way (as a test) it only goes through everything once, on little.
+//! Run by `cargo bench --bench cache`. Any other run (as a test) does everything once, on little data.
 
 mod common;
 #[expect(dead_code, reason = "how often heads move is counted by another benchmark")]
@@ -34,12 +35,12 @@ use pool::{
 const DATA: &str = "tank/data";
 /// The bytes of a record, and of a read.
 const RECORD: u64 = 16 * KIB;
-/// How much is brought to the cache device at a time: less than waits for it at most.
+/// The bytes fed to the cache device at a time: less than its queue's limit.
 const PORTION: u64 = 4 * MIB;
-/// What memory holds.
+/// The bytes that memory holds.
 const MEMORY: u64 = 8 * MIB;
 
-/// How much is measured.
+/// The amount of work.
 struct Amount {
     bytes: u64,
     reads: u64,
@@ -115,7 +116,7 @@ fn opened(disks: &[&Arc<Disk>]) -> Result<(Pool, Arc<Datasets>)> {
     Ok((pool, datasets))
 }
 
-/// Reads everything, and has it brought to the cache device, while the disks take no time.
+/// Reads everything, and feeds it to the cache device, while the disks take no time.
 fn warm(amount: &Amount, pool: &Pool, datasets: &Datasets, file: Ino) -> Result<()> {
     let fs = datasets.open_dataset(&name(DATA))?.fs().clone();
     pool.engine().forget_read();
@@ -126,7 +127,7 @@ fn warm(amount: &Amount, pool: &Pool, datasets: &Datasets, file: Ino) -> Result<
     Ok(())
 }
 
-/// How many reads a second there are from places that nobody can foresee.
+/// The reads a second from unpredictable places.
 fn measure(amount: &Amount, disks: &[&Arc<Disk>], datasets: &Datasets, file: Ino) -> Result<f64> {
     let fs = datasets.open_dataset(&name(DATA))?.fs().clone();
     let mut state = 0x2545_f491_4f6c_dd1du64;

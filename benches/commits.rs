@@ -1,12 +1,13 @@
-//! What a promise costs on mounted file systems, side by side: fsyncs and the commits of databases a second.
+//! The cost of durability on mounted file systems, side by side: fsyncs and database commits a second.
 //!
-//! `cargo bench --bench commits -- cenote=/mnt/a ext4=/mnt/b …`: each folder is a file system that somebody has mounted,
-//! all on the same disk for a fair comparison. Every row is measured on each in turn, so that all see the same weather, a
-//! few times over; the table shows the medians, and how many times as many the first one does.
+//! `cargo bench --bench commits -- cenote=/mnt/a ext4=/mnt/b …`: each folder is a mounted file system, all on the same
+//! disk for a fair comparison. Every row is measured on each in turn, so that all have the same conditions, several
+//! times; the table shows the medians, and the factor between the first and each other.
 //!
 //! * `fsync`: threads that write 4 KiB behind the end of a file of their own and call `fsync`.
-//! * `sqlite`: one row inserted a transaction, with `synchronous=extra`, with a write-ahead log and with a rollback journal.
-//! * `postgres`: `pgbench`'s simple update, its own default of everything; left out where PostgreSQL is not there.
+//! * `sqlite`: one row inserted a transaction, with `synchronous=extra`, with a write-ahead log and with a rollback
+//!   journal.
+//! * `postgres`: `pgbench`'s simple update, with all defaults; left out without PostgreSQL.
 //!
 //! Without folders, as in a test run, everything is tried once, for a moment, in a temporary folder.
 
@@ -36,13 +37,13 @@ struct Peer {
     dir: PathBuf,
 }
 
-/// How long, and how often.
+/// The duration and the number of measurements.
 struct Amount {
     time: Duration,
     repeats: usize,
 }
 
-/// What is measured.
+/// A kind of measurement.
 #[derive(Clone, Copy)]
 enum Row {
     Fsync { threads: usize },
@@ -99,7 +100,7 @@ fn table(peers: &[Peer], amount: &Amount) -> Result<()> {
         let mut measured = vec![Vec::new(); peers.len()];
         for repeat in 0..amount.repeats {
             for at in 0..peers.len() {
-                // Each repeat begins with another one.
+                // Each repeat begins with another peer.
                 let at = (at + repeat) % peers.len();
                 if let Some(rate) = row.measure(&peers[at].dir, amount.time)? {
                     measured[at].push(rate);
@@ -124,7 +125,7 @@ impl Row {
         out.flush()
     }
 
-    /// How many a second, in a new folder below `dir`; `None` if the program that it takes is not installed.
+    /// The rate a second, in a new folder below `dir`; `None` if the necessary program is not installed.
     fn measure(self, dir: &Path, time: Duration) -> Result<Option<f64>> {
         let folder = dir.join("commits");
         fs::create_dir(&folder)?;
@@ -185,7 +186,7 @@ fn sqlite(folder: &Path, journal: &str, time: Duration) -> Result<f64> {
     Ok(f64::from(batches * BATCH) / start.elapsed().as_secs_f64())
 }
 
-/// A database of its own for each run. PostgreSQL refuses to run as root, so as root it is another user's.
+/// A new database for each run. PostgreSQL refuses to run as root, so as root another user runs it.
 fn postgres(folder: &Path, clients: usize, time: Duration) -> Result<f64> {
     let server = Server::start(folder)?;
     let rate = server.rate(clients, time);
@@ -195,7 +196,7 @@ fn postgres(folder: &Path, clients: usize, time: Duration) -> Result<f64> {
 
 struct Server {
     data: PathBuf,
-    /// Where its socket is: the path of a socket is short, and file systems differ in what they make of one.
+    /// The folder of its socket: socket paths must be short, and file systems differ in their support of sockets.
     socket: PathBuf,
 }
 
@@ -240,7 +241,7 @@ impl Server {
         if let Some((user, group)) = other_user() {
             command.uid(user).gid(group);
         }
-        // Not to a pipe: the server inherits it and would keep it open.
+        // Not to a pipe: the server would inherit it and keep it open.
         let out = self.socket.join("out");
         let file = OpenOptions::new().create(true).write(true).truncate(true).open(&out)?;
         let status = command.stdout(file.try_clone()?).stderr(file).status()?;
@@ -249,7 +250,7 @@ impl Server {
     }
 }
 
-/// `nobody`, for root.
+/// The user `nobody`, if this is root.
 fn other_user() -> Option<(u32, u32)> {
     rustix::process::geteuid().is_root().then_some((65534, 65534))
 }

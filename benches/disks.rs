@@ -1,11 +1,11 @@
-//! What several disks bring, beside one: writing and reading in order, scrub and resilver.
+//! The benefit of several disks: sequential writing and reading, scrub and resilver.
 //!
-//! The disks are simulated ([`disk`]): they have a rate and a seek cost, so that what is measured is how well they
-//! are kept busy, and not the machine. Every result is a ratio to what the rate of one disk allows, or to the same on one
-//! disk. Files are as large as a film or as small as 10 KB, and hold random bytes, so that nothing is saved by compression.
+//! The disks are simulated ([`disk`]) with a rate and a seek cost, so the result shows how well the disks are kept
+//! busy, not the machine. Every result is a ratio to the rate of one disk, or to the same work on one disk. Files are
+//! as large as a film or as small as 10 KB, and hold random bytes, so compression saves nothing.
 //!
-//! `cargo bench --bench disks`, or `cargo bench --bench disks -- raidz2` for the rows that have that in their title, and
-//! `-- two-files` for that table. Run in any other way (as a test) it only goes through everything once, on little.
+//! Run by `cargo bench --bench disks`, or `cargo bench --bench disks -- raidz2` for the rows with that title, and `--
+//! two-files` for that table. Any other run (as a test) does everything once, on little data.
 
 mod common;
 #[path = "common/disk.rs"]
@@ -40,7 +40,7 @@ const STEP: u64 = MIB;
 /// The bytes of a small file.
 const SMALL: u64 = 10 * KIB;
 
-/// How much is measured.
+/// The amount of work.
 struct Amount {
     bytes: u64,
     speed: Speed,
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
         writeln!(out, "{title:24}{write:>12.2}{one:>12.2}{two:>12.2}{seeks:>12.0}")?;
     }
     writeln!(out, "\n{:24}{:>12}{:>12}{:>12}{:>12}", "share of a disk's rate", "scrub", "seeks", "resilver", "seeks")?;
-    // What is done once, such as telling labels, is not what is asked about.
+    // Enough data that one-time costs, such as writing labels, do not matter.
     let much = 4 * amount.bytes;
     for (title, kind, bytes, size) in [
         ("mirror, large files", &MIRROR, much, much / 2),
@@ -106,7 +106,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Prints Sun QFS's table, of disks as slow as they were then.
+/// Prints Sun QFS's table, for disks as slow as in its time.
 fn tell_two_files(amount: &Amount, out: &mut impl io::Write) -> Result<()> {
     let speed = Speed { rate: amount.speed.rate.min(36e6), ..amount.speed };
     let slow = Amount { speed, ..*amount };
@@ -121,7 +121,7 @@ fn tell_two_files(amount: &Amount, out: &mut impl io::Write) -> Result<()> {
     Ok(())
 }
 
-/// How fast parity is computed, or so many lost data columns, as a share of copying the data of the same rows.
+/// The speed of computing parity, or `lost` data columns, as a share of copying the data of the same rows.
 fn parity_share(data: usize, parity: usize, lost: usize) -> f64 {
     const COLUMN: usize = 32 << 10;
     const TIMES: u32 = 1000;
@@ -146,7 +146,7 @@ fn parity_share(data: usize, parity: usize, lost: usize) -> f64 {
     copying.as_secs_f64() / computing.as_secs_f64()
 }
 
-/// How many disks there are, and what they make.
+/// The number of disks, and the vdevs made of them.
 type Shape = (usize, fn(Vec<Arc<dyn Device>>) -> Vec<NewVdev>);
 
 const SHAPES: [(&str, Shape); 5] = [
@@ -157,12 +157,12 @@ const SHAPES: [(&str, Shape); 5] = [
     ("raidz2 of six", (6, raidz2)),
 ];
 
-/// A pool that is scrubbed, and one disk of which is filled.
+/// A pool for scrub and resilver.
 struct Kind {
     shape: Shape,
-    /// So many disks hold the data of a row.
+    /// The number of disks with a row's data.
     data: u64,
-    /// Whether the new disk takes another's place.
+    /// Whether the new disk replaces another.
     replaces: bool,
 }
 
@@ -204,14 +204,14 @@ impl Lab {
         Ok(Opened { pool, datasets })
     }
 
-    /// Opens the pool again, with nothing of it in memory.
+    /// Opens the pool again, with an empty cache.
     fn open(&self, disks: usize) -> Result<Opened> {
         let pool = open(self.devices()[..disks].to_vec(), &OpenOptions::default(), Arc::new(SystemEnv))?;
         let datasets = Datasets::open(pool.engine().clone(), name(POOL))?;
         Ok(Opened { pool, datasets })
     }
 
-    /// How much of a disk's rate `work` has got which moves this many bytes.
+    /// The share of a disk's rate that `work` achieves, which moves this many bytes; and the number of seeks.
     fn timed(&self, amount: &Amount, bytes: u64, work: impl FnOnce() -> Result<()>) -> Result<(f64, u64)> {
         self.disks.iter().for_each(|disk| {
             disk.take_seeks();
@@ -243,7 +243,7 @@ impl Opened {
     }
 }
 
-/// What came of streams, as shares of a disk's rate.
+/// The results of streams, as shares of a disk's rate.
 struct Stream {
     write: f64,
     one: f64,
@@ -277,8 +277,8 @@ fn stream(amount: &Amount, (count, shape): Shape) -> Result<Stream> {
     Ok(Stream { write, one, two, seeks })
 }
 
-/// Sun QFS's table: two files are read at once from two disks, over which they lie as the property `alloc` says. The share of one
-/// disk's rate that they get together, and how often a head moves.
+/// Sun QFS's table: two files are read at once from two disks, with the layout of the property `alloc`. Returns their
+/// combined share of one disk's rate, and the number of seeks.
 fn two_files(amount: &Amount, alloc: &str) -> Result<(f64, u64)> {
     let lab = Lab::new(amount, 2);
     let opened = lab.make(stripe, 2)?;
@@ -307,7 +307,7 @@ fn read_at_once(fs: &FileSystem, files: [Ino; 2], len: u64) -> Result<()> {
     })
 }
 
-/// What came of walks over everything, as shares of a disk's rate.
+/// The results of walks over the whole pool, as shares of a disk's rate.
 struct Walks {
     scrub: f64,
     scrub_seeks: u64,
@@ -315,8 +315,8 @@ struct Walks {
     resilver_seeks: u64,
 }
 
-/// Scrubs a pool whose files have `size` bytes each, and fills one disk more. What each disk has to do is what counts, so each
-/// has as much: `bytes`.
+/// Scrubs a pool with files of `size` bytes each, and resilvers one more disk. The work of each disk counts, so each
+/// has the same amount: `bytes`.
 fn walks(amount: &Amount, kind: &Kind, bytes: u64, size: u64) -> Result<Walks> {
     let Kind { shape: (count, shape), data, replaces } = *kind;
     let total = bytes * data;
@@ -348,7 +348,7 @@ fn walks(amount: &Amount, kind: &Kind, bytes: u64, size: u64) -> Result<Walks> {
     Ok(Walks { scrub, scrub_seeks, resilver, resilver_seeks })
 }
 
-/// Does all steps there are as the service does that nobody else asks for anything.
+/// Does all steps as the service does on an otherwise idle pool.
 fn step_through(mut stride: Stride, step: impl Fn(u64) -> admin::Result<Progress>) -> Result<()> {
     stride.set_alone(true);
     loop {
@@ -364,7 +364,7 @@ fn create(fs: &FileSystem, index: u64) -> Result<Ino> {
     Ok(fs.create(&Caller::default(), ROOT, format!("{index}").as_bytes(), 0o644, true)?.ino)
 }
 
-/// Bytes that nothing is saved by compressing.
+/// Incompressible bytes.
 fn noise(seed: u64, len: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

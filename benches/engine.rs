@@ -1,11 +1,11 @@
-//! What the engine's own work costs, beside the plainest thing that could stand in for it.
+//! The cost of the engine's own work, beside the plainest substitute.
 //!
-//! Everything happens in memory: the tree against a `BTreeMap`, names and small files of a file system against another
-//! one, several threads against one, large sequential writes against copying the same bytes and against one pass of
-//! compression and checksums on all CPUs. Both sides of a pair run alternately in one process, so
-//! that their ratio means something on any machine, also a busy one; the absolute numbers only on an idle one.
+//! Everything happens in memory: the tree against a `BTreeMap`; names and small files of a file system against another
+//! `BTreeMap`; several threads against one; large sequential writes against copying the same bytes, and against one
+//! pass of compression and checksums on all CPUs. Both sides of a pair run alternately in one process, so their ratio
+//! means something on any machine, even a busy one. The absolute numbers are valid only on an idle machine.
 //!
-//! `cargo bench --bench engine`. Run in any other way (as a test) it only goes through everything once, on little.
+//! Run by `cargo bench --bench engine`. Any other run (as a test) does everything once, on little data.
 
 mod common;
 
@@ -34,14 +34,14 @@ const BODY: usize = 64;
 /// The bytes of one large write.
 const WRITE: usize = MIB as usize;
 
-/// How much each measurement does.
+/// The amount of work of each measurement.
 struct Amount {
     items: u64,
     writes: u64,
     runs: usize,
 }
 
-/// One operation: what it took here and in its plain counterpart, in nanoseconds each, run by run.
+/// One operation: the nanoseconds of our side and of the plain side, run by run.
 #[derive(Default)]
 struct Pair {
     here: Vec<f64>,
@@ -78,7 +78,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A sequential write: what a byte took in nanoseconds, and what it took to be copied and to be compressed and checksummed.
+/// A sequential write: the nanoseconds a byte of the write, of a copy, and of a pass of compression and checksums.
 #[derive(Default)]
 struct Stream {
     here: Vec<f64>,
@@ -89,7 +89,7 @@ struct Stream {
 /// All sequential writes, by name.
 type Streams = BTreeMap<&'static str, Stream>;
 
-/// How many threads work at once when all CPUs are to.
+/// The number of threads that use all CPUs.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -143,7 +143,7 @@ fn missed(miss: Miss) -> String {
     format!("a node of a tree in memory was not found: {miss:?}")
 }
 
-/// Making, finding and writing files: in a tree without accounts, and in one that keeps some.
+/// Making, finding and writing files: in a tree without accounting, and in one with accounting.
 const FILES: [&str; 3] = ["file: create", "file: look up", "file: small write"];
 const CHARGED_FILES: [&str; 3] = ["file: create, charged", "file: look up, charged", "file: small write, charged"];
 
@@ -194,10 +194,11 @@ fn files(pairs: &mut Pairs, files: u64, titles: [&'static str; 3]) -> Result<()>
     Ok(datasets.close_all()?)
 }
 
-/// What several threads do at once, each in a directory of its own.
+/// Operations of several threads at once, each in a directory of its own.
 const SHARED: [&str; 3] = ["create", "look up", "small write"];
 
-/// Has `threads` threads make, find and write `files` files together: nanoseconds by the clock for one file of each.
+/// Makes, finds and writes `files` files by `threads` threads together: wall-clock nanoseconds a file for each
+/// operation.
 fn share(threads: usize, files: u64) -> Result<[f64; 3]> {
     let (_, datasets) = make_pool(&[NewVdev::Disk(Arc::new(MemoryDevice::new("disk", 4 * GIB)))])?;
     let fs = datasets.open_dataset(&name(common::POOL))?.fs().clone();
@@ -230,7 +231,7 @@ fn share(threads: usize, files: u64) -> Result<[f64; 3]> {
     Ok([create, look, write])
 }
 
-/// Runs `act` on a thread for each lane: nanoseconds by the clock for one of all their `each` units.
+/// Runs `act` on a thread for each lane: wall-clock nanoseconds for one of all their `each` units.
 fn at_once<T: Send>(lanes: &mut [T], each: u64, act: impl Fn(&mut T) -> Result<()> + Sync) -> Result<f64> {
     let units = each * lanes.len() as u64;
     per_unit(units, || {
@@ -245,8 +246,8 @@ fn at_once<T: Send>(lanes: &mut [T], each: u64, act: impl Fn(&mut T) -> Result<(
     })
 }
 
-/// Writes a file and commits it, beside copying as many bytes, and beside compressing and checksumming them on all CPUs.
-/// Counted by the byte.
+/// Writes a file and commits it, beside copying as many bytes, and beside compressing and checksumming as many on all
+/// CPUs. Counted by the byte.
 fn stream(stream: &mut Stream, compression: &str, writes: u64) -> Result<()> {
     let (_, datasets) = make_pool(&[NewVdev::Disk(Arc::new(MemoryDevice::new("disk", 4 * GIB)))])?;
     make_dataset(&datasets, "tank/data", &[("compression", compression), ("recordsize", "1M")])?;
@@ -255,7 +256,7 @@ fn stream(stream: &mut Stream, compression: &str, writes: u64) -> Result<()> {
     let content = half_compressible();
     let bytes = writes * WRITE as u64;
     stream.here.push(per_unit(bytes, || write_all(&fs, file, &content, writes))?);
-    // Not of zeros, whose pages the system would only bring during the copy.
+    // Not of zeros, whose pages the system would allocate only during the copy.
     let mut copy = vec![1; bytes as usize];
     stream.copied.push(per_unit(bytes, || {
         copy.chunks_mut(WRITE).for_each(|part| part.copy_from_slice(&content));
@@ -289,13 +290,13 @@ fn write_all(fs: &FileSystem, file: Ino, content: &[u8], writes: u64) -> Result<
     Ok(fs.fsync(file)?)
 }
 
-/// Noise and zeros in turns, of 64 bytes each.
+/// Alternating noise and zeros, of 64 bytes each.
 fn half_compressible() -> Vec<u8> {
     let word = |index: usize| if (index / 8).is_multiple_of(2) { shuffled(index as u64) } else { 0 };
     (0..WRITE / 8).flat_map(|index| word(index).to_le_bytes()).collect()
 }
 
-/// Any number, a different one for each index (the finalizer of SplitMix64).
+/// A pseudorandom number, different for each index (the finalizer of SplitMix64).
 fn shuffled(index: u64) -> u64 {
     let mut state = index.wrapping_add(0x9e37_79b9_7f4a_7c15);
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -317,7 +318,7 @@ fn pair(
     Ok(())
 }
 
-/// How many nanoseconds a unit of some work takes.
+/// The nanoseconds that a unit of some work takes.
 fn per_unit(units: u64, act: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     act()?;

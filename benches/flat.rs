@@ -1,18 +1,18 @@
-//! Costs that follow the work asked for: what administration takes on ten files and on a million.
+//! Costs that follow the requested work: administration with ten files and with a million.
 //!
 //! For each number of files, a pool is made in an image file and a dataset filled. Then each operation runs several
-//! times, always with nothing dirty and an empty cache, so that every node it looks at is read from the device, and ten
-//! files changed where it matters. Whatever walked the tree would show in the device's reads long before it showed in
-//! time. The requests are those that the commands make, without their process, socket and mount around them.
+//! times, always with nothing dirty, with an empty cache, so that every node is read from the device, and with ten
+//! relevant files changed. A walk of the tree would show in the device's reads long before it showed in time. The
+//! requests are those of the commands, without their process, socket and mount.
 //!
-//! Numbers are medians, but of what can be done only once. Reads and writes are those of the device behind the labels;
-//! import reads the labels too, which is the same for every pool. The import after a crash finds an intent log that is
-//! nearly full, twice what a running pool lets it become, with changes of files that lie all over the tree, and puts them
-//! back. Only what destroying a dataset leaves to be freed grows with its size: that is done in the background, in small
-//! steps, and its row says what all of it took.
+//! Numbers are medians, except for operations that can be done only once. Reads and writes are those of the device
+//! behind the labels; import reads the labels too, which is the same for every pool. The import after a crash finds a
+//! nearly full intent log, twice as long as a running pool lets it become, with changes of files all over the tree, and
+//! replays it. Only freeing a destroyed dataset grows with its size: this happens in the background, in small steps,
+//! and its row shows the total.
 //!
-//! `cargo bench --bench flat` measures up to 100,000 files, with `-- --full` a million. Run in any other way (as a test)
-//! it only goes through everything once. The image lies in `TMPDIR`.
+//! `cargo bench --bench flat` measures up to 100,000 files, with `-- --full` a million. Any other run (as a test) does
+//! everything once. The image is in `TMPDIR`.
 
 mod common;
 #[path = "common/memory.rs"]
@@ -44,23 +44,23 @@ use pool::{
 
 /// How often each operation is measured.
 const RUNS: usize = 7;
-/// The device, a sparse file.
+/// The size of the device, a sparse file.
 const DEVICE: u64 = 16 * GIB;
 /// The bytes of a file.
 const FILE: usize = 512;
-/// The files of a directory.
+/// The number of files in a directory.
 const PER_DIRECTORY: usize = 1000;
-/// How many files are changed before an operation that is about a change.
+/// The number of files changed before an operation about a change.
 const CHANGED: usize = 10;
-/// The bytes of the intent log that the import after a crash finds; there is room for 16 MiB.
+/// The bytes of the intent log at the import after a crash; there is room for 16 MiB.
 const LOGGED: u64 = 15 * MIB;
-/// The bytes of a file that are written between two fsyncs.
+/// The bytes of a file written between two fsyncs.
 const LOGGED_FILE: usize = 4 << 10;
 
 const DATA: &str = "tank/data";
 const CLONE: &str = "tank/clone";
 
-/// The operations, in the order in which they are printed. Each is measured by [`Bench::step`].
+/// The operations, in the order of printing. Each is measured by [`Bench::step`].
 const OPERATIONS: [&str; 10] = [
     "snapshot",
     "clone",
@@ -76,12 +76,12 @@ const OPERATIONS: [&str; 10] = [
 
 const IMPORT_CRASHED: &str = "import, full log";
 
-/// What an operation took.
+/// The cost of an operation.
 #[derive(Clone, Copy)]
 struct Cost {
     time: Duration,
     device: Counts,
-    /// The length of the stream that it wrote.
+    /// The length of the written stream, in bytes.
     stream: u64,
 }
 
@@ -97,7 +97,7 @@ struct Bench {
     image: PathBuf,
     datasets: Arc<Datasets>,
     column: Column,
-    /// Makes each change differ from those before.
+    /// Makes each change differ from the earlier changes.
     round: u8,
 }
 
@@ -144,7 +144,7 @@ impl Bench {
         Ok(Column { peak: peak_memory()?, ..self.column })
     }
 
-    /// Every operation once, each from the state that the one before has left.
+    /// Every operation once, each from the state that the previous one has left.
     fn run(&mut self) -> Result<()> {
         self.step("snapshot", |bench| bench.snapshot("before").map(|()| 0))?;
         self.step("clone", |bench| {
@@ -167,7 +167,7 @@ impl Bench {
         self.free()
     }
 
-    /// Measures an operation, which returns the length of the stream that it wrote.
+    /// Measures an operation, which returns the length of its stream.
     fn step(&mut self, operation: &'static str, act: impl Fn(&Bench) -> Result<u64>) -> Result<()> {
         self.engine().commit()?;
         let settings = Settings::default();
@@ -183,7 +183,7 @@ impl Bench {
         self.column.costs.entry(operation).or_default().push(cost);
     }
 
-    /// Lets go of the pool in this way and measures opening it, with the dataset.
+    /// Closes the pool by `leave` and measures opening it, with the dataset.
     fn import(self, operation: &'static str, leave: fn(Arc<Datasets>) -> Result<()>) -> Result<Bench> {
         let Bench { image, datasets, column, round } = self;
         leave(datasets)?;
@@ -232,7 +232,7 @@ impl Bench {
         Ok(self.datasets.send(&request, dataset::admin::Reader::default(), &mut io::sink(), 2, &mut |_| ())?.bytes)
     }
 
-    /// Writes ten files anew, spread over all.
+    /// Rewrites ten files, spread over all.
     fn change(&mut self, dataset: &str) -> Result<()> {
         let fs = self.fs(dataset)?;
         self.write_spread(&fs, FILE)
@@ -263,21 +263,21 @@ impl Bench {
         Ok(())
     }
 
-    /// Frees all that was destroyed.
+    /// Frees all destroyed datasets.
     fn free(&self) -> Result<()> {
         while self.datasets.background_step()? == Progress::Worked {}
         Ok(())
     }
 }
 
-/// Lets go of the pool, and so of the lock on its image.
+/// Closes the pool, and releases the lock on its image.
 fn close(datasets: Arc<Datasets>) -> Result<()> {
     datasets.close_all()?;
     datasets.engine().commit()?;
     Ok(())
 }
 
-/// Leaves the pool as a service does that is killed: without the commit that closing it makes.
+/// Leaves the pool as a killed service does: without the commit of a close.
 fn crash(datasets: Arc<Datasets>) -> Result<()> {
     datasets.engine().abandon();
     Ok(())

@@ -1,12 +1,13 @@
-//! What one file costs the engine, whatever number of them there is: ten thousand, or more than three million.
+//! The engine's cost of one file, which must not depend on the number of files: ten thousand, or more than three
+//! million.
 //!
-//! Folders of thirty files and up to ten folders each, files of 512 bytes: made depth first as programs do it, walked with
-//! all attributes, and removed. The processor time of the whole process is counted, commits, compression, checksums and the
-//! kernel's part of input and output included, until nothing is dirty; each phase begins with an empty cache. There is
-//! no mount: its requests cost the same for any number of files.
+//! Folders of thirty files and up to ten folders each, files of 512 bytes: made depth first as programs do, walked with
+//! all attributes, and removed. Counted is the CPU time of the whole process until nothing is dirty, including commits,
+//! compression, checksums and the kernel's part of I/O; each phase begins with an empty cache. There is no mount: its
+//! requests cost the same for any number of files.
 //!
-//! `cargo bench --bench many` takes up to 100,000 files, with `-- --full` 3,330,000 in 111,000 folders. Run in any other way
-//! (as a test) it goes through everything once, on little. The image lies in `TMPDIR`, sparse.
+//! `cargo bench --bench many` uses up to 100,000 files, with `-- --full` 3,330,000 in 111,000 folders. Any other run
+//! (as a test) does everything once, on little data. The image is in `TMPDIR`, sparse.
 
 mod common;
 #[path = "common/memory.rs"]
@@ -33,20 +34,20 @@ use pool::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-/// The files of a folder, the folders in one, and the bytes of a file.
+/// The number of files in a folder and of folders in a folder, and the bytes of a file.
 const FILES: usize = 30;
 const FOLDERS: usize = 10;
 const FILE: usize = 512;
 /// How often each number of files is measured.
 const RUNS: usize = 3;
-/// The device, a sparse file.
+/// The size of the device, a sparse file.
 const DEVICE: u64 = 32 * GIB;
-/// The most that a file may cost, of what it costs among the fewest.
+/// The most that a file may cost, relative to the smallest number of files.
 const FLAT: f64 = 1.15;
 
 const PHASES: [&str; 3] = ["create", "walk", "remove"];
 
-/// Processor time of the three phases, medians, and the most memory until then.
+/// Median CPU time of the three phases, and the peak memory until then.
 struct Column {
     folders: usize,
     phases: [Duration; PHASES.len()],
@@ -106,7 +107,7 @@ fn run(place: &Path, folders: usize) -> Result<[Duration; PHASES.len()]> {
     Ok(phases)
 }
 
-/// The processor time of a phase, from an empty cache until nothing is dirty.
+/// The CPU time of a phase, from an empty cache until nothing is dirty.
 fn timed(engine: &Engine, phase: impl FnOnce() -> Result<()>) -> Result<Duration> {
     let settings = Settings::default();
     engine.tune(0, settings.dirty);
@@ -121,7 +122,7 @@ fn timed(engine: &Engine, phase: impl FnOnce() -> Result<()>) -> Result<Duration
     Ok(now() - began)
 }
 
-/// Fills the folder of this number, and the folders in it.
+/// Fills the folder of this number, and the folders below.
 fn make(fs: &FileSystem, folder: Ino, number: usize, folders: usize) -> Result<()> {
     let caller = Caller::default();
     for index in 0..FILES {
@@ -137,7 +138,7 @@ fn make(fs: &FileSystem, folder: Ino, number: usize, folders: usize) -> Result<(
     Ok(())
 }
 
-/// Looks at everything; the number of files.
+/// Reads all attributes; returns the number of files.
 fn walk(fs: &FileSystem, folder: Ino) -> Result<usize> {
     let (mut files, mut folders) = (0, Vec::new());
     fs.readdir_plus(folder, 0, &mut |entry, attr| {
@@ -154,7 +155,7 @@ fn walk(fs: &FileSystem, folder: Ino) -> Result<usize> {
     folders.into_iter().try_fold(files, |files, folder| Ok(files + walk(fs, folder)?))
 }
 
-/// Removes what is in a folder.
+/// Removes the content of a folder.
 fn remove(fs: &FileSystem, folder: Ino) -> Result<()> {
     let mut names = Vec::new();
     fs.readdir(folder, 0, &mut |entry| {
@@ -179,7 +180,7 @@ fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-/// Frees all that was removed.
+/// Frees all removed files.
 fn free(datasets: &Datasets) -> Result<()> {
     while datasets.background_step()? == Progress::Worked {}
     Ok(())

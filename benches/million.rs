@@ -1,13 +1,13 @@
-//! How much memory the service of a pool needs whose files are a million.
+//! The memory of a pool's service with a million files.
 //!
-//! The pool is made in an image file by the engine in this process, then imported by the real program, with its default
-//! settings, and used through a real mount: every file is looked at, some are read, some made and some deleted; there are
-//! a snapshot, a full and an incremental stream. After each step the service's memory is told: what is resident, and the
-//! most that ever was.
+//! The engine in this process makes the pool in an image file. The real program imports the pool with default settings,
+//! and a real mount is used: the attributes of every file are read, some files are read, some made and some deleted;
+//! there are a snapshot, a full and an incremental stream. After each step the service's memory is printed: resident
+//! now, and at the peak.
 //!
-//! `cargo bench --bench million` takes a million files. `-- --files N` takes another number, `-- --limit N` gives the
-//! service no more than so many MiB: in a control group of its own, where it may be made, and by `RLIMIT_DATA` else. Run
-//! in any other way (as a test) it goes through everything once, on little. The image lies in `TMPDIR`.
+//! `cargo bench --bench million` uses a million files. `-- --files N` uses another number, `-- --limit N` limits the
+//! service to N MiB: in a control group of its own if possible, else by `RLIMIT_DATA`. Any other run (as a test) does
+//! everything once, on little data. The image is in `TMPDIR`.
 
 #[path = "../tests/lab/mod.rs"]
 mod lab;
@@ -23,7 +23,7 @@ use std::{
 
 use lab::{Lab, can_mount, crowd, limit::Limit, memory};
 
-/// How many files are made, and how many deleted.
+/// The number of files made, and of files deleted.
 const CHANGED: usize = 20_000;
 
 fn main() -> io::Result<()> {
@@ -58,7 +58,7 @@ fn say(text: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{text}")
 }
 
-/// One after the other, with what it took.
+/// All steps in order, with the memory after each.
 fn work(lab: &Lab, files: usize, changed: usize) -> io::Result<()> {
     let folder = lab.path("").display().to_string();
     let place = lab.mount("tank/data");
@@ -103,7 +103,7 @@ fn work(lab: &Lab, files: usize, changed: usize) -> io::Result<()> {
     say(&format!("{:34}{:>8.1} s", "check", begun.elapsed().as_secs_f64()))
 }
 
-/// A command that has succeeded; what it printed does not matter.
+/// Ignores the output of a command that has succeeded.
 fn fine(_: String) -> io::Result<()> {
     Ok(())
 }
@@ -119,7 +119,7 @@ fn file(place: &Path, index: usize) -> std::path::PathBuf {
     place.join(format!("directory-{}/file-{index}", index / crowd::PER_DIRECTORY))
 }
 
-/// Asks for the attributes of everything below a folder, and counts it.
+/// Reads the attributes of everything below a folder; returns the count.
 fn walk(folder: &Path) -> io::Result<usize> {
     let mut seen = 0;
     for entry in fs::read_dir(folder)? {

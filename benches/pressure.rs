@@ -1,12 +1,11 @@
-//! What writers feel when they bring more than the device can take.
+//! Write latency when writers bring more than the device can take.
 //!
-//! Several threads write 4 KiB each into a file of their own, as fast as they are let, on a device in memory that takes
-//! 20 ms for every write, one after the other. Memory for dirty data is small, so that it is the device that sets the
-//! pace. What counts is how evenly: a writer should wait a little each time, not long now and then. The distribution is
-//! that of all writes from the first on, and beside it stands the time that the device takes for as many bytes as may be
-//! dirty.
+//! Several threads write 4 KiB each into a file of their own, as fast as they are allowed, on a device in memory that
+//! takes 20 ms for every write, one after another. The limit on dirty data is small, so the device sets the pace. The
+//! question is evenness: a writer should wait a little each time, not long now and then. The distribution covers all
+//! writes from the first on; beside it is the device's time for as many bytes as may be dirty.
 //!
-//! `cargo bench --bench pressure`. Run in any other way (as a test) it only goes through everything once, on little.
+//! Run by `cargo bench --bench pressure`. Any other run (as a test) does everything once, on little data.
 
 mod common;
 
@@ -30,7 +29,7 @@ use pool::{
     units::{GIB, MIB},
 };
 
-/// What may be dirty, in bytes.
+/// The limit on dirty data, in bytes.
 const LIMIT: u64 = 4 * MIB;
 /// The bytes of a write.
 const WRITE: usize = 4096;
@@ -38,7 +37,7 @@ const WRITE: usize = 4096;
 const FILE: u64 = 64 * MIB;
 const DATA: &str = "tank/data";
 
-/// How much is measured.
+/// The amount of work.
 struct Amount {
     writers: u64,
     time: Duration,
@@ -59,7 +58,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Where a writer's n-th write goes.
+/// The offset of a writer's n-th write.
 type Order = fn(u64) -> u64;
 
 fn in_order(index: u64) -> u64 {
@@ -71,11 +70,11 @@ fn scattered(index: u64) -> u64 {
     index * 7919 * WRITE as u64 % FILE
 }
 
-/// A device that takes its time for a write, one after the other.
+/// A device that takes time for each write, one after another.
 struct SlowDevice {
     memory: MemoryDevice,
     per_write: Mutex<Duration>,
-    /// When it has done what it was given.
+    /// When its present work will be done.
     idle_at: Mutex<Instant>,
     writes: AtomicU64,
 }
@@ -128,7 +127,7 @@ impl Device for SlowDevice {
     }
 }
 
-/// How long each write took, and what the device had to do meanwhile.
+/// The duration of each write, and the device's work meanwhile.
 struct Outcome {
     writes: Vec<Duration>,
     elapsed: Duration,
@@ -168,7 +167,7 @@ fn measure(amount: &Amount, order: Order) -> Result<Outcome> {
     Ok(Outcome { writes, elapsed, busy })
 }
 
-/// Writes, and returns how long each write took.
+/// Writes until `end`, and returns the duration of each write.
 fn write_until(fs: &FileSystem, file: Ino, order: Order, end: Instant) -> std::result::Result<Vec<Duration>, Errno> {
     let content = [1; WRITE];
     let mut writes = Vec::new();

@@ -1,7 +1,7 @@
-//! Pools on block devices, through the programs: a loop device is used as an image file is, with a mount or without, is locked
-//! with the file behind it, and what nobody needs any more is given back to that file.
+//! Pools on block devices, through the programs: a loop device works like an image file, with and without mounts.
+//! Locking the device locks the file behind it, and trimmed space is freed in that file.
 //!
-//! They take a user who may set up loop devices.
+//! The tests need a user who may set up loop devices.
 
 mod lab;
 
@@ -15,13 +15,14 @@ use std::{
 
 use lab::{Lab, can_mount, loops::Loop, noise, wait_until};
 
-/// Held by each of these tests: a device that one has let go of may be another's next, under the path that a label still names.
+/// Held by each of these tests: a detached device may become another test's next, under a path that a label still
+/// names.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a file takes on the disk, in bytes.
+/// The allocated size of a file, in bytes.
 fn taken(file: &Path) -> u64 {
     fs::metadata(file).unwrap().blocks() * 512
 }
@@ -49,7 +50,7 @@ fn a_pool_on_a_loop_device_works_and_trims() {
         lab.pool(&["import", "tank"]);
         assert!(fs::read(lab.mount("tank/large")).unwrap() == noise(60 << 20, 2));
         fs::remove_file(lab.mount("tank/large")).unwrap();
-        // What one may still go back to is kept.
+        // Blocks of states within reach of a rewind are kept.
         wait_until("what was freed is given back to the file", || {
             lab.pool(&["sync", "tank"]);
             lab.pool(&["trim", "-w", "tank"]);
@@ -58,7 +59,7 @@ fn a_pool_on_a_loop_device_works_and_trims() {
         assert!(fs::read(lab.mount("tank/kept")).unwrap() == noise(3_000_000, 1));
         lab.pool(&["export", "tank"]);
         lab.pool(&["check", "-d", &disk.device, "tank"]);
-        // The file alone is the pool, too.
+        // The pool can be imported from the file itself, too.
         drop(disk);
         lab.pool(&["import", "-d", &lab.at("behind"), "tank"]);
         assert!(fs::read(lab.mount("tank/kept")).unwrap() == noise(3_000_000, 1));
@@ -87,8 +88,8 @@ fn read_through(mut device: &fs::File) {
     assert_eq!(io::copy(&mut device, &mut io::sink()).unwrap(), 80 << 20);
 }
 
-/// To the kernel's page cache a loop device and the file behind it are two devices. What was read from the one stays for as
-/// long as anybody has it open, whatever is written to the other meanwhile.
+/// The kernel caches a loop device and the file behind it separately. Pages read through the device stay cached while
+/// it is open, even if the file is written meanwhile.
 #[test]
 fn the_page_cache_of_a_loop_device_is_not_believed() {
     let _alone = alone();
@@ -108,13 +109,13 @@ fn the_page_cache_of_a_loop_device_is_not_believed() {
         lab.pool(&["export", "tank"]);
         let (remembered, there) = label();
         assert!(remembered.iter().all(|byte| *byte == 0) && there != remembered, "the system remembers nothing");
-        // Its labels are found,
+        // The labels on the device are found,
         assert!(lab.pool(&["import", "-d", &disk.device]).contains("pool: tank"));
         read_through(&remembers);
         lab.pool(&["import", "-d", &lab.at("behind"), "tank"]);
         lab.fs(&["create", "tank/new"]);
         lab.pool(&["export", "tank"]);
-        // and all that they lead to.
+        // and everything below them.
         lab.pool(&["import", "-d", &disk.device, "tank"]);
         assert_eq!(lab.fs(&["list", "-H", "-o", "name", "tank/new"]), "tank/new\n");
         lab.pool(&["destroy", "-f", "tank"]);
@@ -129,7 +130,7 @@ fn of_loop_devices_on_each_other_each_is_read_anew() {
     let lab = Lab::mountless();
     let Some(lower) = Loop::over(&lab.path("behind"), 80, false) else { return };
     let Some(upper) = Loop::on(Path::new(&lower.device), false) else { return };
-    // The upper one has the lower one open.
+    // The upper device holds the lower device open.
     read_through(&fs::File::open(&upper.device).unwrap());
     lab.pool(&["create", "-m", "none", "tank", &lab.at("behind")]);
     lab.pool(&["export", "tank"]);
@@ -144,8 +145,8 @@ fn of_loop_devices_on_each_other_each_is_read_anew() {
     drop(upper);
 }
 
-/// What a process that was killed has written to a loop device reaches the file when the system likes, and would come over
-/// what is written there by then.
+/// The system delays a killed process's writes through a loop device. A delayed write must not overwrite the file's
+/// newer content.
 #[test]
 fn what_a_loop_device_has_not_written_yet_comes_over_nothing() {
     let _alone = alone();
@@ -159,7 +160,7 @@ fn what_a_loop_device_has_not_written_yet_comes_over_nothing() {
         }
         let device = &upper.as_ref().unwrap_or(&lower).device;
         let dead = fs::File::options().write(true).open(device).unwrap();
-        // From the end on: the labels in front are written first when it is late.
+        // From the end backwards: when the write-back is late, it begins with the front labels.
         for at in (0..80).rev() {
             dead.write_all_at(&vec![0xab; 1 << 20], at << 20).unwrap();
         }
@@ -199,14 +200,14 @@ fn a_raidz_with_log_on_loop_devices_replaces_a_device() {
     assert!(layout.contains("raidz1-0") && layout.contains("logs\n"), "{layout}");
     let file = lab.mount("tank/file");
     fs::write(&file, noise(20 << 20, 4)).unwrap();
-    // What is promised goes to the log, and is there after the service died.
+    // Synced data goes to the log, and survives the service's death.
     lab.pool(&["sync", "tank"]);
     fs::write(lab.mount("tank/promised"), noise(300_000, 5)).unwrap();
     fs::File::open(lab.mount("tank/promised")).unwrap().sync_all().unwrap();
     lab.kill("tank");
     lab.pool(&["import", "tank"]);
     assert!(fs::read(lab.mount("tank/promised")).unwrap() == noise(300_000, 5));
-    // One is gone, as a disk that was pulled out while the machine was off.
+    // One device is gone, like a disk pulled out of a machine that was off.
     lab.pool(&["export", "tank"]);
     let gone = two.device.clone();
     drop(two);
@@ -218,7 +219,7 @@ fn a_raidz_with_log_on_loop_devices_replaces_a_device() {
     lab.pool(&["scrub", "-w", "tank"]);
     assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
     lab.pool(&["export", "tank"]);
-    // The new one stands in for another.
+    // The new device makes up for the loss of another.
     drop(one);
     let places: Vec<&str> = [&three, &log, &new].iter().flat_map(|disk| ["-d", disk.device.as_str()]).collect();
     lab.pool(&[&["import"], &places[..], &["tank"]].concat());

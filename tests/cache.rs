@@ -1,5 +1,5 @@
-//! Cache devices through the programs: how they come, what is shown of them, what they hold over an import, and what becomes of
-//! a pool whose cache device is cut short, damaged, taken away or put back while it is used.
+//! Cache devices through the programs: adding, status, content after an import, and a pool whose cache device is
+//! truncated, damaged, removed or put back in use.
 
 mod lab;
 
@@ -14,14 +14,14 @@ use lab::{Lab, noise, wait_until};
 const FILES: u64 = 5;
 const FILE: usize = 8 << 20;
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_devices();
     settings.add_filter(r"process \d+", "process [PID]");
     settings
 }
 
-/// A pool with more in it than the cache in memory takes, and a cache device.
+/// A pool with more data than the cache in memory holds, and a cache device.
 fn made() -> Lab {
     let lab = Lab::new();
     lab.pool(&["create", "-m", "none", "-O", "compression=off", "tank", "200M:a.img", "cache", "100M:c.img"]);
@@ -34,21 +34,21 @@ fn made() -> Lab {
     lab
 }
 
-/// Reads everything; it must be right.
+/// Reads everything, and verifies it.
 fn read_all(lab: &Lab) {
     for number in 0..FILES {
         assert!(lab.fs_bytes(&["cat", &format!("tank:/{number}")]) == noise(FILE, number), "file {number}");
     }
 }
 
-/// What `pool list -v` says of a device: a column of it.
+/// One column of `pool list -v` for a device.
 fn listed(lab: &Lab, device: &str, column: usize) -> String {
     let list = lab.pool(&["list", "-v", "-Hp", "-o", "name,allocated,health", "tank"]);
     let line = list.lines().find(|line| line.contains(device)).unwrap_or_else(|| panic!("{device}: {list}"));
     line.split('\t').nth(column).unwrap().to_owned()
 }
 
-/// How much the cache device holds, in bytes.
+/// The bytes on the cache device.
 fn held(lab: &Lab) -> u64 {
     listed(lab, "c.img", 1).parse().unwrap()
 }
@@ -57,7 +57,7 @@ fn state(lab: &Lab) -> String {
     listed(lab, "c.img", 2)
 }
 
-/// Reads until most of it is on the cache device.
+/// Reads until most of the data is on the cache device.
 fn warm(lab: &Lab) {
     wait_until("most of it is on the cache device", || {
         read_all(lab);
@@ -296,7 +296,7 @@ fn the_cache_is_warm_after_import_and_obeys_secondarycache() {
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let cache = &status["pools"]["tank"]["l2cache"][lab.at("c.img")];
     assert_eq!((cache["state"].as_str(), cache["checksum_errors"].as_str()), (Some("ONLINE"), Some("0")), "{status}");
-    // With the property off, an empty one stays so.
+    // With the property off, an empty cache device stays empty.
     lab.pool(&["remove", "tank", "c.img"]);
     lab.fs(&["set", "secondarycache=none", "tank"]);
     lab.pool(&["add", "tank", "cache", "c.img"]);
@@ -304,7 +304,7 @@ fn the_cache_is_warm_after_import_and_obeys_secondarycache() {
     assert_eq!(held(&lab), 0);
     lab.fs(&["set", "secondarycache=all", "tank"]);
     warm(&lab);
-    // A service that is killed finds again what was flushed.
+    // After a kill, flushed content of the cache device is found again.
     lab.kill("tank");
     lab.pool(&["import", "tank"]);
     wait_until("it knows what it holds", || held(&lab) >= FILES * FILE as u64 / 4);
@@ -318,7 +318,7 @@ fn a_cache_device_that_rots_or_shrinks_in_use_costs_nothing() {
     let lab = made();
     lab.damages();
     warm(&lab);
-    // Every segment's content, with the headers left as they are.
+    // The content of every segment, with intact headers.
     let image = OpenOptions::new().write(true).open(lab.path("c.img")).unwrap();
     let segment = 4 << 20;
     for at in (0..23).map(|number| (1 << 20) + number * segment) {
@@ -335,7 +335,7 @@ fn a_cache_device_that_rots_or_shrinks_in_use_costs_nothing() {
     assert_eq!(state(&lab), "ONLINE");
     lab.pool(&["clear", "tank"]);
     warm(&lab);
-    // Blocks that rotted and were not asked for until now have been counted, too.
+    // Rotten blocks that were never requested have been counted by now, too.
     lab.pool(&["clear", "tank"]);
     image.set_len(0).unwrap();
     wait_until("it is put out", || {
@@ -381,7 +381,7 @@ fn a_cache_device_that_rots_or_shrinks_in_use_costs_nothing() {
     pool: cannot online '[LAB]/c.img': [LAB]/c.img is not the device that was there; remove it, and add it anew
     [exit 1]
     ");
-    // Made anew under the same name, it is another device.
+    // A new image of the same name is another device.
     fs::remove_file(lab.path("c.img")).unwrap();
     assert_snapshot!(lab.session(&["pool remove tank c.img", "pool add tank cache 100M:c.img", "pool status -x tank"]), @r"
     $ pool remove tank c.img
@@ -459,7 +459,7 @@ fn a_missing_cache_device_comes_back_after_import() {
     wait_until("it knows what it holds", || held(&lab) > 0);
     read_all(&lab);
     lab.pool(&["export", "tank"]);
-    // Shorter than it was, and then of another pool.
+    // First truncated, then a device of another pool.
     OpenOptions::new().write(true).open(lab.path("c.img")).unwrap().set_len(70 << 20).unwrap();
     lab.pool(&["import", "-d", &lab.at("."), "tank"]);
     assert_eq!(state(&lab), "UNAVAIL");

@@ -1,5 +1,4 @@
-//! Vdevs that are there for something, through the programs: how they are named, what `pool status` shows, what their loss
-//! costs, and how they leave.
+//! Vdevs of a class, through the programs: their names, `pool status`, the effect of their loss, and removal.
 
 mod lab;
 
@@ -8,7 +7,7 @@ use std::fs;
 use insta::{Settings, assert_snapshot};
 use lab::{Lab, noise};
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_devices();
     settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");

@@ -1,6 +1,6 @@
-//! Damage in the image of a pool that is in use, and what the programs say of it, word for word.
+//! Damage in the image of a pool in use, and the programs' messages, word for word.
 //!
-//! The pools have services and are not mounted, so that the counters of their devices last from one command to the next.
+//! The pools have services and are not mounted, so that the devices' counters last from command to command.
 
 mod lab;
 
@@ -13,16 +13,16 @@ use std::{
 use insta::{Settings, assert_snapshot};
 use lab::{Lab, noise};
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_paths();
     settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
-    // What was destroyed is freed in the background, sooner or later.
+    // Destroyed datasets are freed in the background, sooner or later.
     settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
     settings
 }
 
-/// The content of the file that tests spoil: it is found again in the image, for it does not compress.
+/// The content of the damaged file: incompressible, so tests find it in the image.
 fn content() -> Vec<u8> {
     noise(100_000, 7)
 }
@@ -40,7 +40,7 @@ fn furnished(copies: &str) -> Lab {
     lab
 }
 
-/// Spoils the first so many copies of the file in the image.
+/// Damages the first `copies` copies of the file in the image.
 fn spoil(lab: &Lab, copies: usize) {
     lab.damages();
     spoil_secretly(lab, copies);
@@ -59,7 +59,7 @@ fn spoil_secretly(lab: &Lab, copies: usize) {
     }
 }
 
-/// Closes and opens the pool, so that it has nothing in memory.
+/// Exports and imports the pool, which empties the caches.
 fn reopen(lab: &Lab) {
     lab.pool(&["export", "tank"]);
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
@@ -289,7 +289,7 @@ fn scrub_of_parts_clears_repaired_damage() {
       a file of one that is not mounted is written DATASET:/PATH
     [exit 1]
     ");
-    // What was spoiled is as it was.
+    // Restores the damaged sectors.
     lab.pool(&["export", "tank"]);
     let now = fs::read(lab.path("tank.img")).unwrap();
     let file = File::options().write(true).open(lab.path("tank.img")).unwrap();
@@ -344,7 +344,7 @@ fn damage_that_is_not_spoken_of_fails_a_test() {
     let told = told.downcast_ref::<String>().unwrap();
     assert!(told.contains("tank.img") && told.contains("checksum_errors 1"), "{told}");
     assert!(!folder.exists(), "the lab is cleared away all the same");
-    // Nor do its counts end with the service.
+    // The counts outlive the service's end.
     let lab = spoiled();
     lab.pool(&["export", "tank"]);
     assert!(end(lab).is_err());

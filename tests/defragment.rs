@@ -1,4 +1,4 @@
-//! A pool full of holes is defragmented, through the programs, while its files are used.
+//! Defragmenting a pool full of holes, through the programs, while its files are in use.
 
 mod lab;
 
@@ -18,8 +18,8 @@ fn file(home: &Path, number: u64) -> PathBuf {
     home.join((number % 16).to_string()).join(number.to_string())
 }
 
-/// A pool `tank` that was filled with small files, of which every second one is left: the pool, its mount and how many they
-/// were.
+/// A pool `tank` that was filled with small files, of which every second was deleted. Returns the pool, its mount and
+/// the number of files before.
 fn furnished() -> (Lab, PathBuf, u64) {
     let lab = Lab::new();
     let mountpoint = lab.at("mnt/tank");
@@ -38,7 +38,7 @@ fn furnished() -> (Lab, PathBuf, u64) {
     (lab, home, count)
 }
 
-/// Makes the commits after which what was freed can be used again.
+/// Commits until freed space can be reused.
 fn settle(lab: &Lab, home: &Path) {
     lab.pool(&["wait", "-t", "freeing", "tank"]);
     for round in 0..6 {
@@ -53,7 +53,7 @@ fn holds_all(home: &Path, count: u64) {
     }
 }
 
-/// How many regions are empty, and would be: `None` if nothing would be moved.
+/// The number of empty regions, now and after a defragmentation; `None` if nothing would be moved.
 fn empty(lab: &Lab) -> Option<(u64, u64)> {
     let said = lab.pool(&["defragment", "-n", "tank"]);
     let numbers = said.lines().nth(1)?.strip_prefix("empty regions: ")?.strip_suffix(" then")?.split_once(" now, ")?;
@@ -64,7 +64,7 @@ fn fragmentation(lab: &Lab) -> u64 {
     lab.pool(&["list", "-Hp", "-o", "fragmentation", "tank"]).trim().parse().unwrap()
 }
 
-/// Says that it is over, also to who is waited for while a test fails.
+/// Signals the end, also when the test fails, so that waiting threads stop.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -119,7 +119,7 @@ fn holes_become_whole_regions_while_files_are_used() {
     let status = lab.pool(&["status", "tank"]);
     assert!(status.contains("defragment: moved ") && status.contains("of memory used for maps"), "{status}");
     lab.check("tank");
-    // What lay in whole regions nowhere before does now: the holes that are left stay as they are.
+    // Before, nothing had room in whole regions; now a file has, and the remaining holes stay.
     let large = noise((gained as usize - 4) << 20, 7);
     fs::write(home.join("large"), &large).unwrap();
     settle(&lab, &home);

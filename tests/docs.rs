@@ -1,11 +1,11 @@
 //! The administrator's guide (`docs/src`) and the README: every command in them is run, in the order of its page.
 //!
-//! A page begins in an empty directory. In its blocks of the kind `console` a line that begins with `$ ` or `# ` is a
-//! command for sh. Every line without a prompt is output, which is not compared. After a backslash a command goes on in the
-//! next line. Each command has to end with exit status 0, or to fail if the line ends with the comment `# fails`. A page
+//! A page begins in an empty directory. In blocks of the kind `console`, lines that begin with `$ ` or `# ` are
+//! commands for sh. Lines without a prompt are output, which is not compared. After a backslash a command continues on
+//! the next line. Each command must exit with status 0, or fail if its line ends with the comment `# fails`. A page
 //! with a `# ` command needs root. Blocks of other kinds, such as `text`, are not run.
 //!
-//! Services are started again if they crash, as on an administrator's machine. Nothing stays mounted after a page.
+//! Services are restarted after crashes, as on an administrator's machine. Nothing stays mounted after a page.
 
 mod lab;
 
@@ -24,29 +24,29 @@ const CONSOLE: &str = "```console";
 const FENCE: &str = "```";
 /// Ends a command that has to fail.
 const FAILS: &str = "# fails";
-/// How many seconds a command may take.
+/// The limit on a command, in seconds.
 const PATIENCE: &str = "120";
-/// The exit status of timeout(1) for a command that took longer. Greater ones are those of commands that could not be run.
+/// The exit status of timeout(1) after its limit. Greater statuses mean that the command could not be run.
 const TIMED_OUT: i32 = 124;
 
 /// A command of a page.
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
-    /// Its first line in the page, counted from 1.
+    /// The number of its first line in the page, from 1.
     number: usize,
-    /// What sh gets.
+    /// The script for sh.
     script: String,
     /// Its prompt was `#`.
     as_root: bool,
 }
 
 impl Line {
-    /// Whether it has to be refused.
+    /// Whether the command has to fail.
     fn has_to_fail(&self) -> bool {
         self.script.trim_end().ends_with(FAILS)
     }
 
-    /// Whether it has ended as the page says. One that was not found, or took too long, has not failed as it should.
+    /// Whether the command ended as the page says. Not being found, or taking too long, does not count as failing.
     fn ended_as_said(&self, code: Option<i32>) -> bool {
         match self.has_to_fail() {
             true => code.is_some_and(|code| (1..TIMED_OUT).contains(&code)),
@@ -71,7 +71,7 @@ fn commands(page: &str) -> Vec<Line> {
     found
 }
 
-/// Adds a line of a console block to the commands; whether the command goes on in the next line.
+/// Adds a line of a console block to the commands; whether the command continues on the next line.
 fn take(found: &mut Vec<Line>, number: usize, text: &str, unfinished: bool) -> bool {
     if unfinished {
         let last = found.last_mut().expect("a command is unfinished");
@@ -103,7 +103,7 @@ fn search_path() -> String {
 
 /// Runs a command line of a page in the lab.
 fn enter(lab: &Lab, script: &str) -> Output {
-    // The lab knows which environment its programs get; sh gets the same, and hands it on.
+    // The lab sets the environment of its programs; sh gets the same, and passes it on.
     let of_programs = lab.command("pool", &[]);
     let mut shell = Command::new("timeout");
     shell.args([PATIENCE, "sh", "-c", script]).current_dir(lab.path("page")).stdin(Stdio::null());
@@ -140,7 +140,7 @@ fn run_page(path: &str) {
     }
     let mut lab = Lab::new();
     lab.restart_services();
-    // Pages that show how damage is repaired make it.
+    // Pages about repair cause damage themselves.
     if page.contains("dd if=") {
         lab.damages();
     }
@@ -155,7 +155,7 @@ fn run_page(path: &str) {
     }
 }
 
-/// A test for each page, and the list of all of them.
+/// A test for each page, and the list of all pages.
 macro_rules! pages {
     ($($test:ident: $path:literal,)*) => {
         /// The pages that are run.
@@ -193,7 +193,7 @@ pages! {
     limitations: "docs/src/limitations.md",
 }
 
-/// The pages of the guide that its table of contents names.
+/// The pages in the guide's table of contents.
 fn contents() -> BTreeSet<String> {
     let summary = fs::read_to_string(repository().join("docs/src/SUMMARY.md")).unwrap();
     let links = summary.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
@@ -211,7 +211,7 @@ fn every_page_is_in_the_contents_and_is_run() {
     assert_eq!(there, run);
 }
 
-/// Where the links of a page lead, without those to other sites and to places in the page itself.
+/// The targets of a page's links, without other sites and anchors of the page itself.
 fn links(page: &str) -> Vec<&str> {
     let targets = page.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
     let targets = targets.filter_map(|target| target.split('#').next());

@@ -1,4 +1,4 @@
-//! RAID-Zs that get a device more, through the programs: while their files are used, interrupted, and with devices lost after it.
+//! RAID-Z expansion through the programs: with files in use, with interruptions, and with devices lost afterwards.
 
 mod lab;
 
@@ -27,7 +27,7 @@ fn holds(lab: &Lab, seeds: std::ops::Range<u64>) {
     }
 }
 
-/// A pool `tank` that is a RAID-Z of four images, of which one may be lost, with some files in it.
+/// A pool `tank` of a raidz1 of four images, with some files.
 fn furnished() -> Lab {
     let lab = Lab::new();
     lab.pool(&["create", "-m", "none", "tank", "raidz1", "80M:a.img", "80M:b.img", "80M:c.img", "80M:d.img"]);
@@ -36,7 +36,7 @@ fn furnished() -> Lab {
     lab
 }
 
-/// How many bytes the pool has.
+/// The pool's size in bytes.
 fn size(lab: &Lab) -> u64 {
     lab.pool(&["list", "-Hp", "-o", "size", "tank"]).trim().parse().unwrap()
 }
@@ -119,7 +119,7 @@ fn an_expansion_is_limited_paused_and_resumed() {
     lab.pool(&["attach", "-p", "tank"]);
     status("expansion of raidz1-0 is paused");
     assert!(lab.run("pool", &["attach", "-p", "tank"]).fails(1).contains("it is paused already"));
-    // It has ceased for now, and what it had set aside can be used.
+    // The paused expansion has given back its reserved space.
     lab.pool(&["wait", "-t", "raidz_expand", "tank"]);
     (40..44).for_each(|seed| put(&lab, seed));
     lab.pool(&["export", "tank"]);
@@ -168,7 +168,7 @@ fn a_raidz_gets_wider_while_its_files_are_used() {
     assert!(size(&lab) > before, "{before} and {}", size(&lab));
     lab.check("tank");
     lab.pool(&["export", "tank"]);
-    // One of the old ones and the new one.
+    // An old device and the new device.
     ["b.img", "e.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
     for number in 0..count.load(Ordering::Acquire) {
@@ -181,7 +181,7 @@ fn a_raidz_gets_wider_while_its_files_are_used() {
 fn commands_attach_and_wait_repeatedly_without_a_service() {
     let (lab, _filters) = (Lab::mountless(), filters_for_devices().bind_to_scope());
     lab.pool(&["create", "-m", "none", "tank", "raidz1", "80M:a.img", "80M:b.img", "80M:c.img"]);
-    // The pool stays open between what such a command asks for, though there is another device by then.
+    // The pool stays open between a command's steps, although its devices change.
     assert_snapshot!(lab.session(&[
         "pool attach -w tank raidz1-0 80M:d.img",
         "pool attach -w tank raidz1-0 80M:e.img",

@@ -1,10 +1,10 @@
-//! A pool that is full, under many writers: through the real programs and a real mount, and emptied again.
+//! A full pool under many writers, through the real programs and a real mount, and emptied again.
 //!
-//! Writers of every kind work side by side until each was refused several times, with `ENOSPC` and nothing else. A
-//! reservation is there when nobody else finds room; quotas refuse with `EDQUOT`. Then the service is killed, the full
-//! pool is imported, and what was acknowledged as durable is there. At last everything that gives space back must work
-//! on a full pool: deleting, truncating, rolling back, destroying snapshots and datasets. What each gives back is
-//! written full again before the next, so that each is tried where there is no room.
+//! Writers of every kind work side by side until each was refused several times, with `ENOSPC` and no other error. A
+//! reservation still has room when all else is full; quotas refuse with `EDQUOT`. Then the service is killed, the full
+//! pool is imported, and all acknowledged data is there. Finally, every operation that frees space must work on a full
+//! pool: deleting, truncating, rolling back, destroying snapshots and datasets. The space freed by each is filled again
+//! before the next, so each is tried on a full pool.
 
 mod lab;
 
@@ -22,28 +22,28 @@ use rustix::io::Errno;
 
 /// How often each writer is refused before the pool counts as full.
 const REFUSALS: u64 = 4;
-/// Who waits longer for that hangs.
+/// The limit on waiting for the refusals.
 const PATIENCE: Duration = Duration::from_secs(300);
 const MIB: u64 = 1 << 20;
 const RESERVED: u64 = 8 * MIB;
 const QUOTA: u64 = 4 * MIB;
-/// A quota counts nodes when they are written: the paths that the last changes dirtied may come on top.
+/// A quota counts nodes when they are written: the paths dirtied by the last changes may be added.
 const NODES: u64 = 128 << 10;
-/// What may differ when all is as it was: the space layer has described each of the 62 chunks meanwhile, in three copies
-/// of a sector or more, which makes three quarters of a megabyte; the rest is for the history and the catalogue.
+/// The tolerance for "as before". Meanwhile the space layer has described each of the 62 chunks, in three copies of a
+/// sector or more: three quarters of a megabyte. The rest is for the history and the catalogue.
 const SLACK: u64 = MIB;
 
-/// What gives space back.
+/// The operations that free space.
 const WAYS: [&str; 5] = ["removing", "truncating", "rolling-back", "destroying-a-snapshot", "destroying-a-data-set"];
 
-/// One kind of work. Things are done in order, by number from 1.
+/// A kind of work: a series of tasks, done in order, by number from 1.
 struct Kind {
     name: &'static str,
-    /// Does a thing, and returns once it is durable.
+    /// Does a task, and returns once the result is durable.
     act: fn(&Path, u64) -> io::Result<()>,
-    /// Clears away what is left of a thing that was refused.
+    /// Removes the remains of a refused task.
     clear: fn(&Path, u64) -> io::Result<()>,
-    /// Looks whether all things up to this number are there.
+    /// Asserts that the results of all tasks up to this number are there.
     check: fn(&Path, u64),
 }
 
@@ -66,7 +66,7 @@ fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What is not there need not be removed.
+/// Ignores that a file does not exist.
 fn if_there(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -126,7 +126,7 @@ fn check_appended(home: &Path, count: u64) {
     }
 }
 
-/// One file that stays as large as it is: the first number makes it, each later one writes a piece anew.
+/// One file of constant size: the first number makes it, each later number rewrites a piece.
 const PIECES: u64 = 32;
 const PIECE: usize = 64 << 10;
 
@@ -144,7 +144,7 @@ fn overwrite(home: &Path, number: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// The one after the last may have been written in part.
+/// The piece after the last may have been written in part.
 fn check_overwritten(home: &Path, count: u64) {
     let found = fs::read(home.join("database")).unwrap();
     let mut wanted = noise(PIECES as usize * PIECE, 1);
@@ -161,7 +161,7 @@ fn check_overwritten(home: &Path, count: u64) {
     assert_eq!(found.len(), wanted.len());
 }
 
-/// A directory for every number, which gets its name when there is something in it.
+/// A directory for every number, renamed into place when it has content.
 fn make_names(home: &Path, number: u64) -> io::Result<()> {
     let (new, named) = (home.join(format!("new-{number}")), home.join(format!("named-{number}")));
     fs::create_dir(&new)?;
@@ -180,7 +180,7 @@ fn check_names(home: &Path, count: u64) {
     }
 }
 
-/// A few files that are replaced in turn. Whenever one is refused another is given up, so that a full pool is not at rest.
+/// A few files, replaced in turn. After each refusal another file is deleted, so that a full pool is not at rest.
 const REPLACED: u64 = 8;
 
 fn replace(home: &Path, number: u64) -> io::Result<()> {
@@ -191,7 +191,7 @@ fn replace(home: &Path, number: u64) -> io::Result<()> {
 
 fn give_up(home: &Path, number: u64) -> io::Result<()> {
     if_there(fs::remove_file(home.join("new")))?;
-    // The number is the same until it succeeds.
+    // The number stays the same until success.
     (number..number + REPLACED)
         .map(|other| file(home, other % REPLACED))
         .find(|path| path.exists())
@@ -206,7 +206,7 @@ fn check_replaced(home: &Path, _count: u64) {
     }
 }
 
-/// Somebody who works in a folder of his own.
+/// A writer with a folder of its own.
 struct Writer {
     kind: &'static Kind,
     home: PathBuf,
@@ -219,7 +219,7 @@ impl Writer {
         Writer { kind, home, acknowledged: AtomicU64::new(0), refusals: AtomicU64::new(0) }
     }
 
-    /// Works until told to stop. Another refusal than this one is a failure, and so is one to clear away.
+    /// Works until `stop`. Any other error than `refusal`, and any error of `clear`, fails the test.
     fn work(&self, refusal: Errno, stop: &AtomicBool) {
         while !stop.load(SeqCst) {
             let number = self.acknowledged.load(SeqCst) + 1;
@@ -234,7 +234,7 @@ impl Writer {
         }
     }
 
-    /// Clears away what was refused last: it may have become durable, and its removal not.
+    /// Removes the remains of the last refused task, which may have become durable without its removal.
     fn recover(&self) {
         (self.kind.clear)(&self.home, self.acknowledged.load(SeqCst) + 1).unwrap();
     }
@@ -246,13 +246,13 @@ impl Writer {
         }
     }
 
-    /// What was done and refused so far.
+    /// The counts of tasks done and refused.
     fn figures(&self) -> (&'static str, u64, u64) {
         (self.kind.name, self.acknowledged.load(SeqCst), self.refusals.load(SeqCst))
     }
 }
 
-/// Has all work until each was refused often enough, and until `meanwhile` is done.
+/// Runs all writers until each was refused often enough, and `meanwhile` has returned.
 fn refuse_all(writers: &[Writer], refusal: Errno, meanwhile: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let stop = &stop;
@@ -271,7 +271,7 @@ fn refuse_all(writers: &[Writer], refusal: Errno, meanwhile: impl FnOnce()) {
     });
 }
 
-/// Has the writers stop, also after a failure.
+/// Stops the writers, also after a failure.
 struct Stopping<'a>(&'a AtomicBool);
 
 impl Drop for Stopping<'_> {
@@ -284,7 +284,7 @@ fn number(lab: &Lab, property: &str, dataset: &str) -> u64 {
     lab.fs(&["get", "-H", "-p", "-o", "value", property, dataset]).trim().parse().unwrap()
 }
 
-/// What is available once all that was freed has become so.
+/// The available bytes, once all freed space has become available.
 fn available(lab: &Lab) -> u64 {
     let mut before = 0;
     for _ in 0..40 {
@@ -298,7 +298,7 @@ fn available(lab: &Lab) -> u64 {
     panic!("it does not come to rest");
 }
 
-/// Writes files until not even a small one has room.
+/// Writes files until not even a small file has room.
 fn fill_up(folder: &Path) {
     for (size, name) in [(MIB, "large"), (64 << 10, "middle"), (4096, "small"), (1, "tiny")] {
         let full = (0..).find_map(|index| {
@@ -317,7 +317,7 @@ fn remove_content(folder: &Path) {
     }
 }
 
-/// Everything about one pool.
+/// The whole test of one pool.
 struct Job {
     lab: Lab,
     writers: Vec<Writer>,
@@ -332,7 +332,7 @@ impl Job {
         KINDS.iter().for_each(|kind| drop(lab.fs(&["create", &format!("tank/{}", kind.name)])));
         lab.fs(&["create", "-o", &format!("reservation={RESERVED}"), "tank/kept"]);
         lab.fs(&["create", "tank/filler"]);
-        // On a full pool there would be no room for another.
+        // On a full pool there would be no room for another dataset.
         WAYS.iter().for_each(|way| drop(lab.fs(&["create", &format!("tank/filler/{way}")])));
         Job { lab, writers }
     }
@@ -341,7 +341,7 @@ impl Job {
         self.writers.iter().for_each(Writer::check);
     }
 
-    /// A quota on the datasets of several writers, and a refquota on the one that several share.
+    /// A quota on the datasets of several writers, and a refquota on a dataset with several writers.
     fn quotas(&self) {
         let lab = &self.lab;
         lab.fs(&["create", "-o", &format!("quota={QUOTA}"), "tank/bounded"]);
@@ -364,7 +364,7 @@ impl Job {
         lab.fs(&["destroy", "-r", "tank/shared"]);
     }
 
-    /// Everything that gives space back, each where there is none.
+    /// Every operation that frees space, each on a full pool.
     fn give_back(&self) {
         let lab = &self.lab;
         fill_up(&self.lab.mount("tank/filler"));
@@ -380,14 +380,14 @@ impl Job {
             remove_content(&lab.mount("tank/big"));
             lab.fs(&["destroy", "tank/big@full"]);
         });
-        // What has filled the pool after the last step.
+        // The files that filled the pool after the last step.
         let filled = "filler/destroying-a-snapshot";
         self.free("destroying-a-data-set", &[filled], || drop(lab.fs(&["destroy", &format!("tank/{filled}")])));
         lab.fs(&["destroy", "-r", "tank/filler"]);
         lab.fs(&["destroy", "tank/overwrite@first"]);
     }
 
-    /// Frees on a full pool what these datasets refer to, sees that it is available, and fills the pool again.
+    /// Frees what these datasets refer to on a full pool, checks that it is available, and fills the pool again.
     fn free(&self, way: &str, datasets: &[&str], act: impl FnOnce()) {
         let held: u64 = datasets.iter().map(|name| number(&self.lab, "referenced", &format!("tank/{name}"))).sum();
         let before = available(&self.lab);
@@ -430,7 +430,7 @@ fn fill_and_empty(ashift: &str) {
     assert!(fs::read(lab.mount("tank/kept/late")).unwrap() == reserved);
 }
 
-/// As a program does that replaces a backup: the file goes, and its successor of the same size comes at once.
+/// Like a program that replaces a backup: the file is removed, and its successor of the same size is written at once.
 #[test]
 fn a_removed_file_makes_room_for_its_successor_at_once() {
     if !can_mount() {
@@ -449,7 +449,7 @@ fn a_removed_file_makes_room_for_its_successor_at_once() {
         fs::write(&file, &content).unwrap_or_else(|error| panic!("round {round}: {error}"));
         fs::remove_file(&file).unwrap();
     }
-    // The kernel says within milliseconds that it has forgotten the file. The commits that would take 25 s are not waited for.
+    // The kernel forgets the file within milliseconds. The commits, which would take 25 s, are not awaited.
     let end = Instant::now() + Duration::from_secs(3);
     while free() + 32 * MIB < empty {
         assert!(Instant::now() < end, "{empty} bytes were free, {} are", free());

@@ -1,8 +1,8 @@
-//! The service is killed again and again under programs that rely on `fsync`; what they were told is there is there.
+//! The service is killed again and again under programs that rely on `fsync`; everything acknowledged survives.
 //!
-//! Writers that append, a writer that makes files, SQLite and git work in the mount until the service is gone. Then the
-//! pool is imported again, and each finds all that was acknowledged. `CENOTE_ROUNDS` says how often; it is a few times
-//! by default.
+//! Appending writers, a writer that makes files, SQLite and git work in the mount until the service is gone. Then the
+//! pool is imported again, and each finds all acknowledged data. `CENOTE_ROUNDS` sets the number of rounds; the default
+//! is a few.
 
 mod lab;
 
@@ -17,14 +17,14 @@ use std::{
 
 use lab::{Lab, can_mount};
 
-/// Somebody who relies on `fsync`.
+/// A program that relies on `fsync`.
 struct Client {
     name: &'static str,
-    /// Does one more thing, the one of this number, and returns once it is durable.
+    /// Does the task of this number, and returns once the result is durable.
     act: fn(&Path, u64) -> io::Result<()>,
-    /// How many things there are, in order and whole.
+    /// The number of tasks whose results are there, in order and whole.
     count: fn(&Path) -> u64,
-    /// How many were acknowledged, or found.
+    /// The number of tasks acknowledged, or found.
     acknowledged: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl Client {
         Client { name, act, count, acknowledged: AtomicU64::new(0) }
     }
 
-    /// Works until something fails: the service is gone.
+    /// Works until an error: the service is gone.
     fn work(&self, home: &Path) {
         for number in self.acknowledged.load(SeqCst) + 1.. {
             if (self.act)(home, number).is_err() {
@@ -47,12 +47,12 @@ impl Client {
         let (found, promised) = ((self.count)(home), self.acknowledged.load(SeqCst));
         assert!(found >= promised, "round {round}, {}: {found} of {promised} are there", self.name);
         assert!(found <= promised + 1, "round {round}, {}: {found} are there, {promised} were done", self.name);
-        // What is there once the pool is open again stays: the next round goes on after it.
+        // Results found after an import stay: the next round continues from there.
         self.acknowledged.store(found, SeqCst);
     }
 }
 
-/// Appends a record of 4 KiB that says its number.
+/// Appends a record of 4 KiB that consists of its number.
 fn append(home: &Path, number: u64) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(home.join("journal"))?;
     file.write_all(&number.to_le_bytes().repeat(512))?;
@@ -70,7 +70,7 @@ fn appended(home: &Path) -> u64 {
     whole.count() as u64
 }
 
-/// As [`append`], but the file is opened such that each write is durable when it returns.
+/// As [`append`], but each write is durable when it returns, by the open flags.
 fn append_at_once(home: &Path, number: u64) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let path = home.join("journal");
@@ -83,7 +83,7 @@ fn append_at_once(home: &Path, number: u64) -> io::Result<()> {
     file.write_all(&number.to_le_bytes().repeat(512))
 }
 
-/// Makes a file, renames it to its number, and has its directory made durable.
+/// Makes a file, renames it to its number, and syncs its directory.
 fn make(home: &Path, number: u64) -> io::Result<()> {
     let (new, named) = (home.join("new"), home.join(number.to_string()));
     File::create(&new)?.write_all(&number.to_le_bytes())?;
@@ -110,10 +110,10 @@ fn sqlite(home: &Path, statement: &str) -> io::Result<String> {
 
 fn insert(home: &Path, number: u64) -> io::Result<()> {
     let create = "create table if not exists t (n integer primary key, pad blob);";
-    // Only "extra" makes the removal of the journal durable, which is what commits.
+    // The commit is the durable removal of the journal, which only "extra" ensures.
     sqlite(home, &format!("pragma synchronous=extra; {create} insert into t values ({number}, randomblob(700));"))?;
-    // But if the directory cannot be opened for that, SQLite says nothing of it and succeeds. So its success counts if the
-    // service is still there after it; this is asked of no cache, and makes nothing durable.
+    // But if opening the directory fails, SQLite succeeds without a message. So a success counts only if the service is
+    // alive afterwards. This request is not answered from a cache, and makes nothing durable.
     rustix::fs::statvfs(home)?;
     Ok(())
 }
@@ -147,12 +147,12 @@ fn commit(home: &Path, number: u64) -> io::Result<()> {
     if number == 1 {
         git(home, &["init", "-q"])?;
     }
-    // A command that was killed leaves its lock behind, which its user takes away.
+    // A killed command leaves its lock behind, for its user to remove.
     let _ = fs::remove_file(home.join(".git/index.lock"));
     fs::write(home.join("file"), number.to_string())?;
     git(home, &["add", "file"])?;
     git(home, &["commit", "-q", "-m", &number.to_string()])?;
-    // Git makes durable what it writes, but not the renaming that commits.
+    // Git syncs its writes, but not the rename that commits.
     File::open(home.join(".git/refs/heads"))?.sync_all()
 }
 

@@ -1,7 +1,8 @@
-//! A pool changes its layout by commands while its files are used: from a disk to a mirror, to a RAID-Z, and to a disk again.
+//! A pool changes its layout by commands while its files are in use: from a disk to a mirror, to a RAID-Z, and back to
+//! a disk.
 //!
-//! There is no command that makes one kind of vdev of another, but for a disk and a mirror. A vdev of the new kind is added, the
-//! old one is removed, and what lies on it moves.
+//! Only a disk and a mirror can be converted by a command. Otherwise a vdev of the new kind is added and the old vdev
+//! is removed, which moves its data.
 
 mod lab;
 
@@ -18,10 +19,10 @@ use std::{
 use insta::{Settings, assert_snapshot};
 use lab::{Lab, can_mount, noise, told::filters_for_devices, wait_until};
 
-/// So many files there are, which are written over again and again.
+/// The number of files, which are rewritten again and again.
 const FILES: u64 = 24;
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = filters_for_devices();
     settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");
@@ -32,9 +33,9 @@ fn bytes(number: u64) -> Vec<u8> {
     noise(20_000 + number as usize % 7 * 25_000, number)
 }
 
-/// Somebody who writes files and reads them.
+/// A writer and reader of files.
 struct User {
-    /// What each file was given last.
+    /// The last content written to each file.
     written: Mutex<[u64; FILES as usize]>,
     rounds: AtomicU64,
     is_done: AtomicBool,
@@ -74,19 +75,19 @@ impl User {
         }
     }
 
-    /// Whether every file is what was written last.
+    /// Asserts that every file has the last content written.
     fn check(&self, folder: &Path) {
         (0..FILES).for_each(|file| self.check_file(folder, file));
     }
 
-    /// Waits until it has written every file once more.
+    /// Waits until every file was written once more.
     fn goes_on(&self) {
         let before = self.rounds.load(Ordering::Acquire);
         wait_until("files are written", || self.rounds.load(Ordering::Acquire) >= before + FILES);
     }
 }
 
-/// Ends who works, also when something else has failed.
+/// Stops the user, also when something else has failed.
 struct Ending<'a>(&'a User);
 
 impl Drop for Ending<'_> {
@@ -131,7 +132,7 @@ fn a_disk_becomes_a_mirror_a_raidz_and_a_disk_again_in_use() {
         [exit 0]
         ");
         user.goes_on();
-        // Data is spread over both while both are there: that is why it takes -f.
+        // Data is spread over both vdevs until the removal, so -f is needed.
         assert_snapshot!(lab.session(&[
             "pool add tank raidz1 100M:c.img 100M:d.img 100M:e.img",
             "pool add -f tank raidz1 100M:c.img 100M:d.img 100M:e.img",
@@ -265,7 +266,7 @@ fn a_disk_becomes_a_mirror_a_raidz_and_a_disk_again_in_use() {
     lab.pool(&["scrub", "-w", "tank"]);
     let status = lab.pool(&["status", "tank"]);
     assert!(status.contains("with 0 errors") && status.contains("No known data errors"), "{status}");
-    // The others are free: the last disk is the whole pool.
+    // The old devices are free: the last disk is the whole pool.
     lab.pool(&["export", "tank"]);
     ["a", "b", "c", "d", "e"].iter().for_each(|image| fs::remove_file(lab.path(&format!("{image}.img"))).unwrap());
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
@@ -307,7 +308,7 @@ fn vdevs_that_stand_unequally_much_are_mixed_only_by_force() {
         "64M:y.img",
         "64M:z.img",
     ]);
-    // What stands most counts, and a mirror of two stands as much as the raidz beside it.
+    // The highest redundancy counts, and a mirror of two equals the raidz beside it.
     assert_snapshot!(lab.session(&[
         &format!("pool add tank raidz2 {wide}"),
         "pool add tank 64M:g.img",

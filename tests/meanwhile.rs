@@ -1,8 +1,8 @@
-//! Commands whose output is not taken for a while, and what others do meanwhile: the snapshot that is read is destroyed, renamed,
-//! promoted, given up or replaced, and all that is freed is written over. The content says whose it is. Without checksums
-//! nothing else would tell. No device is blamed for it: the lab looks after that.
+//! Commands whose output is not read for a while, and concurrent changes: the snapshot being read is destroyed,
+//! renamed, promoted, released or replaced, and all freed space is overwritten. The content tells its owner: without
+//! checksums nothing else would. No device may be blamed, which the lab checks.
 //!
-//! Each reader and writer beside each command, stopped anywhere, stands in `dataset/src/admin/tests/meanwhile`.
+//! All combinations of a reader or writer with a command, stopped anywhere, are in `dataset/src/admin/tests/meanwhile`.
 
 mod lab;
 
@@ -18,7 +18,7 @@ use lab::{Lab, Stopped, can_mount, wait_until};
 
 /// More than pipes and buffers hold, and less than half of the pool.
 const BIG: usize = 48 << 20;
-/// What was written before, and what others write after it.
+/// The bytes of the snapshot, and the bytes written over freed space.
 const OWN: u8 = b'o';
 const FOREIGN: u8 = b'S';
 
@@ -48,7 +48,7 @@ impl Slow {
         Slow { child, first }
     }
 
-    /// Reads all that is left: the whole output, and whether the command has succeeded.
+    /// Reads the rest: the whole output, and the command's exit status.
     fn finish(mut self) -> (Vec<u8>, Option<i32>) {
         let mut all = self.first;
         self.child.stdout.take().unwrap().read_to_end(&mut all).unwrap();
@@ -56,11 +56,11 @@ impl Slow {
     }
 }
 
-/// Has what was freed be used by others, as far as there is room.
+/// Overwrites freed space, as far as there is room.
 fn reuse(lab: &Lab) {
     (0..6).for_each(|_| drop(lab.pool(&["sync", "tank"])));
     lab.fs(&["create", "-o", "compression=off", "tank/foreign"]);
-    // It fills the pool.
+    // Fails when the pool is full.
     let _ = fs::write(lab.mount("tank/foreign").join("other"), vec![FOREIGN; 150 << 20]);
     lab.pool(&["sync", "tank"]);
 }
@@ -104,7 +104,7 @@ fn what_is_sent_is_held_by_what_it_is() {
         let names = ["dataset is busy", "'fs send tank/a@1'", &process, " s\n", &format!("kill {}", send.child.id())];
         assert!(names.iter().all(|part| said.contains(part)), "{refused:?}: {said}");
     }
-    // What it is called does not matter.
+    // Renaming does not matter.
     lab.fs(&["rename", "tank/a", "tank/d"]);
     lab.fs(&["rename", "tank/d@1", "@one"]);
     lab.fs(&["clone", "tank/d@one", "tank/c"]);
@@ -133,17 +133,17 @@ fn a_snapshot_goes_when_its_sender_is_gone() {
     send.child.kill().unwrap();
     send.child.wait().unwrap();
     wait_until("the hold is gone", || lab.run("fs", &["destroy", "tank/a@1"]).code == Some(0));
-    // By force a pool is exported, whatever is sent.
+    // `export -f` succeeds during a send.
     lab.fs(&["snapshot", "tank/a@2"]);
     let send = Slow::start(&lab, &["send", "tank/a@2"]);
     lab.pool(&["export", "-f", "tank"]);
     assert_ne!(send.finish().1, Some(0), "the stream is cut off");
 }
 
-/// Some commands, and how they ended.
+/// Some commands, with their results.
 type Change = fn(&Lab) -> Vec<lab::Run>;
 
-/// What takes `tank/a@1` away, or what stands behind it.
+/// Changes that remove `tank/a@1`, or its dataset.
 const CHANGES: [(&str, Change); 5] = [
     ("destroy", |lab| run(lab, &["destroy tank/a@1"])),
     ("rollback", |lab| run(lab, &["rollback -r tank/a@0"])),
@@ -156,19 +156,20 @@ fn run(lab: &Lab, lines: &[&str]) -> Vec<lab::Run> {
     lines.iter().map(|line| lab.enter(&format!("fs {line}"))).collect()
 }
 
-/// Makes a change, and has what it frees be used by others. It succeeds, or is refused because the snapshot is read.
+/// Makes a change, and overwrites the freed space. The change succeeds, or is refused because the snapshot is being
+/// read.
 fn take_away(lab: &Lab, change: Change) {
     for run in change(lab) {
         assert!(run.code == Some(0) || run.stderr.contains("dataset is busy"), "{}: {}", run.line, run.stderr);
     }
     (0..6).for_each(|_| drop(lab.pool(&["sync", "tank"])));
     lab.fs(&["create", "tank/foreign"]);
-    // It fills the pool.
+    // Fails when the pool is full.
     let _ = fs::write(lab.mount("tank/foreign").join("other"), vec![FOREIGN; 60 << 20]);
     lab.pool(&["sync", "tank"]);
 }
 
-/// A pool in which `tank/a@1` has what `fill` has made since `tank/a@0`, and beside it a stream that replaces that.
+/// A pool in which `fill` has changed `tank/a@1` since `tank/a@0`, and a stream that replaces the snapshot.
 fn lab_of(checksum: &str, fill: impl Fn(&Path)) -> Lab {
     let lab = Lab::new();
     lab.create("tank", "64M");
@@ -186,11 +187,11 @@ fn lab_of(checksum: &str, fill: impl Fn(&Path)) -> Lab {
     lab
 }
 
-/// How many files are copied, and how long each is. They are many, so that the first is seen while the last is far away.
+/// The number of copied files, and their length in bytes. Many, so that the first arrives long before the last is read.
 const FILES: usize = 2000;
 const LEN: usize = 8 << 10;
 
-/// What is copied to stands on another pool, whose service stands still after the first file.
+/// The target of the copy is another pool, whose service is stopped after the first file.
 fn copy_beside(checksum: &str, (name, change): (&str, Change)) {
     let lab = lab_of(checksum, |place| {
         (0..FILES).for_each(|number| fs::write(place.join(number.to_string()), vec![OWN; LEN]).unwrap());

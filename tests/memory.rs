@@ -1,7 +1,7 @@
-//! A service that has little memory: with 100,000 files all of which the kernel holds, it does its work within 256 MiB.
+//! A service with little memory: with 100,000 files all held by the kernel, 256 MiB are enough.
 //!
-//! A million files are for `benches/million.rs`. Which kind of limit was used is said on standard error. Where no control
-//! group can be made it is left out: a limit on each process's data counts what was reserved and never used, too.
+//! For a million files see `benches/million.rs`. The test prints the kind of limit on standard error. Without a control
+//! group the test is skipped: a limit on each process's data also counts memory reserved and never used.
 
 mod lab;
 
@@ -65,12 +65,12 @@ fn a_service_with_many_files_does_with_little_memory() {
     lab.check("tank");
 }
 
-/// Past the test harness, which shows what passing tests print to nobody.
+/// Prints past the test harness, which hides the output of passing tests.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Asks for the attributes of every file.
+/// Reads the attributes of every file.
 #[track_caller]
 fn look(place: &Path) {
     let output = Command::new("find").arg(place).args(["-type", "f", "-printf", "%s\n"]).output().unwrap();

@@ -1,8 +1,8 @@
-//! `PROMISES.md` and `docs/src/security.md` name a test for each promise: whether these tests exist.
+//! Checks that the tests named in `PROMISES.md` and `docs/src/security.md` exist.
 
 use std::{fs, path::Path};
 
-/// The links of a page: what they are called, and where they lead.
+/// The links of a page: names and targets.
 fn links(page: &str) -> Vec<(&str, &str)> {
     let starts = page.split("[`").skip(1);
     starts
@@ -11,7 +11,7 @@ fn links(page: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Asserts that each test exists that a page in this folder names; how many it names.
+/// Asserts that each test named by a page in this folder exists; returns the number of names.
 fn check_links(page: &str, folder: &Path) -> usize {
     let links = links(page);
     for (name, path) in &links {

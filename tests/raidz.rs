@@ -1,7 +1,7 @@
-//! Pools of devices with parity, through the programs: as many devices die as there is parity, others take their places, and
-//! what rots is healed.
+//! RAID-Z pools through the programs: as many devices die as there is parity, devices are replaced, and rot is
+//! repaired.
 //!
-//! The pools have services and are not mounted where nothing else is said, so that what was read is read from the devices.
+//! The pools have services and, unless otherwise stated, are not mounted, so that reads go to the devices.
 
 mod lab;
 
@@ -19,7 +19,7 @@ fn content(seed: u64) -> Vec<u8> {
     noise(300_000, seed)
 }
 
-/// A pool `tank` of five images with double parity, with a file in it.
+/// A pool `tank` of five images with double parity, with a file.
 fn furnished() -> Lab {
     let lab = Lab::new();
     lab.pool(&[
@@ -46,7 +46,7 @@ fn put(lab: &Lab, seed: u64) {
     lab.pool(&["sync", "tank"]);
 }
 
-/// Whether these files are in the pool, as they were put there.
+/// Asserts that these files are in the pool, unchanged.
 fn holds(lab: &Lab, seeds: &[u64]) {
     for seed in seeds {
         assert!(lab.fs_bytes(&["cat", &format!("tank/home:/{seed}")]) == content(*seed), "file {seed}");
@@ -127,7 +127,7 @@ fn a_raidz_loses_as_many_devices_as_parity_and_replaces_them() {
     errors: No known data errors
     [exit 0]
     ");
-    // The new ones stand in for two others.
+    // The new devices make up for the loss of two others.
     lab.pool(&["export", "tank"]);
     ["a.img", "e.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
@@ -204,7 +204,7 @@ fn what_rots_is_healed_by_reading_and_by_a_scrub() {
     lab.pool(&["export", "tank"]);
     for image in ["a.img", "d.img"] {
         let file = File::options().write(true).open(lab.path(image)).unwrap();
-        // All of it between the labels.
+        // Everything between the labels.
         (1..79).for_each(|mib| file.write_all_at(&[0xee; 1 << 20], mib << 20).unwrap());
     }
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
@@ -221,7 +221,7 @@ fn what_rots_is_healed_by_reading_and_by_a_scrub() {
     lab.pool(&["clear", "tank"]);
     lab.pool(&["scrub", "-w", "tank"]);
     assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
-    // Healed, they stand in for two others.
+    // After the repair they make up for the loss of two others.
     lab.pool(&["export", "tank"]);
     ["b.img", "c.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
@@ -249,7 +249,7 @@ fn what_cannot_be_is_refused_in_words() {
     ");
 }
 
-/// How many bytes the pool has, as `list` says.
+/// The pool's size, as `list` shows it.
 fn size(lab: &Lab) -> String {
     lab.pool(&["list", "-H", "-o", "size", "tank"]).trim().to_owned()
 }
@@ -373,7 +373,7 @@ fn a_larger_replacement_widens_rows_behind_the_smallest_device() {
     assert_eq!(size(&lab), before);
     lab.pool(&["online", "-e", "tank", "n.img"]);
     lab.pool(&["wait", "-t", "raidz_expand", "tank"]);
-    // 78 regions of 2 MiB in rows of all three as before, and 80 where there were 40 in rows of two.
+    // 78 regions of 2 MiB in rows of all three devices as before, and 80 instead of 40 in rows of two.
     assert_eq!((before.as_str(), size(&lab).as_str()), ("236M", "316M"));
     holds(&lab, &[1]);
     lab.check("tank");
@@ -407,7 +407,7 @@ fn files_stay_in_use_while_a_device_dies_and_is_replaced() {
     };
     thread::scope(|scope| {
         let user = scope.spawn(use_folder);
-        // The file system below it runs full.
+        // The file system below the image runs full.
         wait_until("the device has died", || lab.pool(&["status", "tank"]).contains("state: DEGRADED"));
         lab.fs(&["snapshot", "tank@degraded"]);
         lab.pool(&["replace", "-w", "tank", &on_small, "120M:e.img"]);
@@ -418,7 +418,7 @@ fn files_stay_in_use_while_a_device_dies_and_is_replaced() {
     let status = lab.pool(&["status", "tank"]);
     assert!(status.contains("state: ONLINE") && status.contains("with 0 errors"), "{status}");
     assert!(status.contains("e.img") && !status.contains("b.img"), "{status}");
-    // The new one stands in for any other.
+    // The new device makes up for the loss of any other.
     lab.pool(&["export", "tank"]);
     fs::remove_file(lab.path("c.img")).unwrap();
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
@@ -438,7 +438,7 @@ fn a_degraded_pool_is_checked_with_a_foreign_file_at_a_path() {
         lab.pool(&["import", "-F", "-n", "-d", &lab.at(""), "tank"]);
         lab.pool(&["debug", "catalogue", "-d", &lab.at(""), "tank"]);
     };
-    // Nothing, another pool's device that is in use, and one that is not.
+    // An empty file, a device of another pool in use, and one of a pool not in use.
     File::create(lab.path("b.img")).unwrap().set_len(80 << 20).unwrap();
     looked_at();
     lab.pool(&["create", "-m", "none", "other", "b.img"]);
@@ -520,7 +520,7 @@ fn of_triple_parity_three_devices_are_lost_and_replaced() {
         lab.pool(&["replace", "-w", "tank", old, new]);
     }
     assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
-    // The new ones stand in for those that were left.
+    // The new devices make up for the loss of the old ones.
     lab.pool(&["export", "tank"]);
     ["b.img", "d.img", "e.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
@@ -558,7 +558,7 @@ fn what_nobody_needs_is_given_back_by_all_devices() {
     [exit 0]
     ");
     lab.fs(&["destroy", "tank/gone"]);
-    // What one may still go back to is kept.
+    // Blocks of states within reach of a rewind are kept.
     wait_until("what was freed is given back", || {
         lab.pool(&["sync", "tank"]);
         lab.pool(&["trim", "-w", "tank"]);
@@ -586,7 +586,7 @@ fn what_nobody_needs_is_given_back_by_all_devices() {
     ");
     holds(&lab, &[1]);
     assert!(lab.fs_bytes(&["cat", "tank/home:/large"]) == noise(40 << 20, 9));
-    // What is left is whole on each device: any two of the others may be lost.
+    // The remaining data is complete on each device: any two devices may be lost.
     lab.pool(&["export", "tank"]);
     lab.pool(&["check", "-d", &lab.at(""), "tank"]);
     ["b.img", "d.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());

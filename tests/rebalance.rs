@@ -1,4 +1,4 @@
-//! A pool gets a disk and is rebalanced, through the programs, with what `pool status` says at each stage.
+//! A pool gets a disk and is rebalanced, through the programs, with `pool status` at each stage.
 
 mod lab;
 
@@ -7,7 +7,7 @@ use std::{fs, time::Instant};
 use insta::{Settings, assert_snapshot};
 use lab::{Lab, can_mount, noise, wait_until};
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_paths();
     settings.add_filter(
@@ -19,7 +19,7 @@ fn filters() -> Settings {
         r"[\d.]+[BKM]? copied out of [\d.]+[BKM]?, [\d.]+% done",
         "[SIZE] copied out of [SIZE], [SHARE]% done",
     );
-    // Which it is depends on the machine.
+    // The transport depends on the machine.
     settings.add_filter(r"mounts: \d+ through \S+\n", "");
     settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
     settings
@@ -27,7 +27,7 @@ fn filters() -> Settings {
 
 const LEN: usize = 3_000_000;
 
-/// A pool `tank` with files on its first disk, and then a second one.
+/// A pool `tank` with files on its first disk, and an added second disk.
 fn furnished(is_mounted: bool) -> Lab {
     let lab = Lab::new();
     let mountpoint = if is_mounted { lab.at("mnt/tank") } else { "none".to_owned() };
@@ -41,7 +41,7 @@ fn furnished(is_mounted: bool) -> Lab {
     lab
 }
 
-/// Whether all files are in the pool, as they were put there.
+/// Asserts that all files are in the pool, unchanged.
 fn holds_all(lab: &Lab) {
     for seed in 0..15 {
         assert!(lab.fs_bytes(&["cat", &format!("tank/home:/{seed}")]) == noise(LEN, seed), "file {seed}");

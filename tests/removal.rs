@@ -1,4 +1,4 @@
-//! A vdev leaves a pool that is in use, through the programs, with what `pool status` says at each stage.
+//! Removing a vdev from a pool in use, through the programs, with `pool status` at each stage.
 
 mod lab;
 
@@ -12,7 +12,7 @@ use std::{
 use insta::{Settings, assert_snapshot};
 use lab::{Lab, can_mount, noise, wait_until};
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_devices();
     settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");
@@ -26,7 +26,7 @@ fn content(seed: u64) -> Vec<u8> {
     noise(3_000_000, seed)
 }
 
-/// A pool `tank` of vdevs, with files in it.
+/// A pool `tank` of these vdevs, with files.
 fn furnished(vdevs: &[&str]) -> Lab {
     let lab = Lab::new();
     lab.pool(&[&["create", "-m", "none", "tank"], vdevs].concat());
@@ -39,7 +39,7 @@ fn furnished(vdevs: &[&str]) -> Lab {
     lab
 }
 
-/// Whether all files are in the pool, as they were put there.
+/// Asserts that all files are in the pool, unchanged.
 fn holds_all(lab: &Lab) {
     for seed in 0..6 {
         assert!(lab.fs_bytes(&["cat", &format!("tank/home:/{seed}")]) == content(seed), "file {seed}");
@@ -168,7 +168,7 @@ fn without_enough_room_nothing_is_moved() {
     holds_all(&lab);
 }
 
-/// Writes file after file into a folder and reads old ones, until `done` is set.
+/// Writes file after file into a folder and reads old files, until `done` is set.
 fn use_folder(folder: &Path, done: &AtomicBool, count: &AtomicU64) {
     for number in 0.. {
         let file = |number: u64| folder.join(format!("file-{number}"));

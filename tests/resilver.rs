@@ -1,5 +1,5 @@
-//! A device that is filled while its pool is exported, and while its service is killed, through the programs: what is shown of the
-//! resilver goes on, and in the end the new device alone holds everything.
+//! A resilver during which the pool is exported, and its service killed, through the programs: the status of the
+//! resilver continues, and in the end the new device alone holds everything.
 
 mod lab;
 
@@ -8,13 +8,13 @@ use std::{fs, ops::Range, thread, time::Duration};
 use lab::{Lab, noise, wait_until};
 use serde_json::Value;
 
-/// So many files there are at first, and are added whenever the resilver was faster than who is to interrupt it.
+/// The number of files at first, and the number added whenever the resilver was too fast to be interrupted.
 const FILES: u64 = 24;
 const LEN: usize = 10 << 20;
-/// More than all that is ever written; images are sparse.
+/// More than all data ever written; images are sparse.
 const SIZE: &str = "4G";
 
-/// What is shown of a resilver.
+/// The status of a resilver.
 #[derive(Debug)]
 struct Shown {
     runs: bool,
@@ -31,7 +31,7 @@ fn shown(lab: &Lab) -> Shown {
     Shown { runs, start: number("start_time"), examined: number("examined") }
 }
 
-/// A pool `tank` on one image, with files in it.
+/// A pool `tank` on one image, with files.
 fn furnished() -> Lab {
     let lab = Lab::new();
     lab.pool(&["create", "-m", "none", "tank", &format!("{SIZE}:a.img")]);
@@ -50,8 +50,8 @@ fn put(lab: &Lab, number: u64) {
     lab.fs(&["cp", "file", &format!("tank/home:/{number}")]);
 }
 
-/// Begins to fill another device, has the pool closed in the midst of it and imported, and says what was shown before and after
-/// that; none if the device was filled too fast.
+/// Attaches a device, closes the pool in the middle of the resilver, imports it, and returns the status before and
+/// after; `None` if the resilver was too fast.
 fn interrupted(lab: &Lab, name: &str, close: impl Fn()) -> Option<(Shown, Shown)> {
     lab.pool(&["attach", "tank", "a.img", &format!("{SIZE}:{name}")]);
     let mut before = shown(lab);
@@ -59,7 +59,7 @@ fn interrupted(lab: &Lab, name: &str, close: impl Fn()) -> Option<(Shown, Shown)
         before = shown(lab);
     }
     close();
-    // One that began again would have begun in another second.
+    // A resilver that had restarted would show a later second.
     thread::sleep(Duration::from_millis(1500));
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
     let after = shown(lab);
@@ -73,7 +73,7 @@ fn a_resilver_goes_on_after_an_export_and_after_a_kill() {
     let mut files = FILES;
     let export = || drop(lab.pool(&["export", "tank"]));
     let kill = || {
-        // The commit of something else notes how far it is.
+        // An unrelated commit records the resilver's progress.
         lab.fs(&["set", "it:is=noted", "tank/home"]);
         lab.kill("tank");
     };
@@ -92,7 +92,7 @@ fn a_resilver_goes_on_after_an_export_and_after_a_kill() {
         let (name, (before, after)) = (0..8).find_map(attempt).expect("a resilver is slow enough to be interrupted");
         assert_eq!(before.start, after.start, "{how}: it is the same one");
         assert!(after.examined >= before.examined, "{how}: it goes on: {before:?}, {after:?}");
-        // It is said to have ended a moment after the device has everything.
+        // The status changes a moment after the device is complete.
         wait_until("the resilver has ended", || {
             let status = lab.pool(&["status", "tank"]);
             status.contains("scan: resilvered") && status.contains("with 0 errors")

@@ -1,4 +1,4 @@
-//! A disk of a pool in use becomes smaller, and larger again, through the programs.
+//! A disk of a pool in use is shrunk and expanded, through the programs.
 
 mod lab;
 
@@ -14,10 +14,10 @@ use lab::{Lab, can_mount, noise, wait_until};
 
 const LEN: usize = 3_000_000;
 const KEPT: std::ops::Range<u64> = 30..56;
-/// 69 regions of 1 MiB, and what labels take.
+/// 69 regions of 1 MiB, and space for labels.
 const SMALL: u64 = 70 * (1 << 20) + (1 << 19);
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_paths();
     settings.add_filter(r"moved [\d.]+[BKM]? in \d+h\d+m", "moved [SIZE] in [TIME]");
@@ -30,7 +30,7 @@ fn filters() -> Settings {
     settings
 }
 
-/// A pool `tank` of two disks, whose ends have something in them, and where its files are.
+/// A pool `tank` of two disks with data at their ends, and the path of its files.
 fn furnished(is_mounted: bool) -> (Lab, PathBuf) {
     let lab = Lab::new();
     let mountpoint = if is_mounted { lab.at("mnt/tank") } else { "none".to_owned() };
@@ -66,7 +66,7 @@ fn size(lab: &Lab) -> u64 {
     lab.pool(&["list", "-Hp", "-o", "size", "tank"]).trim().parse().unwrap()
 }
 
-/// Says that it is over, also to who is waited for while a test fails.
+/// Signals the end, also when the test fails, so that waiting threads stop.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -113,7 +113,7 @@ fn a_disk_becomes_smaller_while_files_are_used_and_larger_again() {
     holds_all(&lab);
     let history = lab.pool(&["history", "tank"]);
     assert!(history.contains("pool resize -w tank b.img 70M"), "{history}");
-    // It is made as large as it was, and is taken for one that has grown.
+    // The image gets its old size back, which counts as growth.
     fs::File::options().write(true).open(lab.path("b.img")).unwrap().set_len(100 << 20).unwrap();
     lab.pool(&["online", "-e", "tank", "b.img"]);
     assert_eq!(size(&lab), before);

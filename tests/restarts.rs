@@ -1,6 +1,7 @@
-//! A service crashes while commands export, destroy, import and mount its pool, and its supervisor starts it again.
+//! A service crashes while commands export, destroy, import and mount its pool, and its supervisor restarts it.
 //!
-//! Whoever comes first, a pool is exported exactly if the command says so, and no command fails because of the restart.
+//! In every order of events, a pool is exported exactly if the command reports success, and no command fails because of
+//! the restart.
 
 mod lab;
 
@@ -17,7 +18,7 @@ use lab::{Lab, Run, Stopped, can_mount, wait_until};
 /// Longer than a supervisor's first pause.
 const PAUSE: Duration = Duration::from_millis(1300);
 
-/// A pool with two file systems and a file in one, whose service is started again when it crashes.
+/// A pool with two file systems and a file in one of them, whose service is restarted after crashes.
 fn supervised() -> Option<Lab> {
     if !can_mount() {
         return None;
@@ -54,7 +55,7 @@ fn end(words: &[&str], child: Child) -> Run {
     Run::of("pool", words, child.wait_with_output().unwrap())
 }
 
-/// Has the service crash, and the supervisor and commands wait for the lock until it is dropped.
+/// Kills the service, and makes the supervisor and commands wait for the lock until it is dropped.
 fn crashed_and_locked(lab: &Lab) -> File {
     let lock = File::options().write(true).open(lab.path("run/tank.lock")).unwrap();
     lock.lock().unwrap();
@@ -63,7 +64,7 @@ fn crashed_and_locked(lab: &Lab) -> File {
     lock
 }
 
-/// Has the service crash, and its supervisor stand still while it starts another one, with the lock.
+/// Kills the service, and stops its supervisor while it starts another service, with the lock.
 fn crashed_and_restarting(lab: &Lab) -> Stopped {
     let lock = crashed_and_locked(lab);
     lock.set_len(0).unwrap();
@@ -75,7 +76,7 @@ fn crashed_and_restarting(lab: &Lab) -> Stopped {
     Stopped::new(lab.supervisors()[0])
 }
 
-/// What becomes of a command that has found no service, and whose turn comes when the supervisor has brought it back.
+/// The result of a command that has found no service, and gets the lock after the supervisor has restarted the service.
 fn restarted_before(lab: &Lab, program: &str, words: &[&str]) -> Run {
     let lock = crashed_and_locked(lab);
     let mut command = lab.command(program, words);
@@ -88,7 +89,7 @@ fn restarted_before(lab: &Lab, program: &str, words: &[&str]) -> Run {
     end(words, child)
 }
 
-/// The pool is not known here, has no service, gets none, and is whole on its image.
+/// Asserts that the pool is not registered, has no service, gets none, and is intact on its image.
 #[track_caller]
 fn assert_gone(lab: &Lab, words: &[&str]) {
     wait_until("the supervisor has ended", || lab.supervisors().is_empty());
@@ -121,7 +122,7 @@ fn an_export_waits_for_a_restart_under_way() {
 fn an_export_that_races_with_a_restart_is_final() {
     let Some(lab) = supervised() else { return };
     for words in ENDS.into_iter().chain(ENDS) {
-        // Which of the two has the lock next is left to chance.
+        // Chance decides which of the two gets the lock first.
         let lock = crashed_and_locked(&lab);
         let child = start(&lab, words);
         sleep(Duration::from_millis(50));
@@ -135,7 +136,7 @@ fn an_export_that_races_with_a_restart_is_final() {
 fn a_crash_during_an_export_does_not_bring_the_pool_back() {
     let Some(lab) = supervised() else { return };
     for words in ENDS {
-        // It has been asked, and never answers.
+        // The stopped service has the request, and never answers.
         let stopped = Stopped::new(lab.service("tank").unwrap());
         let child = start(&lab, words);
         sleep(Duration::from_millis(200));
@@ -158,16 +159,16 @@ fn a_crash_during_an_export_does_not_bring_the_pool_back() {
 #[test]
 fn an_import_meets_a_restart() {
     let Some(lab) = supervised() else { return };
-    // It comes first, and the supervisor finds the service there.
+    // The import comes first, and the supervisor finds the service running.
     lab.kill("tank");
     assert_eq!(lab.run("pool", &["import", "tank"]).stderr, "");
     assert!(is_back(&lab));
     wait_until("the first supervisor has ended", || lab.supervisors().len() == 1);
-    // It comes second, and waits for the supervisor.
+    // The import comes second, and waits for the supervisor.
     let run = restarted_before(&lab, "pool", &["import", "tank"]);
     assert_eq!(run.stderr, "note: 'tank' was imported already; its service had crashed, and is running again\n");
     run.ok();
-    // What asks for more than that is not done.
+    // An import with further options is refused.
     let refused = restarted_before(&lab, "pool", &["import", "-o", "readonly=on", "tank"]);
     for run in [refused, lab.run("pool", &["import", "tank"])] {
         let said = run.fails(1);
@@ -202,10 +203,10 @@ fn a_mount_after_a_crash_brings_everything_back() {
         assert!(is_back(&lab) && is_mounted(&lab, "tank"), "{words:?}");
         wait_until("the first supervisor has ended", || lab.supervisors().len() == 1);
     }
-    // The supervisor has mounted it by the time that it has its turn.
+    // The supervisor has mounted the dataset before the command gets the lock.
     restarted_before(&lab, "fs", &["mount", "tank/a"]).ok();
     assert!(is_back(&lab));
-    // One that ended by itself had unmounted everything, and so only what is asked for is mounted.
+    // A service that ended normally has unmounted everything, so only the requested dataset is mounted.
     let service = lab.service("tank").unwrap();
     assert!(std::process::Command::new("kill").arg(service.to_string()).status().unwrap().success());
     wait_until("the supervisor has ended", || lab.supervisors().is_empty());

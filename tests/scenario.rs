@@ -1,4 +1,4 @@
-//! What users do, through the real programs and, where it can be had, a real mount.
+//! Users' workflows, through the real programs and, where possible, a real mount.
 
 mod lab;
 
@@ -11,7 +11,7 @@ use std::{
 
 use lab::{Lab, assert_same, can_mount, noise, plant};
 
-/// Copies a tree with all that belongs to it.
+/// Copies a tree with all metadata.
 fn copy(from: &std::path::Path, to: &std::path::Path) {
     let status = Command::new("cp").arg("-a").arg(format!("{}/.", from.display())).arg(to).status().unwrap();
     assert!(status.success());
@@ -59,7 +59,7 @@ fn streams_carry_everything_to_another_pool() {
     let lab = Lab::new();
     lab.create("tank", "1G");
     lab.create("vault", "1G");
-    // Looking at a copy must not count as changing it.
+    // Reading a copy must not count as a change.
     lab.fs(&["set", "atime=off", "vault"]);
     lab.fs(&["create", "tank/home"]);
     let (home, planted) = (lab.mount("tank/home"), lab.path("planted"));
@@ -78,7 +78,7 @@ fn streams_carry_everything_to_another_pool() {
     let increment = lab.run("fs", &["send", "-i", "one", "tank/home@two"]);
     assert!(increment.stdout.len() < full.stdout.len() / 2, "{} of {}", increment.stdout.len(), full.stdout.len());
 
-    // Damaged, cut and repeated streams change nothing.
+    // Damaged, truncated and repeated streams change nothing.
     let mut flipped = increment.stdout.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 0x40;
@@ -120,7 +120,7 @@ fn mounts_follow_a_replication_that_destroys_and_renames() {
     lab.fs(&["destroy", "-r", "tank/a/gone"]);
     lab.fs(&["snapshot", "-r", "tank/a@two"]);
     let more = send(&["-i", "@one", "tank/a@two"]);
-    // What is in use is not taken away.
+    // A file system in use is not removed.
     let used = fs::File::open(lab.mount("vault/a/gone/name")).unwrap();
     let refused = lab.feed("fs", &["receive", "-F", "vault/a"], &more).fails(1);
     assert!(refused.contains("vault/a/gone"), "{refused}");

@@ -1,4 +1,4 @@
-//! What a service keeps of the command that started it, how it comes back after a crash, and how it is ended in need.
+//! The environment that a service inherits, its restart after a crash, and ending it by force.
 
 mod lab;
 
@@ -23,7 +23,7 @@ fn a_service_keeps_nothing_of_its_starter() {
             lab.restart_services();
         }
         let lock = lab.at("lock");
-        // The caller has a lock, a pipe, a terminal's worth of variables and a umask of its own.
+        // The caller has a lock, a pipe, many variables and a umask of its own.
         let script = "exec 9>\"$0\"; flock 9; umask 0; export SECRET=x LD_DEBUG_OUTPUT=/x; exec 7>&1; exec \"$@\"";
         lab.through(["sh", "-c", script, &lock].map(str::to_owned).to_vec());
         let (point, image) = (lab.at("mnt"), format!("128M:{}", lab.at("tank.img")));
@@ -41,7 +41,7 @@ fn a_service_keeps_nothing_of_its_starter() {
             let environment = fs::read(of("environ")).unwrap();
             assert!(!String::from_utf8_lossy(&environment).contains("SECRET"));
             assert_eq!(fs::read_link(of("cwd")).unwrap().to_str(), Some("/"));
-            // It says that it is ready on its standard output, and gives that up next.
+            // The service reports readiness on its standard output, and closes it next.
             for standard in ["fd/0", "fd/1"] {
                 let is_closed = || fs::read_link(of(standard)).unwrap() == Path::new("/dev/null");
                 wait_until("a standard descriptor is closed", is_closed);
@@ -78,7 +78,7 @@ fn a_service_that_crashes_is_started_again() {
         let dead = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert_eq!(dead.matches(&format!(" {} ", lab.at("mnt/tank/home"))).count(), 1, "{dead}");
     }
-    // What was asked to end stays away, and so does its supervisor.
+    // A service asked to end stays away, and so does its supervisor.
     let service = lab.service("tank").unwrap();
     assert!(Command::new("kill").arg(service.to_string()).status().unwrap().success());
     wait_until("the service is gone", || lab.service("tank").is_none());
@@ -91,7 +91,7 @@ fn a_service_that_crashes_is_started_again() {
     assert_eq!(lab.service("tank"), None);
 }
 
-/// Whether this user may have the kernel spare a process when memory runs out.
+/// Whether this user may protect a process from the out-of-memory killer.
 fn may_protect() -> bool {
     let tried = Command::new("sh").args(["-c", "echo -900 > /proc/self/oom_score_adj"]).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
@@ -106,7 +106,7 @@ fn a_service_without_descriptors_exports_its_pool() {
     lab.create("tank", "128M");
     fs::write(lab.mount("tank").join("file"), "kept").unwrap();
     let service = lab.service("tank").unwrap();
-    // From now on it gets no descriptor that it does not have.
+    // From now on it can open no further descriptor.
     let open = fs::read_dir(format!("/proc/{service}/fd")).unwrap();
     let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u64>().ok());
     let limit = format!("--nofile={}:", numbers.max().unwrap() + 1);

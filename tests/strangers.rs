@@ -1,4 +1,4 @@
-//! What another user of the machine can do to root's pools, and what not: images, registry, sockets, locks.
+//! The limits on another user of the machine with root's pools: images, registry, sockets, locks.
 //! `docs/src/security.md` names these tests.
 
 mod lab;
@@ -16,7 +16,7 @@ fn mode(lab: &Lab, name: &str) -> u32 {
     lab.path(name).metadata().unwrap_or_else(|error| panic!("{name}: {error}")).permissions().mode() & 0o7777
 }
 
-/// Has the lab run its commands under a umask.
+/// A lab that runs its commands under a umask.
 fn under(mask: &str) -> Lab {
     let mut lab = Lab::new();
     lab.through(["sh", "-c", "umask \"$0\"; exec \"$@\"", mask].map(str::to_owned).to_vec());
@@ -136,7 +136,7 @@ fn a_service_refuses_another_user_by_itself() {
     let lab = Lab::new();
     let Some(other) = Stranger::of(&lab).filter(Stranger::has_perl) else { return };
     lab.create("tank", "128M");
-    // Without the program that would refuse it before: a request as it crosses the socket.
+    // Without the program, which would refuse earlier: a request as it crosses the socket.
     let ask = |request: &str| {
         let call = format!(r#"{{"command":"x","request":{request}}}"#);
         let script = format!(
@@ -180,7 +180,7 @@ fn others_learn_of_a_dead_pool_by_the_index() {
     lab.pool(&["import", "tank"]);
     lab.pool(&["export", "tank"]);
     assert!(!lab.path("state/index/tank").exists());
-    // The owner removes what is known of it by hand, and looks what is left.
+    // The owner deletes the registry entry by hand, and checks the rest.
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
     lab.kill("tank");
     fs::remove_file(lab.path("state/pools/tank.json")).unwrap();
@@ -198,7 +198,7 @@ fn a_hostile_peer_does_not_keep_the_owner_waiting() {
     let Some(other) = Stranger::of(&lab).filter(Stranger::has_perl) else { return };
     lab.create("tank", "128M");
     let socket = lab.at("run/tank.sock");
-    // It says nothing, announces what never comes, sends noise, asks and never reads; and a thousand times so.
+    // The client is silent, announces a message that never comes, sends noise, asks and never reads; a thousand times.
     let script = format!(
         "ulimit -n 2048; exec perl -MIO::Socket::UNIX -e '$| = 1; my @s; $SIG{{PIPE}} = q(IGNORE); \
          my $ask = q({{\"command\":\"x\",\"request\":\"Status\"}}); for my $i (1..1000) {{ \
@@ -228,7 +228,7 @@ fn who_locks_an_image_is_named_with_the_remedy() {
     lab.create("tank", "128M");
     lab.pool(&["export", "tank"]);
     let image = lab.at("tank.img");
-    // A new image cannot be locked by others; one that they can open can.
+    // Other users cannot lock a new image, but can lock one that they can open.
     other.sh(&format!("flock -n {image} true 2>&1")).fails(66);
     fs::set_permissions(&image, Permissions::from_mode(0o644)).unwrap();
     let holder = other.start(&format!("exec 9< {image}; flock 9; echo locked; exec sleep 60"));
@@ -241,14 +241,14 @@ fn who_locks_an_image_is_named_with_the_remedy() {
     {
         assert!(refused.contains(&part), "{part}: {refused}");
     }
-    // Nor does it hide the pool from the list of what can be imported.
+    // Nor does the lock hide the pool from the list of importable pools.
     assert!(lab.pool(&["import", "-d", &lab.at("")]).contains("pool: tank"));
     let refused = lab.run("pool", &["import", "-a", "-d", &lab.at("")]).fails(1);
     assert!(refused.contains(&format!("process {pid} of user {user}")), "{refused}");
     assert!(Command::new("kill").arg(pid.to_string()).status().unwrap().success());
     wait_until("the lock is free", || Command::new("flock").args(["-n", &image, "true"]).status().unwrap().success());
     lab.pool(&words);
-    // The process that took the lock has ended; one that inherited it is named.
+    // The process that took the lock has ended; the message names the process that inherited the lock.
     lab.pool(&["export", "tank"]);
     let heir = other.start(&format!("exec 9< {image}; sh -c 'flock 9'; echo locked; exec sleep 61"));
     let refused = lab.run("pool", &words).fails(1);

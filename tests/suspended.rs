@@ -1,7 +1,7 @@
-//! Devices that fail under a mounted pool: it stands still, says so, answers, and goes on without loss.
+//! Failing devices under a mounted pool: it is suspended, reports that, answers, and resumes without loss.
 //!
-//! Two kinds of device fail here as real ones do, wherever there is FUSE: an image on a file system that has run full, and
-//! an image on the mount of another pool, whose service is killed or stopped.
+//! Two kinds of device fail here as real devices do, on every machine with FUSE: an image on a full file system, and an
+//! image on the mount of another pool, whose service is killed or stopped.
 
 mod lab;
 
@@ -16,26 +16,26 @@ use std::{
 use insta::{Settings, assert_snapshot};
 use lab::{Lab, Run, Stopped, can_mount, noise, small_file_system, wait_until};
 
-/// An answer takes less than a second; a machine that is busy with other tests may take longer.
+/// An answer takes less than a second; a machine busy with other tests may take longer.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_paths();
-    // How often a device was asked before the pool was suspended depends on who asks.
+    // The error counts before the suspension depend on timing.
     settings.add_filter(r"(FAULTED|UNAVAIL)  +\d+  +\d+  +0", "$1  [READ]  [WRITE]  0");
-    // What a service that is killed leaves its users with: before or after the kernel has noticed.
+    // The error after a service is killed: before or after the kernel has noticed.
     settings.add_filter(
         r"(Transport endpoint is not connected|Software caused connection abort|Operation canceled)( \(os error \d+\))?",
         "[GONE]",
     );
     settings.add_filter(r"cannot (write|flush|read)[^:]*", "cannot [DO]");
-    // Which it is depends on the machine.
+    // The transport depends on the machine.
     settings.add_filter(r"mounts: \d+ through \S+\n", "");
     settings
 }
 
-/// Runs a command line, which must be answered at once; says how long it took.
+/// Runs a command line, which must be answered at once; prints the time taken.
 fn at_once(lab: &Lab, line: &str) -> Run {
     let begun = Instant::now();
     let run = lab.enter(line);
@@ -48,7 +48,7 @@ fn at_once(lab: &Lab, line: &str) -> Run {
     run
 }
 
-/// What a command line tells that is answered at once.
+/// The output of a command line that is answered at once.
 fn shown(lab: &Lab, line: &str) -> String {
     at_once(lab, line).at_prompt()
 }
@@ -57,14 +57,14 @@ fn is_suspended(lab: &Lab, pool: &str) -> bool {
     at_once(lab, &format!("pool status {pool}")).text().contains("state: SUSPENDED")
 }
 
-/// A program that writes a file and has it made durable: it ends well when that was acknowledged.
+/// A program that writes and syncs a file: it succeeds when the sync was acknowledged.
 fn write_durably(path: &Path, bytes: &[u8]) -> Child {
     let of = format!("of={}", path.display());
     let mut command = Command::new("dd");
     command.args(["bs=64k", "iflag=fullblock", "conv=fsync", "status=none", &of]);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let (mut input, bytes) = (child.stdin.take().unwrap(), bytes.to_vec());
-    // A writer that fails reads no further.
+    // A failing writer stops reading.
     std::thread::spawn(move || drop(input.write_all(&bytes)));
     child
 }
@@ -221,8 +221,8 @@ fn a_pool_that_stands_still_can_be_given_up() {
     assert_eq!(fs::read_to_string(lab.mount("tank/before")).unwrap(), "written before");
 }
 
-/// A lab with a pool `inner` whose image lies on the mount of a pool `outer`. What a killed service has left mounted is
-/// taken away when a pool of its name is imported, by whomever: tests that kill theirs give it different names.
+/// A lab with a pool `inner` whose image lies on the mount of a pool `outer`. Importing a pool, even in another lab,
+/// detaches dead mounts of the same name: so tests that kill theirs use different names.
 fn nested(outer: &str, failmode: &str) -> Option<Lab> {
     if !can_mount() {
         return None;

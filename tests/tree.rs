@@ -1,9 +1,10 @@
-//! The main job on a tree as large as those that people have: 500 MB of source code in 40,000 files, with everything
-//! among them that a file system may hold, made from a seed.
+//! The main job on a tree as large as users have: 500 MB of source code in 40,000 files, mixed with every other kind of
+//! file system object, made from a seed.
 //!
-//! It is copied in, snapshotted, spoiled, rolled back, sent, changed by a hundredth, sent incrementally and received in a
-//! second pool; each time all of it is compared, and in the end both pools are checked. Through a real mount where there
-//! is FUSE; a smaller one goes in and out with `fs cp` everywhere. What each step took is said on standard error.
+//! The tree is copied in, snapshotted, damaged, rolled back, sent, changed by a hundredth, sent incrementally and
+//! received in a second pool; after each step everything is compared, and in the end both pools are checked. With FUSE
+//! this goes through a real mount; a smaller tree goes in and out with `fs cp` everywhere. The time of each step is
+//! printed on standard error.
 
 mod lab;
 
@@ -19,7 +20,7 @@ use std::{
 use cli::tour::compare;
 use lab::{Lab, can_mount, forest::Forester};
 
-/// What the trees are made from.
+/// The seed of the trees.
 const SEED: u64 = 20_260_607;
 
 #[test]
@@ -35,7 +36,7 @@ fn a_source_tree_without_mounts() {
     main_job(&Lab::mountless(), false, 2_500);
 }
 
-/// Does it all; returns what the tree was.
+/// Does all steps; returns the amount of the tree.
 fn main_job(lab: &Lab, mounted: bool, files: usize) -> compare::Amount {
     let job = Job { lab, mounted, tree: lab.path("tree") };
     let mut forester = Forester::new(SEED);
@@ -43,7 +44,7 @@ fn main_job(lab: &Lab, mounted: bool, files: usize) -> compare::Amount {
     job.step("plant the tree", || forester.plant(&job.tree, files));
     lab.create("tank", "4G");
     lab.create("vault", "4G");
-    // Comparing a copy reads it; without access times that leaves it as it was received.
+    // Comparing a copy reads it; without access times the copy stays as received.
     lab.fs(&["set", "atime=off", "vault"]);
     lab.fs(&["create", "-o", "compression=zstd-1", "tank/tree"]);
 
@@ -83,22 +84,22 @@ fn main_job(lab: &Lab, mounted: bool, files: usize) -> compare::Amount {
 struct Job<'a> {
     lab: &'a Lab,
     mounted: bool,
-    /// What must be found in the pools.
+    /// The content required in the pools.
     tree: PathBuf,
 }
 
 impl Job<'_> {
-    /// Does something, and says how long it took.
+    /// Does a step, and prints its duration.
     fn step<T>(&self, what: &str, act: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let done = act();
         let way = if self.mounted { "mounted" } else { "mountless" };
-        // Past the test harness, which shows what passing tests print to nobody.
+        // Past the test harness, which hides the output of passing tests.
         let _ = writeln!(io::stderr(), "{way:10}{:8.2} s  {what}", begun.elapsed().as_secs_f64());
         done
     }
 
-    /// Copies what is in a folder into a dataset.
+    /// Copies the content of a folder into a dataset.
     fn put(&self, folder: &Path, dataset: &str) {
         if self.mounted {
             return copy(folder, &self.lab.mount(dataset));
@@ -121,7 +122,7 @@ impl Job<'_> {
         })
     }
 
-    /// Leaves little as it was.
+    /// Changes nearly everything.
     fn spoil(&self) {
         if !self.mounted {
             let junk = self.lab.path("junk");
@@ -163,7 +164,7 @@ fn same(wanted: &Path, found: &Path) -> compare::Amount {
     compare::trees(wanted, found).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-/// Copies what is in a folder as the system's own program does, with all that belongs to it; files are replaced.
+/// Copies the content of a folder with the system's cp, with all metadata; files are replaced.
 #[track_caller]
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").args(["-a", "--remove-destination"]).arg(from.join(".")).arg(to).status().unwrap();

@@ -1,9 +1,9 @@
-//! Cenote in the hands of somebody who is not root, with the folders and mount points of an ordinary home.
+//! Cenote used by an ordinary user, with the folders and mount points of an ordinary home.
 //!
-//! Root runs these tests: in a mount namespace of their own, in which a node of the FUSE device that everybody may open
-//! (or nobody) lies over `/dev/fuse`, whatever the machine's is like; the real programs run there under a user number that
-//! owns nothing else. Mounts are made by the set-uid program `fusermount3`. Where any of that cannot be had, they are
-//! skipped and say why; with `CENOTE_REQUIRE_USERS` they fail.
+//! Root runs these tests in a mount namespace of their own: there a node of the FUSE device, open to all users or to
+//! none, covers the machine's `/dev/fuse`, and the real programs run under an otherwise unused user number. The set-uid
+//! program `fusermount3` makes the mounts. If any of this is impossible, the tests are skipped and print why; with
+//! `CENOTE_REQUIRE_USERS` they fail.
 
 mod lab;
 
@@ -21,28 +21,28 @@ use std::{
 use lab::{Lab, wait_until};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
-/// The number of a user and of a group that have nothing else.
+/// The number of an otherwise unused user and group.
 fn number() -> u32 {
     100_000 + std::process::id() % 100_000
 }
 
-/// Somebody with a home of their own, and the namespace they live in.
+/// A user with a home, and the user's namespace.
 struct User {
     lab: Lab,
-    /// Holds the namespace until its standard input ends.
+    /// Keeps the namespace until its standard input ends.
     namespace: Child,
     home: PathBuf,
 }
 
 impl User {
-    /// A user for whom the device has this mode, on a machine with this `/etc/fuse.conf`; `None`, after saying why, where
-    /// that cannot be arranged.
+    /// A user for whom the device has this mode, on a machine with this `/etc/fuse.conf`; `None`, after printing why,
+    /// if the environment cannot be set up.
     fn new(device_mode: u32, fuse_conf: &str) -> Option<User> {
         match User::arrange(device_mode, fuse_conf) {
             Ok(user) => Some(user),
             Err(why) => {
                 assert!(std::env::var_os("CENOTE_REQUIRE_USERS").is_none(), "{why}");
-                // Past the test harness, which shows what passing tests print to nobody.
+                // Past the test harness, which hides the output of passing tests.
                 let _ = writeln!(std::io::stderr(), "skipped: {why}");
                 None
             }
@@ -66,14 +66,14 @@ impl User {
             fs::set_permissions(lab.path(""), Permissions::from_mode(0o755))?;
             fs::create_dir(&home)?;
             chown(&home, Some(number()), Some(number()))?;
-            // Where they were built may be closed to others.
+            // The build folder may be closed to other users.
             fs::create_dir(&programs)?;
             fs::copy(env!("CARGO_BIN_EXE_pool"), programs.join("pool"))?;
             fs::copy(env!("CARGO_BIN_EXE_fs"), programs.join("fs"))?;
             mknodat(CWD, &node, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(10, 229))?;
             fs::set_permissions(&node, Permissions::from_mode(device_mode))?;
             fs::write(&configuration, fuse_conf)?;
-            // The helper wants the user to have a name.
+            // The helper requires the user to have a name.
             let entry = format!("somebody:x:{0}:{0}::{1}:/bin/sh\n", number(), home.display());
             fs::write(&passwd, fs::read_to_string("/etc/passwd")? + &entry)
         };
@@ -115,7 +115,7 @@ impl User {
         command.stdin(Stdio::null()).output().unwrap()
     }
 
-    /// What a script prints that must succeed.
+    /// The output of a script, which must succeed.
     #[track_caller]
     fn sh(&self, script: &str) -> String {
         let Output { status, stdout, stderr } = self.run(script);
@@ -124,7 +124,7 @@ impl User {
         stdout.into_owned()
     }
 
-    /// What a script says on standard error that must fail.
+    /// The standard error of a script, which must fail.
     #[track_caller]
     fn fails(&self, script: &str) -> String {
         let output = self.run(script);
@@ -175,7 +175,7 @@ fn an_ordinary_user_mounts_through_the_helper() {
     user.sh("fs send tank/work@one > stream; fs receive tank/copy < stream; cmp tank/work/file tank/copy/file");
     user.sh("fs clone tank/work@one tank/clone; cmp tank/work/file tank/clone/file; fs destroy tank/clone");
 
-    // What is in use stays; what is not goes and comes back.
+    // A dataset in use stays mounted; an unused one is unmounted and mounted again.
     assert!(user.fails("exec 3< tank/work/file; fs unmount tank/work").contains("in use"));
     user.sh("fs unmount tank/work; test ! -e tank/work/file; fs mount tank/work; test -e tank/work/file");
     user.sh("fs set mountpoint=$HOME/elsewhere tank/work; test -e elsewhere/file; fs inherit mountpoint tank/work");
@@ -183,7 +183,7 @@ fn an_ordinary_user_mounts_through_the_helper() {
     user.sh("pool export tank; test ! -e tank/work; ! grep \" $HOME/tank\" /proc/self/mountinfo; pool check -d . tank");
     assert_eq!(user.sh("pool import -d . tank; cat tank/work/file"), "text\n");
 
-    // Killed, its mounts are dead; the next import puts that right.
+    // After a kill the mounts are dead; the next import repairs them.
     user.sh("echo kept > tank/work/kept; fs snapshot tank/work@two");
     user.kill_service();
     assert_eq!(user.sh("pool import tank; cat tank/work/kept"), "kept\n");
@@ -227,7 +227,7 @@ fn a_user_who_may_not_use_fuse_works_without_mounts() {
     user.sh("pool export tank; pool check -d . tank; pool import -d . tank; fs cat tank/copy:/tree/file; pool destroy -f tank");
 }
 
-/// A container without privileges: its root is an ordinary user outside, and nobody else has a number there.
+/// A container without privileges: its root is an ordinary user outside, and the only user number inside.
 #[test]
 fn an_unprivileged_container_mounts_given_the_device() {
     let inside = "export CENOTE_STATE=$HOME/state CENOTE_RUN=$HOME/run; mkdir $CENOTE_STATE $CENOTE_RUN; id -u;";
@@ -255,7 +255,7 @@ fn an_unprivileged_container_mounts_given_the_device() {
     assert_eq!(said, "0\ntext\n");
 }
 
-/// A namespace that a user has made does not make that user root: the same pools are known.
+/// A user's own namespace does not make that user root: the same pools are known.
 #[test]
 fn user_0_of_a_namespace_is_the_user_who_made_it() {
     let Some(user) = User::new(0o666, "") else { return };

@@ -1,16 +1,16 @@
-//! A file's bytes in memory: blocks that are as long as what was written into them, and none where nothing was.
+//! A file's bytes in memory: blocks as long as the data written into them, and no blocks for holes.
 
 use std::{collections::BTreeMap, ops::Range};
 
 /// The bytes of a whole block.
 const BLOCK: u64 = 128 << 10;
 
-/// The blocks of a file by their number. What is behind the end of one is zero.
+/// The blocks of a file by number. The rest behind a block's end is zero.
 #[derive(Default)]
 pub(crate) struct Blocks(BTreeMap<u64, Vec<u8>>);
 
 impl Blocks {
-    /// How many bytes are kept.
+    /// The number of bytes kept.
     pub(crate) fn kept(&self) -> u64 {
         self.0.values().map(|block| block.len() as u64).sum()
     }
@@ -37,7 +37,7 @@ impl Blocks {
         more
     }
 
-    /// Drops what is behind `size`, and returns how many bytes that were.
+    /// Drops everything behind `size`, and returns the number of bytes dropped.
     pub(crate) fn truncate(&mut self, size: u64) -> u64 {
         let (last, end) = (size / BLOCK, (size % BLOCK) as usize);
         let mut dropped = Blocks(self.0.split_off(&last));
@@ -50,7 +50,7 @@ impl Blocks {
     }
 }
 
-/// Writes into one block, and returns how much it has grown.
+/// Writes into one block, and returns its growth in bytes.
 fn write_block(block: &mut Vec<u8>, start: usize, data: &[u8]) -> u64 {
     let before = block.len();
     if before < start {
@@ -62,7 +62,7 @@ fn write_block(block: &mut Vec<u8>, start: usize, data: &[u8]) -> u64 {
     (block.len() - before) as u64
 }
 
-/// The blocks that a range lies in, and what of each.
+/// The blocks of a range, each with the part inside the range.
 fn parts(range: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
     let numbers = range.start / BLOCK..range.end.div_ceil(BLOCK);
     numbers.map(move |number| {

@@ -1,15 +1,15 @@
-//! The ceiling: what a mount could do at most, with no file system worth the name behind it.
+//! The ceiling: the most that a mount could achieve, with a trivial file system behind it.
 //!
 //! ```text
 //! cargo run --release -p fuse-mount --example ceiling -- FOLDER
 //!
-//! memory_fs  what the kernel's requests mean      node  files and directories      blocks  bytes
+//! memory_fs  the meaning of the kernel's requests      node  files and directories      blocks  bytes
 //! ```
 //!
-//! Mounts a file system in memory on a folder, says how its requests come, and serves it until somebody unmounts it;
-//! then all that was in it is gone. It has the transports, the mount options and the lifetimes of a dataset, so that what
-//! programs do there in a second is what they, the kernel and the transport allow. `CENOTE_TRANSPORT` chooses the
-//! transport, `fuse` or `uring`, as it does for datasets. `fsbench.toml` has it as a peer.
+//! Mounts a file system in memory on a folder, prints its transport, and serves until it is unmounted; then its content
+//! is gone. Transports, mount options and cache lifetimes are those of a dataset. So programs there run as fast as the
+//! programs, the kernel and the transport allow. `CENOTE_TRANSPORT` chooses the transport, `fuse` or `uring`, as for
+//! datasets. `fsbench.toml` uses the ceiling as a peer.
 
 mod blocks;
 mod memory_fs;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(code: u8, why: Box<dyn Error>) -> ExitCode {
-    // Somebody who does not listen learns it from the exit code.
+    // With standard error closed, the exit code still tells.
     let _ = writeln!(io::stderr(), "{why}");
     ExitCode::from(code)
 }
@@ -62,8 +62,8 @@ fn mount(folder: &Path, transport: Option<Transport>) -> Result<Serving> {
     Ok(serving)
 }
 
-/// Has the kernel learn that opening and closing need no request, as a dataset's mount does. It learns it from an open of
-/// a file that is there.
+/// Opens an existing file, as a dataset's mount does: only so does the kernel learn that open and close need no
+/// request.
 fn teach_kernel(folder: &Path) -> io::Result<()> {
     let file = folder.join("opened");
     fs::write(&file, [])?;
@@ -71,7 +71,7 @@ fn teach_kernel(folder: &Path) -> io::Result<()> {
     fs::remove_file(file)
 }
 
-/// The transport of this name. Not said, requests come as they do for a dataset.
+/// The transport of this name; without a name, the default choice of a dataset.
 fn transport(name: Option<OsString>) -> Result<Option<Transport>> {
     let Some(name) = name else { return Ok(None) };
     match Transport::ALL.into_iter().find(|transport| transport.name() == name) {
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Does something on a mount of each transport there is here.
+    /// Does some work on a mount of each transport available here.
     fn on_mounts(work: impl Fn(&Path) -> io::Result<()>) {
         if let Err(missing) = fuse_mount::available() {
             assert!(env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "{missing}");

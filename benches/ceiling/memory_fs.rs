@@ -1,10 +1,10 @@
-//! A file system that only answers: everything is in memory, in the plainest structures that scale, and nothing is checked,
-//! stored, summed or compressed.
+//! A file system that only answers: everything is in memory, in the plainest structures that scale, and nothing is
+//! checked, stored, checksummed or compressed.
 //!
-//! It answers what a dataset answers, and lets the kernel remember as much, so that the kernel asks it the same. What
-//! it need not care for, it leaves to the kernel, which keeps others away from a directory while it changes it: a file that
-//! is renamed is in neither directory for a moment. Left out is what no workload needs: device nodes, extended
-//! attributes, allocation ahead, set-id bits that a write takes away, `.` and `..` in listings.
+//! Its answers and cache lifetimes equal a dataset's, so the kernel sends the same requests. Where the kernel already
+//! locks, this file system does not: a directory under change is locked by the kernel, so during a rename a file may be
+//! in neither directory for a moment. Left out is everything that no workload needs: device nodes, extended attributes,
+//! preallocation, clearing set-id bits on writes, `.` and `..` in listings.
 
 use std::{
     collections::HashMap,
@@ -28,15 +28,15 @@ type Result<T> = std::result::Result<T, Errno>;
 const ROOT: u64 = 1;
 /// Tables of nodes: making a file locks one of them.
 const SHARDS: usize = 16;
-/// The unit in which space is told.
+/// The unit in which space is reported, in bytes.
 const UNIT: u64 = 4096;
-/// How much is always free, in units, and how many files there may be.
+/// The free space that is always reported, in units, and the reported limit on files.
 const PLENTY: u64 = 1 << 26;
-/// The most that is copied at once.
+/// The most bytes copied at once.
 const MAX_COPY: u64 = 16 << 20;
 const SEEK_DATA: i32 = 3;
 
-/// Everything there is.
+/// The whole file system.
 pub(crate) struct MemoryFs {
     nodes: [RwLock<HashMap<u64, Arc<Node>>>; SHARDS],
     last: AtomicU64,

@@ -1,4 +1,4 @@
-//! A file of the file system in memory: its attributes, what it holds, and who knows it.
+//! A file of the file system in memory: attributes, content, and the kernel's references.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::blocks::Blocks;
 
-/// The size of reads and writes that programs are told to choose: that of a dataset.
+/// The I/O size recommended to programs, in bytes: that of a dataset.
 const BLOCK_SIZE: u32 = 128 << 10;
 
 /// A file of any type.
@@ -22,7 +22,7 @@ pub(crate) struct Node {
     state: Mutex<State>,
 }
 
-/// What a file holds.
+/// The content of a file.
 pub(crate) enum Content {
     Directory(Mutex<Directory>),
     File(RwLock<Blocks>),
@@ -31,12 +31,12 @@ pub(crate) enum Content {
 
 struct State {
     attr: Attr,
-    /// How often the kernel was told of it, and has not forgotten it.
+    /// The references that the kernel holds.
     references: u64,
 }
 
 impl Node {
-    /// A file that has one name.
+    /// A file with one name.
     pub(crate) fn new(number: u64, mode: u32, (uid, gid): (u32, u32), content: Content) -> Node {
         let (file_type, size) = match &content {
             Content::Directory(_) => (FileType::Directory, 0),
@@ -78,7 +78,7 @@ impl Node {
         }
     }
 
-    /// What the kernel is told of it, which is a reference more.
+    /// The reply about this file, which gives the kernel one more reference.
     pub(crate) fn entry(&self) -> Entry {
         let mut state = self.state.lock();
         state.references += 1;
@@ -95,7 +95,7 @@ impl Node {
         self.state.lock().attr
     }
 
-    /// Changes attributes, and with them the time of the last change.
+    /// Changes attributes, and sets the time of the last change.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Attr, i64)) -> Attr {
         let (attr, now) = (&mut self.state.lock().attr, now());
         change(attr, now);
@@ -103,18 +103,18 @@ impl Node {
         *attr
     }
 
-    /// The same when the content is another one.
+    /// Like [`Node::change`], for a change of the content.
     pub(crate) fn touch(&self) {
         self.change(|attr, now| attr.mtime = now);
     }
 
-    /// Takes a name away. True if nobody knows the file any more.
+    /// Removes a name. True if the file has no names and references left.
     pub(crate) fn lose_name(&self) -> bool {
         self.change(|attr, _| attr.nlink -= 1);
         self.is_forgotten()
     }
 
-    /// Takes references back. True if nobody knows the file any more.
+    /// Returns references. True if the file has no names and references left.
     pub(crate) fn forget(&self, count: u64) -> bool {
         self.state.lock().references -= count;
         self.is_forgotten()
@@ -126,7 +126,7 @@ impl Node {
     }
 }
 
-/// What `setattr` sets, but for the length of the content.
+/// Applies a `setattr`, except for the length of the content.
 pub(crate) fn set(attr: &mut Attr, change: &SetAttr, now: i64) {
     let time = |given: Option<SetTime>, old| match given {
         Some(SetTime::Now) => now,
@@ -143,7 +143,7 @@ pub(crate) fn set(attr: &mut Attr, change: &SetAttr, now: i64) {
     }
 }
 
-/// The length and what follows from it.
+/// Sets the length and the fields that follow from it.
 pub(crate) fn resize(attr: &mut Attr, size: u64) {
     attr.size = size;
     attr.blocks = size.div_ceil(512);
@@ -153,7 +153,7 @@ fn now() -> i64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
 }
 
-/// Names, and the order in which they came: a listing goes on behind an entry whatever has become of it.
+/// Names, and the order of their creation: a listing continues behind an entry, removed or not.
 #[derive(Default)]
 pub(crate) struct Directory {
     names: HashMap<Arc<[u8]>, (u64, Arc<Node>)>,
@@ -166,7 +166,7 @@ impl Directory {
         self.names.get(name).map(|(_, node)| node)
     }
 
-    /// Adds a name that is not there.
+    /// Adds a new name.
     pub(crate) fn add(&mut self, name: &[u8], node: Arc<Node>) {
         let name: Arc<[u8]> = name.into();
         self.last += 1;
@@ -174,14 +174,14 @@ impl Directory {
         self.names.insert(name, (self.last, node));
     }
 
-    /// Takes a name away, whatever it leads to.
+    /// Removes a name, whatever its file.
     pub(crate) fn take(&mut self, name: &[u8]) -> Result<Arc<Node>, Errno> {
         let (place, node) = self.names.remove(name).ok_or(Errno::NOENT)?;
         self.order.remove(&place);
         Ok(node)
     }
 
-    /// Takes a name away that leads to nothing in which there are others.
+    /// Removes a name, unless its file is a directory with entries.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Result<Arc<Node>, Errno> {
         match &self.get(name).ok_or(Errno::NOENT)?.content {
             Content::Directory(inner) if !inner.lock().names.is_empty() => Err(Errno::NOTEMPTY),

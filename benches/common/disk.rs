@@ -1,13 +1,12 @@
-//! A disk that takes its time: it has one head, which moves at a cost and reads and writes at a rate.
+//! A disk with realistic times: one head, which seeks at a cost and reads and writes at a rate.
 //!
-//! Its content is in memory. A request takes what its bytes take at the disk's rate, and a seek more if it does not begin
-//! where the one before ended. A short way forward is not sought, but let pass under the head, if that is faster. Reads and
-//! writes cost the same, a flush nothing. Whenever the head is free it turns to the request
-//! that it can reach first, as disks do that know several at a time. Until a disk is [set going](Disk::set_going) it takes
-//! no time at all.
+//! The content is in memory. A request takes the time of its bytes at the disk's rate, plus a seek if it does not begin
+//! at the end of the previous request. A short way forward passes under the head without a seek, if that is faster.
+//! Reads and writes cost the same, a flush nothing. A free head takes the request that it can reach first, as disks
+//! with command queueing do. Until a disk is [set going](Disk::set_going) requests take no time.
 //!
-//! No thread moves the head: whoever waits for a request works out what the head has done up to now, from when each
-//! request came.
+//! No thread moves the head: a thread that waits for a request computes the head's work up to now, from the arrival
+//! times of the requests.
 
 use std::{
     collections::BTreeMap,
@@ -23,12 +22,12 @@ use std::{
 use parking_lot::Mutex;
 use pool::device::{Device, MemoryDevice, Pending};
 
-/// How fast a disk is.
+/// The speed of a disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speed {
     /// Bytes a second.
     pub(crate) rate: f64,
-    /// What moving the head costs.
+    /// The cost of a seek.
     pub(crate) seek: Duration,
 }
 
@@ -43,11 +42,11 @@ pub(crate) struct Disk {
 struct Head {
     speed: Speed,
     at: u64,
-    /// When it has done what it has turned to.
+    /// When the head finishes the requests it has taken.
     idle_at: Instant,
-    /// The requests that it has not turned to, by their numbers.
+    /// The requests not yet taken, by number.
     waiting: BTreeMap<u64, Request>,
-    /// When those are done that it has turned to and nobody has asked about.
+    /// The completion times of requests taken and not yet awaited.
     done: BTreeMap<u64, Instant>,
     next: u64,
 }
@@ -64,7 +63,7 @@ impl Head {
         Duration::from_secs_f64(len as f64 / self.speed.rate)
     }
 
-    /// How long the way to a request is, and whether it has to be sought.
+    /// The time to reach a request, and whether it needs a seek.
     fn way(&self, request: &Request) -> (Duration, bool) {
         match request.offset.checked_sub(self.at).map(|gap| self.bytes(gap)) {
             Some(way) if way <= self.speed.seek => (way, false),
@@ -72,7 +71,7 @@ impl Head {
         }
     }
 
-    /// Turns to the next request, if the head is free by `now`.
+    /// Takes the next request, if the head is free by `now`.
     fn turn(&mut self, now: Instant, seeks: &AtomicU64) -> bool {
         let Some(first) = self.waiting.values().map(|request| request.came).min() else { return false };
         let start = self.idle_at.max(first);
@@ -91,7 +90,7 @@ impl Head {
     }
 }
 
-/// A request that was made.
+/// A submitted request.
 struct Ticket {
     head: Arc<Mutex<Head>>,
     seeks: Arc<AtomicU64>,
@@ -131,17 +130,17 @@ impl Disk {
         }
     }
 
-    /// From now on its requests take time, or none.
+    /// Sets whether requests take time from now on.
     pub(crate) fn set_going(&self, is_going: bool) {
         self.is_going.store(is_going, Relaxed);
     }
 
-    /// How often its head has moved since the last time this was asked.
+    /// The number of seeks since the last call.
     pub(crate) fn take_seeks(&self) -> u64 {
         self.seeks.swap(0, Relaxed)
     }
 
-    /// Gives the head a request.
+    /// Submits a request to the head.
     fn ask(&self, offset: u64, len: usize) -> Option<Ticket> {
         if !self.is_going.load(Relaxed) {
             return None;
@@ -201,7 +200,7 @@ impl Device for Disk {
         begun(self.ask(offset, bytes.len()), self.memory.write_at(offset, bytes))
     }
 
-    /// Nobody flushes before the writes that it is about have returned, so there is nothing to wait for.
+    /// A flush is only called after its writes have returned, so there is nothing to wait for.
     fn flush(&self) -> io::Result<()> {
         self.memory.flush()
     }

@@ -1,8 +1,8 @@
-//! What memory a benchmark takes.
+//! The memory of a benchmark.
 
 use crate::common::Result;
 
-/// The most memory that this process has had so far, in bytes.
+/// The peak memory of this process so far, in bytes.
 pub(crate) fn peak_memory() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,9 +1,9 @@
-//! The middle of several runs, and what a run may fail with.
+//! The median of several runs, and the error type of a run.
 
-/// What any step may fail with; a benchmark stops there.
+/// The result of a step; a benchmark stops at an error.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The middle one of `values`, of an even number the higher one.
+/// The median of `values`; the higher middle one of an even number.
 pub(crate) fn median<T: PartialOrd + Copy>(values: &mut [T]) -> T {
     values.sort_by(|a, b| a.partial_cmp(b).expect("measured values can be compared"));
     values[values.len() / 2]

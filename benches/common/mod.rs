@@ -1,4 +1,4 @@
-//! What the benchmarks share: a pool to measure, and the middle of several runs.
+//! Shared by the benchmarks: a pool to measure, and the median of several runs.
 
 mod middle;
 
@@ -18,7 +18,7 @@ pub(crate) use middle::{Result, median};
 /// The pool's name.
 pub(crate) const POOL: &str = "tank";
 
-/// A name known to be valid.
+/// Parses a valid name.
 pub(crate) fn name(text: &str) -> DatasetName {
     text.parse().expect("the benchmarks use valid names")
 }

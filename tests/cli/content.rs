@@ -1,4 +1,4 @@
-//! What goes into a pool and comes out of it without a mount: streams, and single files.
+//! Putting content into a pool and getting it out without a mount: streams, and single files.
 
 use std::fs;
 
@@ -142,7 +142,7 @@ fn each_member_of_a_package_is_named() {
     written@never	-
     [exit 0]
     ");
-    // More than nothing, though the files are so small that they are stored in the tree.
+    // More than nothing, though such small files are stored inline in the tree.
     lab.fs(&["create", "tank/small"]);
     fs::write(lab.path("little"), "a line").unwrap();
     lab.fs(&["cp", "little", "tank/small:/little"]);

@@ -1,4 +1,4 @@
-//! Pools that were destroyed by mistake, and what can still be done.
+//! Pools destroyed by mistake, and ways to recover them.
 
 use std::fs;
 
@@ -83,7 +83,7 @@ fn a_pool_that_was_destroyed_comes_back_whole() {
     let found: serde_json::Value = serde_json::from_str(&lab.pool(&["import", "-D", "-d", ".", "-j"])).unwrap();
     let pool = found["pools"].as_object().unwrap().values().next().unwrap();
     assert_eq!((&pool["name"], &pool["destroyed"]), (&"tank".into(), &true.into()));
-    // Another one has its name by now.
+    // Another pool has its name by now.
     lab.pool(&["create", "-m", "none", "tank", "64M:other.img"]);
     assert_snapshot!(lab.session(&["pool import -D -d . tank", "pool import -D -d . tank back"]), @r"
     $ pool import -D -d . tank

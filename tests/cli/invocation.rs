@@ -1,4 +1,4 @@
-//! How the programs are called: command lines they do not understand, and the other names they go by.
+//! Invocation of the programs: invalid command lines, and the programs' other names.
 
 use insta::assert_snapshot;
 
@@ -197,7 +197,7 @@ fn a_search_without_a_pool_says_what_it_found() {
     let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     let image = std::fs::File::create(lab.path("other.img")).unwrap();
     image.set_len(64 << 20).unwrap();
-    // The mark of an ext4 file system.
+    // The magic number of an ext4 file system.
     std::os::unix::fs::FileExt::write_all_at(&image, &[0x53, 0xef], 1024 + 56).unwrap();
     assert_snapshot!(lab.session(&["pool import -d .", "pool import -d other.img"]), @r"
     $ pool import -d .

@@ -1,4 +1,4 @@
-//! Devices that are to belong to no pool any more.
+//! Devices to be removed from any pool.
 
 use std::{fs, os::unix::fs::FileExt};
 
@@ -65,7 +65,7 @@ fn what_cannot_be_read_or_is_not_ours_is_told() {
     }
     let other = fs::File::create(lab.path("other.img")).unwrap();
     other.set_len(64 << 20).unwrap();
-    // The mark of an ext4 file system.
+    // The magic number of an ext4 file system.
     other.write_all_at(&[0x53, 0xef], 1024 + 56).unwrap();
     assert_snapshot!(lab.session(&[
         "pool labelclear a.img",

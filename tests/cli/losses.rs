@@ -1,4 +1,4 @@
-//! What the loss of devices is said to cost is what it costs.
+//! The predicted effect of losing devices is the real effect.
 
 use std::fs;
 
@@ -70,7 +70,7 @@ fn what_is_said_to_be_survived_is_survived_and_nothing_else() {
     assert_eq!(said["losses"]["vdevs"].as_array().unwrap().len(), 2);
 
     lab.pool(&["export", "tank"]);
-    // With two devices of the mirror gone all is there; with the single one gone the pool is not.
+    // Without two devices of the mirror everything is there; without the single device the pool cannot be imported.
     ["a.img", "b.img"]
         .iter()
         .for_each(|image| fs::rename(lab.path(image), lab.path(&format!("away-{image}"))).unwrap());

@@ -1,22 +1,21 @@
-//! What the commands print: standard output, standard error and exit status of the real programs, word for word.
+//! The output of the commands: standard output, standard error and exit status of the real programs, word for word.
 //!
-//! The pools are used without services and mounts, which makes no difference to what is printed and a large one to how
-//! long it takes. What differs from run to run is replaced: the lab's folder, numbers of pools and datasets, dates and
-//! transaction groups.
+//! The pools are used without services and mounts, which does not change the output and saves much time. Values that
+//! change from run to run are replaced: the lab's folder, GUIDs, dates and txgs.
 //!
 //! ```text
-//! pools        a pool from its making to its end
+//! pools        a pool from creation to destruction
 //! datasets     datasets in lists, and their properties
-//! snapshots    snapshots, and what hangs on them
+//! snapshots    snapshots, with holds, bookmarks and clones
 //! content      streams, and files without a mount
-//! quotas       accounts and quotas
-//! labels       devices that are to belong to no pool
-//! destroyed    pools that were destroyed by mistake
-//! losses       what the loss of devices costs
-//! refusals     requests that cannot be done
-//! singles      single commands where they meet what others made
-//! unchanged    what they leave: nothing
-//! invocation   command lines that are not understood, and the programs' other names
+//! quotas       accounting and quotas
+//! labels       devices to be removed from any pool
+//! destroyed    pools destroyed by mistake
+//! losses       the effect of losing devices
+//! refusals     refused requests
+//! singles      single commands on the results of other commands
+//! unchanged    refused requests, which change nothing
+//! invocation   invalid command lines, and the programs' other names
 //! ```
 
 #[path = "../lab/mod.rs"]
@@ -40,7 +39,7 @@ use std::fs;
 use insta::Settings;
 use lab::Lab;
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters();
     settings.add_filter(r"\[GUID\] +-", "[GUID]  -");
@@ -54,7 +53,7 @@ fn filters() -> Settings {
     settings
 }
 
-/// A lab with a pool `tank`, whose file system `tank/home` has a file, a snapshot, and another file since.
+/// A lab with a pool `tank`, whose file system `tank/home` has a file, a snapshot, and a later file.
 fn furnished() -> Lab {
     let lab = Lab::mountless();
     lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);

@@ -1,4 +1,4 @@
-//! A pool from its making to its end: what is listed, its state, its properties and its history; the same in JSON.
+//! A pool from creation to destruction: lists, state, properties and history; the same in JSON.
 
 use std::{
     io::{BufRead, BufReader},
@@ -209,7 +209,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     ");
 }
 
-/// How many bytes of an image the host has stored.
+/// The bytes of an image allocated on the host.
 fn stored(lab: &Lab, image: &str) -> u64 {
     std::os::unix::fs::MetadataExt::blocks(&lab.path(image).metadata().unwrap()) * 512
 }
@@ -274,7 +274,7 @@ fn repeated_status_does_not_hold_the_pool_in_between() {
         created.ok();
         assert_eq!(ended, None);
     }
-    // A pool that is not there does not come either.
+    // A pool that does not exist is not waited for.
     lab.run("pool", &["status", "elsewhere", "60"]).fails(1);
 }
 

@@ -1,4 +1,4 @@
-//! Quotas and accounts without a mount: what `fs` says of them, and what it refuses.
+//! Quotas and accounting without a mount: the output of `fs`, and its refusals.
 
 use crate::lab::Lab;
 

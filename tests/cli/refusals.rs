@@ -1,4 +1,4 @@
-//! Requests that cannot be done: each is refused with the name of what is wrong and, where there is one, a way out.
+//! Impossible requests: each is refused with the cause and, if possible, a remedy.
 
 use std::fs;
 

@@ -1,11 +1,11 @@
-//! Single commands where they meet what others made: streams in one file, names with spaces, files whose names are no text,
-//! internal lines of the history.
+//! Single commands on the results of other commands: streams in one file, names with spaces, file names that are not
+//! text, internal lines of the history.
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 
 use crate::{furnished, lab::Lab};
 
-/// Streams of `tank/home`: of `monday` in full, and of what came up to `tuesday`.
+/// Streams of `tank/home`: a full stream of `monday`, and the increment up to `tuesday`.
 fn streams(lab: &Lab) -> (Vec<u8>, Vec<u8>) {
     lab.fs(&["snapshot", "tank/home@tuesday"]);
     let full = lab.fs_bytes(&["send", "tank/home@monday"]);

@@ -1,5 +1,5 @@
-//! The lives of snapshots and of what hangs on them: differences, holds, bookmarks, rollbacks, clones; and what destroying
-//! them would take along.
+//! Snapshots with all that depends on them: differences, holds, bookmarks, rollbacks, clones; and what a destroy would
+//! also destroy.
 
 use insta::assert_snapshot;
 

@@ -1,4 +1,4 @@
-//! Requests that are refused leave everything as it was: no empty directory, no image, no half of what was asked for.
+//! Refused requests change nothing: they leave no empty directory, no image, no partial result.
 
 use std::fs;
 

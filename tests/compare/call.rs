@@ -1,17 +1,16 @@
-//! What can be asked of a file system, made up from a seed: few names, so that calls meet each other, and arguments at the
-//! edges.
+//! Random calls to a file system, from a seed: few names, so that calls meet each other, and arguments at the edges.
 //!
-//! Not asked is what tmpfs lacks (zeroing a range), and what the kernel does not tell a file system in user space:
+//! Left out are calls that tmpfs lacks (zeroing a range), and facts that the kernel does not tell a FUSE file system:
 //!
-//! * whether a program is in a file's group: modes with a set-group bit have the group's execution bit too, for then it does
-//!   not matter;
+//! * whether a program is in a file's group: modes with a set-group bit get the group's execution bit too, which makes
+//!   the group irrelevant;
 //! * the end of a directory (`lseek`), which FUSE makes up;
-//! * a change of owner that changes nothing, by somebody who is not the owner.
+//! * a change of owner without effect, by a user who is not the owner.
 
 use rand::{Rng, seq::IndexedRandom};
 use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags, XattrFlags};
 
-/// One call, by root or by somebody else.
+/// One call, by root or another user.
 #[derive(Debug)]
 pub(crate) struct Step {
     /// User and group.
@@ -42,7 +41,7 @@ pub(crate) enum Call {
     RemoveAttribute { path: String, name: String, follow: bool },
 }
 
-/// What is done to an open file.
+/// An operation on an open file.
 #[derive(Debug)]
 pub(crate) enum Act {
     Write { offset: Option<u64>, length: usize, byte: u8 },
@@ -87,7 +86,7 @@ impl Step {
 }
 
 impl Call {
-    /// Every path that it names.
+    /// Every path in the call.
     pub(crate) fn paths(&self) -> Vec<&str> {
         match self {
             Call::Rename { from, to, .. } | Call::Link { from, to, .. } => vec![from, to],
@@ -160,7 +159,7 @@ fn pick<T: Copy>(dice: &mut impl Rng, values: &[T]) -> T {
     *values.choose(dice).expect("there are some")
 }
 
-/// One to three names, rarely with something odd behind them.
+/// One to three names, rarely with an odd suffix.
 fn any_path(dice: &mut impl Rng) -> String {
     let long = "x".repeat(255);
     let names = ["a", "b", "c", "d", "e", "f", "é", &long];
@@ -189,7 +188,7 @@ fn any_kind(dice: &mut impl Rng) -> FileType {
 
 fn any_flags(dice: &mut impl Rng) -> OFlags {
     let mut flags = pick(dice, &[OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR, OFlags::RDWR]);
-    // A pipe without another end, or a device without a driver, must not be waited for.
+    // A pipe without another end, or a device without a driver, must not block.
     flags |= OFlags::CLOEXEC | OFlags::NONBLOCK;
     let chances = [
         (OFlags::CREATE, 0.7),
@@ -219,7 +218,7 @@ fn any_act(dice: &mut impl Rng) -> Act {
         4 => {
             let (keep, punch) = (FallocateFlags::KEEP_SIZE, FallocateFlags::PUNCH_HOLE);
             let flags = pick(dice, &[FallocateFlags::empty(), keep, punch, punch | keep, punch | keep]);
-            // Without a hole it takes memory on the other side, whatever of it is used.
+            // Without a hole, the range takes real memory on the other side.
             let offset = if flags.contains(punch) { offset } else { offset % (1 << 20) };
             Act::Allocate { flags, offset, length: length as u64 }
         }

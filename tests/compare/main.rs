@@ -1,21 +1,21 @@
-//! The same random system calls on a mount and on a file system of the kernel's, whose answers must be the same.
+//! The same random system calls on a mount and on a kernel file system, whose answers must be equal.
 //!
-//! What POSIX leaves open, what Linux adds, and what programs have come to expect is nowhere written down as exactly as in
-//! the kernel's own file systems. So here a *scene* of calls, with odd arguments and by several users, is played on both
-//! sides: each call must end in the same way with the same result or error, and leave the same file behind.
+//! The kernel's own file systems are the most exact record of what POSIX leaves open, what Linux adds, and what
+//! programs expect. So a *scene* of calls, with odd arguments and by several users, is played on both sides: each call
+//! must return the same result or error, and leave the same file behind.
 //!
 //! ```text
 //! cargo test -p cli --test compare                            the dose for every change, beside tmpfs
-//! cargo test -p cli --test compare -- scene SEED              one scene again
-//! cargo test -p cli --test compare -- soak [SEED]             new scenes without end, until something is found
-//! cargo test -p cli --test compare -- folders ONE OTHER SEED  as many scenes as in the dose in two folders
+//! cargo test -p cli --test compare -- scene SEED              replays one scene
+//! cargo test -p cli --test compare -- soak [SEED]             new scenes without end, until a finding
+//! cargo test -p cli --test compare -- folders ONE OTHER SEED  as many scenes as in the dose, in two folders
 //!
-//! call      what can be asked, made up from a seed
-//! perform   asking it, and what can be seen afterwards
+//! call      random calls from a seed
+//! perform   executing a call, and the visible result
 //! ```
 //!
-//! What FUSE makes impossible is not asked; `call` says so where it matters. Only root can play users, and only root does.
-//! The target does not use the test harness, which would hide the seeds.
+//! Calls that FUSE makes impossible are left out, as noted in `call`. Only root can play users, so the target needs
+//! root. It does not use the test harness, which would hide the seeds.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program of its own, and reports")]
 
@@ -37,10 +37,10 @@ use call::Step;
 use lab::Lab;
 use rand::{SeedableRng, rngs::SmallRng};
 
-/// The scenes that every change has to play, and the calls of each.
+/// The number of scenes that every change has to play, and of calls in each.
 const SCENES: u64 = 400;
 const CALLS: usize = 60;
-/// A folder of a file system of the kernel's that any machine has.
+/// A folder on a kernel file system that every machine has.
 const REFERENCE: &str = "/dev/shm";
 
 /// The two sides.
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {
-        // The test harness's own options and filters.
+        // Options and filters of the test harness.
         [.., "--list"] => Ok(()),
         [filter] if !filter.starts_with('-') && filter != "soak" && !"compare".contains(filter) => Ok(()),
         ["folders", one, other, seed] => {
@@ -78,7 +78,7 @@ fn number(word: &str) -> Result<u64, String> {
     word.parse().map_err(|error| format!("{word}: {error}"))
 }
 
-/// Whether there is something to compare with, and somebody who can play users.
+/// Whether there is a file system to compare with, and this user is root.
 fn can_compare() -> bool {
     let is_possible = rustix::process::geteuid().is_root() && takes_attributes(Path::new(REFERENCE));
     if !is_possible {
@@ -147,7 +147,7 @@ impl Stage {
     }
 }
 
-/// A seed that no run had before.
+/// A new seed, from the clock.
 fn seed_of_the_day() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_secs() << 16

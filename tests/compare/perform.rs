@@ -1,5 +1,4 @@
-//! Asking something of a file system, and what can be seen of it afterwards, as text that is the same wherever it is the
-//! same.
+//! Executing a call, with the visible result as text, equal for equal results.
 
 use std::{
     fmt::Debug,
@@ -14,10 +13,10 @@ use rustix::{
 
 use crate::call::{Act, Call, Step};
 
-/// The longest value of an attribute, and list of names, that is asked for.
+/// The longest attribute value or list of names requested, in bytes.
 const LONGEST: usize = 4096;
 
-/// Takes one step in a folder; tells how it ended, and what the paths that it named are then.
+/// Takes one step in a folder; returns the result, and the state of the paths in the call.
 pub(crate) fn perform(folder: &Path, step: &Step) -> String {
     if let Some((user, group)) = step.caller {
         become_somebody(user, group);
@@ -30,7 +29,7 @@ pub(crate) fn perform(folder: &Path, step: &Step) -> String {
     format!("{answer}; then {}", seen.join(" and "))
 }
 
-/// Changes the effective user and group of this thread, the only one. From root to somebody and back: nobody else may.
+/// Changes the effective user and group of this thread, the only one. From root to a user and back: only root may.
 fn become_somebody(user: u32, group: u32) {
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
     let to_group = || rustix::thread::set_thread_res_gid(None, Some(group), None);
@@ -51,7 +50,7 @@ fn told<T: Debug>(result: Result<T, Errno>) -> String {
     }
 }
 
-/// What can be seen of a file, but for what two file systems are free to choose.
+/// The visible attributes of a file, without those that file systems may choose.
 fn shown(stat: &Stat) -> String {
     let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     let size = if is_dir { 0 } else { stat.st_size };
@@ -162,7 +161,7 @@ fn perform_act(file: BorrowedFd<'_>, act: &Act) -> String {
     }
 }
 
-/// Where holes are is free to choose; that there is one at the end at last is not.
+/// A file system may place holes freely, but must report one at the end.
 fn seek(file: BorrowedFd<'_>, hole: bool, offset: u64) -> String {
     let is_file =
         rustix::fs::fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);

@@ -1,10 +1,10 @@
-//! A disk that comes back gets what it has missed.
+//! A returning disk gets the data it missed.
 
 use insta::assert_snapshot;
 
 use crate::{create, export_and_check, fill, filters, holds, lab::Lab, put, status};
 
-/// A number in `pool status`: what was resilvered, in bytes.
+/// The resilvered bytes in `pool status`.
 fn resilvered(lab: &Lab) -> u64 {
     let status: serde_json::Value = serde_json::from_str(&lab.pool(&["status", "-j", "tank"])).unwrap();
     let bytes = &status["pools"]["tank"]["scan_stats"]["repaired"];
@@ -14,7 +14,7 @@ fn resilvered(lab: &Lab) -> u64 {
 #[test]
 fn a_disk_that_comes_back_gets_only_what_it_has_missed() {
     let (lab, mut filters) = (Lab::new(), filters());
-    // How many were under way when it went is a matter of who came first.
+    // The number of writes under way when it went depends on timing.
     filters.add_filter(r"ONLINE  \d+  [1-9]\d*  0", "ONLINE  [READ]  [WRITE]  0");
     let _filters = filters.bind_to_scope();
     let Some(disks) = lab.disks(&["b"], "100M") else { return };

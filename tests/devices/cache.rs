@@ -1,4 +1,4 @@
-//! A cache device dies and comes back, and one that somebody put offline stays so.
+//! A cache device dies and comes back; a cache device taken offline stays offline.
 
 use insta::assert_snapshot;
 
@@ -63,7 +63,7 @@ fn a_cache_device_dies_and_returns_and_offline_stays_offline() {
     [LAB]/disk/b/image would leave at once: nothing has to be moved
     [exit 0]
     ");
-    // Until the next import, and for good.
+    // Offline until the next import, and for good.
     let again = || {
         lab.pool(&["export", "tank"]);
         lab.pool(&["import", "-d", &lab.at("a.img"), "-d", &cache, "tank"]);

@@ -1,4 +1,4 @@
-//! A disk of a mirrored log dies, and the log as a whole is lost.
+//! A disk of a mirrored log dies, and then the whole log is lost.
 
 use std::fs;
 

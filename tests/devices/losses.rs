@@ -1,4 +1,4 @@
-//! What the loss of devices of a RAID-Z is said to cost, and what it costs: their images are taken away, and the pool is imported.
+//! The predicted and the real effect of losing RAID-Z devices: their images are removed, and the pool is imported.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
     rot,
 };
 
-/// A pool `tank` of these vdevs, which is not mounted, with a file in it.
+/// An unmounted pool `tank` of these vdevs, with a file.
 fn furnished(vdevs: &[&str]) -> Lab {
     let lab = Lab::new();
     lab.pool(&[&["create", "-O", "compression=off", "-m", "none", "tank"], vdevs].concat());
@@ -29,7 +29,7 @@ fn import(lab: &Lab) {
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
 }
 
-/// Whether the pool is said to survive without these images, and how many devices it is said to have left then.
+/// The prediction: whether the pool survives without these images, and how many more devices it can then lose.
 fn said(lab: &Lab, lost: &[&str]) -> (bool, u64) {
     let run = lab.run("pool", &[&["simulate", "lose", "-j", "tank"], lost].concat());
     let all: Value = serde_json::from_str(&run.text()).unwrap_or_else(|_| panic!("{}{}", run.text(), run.stderr));
@@ -40,12 +40,12 @@ fn said(lab: &Lab, lost: &[&str]) -> (bool, u64) {
     assert_eq!(vdevs[0]["survives"], survives);
     let files = all["losses"]["datasets"].as_array().unwrap().iter().find(|of| of["name"] == "tank").unwrap();
     assert_eq!(files["lost_files"] == "0", survives, "{all}");
-    // Nothing is left of a pool whose only vdev is lost.
+    // A pool whose only vdev is lost has no files.
     assert!(survives || files["lost_files"] == files["files"], "{all}");
     (survives, vdevs[0]["left"].as_str().unwrap().parse().unwrap())
 }
 
-/// Whether the pool survives without these images: whether it can be imported, and has these files. Nothing is written.
+/// The truth: whether the pool can be imported without these images, and has these files. Nothing is written.
 fn is(lab: &Lab, lost: &[&str], seeds: &[u64]) -> bool {
     fs::create_dir_all(lab.path("away")).unwrap();
     let away = |image: &&&str| lab.path("away").join(image);
@@ -65,7 +65,7 @@ fn is(lab: &Lab, lost: &[&str], seeds: &[u64]) -> bool {
     survives
 }
 
-/// Whether as much is said of each of these losses as is wanted, and that is true.
+/// Asserts that the prediction for each of these losses is as wanted, and true.
 #[track_caller]
 fn check_all(lab: &Lab, seeds: &[u64], wanted: &[(&[&str], (bool, u64))]) {
     for (lost, wanted) in wanted {
@@ -108,7 +108,7 @@ fn a_raidz2_survives_just_the_stated_losses() {
             (&["c.img", "d.img", "e.img"], (false, 2)),
         ],
     );
-    // One that is out of use lacks what came since, and is not counted on.
+    // An offline device lacks later writes, and does not count.
     lab.pool(&["offline", "tank", "e.img"]);
     put(&lab, 2);
     check_all(
@@ -122,7 +122,7 @@ fn a_raidz2_survives_just_the_stated_losses() {
             (&["b.img", "c.img", "e.img"], (false, 2)),
         ],
     );
-    // It is so for good as well.
+    // The same is true after the import.
     lab.pool(&["export", "tank"]);
     fs::remove_file(lab.path("a.img")).unwrap();
     import(&lab);
@@ -181,7 +181,7 @@ fn a_replacing_device_counts_only_when_complete() {
     fs::write(lab.path("large"), &large).unwrap();
     lab.fs(&["cp", "large", "tank:/large"]);
     lab.pool(&["export", "tank"]);
-    // What nobody can give back keeps the replacement from coming to its end.
+    // Blocks without a good copy keep the replacement from completing.
     ["b.img", "c.img"].iter().for_each(|image| rot(&lab, image, &large));
     import(&lab);
     lab.pool(&["replace", "tank", "a.img", "80M:f.img"]);

@@ -1,8 +1,8 @@
-//! The death of devices that are used, and their replacement, through the programs and a mount, with what `pool status` says at
-//! each stage: of RAID-Z, spares, logs, special vdevs and cache devices; and what rots beyond what others can give back.
+//! Devices that die in use, and their replacement, through the programs and a mount, with `pool status` at each stage:
+//! RAID-Z, spares, logs, special vdevs and cache devices; and rot beyond repair.
 //!
-//! A device dies as a disk does that is pulled out: see `lab/disks.rs`. What the tests have in common stands here; each file has
-//! one kind of device.
+//! A device dies like a disk that is pulled out: see `lab/disks.rs`. This file has the common helpers; each other file
+//! has one kind of device.
 
 mod back;
 mod cache;
@@ -26,10 +26,10 @@ use std::{
 use insta::Settings;
 use lab::{Lab, noise, told::filters_for_devices};
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = filters_for_devices();
-    // How often a device is asked before it is known to be gone, and what it then says, depends on who is first.
+    // The number of requests before the failure is noticed, and the errors, depend on timing.
     settings.add_filter(r"(UNAVAIL|FAULTED)  \d+  \d+  0", "$1  [READ]  [WRITE]  0");
     settings.add_filter(r"\d+  \d+  0  \(being replaced\)", "[READ]  [WRITE]  0  (being replaced)");
     let gone = "(Transport endpoint is not connected|Software caused connection abort|Operation canceled)";
@@ -41,7 +41,7 @@ fn content(seed: u64) -> Vec<u8> {
     noise(300_000, seed)
 }
 
-/// Puts a file with this content into the pool, for good.
+/// Writes a file with this content into the pool, and syncs it.
 #[track_caller]
 fn put(lab: &Lab, seed: u64) {
     let path = lab.mount("tank").join(seed.to_string());
@@ -50,7 +50,7 @@ fn put(lab: &Lab, seed: u64) {
     lab.pool(&["sync", "tank"]);
 }
 
-/// Whether these files are in the pool, as they were put there.
+/// Asserts that these files are in the pool, unchanged.
 #[track_caller]
 fn holds(lab: &Lab, seeds: std::ops::RangeInclusive<u64>) {
     for seed in seeds {
@@ -62,7 +62,7 @@ fn status(lab: &Lab) -> String {
     lab.session(&["pool status tank"])
 }
 
-/// What a device's line of `pool status` says.
+/// A device's line of `pool status`.
 fn line(lab: &Lab, device: &str) -> String {
     let status = lab.pool(&["status", "tank"]);
     let line = status.lines().find(|line| line.contains(device)).unwrap_or_else(|| panic!("{device}: {status}"));
@@ -75,13 +75,13 @@ fn create(lab: &Lab, vdevs: &[&str]) {
     lab.pool(&[&["create", "-O", "compression=off", "-m", &lab.at("mnt/tank"), "tank"], vdevs].concat());
 }
 
-/// Puts into the pool what takes a moment to be filled again.
+/// Writes enough data for a resilver to take a moment.
 fn fill(lab: &Lab) {
     fs::write(lab.mount("tank").join("large"), noise(40 << 20, 99)).unwrap();
     lab.pool(&["sync", "tank"]);
 }
 
-/// Takes the pool apart in order, and has all of it verified.
+/// Exports the pool, and checks all of it.
 #[track_caller]
 fn export_and_check(lab: &Lab) {
     lab.pool(&["export", "tank"]);
@@ -93,7 +93,7 @@ fn export_and_check(lab: &Lab) {
     lab.pool(&[&["check"], &places[..], &["tank"]].concat());
 }
 
-/// Spoils all places in an image that hold a part of this content.
+/// Damages all places in an image with a part of this content.
 fn rot(lab: &Lab, image: &str, content: &[u8]) {
     lab.damages();
     let bytes = fs::read(lab.path(image)).unwrap();

@@ -1,4 +1,4 @@
-//! Disks of a RAID-Z die one after the other, until one too many is gone, and come back or are replaced.
+//! Disks of a RAID-Z die in turn, until one too many is gone, and come back or are replaced.
 
 use std::{
     fs,
@@ -107,7 +107,7 @@ fn a_raidz2_loses_three_disks_in_turn_and_recovers() {
     tank	SUSPENDED
     [exit 0]
     ");
-    // What is in memory is read all the same.
+    // Cached data is still readable.
     holds(&lab, 1..=1);
     assert!(writer.try_wait().unwrap().is_none(), "the writer waits");
     lab.plug("d");
@@ -152,7 +152,7 @@ fn a_raidz2_loses_three_disks_in_turn_and_recovers() {
     export_and_check(&lab);
 }
 
-/// A program that puts a file into the pool: it ends well when that is there for good.
+/// A program that writes a file into the pool: it succeeds when the file is durable.
 fn write_durably(lab: &Lab, seed: u64) -> Child {
     fs::write(lab.path("source"), content(seed)).unwrap();
     let (from, to) = (lab.at("source"), lab.mount("tank").join(seed.to_string()));

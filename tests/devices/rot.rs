@@ -1,4 +1,4 @@
-//! What rots on one device is mended; what rots on all of them is named.
+//! Rot on one device is repaired; rot on all devices is named.
 
 use std::fs;
 

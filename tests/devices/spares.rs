@@ -1,4 +1,5 @@
-//! A spare steps in for a disk that dies, and stands by again; a disk that appears in the place of a dead one takes it.
+//! A spare is put in for a dead disk, and becomes available again; a disk that appears at a dead disk's path replaces
+//! it.
 
 use std::fs::{self, File};
 
@@ -80,7 +81,7 @@ fn a_spare_is_inuse_until_the_dead_disk_is_replaced() {
     ");
     lab.plug("b");
     lab.pool(&["online", "tank", &old]);
-    // For a moment it is in neither list.
+    // For a moment the spare is in neither list.
     wait_until("the spare stands by", || lab.pool(&["status", "tank"]).contains("AVAIL"));
     lab.pool(&["replace", "-w", "tank", &old, "100M:d.img"]);
     assert_snapshot!(status(&lab), @r"
@@ -103,7 +104,7 @@ fn a_spare_is_inuse_until_the_dead_disk_is_replaced() {
     [exit 0]
     ");
     holds(&lab, 1..=2);
-    // One that appears in the place of one that fails takes it by itself.
+    // A disk that appears at a failed disk's path replaces it automatically.
     lab.pool(&["remove", "tank", "s.img"]);
     lab.pool(&[
         "replace",

@@ -67,7 +67,7 @@ fn a_disk_of_a_special_mirror_dies_and_is_replaced() {
     errors: No known data errors
     [exit 0]
     ");
-    // The new one stands for the other.
+    // The new disk makes up for the loss of the other.
     lab.pool(&["offline", "tank", "s.img"]);
     holds(&lab, 1..=2);
     lab.pool(&["online", "tank", "s.img"]);

@@ -1,5 +1,4 @@
-//! What `pool status` tells of devices: as data, in exact numbers, of what is filled and moved at the moment, and what it puts
-//! first.
+//! `pool status` for devices: as JSON, in exact numbers, during resilvers and moves, and the order of its messages.
 
 use std::fs;
 
@@ -16,7 +15,7 @@ fn json(lab: &Lab) -> Value {
     serde_json::from_str(&lab.pool(&["status", "-j", "tank"])).unwrap()
 }
 
-/// The same with figures of what is under way.
+/// Like [`filters`], also for figures of jobs under way.
 fn filters_for_progress() -> Settings {
     let mut settings = filters();
     settings
@@ -44,7 +43,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
     let _filters = filters.bind_to_scope();
     create(&lab, &["raidz1", "80M:a.img", "80M:b.img", "80M:c.img", "log", "64M:l.img", "spare", "80M:s.img"]);
     (1..=2).for_each(|seed| put(&lab, seed));
-    // Nobody steps in for a device that the operator has put out of use.
+    // No spare is put in for an offline device.
     lab.pool(&["offline", "tank", "c.img"]);
     assert_snapshot!(lab.session(&["pool status tank"]), @r"
     $ pool status tank
@@ -74,7 +73,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
     rot(&lab, "a.img", &crate::content(2));
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
     lab.run("pool", &["scrub", "-w", "tank"]).fails(3);
-    // What is lost is spoken of before what may still be lost, which the states of the devices show.
+    // Existing losses are mentioned before possible losses, which the devices' states show.
     assert_snapshot!(lab.session(&["pool status -v tank", "pool status --json tank"]), @r#"
     $ pool status -v tank
       pool: tank
@@ -261,14 +260,14 @@ fn a_device_that_refuses_writes_counts_write_errors_only() {
     }
     let on_small = lab.at("small/b.img");
     create(&lab, &["mirror", "100M:a.img", &format!("100M:{on_small}")]);
-    // The file system below it runs full.
+    // The file system below the image runs full.
     fs::write(lab.mount("tank/large"), noise(20 << 20, 5)).unwrap();
     wait_until("the device has died", || {
         lab.pool(&["sync", "tank"]);
         lab.pool(&["status", "tank"]).contains("state: DEGRADED")
     });
     let device = || json(&lab)["pools"]["tank"]["vdevs"]["tank"]["vdevs"]["mirror-0"]["vdevs"][&on_small].clone();
-    // What it had been asked when it died fails later.
+    // Requests from before its death fail later.
     let (mut before, mut status) = (device(), String::new());
     wait_until("it has been told of all requests", || {
         status = lab.pool(&["status", "-p", "tank"]);
@@ -286,7 +285,7 @@ fn a_device_that_refuses_writes_counts_write_errors_only() {
     assert_eq!(fs::read(lab.mount("tank/large")).unwrap().len(), 20 << 20);
 }
 
-/// Begins to put another device in the place of one, and tells what is shown while it is filled; none if that was too fast.
+/// Starts a replacement and returns the status during the resilver; `None` if the resilver was too fast.
 fn while_filled(lab: &Lab, old: &str, new: &str) -> Option<String> {
     lab.pool(&["replace", "tank", old, &format!("500M:{new}")]);
     let mut shown = String::new();
@@ -320,7 +319,7 @@ fn who_is_filled_and_for_whom_is_shown_as_long_as_it_goes_on() {
         lab.pool(&["sync", "tank"]);
     };
     grow(1);
-    // Two devices take turns in one place; there is twice as much to fill whenever it was too fast to be seen.
+    // Two devices replace each other in turn; after each resilver too fast to be seen, the data is doubled.
     let attempt = |number: u64| {
         let [old, new] = if number.is_multiple_of(2) { ["b.img", "d.img"] } else { ["d.img", "b.img"] };
         let shown = while_filled(&lab, old, new);
@@ -355,7 +354,7 @@ fn who_is_filled_and_for_whom_is_shown_as_long_as_it_goes_on() {
     assert!(lab.fs_bytes(&["cat", "tank:/1"]) == noise(24 << 21, 1));
 }
 
-/// What is shown once this is part of it.
+/// The status, as soon as it contains `part`.
 fn when_shown(lab: &Lab, part: &str) -> String {
     let mut shown = String::new();
     wait_until(part, || {

@@ -1,4 +1,4 @@
-//! A device that gives wrong blocks: a spare takes its place, and it stays out of use until somebody takes it back.
+//! A device with checksum errors: a spare replaces it, and it stays out of use until it is brought back.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     put, rot, status,
 };
 
-/// A file with enough blocks to be too many wrong ones.
+/// A file with enough blocks for too many checksum errors.
 fn large() -> Vec<u8> {
     noise(4 << 20, 77)
 }
@@ -58,7 +58,7 @@ fn a_device_with_checksum_errors_makes_way_for_a_spare() {
     errors: No known data errors
     [exit 0]
     ");
-    // The spare had everything before the device was put out of use.
+    // The spare was complete before the device was put out of use.
     let events = lab.pool(&["events", "tank"]);
     let at = |class: &str| events.find(class).unwrap_or_else(|| panic!("{class}: {events}"));
     assert!(at("resilver_finish") < at("statechange"), "{events}");
@@ -116,7 +116,7 @@ fn a_device_with_checksum_errors_makes_way_for_a_spare() {
     errors: No known data errors
     [exit 0]
     ");
-    // What it missed meanwhile it has now, and alone holds everything.
+    // The resilver has brought it up to date, and it alone holds everything.
     lab.pool(&["offline", "tank", "a.img"]);
     holds(&lab, 1..=2);
     assert!(fs::read(lab.mount("tank/large")).unwrap() == large());

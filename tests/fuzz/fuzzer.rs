@@ -1,7 +1,7 @@
-//! The program that libFuzzer drives: it makes up inputs, and this hands them to the target that the environment names.
+//! The program that libFuzzer drives: it passes libFuzzer's inputs to the target named in the environment.
 //!
-//! It stands outside of the workspace, because it is built with instrumentation and libFuzzer needs a C++ compiler. `run`
-//! beside it builds it and knows its options; what is tested is in `targets`.
+//! The program is outside the workspace, because it is built with instrumentation and libFuzzer needs a C++ compiler.
+//! The script `run` builds it and knows its options; the tests are in `targets`.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 #[path = "targets/mod.rs"]
 mod targets;
 
-/// Names the target.
+/// The variable with the target's name.
 const VARIABLE: &str = "CENOTE_FUZZ_TARGET";
 
 static TARGET: LazyLock<&targets::Target> = LazyLock::new(|| {

@@ -1,8 +1,8 @@
-//! The committed corpus, without a fuzzer: every input that once mattered runs through its target on every `cargo test`.
+//! The committed corpus, without a fuzzer: every interesting input runs through its target on every `cargo test`.
 //!
-//! `corpus/TARGET` holds *seeds*, which are real encodings, and what fuzzing found beside them. A seed must be accepted: one
-//! that is not any more was made by an older format, and would leave the fuzzer without a beginning. `CENOTE_BLESS=1` writes
-//! the seeds anew. Names of found inputs say nothing; a file named after a bug says which.
+//! `corpus/TARGET` holds *seeds*, which are real encodings, and inputs found by fuzzing. A seed must be accepted: a
+//! refused seed is of an older format, and would leave the fuzzer without a start. `CENOTE_BLESS=1` writes the seeds
+//! anew. Names of found inputs mean nothing; a file named after a bug says which.
 
 #[path = "seeds.rs"]
 mod seeds;
@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the names of seeds begin with.
+/// The prefix of seed names.
 const SEED: &str = "seed-";
 
 fn corpus() -> PathBuf {

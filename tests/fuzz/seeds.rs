@@ -1,6 +1,6 @@
-//! What fuzzing begins with: real encodings of every structure, in the form that the targets take.
+//! The fuzzer's starting inputs: real encodings of every structure, in the form that the targets take.
 //!
-//! The structures of the pool come from its golden files, the rest is taken from a pool in memory.
+//! The structures of the pool come from its golden files, the rest from a pool in memory.
 
 use std::{fs, path::Path};
 
@@ -36,14 +36,14 @@ use pool::{
 
 use super::targets::world::{HOME, World, name};
 
-/// An input.
+/// A starting input.
 pub(super) struct Seed {
     pub(super) target: &'static str,
     pub(super) name: String,
     pub(super) bytes: Vec<u8>,
 }
 
-/// All of them.
+/// All starting inputs.
 pub(super) fn all() -> Vec<Seed> {
     let mut seeds = Seeds(Vec::new());
     structures(&mut seeds);
@@ -62,7 +62,7 @@ impl Seeds {
     }
 }
 
-/// A golden file of the pool's format: lines of an offset and bytes, all in hexadecimal; the last is the length.
+/// A golden file of the pool's format: lines of an offset and bytes, all in hexadecimal; the last line is the length.
 fn golden(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pool/tests/golden").join(format!("{name}.hex"));
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -75,7 +75,7 @@ fn golden(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// What stands between the head of a label or an uberblock and the zeros behind it.
+/// The bytes between the head of a label or an uberblock and the trailing zeros.
 fn payload(block: &[u8]) -> &[u8] {
     let len = u32::from_le_bytes(*block[12..].first_chunk().unwrap()) as usize;
     &block[16..16 + len]
@@ -131,7 +131,7 @@ fn items(seeds: &mut Seeds) {
     accounts(seeds);
 }
 
-/// Accounts, and the edits that have a tree keep some: of the superuser much too much, of the others nothing.
+/// Accounts, and edits that give a tree accounts: far too much for the superuser, nothing for the others.
 fn accounts(seeds: &mut Seeds) {
     let used = Amount { bytes: u64::MAX, objects: 3 };
     let account = Account { used, quota: Amount { bytes: 1 << 40, objects: 0 } }.encode();
@@ -150,7 +150,7 @@ fn entries(head: &Head) -> Vec<(Key, Vec<u8>)> {
     all.unwrap()
 }
 
-/// The number by which the target knows a row.
+/// The target's number for a row.
 fn row_number(of: u8) -> Option<u8> {
     Some(match of {
         kind::MASTER => 0,
@@ -173,7 +173,7 @@ fn row_number(of: u8) -> Option<u8> {
     })
 }
 
-/// The number by which the target knows an item of a file system.
+/// The target's number for an item of a file system.
 fn item_number(of: u8) -> Option<u8> {
     Some(match of {
         key::INODE => 16,
@@ -277,7 +277,7 @@ fn messages(seeds: &mut Seeds) {
     }
 }
 
-/// A full stream of the world's snapshot, an increment on it, and that of a replication.
+/// A full stream of the world's snapshot, an increment, and a replication stream.
 fn streams(seeds: &mut Seeds) {
     let world = World::new();
     let fs = world.fs(HOME);
@@ -306,7 +306,7 @@ fn send(world: &World, snapshot: &SnapshotName, from: Option<SendFrom>, replicat
     stream
 }
 
-/// A stream's records without checksums, up to its end: what the targets take.
+/// A stream's records without checksums, up to the end: the form that the targets take.
 fn records(stream: &[u8]) -> Vec<u8> {
     const PREAMBLE: usize = 16;
     const SUM: usize = 32;
@@ -329,7 +329,7 @@ fn records(stream: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How a block's checksum was made.
+/// The algorithm of a block's checksum.
 fn checksum_kind(sum: &[u8; 32], data: &[u8]) -> u8 {
     let kinds = [Checksum::Blake3, Checksum::Xxh3, Checksum::Sha256];
     kinds.into_iter().find(|kind| verify(*kind, data, sum)).map_or(1, |kind| kind as u8)

@@ -1,5 +1,5 @@
-//! All that is to be seen in a pool, as text: one line for each dataset, snapshot, bookmark, hold, property, file,
-//! attribute and extent of a file, so that a difference names itself.
+//! Everything visible in a pool, as text: one line for each dataset, snapshot, bookmark, hold, property, file,
+//! attribute and extent of a file, so that a difference explains itself.
 
 use std::fmt::Write;
 
@@ -15,11 +15,11 @@ use dataset::{
 
 use crate::world::{POOL, World};
 
-/// The computed properties that must not change as long as nothing is written.
+/// The computed properties that must not change while nothing is written.
 const COMPUTED: [&str; 9] =
     ["guid", "createtxg", "creation", "origin", "used", "referenced", "logicalreferenced", "logicalused", "written"];
 
-/// Properties, holds, bookmarks and files of everything.
+/// Properties, holds, bookmarks and files of all datasets.
 pub(crate) fn of_pool(world: &World) -> String {
     let mut text = String::new();
     let comment = world.datasets.pool_property("comment").unwrap().unwrap_or_default();
@@ -39,7 +39,7 @@ pub(crate) fn of_pool(world: &World) -> String {
     text
 }
 
-/// What streams have brought: files, snapshots, and what they carry of their datasets. Nothing of the pool's own dataset.
+/// The received part: files, snapshots, and the properties in the streams. Nothing of the pool's root dataset.
 pub(crate) fn of_received(world: &World) -> String {
     let mut text = String::new();
     for listed in world.list().unwrap().iter().filter(|listed| listed.name.to_string() != POOL) {
@@ -83,7 +83,7 @@ fn files_of(text: &mut String, world: &World, listed: &Listed) {
     }
 }
 
-/// Who may use how much, and uses it.
+/// The quotas of users, groups and projects, with their usage.
 fn quotas(text: &mut String, fs: &FileSystem) {
     for kind in OwnerKind::ALL {
         let accounts = fs.accounts(kind).unwrap().into_iter();
@@ -109,7 +109,7 @@ fn files(text: &mut String, fs: &FileSystem) {
             })
             .unwrap();
             entries.retain(|(_, _, name)| name != b"." && name != b"..");
-            // The last one is taken first.
+            // The list is used as a stack, so in reverse order.
             entries.sort_by(|left, right| right.2.cmp(&left.2));
             for (path, entry, name) in &entries {
                 assert_eq!(fs.lookup(ino, name).map(|found| found.ino), Ok(*entry), "{path} is found by its name");
@@ -157,7 +157,7 @@ fn file(text: &mut String, fs: &FileSystem, path: &str, ino: Ino) -> Result<(), 
     Ok(())
 }
 
-/// Where a file is no hole: from, to.
+/// The data ranges of a file: from, to.
 fn ranges(fs: &FileSystem, ino: Ino, size: u64) -> Result<Vec<(u64, u64)>, Errno> {
     let mut ranges = Vec::new();
     let mut at = 0;
@@ -174,7 +174,7 @@ fn ranges(fs: &FileSystem, ino: Ino, size: u64) -> Result<Vec<(u64, u64)>, Errno
     Ok(ranges)
 }
 
-/// Bytes: themselves if they are few, else their length and checksum.
+/// The bytes themselves if few, else their length and checksum.
 fn brief(bytes: &[u8]) -> String {
     match bytes.len() {
         0..=40 => bytes.escape_ascii().to_string(),

@@ -1,14 +1,14 @@
-//! Pools and streams that an earlier Cenote wrote and that every later one must read.
+//! Pools and streams from earlier versions of Cenote, which every later version must read.
 //!
-//! The folder `images` holds, for each generation of the format, a pool as it was exported, the same pool as a power failure
-//! left it a little later (with an intent log to replay), streams sent from it, and beside each a listing of all
-//! that was to be seen in it when it was made. The tests open and receive them with the program of today, and compare.
-//! The script in `script.rs` made them. Pools on vdevs of every kind, each in the middle of what it shows, are the fourth
-//! generation: see `vdevs.rs`. What it writes today may lie elsewhere and be packed better: that is no part of
-//! the format, so nothing is compared with new images.
+//! For each generation of the format, the folder `images` holds: a pool as exported; the same pool as a power failure
+//! left it a little later (with an intent log to replay); streams sent from it; and, beside each, a listing of
+//! everything visible when it was made. The tests open and receive them with today's program, and compare. The script
+//! in `script.rs` made them. The fourth generation is pools on vdevs of every kind, each in the middle of a job or
+//! feature: see `vdevs.rs`. Today's script may place and pack blocks differently, which is not part of the format; so
+//! new images are not compared.
 //!
-//! A committed image is never made anew: `CENOTE_BLESS=1 cargo test -p dataset --test golden -- --test-threads 1`
-//! writes those files alone that are missing. CONTRIBUTING.md says when a generation is added.
+//! A committed image is never made again: `CENOTE_BLESS=1 cargo test -p dataset --test golden -- --test-threads 1`
+//! writes only missing files. CONTRIBUTING.md says when a generation is added.
 
 mod listing;
 #[path = "../../pool/tests/format/pages.rs"]
@@ -32,18 +32,18 @@ use pool::{
 use script::STREAMS;
 use world::{DEVICE_SIZE, World, as_devices};
 
-/// The generations of pools that went through the script. From the third on the pool's devices are a mirror; before, each was a vdev.
+/// The generations made by the script. From the third on the pool is a mirror; before, each device was a vdev.
 const GENERATIONS: &[u32] = &[1, 2, 3];
-/// An image of a device or a stream is smaller than this, in bytes: they are kept for ever.
+/// The limit on the size of an image or stream in bytes, because images are kept for ever.
 const MOST: usize = 400_000;
-/// The devices of the pool.
+/// The number of devices in the pool.
 const DEVICES: usize = 2;
 
 fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/images").join(file)
 }
 
-/// A committed file; one that is missing is made by `make` if that is what was asked for, by one thread.
+/// A committed file. If it is missing and blessing was asked for, `make` makes it, on one thread.
 fn committed(file: &str, make: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
     let path = path(file);
     if !path.exists() && std::env::var_os("CENOTE_BLESS").is_some_and(|value| value == "1") {
@@ -67,14 +67,14 @@ fn open(generation: u32, state: &str) -> World {
     World::import(as_devices(&devices(generation, state)), 2).unwrap()
 }
 
-/// Every check that there is, of a pool on which nothing is going on.
+/// All checks, on an idle pool.
 fn check(world: &World) {
     world.engine().commit().unwrap();
     world.check().unwrap();
     world.check_files(&world.list().unwrap()).unwrap();
 }
 
-/// What was to be seen when the image was made.
+/// Compares with the listing made with the image.
 fn assert_listed(file: &str, seen: &str) {
     let listed = committed(file, || seen.as_bytes().to_vec());
     assert_same(file, seen, std::str::from_utf8(&listed).unwrap());
@@ -147,7 +147,7 @@ fn new_pool() -> World {
     let devices = (0..DEVICES).map(|at| Arc::new(MemoryDevice::new(format!("new{at}"), DEVICE_SIZE)) as _);
     let mirror = ClassedVdev { vdev: NewVdev::Mirror(devices.collect()), class: None };
     let world = World::create(&[mirror], Arc::new(SeededEnv::new(5)));
-    // Looking at files is to leave no trace.
+    // Reading files must change nothing.
     script::set(&world, "tank", &[("atime", "off")]);
     world
 }

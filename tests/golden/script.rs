@@ -1,10 +1,10 @@
-//! What the golden pool goes through: a little of everything that has a form of its own on disk.
+//! The history of the golden pool: a little of everything with a form of its own on disk.
 //!
-//! Datasets with each way to compress and to checksum, several copies, small and large records; every type of file; names,
-//! links and attributes of every shape; snapshots, clones, one promoted; bookmarks, holds, limits, user and received
-//! properties; blocks that several files share; files with attributes and access control lists; accounts, quotas and
-//! projects; a dataset that is being freed, a file that has lost its name, a scrub that pauses. The first generation shares
-//! no blocks, and has neither attributes nor lists nor accounts.
+//! Datasets with each compression and checksum, several copies, small and large records; every type of file; names,
+//! links and attributes of every shape; snapshots, clones, one of them promoted; bookmarks, holds, limits, user and
+//! received properties; cloned blocks; files with attributes and access control lists; accounting, quotas and projects;
+//! a dataset being freed, an open file without a name, a paused scrub. The first generation has no cloned blocks,
+//! attributes, lists or accounting.
 
 use std::sync::Arc;
 
@@ -31,16 +31,16 @@ use crate::{
     world::{DEVICE_SIZE, World, as_devices, name},
 };
 
-/// The file that only the intent log of the crashed pool holds, as a listing has it.
+/// The file that only the intent log of the crashed pool holds, as in a listing.
 pub(crate) const ONLY_LOGGED: &str = "/only in the log/";
 
-/// A stream that is kept.
+/// A kept stream.
 pub(crate) struct Stream {
     pub(crate) name: &'static str,
     pub(crate) snapshot: &'static str,
     pub(crate) from: Option<&'static str>,
     pub(crate) package: bool,
-    /// Where the tests receive it.
+    /// The dataset into which the tests receive the stream.
     pub(crate) into: &'static str,
 }
 
@@ -55,7 +55,7 @@ pub(crate) const STREAMS: [Stream; 5] = [
     },
     Stream { name: "package", snapshot: "tank/set@two", from: None, package: true, into: "tank/from-set" },
     Stream { name: "replica", snapshot: "tank/set@one", from: None, package: true, into: "tank/replica" },
-    // With what the sender has.
+    // With the list of the sender's snapshots.
     Stream {
         name: "replica-increment",
         snapshot: "tank/set@two",
@@ -115,7 +115,7 @@ fn live(world: &World) {
     leave_things_unfinished(world);
 }
 
-/// Snapshots of which some are gone, so that deadlists were joined; clones, and one promoted.
+/// Snapshots, some of them destroyed so that deadlists were merged; clones, one of them promoted.
 fn a_line_with_clones(world: &World) {
     create(world, "tank/line", &[("compression", "zstd")]);
     create(world, "tank/line/below", &[]);
@@ -142,7 +142,7 @@ fn a_line_with_clones(world: &World) {
     world.datasets.hold("keep", &[snap("tank/line@two"), snap("tank@one")], false).unwrap();
 }
 
-/// Datasets and snapshots of them at the same instants, for a package.
+/// Datasets with snapshots at the same instants, for a replication package.
 fn a_set_to_send(world: &World) {
     create(world, "tank/set", &[("compression", "off")]);
     create(world, "tank/set/below", &[("recordsize", "8192")]);
@@ -179,7 +179,7 @@ fn rolled_back_and_received(world: &World) {
     world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();
 }
 
-/// Files that share blocks, whole and in part, in one dataset and between several, some of them in snapshots only.
+/// Files that share blocks, whole and in part, within a dataset and between datasets, some of them only in snapshots.
 fn shared_blocks(world: &World) {
     create(world, "tank/shares", &[("recordsize", "16384")]);
     create(world, "tank/shares/below", &[]);
@@ -196,7 +196,7 @@ fn shared_blocks(world: &World) {
     world.engine().commit().unwrap();
 }
 
-/// Files with attributes of their own and from their directory, and with access control lists.
+/// Files with their own and with inherited attributes, and with access control lists.
 fn attributes_and_lists(world: &World) {
     create(world, "tank/special", &[("acltype", "posix")]);
     let fs = world.fs("tank/special");
@@ -222,7 +222,7 @@ fn attributes_and_lists(world: &World) {
     snapshot(world, "tank/special@one", false);
 }
 
-/// Copies a range to a file that is made if it is not there.
+/// Copies a range to a file, which is made if missing.
 fn copy(world: &World, from: (&str, &str, u64), to: (&str, &str, u64), len: u64) {
     let (other, fs) = (world.fs(from.0), world.fs(to.0));
     let source = made(other.lookup(ROOT, from.1.as_bytes()));
@@ -236,7 +236,7 @@ fn copy(world: &World, from: (&str, &str, u64), to: (&str, &str, u64), len: u64)
     }
 }
 
-/// A scrub that pauses, a dataset whose blocks are still to be freed, and a file without a name that was open.
+/// A paused scrub, a dataset with blocks still to be freed, and an open file without a name.
 fn leave_things_unfinished(world: &World) {
     create(world, "tank/gone", &[]);
     every_kind(&world.fs("tank/gone"), 100_000);
@@ -254,7 +254,7 @@ fn leave_things_unfinished(world: &World) {
     world.engine().commit().unwrap();
 }
 
-/// After the last commit: changes of all kinds, made durable by the intent log alone.
+/// After the last commit: changes of all kinds, made durable only by the intent log.
 fn sync_and_lose_power(world: &World) {
     for dataset in ["tank/gzip", "tank/thrice", "tank/clone"] {
         let fs = world.fs(dataset);
@@ -272,13 +272,13 @@ fn sync_and_lose_power(world: &World) {
     let charged = file(&fs, ROOT, b"charged in the log", &words(62, 3_000));
     fs.setattr(&OWNER, charged, &SetAttr { uid: Some(1002), ..SetAttr::default() }).unwrap();
     fs.sync().unwrap();
-    // This one is not made durable, and need not come back.
+    // This file is not made durable, and need not come back.
     file(&world.fs("tank/zstd"), ROOT, b"never synced", b"lost");
 }
 
-/// What a program of today adds to a pool of old.
+/// Changes by today's program to an old pool.
 pub(crate) fn go_on(world: &World) {
-    // Looking at files is to leave no trace from now on.
+    // From now on reading files must change nothing.
     set(world, "tank", &[("atime", "off")]);
     for dataset in ["tank/gzip", "tank/line", "tank/received"] {
         set(world, dataset, &[("readonly", "off"), ("org.example:later", "yes")]);
@@ -290,7 +290,7 @@ pub(crate) fn go_on(world: &World) {
     world.clean_up().unwrap();
 }
 
-/// Files of several users, groups and projects, charged to them: in a snapshot, and since.
+/// Files of several users, groups and projects, charged to them: in a snapshot, and later.
 fn accounts_and_projects(world: &World) {
     create(world, "tank/accounts", &[("recordsize", "16384")]);
     let fs = world.fs("tank/accounts");
@@ -369,7 +369,7 @@ pub(crate) fn every_kind(fs: &FileSystem, size: usize) {
     overwrite(fs, "log", 0, &words(10, 30_000));
 }
 
-/// Changes a little of what [`every_kind`] has made.
+/// Changes some of the files of [`every_kind`].
 fn change(fs: &FileSystem) {
     let top = fs.lookup(ROOT, b"kinds of 40000").unwrap().ino;
     let text = fs.lookup(top, b"text").unwrap().ino;
@@ -398,7 +398,7 @@ pub(crate) fn file(fs: &FileSystem, dir: Ino, name: &[u8], content: &[u8]) -> In
     ino
 }
 
-/// Writes into a file of the root directory, which is made if it is not there.
+/// Writes into a file of the root directory, which is made if missing.
 pub(crate) fn overwrite(fs: &FileSystem, name: &str, at: u64, content: &[u8]) {
     let ino = made(fs.create(&OWNER, ROOT, name.as_bytes(), 0o600, false));
     assert_eq!(fs.write(ino, at, content, false), Ok(content.len()));
@@ -410,7 +410,7 @@ pub(crate) fn words(seed: u64, len: usize) -> Vec<u8> {
     lines.take(len).collect()
 }
 
-/// Bytes that do not.
+/// Bytes that do not compress.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);

@@ -1,9 +1,10 @@
-//! Golden pools on vdevs of every kind: with classes and a spare, with a cache device, being rebalanced, with packed chunks,
-//! being expanded, being defragmented, being resized, with a RAID-Z of devices of different sizes, and one with spaces in names.
+//! Golden pools on vdevs of every kind: with classes and a spare, with a cache device, during a rebalance, with packed
+//! chunks, during an expansion, a defragmentation and a resize, with a RAID-Z of devices of different sizes, and with
+//! spaces in names.
 //!
-//! Each was left in the middle of what it shows, so that the bytes of it are kept: a log with frames on a vdev of its own,
-//! a rebalance and a defragmentation that are paused, a resize that has begun, maps of chunks whose vdev has left, rows of two widths. What is in them is little: files of
-//! some records, blocks larger than a region (gangs), and a file of every kind.
+//! Each pool was left in the middle of its job, so that all bytes of the job are kept: a log vdev with frames, a paused
+//! rebalance and a paused defragmentation, a started resize, maps of chunks of a removed vdev, rows of two widths. The
+//! content is small: files of some records, blocks larger than a region (gangs), and a file of every kind.
 
 use std::{cell::LazyCell, sync::Arc};
 
@@ -34,28 +35,28 @@ use super::{
     world::{DEVICE_SIZE, World, as_devices, name, settings},
 };
 
-/// What a step copies, in bytes.
+/// The bytes that a step copies.
 const STEP: u64 = 1 << 20;
-/// More than any work here takes.
+/// More steps than any job here takes.
 const STEPS: usize = 2000;
 
-/// A pool that is kept.
+/// A kept pool.
 struct Kept {
-    /// The generation that it is.
+    /// The generation of the pool.
     generation: u32,
     name: &'static str,
-    /// How many devices are its own.
+    /// The number of its devices.
     devices: usize,
-    /// How large they are but for the last of them, which is of [`DEVICE_SIZE`], in bytes.
+    /// The size in bytes of all devices but the last, which has [`DEVICE_SIZE`].
     size: u64,
-    /// Which of them may be missing, each alone.
+    /// The devices of which any one may be missing.
     spared: &'static [usize],
-    /// Features that its labels name.
+    /// Features that its labels must name.
     features: &'static [&'static str],
     make: fn() -> Vec<Arc<MemoryDevice>>,
-    /// Fails if the pool is not in the middle of what it shows.
+    /// Fails if the pool is not in the middle of its job.
     shows: fn(&World),
-    /// What would be done next.
+    /// Continues the job.
     go_on: fn(&World),
 }
 
@@ -218,10 +219,10 @@ const KEPT: [Kept; 9] = [
     },
 ];
 
-/// How large the devices of a RAID-Z are but for its smallest, in bytes.
+/// The size in bytes of a RAID-Z's devices but the smallest.
 const LARGE: u64 = 2 * DEVICE_SIZE;
 
-/// How many regions of a disk are left that is resized.
+/// The number of regions that remain of a shrunk disk.
 const KEPT_REGIONS: u32 = 40;
 
 fn disks(names: &[&str]) -> Vec<Arc<MemoryDevice>> {
@@ -236,13 +237,13 @@ fn classed(disk: &Arc<MemoryDevice>, class: Option<VdevClass>) -> ClassedVdev {
     ClassedVdev { vdev: NewVdev::Disk(device(disk)), class }
 }
 
-/// A pool on these vdevs, with files on all of them that take everything: `count` of half a megabyte, and others.
+/// A pool on these vdevs, with files on all regular vdevs: `count` files of half a megabyte, and others.
 fn furnished<V: Clone + Into<ClassedVdev>>(vdevs: &[V], count: u64) -> World {
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let pool = admin::create_of(vdevs, &options, Arc::new(SeededEnv::new(1))).unwrap();
     let datasets = Datasets::create_root(pool.engine().clone(), name("tank"), (0, 0)).unwrap();
     let world = World { pool: Arc::new(pool), datasets };
-    // Looking at files is to leave no trace.
+    // Reading files must change nothing.
     set(&world, "tank", &[("atime", "off")]);
     create(&world, "tank/home", &[("compression", "off")]);
     create(&world, "tank/gangs", &[("compression", "off"), ("recordsize", "4194304")]);
@@ -264,7 +265,7 @@ fn exported(world: &World, images: Vec<Arc<MemoryDevice>>) -> Vec<Arc<MemoryDevi
     images
 }
 
-/// A disk, one for metadata and small records, one for the log, and a spare. Power fails while the log holds something.
+/// A disk, a special vdev, a log vdev, and a spare. Power fails while the log holds frames.
 fn with_classes() -> Vec<Arc<MemoryDevice>> {
     let images = disks(&["disk", "special", "log", "spare"]);
     let classes = [None, Some(VdevClass::Special), Some(VdevClass::Log)];
@@ -281,7 +282,7 @@ fn with_classes() -> Vec<Arc<MemoryDevice>> {
     images
 }
 
-/// A disk, and a cache device that holds some of what is on it.
+/// A disk, and a cache device with some of its blocks.
 fn cached() -> Vec<Arc<MemoryDevice>> {
     let images = disks(&["disk", "cache"]);
     let world = furnished(&[classed(&images[0], None)], 6);
@@ -297,7 +298,7 @@ fn cached() -> Vec<Arc<MemoryDevice>> {
     exported(&world, images)
 }
 
-/// A disk that was nearly full, a second one, and a rebalance that has moved something and is paused.
+/// A disk that was nearly full, a second disk, and a paused rebalance that has moved some data.
 fn rebalanced() -> Vec<Arc<MemoryDevice>> {
     let images = disks(&["first", "second"]);
     let world = furnished(&[classed(&images[0], None)], 44);
@@ -309,7 +310,7 @@ fn rebalanced() -> Vec<Arc<MemoryDevice>> {
     exported(&world, images)
 }
 
-/// Rebalances until that is so.
+/// Rebalances until `is_enough`.
 fn rebalance(world: &World, is_enough: impl Fn(&World) -> bool) {
     for _ in 0..STEPS {
         if is_enough(world) {
@@ -321,7 +322,7 @@ fn rebalance(world: &World, is_enough: impl Fn(&World) -> bool) {
     panic!("the rebalance does not get there: {:?}", world.datasets.rebalance_status());
 }
 
-/// A disk of which most was deleted, and a defragmentation that has packed something and is paused.
+/// A disk with most data deleted, and a paused defragmentation that has packed some chunks.
 fn defragmented() -> Vec<Arc<MemoryDevice>> {
     let images = disks(&["disk"]);
     let world = furnished(&[classed(&images[0], None)], 6);
@@ -342,7 +343,7 @@ fn defragmented() -> Vec<Arc<MemoryDevice>> {
     exported(&world, images)
 }
 
-/// Names with spaces, of everything that has a name in the catalogue.
+/// Names with spaces, for everything with a name in the catalogue.
 fn with_spaces() -> Vec<Arc<MemoryDevice>> {
     let images = disks(&["disk"]);
     let world = furnished(&[classed(&images[0], None)], 8);
@@ -354,7 +355,7 @@ fn with_spaces() -> Vec<Arc<MemoryDevice>> {
     exported(&world, images)
 }
 
-/// Defragments until that is so.
+/// Defragments until `is_enough`.
 fn defragment(world: &World, is_enough: impl Fn(&World) -> bool) {
     for _ in 0..STEPS {
         if is_enough(world) {
@@ -366,7 +367,7 @@ fn defragment(world: &World, is_enough: impl Fn(&World) -> bool) {
     panic!("the defragmentation does not get there: {:?}", world.datasets.defragment_status());
 }
 
-/// Two disks, of which one was made smaller and the other is about to be.
+/// Two disks, one already shrunk, the other about to be.
 fn resized() -> Vec<Arc<MemoryDevice>> {
     let images = disks(&["shorter", "long"]);
     let world = furnished(&[classed(&images[0], None), classed(&images[1], None)], 6);
@@ -376,14 +377,14 @@ fn resized() -> Vec<Arc<MemoryDevice>> {
     exported(&world, images)
 }
 
-/// What makes a disk smaller.
+/// The plan to shrink a disk.
 fn shrink(vdev: VdevId) -> ShrinkPlan {
     let size = device_size(u64::from(KEPT_REGIONS) << 20);
     let (name, moving) = (vdev.to_string(), MovingPlan::default());
     ShrinkPlan { vdev, name, now: DEVICE_SIZE, asked: size, size, regions: KEPT_REGIONS, moving, least: size }
 }
 
-/// Resizes until that is done.
+/// Resizes until the job is done.
 fn resize(world: &World) {
     for _ in 0..STEPS {
         match world.datasets.resize_step(STEP).unwrap() {
@@ -397,7 +398,7 @@ fn resize(world: &World) {
     panic!("the resize does not get there: {:?}", world.datasets.resize_status());
 }
 
-/// A RAID-Z, and a disk beside it that has left.
+/// A RAID-Z, after the removal of a disk vdev.
 fn left_by_a_disk() -> (World, Vec<Arc<MemoryDevice>>) {
     let mut images = disks(&["a", "b", "c", "leaves"]);
     let columns = images[..3].iter().map(device).collect();
@@ -425,7 +426,7 @@ fn packed() -> Vec<Arc<MemoryDevice>> {
     exported(&world, images)
 }
 
-/// The same, and a column more, which the first rows have.
+/// The same, with one more column, which the first rows already use.
 fn expanded() -> Vec<Arc<MemoryDevice>> {
     let (world, mut images) = left_by_a_disk();
     images.extend(disks(&["d"]));
@@ -445,7 +446,7 @@ fn expanded() -> Vec<Arc<MemoryDevice>> {
     panic!("no rows become wide: {:?}", world.datasets.expansion_status());
 }
 
-/// A RAID-Z with a device that is smaller than the others, and files behind its end.
+/// A RAID-Z with a device smaller than the others, and files behind its end.
 fn of_different_sizes() -> Vec<Arc<MemoryDevice>> {
     let large = ["large", "as large"].map(|name| Arc::new(MemoryDevice::new(name, LARGE)));
     let images: Vec<_> = large.into_iter().chain(disks(&["small"])).collect();
@@ -460,7 +461,7 @@ fn of_different_sizes() -> Vec<Arc<MemoryDevice>> {
         images[1].read_at(DATA_START + (zone.first_row << world.pool.label().ashift), &mut rows).unwrap();
         rows.iter().filter(|byte| **byte != 0).count()
     };
-    // What is before its end is filled with what packs well, and goes again.
+    // The rows before its end are filled with compressible data, which is deleted later.
     create(&world, "tank/filler", &[("compression", "off")]);
     let mut count = 0;
     while behind() < 2 << 20 {
@@ -479,7 +480,7 @@ fn of_different_sizes() -> Vec<Arc<MemoryDevice>> {
     exported(&world, images)
 }
 
-/// What a service does for an expansion: `false` if nothing can be done now.
+/// The service's part in an expansion: `false` if nothing can be done now.
 fn expansion_step(world: &World) -> bool {
     world.clean_up().unwrap();
     let Some(widening) = world.pool.widening() else { return false };
@@ -494,7 +495,7 @@ fn expansion_step(world: &World) -> bool {
 }
 
 impl Kept {
-    /// The devices of the committed pool, but those that are `gone`.
+    /// The devices of the committed pool, except those `gone`.
     fn devices(&self, gone: &[usize]) -> Vec<Arc<MemoryDevice>> {
         let made: LazyCell<Vec<Arc<MemoryDevice>>, _> = LazyCell::new(self.make);
         let there = (0..self.devices).filter(|at| !gone.contains(at));

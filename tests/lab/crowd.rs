@@ -1,4 +1,4 @@
-//! A great many small files, made the quickest way: by the engine in this process, without a mount.
+//! A great many small files, made the fastest way: by the engine in this process, without a mount.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -14,9 +14,9 @@ use pool::{
     txg::Committer,
 };
 
-/// The files of a directory.
+/// The number of files in a directory.
 pub(crate) const PER_DIRECTORY: usize = 1000;
-/// The sizes of the files, in turn: some stand in the tree, some have blocks of their own.
+/// The sizes of the files in bytes, in turn: some inline in the tree, some with blocks of their own.
 const SIZES: [usize; 4] = [64, 500, 1500, 5000];
 
 /// Fills a dataset of an exported pool with `files` files, and exports the pool again.

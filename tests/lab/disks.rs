@@ -1,14 +1,15 @@
-//! Disks that can be pulled out and plugged in again while they are used.
+//! Disks that can be pulled out and plugged in again while in use.
 //!
-//! A disk is an image on the mount of a pool of its own. Whoever kills that pool's service pulls it out: to everybody who has
-//! the image open it is gone, as the disk of a machine is, and what was not flushed is lost. Imported again it is back.
+//! A disk is an image on the mount of a pool of its own. Killing that pool's service pulls the disk out: for every
+//! process with the image open the disk is gone, as in a real machine, and unflushed data is lost. An import plugs it
+//! in again.
 
 use std::path::PathBuf;
 
 use super::{Lab, can_mount};
 
 impl Lab {
-    /// Disks of these names, each of so many bytes, which are not made yet; none if nothing can be mounted here.
+    /// Disks of these names and this size, not yet created; `None` if mounting is impossible here.
     pub(crate) fn disks(&self, names: &[&str], size: &str) -> Option<Vec<String>> {
         can_mount().then(|| names.iter().map(|name| self.disk(name, size)).collect())
     }
@@ -20,7 +21,7 @@ impl Lab {
         format!("{size}:{}", self.disk_path(name).display())
     }
 
-    /// Where the image of a disk is.
+    /// The path of a disk's image.
     pub(crate) fn disk_path(&self, name: &str) -> PathBuf {
         self.path(&format!("disk/{name}/image"))
     }
@@ -32,7 +33,7 @@ impl Lab {
         self.kill(&format!("disk-{name}"));
     }
 
-    /// Plugs it in again.
+    /// Plugs a disk in again.
     #[track_caller]
     pub(crate) fn plug(&self, name: &str) {
         self.pool(&["import", "-d", &self.at(&format!("{name}.case")), &format!("disk-{name}")]);

@@ -1,8 +1,8 @@
-//! A tree like those of source code, made from a seed: the same on every machine, but for what only root may make.
+//! A tree like a source tree, made from a seed: the same on every machine, except for objects that only root may make.
 //!
-//! Most files are a few kilobytes of text, a few are large. Among them stands everything else a file system may hold:
-//! deep folders, long and non-UTF-8 names, symbolic and hard links, pipes, sockets, device nodes, sparse files, set-id
-//! bits, owners, attributes, and times to the nanosecond on files, folders and links.
+//! Most files are a few kilobytes of text, a few are large. In between is everything else in a file system: deep
+//! folders, long and non-UTF-8 names, symbolic and hard links, pipes, sockets, device nodes, sparse files, set-id bits,
+//! owners, attributes, and times to the nanosecond on files, folders and links.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -20,9 +20,9 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, lsetxattr, makedev, mknodat, utimensat,
 };
 
-/// Text that files are cut from.
+/// The bytes of text from which files are cut.
 const TEXT: usize = 1 << 20;
-/// The files of a folder.
+/// The number of files in a folder.
 const PER_FOLDER: usize = 24;
 
 /// Random numbers from a seed (xorshift64*).
@@ -53,7 +53,7 @@ impl Dice {
     }
 }
 
-/// Makes and changes a tree. Two that were made from the same seed do the same.
+/// Makes and changes a tree. Two foresters with the same seed do the same.
 pub(crate) struct Forester {
     dice: Dice,
     text: Vec<u8>,
@@ -64,7 +64,7 @@ pub(crate) struct Forester {
 }
 
 impl Forester {
-    /// One who makes the tree of this seed.
+    /// A forester for the tree of this seed.
     pub(crate) fn new(seed: u64) -> Forester {
         let mut dice = Dice(seed | 1);
         let text = text(&mut dice);
@@ -90,13 +90,13 @@ impl Forester {
             self.files.push(path);
         }
         self.oddities(tree);
-        // Making what is in a folder has changed its time.
+        // Filling a folder has changed its time.
         for folder in self.folders.clone().into_iter().rev() {
             self.furnish_folder(&tree.join(folder));
         }
     }
 
-    /// Makes a folder that holds what one in a hundred files of the tree will be like: half of them changed, half new.
+    /// Makes a folder with the next version of one in a hundred files of the tree: half of them changed, half new.
     pub(crate) fn overlay(&mut self, tree: &Path, overlay: &Path) {
         let mut touched = vec![PathBuf::new()];
         for number in 0..self.files.len().div_ceil(100) {
@@ -119,13 +119,13 @@ impl Forester {
         for folder in touched.into_iter().rev() {
             let (from, to) = (fs::metadata(tree.join(&folder)).unwrap(), overlay.join(folder));
             lchown(&to, Some(from.uid()), Some(from.gid())).unwrap();
-            // Copying programs do not agree on what becomes of the bits of a folder that is there.
+            // Copying programs disagree about the permission bits of an existing folder.
             fs::set_permissions(&to, from.permissions()).unwrap();
             self.date(&to);
         }
     }
 
-    /// Changes one in a hundred files in the other ways there are. The same in a tree and in its copy.
+    /// Changes one in a hundred files in other ways. A tree and its copy are changed equally.
     pub(crate) fn tidy(&self, tree: &Path) {
         for (index, file) in self.files.iter().enumerate().skip(17).step_by(100) {
             let path = tree.join(file);
@@ -183,7 +183,7 @@ impl Forester {
         }
     }
 
-    /// Mostly one to thirty kilobytes, the small ones more often; now and then a large one, or nothing at all.
+    /// Mostly one to thirty kilobytes, with a bias to small sizes; now and then a large size, or zero.
     fn size(&mut self, number: usize) -> usize {
         match number {
             _ if number % 8000 == 4000 => 12_000_000,
@@ -196,7 +196,7 @@ impl Forester {
         }
     }
 
-    /// Pieces of the text, with words between them that occur nowhere else.
+    /// Pieces of the text, with unique words in between.
     fn content(&mut self, number: usize, len: usize) -> Vec<u8> {
         let mut content = Vec::with_capacity(len + 4096);
         while content.len() < len {
@@ -208,7 +208,7 @@ impl Forester {
         content
     }
 
-    /// Another name for a file: a hard link or a symbolic one.
+    /// Another name for a file: a hard link or a symbolic link.
     fn link(&mut self, tree: &Path, folder: &Path, path: &Path, number: usize) {
         let name = tree.join(folder).join(format!("link-{number}"));
         if self.dice.chance(2) {
@@ -221,7 +221,7 @@ impl Forester {
         self.date(&name);
     }
 
-    /// What stands in a source tree only by mistake, but must be kept all the same.
+    /// Objects that are in a source tree only by mistake, but must be kept.
     fn oddities(&mut self, tree: &Path) {
         let folder = tree.join("oddities");
         fs::create_dir(&folder).unwrap();
@@ -232,7 +232,7 @@ impl Forester {
             self.node(&folder.join("disk"), FileType::BlockDevice, makedev(259, 70_000));
         }
         let socket = folder.join("socket");
-        // The path of a socket that is bound must be short.
+        // The path of a bound socket must be short.
         let short = PathBuf::from(format!("/tmp/cenote-socket-{}", std::process::id()));
         symlink(&folder, &short).unwrap();
         drop(UnixListener::bind(short.join("socket")).unwrap());
@@ -304,7 +304,7 @@ impl Forester {
     }
 }
 
-/// Words as they stand in programs: a hundredth part of them different.
+/// Words of program text, of which a hundredth part is different.
 fn text(dice: &mut Dice) -> Vec<u8> {
     let words =
         ["let", "mut", "return", "struct", "impl", "fn", "match", "self", "=", "{", "}", "();", "if", "else", "//"];

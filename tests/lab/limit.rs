@@ -1,8 +1,8 @@
-//! Running programs with little memory: a bound for whatever a command starts, its service included.
+//! Running programs with little memory: a limit for all processes that a command starts, its service included.
 //!
-//! Where the test may make a control group of its own, the kernel counts everything the processes cause, and ends the
-//! one that needs more. Elsewhere each process gets a limit on what it may write to of its own (`RLIMIT_DATA`), which
-//! counts what was asked for rather than what is used, and so is the stricter one; allocations fail beyond it.
+//! Where the test may make a control group, the kernel counts all memory caused by the processes, and kills a process
+//! that needs more. Elsewhere each process gets a limit on its own writable memory (`RLIMIT_DATA`). This limit counts
+//! requested instead of used memory, and so is stricter; allocations beyond it fail.
 
 use std::{
     fs,
@@ -10,18 +10,18 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// A bound on memory.
+/// A limit on memory.
 pub(crate) enum Limit {
-    /// A memory control group, and the files of its version.
+    /// A memory control group, and the file names of its version.
     Group { folder: PathBuf, version: &'static Version },
     /// A limit of each process, in bytes.
     Process(u64),
 }
 
-/// What the two versions of control groups call the same.
+/// The names in one of the two versions of control groups.
 pub(crate) struct Version {
     name: &'static str,
-    /// Which line of `/proc/self/cgroup` says where this process is.
+    /// The marker of this process's line in `/proc/self/cgroup`.
     line: &'static str,
     root: &'static str,
     limit: &'static str,
@@ -46,13 +46,13 @@ static VERSIONS: [Version; 2] = [
 ];
 
 impl Limit {
-    /// The best kind of limit there is.
+    /// The best kind of limit available.
     pub(crate) fn new(bytes: u64) -> Limit {
         let group = VERSIONS.iter().find_map(|version| Some(Limit::Group { folder: version.group(bytes)?, version }));
         group.unwrap_or(Limit::Process(bytes))
     }
 
-    /// What kind it is.
+    /// The kind of limit, in words.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Limit::Group { version, .. } => version.name,
@@ -60,7 +60,7 @@ impl Limit {
         }
     }
 
-    /// The words to put before a command to have it run within the limit.
+    /// The words before a command that run it within the limit.
     pub(crate) fn prefix(&self) -> Vec<String> {
         let (script, argument) = match self {
             Limit::Group { folder, .. } => {
@@ -71,7 +71,7 @@ impl Limit {
         vec!["sh".into(), "-c".into(), script.into(), argument]
     }
 
-    /// The most memory that was ever used within the limit, where the kernel counts it.
+    /// The peak memory within the limit in bytes, where the kernel counts it.
     pub(crate) fn peak(&self) -> Option<u64> {
         let Limit::Group { folder, version } = self else { return None };
         fs::read_to_string(folder.join(version.peak)).ok()?.trim().parse().ok()
@@ -93,7 +93,7 @@ impl Drop for Limit {
 }
 
 impl Version {
-    /// Makes a group with this limit within the group that this process is in.
+    /// Makes a group with this limit within the group of this process.
     fn group(&self, bytes: u64) -> Option<PathBuf> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;

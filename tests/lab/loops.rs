@@ -1,15 +1,16 @@
-//! Loop devices, which take a user who may set them up.
+//! Loop devices, for a user who may set up loop devices.
 
 use std::{fs, path::Path, process::Command};
 
-/// A loop device over a file, until it is dropped.
+/// A loop device over a file, detached when dropped.
 pub(crate) struct Loop {
-    /// Its path.
+    /// The path of the device.
     pub(crate) device: String,
 }
 
 impl Loop {
-    /// One over a new file of so many MiB, which it opens as `direct_io` says; none if there are no loop devices here.
+    /// A loop device over a new file of `size` MiB, opened with O_DIRECT if `direct_io`; `None` without loop devices
+    /// here.
     pub(crate) fn over(file: &Path, size: u64, direct_io: bool) -> Option<Loop> {
         let may = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
         if !may {
@@ -24,7 +25,7 @@ impl Loop {
         Loop::on(file, direct_io)
     }
 
-    /// One over what is there.
+    /// A loop device over an existing file.
     pub(crate) fn on(file: &Path, direct_io: bool) -> Option<Loop> {
         let direct_io = if direct_io { "--direct-io=on" } else { "--direct-io=off" };
         let made = Command::new("losetup").args(["--find", "--show", direct_io]).arg(file).output();
@@ -42,7 +43,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // A loop device that stays is in nobody's way.
+        // A remaining loop device harms no other test.
         let _ = Command::new("losetup").args(["--detach", &self.device]).status();
     }
 }

@@ -1,8 +1,9 @@
-//! A place to try the real programs: a folder of its own for images, state, sockets and mounts, and the two binaries.
+//! An environment for the real programs: a folder of its own for images, state, sockets and mounts, and the two
+//! binaries.
 //!
-//! Whatever a test leaves running or mounted is ended when its lab is dropped, also after a panic. A test that damages
-//! nothing must leave READ, WRITE and CKSUM of all devices at 0: they are looked at before a pool is exported and when the
-//! lab is dropped. A test that does damage something says so: [`Lab::damages`].
+//! Dropping the lab ends all its processes and mounts, after a panic too. A test that damages nothing must leave READ,
+//! WRITE and CKSUM of all devices at 0: the lab checks the counters before a pool is exported and when dropped. A test
+//! that damages something says so: [`Lab::damages`].
 
 #![allow(dead_code, reason = "each test target uses its part of the lab")]
 
@@ -28,24 +29,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One test's world.
+/// One test's environment.
 pub(crate) struct Lab {
     folder: tempfile::TempDir,
     mountless: bool,
-    /// Services that crash are started again. Else they stay away, as most tests that kill one want.
+    /// Crashed services are started again. Otherwise they stay dead, as most tests that kill a service want.
     restarting: bool,
     /// The words before each command: a program that runs it under other conditions.
     prefix: Vec<OsString>,
     /// Devices may have errors.
     damaged: AtomicBool,
-    /// The errors that devices had all the same.
+    /// Errors of devices in spite of `damaged` being false.
     harm: Mutex<Vec<String>>,
 }
 
-/// What a command has said and how it ended.
+/// A command's output and exit status.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// The program and its words.
+    /// The program and its arguments.
     pub(crate) line: String,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
@@ -53,7 +54,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// What a program with these words has left when it ended.
+    /// The result of a program with these arguments.
     pub(crate) fn of(program: &str, words: &[&str], output: Output) -> Run {
         Run {
             line: format!("{program} {}", words.join(" ")),
@@ -63,19 +64,19 @@ impl Run {
         }
     }
 
-    /// Its output as text.
+    /// The standard output as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Its output, if it has succeeded.
+    /// The standard output of a successful command.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{}\n{}{}", self.line, self.text(), self.stderr);
         self.text()
     }
 
-    /// What it said on standard error, if it ended with this code.
+    /// The standard error of a command that exited with this code.
     #[track_caller]
     pub(crate) fn fails(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{}\n{}{}", self.line, self.text(), self.stderr);
@@ -83,13 +84,13 @@ impl Run {
     }
 }
 
-/// Whether file systems can be mounted here. Where they must be, by `CENOTE_REQUIRE_FUSE`, a machine that cannot is a
-/// failure and not a reason to skip.
+/// Whether file systems can be mounted here. If not, and `CENOTE_REQUIRE_FUSE` is set, the test fails instead of being
+/// skipped.
 pub(crate) fn can_mount() -> bool {
     let usable = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     assert!(usable || std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "/dev/fuse cannot be opened");
     if !usable {
-        // Said past the test harness, which shows what passing tests print to nobody.
+        // The test harness would hide the output of a passing test.
         #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
         {
             eprintln!("skipped: no FUSE here");
@@ -115,17 +116,17 @@ impl Lab {
         Lab { folder, mountless, restarting: false, prefix: Vec::new(), damaged, harm }
     }
 
-    /// From now on this test damages devices, takes them away or has them refuse: they may have errors.
+    /// Declares damage: from now on devices may have errors, because the test damages, removes or fails devices.
     pub(crate) fn damages(&self) {
         self.damaged.store(true, Ordering::Relaxed);
     }
 
-    /// Has services started from now on be started again when they crash.
+    /// Makes services started from now on restart after a crash.
     pub(crate) fn restart_services(&mut self) {
         self.restarting = true;
     }
 
-    /// Has every command run through the program that these words begin.
+    /// Runs every command through the program in `prefix`.
     pub(crate) fn through(&mut self, prefix: Vec<String>) {
         self.prefix = prefix.into_iter().map(OsString::from).collect();
     }
@@ -135,7 +136,7 @@ impl Lab {
         self.folder.path().join(name)
     }
 
-    /// The same as text.
+    /// A path in the lab, as text.
     pub(crate) fn at(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
@@ -209,18 +210,18 @@ impl Lab {
         self.pool(&["create", "-m", &mountpoint, name, &vdev]);
     }
 
-    /// An empty image of so many bytes that only its owner can open.
+    /// An empty image of `bytes` bytes that only its owner can open.
     pub(crate) fn blank(&self, image: &str, bytes: u64) {
         let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path(image));
         options.and_then(|file| file.set_len(bytes)).unwrap();
     }
 
-    /// Where a dataset of a pool made by [`Lab::create`] is mounted.
+    /// The mountpoint of a dataset in a pool made by [`Lab::create`].
     pub(crate) fn mount(&self, dataset: &str) -> PathBuf {
         self.path("mnt").join(dataset)
     }
 
-    /// Closes a pool, has `pool check` verify it, and opens it again.
+    /// Exports a pool, verifies it by `pool check`, and imports it again.
     #[track_caller]
     pub(crate) fn check(&self, name: &str) {
         self.pool(&["export", name]);
@@ -229,12 +230,12 @@ impl Lab {
         self.pool(&["import", "-d", &folder, name]);
     }
 
-    /// Notes which devices have errors, unless they may. Counts do not outlive the process that has a pool open.
+    /// Notes devices with errors, if none are allowed. The counters end with the process that has the pool open.
     fn note_harm(&self) {
         if self.mountless || self.damaged.load(Ordering::Relaxed) {
             return;
         }
-        // Without pools it says nothing.
+        // Without pools the output is empty.
         let status = self.command("pool", &["status", "-j"]).output().unwrap().stdout;
         let mut found = Vec::new();
         errors_in(&serde_json::from_slice(&status).unwrap_or_default(), &mut found);
@@ -250,7 +251,7 @@ impl Lab {
         assert!(harm.is_empty(), "devices have errors, and nothing was damaged: {}", harm.join("\n"));
     }
 
-    /// The devices to which nothing was done had no errors until now, whatever else was done.
+    /// Asserts that undamaged devices have had no errors until now.
     #[track_caller]
     pub(crate) fn unharmed(&self) {
         self.note_harm();
@@ -262,7 +263,7 @@ impl Lab {
         self.processes(&["service", name]).first().copied()
     }
 
-    /// The processes that start services again when they crash.
+    /// The processes that restart crashed services.
     pub(crate) fn supervisors(&self) -> Vec<u32> {
         self.processes(&["service", "--supervise"])
     }
@@ -302,7 +303,7 @@ impl Drop for Lab {
         let folder = self.folder.path().display().to_string();
         for place in mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|place| place.starts_with(&folder))
         {
-            // What is left after a failed test must not keep the folder from being removed.
+            // Mounts left by a failed test must not block the removal of the folder.
             let _ = Command::new("umount").args(["-l", place]).status();
         }
         if !std::thread::panicking() {
@@ -311,7 +312,7 @@ impl Drop for Lab {
     }
 }
 
-/// The counters of devices that are not 0, wherever they stand in what `pool status -j` says.
+/// The nonzero error counters anywhere in the output of `pool status -j`.
 fn errors_in(value: &serde_json::Value, found: &mut Vec<String>) {
     let Some(object) = value.as_object() else { return };
     for counter in ["read_errors", "write_errors", "checksum_errors"] {
@@ -321,7 +322,7 @@ fn errors_in(value: &serde_json::Value, found: &mut Vec<String>) {
     object.values().for_each(|inner| errors_in(inner, found));
 }
 
-/// A small file system in memory at `path`, if this user may mount one.
+/// A small tmpfs at `path`; false if this user may not mount one.
 pub(crate) fn small_file_system(path: &Path, size: &str) -> bool {
     fs::create_dir(path).unwrap();
     let mounted =
@@ -336,21 +337,22 @@ pub(crate) fn small_file_system(path: &Path, size: &str) -> bool {
     mounted
 }
 
-/// Whether a process has ended and closed what it had open. Its command line is gone before that.
+/// Whether a process has ended and closed its files. Its command line disappears earlier.
 fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name stands in brackets, and may have some of its own. The state comes behind it, and further on the threads.
+    // The name in parentheses may itself contain parentheses. Behind it is the state, and further on the number of
+    // threads.
     let Some((_, rest)) = stat.rsplit_once(") ") else { return true };
     let fields: Vec<&str> = rest.split(' ').collect();
     matches!(fields[0], "Z" | "X") && matches!(fields[17], "0" | "1")
 }
 
-/// A process that stands still until this is dropped.
+/// A process that is stopped until this is dropped.
 pub(crate) struct Stopped(pub(crate) u32);
 
 impl Stopped {
-    /// Stops a process, and waits until it stands still: the signal reaches its threads one after another, and until then
-    /// one may carry out another request.
+    /// Stops a process, and waits until all its threads are stopped: the signal reaches one thread after another, and
+    /// until then a thread may answer a request.
     #[track_caller]
     pub(crate) fn new(pid: u32) -> Stopped {
         let stopped = Stopped(pid);
@@ -366,20 +368,20 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It may have been killed meanwhile.
+        // The process may have been killed meanwhile.
         self.signal("-CONT");
     }
 }
 
-/// What a process's threads are doing: a letter for each.
+/// The states of a process's threads: a letter for each.
 fn threads(pid: u32) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    // One that has ended meanwhile does nothing any more.
+    // A thread that ended meanwhile is idle.
     let stats = threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")).ok());
     stats.map(|stat| stat.rsplit(") ").next().unwrap().chars().take(1).collect()).collect()
 }
 
-/// Waits for something that takes a moment.
+/// Waits for a condition, 20 seconds at most.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -389,7 +391,7 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A figure of a process's memory, in bytes: `VmHWM` is the most that was ever resident, `VmRSS` what is now.
+/// A figure of a process's memory, in bytes: `VmHWM` is the peak resident size, `VmRSS` the present size.
 #[track_caller]
 pub(crate) fn memory(pid: u32, figure: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -408,7 +410,7 @@ pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(next).collect()
 }
 
-/// Writes a small tree with everything a file system has: folders, links, modes, times, attributes, sparse files.
+/// Writes a small tree with every kind of object: folders, links, modes, times, attributes, sparse files.
 pub(crate) fn plant(folder: &Path) {
     use std::os::unix::fs::{PermissionsExt, symlink};
     for number in 0..40u32 {
@@ -425,7 +427,7 @@ pub(crate) fn plant(folder: &Path) {
     std::os::unix::fs::FileExt::write_all_at(&sparse, b"in the middle", 2_345_678).unwrap();
 }
 
-/// Asserts that two trees are the same, as `diff -r` and `stat` see them.
+/// Asserts that two trees are the same for `diff -r` and `stat`.
 #[track_caller]
 pub(crate) fn assert_same(wanted: &Path, found: &Path) {
     let list = |folder: &Path| {

@@ -10,7 +10,7 @@ use std::{
 
 use super::{Lab, Run};
 
-/// A uid and a gid that nothing else has.
+/// A uid and a gid otherwise unused.
 pub(crate) const UID: u32 = 64_321;
 
 /// The other user, and copies of the programs where that user can run them.
@@ -21,7 +21,7 @@ pub(crate) struct Stranger {
 }
 
 impl Stranger {
-    /// A user who can look into the lab's folder; `None`, after saying why, where these tests cannot become another user.
+    /// A user with access to the lab's folder; `None`, after printing why, if the test cannot switch users.
     pub(crate) fn of(lab: &Lab) -> Option<Stranger> {
         let uid = UID.to_string();
         let try_out =
@@ -35,13 +35,13 @@ impl Stranger {
         let programs = lab.path("programs");
         fs::create_dir(&programs).unwrap();
         fs::set_permissions(&programs, Permissions::from_mode(0o755)).unwrap();
-        // Where they were built may be closed to others.
+        // The build folder may be closed to other users.
         fs::copy(env!("CARGO_BIN_EXE_pool"), programs.join("pool")).unwrap();
         fs::copy(env!("CARGO_BIN_EXE_fs"), programs.join("fs")).unwrap();
         Some(Stranger { programs, state: lab.path("state"), run: lab.path("run") })
     }
 
-    /// Whether this user can speak to a socket by a program that is not ours, which takes Perl; says so if not.
+    /// Whether this user has Perl, to speak to a socket without our programs; prints a note if not.
     pub(crate) fn has_perl(&self) -> bool {
         let is_there = self.sh("perl -MIO::Socket::UNIX -e 1").code == Some(0);
         if !is_there {
@@ -51,7 +51,7 @@ impl Stranger {
         is_there
     }
 
-    /// A shell script of this user, ready to be started. The lab's pools are those that the programs look for.
+    /// A shell script of this user, ready to be started. Its programs see the lab's pools.
     pub(crate) fn command(&self, script: &str) -> Command {
         let uid = UID.to_string();
         let mut command = Command::new("setpriv");
@@ -76,7 +76,7 @@ impl Stranger {
     }
 }
 
-/// A process of the other user, killed when this is dropped.
+/// A process of the other user, killed when dropped.
 pub(crate) struct Started(pub(crate) Child);
 
 impl Drop for Started {

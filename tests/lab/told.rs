@@ -1,14 +1,14 @@
-//! What the programs tell, as somebody at a terminal sees it: standard output, standard error and how it ended.
+//! The output of the programs as on a terminal: standard output, standard error and exit status.
 //!
-//! Tests compare it with inline snapshots, word for word. What differs from run to run on any machine is replaced by
-//! [`filters`]; a test that shows more of that kind adds filters of its own.
+//! Tests compare the output with inline snapshots, word for word. Values that change from run to run are replaced by
+//! [`filters`]; a test with more such values adds filters of its own.
 
 use insta::Settings;
 
 use super::{Lab, Run};
 
 impl Run {
-    /// What it said, and how it ended.
+    /// Standard output, standard error and exit status.
     pub(crate) fn told(&self) -> String {
         let code = self.code.expect("it ends by itself");
         format!("{}{}[exit {code}]", self.text(), self.stderr)
@@ -27,18 +27,18 @@ impl Lab {
         self.run(words[0], &words[1..])
     }
 
-    /// What one command line tells.
+    /// The output of one command line.
     pub(crate) fn shown(&self, line: &str) -> String {
         self.enter(line).told()
     }
 
-    /// What several command lines tell, each behind a prompt.
+    /// The output of several command lines, each behind a prompt.
     pub(crate) fn session(&self, lines: &[&str]) -> String {
         lines.iter().map(|line| self.enter(line).at_prompt()).collect()
     }
 }
 
-/// Replaces what differs from run to run: the lab's folder, numbers of pools and datasets, dates, transaction groups.
+/// Replaces what changes from run to run: the lab's folder, GUIDs, dates, txgs.
 pub(crate) fn filters() -> Settings {
     let mut settings = Settings::clone_current();
     settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");
@@ -49,14 +49,14 @@ pub(crate) fn filters() -> Settings {
     settings
 }
 
-/// The same for tables with paths, whose columns are as wide as the way to the lab is long.
+/// The same for tables with paths, where column widths depend on the length of the lab's path.
 pub(crate) fn filters_for_paths() -> Settings {
     let mut settings = filters();
     settings.add_filter("   +", "  ");
     settings
 }
 
-/// The same for what `pool status` shows of devices: times, sizes and what depends on the machine are replaced too.
+/// The same for devices in `pool status`: times, sizes and values of the machine are replaced too.
 pub(crate) fn filters_for_devices() -> Settings {
     let mut settings = filters_for_paths();
     settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");

@@ -1,4 +1,4 @@
-//! Two that were one: devices that went on without each other, older copies, copies of whole pools, and pools that are split.
+//! Split brain, older copies of devices, copies of whole pools, and pools that are split.
 
 use std::fs;
 
@@ -120,7 +120,7 @@ fn an_older_copy_of_a_device_is_skipped_under_any_name() {
     for copy in ["0.img", "z.img"] {
         let lab = furnished();
         lab.pool(&["export", "tank"]);
-        // It takes the place of one that is lost, where the pool would look for that.
+        // The older copy replaces a lost device at its path.
         fs::copy(lab.path("a.img"), lab.path(copy)).unwrap();
         fs::copy(lab.path("a.img"), lab.path("b.img")).unwrap();
         let before = fs::read(lab.path(copy)).unwrap();
@@ -228,18 +228,18 @@ fn split_imports_the_new_pool_with_altroot_and_properties() {
     let below = lab.path(&format!("new{home}/file"));
     assert!(fs::read(&below).unwrap() == content(1));
     assert_eq!(lab.fs(&["get", "-H", "-o", "value", "mountpoint", "copy"]), format!("{}{home}\n", lab.at("new")));
-    // Each goes on without the other.
+    // Both pools are used independently.
     fs::write(&below, content(2)).unwrap();
     assert!(fs::read(lab.mount("tank/file")).unwrap() == content(1));
     for pool in ["tank", "copy"] {
         lab.pool(&["export", pool]);
         lab.pool(&["check", "-d", &lab.at(""), pool]);
     }
-    // A directory is for one import, and a property for good.
+    // An altroot is for one import; a property is permanent.
     lab.pool(&["import", "-N", "-d", &lab.at(""), "copy"]);
     assert_eq!(lab.pool(&["get", "-H", "-o", "value", "comment,altroot", "copy"]), "split off\n-\n");
     lab.pool(&["export", "copy"]);
-    // With properties alone it is exported again.
+    // With properties only, it is exported again.
     lab.pool(&["import", "-N", "-d", &lab.at("a.img"), "tank"]);
     lab.pool(&["attach", "-w", "tank", "a.img", "80M:c.img"]);
     lab.pool(&["split", "-o", "comment=exported", "tank", "other", "c.img"]);

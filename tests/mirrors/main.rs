@@ -1,8 +1,7 @@
-//! The death of a mirror's device and its replacement, and everything else that an operator does with mirrors, through the
-//! programs, with what `pool status` says at each stage.
+//! The death and replacement of a mirror's device, and all other operations on mirrors, through the programs, with
+//! `pool status` at each stage.
 //!
-//! The pools have services and are not mounted, so that what was read is read from the devices. What the tests have in
-//! common stands here.
+//! The pools have services and are not mounted, so that reads go to the devices. This file has the common helpers.
 
 mod away;
 mod copies;
@@ -17,7 +16,7 @@ use std::fs;
 use insta::Settings;
 use lab::{Lab, noise, wait_until};
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_devices();
     settings.add_filter(r"/[ab]/[ab]\.img(\s+)holds", "/[SIDE]${1}holds");
@@ -28,7 +27,7 @@ fn content(seed: u64) -> Vec<u8> {
     noise(300_000, seed)
 }
 
-/// A pool `tank` that is a mirror of two images, with a file in it.
+/// A pool `tank` that is a mirror of two images, with a file.
 fn furnished() -> Lab {
     let lab = Lab::new();
     lab.pool(&["create", "-m", "none", "tank", "mirror", "80M:a.img", "80M:b.img"]);
@@ -44,7 +43,7 @@ fn put(lab: &Lab, seed: u64) {
     lab.pool(&["sync", "tank"]);
 }
 
-/// Whether these files are in the pool, as they were put there.
+/// Asserts that these files are in the pool, unchanged.
 fn holds(lab: &Lab, seeds: &[u64]) {
     for seed in seeds {
         assert!(lab.fs_bytes(&["cat", &format!("tank/home:/{seed}")]) == content(*seed), "file {seed}");

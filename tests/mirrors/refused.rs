@@ -1,4 +1,4 @@
-//! What is asked of mirrors and cannot be, in words.
+//! Refused operations on mirrors, with their messages.
 
 use insta::assert_snapshot;
 

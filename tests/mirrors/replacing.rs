@@ -1,4 +1,4 @@
-//! Devices that get a successor: because they have died, or at will; and mirrors that get wider or narrower.
+//! Replaced devices: after a failure, or on request; and mirrors that get wider or narrower.
 
 use std::{
     fs::{self, File},
@@ -78,7 +78,7 @@ fn a_device_dies_and_is_replaced() {
     errors: No known data errors
     [exit 0]
     ");
-    // The new one alone is the pool.
+    // The new device alone is the pool.
     lab.pool(&["export", "tank"]);
     fs::rename(lab.path("a.img"), lab.path("away")).unwrap();
     fs::create_dir(lab.path("alone")).unwrap();
@@ -89,7 +89,7 @@ fn a_device_dies_and_is_replaced() {
     lab.pool(&["check", "-d", &lab.at("alone"), "tank"]);
 }
 
-/// Has a new image stand where one was, while nobody has it open.
+/// Puts a new image at the path of an old image, while the pool is closed.
 fn put_a_new_one_in_the_place_of(lab: &Lab, image: &str) {
     lab.kill("tank");
     fs::remove_file(lab.path(image)).unwrap();
@@ -97,7 +97,7 @@ fn put_a_new_one_in_the_place_of(lab: &Lab, image: &str) {
     File::create(lab.path(image)).unwrap().set_len(80 << 20).unwrap();
 }
 
-/// The paths that are known of the pool's devices.
+/// The registered paths of the pool's devices.
 fn known(lab: &Lab) -> Vec<String> {
     let text = fs::read_to_string(lab.path("state/pools/tank.json")).unwrap();
     let paths = text.lines().filter(|line| line.contains(".img"));
@@ -111,7 +111,7 @@ fn a_new_device_at_the_same_path_replaces_the_old_one() {
     lab.pool(&["replace", "-w", "tank", "a.img", "a.img"]);
     assert_eq!(known(&lab), ["a.img", "b.img"]);
     assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
-    // A service that is killed before the old device has left leaves both in the labels, and a file of old may have both.
+    // A service killed before the detach leaves both devices in the labels, and an old registry file may have both.
     put_a_new_one_in_the_place_of(&lab, "b.img");
     lab.pool(&["replace", "tank", "b.img"]);
     lab.kill("tank");
@@ -134,7 +134,7 @@ fn a_device_that_was_wiped_replaces_itself() {
     lab.damages();
     let label = 1 << 20;
     let image = File::options().write(true).open(lab.path("b.img")).unwrap();
-    // It holds a pool, this one.
+    // It holds a pool: this pool.
     assert!(lab.run("pool", &["replace", "tank", "b.img"]).fails(1).contains("pool 'tank'"));
     assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
     let len = image.metadata().unwrap().len();
@@ -166,7 +166,7 @@ fn a_stuck_replacement_is_completed_or_cancelled() {
     file.write_all_at(&[0xee; 512], place).unwrap();
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
     lab.run("pool", &["replace", "-w", "tank", "a.img", "80M:c.img"]).fails(1);
-    // The new one is not wanted any more.
+    // The new device is no longer wanted.
     lab.pool(&["detach", "tank", "c.img"]);
     let status = lab.pool(&["status", "tank"]);
     assert!(status.contains("a.img") && !status.contains("c.img") && !status.contains("mirror"), "{status}");
@@ -193,7 +193,7 @@ fn a_stuck_replacement_is_completed_or_cancelled() {
     lab.check("tank");
 }
 
-/// Writes files into a folder and reads them until `done`; how many there are.
+/// Writes files into a folder and reads them until `done`, counting them in `count`.
 fn use_folder(folder: &Path, done: &AtomicBool, count: &AtomicU64) {
     for number in 0.. {
         let (name, wanted) =
@@ -225,7 +225,7 @@ fn files_stay_in_use_while_a_device_dies_and_is_replaced() {
     let (folder, done, count) = (lab.mount("tank"), AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let user = scope.spawn(|| use_folder(&folder, &done, &count));
-        // The file system below it runs full.
+        // The file system below the image runs full.
         wait_until("the device has died", || lab.pool(&["status", "tank"]).contains("state: DEGRADED"));
         lab.fs(&["snapshot", "tank@degraded"]);
         lab.pool(&["replace", "-w", "tank", &on_small, "200M:c.img"]);
@@ -236,7 +236,7 @@ fn files_stay_in_use_while_a_device_dies_and_is_replaced() {
     let status = lab.pool(&["status", "tank"]);
     assert!(status.contains("state: ONLINE") && status.contains("with 0 errors"), "{status}");
     assert!(status.contains("c.img") && !status.contains("b.img"), "{status}");
-    // The new one alone is all of it.
+    // The new device alone holds everything.
     lab.pool(&["export", "tank"]);
     fs::create_dir(lab.path("alone")).unwrap();
     fs::rename(lab.path("a.img"), lab.path("away")).unwrap();
@@ -383,7 +383,7 @@ fn a_mirror_gets_a_third_device_and_offline_t_ends_at_import() {
     errors: No known data errors
     [exit 0]
     ");
-    // Without the flag it stays so.
+    // Without the flag it stays offline.
     lab.pool(&["offline", "tank", "b.img"]);
     lab.pool(&["export", "tank"]);
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
@@ -391,7 +391,7 @@ fn a_mirror_gets_a_third_device_and_offline_t_ends_at_import() {
     assert!(shown.lines().any(|line| line.contains("b.img") && line.contains("OFFLINE")), "{shown}");
     lab.pool(&["online", "tank", "b.img"]);
     lab.pool(&["wait", "-t", "resilver", "tank"]);
-    // Any one of the three is all of it.
+    // Each of the three alone holds everything.
     lab.pool(&["export", "tank"]);
     fs::create_dir(lab.path("alone")).unwrap();
     for image in ["a.img", "b.img", "c.img"] {

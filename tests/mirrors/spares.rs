@@ -1,4 +1,4 @@
-//! Spares of mirrors: added, stepping in, standing by again, and staying.
+//! Spares of mirrors: added, put in, released, and kept for good.
 
 use std::fs::{self, File};
 
@@ -47,7 +47,7 @@ fn a_spare_that_is_too_small_for_every_device_takes_a_force() {
     ");
     assert!(!lab.path("s.img").exists());
     lab.pool(&["add", "-f", "tank", "spare", "70M:s.img"]);
-    // It may step in for one that comes with it.
+    // It fits a device that is added with it.
     lab.pool(&["remove", "tank", "s.img"]);
     lab.pool(&["add", "tank", "spare", "70M:t.img", "mirror", "70M:c.img", "70M:d.img"]);
     lab.check("tank");

@@ -1,4 +1,4 @@
-//! Programs that have files open, mapped and changed while the dataset beneath them is rolled back or received into.
+//! Programs with open, mapped and changed files while their dataset is rolled back or received into.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,14 +12,14 @@ use crate::mounted;
 
 const LENGTH: usize = 3 * 4096;
 
-/// What a program has of a dataset: all of one letter.
+/// A program's view of a dataset, each file full of one letter.
 struct Holder {
-    /// A file that is there before and after.
+    /// A file that exists before and after.
     kept: File,
     seen: Map,
-    /// The same one, changed through a mapping and not written yet.
+    /// The same file, changed through a mapping and not yet written back.
     changed: MapMut,
-    /// A file that is not there afterwards.
+    /// A file that is gone afterwards.
     gone: File,
 }
 
@@ -32,7 +32,7 @@ impl Holder {
         Holder { kept, seen, changed, gone: File::create_new(place.join("gone")).unwrap() }
     }
 
-    /// Whoever looks sees this letter, however they look.
+    /// Asserts that every way of reading sees this letter.
     fn sees(&self, place: &Path, letter: u8) {
         let mut read = [0; LENGTH];
         self.kept.read_exact_at(&mut read, 0).unwrap();
@@ -42,7 +42,7 @@ impl Holder {
         assert!(fs::read(place.join("kept")).unwrap() == [letter; LENGTH]);
     }
 
-    /// The file that is not there any more says so, and is not somebody else's.
+    /// Asserts that the gone file is stale, and no other file's.
     fn has_lost_what_is_gone(&self, place: &Path) {
         let stale = Some(Errno::STALE.raw_os_error());
         assert_eq!(self.gone.metadata().unwrap_err().raw_os_error(), stale);
@@ -51,7 +51,7 @@ impl Holder {
     }
 }
 
-/// A dataset with a snapshot of a file of `a`, and after it the file changed to `b`.
+/// A dataset with a snapshot of a file of `a`; since then the file was changed to `b`.
 fn rolled_on(lab: &Lab) {
     let file = lab.mount("tank").join("kept");
     fs::write(&file, [b'a'; LENGTH]).unwrap();
@@ -68,14 +68,14 @@ fn a_rollback_is_seen_by_whoever_has_files_open() {
     lab.fs(&["rollback", "tank@a"]);
     holder.sees(&place, b'a');
     holder.has_lost_what_is_gone(&place);
-    // The mapping goes on to be the file's.
+    // The mapping still belongs to the file.
     holder.changed.fill(b'd');
     drop(holder);
     lab.check("tank");
     assert!(fs::read(place.join("kept")).unwrap() == [b'd'; LENGTH]);
 }
 
-/// The kernel is told of what differs and of nothing else: what it knows of the rest stays.
+/// Only differing names and objects are invalidated: the rest of the kernel's cache stays.
 #[test]
 fn a_rollback_leaves_what_the_kernel_knows_of_other_files() {
     let Some(lab) = mounted(&["tank"]) else { return };
@@ -85,7 +85,7 @@ fn a_rollback_leaves_what_the_kernel_knows_of_other_files() {
         fs::create_dir(place.join(format!("d{dir}"))).unwrap();
         (0..50).for_each(|number| fs::write(place.join(format!("d{dir}/f{number}")), content(number)).unwrap());
     }
-    // What was read already is not a change later.
+    // Reading beforehand updates the access times, so later reads change nothing.
     let read_all = || {
         for dir in 0..20 {
             for number in 0..50 {
@@ -136,7 +136,7 @@ fn what_is_received_is_seen_by_whoever_has_files_open() {
     assert!(fs::read(place.join("kept")).unwrap() == [b'b'; LENGTH]);
 }
 
-/// Files changed through mappings, more than the kernel writes back at once, and none of it written yet.
+/// Files changed through mappings, more than the kernel writes back at once, with nothing written back yet.
 struct Changed {
     paths: Vec<PathBuf>,
     maps: Vec<MapMut>,
@@ -166,7 +166,7 @@ impl Changed {
     }
 }
 
-/// The kernel is asked for what it has before it is cut off.
+/// The kernel is told to write back before the connection is cut.
 #[test]
 fn a_forced_unmount_writes_mapped_changes_back() {
     let Some(lab) = mounted(&[]) else { return };
@@ -181,8 +181,8 @@ fn a_forced_unmount_writes_mapped_changes_back() {
     lab.check("tank");
 }
 
-/// What a program has changed through a mapping that it still has is in the kernel alone, which nobody would take it from
-/// afterwards. That somebody can still write keeps the kernel's side of the mount as it is.
+/// A live mapping's changes are in the kernel alone, and could not be written back afterwards. While a file is open for
+/// writing, the kernel's superblock stays writable.
 #[test]
 fn readonly_on_writes_changes_of_many_mappings_back() {
     let Some(lab) = mounted(&[]) else { return };

@@ -27,7 +27,7 @@ fn legacy() -> Option<Lab> {
     Some(lab)
 }
 
-/// What mount(8) runs, with what it says.
+/// The helper as mount(8) runs it, with the result.
 fn mount(lab: &Lab, source: &str, place: &str, options: &str) -> Run {
     let mut command = lab.command("fs", &[]);
     let place = lab.at(place);
@@ -153,7 +153,7 @@ fn a_mount_by_hand_that_fails_keeps_no_other_away() {
     assert_eq!((read(&lab.path("s")), read(&lab.mount("tank"))), ("old".into(), String::new()));
     assert!(fs::read_to_string(lab.path("state/log/tank.log")).unwrap().contains("cannot mount 'tank/a'"));
     assert_eq!(remembered().matches("tank/a").count(), both.matches("tank/a").count());
-    // It comes back when nothing is in the way, as it was.
+    // The mount comes back unchanged when the obstacle is gone.
     fs::remove_file(lab.path("l")).unwrap();
     fs::create_dir(lab.path("l")).unwrap();
     lab.kill("tank");
@@ -161,7 +161,7 @@ fn a_mount_by_hand_that_fails_keeps_no_other_away() {
     assert_eq!((read(&lab.path("l")), read(&lab.path("s"))), ("new".into(), "old".into()));
     assert_eq!(lab.fs(&["get", "-Ho", "value", "readonly", "tank/a"]), "on\n");
     assert_eq!(remembered(), both);
-    // What cannot be made again is forgotten by unmounting it.
+    // A mount that cannot be made again is forgotten by unmounting.
     lab.kill("tank");
     assert!(std::process::Command::new("umount").arg("-l").arg(lab.path("l")).status().unwrap().success());
     fs::remove_dir(lab.path("l")).unwrap();
@@ -173,7 +173,7 @@ fn a_mount_by_hand_that_fails_keeps_no_other_away() {
     assert!(!remembered().contains("\"tank/a\""), "{}", remembered());
 }
 
-/// mount(8) itself is the first to need the service after a crash.
+/// After a crash, mount(8) itself is the first to need the service.
 #[test]
 fn a_mount_by_hand_after_a_crash_brings_back_the_others() {
     let Some(lab) = legacy() else { return };
@@ -186,7 +186,7 @@ fn a_mount_by_hand_after_a_crash_brings_back_the_others() {
     assert_eq!(mounts_on(&lab.mount("tank")).len(), 1);
 }
 
-/// A copy of the mount in another namespace keeps the kernel's side of it, and must not keep this side.
+/// A copy of the mount in another namespace keeps the kernel's superblock alive, but must not keep our session.
 #[test]
 fn what_was_unmounted_is_mounted_again_beside_a_copy() {
     let Some(lab) = mounted(&["tank"]) else { return };

@@ -1,4 +1,4 @@
-//! `fs cp` beneath programs that have looked already: the kernel learns of what was copied, and of nothing else.
+//! `fs cp` into a mounted dataset with cached files: the kernel learns of just the copied files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,7 +9,7 @@ use vmap::MapMut;
 
 use crate::mounted;
 
-/// How much of a file the kernel has in memory, in bytes.
+/// The bytes of a file in the kernel's page cache.
 fn kept(file: &Path) -> u64 {
     let said = Command::new("fincore").args(["--bytes", "--noheadings", "--output", "RES"]).arg(file).output().unwrap();
     String::from_utf8(said.stdout).unwrap().trim().parse().unwrap()
@@ -28,7 +28,7 @@ fn what_is_copied_is_seen_by_whoever_looked_before() {
     }
     fs::hard_link(from.join("file"), from.join("second")).unwrap();
     fs::set_permissions(from.join("dir"), fs::Permissions::from_mode(0o711)).unwrap();
-    // What is looked at, and found or not, before.
+    // Lookups before the copy, successful or not.
     fs::create_dir(to.join("dir")).unwrap();
     fs::write(to.join("file"), b"older").unwrap();
     fs::hard_link(to.join("file"), to.join("name")).unwrap();
@@ -55,10 +55,10 @@ fn what_is_copied_is_seen_by_whoever_looked_before() {
     }
     assert_eq!(fs::metadata(to.join("second")).unwrap().nlink(), 2);
     assert_eq!(fs::metadata(to.join("dir")).unwrap().mode() & 0o777, 0o711);
-    // The file that was replaced goes on for who has it open, and under its other name.
+    // The replaced file stays for its open descriptors, and under its other name.
     assert_eq!((open.metadata().unwrap().nlink(), fs::read(to.join("name")).unwrap()), (1, b"older".to_vec()));
     assert_eq!(kept(&to.join("untouched")), 8192);
-    // From this machine it is the same.
+    // The same for a copy from outside the pool.
     fs::write(lab.path("outside"), b"from outside").unwrap();
     assert!(!to.join("outside").exists());
     lab.fs(&["cp", &lab.at("outside"), "tank:/"]);

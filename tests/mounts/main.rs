@@ -1,18 +1,18 @@
-//! Mounts and the services behind them, as somebody at a shell meets them: two that want one place, something foreign on
-//! top, options that hold for one mount, datasets that come and go, services that have died or do not answer.
+//! Mounts and the services behind them, as a shell user meets them: two datasets for one place, foreign mounts on top,
+//! options for one mount, datasets that come and go, services that died or do not answer.
 //!
 //! ```text
-//! beneath    what programs with open files see of a rollback or a receive
-//! by_hand    what mount(8) mounts, and what umount(8) takes away
-//! places     where datasets are mounted, and what is in the way
-//! copies     what is copied beneath them
+//! beneath    rollback or receive below programs with open files
+//! by_hand    mount(8) and umount(8)
+//! places     mountpoints of datasets, and obstacles there
+//! copies     copies into mounted datasets
 //! strangers  copies from and to directories of other users
-//! replaced   commands that have begun with what is replaced then
-//! options    what holds for one mount only, and what stays when names change
-//! services   pools whose service is gone or stands still
-//! trimming   giving free space back, on demand and by itself
-//! threads    how many there are, for how many mounts
-//! transport  how requests come from the kernel
+//! replaced   commands reading files that are replaced meanwhile
+//! options    options for one mount only, and mounts during renames
+//! services   pools whose service is gone or stopped
+//! trimming   giving free space back, on demand and automatically
+//! threads    the number of threads for many mounts
+//! transport  the kernel's ways of sending requests
 //! ```
 
 #[path = "../lab/mod.rs"]
@@ -35,7 +35,7 @@ use std::{fs, path::Path};
 
 use lab::Lab;
 
-/// A lab with the mounted pools of these names; `None` where nothing can be mounted.
+/// A lab with the mounted pools of these names; `None` if mounting is impossible here.
 fn mounted(pools: &[&str]) -> Option<Lab> {
     if !lab::can_mount() {
         return None;
@@ -45,7 +45,7 @@ fn mounted(pools: &[&str]) -> Option<Lab> {
     Some(lab)
 }
 
-/// How many mounts there are on a directory, and of which types.
+/// The types of the file systems mounted on a directory, lowest first.
 fn mounts_on(path: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let path = path.display().to_string();

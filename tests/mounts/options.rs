@@ -1,4 +1,4 @@
-//! What holds for one mount only, and mounts that stay while names change.
+//! Options for one mount only, and mounts that stay during renames.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
@@ -33,7 +33,7 @@ fn what_holds_for_one_mount_ends_with_it() {
     assert!(fs::write(&file, "refused").is_err());
 }
 
-/// Else a program could map a file of a snapshot, and change what all others see of it.
+/// Otherwise a program could map a file of a snapshot, and change what other programs see.
 #[test]
 fn nothing_in_a_snapshot_can_be_opened_to_be_written() {
     let Some(lab) = mounted(&["tank"]) else { return };
@@ -58,7 +58,7 @@ fn nothing_in_a_snapshot_can_be_opened_to_be_written() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("Read-only file system"), "{output:?}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "original");
-    // What is there already can be read in every way, and copied.
+    // Existing content can be read in every way, and copied.
     let copied =
         Command::new("cp").arg("-a").arg(place.join(".zfs/snapshot/a")).arg(lab.path("copy")).status().unwrap();
     assert!(copied.success());
@@ -114,8 +114,8 @@ fn mounts_stay_where_they_are_if_a_renaming_is_to_leave_them() {
     lab.pool(&["export", "tank"]);
 }
 
-/// What a program has changed through a mapping that it still has is in the kernel alone, which nobody would take it from
-/// afterwards. That somebody can still write keeps the kernel's side of the mount as it is.
+/// A live mapping's changes are in the kernel alone, and could not be written back afterwards. While a file is open for
+/// writing, the kernel's superblock stays writable.
 #[test]
 fn readonly_on_writes_mapped_changes_back() {
     let Some(lab) = mounted(&["tank"]) else { return };
@@ -138,7 +138,7 @@ fn readonly_on_writes_mapped_changes_back() {
     }
 }
 
-/// Whether `file` takes an attribute and gives it back, or says that there are none.
+/// Whether `file` stores and returns an attribute; false if attributes are unsupported.
 fn takes_attributes(file: &Path) -> bool {
     let mut value = [0; 8];
     match rustix::fs::setxattr(file, "user.colour", b"red", XattrFlags::empty()) {
@@ -168,7 +168,7 @@ fn extended_attributes_can_be_turned_off_and_are_kept() {
     assert!(takes_attributes(&file));
     lab.fs(&["set", "xattr=off", "tank"]);
     assert!(!takes_attributes(&file));
-    // The first answer is enough for the kernel.
+    // The kernel stops asking after the first answer.
     (0..20).for_each(|number| fs::write(lab.mount("tank").join(format!("new-{number}")), "content").unwrap());
     assert!(asked() <= 1, "{}", asked());
     // ACLs are extended attributes.
@@ -201,7 +201,7 @@ fn a_mount_that_is_made_anew_is_what_it_was() {
     };
     lab.fs(&["set", "xattr=off", "tank"]);
     is_kept("tank/kept");
-    // What does not come about leaves it as it was, and so does what does.
+    // A failed rename changes nothing, and a successful one keeps the mount.
     let said = lab.run("fs", &["rename", "tank/kept", "tank/other"]).fails(1);
     assert!(said.contains("exists"), "{said}");
     is_kept("tank/kept");

@@ -1,4 +1,4 @@
-//! One place for one dataset; what is mounted over it by others is theirs.
+//! One place for one dataset; foreign mounts on top are left alone.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use crate::{lab::Lab, mounted, mounts_on};
 
 const OURS: &str = "fuse.cenote";
 
-/// Something foreign that is mounted over a directory until it is dropped. Where that cannot be, there is none.
+/// A foreign mount over a directory until it is dropped; `None` if this user may not mount.
 struct Foreign(PathBuf);
 
 impl Foreign {
@@ -23,7 +23,7 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // A test that unmounts it by itself has nothing left here.
+        // The test may have unmounted it already.
         let _ = Command::new("umount").arg(&self.0).output();
     }
 }
@@ -44,7 +44,7 @@ fn a_data_set_is_not_mounted_over_another() {
     let said = lab.run("fs", &["set", &place, "tank/c"]).fails(1);
     assert!(said.contains("is where 'tank/a' is mounted"), "{said}");
     assert_eq!(mounts_on(&same), [OURS]);
-    // By another way to it, too.
+    // Through a symbolic link, too.
     std::os::unix::fs::symlink(&same, lab.path("link")).unwrap();
     let said = lab.run("fs", &["set", &format!("mountpoint={}", lab.at("link")), "tank/c"]).fails(1);
     assert!(said.contains("is where 'tank/a' is mounted"), "{said}");
@@ -77,7 +77,7 @@ fn what_is_mounted_over_a_data_set_stays_and_is_named() {
     assert!(mounts_on(&top).is_empty());
 }
 
-/// The owner of a dataset could have root mount the dataset below it over any directory of the machine.
+/// The owner of a dataset could make root mount the dataset below over any directory of the machine.
 #[test]
 fn a_link_that_another_user_planted_is_not_mounted_on() {
     let Some(lab) = mounted(&["tank"]).filter(|_| rustix::process::geteuid().is_root()) else { return };

@@ -1,4 +1,4 @@
-//! Commands that have begun with files when their dataset is rolled back beneath them.
+//! Commands that are reading files when the dataset is rolled back.
 
 use std::fs;
 use std::io::{self, Read, Seek};
@@ -15,7 +15,7 @@ fn cat_of_a_file_that_is_replaced_fails() {
     lab.fs(&["snapshot", "tank@0"]);
     fs::write(place.join("old"), &old).unwrap();
     let number = fs::metadata(place.join("old")).unwrap().ino();
-    // Nobody reads, so it waits for room in the pipe.
+    // Without a reader the command waits for room in the pipe.
     let mut command = lab.command("fs", &["cat", "tank:/old"]);
     let mut cat = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut output, mut first) = (cat.stdout.take().unwrap(), [0; 1]);
@@ -37,7 +37,7 @@ fn a_copy_into_what_is_rolled_back_touches_nothing_new() {
     let Some(lab) = mounted(&["tank", "slow"]) else { return };
     let place = lab.mount("tank");
     lab.fs(&["snapshot", "tank@0"]);
-    // A folder whose second entry cannot be looked at: the pool that is mounted there stands still.
+    // A folder whose second entry blocks every lookup: the pool mounted there is stopped.
     let from = lab.path("from");
     fs::create_dir(&from).unwrap();
     fs::write(from.join("a"), b"first").unwrap();
@@ -80,11 +80,11 @@ fn a_listing_ends_when_its_reader_has_gone() {
     output.read_exact(&mut [0; 251]).unwrap();
     drop(output);
     listing.wait().unwrap();
-    // The service has not gone on for nobody.
+    // The service has stopped working for the closed connection.
     assert_eq!(lab.fs(&["ls", "tank:/"]).lines().count(), 5000);
 }
 
-/// A tree with paths of `levels` long names, and so many files at its end.
+/// A tree with paths of `levels` long names, and `files` files at its end.
 fn deep(lab: &crate::lab::Lab, levels: usize, files: usize) {
     use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
     let name = "d".repeat(250);
@@ -114,7 +114,7 @@ fn many_long_paths_are_listed_in_bounded_memory() {
         &["project", "-r", "tank:/"],
         &["diff", "tank@0"],
     ] {
-        // Their paths are 150 MB together, many times what may be used.
+        // The paths are 150 MB together, many times the allowed memory.
         let before = crate::lab::memory(service, "VmHWM");
         let mut file = tempfile::tempfile().unwrap();
         let status = lab.command("fs", words).stdout(file.try_clone().unwrap()).status().unwrap();

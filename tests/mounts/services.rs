@@ -1,4 +1,4 @@
-//! Pools whose service is gone, or stands still.
+//! Pools whose service is gone, or stopped.
 
 use crate::{
     lab::{self, Lab, Stopped, wait_until},
@@ -21,7 +21,7 @@ fn a_service_that_died_is_missed_by_name() {
     says(&whole, &["all pools are healthy"]);
     lab.fs(&["create", "tank/a"]);
     lab.kill("tank");
-    // The kernel may take a moment longer: what is asked until then may get any answer.
+    // The kernel may take a moment longer; answers until then vary.
     wait_until("the mount is dead", || rustix::fs::statvfs(lab.mount("tank")).is_err());
     for words in [&["status"][..], &["status", "-x"], &["status", "tank"]] {
         says(&lab.pool(words), &["status: The service of the pool is not running", "'pool import tank'"]);
@@ -54,7 +54,7 @@ fn a_stopped_service_does_not_block_listing_other_mounts() {
     says(&lab.pool(&["status", "-x"]), &["pool: tank", "UNKNOWN", &silent, &format!("kill -CONT {}", stopped.0)]);
     says(&lab.fs(&["mount"]), &["pond"]);
     says(&lab.run("fs", &["list", "tank"]).fails(1), &[&format!("cannot open 'tank': {silent}")]);
-    // Nor somebody else's pool of the same name from being used.
+    // Nor does it block another user's pool of the same name.
     let other = Lab::mountless();
     other.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
     other.pool(&["export", "tank"]);
@@ -83,8 +83,8 @@ fn nothing_is_said_of_services_where_nothing_can_be_mounted() {
     assert_eq!(lab.run("pool", &["list"]).stderr, "");
 }
 
-/// Threads that answer one program stay on its CPU and give way to it. That makes each request several times as fast, and
-/// closing a file, which no program waits for, must not end it.
+/// Threads that answer one program stay on its CPU and give way to it, which makes each request several times as fast.
+/// The close of a file, for which no program waits, must not end this.
 #[test]
 fn a_program_that_opens_file_after_file_keeps_its_threads() {
     const SCHED_IDLE: &str = "5";
@@ -97,7 +97,7 @@ fn a_program_that_opens_file_after_file_keeps_its_threads() {
     let tasks = format!("/proc/{}/task", lab.service("tank").unwrap());
     let gives_way = || {
         std::fs::read_dir(&tasks).unwrap().flatten().any(|task| {
-            // Counted from the state, which follows the name, the policy is the thirty-ninth field.
+            // The policy is the thirty-ninth field after the name, counted from the state.
             let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
             stat.rsplit(") ").next().and_then(|fields| fields.split(' ').nth(38)) == Some(SCHED_IDLE)
         })

@@ -1,4 +1,4 @@
-//! What is shown of pools whose images were removed, cut or replaced, or that cannot be opened at all.
+//! The status of pools whose images were removed, truncated or replaced, or that cannot be opened at all.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ fn health(lab: &Lab, pool: &str) -> String {
     lab.pool(&["list", "-H", "-o", "health", pool]).trim_end().to_owned()
 }
 
-/// The state of a pool's only device, and the note on it.
+/// The state of a pool's only device, and its note.
 fn device(lab: &Lab, pool: &str) -> (String, String) {
     let shown: serde_json::Value = serde_json::from_str(&lab.pool(&["status", "-j", pool])).unwrap();
     let vdevs = shown["pools"][pool]["vdevs"][pool]["vdevs"].as_object().unwrap();

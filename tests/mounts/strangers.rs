@@ -1,4 +1,4 @@
-//! `fs cp` from and to directories of another user, who changes them meanwhile; and trees deeper than a path can say.
+//! `fs cp` from and to directories that another user changes meanwhile; and trees deeper than the longest path.
 
 use std::{
     ffi::OsStr,
@@ -23,14 +23,14 @@ use crate::{
     mounted,
 };
 
-/// A user who owns nothing else.
+/// An otherwise unused user.
 const STRANGER: u32 = 65_534;
-/// So long that a copy is met in the middle of it.
+/// Bytes enough to interrupt a copy in the middle.
 const LONG: usize = 96 << 20;
 const LEVELS: u32 = 20_000;
 const ROUNDS: u32 = 12;
 
-/// A mounted pool whose lab others may enter, for tests of root.
+/// A mounted pool whose lab other users may enter, for tests of root.
 fn open_lab() -> Option<Lab> {
     if !lab_can_mount_as_root() {
         return None;
@@ -53,7 +53,7 @@ fn home(lab: &Lab) -> std::path::PathBuf {
     home
 }
 
-/// What the stranger does in a directory.
+/// Runs the stranger's script in a directory.
 fn stranger(dir: &Path, script: &str) -> bool {
     let number = STRANGER.to_string();
     let mut command = Command::new("setpriv");
@@ -61,7 +61,7 @@ fn stranger(dir: &Path, script: &str) -> bool {
     command.current_dir(dir).stderr(Stdio::null()).status().unwrap().success()
 }
 
-/// A copy that is under way, and stands still while `meanwhile` runs: `begun` is a file that it has begun to write.
+/// A running copy, stopped while `meanwhile` runs. `begun` is a file that the copy writes first.
 #[track_caller]
 fn interrupted(lab: &Lab, words: &[&str], begun: &Path, meanwhile: impl FnOnce()) -> Run {
     let mut copy: Child = lab.command("fs", words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -76,7 +76,7 @@ fn interrupted(lab: &Lab, words: &[&str], begun: &Path, meanwhile: impl FnOnce()
     Run::of("fs", words, copy.wait_with_output().unwrap())
 }
 
-/// The set-user-ID programs of root below a directory, and whether each is the one that was in the pool.
+/// The set-user-ID programs of root below a directory, each with whether it is the program from the pool.
 fn programs_of_root(dir: &Path) -> Vec<bool> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let of_root = entries.filter(|path| {
@@ -102,7 +102,7 @@ fn a_file_swapped_during_a_copy_gets_no_set_id_bit() {
         run.ok();
         let metadata = target.symlink_metadata().unwrap();
         assert_eq!((metadata.uid(), metadata.mode() & 0o6000), (STRANGER, 0), "{own}");
-        // What was in the pool is what it was there, under the name that it has now.
+        // The program from the pool is unchanged, under its present name.
         assert_eq!(programs_of_root(&home), [true], "{own}");
     }
 }
@@ -116,7 +116,7 @@ fn a_file_swapped_before_its_second_name_is_not_linked() {
     fs::write(tree.join("one"), "from the pool").unwrap();
     fs::hard_link(tree.join("one"), tree.join("below/second")).unwrap();
     fs::write(tree.join("long"), vec![7; LONG]).unwrap();
-    // The stranger's own directory takes the copy.
+    // The copy goes into the stranger's own directory.
     assert!(stranger(&home, "mkdir tree"));
     let words = ["cp", "-r", "tank:/tree", home.to_str().unwrap()];
     let run = interrupted(&lab, &words, &home.join("tree/long"), || {
@@ -125,7 +125,7 @@ fn a_file_swapped_before_its_second_name_is_not_linked() {
     let said = run.fails(1);
     assert!(said.contains("another process has moved or replaced it"), "{said}");
     assert!(!home.join("tree/below/second").exists());
-    // Undisturbed, it is one file with two names.
+    // Without interference the copy is one file with two names.
     fs::remove_file(home.join("tree/gone")).unwrap();
     lab.fs(&words);
     assert_same(&tree, &home.join("tree"));
@@ -156,7 +156,7 @@ fn an_inherited_access_list_opens_no_copy() {
     }
 }
 
-/// Says that something is over when it is dropped.
+/// Signals the end when dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -165,11 +165,11 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A name that is now one file and now another: what is copied is one of them, with its own mode and content.
+/// A name that keeps changing between two files: the copy is one of them, with its own mode and content.
 #[test]
 fn sources_swapped_during_a_copy_are_not_mixed() {
     let Some(lab) = open_lab() else { return };
-    // In memory names change fast enough to be met between any two steps.
+    // In memory, names change fast enough to hit every gap between two steps.
     if !small_file_system(&lab.path("outside"), "16M") {
         return;
     }
@@ -193,7 +193,7 @@ fn sources_swapped_during_a_copy_are_not_mixed() {
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also if a copy fails: the scope waits for the thread.
+        // Also if a copy fails, because the scope waits for the thread.
         let _over = Over(&is_over);
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
@@ -247,7 +247,7 @@ fn links_nodes_and_attributes_come_out_as_they_went_in() {
     fs::set_permissions(source.join("a/file"), fs::Permissions::from_mode(0o6755)).unwrap();
     fs::set_permissions(source.join("a/b"), fs::Permissions::from_mode(0o2551)).unwrap();
     for (name, attribute) in [("a/file", "user.x"), ("a", "user.y"), ("a/fifo", "trusted.z"), ("null", "trusted.z")] {
-        // Not every file system that a test may run on has them.
+        // Attributes may be unsupported on the file system of the test.
         let _ = setxattr(source.join(name), attribute, b"value", XattrFlags::empty());
     }
     lab.fs(&["cp", "-r", &lab.at("source"), "tank:/"]);
@@ -266,7 +266,7 @@ fn links_nodes_and_attributes_come_out_as_they_went_in() {
     assert!((0..3).all(|at| ino(&format!("a/b/{at}")) == ino("a/file")));
 }
 
-/// A directory with this many in each other, and a file in the last.
+/// A directory with [`LEVELS`] nested directories, and a file in the last.
 fn dig(top: &Path) {
     fs::create_dir(top).unwrap();
     let mut dir: std::os::fd::OwnedFd = fs::File::open(top).unwrap().into();
@@ -277,7 +277,7 @@ fn dig(top: &Path) {
     drop(openat(&dir, "file", OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o644)).unwrap());
 }
 
-/// How many directories are in each other.
+/// The number of nested directories.
 fn depth(top: &Path) -> u32 {
     let mut dir: std::os::fd::OwnedFd = fs::File::open(top).unwrap().into();
     let mut levels = 0;
@@ -295,7 +295,8 @@ fn depth(top: &Path) -> u32 {
 #[test]
 fn twenty_thousand_levels_go_in_and_out() {
     let Some(lab) = mounted(&["tank"]) else { return };
-    // In memory it takes a second, and goes with its mount; what removes the lab goes down with a call for each level.
+    // A tmpfs takes a second, and its unmount removes the tree; the lab's own removal recurses with a call for each
+    // level.
     if !small_file_system(&lab.path("outside"), "256M") {
         return;
     }

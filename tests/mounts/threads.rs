@@ -1,11 +1,11 @@
-//! The threads of a service: as many as work takes, and not as many as there are mounts.
+//! The threads of a service: as many as the work takes, and not as many as there are mounts.
 
 use std::fs;
 
 use crate::mounted;
 
 const MOUNTS: usize = 40;
-/// What a service of one mount has, and a few for what is under way.
+/// The threads of a service with one mount, and some for work under way.
 const THREADS: usize = 36;
 
 #[test]
@@ -29,7 +29,7 @@ fn mounts_share_threads_used_or_not() {
     assert!(threads() < THREADS, "{} for {MOUNTS} mounts that were all used", threads());
 }
 
-/// Threads come to a mount that is busy and go when it rests, and no request is lost on the way.
+/// Threads come to a busy mount and leave an idle mount, and no request is lost.
 #[test]
 fn a_mount_is_served_however_its_use_changes() {
     let Some(lab) = mounted(&["tank"]) else { return };
@@ -41,7 +41,7 @@ fn a_mount_is_served_however_its_use_changes() {
             assert_eq!(fs::read_to_string(&file).unwrap(), number.to_string());
             fs::remove_file(&file).unwrap();
         }
-        // Long enough for those who look to have found nothing twice.
+        // Long enough for two checks that find the mount idle.
         std::thread::sleep(std::time::Duration::from_millis(2600 * (round % 2)));
     }
     let open = fs::File::create(place.join("open")).unwrap();

@@ -1,4 +1,4 @@
-//! How the kernel's requests come: by the choice of an environment variable, or by what there is.
+//! The transport of the kernel's requests: chosen by an environment variable, or by availability.
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -7,7 +7,7 @@ use crate::lab::{self, Lab, Stopped, wait_until};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// A lab and what became of making and mounting a pool in it, with requests to come this way.
+/// A lab, and the result of making and mounting a pool there with this transport.
 fn created(transport: &str) -> Option<(Lab, Output)> {
     if !lab::can_mount() {
         return None;
@@ -19,7 +19,7 @@ fn created(transport: &str) -> Option<(Lab, Output)> {
     Some((lab, output))
 }
 
-/// Whether the kernel offers io_uring, which it must where `CENOTE_TRANSPORT` says that mounts are to have it.
+/// Whether the kernel offers io_uring. If not, and `CENOTE_TRANSPORT` demands it, the test fails.
 fn has_ring() -> bool {
     let has = fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "Y");
     assert!(has || std::env::var_os("CENOTE_TRANSPORT").is_none_or(|name| name != "uring"), "no FUSE over io_uring");
@@ -48,7 +48,7 @@ fn the_device_carries_requests_wherever_there_is_fuse() {
 fn io_uring_carries_requests_where_the_kernel_lets_it() {
     let Some((lab, created)) = created("uring") else { return };
     let complaint = String::from_utf8_lossy(&created.stderr).into_owned();
-    // A container may have fewer CPUs than its machine: a reason to refuse.
+    // A container may have fewer CPUs than its machine, which is a reason to refuse.
     if complaint.contains("may not use all CPUs") {
         return;
     }
@@ -67,7 +67,7 @@ fn there_are_no_other_ways() {
     assert!(complaint.contains("CENOTE_TRANSPORT is neither 'fuse' nor 'uring'"), "{complaint}");
 }
 
-/// Programs that wait for a service when it is killed get an error, whichever way their requests went.
+/// Programs that wait for a service when it is killed get an error with each transport.
 #[test]
 fn nobody_waits_for_a_service_that_was_killed() {
     for transport in ["fuse", "uring"] {
@@ -89,7 +89,7 @@ fn check_killing(lab: &Lab) {
         command.spawn().unwrap()
     };
     let asking: Vec<Child> = (0..8).map(ask).collect();
-    // They have nothing else to wait for.
+    // The programs wait for nothing else.
     wait_until("all of them wait", || asking.iter().all(sleeps));
     lab.kill("tank");
     for mut child in asking {

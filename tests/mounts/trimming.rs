@@ -1,4 +1,4 @@
-//! Free space that is given back while the pool is mounted and used.
+//! Giving free space back while the pool is mounted and in use.
 
 use std::{fs, os::unix::fs::MetadataExt};
 

@@ -1,5 +1,5 @@
-//! Access control lists on a mount: checked by the kernel, inherited, in step with modes, and kept by everything that
-//! copies files.
+//! Access control lists on a mount: checked by the kernel, inherited, consistent with modes, and preserved by programs
+//! that copy files.
 
 use std::{
     fs::{self, Permissions},
@@ -29,7 +29,7 @@ const GROUP: u16 = 4;
 const MASK: u16 = 16;
 const OTHER: u16 = 32;
 
-/// A list as programs code it: tag, permissions, and whom it is about.
+/// A list as programs encode it: tag, permissions, user or group.
 fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut coded = 2u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -40,7 +40,7 @@ fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     coded
 }
 
-/// One that lets one user do something, and others nothing.
+/// A list that gives permissions to one user, and none to others.
 fn only(user: u32, permissions: u16) -> Vec<u8> {
     let none = u32::MAX;
     list(&[(OWNER, 7, none), (USER, permissions, user), (GROUP, 0, none), (MASK, 7, none), (OTHER, 0, none)])
@@ -57,7 +57,7 @@ fn get(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     Ok(value)
 }
 
-/// Whether a program of this user and group ends well.
+/// Whether a script succeeds for this user and group.
 fn succeeds_as(user: u32, group: u32, folder: &Path, script: &str) -> bool {
     let mut command = Command::new("sh");
     command.args(["-c", script]).current_dir(folder).uid(user).gid(group).stdout(Stdio::null()).stderr(Stdio::null());
@@ -68,7 +68,7 @@ fn has(program: &str) -> bool {
     Command::new("sh").args(["-c", "command -v \"$0\" >/dev/null", program]).status().is_ok_and(|found| found.success())
 }
 
-/// Runs a test in a mounted dataset with access control lists, which others can reach.
+/// Runs a test in a mounted dataset with access control lists, accessible to other users.
 fn with_lists(test: impl FnOnce(&Lab, PathBuf)) {
     if !can_mount() || !is_root() {
         return;
@@ -229,7 +229,7 @@ fn the_property_acts_with_the_mount() {
     set(&file, ACCESS, &only(1, 4)).unwrap();
     assert_eq!(fs::metadata(&place).unwrap().dev(), fs::metadata(place.join(".")).unwrap().dev());
 
-    // What is in use follows later, and stays what it was until then.
+    // A dataset in use keeps its setting until it is remounted.
     let held = fs::File::open(&file).unwrap();
     let said = lab.run("fs", &["set", "acltype=off", "tank/below"]).fails(1);
     assert!(said.contains("property set") && said.contains("in use"), "{said}");
@@ -251,7 +251,7 @@ fn an_empty_list_is_set_by_removing_the_list() {
     with_lists(|lab, _| {
         let file = lab.mount("tank").join("bare");
         fs::write(&file, b"").unwrap();
-        // What setfacl -b sets, with and without a list to be removed.
+        // The values that setfacl -b sets, with and without a list to remove.
         for name in [ACCESS, DEFAULT] {
             let of = if name == DEFAULT { lab.mount("tank") } else { file.clone() };
             for before in [Some(only(1, 7)), None] {

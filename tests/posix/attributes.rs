@@ -1,4 +1,4 @@
-//! What a file has beside its bytes: mode, owner, times and extended attributes, and who may change them.
+//! The metadata of files: mode, owner, times and extended attributes, and the right to change them.
 
 use std::{
     fs::{self, File, Permissions},
@@ -17,7 +17,7 @@ use rustix::{
 
 use crate::{is_root, lab::noise, mode, on_a_mount, sh};
 
-/// Without group execution too, as of any other file system: what counts is whether the program is in the file's group.
+/// Without group execution too, as on other file systems: whether the program is in the file's group decides.
 #[test]
 fn a_set_group_bit_does_not_outlive_a_strangers_change() {
     if !is_root() {
@@ -60,7 +60,7 @@ fn modes_owners_and_set_id_bits() {
         if !is_root() {
             return;
         }
-        // Others must be able to reach the mount.
+        // Other users must be able to reach the mount.
         fs::set_permissions(lab.path(""), Permissions::from_mode(0o711)).unwrap();
         chown(at("dir"), Some(0), Some(50)).unwrap();
         fs::set_permissions(at("dir"), Permissions::from_mode(0o2777)).unwrap();
@@ -168,7 +168,7 @@ fn extended_attributes() {
     });
 }
 
-/// What a program may do that is allowed to run as somebody else, as `security.capability` has it: `CAP_CHOWN`.
+/// The capability `CAP_CHOWN`, encoded for `security.capability`.
 const CAPABILITY: [u8; 20] = [0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[test]
@@ -194,7 +194,7 @@ fn set_id_bits_and_capabilities_go_when_and_only_when_they_must() {
             plant();
             sh(place, script);
             assert_eq!(bits(), 0o6000, "root: {script}");
-            // With both, root loses both: the kernel asks for either in the same words.
+            // If a file has both, root loses both: the kernel sends the same request for each.
             reset();
             sh(place, script);
             assert!(!is_capable(&path), "root: {script}");

@@ -1,5 +1,5 @@
-//! Bytes and the space they take: holes, preallocation, appending, locks, direct input and output, and what a mount says
-//! of its space.
+//! Bytes and the space they take: holes, preallocation, appending, locks, direct I/O, and the space that a mount
+//! reports.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -51,7 +51,7 @@ fn copies_share_their_blocks() {
         assert_eq!([get("bcloneused"), get("bclonesaved")], [(8 << 20).to_string(), (8 << 20).to_string()]);
         assert_eq!(get("feature@block_cloning"), "active");
         assert!(fs::read(place.join("copy")).unwrap() == content);
-        // Each goes its own way.
+        // Source and copy change independently.
         let copy = OpenOptions::new().write(true).open(place.join("copy")).unwrap();
         copy.write_all_at(b"changed", 3 << 20).unwrap();
         fs::remove_file(place.join("source")).unwrap();
@@ -77,7 +77,7 @@ fn a_file_comes_back_out_of_a_snapshot_without_a_copy() {
         lab.pool(&["sync"]);
         let saved = || lab.pool(&["get", "-H", "-p", "-o", "value", "bclonesaved", "tank"]).trim().to_owned();
         assert_eq!(saved(), (8 << 20).to_string());
-        // What came back no longer needs the snapshot.
+        // The restored blocks no longer need the snapshot.
         lab.fs(&["destroy", "tank@before"]);
         wait_until("the snapshot is let go of", || {
             lab.pool(&["sync"]);
@@ -87,7 +87,7 @@ fn a_file_comes_back_out_of_a_snapshot_without_a_copy() {
     });
 }
 
-/// A virtual machine writes its image past the cache while a backup reads it.
+/// A virtual machine writes its image past the cache while a backup reads the image.
 #[test]
 fn what_is_written_past_the_cache_is_seen_through_it() {
     if !has_perl() {
@@ -144,7 +144,7 @@ fn sparse_files_and_fallocate() {
         let collapse = rustix::fs::fallocate(&small, FallocateFlags::COLLAPSE_RANGE, 0, 4096);
         assert!(matches!(collapse, Ok(()) | Err(Errno::OPNOTSUPP)), "{collapse:?}");
 
-        // What was cut off stays off when the file grows again.
+        // Bytes cut off by truncation stay zero when the file grows again.
         file.set_len((512 << 20) + 100).unwrap();
         file.set_len(513 << 20).unwrap();
         file.read_exact_at(&mut found, 512 << 20).unwrap();
@@ -181,7 +181,7 @@ fn locks_exclude() {
         rustix::fs::flock(&first, FlockOperation::Unlock).unwrap();
         rustix::fs::flock(&second, FlockOperation::NonBlockingLockExclusive).unwrap();
         drop(second);
-        // Record locks belong to processes: another one must be refused.
+        // Record locks belong to processes: another process must be refused.
         rustix::fs::fcntl_lock(&first, FlockOperation::LockExclusive).unwrap();
         if Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
             let script = "import fcntl,sys\ntry: fcntl.lockf(open('lock','r+'), fcntl.LOCK_EX|fcntl.LOCK_NB)\n\

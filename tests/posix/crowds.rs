@@ -1,6 +1,6 @@
-//! Directories with many names, which several programs change at once.
+//! Directories with many names, changed by several programs at once.
 //!
-//! `CENOTE_NAMES` says how many names a large directory has; it is some ten thousand by default.
+//! `CENOTE_NAMES` sets the number of names in a large directory; the default is some ten thousand.
 
 use std::{
     collections::HashMap,
@@ -19,25 +19,25 @@ use rustix::{
 
 use crate::{names, on_a_mount_of, sh};
 
-/// Threads that rename, and how often each does.
+/// The number of renaming threads, and of each thread's renames.
 const RENAMERS: u64 = 4;
 const RENAMES: usize = 1500;
-/// What they rename: files and directories, spread over as many places.
+/// The number of renamed files and directories, and of the places over which they are spread.
 const TOKENS: usize = 24;
 const PLACES: usize = 4;
 
-/// A name that somebody else has moved, or taken, or moved below: all in the game.
+/// Whether another thread's rename may have caused this error.
 fn in_the_game(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::EXIST | Errno::INVAL | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ISDIR)
 }
 
-/// Renames at random, so that no name is ever replaced: what is there stays, somewhere.
+/// Renames at random without ever replacing a name: everything stays, somewhere.
 fn rename_about(root: &Path, seed: u64) {
     let mut dice = SmallRng::seed_from_u64(seed);
     for _ in 0..RENAMES {
         let mut any = || {
             let (place, token) = (dice.random_range(0..PLACES), dice.random_range(0..TOKENS));
-            // Every other token is a directory, into which others may go.
+            // Every other token is a directory, into which tokens may move.
             let below = if dice.random_ratio(1, 4) {
                 format!("token-{}/", dice.random_range(0..TOKENS))
             } else {
@@ -61,7 +61,7 @@ fn nothing_is_lost_or_doubled_in_a_storm_of_renames() {
             let path = root.join(format!("place-{}/token-{token}", token % PLACES));
             if token % 2 == 0 { fs::create_dir(path).unwrap() } else { fs::write(path, token.to_string()).unwrap() }
         }
-        // By inode number: exchanged, a token goes on under another's name.
+        // By inode number: an exchange gives a token another token's name.
         let all = || {
             let listed = sh(root, "find . -mindepth 2 -printf '%i %y\\n'");
             let mut all: Vec<String> = listed.lines().map(str::to_owned).collect();
@@ -84,7 +84,7 @@ fn count() -> usize {
     std::env::var("CENOTE_NAMES").map_or(20_000, |count| count.parse().unwrap())
 }
 
-/// How often a listing shows each name that was there before it and stays.
+/// How often a listing shows each permanent name.
 fn listed(folder: &Path) -> HashMap<String, usize> {
     let mut seen = HashMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -94,7 +94,7 @@ fn listed(folder: &Path) -> HashMap<String, usize> {
     seen
 }
 
-/// Makes and removes other names until told to stop, so that there is always about as much in the directory.
+/// Makes and removes other names until `done`, so that the directory keeps about the same size.
 fn come_and_go(folder: &Path, seed: u64, done: &AtomicBool) {
     for number in 0u64.. {
         if done.load(Relaxed) {
@@ -131,7 +131,7 @@ fn a_large_directory_is_read_while_names_come_and_go() {
         });
         lab.check("tank");
         stays(&listed(&folder));
-        // Names are found as well as listed.
+        // Names are found by lookup as well as by listing.
         for number in (0..count).step_by(count / 1000) {
             assert_eq!(fs::metadata(folder.join(format!("stays-{number}"))).unwrap().len(), 0);
         }

@@ -13,9 +13,9 @@ use rustix::{
 
 use crate::{names, on_a_mount};
 
-/// The longest path that the kernel takes, without the byte that ends it.
+/// The longest path in bytes that the kernel takes, without the zero byte.
 const LONGEST_PATH: usize = 4095;
-/// The largest file that the kernel knows.
+/// The largest file size that the kernel allows.
 const LARGEST: u64 = i64::MAX as u64;
 
 #[test]
@@ -56,7 +56,7 @@ fn the_longest_path_works_and_a_longer_one_works_in_parts() {
         let longer = folder.join("f".repeat(LONGEST_PATH - folder.as_os_str().len()));
         assert_eq!(fs::write(&longer, "").unwrap_err().raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()));
 
-        // What no path reaches any more: ten folders further down.
+        // Beyond the reach of a single path: ten folders further down.
         let mut below = File::open(&folder).unwrap();
         for _ in 0..10 {
             let name = "e".repeat(255);
@@ -99,7 +99,7 @@ fn the_largest_file_is_written_and_read_at_its_end() {
         let file = open();
         assert_eq!(file.metadata().unwrap().len(), LARGEST);
         assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20);
-        // Over the end, and over the hole before it: only what is there.
+        // A read across the hole and the end returns only existing bytes.
         let mut found = [1; 4];
         assert_eq!(file.read_at(&mut found, begin - 1).unwrap(), 4);
         assert_eq!(&found, b"\0end");
@@ -108,7 +108,7 @@ fn the_largest_file_is_written_and_read_at_its_end() {
         assert_eq!(rustix::fs::seek(&file, SeekFrom::Hole(data)), Ok(LARGEST));
         assert_eq!(rustix::fs::seek(&file, SeekFrom::Hole(5)), Ok(5));
 
-        // The kernel has no place behind it.
+        // The kernel has no offsets beyond.
         assert!(matches!(file.write_at(b"more", LARGEST - 2), Ok(0..=2) | Err(_)));
         assert!(file.write_at(b"more", LARGEST).is_err());
         assert!(rustix::fs::ftruncate(&file, LARGEST + 1).is_err());

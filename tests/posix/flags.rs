@@ -1,4 +1,4 @@
-//! Attributes of single files: set and shown by `fs`, `chattr` and `lsattr`, obeyed by everybody, and kept.
+//! Attributes of single files: set and shown by `fs`, `chattr` and `lsattr`, enforced for all users, and preserved.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -38,7 +38,7 @@ fn denied(result: std::io::Result<impl Sized>) {
     assert_eq!(result.err().and_then(|error| error.raw_os_error()), Some(Errno::PERM.raw_os_error()));
 }
 
-/// A mapping that was there before goes on to be one. What is stored through it is refused when it is written back.
+/// An earlier mapping stays writable. A change through it is refused at write-back.
 #[test]
 fn what_is_stored_in_an_immutable_file_is_not_seen() {
     if !is_root() {
@@ -148,7 +148,7 @@ fn chattr_and_fs_speak_of_the_same() {
             assert_eq!(shown(lab, "compression", "tank:/dir"), "off");
         }
 
-        // Paths are found through links, in snapshots, and with everything below.
+        // Paths are found through links, in snapshots, and recursively.
         symlink("dir", place.join("link")).unwrap();
         symlink("nowhere", place.join("dir/dangling")).unwrap();
         lab.fs(&["setattr", "-R", "noatime=on", "recordsize=16K", &lab.at("mnt/tank/link/.")]);
@@ -196,7 +196,7 @@ fn attributes_travel() {
         lab.fs(&["rollback", "-r", "tank@a"]);
         assert_eq!(shown(lab, "all", "tank:/dir/file"), values);
 
-        // A pool that never had one takes the stream, and another mount goes past the kernel's cache.
+        // A pool without the feature takes the stream, and activates the feature.
         lab.create("pond", "256M");
         lab.feed("fs", &["receive", "pond/copy"], &full).ok();
         assert_eq!(lab.pool(&["get", "-H", "-o", "value", "feature@file_attributes", "pond"]).trim(), "active");

@@ -1,5 +1,5 @@
-//! Handles to files that outlive mounts, as NFS servers and Samba hand them out: an inode number and a generation. The
-//! system calls for them are made by a script in Perl, for only root may and only `unsafe` code does.
+//! File handles that outlive mounts, as NFS servers and Samba use: an inode number and a generation. A Perl script
+//! makes the system calls, which need root, and in Rust would need `unsafe` code.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
 
 use crate::{has_perl, is_root, lab::Lab, on_a_mount};
 
-/// The file behind a handle is gone.
+/// The error for a handle of a removed file.
 const STALE: Result<String, i32> = Err(116);
 
 fn script(words: &[&str]) -> Result<String, i32> {
@@ -100,7 +100,7 @@ fn a_handle_into_a_snapshot_leads_to_no_other_snapshot() {
         let handle = take(&of("one"));
         assert_eq!(show(place, &handle).as_deref(), Ok("one"));
         lab.check("tank");
-        // Whoever is looked at first gets the number that the other one had.
+        // The snapshot opened first gets the slot number that the other one had.
         assert_eq!(fs::read_to_string(of("two")).unwrap(), "two");
         assert_eq!(show(place, &handle), STALE);
     });

@@ -1,5 +1,5 @@
-//! Locks between processes: whole files, records of a process, and records of an open file. Other processes are played by a
-//! script in Perl; what is asked here is that they exclude each other, wait for each other, and are gone with who is killed.
+//! Locks between processes: whole files, records of a process, and records of an open file. A Perl script plays the
+//! other processes. The tests check exclusion, waiting, and the release of a killed process's locks.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -26,7 +26,7 @@ impl Holder {
         Holder(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Whether it gets the lock, however long it waits.
+    /// Whether the process gets the lock, however long it waits.
     fn holds(&mut self) -> bool {
         let mut said = String::new();
         BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -46,7 +46,7 @@ impl Drop for Holder {
     }
 }
 
-/// Whether somebody waits for a lock of the file.
+/// Whether a process waits for a lock of the file.
 fn is_waited_for(path: &Path) -> bool {
     let file = fs::metadata(path).unwrap();
     let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
@@ -55,7 +55,7 @@ fn is_waited_for(path: &Path) -> bool {
     table.lines().any(|line| line.contains("->") && line.contains(&place))
 }
 
-/// Runs a test with a file, where other processes can be played.
+/// Runs a test with a file, if Perl is available.
 fn with_a_file(test: impl FnOnce(&Path)) {
     if !has_perl() {
         return;
@@ -82,7 +82,7 @@ fn a_lock_is_free_when_its_holder_is_killed() {
             wait_until("the next one waits", || is_waited_for(path));
             holder.kill();
             assert!(next.holds(), "{kind}: the next one gets it");
-            // And if it is closed in peace.
+            // Closing the file also releases the lock.
             drop(next.0.stdin.take());
             assert!(next.0.wait().unwrap().success());
             assert!(Holder::new(&format!("{kind} try"), path).holds(), "{kind}");
@@ -103,7 +103,7 @@ fn records_of_a_file_are_locked_one_by_one() {
                     assert_eq!(taken, free, "{asked} {range} beside a {kind}");
                 }
             }
-            // Locks of whole files are of another kind.
+            // Locks of whole files are independent of record locks.
             assert!(Holder::new("flock try", path).holds());
         }
     });

@@ -1,6 +1,6 @@
-//! What programs expect of a Linux file system, asked of a real mount.
+//! The behaviour that programs expect of a Linux file system, tested on a real mount.
 //!
-//! Each test makes a pool of its own, and has it checked at the end. What needs root is asked only as root.
+//! Each test makes a pool of its own, and checks the pool at the end. Tests that need root run only as root.
 //!
 //! ```text
 //! names        directories: renames, links, special files, names of any kind, inode numbers
@@ -8,12 +8,12 @@
 //! attributes   modes, owners, times, extended attributes
 //! xattrs       namespaces and limits of extended attributes; capabilities
 //! acl          access control lists
-//! flags        attributes of single files: immutable, compression and such
-//! quotas       accounts, quotas and projects
+//! flags        attributes of single files, such as immutable and compression
+//! quotas       accounting, quotas and projects
 //! handles      files named by handles that outlive mounts
 //! locks        locks between processes
 //! watching     inotify
-//! crowds       many names, changed by several at once
+//! crowds       many names, changed by several threads at once
 //! extremes     the longest names and paths, the largest files
 //! ```
 
@@ -37,15 +37,15 @@ use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
 
 use lab::{Lab, can_mount};
 
-/// Whether Perl is there, in which are written what other processes do and what only `unsafe` code could. Where mounts must
-/// be tested it must be.
+/// Whether Perl is available, for scripts that play other processes or would be `unsafe` code in Rust. Required where
+/// mounts are required.
 fn has_perl() -> bool {
     let is_there = Command::new("perl").arg("-v").output().is_ok_and(|output| output.status.success());
     assert!(is_there || std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "there is no Perl here");
     is_there
 }
 
-/// Runs a test in a mounted dataset of a new pool, which must be in order afterwards.
+/// Runs a test in a mounted dataset of a new pool, which must pass a check afterwards.
 fn on_a_mount(test: impl FnOnce(&Lab, &Path)) {
     on_a_mount_of("256M", test);
 }

@@ -1,4 +1,4 @@
-//! Directories: what renames, links and removals do to names, what may be a name, and what reading a directory tells.
+//! Directories: the effects of renames, links and removals on names, allowed names, and reading directories.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -167,7 +167,7 @@ fn a_large_directory_is_read_while_it_shrinks() {
         fs::create_dir(&folder).unwrap();
         (0..FILES).for_each(|number| drop(File::create(folder.join(format!("file-{number}"))).unwrap()));
         assert_eq!(names(&folder).len(), FILES);
-        // Every file that is not removed meanwhile is seen once.
+        // Every file that stays is listed once.
         let mut seen = std::collections::HashMap::new();
         for (count, entry) in fs::read_dir(&folder).unwrap().enumerate() {
             *seen.entry(entry.unwrap().file_name().into_string().unwrap()).or_insert(0) += 1;

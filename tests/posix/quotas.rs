@@ -1,4 +1,4 @@
-//! Quotas of users, groups and projects, met by programs of those users; and who uses how much.
+//! Quotas of users, groups and projects, enforced on programs of these users; and usage reports.
 
 use std::{
     fs,
@@ -16,12 +16,12 @@ use crate::{
     on_a_mount, sh,
 };
 
-/// Users and a group that have nothing else.
+/// Otherwise unused users, and a group.
 const ANN: u32 = 54_321;
 const BOB: u32 = 54_322;
 const STAFF: u32 = 54_399;
 
-/// A script run by a user of the group; what it said on standard error, and whether it succeeded.
+/// Runs a script as a user of the group; returns its standard error, and whether it succeeded.
 fn as_user(user: u32, folder: &Path, script: &str) -> (String, bool) {
     let mut shell = Command::new("sh");
     let output = shell.args(["-ec", script]).current_dir(folder).uid(user).gid(STAFF).output().unwrap();
@@ -38,7 +38,7 @@ fn works(user: u32, folder: &Path, script: &str) {
     assert!(done, "{script}: {said}");
 }
 
-/// Waits until so many files are charged to a user: the kernel lets go of what was unlinked when it finds the time.
+/// Waits until so many files are charged to a user: the kernel takes time to forget unlinked files.
 fn wait_for_objects(lab: &Lab, user: u32, count: &str) {
     wait_until("unlinked files are let go of", || value(lab, &format!("userobjused@{user}"), "tank") == count);
 }
@@ -96,7 +96,7 @@ fn a_user_meets_the_quota_in_the_call_itself() {
         assert_eq!(value(lab, &format!("userused@{BOB}"), "tank"), "0");
         assert_eq!(value(lab, &format!("userused@{BOB}"), "tank@a"), "2000000");
 
-        // Taken back in again, the pool knows them all.
+        // After an import all quotas are still known.
         lab.pool(&["export", "tank"]);
         lab.pool(&["import", "-d", ".", "tank"]);
         assert_eq!(value(lab, &format!("userquota{ann}"), "tank"), "1048576");
@@ -152,7 +152,7 @@ fn projects_are_charged_together() {
     });
 }
 
-/// Attributes are not charged, so a quota bounds them by itself: they are no way around it.
+/// Attributes are not charged. So a quota bounds the attributes of each file separately, or they would evade the quota.
 #[test]
 fn attributes_are_no_way_around_a_quota() {
     if !is_root() {
@@ -173,7 +173,7 @@ fn attributes_are_no_way_around_a_quota() {
         set(&f, "user.before", 60_000).unwrap();
         set(&f, "user.small", 100).unwrap();
         lab.fs(&["set", &format!("userquota@{ANN}=1M"), "tank"]);
-        // What is there stays and may shrink; it does not grow, and no other one comes.
+        // Existing attributes stay and may shrink; they cannot grow, and none can be added.
         for (name, length) in [("user.before", 60_001), ("user.more", 1), ("user.small", 101)] {
             assert_eq!(set(&f, name, length), refused, "{name}");
         }
@@ -182,7 +182,7 @@ fn attributes_are_no_way_around_a_quota() {
             assert_eq!(set(&f, name, length), Ok(()), "{name}");
         }
         assert_eq!(set(&f, "user.last", 60_000), refused);
-        // That is each file's bound, and how many there are another quota says.
+        // This bound applies to each file, and the object quota bounds the number of files.
         lab.fs(&["set", &format!("userobjquota@{ANN}=20"), "tank"]);
         for number in 2..=20 {
             let path = file(&number.to_string(), ANN);
@@ -191,7 +191,7 @@ fn attributes_are_no_way_around_a_quota() {
         }
         fs::write(place.join("21"), "").unwrap();
         assert!(chown(place.join("21"), Some(ANN), None).is_err(), "one file more than the quota of objects");
-        // A user without a quota is not bounded.
+        // Without a quota there is no bound.
         assert_eq!(set(&file("bob", BOB), "user.a", 60_000), Ok(()));
     });
 }

@@ -1,4 +1,4 @@
-//! Who watches files through inotify learns of what others do to them through the mount.
+//! Programs that watch files through inotify see other programs' changes through the mount.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,7 +15,7 @@ use rustix::{
 
 use crate::{lab::wait_until, on_a_mount, sh};
 
-/// What happened since the last time, without opens and closes of what was only read.
+/// The events since the last call, without opens and closes of files only read.
 fn events(watcher: &OwnedFd) -> Vec<(ReadFlags, String)> {
     let mut buffer = [MaybeUninit::uninit(); 16 << 10];
     let mut reader = Reader::new(watcher, &mut buffer);
@@ -32,7 +32,7 @@ fn events(watcher: &OwnedFd) -> Vec<(ReadFlags, String)> {
     }
 }
 
-/// Everything that happened since the last time.
+/// All flags of the events since the last call.
 fn told(watcher: &OwnedFd) -> ReadFlags {
     events(watcher).iter().fold(ReadFlags::empty(), |all, (flags, _)| all | *flags)
 }
@@ -83,12 +83,12 @@ fn what_other_processes_do_is_told() {
         let watcher = watch(&place.join("file"));
         sh(place, "echo more >> file; chmod 600 file; touch -d 2001-01-01 file; truncate -s 1 file");
         assert_eq!(told(&watcher), ReadFlags::MODIFY | ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB);
-        // A file that is still open is deleted when it is closed.
+        // An open file is deleted at its close.
         let open = OpenOptions::new().read(true).open(place.join("file")).unwrap();
         sh(place, "rm file");
         assert_eq!(events(&watcher), [(ReadFlags::ATTRIB, String::new())]);
         drop(open);
-        // The kernel may hold it a moment longer: whoever serves it is just saying that its attributes have changed.
+        // The kernel may hold the file a moment longer: the server is just invalidating its attributes.
         let mut said = ReadFlags::empty();
         wait_until("the file is gone", || {
             said |= told(&watcher);

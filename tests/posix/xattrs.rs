@@ -1,4 +1,4 @@
-//! Extended attributes: the namespaces, what fits, and capabilities, which a change of the file takes away.
+//! Extended attributes: namespaces, limits, and capabilities, which a change of the file removes.
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -18,7 +18,7 @@ use rustix::{
 use crate::{is_root, lab::noise, mode, on_a_mount};
 
 const CAPABILITY: &str = "security.capability";
-/// `cap_net_raw+ep`, as the kernel's version 2 has it.
+/// `cap_net_raw+ep`, in the kernel's version 2.
 const NET_RAW: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn set(path: &Path, name: &str, value: &[u8]) -> Result<(), Errno> {
@@ -97,7 +97,7 @@ fn values_and_lists_have_their_limits() {
     on_a_mount(|_, place| {
         let path = place.join("file");
         fs::write(&path, "").unwrap();
-        // Sizes around those at which a value leaves the tree, a page, and the kernel's limit.
+        // Sizes around the limit for inline values, a page, and the kernel's limit.
         for length in [0, 1, 2047, 2048, 2049, 4095, 4096, 4097, 65_535, 65_536] {
             let value = noise(length, length as u64);
             set(&path, "user.value", &value).unwrap();
@@ -112,7 +112,7 @@ fn values_and_lists_have_their_limits() {
         set(&path, &longest, b"x").unwrap();
         assert_eq!(set(&path, &format!("{longest}n"), b"x"), Err(Errno::RANGE));
         let name = |number: usize| format!("user.{number:0>245}");
-        // Nearly the 64 KiB of names that the kernel hands out.
+        // Nearly the 64 KiB of names that the kernel returns.
         let mut wanted: Vec<String> = (0..260).map(name).chain([longest]).collect();
         wanted.iter().for_each(|name| set(&path, name, name.as_bytes()).unwrap());
         wanted.sort();

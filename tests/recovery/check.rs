@@ -1,4 +1,4 @@
-//! What `pool check` says: of a pool that is being written meanwhile, and of one that is damaged.
+//! The findings of `pool check`: for a pool being written meanwhile, and for a damaged pool.
 
 use std::{
     fs,

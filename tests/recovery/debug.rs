@@ -1,4 +1,4 @@
-//! The structures of a pool as `pool debug` shows them: whole, damaged, and while the pool is in use.
+//! The structures of a pool as `pool debug` shows them: intact, damaged, and while the pool is in use.
 
 use std::{fs, process::Stdio};
 
@@ -67,7 +67,7 @@ fn structures_are_shown_and_what_is_damaged_is_said_to_be() {
     assert_eq!(lab.pool(&["debug", "label", "noise"]).matches("no label").count(), 4);
 }
 
-/// Replaces what differs in the structures from run to run.
+/// Replaces values in the structures that change from run to run.
 fn filters_of_structures() -> Settings {
     let mut settings = filters();
     settings.add_filter(r"(uid|gid|generation|project): \d+", "$1: [N]");

@@ -1,15 +1,15 @@
-//! What is left when something is broken, and who may touch it: going back to an older state, reading without writing,
-//! verifying, and two owners for one pool.
+//! Recovery of damaged pools, and protection against a second owner: rewind, reading without writing, checking, and two
+//! owners of one pool.
 //!
-//! The images are damaged here by the engine's own knowledge of where things lie.
+//! The tests damage the images by using the engine to locate structures.
 //!
 //! ```text
-//! rewind      going back to an older state of a pool
+//! rewind      rewinding to an older state of a pool
 //! readonly    reading a pool without writing a byte of it
-//! owners      several that want one pool
-//! check       what a verification says, of a pool in use too
-//! size        devices that are not as large as they were
-//! debug       the structures of a pool as `pool debug` shows them, whole and damaged
+//! owners      several candidates for one pool
+//! check       the findings of a check, also in a pool in use
+//! size        devices whose size has changed
+//! debug       the structures of a pool as `pool debug` shows them, intact and damaged
 //! ```
 
 #[path = "../lab/mod.rs"]
@@ -34,7 +34,7 @@ use pool::{
     vdev::{labels::read_label, uberblocks::read_uberblocks},
 };
 
-/// Replaces what differs from run to run.
+/// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_paths();
     settings.add_filter(r"\b\d+ seconds?", "[TIME]");
@@ -46,7 +46,7 @@ fn filters() -> Settings {
     settings
 }
 
-/// A pool `tank` with a file of each of three days, exported.
+/// A pool `tank` with a file for each of three days, exported.
 fn three_days() -> Lab {
     let lab = Lab::mountless();
     lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
@@ -58,13 +58,13 @@ fn three_days() -> Lab {
     lab
 }
 
-/// The image of `tank`, as nobody's.
+/// The image of `tank`, locked by this test alone.
 fn image(lab: &Lab) -> FileDevice {
     locked(lab, Access::ReadWrite)
 }
 
-/// The image, locked. Another test of this process may be starting a program, which has all locks of this process until
-/// it runs, those that were given back meanwhile too.
+/// The image, locked. Another test of this process may be starting a program. Until its exec, the child process holds
+/// all locks of this process, even locks already released here.
 fn locked(lab: &Lab, access: Access) -> FileDevice {
     let mut device = None;
     lab::wait_until("the image is nobody's", || {
@@ -74,14 +74,14 @@ fn locked(lab: &Lab, access: Access) -> FileDevice {
     device.unwrap()
 }
 
-/// The states that the image of `tank` keeps, newest first.
+/// The states in the image of `tank`, newest first.
 fn states(lab: &Lab) -> Vec<Uberblock> {
     let device = image(lab);
     let label = read_label(&device).unwrap().unwrap();
     read_uberblocks(&device, label.pool).unwrap()
 }
 
-/// `tank`, opened behind the back of all commands.
+/// `tank`, opened without the commands' knowledge.
 fn opened(lab: &Lab) -> Pool {
     let device = locked(lab, Access::ReadOnly);
     let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
@@ -103,7 +103,7 @@ fn wreck(lab: &Lab, block: &BlockPointer) {
     }
 }
 
-/// What a file's content is recognized by.
+/// A hash of a file's content.
 fn hash(path: &Path) -> blake3::Hash {
     blake3::hash(&fs::read(path).unwrap())
 }

@@ -1,5 +1,5 @@
-//! Several that want one pool: another host that may still have it, and rivals on this machine that reach its image by
-//! different names. Exactly one gets it, and the others are told who has it.
+//! Several candidates for one pool: another host that may still have it open, and rivals on this machine that reach its
+//! image by different names. Exactly one gets the pool, and the others are told the owner.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
     three_days,
 };
 
-/// Leaves `tank` as a crash would that happened on another host.
+/// Leaves `tank` as after a crash on another host.
 fn crashed_elsewhere(lab: &Lab) {
     let options = OpenOptions { host: (7, "elsewhere".into()), force: true, ..OpenOptions::default() };
     open(vec![std::sync::Arc::new(image(lab))], &options, std::sync::Arc::new(SystemEnv)).unwrap();
@@ -55,7 +55,7 @@ fn a_pool_of_another_host_is_taken_only_by_force() {
     $ pool import -d . -f tank
     [exit 0]
     ");
-    // The pool is known here, and the other host takes it behind our back.
+    // The pool is registered here, and the other host takes it over unnoticed.
     crashed_elsewhere(&lab);
     assert_snapshot!(lab.session(&["fs ls tank:/", "pool import -f tank", "fs ls tank:/"]), @r"
     $ fs ls tank:/
@@ -71,7 +71,7 @@ fn a_pool_of_another_host_is_taken_only_by_force() {
     ");
 }
 
-/// A lab whose commands belong to another user of the same machine, as far as folders go.
+/// A lab whose commands belong to another user of the same machine, by their folders.
 struct Rival<'a> {
     lab: &'a Lab,
     name: String,
@@ -101,7 +101,7 @@ fn rivals(lab: &Lab) -> Vec<Rival<'_>> {
     (0..6).map(|number| Rival { lab, name: format!("rival{number}") }).collect()
 }
 
-/// The names under which the image of `tank` can be opened here.
+/// The names by which the image of `tank` can be opened here.
 fn names(lab: &Lab) -> (Vec<String>, Option<Loop>) {
     std::os::unix::fs::symlink(lab.path("tank.img"), lab.path("symlink")).unwrap();
     fs::hard_link(lab.path("tank.img"), lab.path("hardlink")).unwrap();
@@ -110,7 +110,7 @@ fn names(lab: &Lab) -> (Vec<String>, Option<Loop>) {
     (names.into_iter().chain(device.iter().map(|device| device.device.clone())).collect(), device)
 }
 
-/// Who of many that do the same at the same time has succeeded, and what the others were told.
+/// Runs one command by all rivals at once. Returns the successful rivals, and the messages to the others.
 fn race<'a>(rivals: &'a [Rival<'a>], words: impl Fn(usize) -> Vec<String>) -> (Vec<&'a Rival<'a>>, Vec<String>) {
     let start = |(index, rival): (usize, &'a Rival<'a>)| {
         let words = words(index);
@@ -152,7 +152,7 @@ fn of_many_that_import_one_image_at_once_exactly_one_gets_it() {
             let listed = String::from_utf8(rival.run("pool", &["list", "-H", "-o", "name"]).stdout).unwrap();
             assert_eq!(listed.trim() == "tank", rival.name == winners[0].name, "{}: {listed}", rival.name);
         }
-        // Whoever looks for it is not shown what cannot be had, and whoever asks for it is told who has it.
+        // A listing does not show pools in use by another process, and an import names the owner.
         let others = rivals.iter().find(|rival| rival.name != winners[0].name).unwrap();
         for name in &names {
             let shown = others.run("pool", &["import", "-d", name]);

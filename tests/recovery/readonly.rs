@@ -1,4 +1,4 @@
-//! A pool that is imported to be read only: everything that reads works, and no byte of its image changes.
+//! A pool imported read-only: all reading works, and no byte of its image changes.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::{
     lab::{self, Lab},
 };
 
-/// Uses everything of a pool that reads.
+/// Uses every reading operation.
 fn read_everything(lab: &Lab, mounted: bool) {
     assert_eq!(lab.fs(&["ls", "tank/a:/"]), "file\nold\n");
     assert_eq!(lab.fs(&["cat", "tank/a:/file"]), "text");
@@ -33,7 +33,7 @@ fn read_everything(lab: &Lab, mounted: bool) {
     }
 }
 
-/// Imports a pool to be read only, reads all, exports it, and compares the image with what it was.
+/// Imports a pool read-only, reads everything, exports it, and compares the image with the original.
 fn reads_and_writes_nothing(lab: &Lab, mounted: bool) {
     let mountpoint = lab.at("mnt/tank");
     lab.pool(&["create", "-O", "atime=on", "-O", "relatime=off", "-m", &mountpoint, "tank", "64M:tank.img"]);
@@ -47,7 +47,7 @@ fn reads_and_writes_nothing(lab: &Lab, mounted: bool) {
     lab.pool(&["import", "-d", ".", "-o", "readonly=on", "tank"]);
     read_everything(lab, mounted);
     assert_eq!(hash(&lab.path("tank.img")), before, "while it is imported");
-    // The kernel tells of files that were closed a moment later.
+    // The kernel reports the close of files a moment later.
     lab::wait_until("the pool is exported", || lab.run("pool", &["export", "tank"]).code == Some(0));
     assert_eq!(hash(&lab.path("tank.img")), before, "after it was exported");
     lab.pool(&["import", "-d", "."]);

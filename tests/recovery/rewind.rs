@@ -1,5 +1,5 @@
-//! Going back to an older state: only when told to, to the newest that can be read or to one that is named, saying what that
-//! would lose before anything is written.
+//! Rewinding to an older state: only on request, to the newest readable state or a named one, with the loss reported
+//! before any write.
 
 use insta::assert_snapshot;
 use pool::{device::Device, format::label::DATA_START};

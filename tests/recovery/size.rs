@@ -1,4 +1,4 @@
-//! Devices that are not as large as they were.
+//! Devices whose size has changed.
 
 use std::fs::{self, File};
 
@@ -43,7 +43,7 @@ fn a_truncated_device_is_named_and_comes_back() {
     lab.pool(&["export", "tank"]);
 }
 
-/// The size of the pool and what its devices have grown, in bytes.
+/// The pool's size and its devices' unused growth, in bytes.
 fn sizes(lab: &Lab) -> Vec<String> {
     let told = lab.pool(&["get", "-H", "-p", "-o", "value", "size,expandsize", "tank"]);
     told.lines().map(str::to_owned).collect()
@@ -90,7 +90,7 @@ fn a_device_grown_in_use_is_expanded_on_demand_or_by_autoexpand() {
     lab.pool(&["online", "-e", "tank", &lab.at("b.img")]);
     assert_eq!(sizes(&lab), [&*bytes(178), "-"]);
     ["one", "two", "three"].iter().for_each(|name| put(name));
-    // By itself from now on.
+    // From now on by autoexpand.
     lab.pool(&["set", "autoexpand=on", "tank"]);
     ["a.img", "b.img"].iter().for_each(|image| resize_image(&lab, image, 260 << 20));
     wait_until("the service has used it", || sizes(&lab) == [&*bytes(258), "-"]);
@@ -118,7 +118,7 @@ fn a_raidz_that_has_got_a_device_more_grows_too() {
     ["a.img", "b.img", "c.img", "d.img"].iter().for_each(|image| resize_image(&lab, image, 160 << 20));
     lab.pool(&["online", "-e", "tank", &lab.at("d.img")]);
     let more = size(&lab) - before;
-    // Three of four devices hold data, and a part of a region may be left over.
+    // Three of four devices hold data, and part of a region may remain unused.
     assert!((230 << 20..=241 << 20).contains(&more), "{more}");
     for copy in 0..12 {
         lab.fs(&["cp", "file", &format!("tank:/copy{copy}")]);

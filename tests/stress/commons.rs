@@ -1,14 +1,14 @@
-//! What processes do among each other.
+//! What processes do in the common folder.
 //!
 //! ```text
-//! 0 .. 3     folders of files that say what they hold: whoever reads one finds it whole, whoever else moves it
+//! 0 .. 3     folders of self-describing files: a reader finds each file whole, whatever process moves it
 //! nest-*     folders that are made and removed
-//! log        records that everybody appends
-//! counter    a number that everybody increases under a lock
+//! log        records appended by all processes
+//! counter    a number that all processes increase under a lock
 //! board      a slot of a few bytes for each process, several to a page, written through maps and writes
 //! ```
 //!
-//! A name may be gone, or taken, at any instant: such an error is as good as success. Any other is a finding.
+//! A name may be absent, or taken, at any instant: such an error is as good as success. Any other error is a finding.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -27,9 +27,9 @@ use vmap::MapMut;
 use crate::{Outcome, content};
 
 const FOLDERS: u64 = 4;
-/// The names in a folder.
+/// The number of names in a folder.
 const NAMES: u64 = 12;
-/// A record of the log: who, and which, eight bytes each.
+/// The bytes of a log record: process and sequence number, eight bytes each.
 const RECORD: usize = 16;
 /// A slot of the board, in bytes.
 const SLOT: usize = 200;
@@ -50,7 +50,7 @@ const OPERATIONS: [(u32, Operation); 11] = [
     (4, Commons::post),
 ];
 
-/// A process among the others.
+/// A process in the common folder.
 pub(crate) struct Commons {
     root: PathBuf,
     /// A name of the process's own, from which files are published.
@@ -63,16 +63,16 @@ pub(crate) struct Commons {
     slot: [u8; SLOT],
 }
 
-/// What a process has done that can be told from what is there.
+/// A process's results, for comparison with the common files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// The records it appended.
+    /// The number of records it appended.
     pub(crate) appended: u64,
     /// How often it increased the counter.
     pub(crate) counted: u64,
 }
 
-/// Makes the commons for so many processes.
+/// Makes the common folder for so many processes.
 pub(crate) fn prepare(root: &Path, processes: u64) -> io::Result<()> {
     fs::create_dir(root)?;
     (0..FOLDERS).try_for_each(|folder| fs::create_dir(root.join(folder.to_string())))?;
@@ -81,8 +81,7 @@ pub(crate) fn prepare(root: &Path, processes: u64) -> io::Result<()> {
     fs::write(root.join("board"), vec![0; SLOT * processes as usize])
 }
 
-/// Judges the commons after all processes have ended: every file is whole, and nothing that was appended or counted is
-/// missing.
+/// Judges the common folder after all processes have ended: every file is whole, and no record or increment is missing.
 pub(crate) fn judge(root: &Path, accounts: &[Account]) -> Outcome<()> {
     let failed = |error: io::Error| format!("the commons: {error}");
     for folder in 0..FOLDERS {
@@ -100,7 +99,7 @@ pub(crate) fn judge(root: &Path, accounts: &[Account]) -> Outcome<()> {
     judge_log(&fs::read(root.join("log")).map_err(failed)?, accounts)
 }
 
-/// Each process's records are there, once and in order, and nothing else.
+/// Checks that the log has just each process's records, once and in order.
 fn judge_log(log: &[u8], accounts: &[Account]) -> Outcome<()> {
     let mut next = vec![0; accounts.len()];
     let (records, rest) = log.as_chunks::<RECORD>();
@@ -120,7 +119,7 @@ fn judge_log(log: &[u8], accounts: &[Account]) -> Outcome<()> {
     }
 }
 
-/// Success, or an error that others may have caused.
+/// Success, or an error that other processes may have caused.
 fn unless_others<T>(what: &str, path: &Path, found: Result<T, Errno>, by_others: &[Errno]) -> Outcome<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -134,7 +133,7 @@ fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> String {
 }
 
 impl Commons {
-    /// The process of this number in the commons.
+    /// The process of this number in the common folder.
     pub(crate) fn enter(root: PathBuf, number: u64, seed: u64) -> Outcome<Commons> {
         let path = root.join("log");
         let log = OpenOptions::new().append(true).open(&path).map_err(failed("open", &path))?;
@@ -143,13 +142,13 @@ impl Commons {
         Ok(Commons { root, staging, number, dice, log, appended: 0, counted: 0, slot: [0; SLOT] })
     }
 
-    /// Does something.
+    /// Does one random operation.
     pub(crate) fn act(&mut self) -> Outcome<()> {
         let (_, operation) = OPERATIONS.choose_weighted(&mut self.dice, |(weight, _)| *weight).expect("weights");
         operation(self)
     }
 
-    /// What it has done.
+    /// The process's results.
     pub(crate) fn account(&self) -> Account {
         Account { appended: self.appended, counted: self.counted }
     }
@@ -194,7 +193,7 @@ impl Commons {
         unless_others("rename", &from, moved, &[Errno::NOENT, Errno::EXIST]).map(drop)
     }
 
-    /// Takes a file out of the commons; nobody else can reach it then, unless it has another name.
+    /// Takes a file out of the common folder; then no other process can reach it, unless it has another name.
     fn take(&mut self) -> Outcome<()> {
         let path = self.any_name();
         if unless_others("take", &path, rustix::fs::rename(&path, &self.staging), &[Errno::NOENT])?.is_none() {
@@ -209,7 +208,7 @@ impl Commons {
         unless_others("unlink", &path, rustix::fs::unlink(&path), &[Errno::NOENT]).map(drop)
     }
 
-    /// Whatever others do meanwhile, a name is listed once at most, and only names that somebody uses are.
+    /// Checks that a listing names each file once at most, and only names in use, whatever other processes do.
     fn list(&mut self) -> Outcome<()> {
         let folder = self.root.join(self.dice.random_range(0..FOLDERS).to_string());
         let entries = fs::read_dir(&folder).map_err(failed("list", &folder))?;
@@ -257,7 +256,7 @@ impl Commons {
         Ok(())
     }
 
-    /// Writes the own slot in one way and reads it in the other. Others write beside it, on the same page.
+    /// Writes its slot in one way and reads it in the other, while other processes write on the same page.
     fn post(&mut self) -> Outcome<()> {
         let path = self.root.join("board");
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(failed("open", &path))?;

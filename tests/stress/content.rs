@@ -1,6 +1,6 @@
-//! Files that say themselves what they must hold: a seed and a length, and then the bytes that follow from the seed.
+//! Self-describing files: a seed and a length, and then the bytes that follow from the seed.
 //!
-//! Such a file is written under a name of its own and then renamed to where others look, so nobody ever sees a part.
+//! Such a file is written under a private name and then renamed into place, so no other process sees a part.
 
 use rand::{Rng, RngCore, SeedableRng, rngs::SmallRng};
 
@@ -8,10 +8,10 @@ use crate::Outcome;
 
 /// Seed and length, eight bytes each.
 const HEAD: usize = 16;
-/// The longest, in bytes: more than a record of the default size.
+/// The greatest length in bytes: more than a record of the default size.
 const LONGEST: usize = 200_000;
 
-/// The bytes that follow from a seed. Half of the seeds give what compresses.
+/// The bytes that follow from a seed. Half of the seeds give compressible bytes.
 pub(crate) fn bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     let mut dice = SmallRng::seed_from_u64(seed);
@@ -36,7 +36,7 @@ pub(crate) fn file(dice: &mut impl Rng) -> Vec<u8> {
     file
 }
 
-/// Whether a file is whole.
+/// Fails unless a file is whole.
 pub(crate) fn verify(file: &[u8]) -> Outcome<()> {
     let (seed, rest) = file.split_first_chunk().ok_or("a file without a head")?;
     let (length, body) = rest.split_first_chunk().ok_or("a file without a head")?;

@@ -1,6 +1,6 @@
-//! A tree as text: a line for each name, with all that can be seen of what it leads to.
+//! A tree as text: a line for each name, with everything visible of its file.
 //!
-//! Two trees are the same when their manifests are.
+//! Two trees are the same if their manifests are.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use crate::{
     model::{Body, Id, Model},
 };
 
-/// What a name leads to.
+/// The file of a name.
 struct Line<'a> {
     mode: u32,
     links: u64,
@@ -44,7 +44,7 @@ impl Line<'_> {
     }
 }
 
-/// The manifest that a model's home must have.
+/// The manifest required of a model's home.
 pub(crate) fn of_model(model: &Model) -> String {
     let line = |id: Id| {
         let node = model.node(id);
@@ -61,7 +61,7 @@ pub(crate) fn of_model(model: &Model) -> String {
     lines.join("\n")
 }
 
-/// The manifest of a folder; with the times of what is in it, if it is to be compared with itself.
+/// The manifest of a folder, with times if two manifests of one folder are compared.
 pub(crate) fn of_folder(folder: &Path, times: bool) -> Outcome<String> {
     let mut lines = Vec::new();
     collect(folder, folder, times, &mut lines)?;
@@ -116,7 +116,7 @@ pub(crate) fn attributes(path: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(attributes)
 }
 
-/// The first lines in which two manifests differ.
+/// Fails with the first lines in which two manifests differ.
 pub(crate) fn differences(wanted: &str, found: &str) -> Outcome<()> {
     let (wanted, found): (Vec<&str>, Vec<&str>) = (wanted.lines().collect(), found.lines().collect());
     let missing = wanted.iter().filter(|line| found.binary_search(line).is_err()).map(|line| format!("wanted {line}"));

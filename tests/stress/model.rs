@@ -1,6 +1,6 @@
-//! What a home must hold: a tree of nodes, as plain as it can be.
+//! The expected content of a home: a tree of nodes, as plain as possible.
 //!
-//! Changes of names give the error that the system must give, or happen.
+//! A change of names either happens or returns the error that the system must return.
 
 use std::{
     collections::BTreeMap,
@@ -9,12 +9,12 @@ use std::{
 
 use rustix::io::Errno;
 
-/// A node, whatever its names are.
+/// A node, by number, independent of its names.
 pub(crate) type Id = u32;
 /// The home itself.
 pub(crate) const HOME: Id = 0;
 
-/// What a node is.
+/// The kind and content of a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     /// A regular file, with its bytes.
@@ -70,7 +70,7 @@ impl Model {
         Model { nodes: BTreeMap::from([(HOME, Node::new(Body::Directory(BTreeMap::new()), mode))]), next: HOME + 1 }
     }
 
-    /// A node that is known to be there.
+    /// An existing node.
     pub(crate) fn node(&self, id: Id) -> &Node {
         &self.nodes[&id]
     }
@@ -87,7 +87,7 @@ impl Model {
         }
     }
 
-    /// Everything that has a name, below the home, in order; and what it is.
+    /// Every name below the home, in order, each with its node.
     pub(crate) fn places(&self) -> Vec<(Place, Id)> {
         let mut places = Vec::new();
         self.collect(HOME, Path::new(""), &mut places);
@@ -107,7 +107,7 @@ impl Model {
         self.node(dir).entries().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// How many links `stat` shows.
+    /// The number of links as `stat` shows it.
     pub(crate) fn links(&self, id: Id) -> u64 {
         if let Some(entries) = self.node(id).entries() {
             return 2 + entries.values().filter(|id| self.node(**id).is_dir()).count() as u64;
@@ -116,7 +116,7 @@ impl Model {
         all.filter(|other| **other == id).count() as u64
     }
 
-    /// What is under a name.
+    /// The node of a name.
     pub(crate) fn at(&self, place: &Place) -> Option<Id> {
         self.node(place.dir).entries()?.get(&place.name).copied()
     }
@@ -128,7 +128,7 @@ impl Model {
         }
     }
 
-    /// A new node under a name.
+    /// A new node with this name.
     pub(crate) fn make(&mut self, place: &Place, body: Body, mode: u32) -> Result<Id, Errno> {
         if self.at(place).is_some() {
             return Err(Errno::EXIST);
@@ -175,7 +175,7 @@ impl Model {
         }
     }
 
-    /// `rename`, replacing what is there unless `keep` forbids it.
+    /// `rename`, replacing an existing target unless `keep` forbids that.
     pub(crate) fn rename(&mut self, from: &Place, to: &Place, keep: bool) -> Result<(), Errno> {
         let moved = self.at(from).ok_or(Errno::NOENT)?;
         let replaced = self.at(to);
@@ -232,7 +232,7 @@ impl Model {
                 .any(|(_, id)| self.node(*id).is_dir() && self.holds(*id, below))
     }
 
-    /// Takes a name away, and with the last one the node.
+    /// Removes a name, and with the last name the node.
     fn take(&mut self, place: &Place) {
         let id = self.entries_mut(place.dir).remove(&place.name).expect("the name is there");
         if self.node(id).is_dir() || self.links(id) == 0 {

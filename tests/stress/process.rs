@@ -1,7 +1,7 @@
 //! One process, from its first operation to its last.
 //!
-//! It is this program again, with other words. What it has found it says on standard error; what it leaves behind, for
-//! the judgement, stands in a folder outside of the tree: the manifest of its home, and its account of the commons.
+//! The process is this program with other arguments. It prints findings on standard error. For the judgement it leaves
+//! the manifest of its home, and its account of the common folder, in a folder outside of the tree.
 
 use std::{
     ffi::OsString,
@@ -21,11 +21,11 @@ use crate::{
 /// The share of operations that a process does at home.
 const AT_HOME: f64 = 0.75;
 
-/// What a process is to do.
+/// The task of a process.
 pub(crate) struct Task<'a> {
-    /// The mounted folder in which everything happens.
+    /// The mounted folder of the round.
     pub(crate) tree: &'a Path,
-    /// Where what it leaves behind goes.
+    /// The folder for manifest and account.
     pub(crate) notes: &'a Path,
     pub(crate) seed: u64,
     pub(crate) number: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// The words that have this program do it.
+    /// The arguments that make this program do the task.
     pub(crate) fn words(&self) -> [OsString; 6] {
         let Task { tree, notes, seed, number, operations } = self;
         let numbers = [seed, number, operations].map(|number| number.to_string().into());
@@ -60,7 +60,7 @@ impl Task<'_> {
         format!("process {} of seed {}, operation {operation}: {problem}", self.number, self.seed)
     }
 
-    /// Where the manifest of its home stands.
+    /// The path of its home's manifest.
     pub(crate) fn manifest(&self) -> PathBuf {
         self.notes.join(format!("manifest-{}", self.number))
     }
@@ -69,7 +69,7 @@ impl Task<'_> {
         self.notes.join(format!("account-{}", self.number))
     }
 
-    /// What it has done in the commons.
+    /// Its results in the common folder.
     pub(crate) fn account(&self) -> Outcome<Account> {
         let text = fs::read_to_string(self.account_file()).map_err(|error| format!("an account: {error}"))?;
         let (appended, counted) = text.split_once(' ').ok_or("an account is a pair")?;
@@ -82,15 +82,15 @@ pub(crate) fn home(tree: &Path, number: u64) -> PathBuf {
     tree.join(format!("home-{number}"))
 }
 
-/// What all processes share.
+/// The common folder.
 pub(crate) fn commons(tree: &Path) -> PathBuf {
     tree.join("commons")
 }
 
-/// The program, started with the words of a task.
+/// The program, started with the arguments of a task.
 pub(crate) fn main(words: &[&str]) -> Outcome<()> {
     let [tree, notes, seed, own, operations] = words else { return Err("a process has five words".to_owned()) };
-    // Modes are what the model says.
+    // Modes must be as in the model.
     rustix::process::umask(rustix::fs::Mode::empty());
     let task = Task {
         tree: Path::new(tree),

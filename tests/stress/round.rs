@@ -1,4 +1,4 @@
-//! A pool, its processes, and the judgement of what they leave behind.
+//! A pool, its processes, and the judgement of their results.
 
 use std::{
     path::Path,
@@ -13,15 +13,15 @@ use crate::{
     process::{self, Task},
 };
 
-/// How many processes there are: more than serve a mount.
+/// The number of processes: more than threads serve a mount.
 const PROCESSES: u64 = 6;
 /// The image's size. All homes together need a small part of it, but the snapshots of a long round need more.
 const SIZE: &str = "4G";
 const DATASET: &str = "tank/round";
-/// How long a snapshot is kept, and how long until the next.
+/// How long a snapshot is kept, and the interval between snapshots.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the dataset of a round is like: which of these, its seed says.
+/// The properties of a round's dataset, chosen by its seed.
 const PROPERTIES: [&[&str]; 4] = [
     &["recordsize=4K", "compression=off"],
     &[],
@@ -32,7 +32,7 @@ const PROPERTIES: [&[&str]; 4] = [
 /// A lab with a pool, in which rounds follow each other.
 pub(crate) struct Round {
     lab: Lab,
-    /// Whether the kernel is made to forget now and then what it can: files, names, pages, of all file systems.
+    /// Whether the kernel is made to drop its caches now and then: files, names, pages, of all file systems.
     forgetful: bool,
 }
 
@@ -44,7 +44,7 @@ impl Round {
         Round { lab, forgetful }
     }
 
-    /// Has all processes do so many operations each, and judges what they leave behind.
+    /// Runs all processes with so many operations each, and judges the results.
     pub(crate) fn run(&self, seed: u64, operations: u64) -> Outcome<()> {
         let properties = PROPERTIES[seed as usize % PROPERTIES.len()];
         println!("stress: seed {seed}, {PROCESSES} processes of {operations} operations {}", properties.join(" "));
@@ -99,10 +99,10 @@ impl Round {
         }
     }
 
-    /// Compares everything before and after the pool was exported and checked.
+    /// Compares everything before and after the pool is exported and checked.
     fn judge(&self, tree: &Path, tasks: &[Task<'_>]) -> Outcome<()> {
         let accounts = tasks.iter().map(Task::account).collect::<Outcome<Vec<_>>>()?;
-        // What was changed through maps gets its time when it is written back.
+        // A change through a map gets its time at write-back.
         let synced = std::fs::File::open(tree)
             .map_err(|error| error.to_string())
             .and_then(|root| rustix::fs::syncfs(root).map_err(|error| error.to_string()));

@@ -1,17 +1,17 @@
-//! One damaged pool after the other: what may be read of it, and what must be.
+//! One damaged pool after another: what must be readable, and what may be lost.
 //!
-//! A *case* is a life's last state and a seed, from which it follows what is damaged and how:
+//! A *case* is a life's last state and a seed, from which the damage follows:
 //!
 //! * all copies but one of some things, or of everything in a region: nothing is lost;
-//! * every copy of one thing: what its region says is lost, and nothing else;
-//! * a region, labels with their rings, or a device, taken back to an older version of themselves;
+//! * every copy of one thing: just what its region says is lost;
+//! * a region, labels with their rings, or a device, reverted to an older version;
 //! * anything anywhere.
 //!
-//! What is lost is computed from the bytes that differ, not from what was intended. Then: opening succeeds or is refused
-//! with an error; each read is right or an error; errors come only where the loss allows them; the check finds damage
-//! where a block that it reads was hit; and cleaning up, whose writes meet the damage too, does not panic, and succeeds
-//! where nothing was lost. Where a scrub exists, it belongs between the reads and the cleaning up: after it, whatever has
-//! a whole copy has no other.
+//! The loss is computed from the bytes that differ, not from the intended damage. Then: opening succeeds or is refused
+//! with an error; each read is right or an error; errors come only where the loss allows; the check finds damage where
+//! a checked block was hit. Cleaning up, whose writes meet the damage too, does not panic, and succeeds if nothing was
+//! lost. A scrub, where one exists, belongs between the reads and the cleaning up: afterwards every thing with an
+//! intact copy has only intact copies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,7 @@ use crate::{
     world::{DEVICE_SIZE, Outcome, World, as_devices},
 };
 
-/// The last state of a life, whole, and where everything lies in it.
+/// The last state of a life, undamaged, with the place of everything in it.
 pub(crate) struct Subject {
     seed: u64,
     whole: Vec<Arc<MemoryDevice>>,
@@ -50,13 +50,13 @@ pub(crate) struct Subject {
     layout: Layout,
 }
 
-/// What became of a case.
+/// Counts of results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) cases: u64,
-    /// Something in use was damaged.
+    /// Damage hit something in use.
     pub(crate) hit: u64,
-    /// Nothing was lost, and all was read.
+    /// Nothing was lost, and everything was read.
     pub(crate) survived: u64,
     /// The pool opened, with losses.
     pub(crate) partly: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds what others have counted.
+    /// Adds the counts of another thread or case.
     pub(crate) fn add(&mut self, other: Tally) {
         self.cases += other.cases;
         self.hit += other.hit;
@@ -89,7 +89,7 @@ impl Subject {
         Ok(Subject { seed, whole, history, life: recorder, state, plan, newest, layout })
     }
 
-    /// Damages a copy of the pool and judges what is left.
+    /// Damages a copy of the pool and judges the result.
     pub(crate) fn judge(&self, case: u64, tally: &mut Tally) -> Outcome<()> {
         let mut random = StdRng::seed_from_u64(self.seed << 32 ^ case);
         let mut images = copies(&self.whole);
@@ -98,7 +98,7 @@ impl Subject {
         self.look(&images, tally).map_err(|problem| format!("{what}: {problem}"))
     }
 
-    /// Damages the images; says how.
+    /// Damages the images; returns a description.
     fn damage(&self, images: &mut [Arc<MemoryDevice>], random: &mut StdRng) -> String {
         let before = Cut { at: random.random_range(self.history.first_cut()..self.life.len()), fate: 0 };
         let before = before.images(&self.life).0;
@@ -118,7 +118,7 @@ impl Subject {
         }
     }
 
-    /// All copies but one of one thing, of some, or of all of a region.
+    /// Damages all copies but one, of one thing, of some, or of all in a region.
     fn spare_one(&self, target: &Target<'_>, things: &[&Thing], random: &mut StdRng) -> String {
         let kind = KINDS[random.random_range(0..KINDS.len())];
         let share = [1.0, 0.3, 1.0 / things.len() as f64][random.random_range(0..3)];
@@ -128,7 +128,7 @@ impl Subject {
             }
             let spared = random.random_range(0..thing.copies.len());
             for (at, copy) in thing.copies.iter().enumerate().filter(|(at, _)| *at != spared) {
-                // What is swapped must not be the copy that is spared.
+                // The spared copy must not be swapped away.
                 let other = thing.copies[if at == 0 { thing.copies.len() - 1 } else { at - 1 }];
                 let other = if other == thing.copies[spared] { *copy } else { other };
                 target.strike(kind, *copy, other, random);
@@ -147,7 +147,7 @@ impl Subject {
         format!("{kind:?} of every copy of one thing in region {:?}", thing.region)
     }
 
-    /// A region as it was earlier, or one to four labels of each device with their rings.
+    /// Reverts a region, or one to four labels of each device with their rings.
     fn take_back(&self, target: &Target<'_>, random: &mut StdRng) -> String {
         let kind = super::strike::Kind::Old;
         if random.random_bool(0.5) {
@@ -213,7 +213,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Reads everything: what is read must be right, and what cannot be read must be excused by a loss.
+    /// Reads everything: each read must be right, or excused by a loss.
     fn read(&self, world: &World, lost: &[&Thing], loss: Loss) -> Outcome<()> {
         if loss == Loss::Nothing {
             let found = observe::pool(world, &world.list()?)?;
@@ -267,7 +267,7 @@ impl Subject {
         Ok(())
     }
 
-    /// What each file may be: as in the last state, or in any if the newest was lost.
+    /// The allowed contents of each file: of the last state, or of any state if the newest was lost.
     fn known(&self, name: &Name, loss: Loss) -> BTreeMap<Ino, Vec<Arc<Node>>> {
         let mut known: BTreeMap<Ino, Vec<Arc<Node>>> = BTreeMap::new();
         let all = self.history.steps.iter().map(|step| &step.state);

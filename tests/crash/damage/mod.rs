@@ -1,9 +1,9 @@
-//! Damage in every region and every structure, and what is left of a pool then.
+//! Damage in every region and every structure, and what survives.
 //!
 //! ```text
 //! plan     what the pool promises to survive, region by region, and where on the devices each region lies
-//! strike   what happens to bytes: flips, zeros, swaps, misdirected writes, old versions
-//! judge    what may be read after that, and what must be
+//! strike   kinds of damage: flips, zeros, swaps, misdirected writes, old versions
+//! judge    what must be readable afterwards, and what may be lost
 //! ```
 
 pub(crate) mod judge;

@@ -1,19 +1,19 @@
 //! What a pool promises to survive, region by region, and where each region lies.
 //!
-//! A pool consists of *things*, each of which lies somewhere in one or more *copies*. The promise is: as long as one copy
-//! of everything is whole, the pool opens at its newest state and all of it is read. What else is promised, when a thing
-//! has lost its last copy, depends on its region ([`Region::loses`]). In no case is a wrong byte read, and nothing panics.
+//! A pool consists of *things*, each stored in one or more *copies*. The promise: as long as one copy of every thing is
+//! intact, the pool opens at its newest state and everything is read. What may be lost with the last copy of a thing
+//! depends on its region ([`Region::loses`]). In no case is a wrong byte read, and nothing panics.
 //!
 //! | region | copies | when the last is lost |
 //! | --- | --- | --- |
 //! | label | 4 on each device | opening may be refused |
 //! | uberblock | 4 on each device | the newest state is lost: an older one opens, or none |
 //! | chunk table, space log | 3 | opening may be refused |
-//! | checkpoint | 3 | nothing that is stored; its chunk takes no more |
+//! | checkpoint | 3 | no stored data; its chunk allocates no more |
 //! | catalogue | 3 | opening or commands may be refused; files may be unreachable |
-//! | list | as datasets' nodes | nothing that is stored; its space is not freed |
+//! | list | as datasets' nodes | no stored data; its space is not freed |
 //! | node | 2 on several devices, else 1 | files of the datasets and snapshots that share it |
-//! | data | 1 to 3: `copies` | the files that hold it, and no others |
+//! | data | 1 to 3: `copies` | only the files with this data |
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -39,7 +39,7 @@ use pool::{
 
 use crate::world::{Outcome, World};
 
-/// What a thing belongs to.
+/// The kind of a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Region {
     Label,
@@ -54,7 +54,7 @@ pub(super) enum Region {
 }
 
 impl Region {
-    /// All of them.
+    /// All regions.
     pub(super) const ALL: [Region; 9] = [
         Region::Label,
         Region::Uberblock,
@@ -79,7 +79,7 @@ impl Region {
 }
 
 impl Thing {
-    /// Whether the check of a pool reads every copy of it.
+    /// Whether the check of a pool reads every copy.
     pub(super) fn is_checked(&self) -> bool {
         matches!(self.region, Region::Catalogue | Region::List | Region::Node | Region::Data)
     }
@@ -88,17 +88,17 @@ impl Thing {
 /// What may be lost, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Loss {
-    /// Nothing that anybody stored.
+    /// No stored data.
     Nothing,
     /// Some files.
     Files,
-    /// Whether the pool opens, and which commands succeed.
+    /// Some files; opening and commands may be refused.
     Pool,
-    /// That, and the newest state.
+    /// As `Pool`, and the newest state.
     NewestState,
 }
 
-/// A place on a device.
+/// A place on a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) device: usize,
@@ -107,7 +107,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// What stands there.
+    /// The content of this place.
     pub(super) fn content(&self, devices: &[Arc<MemoryDevice>]) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];
         devices[self.device].read_at(self.start, &mut bytes).expect("an extent lies on its device");
@@ -120,17 +120,17 @@ impl Extent {
 pub(super) struct Thing {
     pub(super) region: Region,
     pub(super) copies: Vec<Extent>,
-    /// Of nodes and data: the datasets and snapshots, and of data the files, that need it.
+    /// For nodes and data: the datasets and snapshots, and for data the files, with this thing.
     pub(super) holders: BTreeSet<(String, Option<Ino>)>,
 }
 
-/// Everything that a pool consists of.
+/// All things in a pool.
 pub(super) struct Plan {
     pub(super) things: Vec<Thing>,
 }
 
 impl Plan {
-    /// Finds out where everything lies in a pool that was just opened, on images whose numbers are those of its devices.
+    /// Locates everything in a pool just opened, on images numbered as its devices.
     pub(super) fn of(world: &World, images: &[Arc<MemoryDevice>], uberblock: Txg) -> Outcome<Plan> {
         let mut survey = Survey { engine: world.engine().clone(), things: Vec::new(), blocks: BTreeMap::new() };
         survey.labels(images, uberblock)?;
@@ -147,9 +147,9 @@ impl Plan {
         self.things.iter().filter(|thing| thing.region == region).collect()
     }
 
-    /// Fails unless all copies of a thing are the same.
+    /// Fails unless all copies of a thing are equal.
     pub(super) fn check_copies(&self, devices: &[Arc<MemoryDevice>]) -> Outcome<()> {
-        // A label tells in each copy where it lies.
+        // Each copy of a label records its own place.
         for thing in self.things.iter().filter(|thing| thing.region != Region::Label) {
             let first = thing.copies[0].content(devices);
             if thing.copies.iter().any(|copy| copy.content(devices) != first) {
@@ -159,13 +159,13 @@ impl Plan {
         Ok(())
     }
 
-    /// The things of which no copy is as it was.
+    /// The things without an unchanged copy.
     pub(super) fn lost(&self, before: &[Arc<MemoryDevice>], after: &[Arc<MemoryDevice>]) -> Vec<&Thing> {
         let is_whole = |copy: &Extent| copy.content(before) == copy.content(after);
         self.things.iter().filter(|thing| !thing.copies.iter().any(is_whole)).collect()
     }
 
-    /// The things of which some copy is not as it was.
+    /// The things with a changed copy.
     pub(super) fn hit(&self, before: &[Arc<MemoryDevice>], after: &[Arc<MemoryDevice>]) -> Vec<&Thing> {
         let is_hit = |copy: &Extent| copy.content(before) != copy.content(after);
         self.things.iter().filter(|thing| thing.copies.iter().any(is_hit)).collect()
@@ -265,7 +265,7 @@ impl Survey {
         Ok(())
     }
 
-    /// What is in use and no node or data: the pages of lists.
+    /// Blocks in use that are neither nodes nor data: the pages of lists.
     fn lists(&mut self) -> Outcome<()> {
         let mut ledger = Ledger::default();
         lineage::check::check(&self.engine, &mut ledger).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What happens to bytes on a device that fails without saying so.
+//! Silent damage to bytes on a device.
 
 use std::sync::Arc;
 
@@ -10,31 +10,31 @@ use super::plan::Extent;
 /// A kind of damage.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// Some bits are others.
+    /// Some bits are flipped.
     Flip,
     /// Sectors read as zeros.
     Zero,
-    /// Sectors hold what nobody wrote there.
+    /// Sectors read as noise.
     Noise,
-    /// Two places have exchanged what they hold.
+    /// The content of two places is swapped.
     Swap,
-    /// What was written to another place has landed here too.
+    /// A write to another place has landed here too.
     Misdirect,
-    /// What stood here before stands here again: a write was lost.
+    /// Old content is back: a write was lost.
     Old,
 }
 
 /// All kinds.
 pub(super) const KINDS: [Kind; 6] = [Kind::Flip, Kind::Zero, Kind::Noise, Kind::Swap, Kind::Misdirect, Kind::Old];
 
-/// The devices that are struck, and what was on them some time before.
+/// The devices to damage, now and at some earlier time.
 pub(super) struct Target<'a> {
     pub(super) now: &'a [Arc<MemoryDevice>],
     pub(super) before: &'a [Arc<MemoryDevice>],
 }
 
 impl Target<'_> {
-    /// Damages an extent. `other` is the place of something else of the same kind.
+    /// Damages an extent. `other` is the place of another thing of the same kind.
     pub(super) fn strike(&self, kind: Kind, at: Extent, other: Extent, random: &mut StdRng) {
         match kind {
             Kind::Flip => {
@@ -62,7 +62,7 @@ impl Target<'_> {
         }
     }
 
-    /// Changes a run of the extent's sectors, often all of them.
+    /// Changes a run of the extent's sectors, often all.
     fn sectors(&self, at: Extent, random: &mut StdRng, change: impl Fn(&mut StdRng, &mut [u8])) {
         let mut bytes = at.content(self.now);
         let unit = TEAR_UNIT as usize;

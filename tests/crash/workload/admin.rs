@@ -1,6 +1,6 @@
-//! What administrators do: datasets, snapshots, clones, streams, properties, devices, closing and opening the pool.
+//! What administrators do: datasets, snapshots, clones, streams, properties, devices, export and import.
 //!
-//! A command that returned has promised that it and everything before it survives.
+//! A command that has returned promises that its own effect and everything before survive.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use dataset::{
     name::{Name, SnapshotName},
 };
 
-/// How many datasets there may be, snapshots of each, and devices.
+/// The most datasets, snapshots of each dataset, and devices.
 const DATASETS: usize = 6;
 const SNAPSHOTS: usize = 3;
 const DEVICES: usize = 2;
-/// How many streams are kept to be received.
+/// The most streams kept for a later receive.
 const STREAMS: usize = 4;
 
 fn snapshot_name(text: &str) -> SnapshotName {
@@ -62,7 +62,7 @@ impl Life {
         self.model.datasets.keys().cloned().collect()
     }
 
-    /// The datasets of which this is true.
+    /// The datasets for which `wanted` is true.
     fn names_where(&self, wanted: impl Fn(&str, &Dataset) -> bool) -> Vec<String> {
         self.model.datasets.iter().filter(|(name, found)| wanted(name, found)).map(|(name, _)| name.clone()).collect()
     }
@@ -71,7 +71,7 @@ impl Life {
         self.model.datasets.get_mut(name).expect("it was chosen from those that are there")
     }
 
-    /// A name for a new dataset below some other, if there is room for one.
+    /// A name for a new dataset below a random one, if there is room.
     fn new_name(&mut self) -> Option<String> {
         let names = self.names();
         let parent = self.pick(&names)?;
@@ -79,7 +79,7 @@ impl Life {
         (names.len() < DATASETS && !is_deep).then(|| format!("{parent}/d{}", self.next()))
     }
 
-    /// All snapshots: the dataset and the place there.
+    /// All snapshots: the dataset, and the index in its list.
     fn snapshots(&self) -> Vec<(String, usize)> {
         let of = |(name, dataset): (&String, &Dataset)| {
             let name = name.clone();
@@ -92,7 +92,7 @@ impl Life {
         format!("{dataset}@{}", self.model.datasets[dataset].snapshots[*at].name)
     }
 
-    /// Closes the files that actors have open in a dataset: they are others from now on.
+    /// Closes the actors' open files in a dataset, whose tree is about to be replaced.
     fn close_files(&mut self, dataset: &str) {
         let fs = self.world.fs(dataset);
         for actor in self.actors.iter_mut().filter(|actor| actor.dataset == dataset) {
@@ -116,7 +116,7 @@ impl Life {
         let request = CreateRequest { name: name(&new), parents: false, properties: Vec::new(), owner: (3, 4) };
         self.expect("create a dataset", self.world.datasets.create(request))?;
         let fs = self.world.try_fs(&new)?;
-        // Half of them keep accounts, which the check adds up.
+        // Half of the datasets have user accounting, whose sums the check verifies.
         if self.below(2) == 0 {
             self.expect("set a quota", fs.set_quota(OwnerKind::User, 0, SetQuota::default()))?;
         }
@@ -133,7 +133,7 @@ impl Life {
         self.snapshot_of(of).map(Some)
     }
 
-    /// One snapshot of each of these datasets, at one instant.
+    /// One snapshot of each of these datasets, all in one txg.
     pub(super) fn snapshot_of(&mut self, of: Vec<String>) -> Outcome<String> {
         let snapshot = format!("s{}", self.next());
         let wanted = of.iter().map(|dataset| snapshot_name(&format!("{dataset}@{snapshot}"))).collect();
@@ -160,7 +160,7 @@ impl Life {
         Ok(Some(format!("clone {full} as {new}")))
     }
 
-    /// Back to any snapshot such that those after it have no clones.
+    /// Rolls back to a snapshot whose later snapshots have no clones.
     fn roll_back(&mut self) -> Told {
         let mut snapshots = self.snapshots();
         snapshots.retain(|(dataset, at)| {
@@ -371,7 +371,7 @@ impl Life {
 
     /// Exports the pool, or only drops it after a commit, and opens it again.
     fn reopen(&mut self) -> Told {
-        // Nobody waits for a device that fails while a pool is exported or opened.
+        // Export and import do not wait for a failing device.
         self.operator.heal(false);
         self.expect("close", self.world.datasets.close_all())?;
         if self.one_in(2) {
@@ -382,10 +382,10 @@ impl Life {
         Ok(Some("close and open the pool".into()))
     }
 
-    /// Opens the pool that is on the devices.
+    /// Opens the pool on the devices.
     pub(super) fn open_anew(&mut self) -> Outcome<()> {
         for device in &self.devices {
-            // Whoever opens one sees all that there is.
+            // Opening a device sees its present size.
             device.resize(self.expect("measure", device.measure())?);
         }
         let devices = self.layout.members(self.devices.clone());

@@ -1,9 +1,8 @@
-//! What administrators do with the devices of a pool of many: they put them out of use and take them back, replace them,
-//! attach and detach them, add vdevs and remove them, give a RAID-Z a device more, even out what is full, pack what is mostly
-//! holes, scrub, and let spares stand in. What takes long is done in steps between other steps, so power fails at every instant
-//! of it.
+//! What administrators do with the devices of a pool of many devices: offline and online, replace, attach, detach, add
+//! and remove vdevs, expand a RAID-Z, rebalance, defragment, scrub, and keep spares in use. Jobs run step by step
+//! between other steps, so power fails at every instant of a job.
 //!
-//! Nothing of it can be seen in any file, and nothing is promised.
+//! None of this is visible in a file, and none of it promises anything.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,26 +26,26 @@ use crate::{
     world::{DEVICE_SIZE, Outcome},
 };
 
-/// How many devices a life may see.
+/// The most devices in a life.
 const DEVICES: usize = 22;
-/// The most columns that a RAID-Z gets, and the most devices of a mirror.
+/// The most columns of a RAID-Z, and the most devices of a mirror.
 const COLUMNS: usize = 7;
 const COPIES: usize = 4;
-/// The bytes that are copied or examined in a step, and how many steps are done at a time.
+/// The bytes copied or examined in a step, and the most steps at a time.
 const STEP: u64 = 1 << 17;
 const STEPS: usize = 24;
 
-/// So many times the operator sees to devices as it comes, and then as often has all be well again: what takes long would never
-/// come to its end otherwise.
+/// For so many turns the operator works on devices at random, then for as many turns repairs everything: otherwise no
+/// job would ever finish.
 const SEASON: usize = 10;
 
-/// How often what was done with devices.
+/// Counts of the operations on devices, by kind.
 pub(crate) type Done = BTreeMap<&'static str, u64>;
 
-/// What an administrator did with devices, if there was anything to do: the kind, and the words.
+/// The operation on devices, if any was possible: kind and description.
 pub(super) type Told = Outcome<Option<(&'static str, String)>>;
 
-/// How the end of what was under way is counted.
+/// The name under which the end of a job is counted.
 fn ended_as(kind: &str) -> &'static str {
     match kind {
         "resilver" => "resilvered",
@@ -60,7 +59,7 @@ fn ended_as(kind: &str) -> &'static str {
 }
 
 impl Life {
-    /// Does something with the devices, and keeps count of it.
+    /// Does one operation on the devices, and counts it.
     pub(super) fn see_to_the_devices(&mut self) -> Outcome<String> {
         let begun = self.begin_moving()?;
         self.seen_to += 1;
@@ -94,12 +93,12 @@ impl Life {
         Ok(format!("{kind}: {what}"))
     }
 
-    /// Goes on with what is under way.
+    /// Continues the jobs under way.
     pub(super) fn tend(&mut self) -> Told {
         self.see_to_spares()?;
         let (steps, before) = (1 + self.below(STEPS), self.under_way());
         let mut done = 0;
-        // Trimming goes on beside all else.
+        // Trimming runs beside everything else.
         while done < steps && {
             self.trim()?;
             self.expect("the upkeep", self.world.tend(STEP))?
@@ -113,7 +112,7 @@ impl Life {
         Ok((done > 0).then(|| ("upkeep", format!("{done} steps of {before:?}"))))
     }
 
-    /// What takes long and has not come to its end.
+    /// The jobs under way.
     pub(super) fn under_way(&self) -> Vec<&'static str> {
         let (datasets, pool) = (&self.world.datasets, &self.world.pool);
         let kinds = [
@@ -130,7 +129,7 @@ impl Life {
         kinds.into_iter().filter(|(_, is)| *is).map(|(kind, _)| kind).collect()
     }
 
-    /// Whether something lies in rows of a RAID-Z that go on behind its smallest device.
+    /// Whether a row of a RAID-Z behind its smallest device is in use.
     fn is_anything_behind_the_smallest(&self) -> bool {
         let space = &self.world.engine().storage().space;
         let label = self.world.pool.label();
@@ -146,7 +145,7 @@ impl Life {
         unequal.flat_map(behind).any(|regions| space.moving_plan(&regions, &Targets::Anywhere).bytes > 0)
     }
 
-    /// The members that are wanted, each with its vdev.
+    /// The wanted members, each with its vdev.
     pub(super) fn members_where(&self, wanted: impl Fn(&Group, &Member) -> bool) -> Vec<(Arc<dyn Vdev>, Arc<Member>)> {
         let mut found = Vec::new();
         for (vdev, members) in self.world.groups() {
@@ -159,14 +158,14 @@ impl Life {
 
     fn put_one_out(&mut self) -> Told {
         let Some((_, member)) = self.pick(&self.members_where(spared)) else { return Ok(None) };
-        // Whether the others can do without it is not to change before they have to.
+        // The redundancy that the choice relied on must hold until the device is out.
         self.operator.heal(false);
         let (name, is_temporary) = (member.leaf.name().to_owned(), self.one_in(2));
         self.expect("offline", self.world.pool.put_offline(&name, is_temporary))?;
         Ok(Some(("offline", format!("{name}, for good: {}", !is_temporary))))
     }
 
-    /// Takes all devices back that are out of use, or has a spare stay that stands in for one.
+    /// Brings all offline devices online, or keeps for good a spare that replaces one.
     pub(super) fn bring_all_back(&mut self) -> Told {
         let mut brought = self.have_a_spare_stay()?;
         for _ in 0..DEVICES {
@@ -199,26 +198,26 @@ impl Life {
         if self.layout.is_unequal { SIZES[self.below(SIZES.len())] } else { DEVICE_SIZE }
     }
 
-    /// How large a device has to be to take the place of one of a vdev, or to stand beside it, in bytes.
+    /// The least size of a device that replaces this device or is attached beside it, in bytes.
     pub(super) fn least_in_place_of(&self, vdev: &Arc<dyn Vdev>, device: Guid) -> u64 {
         let label = self.world.pool.label();
         let config = label.vdevs.iter().find(|config| config.id == vdev.id()).expect("the label names each vdev");
         let needed = config.tree.needed_in_place_of(device, 1 << label.ashift, label.region_size);
-        // Rows that become wider go on as far as they did when that was begun.
+        // During an expansion, rows extend as far as at its start.
         let is_narrow = vdev.as_raidz().is_some_and(|raidz| raidz.zones().is_narrow());
         let given = config.tree.leaves().find(|leaf| leaf.guid == device).map_or(0, |leaf| leaf.size);
         device_size(if is_narrow { needed.max(given) } else { needed })
     }
 
-    /// A device that nobody has used for the place of one of a vdev, or beside it, if a life may see one more: it may be as
-    /// small as it can be, and larger than all others there.
+    /// A blank device to replace or attach beside `device`, if the life may have one more. Its size is the smallest
+    /// allowed, or up to the largest of all.
     fn new_device_for(&mut self, vdev: &Arc<dyn Vdev>, device: Guid) -> Option<Arc<dyn Device>> {
         let least = self.least_in_place_of(vdev, device);
         let size = if self.one_in(2) { least } else { self.a_size().max(least) };
         Some(self.new_devices(&[size])?.remove(0))
     }
 
-    /// A device of this size that nobody has used.
+    /// A blank device of this size.
     pub(super) fn new_device(&mut self, size: u64) -> Arc<dyn Device> {
         let new = Arc::new(self.recorder.wrap(super::memory(self.devices.len(), size)));
         self.recorded.push(new.clone());
@@ -227,8 +226,7 @@ impl Life {
         new
     }
 
-    /// Devices of these sizes that nobody has used, if a life may see so many more. A device that fails while it joins is
-    /// refused.
+    /// Blank devices of these sizes, if the life may have so many more. A device that fails while it joins is refused.
     fn new_devices(&mut self, sizes: &[u64]) -> Option<Vec<Arc<dyn Device>>> {
         self.operator.heal(false);
         let is_room = self.devices.len() + sizes.len() <= DEVICES;
@@ -292,13 +290,13 @@ impl Life {
         Ok(Some(("add", format!("{kind} {class:?} of {sizes:?} bytes"))))
     }
 
-    /// Whether nothing empties vdevs or regions.
+    /// Whether no job is emptying vdevs or regions.
     pub(super) fn is_nothing_moving(&self) -> bool {
         let datasets = &self.world.datasets;
         !datasets.is_moving() && datasets.expansion_status().regions == 0
     }
 
-    /// Removes any vdev that can leave, or one that has to be packed where that is wanted.
+    /// Removes a random removable vdev; if `packed_if_possible`, a vdev that has to be packed, if there is one.
     pub(super) fn remove_a_vdev(&mut self, packed_if_possible: bool) -> Told {
         if !self.is_nothing_moving() {
             return Ok(None);
@@ -306,7 +304,7 @@ impl Life {
         let pool = self.world.pool.clone();
         let vdevs = pool.engine().storage().vdevs.all();
         let plans = vdevs.iter().filter(|vdev| !vdev.is_lost()).map(|vdev| (vdev, pool.plan_removal(vdev.id())));
-        // As large a share of the pool has to be left as a life may take.
+        // After a removal, the pool must still have the space that a life may use.
         let fitting = plans.filter_map(|(vdev, plan)| Some((vdev.clone(), plan.ok()?)).filter(|(_, plan)| plan.fits()));
         let mut fitting: Vec<_> = fitting.collect();
         if packed_if_possible && fitting.iter().any(|(_, plan)| !plan.fits_whole()) {
@@ -350,14 +348,14 @@ impl Life {
     }
 }
 
-/// Whether a member is in use, and the others can do without it.
+/// Whether a member is in use, and the redundancy suffices without it.
 pub(super) fn spared(group: &Group, member: &Member) -> bool {
     let is_other = |other: &&Arc<Member>| other.leaf.guid() != member.leaf.guid() && other.state() == State::Complete;
     let others: Vec<Guid> = group.members().iter().filter(is_other).map(|other| other.leaf.guid()).collect();
     member.state() != State::Out && group.are_enough(&others)
 }
 
-/// The devices of a vdev, each with it.
+/// The devices of a vdev, each with the vdev.
 fn leaves_of(vdev: &Arc<dyn Vdev>) -> Vec<(Arc<dyn Vdev>, Arc<Leaf>)> {
     vdev.leaves().into_iter().map(|leaf| (vdev.clone(), leaf)).collect()
 }

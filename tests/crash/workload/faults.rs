@@ -1,15 +1,15 @@
-//! Devices that fail for a while, and the operator who sees to them.
+//! Devices that fail for a while, and the operator who repairs them.
 //!
-//! A step arms a fault: sooner or later a write or a flush fails, in the middle of whatever is done then. The pool is
-//! suspended, and at that very instant, on the same thread, the operator is called: the devices work again, having lost
-//! perhaps all that was not flushed, and the pool is cleared. So the step that was under way must succeed as if nothing
-//! had happened, and keep its promise.
+//! A step arms a fault: later, a write or a flush fails in the middle of some operation. The pool is suspended, and at
+//! that very instant, on the same thread, the operator is called: the devices work again, perhaps without their
+//! unflushed writes, and the pool is cleared. So the interrupted step must succeed as if there had been no failure, and
+//! keep its promise.
 //!
-//! In pools of many devices a step has a device refuse to be read that others can do without. Nobody may notice.
+//! In pools of many devices a step makes reads fail on a device that its vdev does not need. No user may notice.
 //!
-//! Another step gives up: a commit fails while nobody can resume the pool, which is then opened anew from what the devices
-//! hold. That must be a state that a power failure might have left. Then a scrub makes good what was done without: a block
-//! of which a device refuses one copy is stored as long as it takes another.
+//! Another step gives up: a commit fails with no operator to resume the pool, which is then opened again from the
+//! devices. The state found must be one that a power failure could have left. Then a scrub restores lost redundancy: if
+//! a device refuses one copy of a block, a commit stores the block as long as another copy is accepted.
 
 use std::sync::{
     Arc, Weak,
@@ -38,25 +38,25 @@ use crate::{
     world::{Outcome, POOL},
 };
 
-/// How many writes or flushes may pass before the fault strikes: about two commits of them.
+/// How many writes or flushes may pass before the fault: about two commits.
 const PASSING: usize = 24;
-/// How often it strikes at most, if it is met again.
+/// How often the fault hits at most.
 const STRIKES: usize = 3;
 
-/// The bytes that a device is filled with in a step.
+/// The bytes that a resilver copies in a step.
 const FILLING_STEP: u64 = 1 << 16;
 /// The bytes that a scrub reads in a step.
 const SCRUB_STEP: u64 = 1 << 20;
 
-/// Who sees to the devices of a life.
+/// The operator of a life's devices.
 #[derive(Default)]
 pub(crate) struct Operator {
     devices: Mutex<Vec<Arc<FaultDevice>>>,
-    /// Whether devices that have failed come back without what was not flushed.
+    /// Whether failed devices come back without their unflushed writes.
     loses: AtomicBool,
-    /// The device that refuses to be read.
+    /// The device whose reads fail.
     refusing: Mutex<Option<Arc<FaultDevice>>>,
-    /// Lets the pool go on without clearing it: a defect.
+    /// Planted defect: resumes the pool without clearing it.
     forgetful: bool,
     /// How often the pool was suspended.
     calls: AtomicU64,
@@ -72,7 +72,7 @@ impl Operator {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// A device that can fail from now on.
+    /// Wraps a device so that it can fail from now on.
     pub(super) fn take_in(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let device = Arc::new(FaultDevice::new(device));
         self.devices.lock().push(device.clone());
@@ -84,7 +84,7 @@ impl Operator {
         self.devices.lock().iter().find(|device| device.name() == name).cloned()
     }
 
-    /// Sees to an opened pool.
+    /// Attends to an opened pool from now on.
     pub(super) fn attend(self: &Arc<Operator>, pool: &Arc<Pool>) {
         let suspension = pool.engine().suspension();
         let (operator, pool) = (self.clone(), Arc::downgrade(pool));
@@ -103,14 +103,14 @@ impl Operator {
         pool.clear(&reopen).expect("devices that work are taken back");
     }
 
-    /// The device that refused to be read does so no more.
+    /// Ends the read failures.
     fn end_refusal(&self) {
         if let Some(device) = self.refusing.lock().take() {
             device.heal();
         }
     }
 
-    /// Every device works again.
+    /// Makes every device work again.
     pub(super) fn heal(&self, lose_cache: bool) {
         self.refusing.lock().take();
         for device in self.devices.lock().iter() {
@@ -131,8 +131,8 @@ impl Life {
         self.arm(PASSING, times)
     }
 
-    /// A device of which its vdev can do without refuses to be read, in part or everywhere, until another one is about to fail or
-    /// somebody sees to it. Who reads finds the same elsewhere.
+    /// Makes reads fail on a device that its vdev does not need, in part or everywhere, until another device is about
+    /// to fail or the operator acts. All reads must return the same data.
     pub(super) fn have_one_refuse(&mut self) -> DeviceTold {
         let is_asked = |group: &Group, member: &Member| member.state() == State::Complete && spared(group, member);
         let Some((_, member)) = self.pick(&self.members_where(is_asked)) else { return Ok(None) };
@@ -142,7 +142,7 @@ impl Life {
         member.leaf.counters().clear_errors();
         refuse(&device, &mut self.random);
         *self.operator.refusing.lock() = Some(device);
-        // Else what is read is what was read before.
+        // The cache must not answer these reads.
         self.world.engine().forget_read();
         self.judge_live()?;
         if member.leaf.counters().snapshot().read_errors > 0 {
@@ -153,7 +153,7 @@ impl Life {
     }
 
     fn arm(&mut self, passing: usize, times: u64) -> String {
-        // Whether others can do without it is not to change before they have to.
+        // The redundancy that the choice relied on must hold until the fault.
         self.operator.end_refusal();
         let devices = self.operator.devices.lock().clone();
         let device = self.pick(&devices).expect("a pool has a device");
@@ -163,7 +163,7 @@ impl Life {
         format!("{} will fail {times} times: {on:?}, after {skip}", device.name())
     }
 
-    /// Takes devices of the mirror back that were done without, or goes on filling them.
+    /// Brings faulted devices of the mirror online, or continues their resilver.
     pub(super) fn see_to_the_mirror(&mut self) -> Outcome<String> {
         let taken = self.take_devices_back()?;
         let steps = self.below(40);
@@ -176,7 +176,7 @@ impl Life {
         Ok(format!("{taken} devices taken back, {steps} steps of filling: {:?}", self.world.mirrored()))
     }
 
-    /// Takes devices of the mirror back that were done without. They may have lost what was not flushed.
+    /// Brings faulted devices of the mirror online, perhaps without their unflushed writes.
     pub(super) fn take_devices_back(&mut self) -> Outcome<usize> {
         let devices = self.operator.devices.lock().clone();
         let mut taken = 0;
@@ -199,7 +199,7 @@ impl Life {
         Ok(taken)
     }
 
-    /// Commits on a device that fails for good, gives up, and opens what is there.
+    /// Commits on a device that fails for good, gives up, and opens the pool again.
     pub(super) fn give_up(&mut self) -> Told {
         self.world.engine().suspension().abandon();
         let armed = self.arm(PASSING / 2, u64::MAX);
@@ -229,10 +229,10 @@ impl Life {
         Ok(Some(format!("{armed}; committed: {committed}, cache lost: {loses}; given up and opened again")))
     }
 
-    /// Makes good what commits have done without while a device refused it: a copy of what has others.
+    /// Restores copies of blocks that commits left out while a device refused them.
     fn scrub(&mut self) -> Outcome<()> {
         let datasets = &self.world.datasets;
-        // One that goes on has been past what is to be made good.
+        // A scrub under way may be past these blocks.
         let before = self.expect("the scrub's state", datasets.scrub_status())?;
         if before.is_some_and(|status| matches!(status.state, ScrubState::Running | ScrubState::Paused)) {
             self.expect("stop the scrub", datasets.stop_scrub())?;

@@ -1,4 +1,4 @@
-//! What actors do to files, and what makes it durable.
+//! What actors do with files, and what makes the changes durable.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,22 +15,23 @@ use crate::{
     world::{Outcome, POOL},
 };
 
-/// How many files a dataset may have: every crash point looks at all.
+/// The most files in a dataset: every crash point reads all of them.
 pub(super) const FILES: usize = 16;
-/// How many small ones some lives begin with, and their longest: they stand in the leaves of the tree, which gets many.
+/// How many small files some lives begin with, and their greatest length: being stored inline, they give the tree many
+/// leaves.
 const SMALL_FILES: usize = 120;
 const SMALL: usize = 1000;
-/// The longest file, in bytes.
+/// The greatest length of a file, in bytes.
 const LONGEST: u64 = 160 << 10;
 
-/// The length of the file that some lives begin with, so that deadlists get pages of their own.
+/// The length in bytes of the file that some lives begin with, so that deadlists get pages of their own.
 const LARGE: usize = 800 << 10;
 const PART: usize = 200 << 10;
 
-/// What was done and whether it was an acknowledgement; nothing if there was nothing to do it with.
+/// The operation with its promise; `None` if no object was suitable.
 type Done = Outcome<Option<(String, Promise)>>;
 
-/// A dataset and its files, as one step sees them.
+/// A dataset and its files, during one step.
 pub(super) struct Place {
     dataset: String,
     pub(super) fs: Arc<FileSystem>,
@@ -43,7 +44,7 @@ impl Place {
     }
 }
 
-/// Attributes of files that change nothing else of what can be seen, and some of their values.
+/// Attributes of files without effect on other visible state, with some of their values.
 const SETTINGS: [(Attribute, [&str; 3]); 3] = [
     (Attribute::Compression, ["inherit", "zstd-3", "off"]),
     (Attribute::RecordSize, ["inherit", "4096", "16384"]),
@@ -89,7 +90,7 @@ impl Life {
         })
     }
 
-    /// Writes a large file twice, with a snapshot in between: a deadlist gets many blocks at once.
+    /// Writes a large file twice, with a snapshot in between: so a deadlist gets many blocks at once.
     pub(super) fn churn(&mut self) -> Outcome<()> {
         self.as_step(Promise::Everything, |life| {
             life.set(POOL, "recordsize", "4096").map(|()| "small records".into())
@@ -118,7 +119,7 @@ impl Life {
         Ok((place, ino))
     }
 
-    /// Writes a file from its start to its end, in parts that are each one change of the tree, and commits.
+    /// Writes a file from start to end, each part in one change of the tree, and commits.
     fn write_large(&mut self, place: &Place, ino: Ino) -> Outcome<()> {
         for offset in (0..LARGE).step_by(PART) {
             self.as_step(Promise::Nothing, |life| life.fill_file(place, ino, offset, PART))?;
@@ -166,7 +167,7 @@ impl Life {
         Ok(Some(done))
     }
 
-    /// Changes a file in the model, and takes over the time at which the real one says it changed.
+    /// Changes a file in the model, and copies the modification time from the real file.
     fn edit(&mut self, place: &Place, ino: Ino, change: impl FnOnce(&mut Node)) -> Outcome<()> {
         let attr = self.expect("getattr", place.fs.getattr(ino))?;
         let tree = self.tree(place);
@@ -187,14 +188,14 @@ impl Life {
         self.pick(&directories).unwrap_or(ROOT)
     }
 
-    /// A name out of few, so that names come up again.
+    /// One of few names, so that names recur.
     fn some_name(&mut self) -> Vec<u8> {
         let index = self.below(9);
         let len = if index == 8 { 200 } else { 1 + index };
         vec![b'a' + index as u8; len]
     }
 
-    /// A directory and a name that is free in it.
+    /// A directory and a free name in it.
     fn vacant(&mut self, place: &Place) -> Option<(Ino, Vec<u8>)> {
         let (dir, name) = (self.directory(place), self.some_name());
         let is_vacant =
@@ -266,7 +267,7 @@ impl Life {
         Ok(Some(format!("remove {ino} from {dir}")))
     }
 
-    /// Takes a name away, and what has no other.
+    /// Removes a name, and the object with its last name.
     pub(super) fn leave(&mut self, place: &Place, dir: Ino, name: &[u8], ino: Ino) -> Outcome<()> {
         self.edit(place, dir, |dir| {
             dir.entries.remove(name);
@@ -305,7 +306,7 @@ impl Life {
         Ok(Some(format!("rename {ino} from {from} to {to}, over {replaced:?}")))
     }
 
-    /// Bytes up to a length: noise, or something that compresses, or zeros.
+    /// Up to `most` bytes: noise, compressible data, or zeros.
     fn bytes(&mut self, most: usize) -> Vec<u8> {
         let len = self.below(most) + 1;
         let kind = self.below(8);
@@ -337,7 +338,7 @@ impl Life {
         let offset = if offset + data.len() as u64 > LONGEST { 0 } else { offset };
         let written = place.fs.write(ino, offset, &data, false);
         if !place.tree.contains(ino) {
-            // A file without a name that somebody has open: nobody will find it after a crash.
+            // An open file without a name: it is gone after a crash.
             let is_gone = matches!(written, Err(Errno::NOENT | Errno::STALE));
             if !is_gone {
                 self.expect("writing a nameless file", written)?;
@@ -401,7 +402,7 @@ impl Life {
                 })?;
                 Ok(Some(format!("removexattr of {ino}")))
             }
-            // What a directory has its files would get: the model does not follow that.
+            // New files would inherit a directory's attribute, which the model does not follow.
             2 if place.tree.get(ino).is_regular() => {
                 let (attribute, values) = SETTINGS[self.below(SETTINGS.len())];
                 let value = values[self.below(values.len())];
@@ -413,7 +414,7 @@ impl Life {
                 Ok(Some(format!("{}={value} of {ino}", attribute.name())))
             }
             _ => {
-                // The middle ones stay in the tree's leaves, so that it gets several.
+                // Medium values stay inline in the tree's leaves, and give it several.
                 let most = [100, 2_000, 9_000][self.below(3)];
                 let value = self.bytes(most);
                 self.expect("setxattr", place.fs.setxattr(ino, &name, &value, SetXattr::Any))?;
@@ -425,7 +426,7 @@ impl Life {
         }
     }
 
-    /// Copies within a dataset, by up to one record: a longer copy is several writes.
+    /// Copies within a dataset, up to one record: a longer copy is several writes.
     fn copy(&mut self, place: &Place, files: &[Ino]) -> Outcome<Option<String>> {
         let (Some(source), Some(target)) = (self.pick(files), self.pick(files)) else { return Ok(None) };
         let (from, to, len) = (self.below(20_000), self.below(20_000), self.below(4_000) + 1);
@@ -450,7 +451,7 @@ impl Life {
         Ok(Some(format!("copy {copied} bytes from {source} to {target}")))
     }
 
-    /// Copies whole records from any dataset, which share their blocks if they are stored by then.
+    /// Copies whole records from any dataset; if the records are stored already, their blocks are shared.
     fn share(&mut self, place: &Place, files: &[Ino]) -> Outcome<Option<String>> {
         let datasets: Vec<String> = self.model.datasets.keys().cloned().collect();
         let from = if self.one_in(3) { place.dataset.clone() } else { self.pick(&datasets).expect("there is one") };
@@ -486,7 +487,7 @@ impl Life {
     fn open_or_close(&mut self, place: &Place, actor: usize, files: &[Ino]) -> Outcome<Option<String>> {
         if self.one_in(2) && !self.actors[actor].open.is_empty() {
             let ino = self.actors[actor].open.remove(0);
-            // Others are freed with the next one, or by the background.
+            // Otherwise it is freed with the next file, or in the background.
             if place.fs.release(ino, 1) && self.one_in(2) {
                 place.fs.free_unused();
             }

@@ -1,9 +1,9 @@
-//! A random life of a pool, from one seed: what is done, to the real thing and to the model, step by step.
+//! A random life of a pool, from one seed: every step is applied to the real pool and to the model.
 //!
-//! Several actors take turns; each works on its own dataset for a while and holds files open. Steps are chosen such that
-//! they can succeed, so whatever is refused is a finding. After each step the model's state is kept together with the
-//! place in the recorder's log where the step began and ended, and what it *promised* when it returned: a commit or a
-//! command, that everything up to it survives; an fsync, that all of its dataset does. See [`History::span`].
+//! Several actors take turns; each works on its own dataset for a while and holds files open. Steps are chosen so that
+//! they can succeed, so every refusal is a finding. After each step three things are kept: the model's state, the begin
+//! and end of the step in the recorder's log, and the *promise* of the step. A commit or a command promises that
+//! everything up to it survives; an fsync promises so for its dataset. See [`History::span`].
 
 mod admin;
 mod devices;
@@ -32,52 +32,52 @@ use crate::{
     world::{Outcome, POOL, World},
 };
 
-/// How many steps a life has.
+/// The number of steps in a life.
 pub(crate) const STEPS: usize = 110;
-/// How many actors take turns.
+/// The number of actors.
 const ACTORS: usize = 3;
 
-/// One thing that was done.
+/// One step of a life.
 pub(crate) struct Step {
     /// In words.
     pub(crate) what: String,
-    /// How many operations were recorded before it,
+    /// The number of operations recorded before the step,
     pub(crate) begin: usize,
-    /// and after it.
+    /// and after the step.
     pub(crate) end: usize,
-    /// What of everything up to it survives.
+    /// The part of everything up to here that survives.
     pub(crate) promise: Promise,
-    /// The state after it,
+    /// The state after the step,
     pub(crate) state: Pool,
-    /// and that one's digest.
+    /// and its digest.
     pub(crate) digest: u64,
-    /// What was done with many devices and has not come to its end, when it was over.
+    /// The jobs on many devices that were under way after the step.
     pub(crate) under_way: Vec<&'static str>,
 }
 
-/// What a step that has returned promises to survive, of everything up to it.
+/// What a returned step promises to survive, of everything up to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
     /// Nothing.
     Nothing,
     /// The files of this dataset.
     Files(String),
-    /// All of it.
+    /// Everything.
     Everything,
 }
 
-/// What an administrator did, if there was anything to do it with.
+/// An administrator's operation; `None` if no object was suitable.
 type Told = Outcome<Option<String>>;
 
-/// What was done, and what may be found after a power failure.
+/// The steps of a life, and the allowed states after a power failure.
 #[derive(Default)]
 pub(crate) struct History {
     pub(crate) steps: Vec<Step>,
 }
 
 impl History {
-    /// The first and last step after whose completion a power failure at `cut` may have left the pool: not before the
-    /// last one that had returned and promised everything, and not after the last one that had begun to write.
+    /// The first and last step whose state a power failure at `cut` may leave: not before the last returned step that
+    /// promised everything, and not after the last step that had begun to write.
     pub(crate) fn span(&self, cut: usize) -> (usize, usize) {
         let promised = self.steps.iter().rposition(|step| step.promise == Promise::Everything && step.end <= cut);
         let begun = self.steps.iter().rposition(|step| step.begin < cut);
@@ -91,7 +91,7 @@ impl History {
         self.steps.iter().rposition(|step| step.end <= cut && meant(&step.promise))
     }
 
-    /// Where the first cut may fall: the pool is made then.
+    /// The earliest cut: the pool has been made.
     pub(crate) fn first_cut(&self) -> usize {
         self.steps[0].end
     }
@@ -108,31 +108,31 @@ struct Actor {
 struct Stream {
     bytes: Vec<u8>,
     snapshot: crate::model::Snapshot,
-    /// The guid of the snapshot that it is an increment from.
+    /// The GUID of the incremental base.
     base: Option<u64>,
 }
 
-/// A pool that lives, its model, and the record of both.
+/// A living pool, its model, and the record of both.
 pub(crate) struct Life {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) history: History,
     devices: Vec<Arc<dyn Device>>,
-    /// The same, so that they can be made longer.
+    /// The same devices, with access to their lengths.
     recorded: Vec<Arc<RecordingDevice>>,
-    /// What its pool was made of.
+    /// The initial layout of the pool.
     pub(crate) layout: Layout,
     world: World,
     env: Arc<SeededEnv>,
     pub(crate) operator: Arc<Operator>,
-    /// What was done with devices, if there are many.
+    /// Counts of operations on devices, for pools of many devices.
     pub(crate) done: Done,
-    /// What moves chunks in a life with many, until it was begun.
+    /// The job that moves chunks, until it is started.
     pending: Option<Pending>,
-    /// What is told of its free space, from where on.
+    /// The position of the trim under way.
     trimming: Option<Trimming>,
-    /// How often its operator has seen to devices.
+    /// How often the operator has worked on devices.
     seen_to: usize,
-    /// What is wrong on purpose.
+    /// The planted defect.
     pub(crate) plant: Option<Plant>,
     model: Pool,
     random: StdRng,
@@ -140,7 +140,7 @@ pub(crate) struct Life {
     streams: Vec<Stream>,
     /// Numbers for names, never used twice.
     count: u64,
-    /// How many files a dataset may have before none is created any more.
+    /// The number of files in a dataset above which none is created.
     most_files: usize,
 }
 
@@ -150,7 +150,7 @@ impl Life {
         Life::live_with(seed, steps, None)
     }
 
-    /// As [`Life::live`], with something wrong that the judge has to find.
+    /// As [`Life::live`], with a planted defect that the judge has to find.
     pub(crate) fn live_with(seed: u64, steps: usize, plant: Option<Plant>) -> Outcome<Life> {
         let mut life = Life::begin(seed, plant)?;
         for _ in 0..steps {
@@ -217,11 +217,11 @@ impl Life {
         Ok(life)
     }
 
-    /// Cleans up and closes the pool, and returns what was done.
+    /// Cleans up and closes the pool, and returns its history.
     pub(crate) fn end(mut self) -> Outcome<History> {
         let begin = self.recorder.len();
         self.actors.iter_mut().for_each(|actor| actor.open.clear());
-        // A device that missed an uberblock has the next one again.
+        // A device that missed an uberblock gets the next.
         self.operator.heal(false);
         self.take_devices_back()?;
         self.expect("close", self.world.datasets.close_all())?;
@@ -231,7 +231,7 @@ impl Life {
         Ok(self.history)
     }
 
-    /// Chooses what to do, does it, and keeps the state after it.
+    /// Chooses a step, does it, and keeps the state after it.
     fn step(&mut self) -> Outcome<()> {
         let begin = self.recorder.len();
         let actor = self.below(ACTORS);
@@ -254,7 +254,7 @@ impl Life {
         Ok(())
     }
 
-    /// Does something and keeps the state after it.
+    /// Does a step and keeps the state after it.
     fn as_step(&mut self, promise: Promise, act: impl FnOnce(&mut Life) -> Outcome<String>) -> Outcome<()> {
         let begin = self.recorder.len();
         let what = act(self)?;
@@ -268,7 +268,7 @@ impl Life {
         self.history.steps.push(Step { what, begin, end, promise, state, digest, under_way });
     }
 
-    /// Whether what is in memory is what the model says.
+    /// Whether the live pool equals the model.
     fn judge_live(&self) -> Outcome<()> {
         let found = observe::pool(&self.world, &self.world.list()?)?;
         match self.model.differences(&found) {
@@ -277,7 +277,7 @@ impl Life {
         }
     }
 
-    /// Fails unless the real thing did what the model says it can.
+    /// Fails unless the real pool did what the model allows.
     fn expect<T, E: std::fmt::Display>(&self, what: &str, result: Result<T, E>) -> Outcome<T> {
         result.map_err(|error| format!("step {}: {what} fails: {error}", self.history.steps.len()))
     }
@@ -306,7 +306,7 @@ impl Life {
     }
 }
 
-/// The device of this number. Every other one is an image, which can be cut.
+/// The device of this number. Every other device is an image, which can be truncated.
 fn memory(number: usize, size: u64) -> MemoryDevice {
     let device = MemoryDevice::new(format!("disk{number}"), size);
     if number.is_multiple_of(2) { device } else { device.as_image() }

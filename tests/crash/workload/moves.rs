@@ -1,11 +1,11 @@
-//! What a life of a pool of many devices is about: what stands beside its vdevs, and what moves chunks in it.
+//! The theme of a life of a pool of many devices: its spares and cache devices, and the job that moves chunks.
 //!
-//! What an administrator does at random seldom comes to more than a beginning: lives are short, pools are almost empty and
-//! evenly so, and there is nothing to expand or to pack. So a life begins with *ballast*, and early in it something is begun
-//! for which there is reason then; what follows is what happens in all lives, with steps of it in between.
+//! Jobs started at random seldom do much: lives are short, pools are almost empty and evenly so, and there is nothing
+//! to expand or pack. So a life begins with *ballast*, and early in the life a job with good reason is started. The
+//! rest is as in all lives, with steps of the job in between.
 //!
-//! A spare steps in for a device that fails. It stands by again when that one is back, or the operator has it stay. A cache
-//! device gets what is read after the pool was opened.
+//! A spare is put in for a failing device. Later it becomes available again when the device is back, or the operator
+//! keeps it in use. A cache device gets blocks read after the pool was opened.
 
 use std::sync::Arc;
 
@@ -34,30 +34,30 @@ use crate::{
 
 /// The length of a file of ballast, in bytes: one change of the tree, and a sixth of a region.
 const LEN: usize = 180 << 10;
-/// Of so many files that are to leave holes so many stay.
+/// Of `OF` files that are meant to leave holes, `STAY` stay.
 const OF: usize = 5;
 const STAY: usize = 2;
-/// So many times the operator sees to devices before what moves chunks is begun, at most.
+/// The job is started before so many turns of the operator.
 const LATEST: usize = 12;
 
-/// So many regions are at the end of a vdev, beside those that ballast takes.
+/// The number of regions at the end of a vdev, in addition to those of the ballast.
 const END: u64 = 6;
 
-/// So many times the operator goes on with what is under way at the end of a life, at most.
+/// The most turns for jobs under way at the end of a life.
 const ENDING: usize = 40;
 
-/// What moves chunks in a life, until it was begun.
+/// The job that moves chunks, until it is started.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     moves: Moves,
-    /// How often the operator sees to the devices before.
+    /// The operator's turns before the start.
     after: usize,
-    /// Whether the vdev was added to which chunks are to go.
+    /// Whether the target vdev was added.
     is_added: bool,
 }
 
 impl Life {
-    /// Gives a new pool what stands beside its vdevs, and ballast.
+    /// Gives a new pool its spares, cache devices and ballast.
     pub(super) fn furnish(&mut self) -> Outcome<()> {
         let Some(moves) = self.layout.moves else { return Ok(()) };
         self.pending = Some(Pending { moves, after: self.below(LATEST), is_added: false });
@@ -90,15 +90,15 @@ impl Life {
                 life.expect("background work", life.world.datasets.background_step())?;
                 Ok("the ballast's blocks are freed".into())
             })?;
-            // What older states have is in use.
+            // Blocks of older states are in use.
             self.commit_all("commits until nobody goes back to the ballast", SAFE_STATES + 1)?;
         }
         self.most_files += files;
         Ok(())
     }
 
-    /// All regions but the last ones of each vdev: those that lie behind the smallest device of a RAID-Z, if there are enough of
-    /// them. While these are closed it is as if they were full.
+    /// All regions of each vdev but the last: in a RAID-Z, the last are those behind its smallest device, if these
+    /// suffice. While the front regions are closed, they act as if full.
     fn front(&self, files: usize) -> Vec<Regions> {
         let label = self.world.pool.label();
         let front = |config: &VdevConfig| {
@@ -117,7 +117,7 @@ impl Life {
 
     fn add_what_stands_beside(&mut self) -> Outcome<String> {
         let beside = self.layout.beside;
-        // One that is smaller than all others would never step in.
+        // A spare smaller than all other devices would never be put in.
         let size = if self.one_in(4) { self.a_size() } else { SIZES[SIZES.len() - 1] };
         let spares: Vec<_> = (0..beside.spares).map(|_| self.new_device(size)).collect();
         if !spares.is_empty() {
@@ -131,8 +131,8 @@ impl Life {
         Ok(format!("the pool gets {beside:?}"))
     }
 
-    /// Brings what was begun to its end, so that every life gets there, with what is under way between its steps. Of a pool with a
-    /// spare a device fails once more: the spare has its place then, or is given back.
+    /// Finishes the jobs, so that every life gets there, with states under way between the steps. In a pool with a
+    /// spare a device fails once more: then the spare is kept, or released.
     pub(super) fn wind_up(&mut self) -> Outcome<()> {
         self.see_all_well()?;
         if self.layout.beside.spares > 0 {
@@ -196,7 +196,7 @@ impl Life {
         })
     }
 
-    /// Begins what moves chunks in this life, if it is time, there is reason for it, and nothing is in its way.
+    /// Starts the job that moves chunks in this life, if it is time, the job has a reason, and nothing blocks it.
     pub(super) fn begin_moving(&mut self) -> Told {
         let Some(pending) = &mut self.pending else { return Ok(None) };
         if pending.after > 0 {
@@ -251,10 +251,10 @@ impl Life {
         Ok(begun.is_none().then(|| ("defragment", String::new())))
     }
 
-    /// Gives up what moves chunks, but for an expansion, which has to come to its end.
+    /// Stops the job that moves chunks, except an expansion, which must finish.
     pub(super) fn give_up_moving(&mut self) -> Told {
         let datasets = self.world.datasets.clone();
-        // A removal that has moved everything can only come to its end.
+        // A removal that has moved everything can only finish.
         let has_moved_all = |stopped: &Result<(), Error>| {
             stopped.as_ref().is_err_and(|error| error.to_string() == "everything on the vdev has been moved already")
         };
@@ -274,7 +274,7 @@ impl Life {
         Ok(Some(("stop", what.into())))
     }
 
-    /// Gives a resize up, if it can be at the moment.
+    /// Stops a resize, if that is possible at the moment.
     fn give_up_a_resize(&mut self) -> Told {
         self.operator.heal(false);
         let cannot = ["what was at the end changes places at the moment; try again", "the devices end there already"];
@@ -284,7 +284,7 @@ impl Life {
         }
     }
 
-    /// Has a spare stay that has everything, or has a device fail; where neither can be, goes on with what is under way.
+    /// Keeps a complete spare, or makes a device fail; if neither is possible, continues the jobs under way.
     pub(super) fn see_to_a_spare(&mut self) -> Told {
         let stays = if self.one_in(3) { self.have_a_spare_stay()? } else { None };
         if stays.is_some() {
@@ -296,7 +296,7 @@ impl Life {
         }
     }
 
-    /// Has a device fail that others can do without, if a spare stands by that steps in for it.
+    /// Makes a device fail that its vdev does not need, if a suitable spare is available.
     fn have_one_fail(&mut self) -> Told {
         let spares = self.world.pool.spares();
         let largest = spares.iter().filter(|spare| spare.used_in.is_none()).map(|spare| spare.leaf.size()).max();
@@ -311,7 +311,7 @@ impl Life {
             usable_size(self.least_in_place_of(vdev, member.leaf.guid())) <= largest.unwrap_or(0)
         });
         let Some((_, member)) = self.pick(&found) else { return Ok(None) };
-        // Whether the others can do without it is not to change before they have to.
+        // The redundancy that the choice relied on must hold until the device is out.
         self.operator.heal(false);
         let name = member.leaf.name().to_owned();
         let Some(device) = self.operator.device(&name) else { return Ok(None) };
@@ -324,7 +324,7 @@ impl Life {
         }
     }
 
-    /// Has a spare that has everything stay, and what it stands in for leave.
+    /// Keeps a complete spare for good, and detaches the replaced device.
     pub(super) fn have_a_spare_stay(&mut self) -> Told {
         let label = self.world.pool.label();
         let stands_in = |_: &Group, member: &Member| {
@@ -337,7 +337,7 @@ impl Life {
         Ok(Some(("spare stays", format!("{} for {}", spare.leaf.name(), failed.leaf.name()))))
     }
 
-    /// Has spares step in and stand by again, and keeps count of it.
+    /// Puts spares in and releases spares, and counts the changes.
     pub(super) fn see_to_spares(&mut self) -> Outcome<()> {
         for change in self.expect("spares", self.world.see_to_spares())? {
             let kind = match change {
@@ -350,7 +350,7 @@ impl Life {
         Ok(())
     }
 
-    /// Reads everything there is, so that cache devices get it.
+    /// Reads everything, so that cache devices are fed.
     pub(super) fn feed_caches(&mut self) -> Outcome<()> {
         if self.layout.beside.caches == 0 {
             return Ok(());

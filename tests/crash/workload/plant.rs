@@ -1,4 +1,4 @@
-//! What can be wrong on purpose, so that it is seen that the judge would find it.
+//! Planted defects, which the judge must find.
 
 use std::{
     io,
@@ -13,28 +13,28 @@ use pool::{
     format::label::{DATA_START, usable_size},
 };
 
-/// A defect that a life is lived with.
+/// A defect for a whole life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plant {
-    /// Every second flush returns without having done anything.
+    /// Every second flush returns without effect.
     LazyFlush,
-    /// An fsync promises, and nothing is written.
+    /// An fsync promises, but writes nothing.
     EmptyFsync,
-    /// A device that was away is not told again what it may have lost.
+    /// Lost unflushed writes of a returning device are not written again.
     ForgetfulClear,
-    /// Data have no checksums, so damage is not seen.
+    /// Data has no checksums, so damage is not noticed.
     NoChecksums,
     /// One device of many lacks some rows: each fifth write to it is lost.
     BarrenRows,
-    /// Devices that join a pool of many lack some of the blocks that they were filled with.
+    /// Devices that join a pool of many lack some of the resilvered blocks.
     SkippedBlocks,
-    /// Devices discard more than they are told to.
+    /// Devices discard more than requested.
     GreedyTrim,
-    /// While a pool is repaired, every flush of a device but the first returns without having done anything.
+    /// During a repair, every flush of a device but the first returns without effect.
     LazyRepair,
 }
 
-/// The device, or one that has the defect. It is new if it joins a pool that there is.
+/// The device, wrapped if it gets the defect. `is_new`: it joins an existing pool.
 pub(super) fn planted(device: Arc<RecordingDevice>, plant: Option<Plant>, is_new: bool) -> Arc<dyn Device> {
     let is_barren = plant == Some(Plant::BarrenRows) && device.name() == "disk0";
     if is_barren || plant == Some(Plant::SkippedBlocks) && is_new {
@@ -47,7 +47,7 @@ pub(super) fn planted(device: Arc<RecordingDevice>, plant: Option<Plant>, is_new
     }
 }
 
-/// The device of a pool that is being repaired, or one that has the defect.
+/// The device of a pool under repair, wrapped if it gets the defect.
 pub(crate) fn planted_in_repair(device: Arc<RecordingDevice>, plant: Option<Plant>) -> Arc<dyn Device> {
     match plant {
         Some(Plant::LazyRepair) => Arc::new(LazyDevice { inner: device, flushes: AtomicU64::new(0), every: u64::MAX }),
@@ -55,7 +55,7 @@ pub(crate) fn planted_in_repair(device: Arc<RecordingDevice>, plant: Option<Plan
     }
 }
 
-/// A device that flushes once in so many times.
+/// A device of which only every `every`th flush has an effect.
 struct LazyDevice {
     inner: Arc<RecordingDevice>,
     flushes: AtomicU64,
@@ -151,10 +151,10 @@ impl Device for LossyDevice {
     }
 }
 
-/// So many bytes more are discarded.
+/// How many bytes too many are discarded.
 const GREED: u64 = 128 << 10;
 
-/// A device that discards what lies before what it is told of, too.
+/// A device that also discards some bytes before the requested range.
 struct GreedyDevice {
     inner: Arc<RecordingDevice>,
 }

@@ -1,7 +1,8 @@
-//! Devices that become longer and shorter in a life: somebody gives one more bytes, which its pool takes note of at once or
-//! when it is opened again, and uses when it is told to; and vdevs give back what lies at their end.
+//! Devices that grow and shrink in a life. A device gets longer, which its pool notices at once or at the next import,
+//! and uses on request. And the devices of a vdev are shrunk.
 //!
-//! Every other device is an image, which is cut when it was made smaller. What the others had is taken back at times.
+//! Every other device is an image, which is truncated after a shrink. Space given up on the others is taken back at
+//! times.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use pool::{
 
 use super::{Life, devices::Told};
 
-/// A device is not made longer than this, in bytes.
+/// The greatest length of a device, in bytes.
 const LONGEST: u64 = 128 * MIB;
 
-/// By how much devices become longer, and smaller, in bytes: a part of a region, some, and many.
+/// By how many bytes devices grow and shrink: part of a region, some regions, many.
 const LONGER: [u64; 4] = [MIB / 2, 4 * MIB + 7, 9 * MIB, 24 * MIB];
 const SMALLER: [u64; 4] = [2 * MIB, 5 * MIB, 8 * MIB, 24 * MIB];
 
@@ -44,7 +45,7 @@ impl Life {
         Ok(Some(("longer", format!("{name}: {there} to {longer} bytes, noted: {is_noted}"))))
     }
 
-    /// Has the pool use what devices have grown, or one vdev, which takes back what it gave up, too.
+    /// Expands the pool onto the added length of all devices, or one vdev, which also takes back space given up.
     pub(super) fn use_what_has_grown(&mut self) -> Told {
         if self.world.datasets.is_resizing() {
             return Ok(None);
@@ -65,7 +66,7 @@ impl Life {
         }))
     }
 
-    /// Has devices of a vdev end earlier, if what lies at their end finds room elsewhere.
+    /// Shrinks the devices of a vdev, if the data at their end finds room elsewhere.
     pub(super) fn make_one_smaller(&mut self) -> Told {
         if !self.is_nothing_moving() {
             return Ok(None);
@@ -92,7 +93,7 @@ impl Life {
         Ok(Some((kind, format!("{name} from {} to {} bytes, {bytes} to be moved", plan.now, plan.size))))
     }
 
-    /// Whether all devices of a vdev are there and have everything, and no spare stands in.
+    /// Whether all devices of a vdev are present and complete, and no spare is in use.
     fn is_whole(&self, vdev: &Arc<dyn Vdev>) -> bool {
         let label = self.world.pool.label();
         let members = vdev.as_group().map(Group::members);

@@ -1,5 +1,5 @@
-//! Devices are told which space nobody needs: all of a vdev when somebody asks for it, step by step beside all else, or what has
-//! become free as it comes. Whatever they are told of is zeros from then on, or what it was.
+//! Trimming: all free space of a vdev on request, step by step beside everything else, or freed space automatically.
+//! Trimmed space reads as zeros afterwards, or as before.
 
 use pool::{
     error::{Error, ErrorKind},
@@ -10,10 +10,10 @@ use pool::{
 use super::{Life, devices::Told};
 use crate::world::Outcome;
 
-/// About so many bytes are told of in a step.
+/// The approximate number of bytes to trim in a step.
 const STEP: u64 = 8 << 20;
 
-/// Free space of a vdev that is told of, from where on.
+/// A trim under way: the vdev, and the position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trimming {
     vdev: VdevId,
@@ -21,7 +21,7 @@ pub(super) struct Trimming {
 }
 
 impl Life {
-    /// Begins to tell the devices of a vdev what is free there.
+    /// Starts to trim the free space of a vdev.
     pub(super) fn begin_to_trim(&mut self) -> Told {
         let vdevs = self.world.engine().storage().vdevs.all();
         let there: Vec<VdevId> = vdevs.iter().filter(|vdev| !vdev.is_lost()).map(|vdev| vdev.id()).collect();
@@ -31,7 +31,7 @@ impl Life {
         Ok(Some(("trim", format!("vdev {vdev}"))))
     }
 
-    /// Goes on with it, and tells of what has become free, if this life has that.
+    /// Continues the trim, and trims freed space if this life has autotrim.
     pub(super) fn trim(&mut self) -> Outcome<()> {
         let pool = self.world.pool.clone();
         if let Some(trimming) = self.trimming.take() {
@@ -50,7 +50,7 @@ impl Life {
         Ok(())
     }
 
-    /// A device that refuses it keeps what it has, and that is all.
+    /// A device that refuses a trim keeps its data, with no other effect.
     fn trimmed(&self, done: Result<Trimmed, Error>) -> Outcome<Trimmed> {
         match done {
             Err(error) if error.kind() == ErrorKind::Device => Ok(Trimmed::default()),

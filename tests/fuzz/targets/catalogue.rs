@@ -1,7 +1,7 @@
-//! A catalogue whose rows lie. The input edits rows of a real pool, behind all checksums; the pool is opened again, and
-//! whatever an administrator can ask for is asked for. Any answer is right, as long as there is one: a row may name what is
-//! not there, count wrongly, or lead in circles. That space is accounted for cannot be asked of it, since rows say what is
-//! free; but the check has to end.
+//! A catalogue with hostile rows. The input edits rows of a real pool, behind all checksums; the pool is opened again,
+//! and every administrative request is made. Any answer is right, as long as there is one: a row may name absent
+//! objects, count wrongly, or lead in circles. Space need not balance, because rows say what is free; but the check
+//! must end.
 
 use dataset::{
     admin::{
@@ -20,7 +20,7 @@ use super::{
     world::{CLONE, HOME, World, name},
 };
 
-/// More steps than freeing what there is can take.
+/// More steps than freeing everything can take.
 const STEPS: usize = 1_000;
 
 pub(super) fn run(input: &[u8]) -> bool {
@@ -41,7 +41,7 @@ pub(super) fn run(input: &[u8]) -> bool {
     true
 }
 
-/// Puts the bodies of the input into the catalogue; a row that has a block keeps it. Whether there was one.
+/// Writes the bodies of the input into the catalogue; a row with a block keeps the block. Whether there was an edit.
 fn apply(datasets: &Datasets, mut input: &[u8]) -> bool {
     let known = edit::keys(datasets.engine().catalogue());
     let mut edits = Vec::new();
@@ -107,7 +107,7 @@ fn change(datasets: &Datasets) {
     let _ = datasets.destroy(DestroyRequest { name: name(HOME), recursive: true, dependents: true }, false);
 }
 
-/// What goes on in the background.
+/// The background work.
 fn work(datasets: &Datasets) {
     let goes_on = |step: &dyn Fn() -> Result<Progress, dataset::admin::Error>| {
         let steps = (0..STEPS).take_while(|_| matches!(step(), Ok(Progress::Worked))).count();

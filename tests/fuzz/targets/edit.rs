@@ -1,4 +1,4 @@
-//! Edits of trees: how an input says which items are to hold what.
+//! Edits of trees: the encoding of items and their new bodies.
 //!
 //! ```text
 //! edit := number of an existing item (1), or 255, object (1), kind (1), offset (8);  length of the body (1), body
@@ -10,7 +10,7 @@ use pool::{
     txg::{Head, Plain},
 };
 
-/// The number that stands for a new item.
+/// The number for a new item.
 const NEW: u8 = 0xff;
 
 /// The keys of a tree's items, in order.
@@ -22,7 +22,7 @@ pub(super) fn keys(head: &Head) -> Vec<Key> {
     all.expect("memory does not fail")
 }
 
-/// Takes an edit off the input; nothing at its end. `known` are the keys of the existing items.
+/// Takes an edit off the input; `None` at its end. `known` are the keys of the existing items.
 pub(super) fn take<'a>(input: &mut &'a [u8], known: &[Key]) -> Option<(Key, &'a [u8])> {
     let key = match *input.split_off_first()? {
         NEW => {

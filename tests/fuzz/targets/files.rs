@@ -1,6 +1,5 @@
-//! A file system whose items lie. The input edits items of a real dataset, behind all checksums; then everything that a
-//! mount can ask for is asked for. Any answer is right, as long as there is one, and as long as no sector is lost or
-//! freed twice.
+//! A file system with hostile items. The input edits items of a real dataset, behind all checksums; then every possible
+//! request of a mount is made. Any answer is right, as long as there is one, and no sector is lost or freed twice.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +14,18 @@ use super::{
     world::{HOME, World},
 };
 
-/// The numbers below this, counted from the root's, have been files.
+/// Numbers below this, counted from the root's, have been files.
 const KNOWN: Ino = 16;
-/// How many files are visited: a hostile tree is no tree.
+/// The most files to visit: a hostile tree may have cycles.
 const VISITS: usize = 64;
-/// More steps than freeing what there is can take.
+/// More steps than freeing everything can take.
 const STEPS: usize = 10_000;
 
 pub(super) fn run(input: &[u8]) -> bool {
     let world = World::new();
     let fs = world.fs(HOME);
     let edits = apply(fs.head(), input);
-    // As who opens it now, if it can be opened at all.
+    // As at a later open, if the tree can be opened at all.
     let _ = fs.tree_replaced();
     visit_all(&fs);
     change_all(&fs);
@@ -34,7 +33,7 @@ pub(super) fn run(input: &[u8]) -> bool {
     edits > 0
 }
 
-/// Puts the bodies of the input into the tree; an item that has a block keeps it. Returns how many there were.
+/// Writes the bodies of the input into the tree; an item with a block keeps the block. Returns the number of edits.
 fn apply(head: &Head, mut input: &[u8]) -> usize {
     let known = edit::keys(head);
     let mut edits = 0;
@@ -51,7 +50,7 @@ fn apply(head: &Head, mut input: &[u8]) -> usize {
     edits
 }
 
-/// Looks at every file that can be reached, and at those numbers that the dataset began with.
+/// Reads every reachable file, and the numbers that the dataset began with.
 pub(super) fn visit_all(fs: &FileSystem) {
     let _ = (fs.statfs(), fs::check::check(fs.head()), OwnerKind::ALL.map(|kind| fs.accounts(kind)));
     for ino in reachable(fs) {
@@ -87,7 +86,7 @@ fn reachable(fs: &FileSystem) -> BTreeSet<Ino> {
     seen
 }
 
-/// Changes every file that can be reached, and takes away what can be taken away.
+/// Changes every reachable file, and removes all that can be removed.
 pub(super) fn change_all(fs: &FileSystem) {
     let caller = Caller::default();
     let punch = FallocateFlags { punch_hole: true, keep_size: true, zero_range: false };
@@ -125,7 +124,7 @@ fn remove_all(fs: &FileSystem, dir: Ino) {
     }
 }
 
-/// Frees what is left of removed files, as the background does.
+/// Frees the rest of removed files, as the background does.
 fn finish(fs: &FileSystem) {
     assert!(!fs.reap_orphans(STEPS), "freeing never ends");
 }

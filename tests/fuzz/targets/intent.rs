@@ -1,4 +1,5 @@
-//! The intent log. The input is the payload of a frame; what the uberblock says of the log is fuzzed with that.
+//! The intent log. The input is the payload of a frame; the uberblock's fields about the log are fuzzed with the
+//! uberblock.
 
 use pool::{
     format::{

@@ -1,4 +1,4 @@
-//! The items of trees: the rows of the catalogue, and what a file system is made of. The first byte of an input chooses.
+//! The items of trees: the rows of the catalogue, and the items of file systems. The first byte of an input chooses.
 
 use std::fmt::Debug;
 
@@ -60,7 +60,7 @@ fn row<R: Row + Debug + PartialEq>(body: &[u8]) -> bool {
     R::decode(body).is_ok_and(|row| comes_back(R::decode(&row.encode()), row))
 }
 
-/// What is computed from a dataset's counters, whatever they say.
+/// Checks the figures computed from a dataset's counters, for any counters.
 fn dataset(body: &[u8]) -> bool {
     let row = DatasetRow::decode(body).expect("it was decoded before");
     let (used, charge) = (row.used(), row.charge());

@@ -1,10 +1,10 @@
-//! What a device says about its pool. The input is a label's payload.
+//! The label of a device. The input is a label's payload.
 
 use pool::format::label::{BODY_SIZE, Label};
 
 use super::seal;
 
-/// Where the label is said to have been read; its checksum covers that.
+/// The offset of the label on the device, which its checksum covers.
 const OFFSET: u64 = 4096;
 
 pub(super) fn run(payload: &[u8]) -> bool {

@@ -1,14 +1,14 @@
-//! What is fuzzed: one function for each place where bytes from outside become types.
+//! The fuzz targets: one function for each place where bytes from outside become types.
 //!
-//! A target takes any bytes, hands them to the real parser and says whether they were accepted. What was accepted must
-//! hold together: written again it is read as the same value, and what is computed from it neither panics nor overflows.
-//! Whatever a target refuses it must refuse without a panic and without more memory than the bytes justify.
+//! A target takes any bytes, passes them to the real parser and returns whether they were accepted. An accepted value
+//! must be consistent: written again it is read as the same value, and computing from it neither panics nor overflows.
+//! A refusal must come without a panic and without more memory than the bytes justify.
 //!
-//! Checksums stand before most parsers, and no fuzzer finds those. So an input is what stands *behind* the checksum, and
-//! the target seals it ([`seal`]) before it goes through the same door as the bytes of a device or a stream.
+//! Most parsers are behind checksums, which no fuzzer can guess. So an input is the part *behind* the checksum, and the
+//! target seals it ([`seal`]) before it enters like the bytes of a device or a stream.
 //!
-//! Two programs run these functions: `fuzzer` with inputs that libFuzzer makes up, and `cargo test` with the committed
-//! corpus. Nothing here knows of either.
+//! Two programs run these functions: `fuzzer` with inputs from libFuzzer, and `cargo test` with the committed corpus.
+//! This module knows neither.
 
 mod catalogue;
 mod edit;
@@ -27,15 +27,15 @@ mod stream;
 mod uberblock;
 pub(crate) mod world;
 
-/// A parser, and what must hold of what it accepts.
+/// A parser, with the checks of accepted values.
 pub(crate) struct Target {
-    /// What it is called on command lines, and the folder of its corpus.
+    /// The name on command lines, and the folder of its corpus.
     pub(crate) name: &'static str,
-    /// Whether the parser accepts these bytes. Panics if something does not hold.
+    /// Whether the parser accepts these bytes. Panics if a check fails.
     pub(crate) run: fn(&[u8]) -> bool,
 }
 
-/// All of them, the innermost formats first.
+/// All targets, the innermost formats first.
 pub(crate) const TARGETS: &[Target] = &[
     Target { name: "label", run: label::run },
     Target { name: "uberblock", run: uberblock::run },

@@ -1,4 +1,4 @@
-//! Names of datasets, snapshots and bookmarks, sets of snapshots, and places of files, as they are typed.
+//! Names of datasets, snapshots and bookmarks, sets of snapshots, and places of files, as typed.
 
 use std::{
     ffi::OsStr,
@@ -39,7 +39,7 @@ pub(super) fn run(input: &[u8]) -> bool {
     place.is_ok() || name.is_some() || set.is_some()
 }
 
-/// What a name says of its dataset and of those above.
+/// Checks a name's relation to its dataset and the datasets above.
 fn check_family(name: &DatasetName) {
     assert_eq!(name.components().last(), Some(name.leaf()));
     match name.parent() {

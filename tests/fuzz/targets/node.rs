@@ -1,11 +1,11 @@
-//! A node of a tree. The input is the node as it stands in its block.
+//! A node of a tree. The input is the node as stored in its block.
 
 use pool::{
     format::node::NODE_MAX,
     tree::{Content, Interior, Leaf, Node},
 };
 
-/// The longest header of a node, and a little more.
+/// A bound on the length of a node's header.
 const HEADER: usize = 64;
 
 pub(super) fn run(coded: &[u8]) -> bool {

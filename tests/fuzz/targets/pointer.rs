@@ -1,4 +1,4 @@
-//! What refers to blocks. The first byte of an input chooses: a block pointer, or the header of a block in pieces.
+//! References to blocks. The first byte of an input chooses: a block pointer, or a gang header.
 
 use pool::format::{
     codec::Reader,
@@ -6,7 +6,7 @@ use pool::format::{
     pointer::{BlockPointer, MAX_BLOCK, MAX_POINTER},
 };
 
-/// The checksum of the block of every header.
+/// The block's checksum in every header.
 const BLOCK: [u8; 32] = [0xb0; 32];
 
 pub(super) fn run(input: &[u8]) -> bool {
@@ -33,7 +33,7 @@ fn block(coded: &[u8]) -> bool {
     true
 }
 
-/// `content` holds the length of the block, in four bytes, and what the header says.
+/// `content` holds the length of the block, in four bytes, and the header's fields.
 fn gang(sector: u32, content: &[u8]) -> bool {
     let Some((stored, content)) = content.split_first_chunk() else { return false };
     let (stored, mut header) = (u32::from_le_bytes(*stored), content.to_vec());
@@ -43,7 +43,7 @@ fn gang(sector: u32, content: &[u8]) -> bool {
     let Ok(gang) = gang::decode(&header, Some(&BLOCK), stored, sector) else { return false };
     assert_eq!(gang.pieces.iter().map(|piece| u64::from(piece.bytes)).sum::<u64>(), u64::from(stored));
     if gang.level == 0 && gang.pieces.iter().any(|piece| piece.sum.is_none()) {
-        // Old versions are read only.
+        // Old versions are only read.
         return true;
     }
     let again = gang::encode(gang.level, &BLOCK, &gang.pieces, sector);

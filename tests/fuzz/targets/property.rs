@@ -1,4 +1,4 @@
-//! Properties as they are typed: the input is `name=value`; a value alone is a size.
+//! Properties as typed: the input is `name=value`; a value alone is a size.
 
 use dataset::property::{
     Precision, Property,
@@ -20,7 +20,7 @@ fn check(property: &Property, value: &str) -> bool {
     let syntax = property.syntax();
     assert_eq!(syntax.print(&canonical, Precision::Exact), canonical);
     syntax.print(&canonical, Precision::Human);
-    // What is shown of a value that somebody else wrote.
+    // A value from another program is shown, too.
     syntax.print(value, Precision::Human);
     true
 }
@@ -28,7 +28,7 @@ fn check(property: &Property, value: &str) -> bool {
 fn size(text: &str) -> bool {
     let Ok(bytes) = parse_size(text) else { return false };
     assert_eq!(parse_size(&bytes.to_string()), Ok(bytes));
-    // Printed it is rounded, but stays a size; only what rounds up to 16E is too large for one.
+    // Printing rounds, but the result stays a size; only values that round up to 16E are too large.
     let shown = format_bytes(bytes);
     assert!(shown.len() <= 5 || shown.ends_with('B'), "{shown}");
     assert!(parse_size(&shown).is_ok() || shown.starts_with("16"), "{shown}");

@@ -1,10 +1,10 @@
-//! Checksums for bytes that a fuzzer made up.
+//! Checksums for bytes from a fuzzer.
 //!
-//! The layouts are those of `pool/FORMAT.md` and `dataset/STREAM.md`, written down here a second time: a target that used
-//! the programs' own writers could seal only what they would write.
+//! The layouts of `pool/FORMAT.md` and `dataset/STREAM.md`, coded here a second time: with the programs' own writers a
+//! target could seal only the output of those writers.
 
 /// `head`, its version and the length of `payload`, the payload, zeros, and a checksum in the last 32 of `size` bytes:
-/// labels and uberblocks. Nothing if the payload is too long. `place` is hashed before the block.
+/// labels and uberblocks. `None` if the payload is too long. `place` is hashed before the block.
 pub(super) fn block(magic: &[u8; 8], version: u32, payload: &[u8], size: usize, place: &[u8]) -> Option<Vec<u8>> {
     let content = size - 32;
     let mut block = Vec::with_capacity(size);
@@ -21,19 +21,19 @@ pub(super) fn block(magic: &[u8; 8], version: u32, payload: &[u8], size: usize, 
     Some(block)
 }
 
-/// The kind of a stream's record that holds a block.
+/// The kind of a stream's record with a block.
 const BLOCK: u8 = 4;
-/// The kind of the record at which a stream's head is.
+/// The kind of the record at the head of a stream.
 const BEGIN: u8 = 2;
 /// The kind of a record with a range of keys, which begins with its lowest key.
 const RANGE: u8 = 3;
-/// The length of a key in a range.
+/// The length of a key in a range, in bytes.
 const KEY: usize = 17;
 /// The least distance of a stream's index entries, in bytes.
 const INDEX_STEP: u64 = 1 << 20;
 
-/// A stream without its checksums: records one after the other, each a byte of kind, a length of three bytes, and as many
-/// bytes (fewer at the end). Of a block the first of them says how its checksum is made, as in a block pointer.
+/// A stream without its checksums: a sequence of records, each with a byte of kind, a length of three bytes, and so
+/// many bytes (fewer at the end). The first byte of a block is the algorithm of its checksum, as in a block pointer.
 pub(super) struct Records<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Records<'a> {
@@ -49,7 +49,7 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl Records<'_> {
-    /// The whole stream: with its checksums, and with the end that fits it if the records have none.
+    /// The whole stream: with its checksums, and with a fitting end if the records have none.
     pub(super) fn sealed(self) -> Vec<u8> {
         let mut stream = Stream::new();
         for (kind, payload) in self {
@@ -59,11 +59,11 @@ impl Records<'_> {
     }
 }
 
-/// A stream as it grows.
+/// A stream under construction.
 struct Stream {
     bytes: Vec<u8>,
     chain: [u8; 32],
-    /// Where reading may start: an offset, the chain before it, and the lowest key of a range.
+    /// The points where reading may start: an offset, the chain before it, and the lowest key of a range.
     index: Vec<(u64, [u8; 32], Option<[u8; KEY]>)>,
 }
 
@@ -116,7 +116,7 @@ impl Stream {
     }
 }
 
-/// The checksum of a block's bytes, made as `kind` says; without one it travels with a BLAKE3.
+/// The checksum of a block's bytes, by the algorithm `kind`; BLAKE3 if the block has none of its own.
 fn checksum(kind: u8, bytes: &[u8]) -> [u8; 32] {
     use pool::{block::checksum::checksum, format::pointer::Checksum};
     let kind = match kind {

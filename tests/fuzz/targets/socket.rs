@@ -1,4 +1,5 @@
-//! What crosses the socket of a pool's service. The input is what arrives: frames of calls, or, read by a client, replies.
+//! Messages on the socket of a pool's service. The input is the received bytes: frames of calls, or of replies to a
+//! client.
 
 use std::fmt::Debug;
 
@@ -14,8 +15,8 @@ pub(super) fn run(input: &[u8]) -> bool {
     calls || replies
 }
 
-/// Reads frames as long as there are any; what they hold must cross the socket unchanged. Both ends use the same bound
-/// here: the one for replies is beyond what a fuzzer makes.
+/// Reads frames to the end; the messages must cross the socket unchanged. Both ends use the same bound here: the bound
+/// for replies is beyond a fuzzer's inputs.
 fn comes_back<T: Serialize + DeserializeOwned + Debug + PartialEq>(mut input: &[u8]) -> bool {
     let mut any = false;
     while let Ok(Some(message)) = frame::read::<T>(&mut input, MAX_CALL) {

@@ -1,4 +1,4 @@
-//! What the space layer stores. The first byte of an input chooses the structure.
+//! The structures of the space layer. The first byte of an input chooses the structure.
 
 use std::fmt::Debug;
 
@@ -52,7 +52,7 @@ fn changes(coded: &[u8]) -> Option<Vec<pool::format::space::log::ChunkChanges>> 
     Some(changes)
 }
 
-/// The input begins with the number of the chunk's sectors, which the caller knows from elsewhere, in two bytes.
+/// The input begins with the number of the chunk's sectors, in two bytes, which a real caller knows from elsewhere.
 fn checkpoint(input: &[u8]) -> bool {
     let Some((sectors, coded)) = input.split_first_chunk() else { return false };
     let sectors = u32::from(u16::from_le_bytes(*sectors));
@@ -78,7 +78,7 @@ fn map(input: &[u8]) -> bool {
     comes_back(coded, decode, PackedMap::encode)
 }
 
-/// Spans ascend, touch nowhere and do not overflow.
+/// Checks that spans ascend without overlap or overflow.
 fn check(spans: &[Span]) {
     assert!(spans.iter().all(|span| span.len > 0 && span.start.checked_add(span.len).is_some()));
     assert!(spans.is_sorted_by(|one, two| one.end() <= two.start));

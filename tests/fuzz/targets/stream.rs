@@ -1,5 +1,5 @@
-//! Streams. An input holds records as [`Records`] takes them apart, and gets its checksums here; one that begins as a
-//! stream does is taken as it is.
+//! Streams. An input holds records in the form of [`Records`], and gets its checksums here; an input that begins like a
+//! stream is taken unchanged.
 //!
 //! Two targets: one reads and verifies the stream, the other receives it into a pool.
 
@@ -38,7 +38,7 @@ pub(super) fn run(input: &[u8]) -> bool {
     true
 }
 
-/// The first byte says where to: 0 for a new dataset, 1 for the one that is there.
+/// The first byte is the destination: 0 for a new dataset, 1 for the existing one.
 pub(super) fn receive(input: &[u8]) -> bool {
     let Some((target @ 0..=1, input)) = input.split_first() else { return false };
     let target = [NEW, HOME][usize::from(*target)];

@@ -1,4 +1,4 @@
-//! The block that everything hangs from. The input is its payload.
+//! The root of a pool. The input is an uberblock's payload.
 
 use pool::format::{
     codec::Reader,

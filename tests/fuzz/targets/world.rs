@@ -1,4 +1,4 @@
-//! A small pool, made once and opened for each input from a copy: what hostile items and streams are put into.
+//! A small pool, made once and opened for each input from a copy: the destination of hostile items and streams.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,13 +17,13 @@ use pool::{
     units::MIB,
 };
 
-/// The size of the device: the smallest that there may be.
+/// The size of the device in bytes: the smallest allowed.
 const SIZE: u64 = 64 * MIB;
 
-/// The pool's one dataset beside its root.
+/// The pool's only dataset besides its root.
 pub(crate) const HOME: &str = "tank/home";
 
-/// A clone of one of its snapshots.
+/// A clone of a snapshot of [`HOME`].
 pub(crate) const CLONE: &str = "tank/clone";
 
 /// The image that every input begins with.
@@ -57,19 +57,19 @@ impl World {
         Ok(World { device, pool, datasets })
     }
 
-    /// Closes the pool and opens it again, as far as it lets itself.
+    /// Closes the pool and opens it again, if it still opens.
     pub(crate) fn reopened(self) -> Result<World, Error> {
         self.datasets.close_all()?;
         self.pool.export()?;
         World::on(self.device)
     }
 
-    /// The files of a dataset.
+    /// The file system of a dataset.
     pub(crate) fn fs(&self, dataset: &str) -> Arc<FileSystem> {
         self.datasets.open_dataset(&name(dataset)).expect("the dataset opens").fs().clone()
     }
 
-    /// Commits, and asserts that every sector is accounted for once, whatever the files have become.
+    /// Commits, and asserts that every sector is accounted for once, even after hostile edits.
     pub(crate) fn check_space(&self) {
         let engine = self.datasets.engine();
         engine.commit().expect("memory does not fail");
@@ -81,7 +81,7 @@ impl World {
     }
 }
 
-/// A pool with files of every kind, and one of each thing that the catalogue knows. The newest snapshot of [`HOME`] is `a`.
+/// A pool with files of every kind, and a catalogue with rows of every kind. The newest snapshot of [`HOME`] is `a`.
 fn make() -> Result<MemoryDevice, Error> {
     let device = Arc::new(MemoryDevice::new("disk", SIZE));
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
@@ -122,7 +122,7 @@ fn fill(fs: &FileSystem) -> Result<(), Errno> {
     fs.write(small, 0, b"a few bytes", false)?;
     let file = fs.create(&caller, ROOT, b"file", 0o640, true)?.ino;
     fs.write(file, 0, &[7; 300_000], false)?;
-    // The middle of a record: its rest stands on a block that two items share.
+    // Inside a record: the remaining parts share a block between two items.
     fs.fallocate(file, FallocateFlags { punch_hole: true, keep_size: true, zero_range: false }, 20_000, 9_000)?;
     fs.link(file, dir, b"again")?;
     fs.symlink(&caller, ROOT, b"link", b"dir/small")?;

@@ -1,4 +1,4 @@
-//! Writing and reading, in each way that a program can.
+//! Writing and reading, in each way open to a program.
 
 use std::{
     fs::File,
@@ -14,11 +14,11 @@ use vmap::{Flush, Map, MapMut};
 use super::{Home, LONGEST, agree, agree_on_bytes, open};
 use crate::{Outcome, content, model::Id};
 
-/// The most that is written at once.
+/// The most bytes written at once.
 const WRITTEN: usize = 100_000;
-/// How far behind its end a file is written.
+/// How far behind the end a file is written, in bytes.
 const BEHIND: usize = 20_000;
-/// What direct input and output are aligned to.
+/// The alignment of direct I/O, in bytes.
 const ALIGNED: usize = 4096;
 
 impl Home {
@@ -64,7 +64,7 @@ impl Home {
         agree_on_bytes(format!("read {}", path.display()), &found, self.model.content(id), 0)
     }
 
-    /// Writes through a shared mapping; what `read` then sees is the same, whether it was flushed or not.
+    /// Writes through a shared mapping; `read` must see the same, flushed or not.
     pub(super) fn write_mapped(&mut self) -> Outcome<()> {
         let Some((path, id, length)) = self.any_file() else { return Ok(()) };
         let (start, end) = self.any_part(length);
@@ -120,7 +120,7 @@ impl Home {
         open(&path, OFlags::empty())?.sync_all().map_err(failed("sync", &path))
     }
 
-    /// Some bytes to write, not more than these.
+    /// Some bytes to write, at most `most`.
     pub(super) fn any_content(&mut self, most: usize) -> Vec<u8> {
         let most = most.min(if self.dice.random_bool(0.6) { 6000 } else { WRITTEN });
         let length = self.dice.random_range(0..=most);
@@ -136,7 +136,7 @@ impl Home {
         }
     }
 
-    /// That a part of a file is what the model has.
+    /// Compares a part of a file with the model.
     pub(super) fn compare(
         &mut self,
         file: &File,

@@ -1,9 +1,9 @@
-//! A process's home: every operation is done to the disk and to the model, and they must agree.
+//! A process's home: every operation is done on the disk and in the model, which must agree.
 //!
 //! ```text
 //! names       making, renaming, linking, removing, listing
-//! bytes       writing and reading, in each way that a program can
-//! space       truncating, holes, copies, maps of what is there
+//! bytes       writing and reading, in each way open to a program
+//! space       truncating, holes, copies, maps of the data
 //! attributes  modes, times, extended attributes
 //! ```
 
@@ -31,17 +31,17 @@ use crate::{
     model::{Body, HOME, Id, Model, Node, Place},
 };
 
-/// So many names are enough; then some are removed.
+/// With more names than this, some are removed.
 const CROWDED: usize = 150;
-/// The longest file, in bytes.
+/// The greatest length of a file, in bytes.
 const LONGEST: usize = 400_000;
-/// The deepest directory in which something new is made, and the longest path that a rename may lead to.
+/// The deepest directory for new files, and the longest path for the target of a rename.
 const DEEPEST: usize = 6;
 const LONGEST_PATH: usize = 3500;
 
 type Operation = fn(&mut Home) -> Outcome<()>;
 
-/// What is done, and how often.
+/// The operations, each with its relative frequency.
 const OPERATIONS: [(u32, Operation); 28] = [
     (8, Home::create),
     (3, Home::make_dir),
@@ -73,7 +73,7 @@ const OPERATIONS: [(u32, Operation); 28] = [
     (4, Home::change_attribute),
 ];
 
-/// A home and what it must hold.
+/// A home and its model.
 pub(crate) struct Home {
     root: PathBuf,
     model: Model,
@@ -81,13 +81,13 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// An empty home, in a folder that is not there yet.
+    /// An empty home, in a folder still to be made.
     pub(crate) fn new(root: PathBuf, seed: u64) -> Outcome<Home> {
         agree("the home", rustix::fs::mkdir(&root, 0o755.into()), Ok(()))?;
         Ok(Home { root, model: Model::new(0o755), dice: SmallRng::seed_from_u64(seed) })
     }
 
-    /// Does something.
+    /// Does one random operation.
     pub(crate) fn act(&mut self) -> Outcome<()> {
         if self.model.places().len() > CROWDED {
             return self.clear();
@@ -96,7 +96,7 @@ impl Home {
         operation(self)
     }
 
-    /// Compares everything with the model, and returns what it must be.
+    /// Compares everything with the model, and returns the required manifest.
     pub(crate) fn finish(&self) -> Outcome<String> {
         let wanted = manifest::of_model(&self.model);
         manifest::differences(&wanted, &manifest::of_folder(&self.root, false)?)?;
@@ -107,20 +107,20 @@ impl Home {
         self.root.join(&place.path)
     }
 
-    /// Something that has a name.
+    /// A random named node.
     fn any(&mut self, wanted: impl Fn(&Node) -> bool) -> Option<(Place, Id)> {
         let places = self.model.places();
         places.into_iter().filter(|(_, id)| wanted(self.model.node(*id))).choose(&mut self.dice)
     }
 
-    /// A file, with one of its names, and the length it has.
+    /// A file: one of its names, its number and its length.
     fn any_file(&mut self) -> Option<(PathBuf, Id, usize)> {
         let (place, id) = self.any(|node| matches!(node.body, Body::File(_)))?;
         let length = self.model.content(id).len();
         Some((self.path(&place), id, length))
     }
 
-    /// A directory in which something may be made, perhaps the home itself.
+    /// A directory for a new file, perhaps the home itself.
     fn any_dir(&mut self) -> (PathBuf, Id) {
         let shallow =
             |(place, id): &(Place, Id)| self.model.node(*id).is_dir() && place.path.components().count() <= DEEPEST;
@@ -129,7 +129,7 @@ impl Home {
         dirs.into_iter().nth(choice).map_or((PathBuf::new(), HOME), |(place, id)| (place.path, id))
     }
 
-    /// A place for something new, which may be taken.
+    /// A name for a new file, which may be taken.
     fn any_place(&mut self) -> Place {
         let (path, dir) = self.any_dir();
         let number = self.dice.random_range(0..40);
@@ -141,14 +141,14 @@ impl Home {
         Place { dir, path: path.join(&name), name }
     }
 
-    /// A part of a file that is so long: where it begins and ends.
+    /// A part of a file of this length: begin and end.
     fn any_part(&mut self, length: usize) -> (usize, usize) {
         let start = self.dice.random_range(0..=length);
         (start, self.dice.random_range(start..=length))
     }
 }
 
-/// That something ended as the model says.
+/// Fails unless the result is as in the model.
 fn agree<T>(what: impl Display, found: Result<T, Errno>, wanted: Result<(), Errno>) -> Outcome<()> {
     match (found, wanted) {
         (Ok(_), Ok(())) => Ok(()),
@@ -157,7 +157,7 @@ fn agree<T>(what: impl Display, found: Result<T, Errno>, wanted: Result<(), Errn
     }
 }
 
-/// That a part of a file is what the model says.
+/// Fails unless a part of a file is as in the model.
 fn agree_on_bytes(what: impl Display, found: &[u8], wanted: &[u8], start: usize) -> Outcome<()> {
     if found.len() != wanted.len() {
         return Err(format!("{what}: {} bytes from {start} on instead of {}", found.len(), wanted.len()));
@@ -174,7 +174,7 @@ fn agree_on_bytes(what: impl Display, found: &[u8], wanted: &[u8], start: usize)
     }
 }
 
-/// Opens a file to read and write it, with these flags besides.
+/// Opens a file for reading and writing, with additional flags.
 fn open(path: &std::path::Path, flags: rustix::fs::OFlags) -> Outcome<File> {
     let flags = flags.bits().cast_signed();
     let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);

@@ -17,7 +17,7 @@ use crate::{
     model::{Body, Place},
 };
 
-/// The largest that a new file is.
+/// The greatest length of a new file, in bytes.
 const NEW: usize = 60_000;
 
 impl Home {
@@ -102,7 +102,7 @@ impl Home {
         agree(what, renamed, self.model.exchange(&one, &two))
     }
 
-    /// Something to rename, and where to: half the time to where something is.
+    /// A name to rename and a target: half the time an existing target.
     fn any_rename(&mut self) -> Option<(Place, Place)> {
         let (from, _) = self.any(|_| true)?;
         let to = match self.any(|_| true) {
@@ -145,7 +145,7 @@ impl Home {
         }
     }
 
-    /// Removes a directory with all that is in it, or whatever there is.
+    /// Removes a directory with its content, or any other node.
     pub(super) fn clear(&mut self) -> Outcome<()> {
         let Some((victim, id)) = self.any(|node| node.is_dir()).or_else(|| self.any(|_| true)) else { return Ok(()) };
         let path = self.path(&victim);
@@ -153,12 +153,12 @@ impl Home {
         removed.map_err(|error| format!("remove {}: {error}", path.display()))?;
         let mut inside: Vec<Place> = self.model.places().into_iter().map(|(place, _)| place).collect();
         inside.retain(|place| place.path.starts_with(&victim.path));
-        // What is in a directory comes after it.
+        // The content of a directory is listed after the directory.
         for place in inside.iter().rev() {
             let gone = self.model.unlink(place).or_else(|_| self.model.rmdir(place));
             agree(format!("the model's {}", place.path.display()), gone, Ok(()))?;
         }
-        // Something small besides, so that a home of files alone shrinks too.
+        // Also removes one file, so that a home of files alone shrinks too.
         match self.model.places().choose(&mut self.dice).cloned() {
             Some((place, id)) if !self.model.node(id).is_dir() => {
                 agree("unlink", rustix::fs::unlink(self.path(&place)), self.model.unlink(&place))

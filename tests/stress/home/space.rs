@@ -1,4 +1,4 @@
-//! Where a file has bytes and where it has none: truncating, holes, copies, and maps of what is there.
+//! Data and holes of files: truncating, punching, copying, and maps of the data.
 
 use std::os::unix::fs::FileExt;
 
@@ -79,7 +79,7 @@ impl Home {
         self.compare(&writer, target, (place, place + content.len()), "read what was copied", &to)
     }
 
-    /// What `SEEK_DATA` passes over is zero, and it ends where the file does.
+    /// Checks that ranges skipped by `SEEK_DATA` are zero, and that the last one ends with the file.
     pub(super) fn seek(&mut self) -> Outcome<()> {
         let Some((path, id, length)) = self.any_file() else { return Ok(()) };
         let file = open(&path, OFlags::empty())?;
