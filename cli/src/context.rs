@@ -2,14 +2,16 @@
 
 use std::io::{BufRead, Write};
 
+use protocol::{
+    Chain, Chained, Executor, Failure, HostRequest, HostResponse, Request, Response, Said, Stream, unexpected_answer,
+};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::output::failure::render;
 use crate::output::json::{Encoder, envelope};
 use crate::output::progress::Meter;
 use crate::output::time::Zone;
 use crate::output::value::Style;
-use crate::protocol::{Chain, Chained, Executor, HostRequest, HostResponse, Request, Response, Said, Stream};
 
 /// Which of the standard streams are terminals.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +66,7 @@ impl Context<'_> {
 
     /// Prints a failure of one part of a command that goes on with the rest.
     pub fn report(&mut self, failure: &Failure) -> Result<(), Failure> {
-        let text = failure.render(self.prefix());
+        let text = render(failure, self.prefix());
         self.note(&text)
     }
 
@@ -182,18 +184,12 @@ fn shown(meter: &mut Meter, said: Said) -> Result<Option<Said>, Failure> {
     Ok(None)
 }
 
-/// The failure of an answer that is not one to the request.
-pub fn unexpected_answer() -> Failure {
-    Failure::new("the pool's service gave an answer that does not belong to the request")
-        .hint("it may be of another version of Cenote: export the pool and import it again")
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::tz::TimeZone;
+    use service::execute::NoPools;
 
     use super::*;
-    use crate::execute::NoPools;
 
     /// What is asked on a terminal or in a script, and whether the answer lets the command go on.
     fn ask(mut answer: &[u8], on_terminal: bool) -> (String, bool) {

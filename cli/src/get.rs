@@ -1,15 +1,14 @@
 //! `get` of both programs: one line for each property of each owner, or an object of JSON for each owner.
 
 use dataset::property::{Property, Source};
+use protocol::{Failure, PropertyRecord};
 use serde_json::{Map, Value};
 
 use crate::args::common::{Format, Lookup};
 use crate::context::Context;
-use crate::failure::Failure;
 use crate::output::json::Encoder;
 use crate::output::table::{Column, Table};
 use crate::output::value::Style;
-use crate::protocol::PropertyRecord;
 
 /// A column of `get`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -1,9 +1,9 @@
 //! What `list` and `get` of both programs share: a record's properties, paired with their definitions.
 
 use dataset::property::{Property, Source};
+use protocol::PropertyRecord;
 
 use crate::args::common::Lookup;
-use crate::protocol::PropertyRecord;
 
 /// The record of a property, or one without a value if the owner has none. A name is a property too.
 pub(crate) fn property_of(owner: &str, records: &[PropertyRecord], property: &Property) -> PropertyRecord {

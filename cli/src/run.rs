@@ -7,6 +7,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::tz::TimeZone;
+use protocol::{Executor, Exit, Failure};
 
 use crate::args::absent;
 use crate::args::flow::flowing_command;
@@ -14,9 +15,7 @@ use crate::args::fs::FsCli;
 use crate::args::pool::PoolCli;
 use crate::commands;
 use crate::context::{Console, Context, Terminals};
-use crate::failure::{Exit, Failure};
 use crate::output::time::Zone;
-use crate::protocol::Executor;
 
 /// Which program this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,14 +4,6 @@
 
 use std::{fs, path::Path};
 
-use cli::{
-    failure::Failure,
-    protocol::{
-        Assignment, Call, Chain, Location, Part, Progress, PropertyRecord, Reply, Request, Said, ScrubAction, VdevKind,
-        VdevRole, VdevSpec, VdevTreeSpec,
-    },
-    service::frame::{self, MAX_CALL},
-};
 use dataset::{
     admin::{self, SendFrom, SendRequest},
     catalogue::kind,
@@ -32,6 +24,11 @@ use pool::{
     },
     tree::Miss,
     txg::{Head, Plain},
+};
+use protocol::{
+    Assignment, Call, Chain, Failure, Location, Part, Progress, PropertyRecord, Reply, Request, Said, ScrubAction,
+    VdevKind, VdevRole, VdevSpec, VdevTreeSpec,
+    frame::{self, MAX_CALL},
 };
 
 use super::targets::world::{HOME, World, name};
@@ -265,8 +262,7 @@ fn messages(seeds: &mut Seeds) {
         source: Source::Inherited("tank".into()),
         received: Some("5".into()),
     };
-    let record =
-        cli::protocol::DatasetRecord { name: "tank#b".parse().unwrap(), createtxg: 7, properties: vec![property] };
+    let record = protocol::DatasetRecord { name: "tank#b".parse().unwrap(), createtxg: 7, properties: vec![property] };
     let replies = [
         ("progress", Reply::Said(Said::Progress(Progress { what: "sending".into(), done: 1, total: None }))),
         ("datasets", Reply::Said(Said::Part(Part::Datasets(vec![Chain::default().shared(record)])))),

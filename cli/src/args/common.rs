@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dataset::name::{DatasetName, Name, NameError};
 use dataset::property::{Kinds, Precision, Property, PropertyError, reason_for_absence};
-
-use crate::failure::Failure;
-use crate::protocol::{Assignment, Location, PathBytes, VdevKind, VdevRole, VdevSpec, VdevTreeSpec};
+use protocol::{Assignment, Failure, Location, PathBytes, VdevKind, VdevRole, VdevSpec, VdevTreeSpec};
 
 /// How a table is printed.
 #[derive(Args, Clone, Debug, Default)]

@@ -1,8 +1,8 @@
 //! The word `spare` among vdevs: the devices behind it stand by, until the word of a vdev.
 
+use protocol::{Failure, VdevSpec};
+
 use crate::args::common::vdev;
-use crate::failure::Failure;
-use crate::protocol::VdevSpec;
 
 const SPARE: &str = "spare";
 /// The words that end the devices that stand by.

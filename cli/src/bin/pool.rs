@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use cli::run::{Program, main as run};
-use cli::service::Client;
+use service::Client;
 
 fn main() -> ExitCode {
     let named = std::env::args_os().next().and_then(|word| Program::named(&word));

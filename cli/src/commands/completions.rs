@@ -1,9 +1,9 @@
 //! `completions`: a script that teaches a shell the command line.
 
 use clap::Args;
+use protocol::{Exit, Failure};
 
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 
 /// Arguments of `completions`.
 #[derive(Args, Debug)]

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
+use protocol::{Exit, Failure};
 
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 
 /// Arguments of `man`.
 #[derive(Args, Debug)]

@@ -8,13 +8,12 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use dataset::name::Name;
+use protocol::{Assignment, Exit, Failure, Request};
+use service::execute::mount_namespace;
 
 use super::fs::mount::temporary;
 use crate::args::common::name;
 use crate::context::Context;
-use crate::execute::mount_namespace;
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Assignment, Request};
 
 /// Options that are mount(8)'s or fstab's own affair.
 const OF_OTHERS: &[&str] = &[

@@ -1,10 +1,10 @@
 //! `version`: which version this is.
 
 use clap::Args;
+use protocol::{Exit, Failure};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 
 /// Arguments of `version`.
 #[derive(Args, Debug)]

@@ -11,10 +11,10 @@
 
 use dataset::name::Name;
 use dataset::property::{Property, Source};
+use protocol::{DatasetRecord, PoolRecord, PropertyRecord};
 use serde_json::{Map, Value, json};
 
 use super::value::Style;
-use crate::protocol::{DatasetRecord, PoolRecord, PropertyRecord};
 
 /// The envelope around what a command prints.
 pub fn envelope(command: &str, key: &str, content: Value) -> Value {

@@ -1,7 +1,8 @@
-//! Turning data into what is printed: tables, JSON, dates, property values, progress.
+//! Turning data into what is printed: tables, JSON, dates, property values, failures, progress.
 //!
 //! Everything but [`progress`] is a pure function from data to text.
 
+pub mod failure;
 pub mod json;
 pub mod names;
 pub mod nested;

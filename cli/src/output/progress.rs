@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use dataset::property::size::format_bytes;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-
-use crate::protocol::Progress;
+use protocol::Progress;
 
 /// How long a command may take before it shows progress.
 const PATIENCE: Duration = Duration::from_millis(250);

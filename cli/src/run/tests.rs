@@ -1,7 +1,8 @@
 //! Whole programs on a machine that has no pools: what is printed, and the exit code.
 
+use service::execute::NoPools;
+
 use super::*;
-use crate::execute::NoPools;
 
 /// Standard output, standard error and exit status of one command line.
 fn output_of(line: &str) -> String {

@@ -17,9 +17,9 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, chownat, lgetxattr, llistxattr, lsetxattr, mknodat,
     utimensat,
 };
+use service::owners::is_root;
 
 use super::stage::Problem;
-use crate::owners::is_root;
 
 /// What was copied or compared.
 #[derive(Clone, Copy, Debug, Default)]

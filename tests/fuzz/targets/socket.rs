@@ -3,9 +3,9 @@
 
 use std::fmt::Debug;
 
-use cli::{
-    protocol::{Call, Reply},
-    service::frame::{self, MAX_CALL},
+use protocol::{
+    Call, Reply,
+    frame::{self, MAX_CALL},
 };
 use serde::{Serialize, de::DeserializeOwned};
 

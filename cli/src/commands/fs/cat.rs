@@ -4,11 +4,10 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 
 use clap::Args;
+use protocol::{Exit, Failure, Request, Response, unexpected_answer};
 
 use crate::args::common::location;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, Response};
+use crate::context::Context;
 
 /// Arguments of `fs cat`.
 #[derive(Args, Debug)]

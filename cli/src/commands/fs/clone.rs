@@ -3,11 +3,10 @@
 use clap::Args;
 use dataset::name::{DatasetName, SnapshotName};
 use dataset::property::Property;
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::{assignments, name, split_assignment};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `fs clone`.
 #[derive(Args, Debug)]

@@ -5,11 +5,10 @@ use std::ffi::OsString;
 use clap::Args;
 use dataset::name::Name;
 use dataset::property::size::format_bytes;
+use protocol::{CopyRecord, Exit, Failure, Location, PathBytes, Request, Response, unexpected_answer};
 
 use crate::args::common::{Place, absolute, place};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{CopyRecord, Location, PathBytes, Request, Response};
+use crate::context::Context;
 
 /// Arguments of `fs cp`.
 #[derive(Args, Debug)]

@@ -3,11 +3,10 @@
 use clap::Args;
 use dataset::name::DatasetName;
 use dataset::property::Property;
+use protocol::{Assignment, Exit, Failure, Request, Response, unexpected_answer};
 
 use crate::args::common::{assignments, name, split_assignment};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Assignment, Request, Response};
+use crate::context::Context;
 
 /// Arguments of `fs create`.
 #[derive(Args, Debug)]

@@ -3,11 +3,10 @@
 use clap::Args;
 use dataset::name::{BookmarkName, DatasetName, SnapshotSet};
 use dataset::property::size::format_bytes;
+use protocol::{DestroyRecord, Exit, Failure, Request, Response, unexpected_answer};
 
 use crate::args::common::name;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{DestroyRecord, Request, Response};
+use crate::context::Context;
 
 /// Arguments of `fs destroy`.
 #[derive(Args, Debug)]

@@ -5,13 +5,12 @@ use std::{collections::HashMap, fmt::Write};
 use clap::Args;
 use dataset::name::{Name, SnapshotName};
 use dataset::property::Kinds;
+use protocol::{Change, ChangeRecord, DatasetRecord, Exit, Failure, FileKind, PathBytes, Request};
 use serde_json::{Map, Value, json};
 
 use crate::args::common::name;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 use crate::output::{names::put, nested::Nested};
-use crate::protocol::{Change, ChangeRecord, DatasetRecord, FileKind, PathBytes, Request};
 
 /// Arguments of `fs diff`.
 #[derive(Args, Debug)]

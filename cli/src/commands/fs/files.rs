@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 
 use dataset::fs::Attribute;
 use dataset::name::Name;
+use protocol::{Failure, Location, PathBytes};
 
 use super::select::mount_above;
 use crate::args::common::{Place, place};
 use crate::context::Context;
-use crate::failure::Failure;
-use crate::protocol::{Location, PathBytes};
 
 /// Where snapshots are browsed in a mount.
 const SNAPSHOTS: &str = ".zfs/snapshot";

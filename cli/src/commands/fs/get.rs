@@ -2,15 +2,14 @@
 
 use clap::Args;
 use dataset::property::{Kinds, Property};
+use protocol::{DatasetRecord, Exit, Failure};
 
 use super::select::{Selection, collect};
 use crate::args::common::{Format, Recursion, kinds};
 use crate::args::reference::fs_get;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 use crate::get::{Field, Layout, SourceFilter, Wanted};
 use crate::output::json::Encoder;
-use crate::protocol::DatasetRecord;
 
 /// What stands below the help; the long help tells of the properties before.
 const NOTES: &str = "Examples:

@@ -6,15 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Args;
 use dataset::fs::Attribute;
 use dataset::property::size::format_bytes;
+use protocol::{Exit, Failure, FileAttributesRecord, Request};
 use serde_json::Value;
 
 use super::files::{attribute, located, split};
 use crate::context::{Console, Context};
-use crate::failure::{Exit, Failure};
 use crate::output::names::{Keys, lossy, visible};
 use crate::output::nested::Nested;
 use crate::output::table::{Column, Table};
-use crate::protocol::{FileAttributesRecord, Request};
 
 /// So many lines, or lines with names of so many bytes, are aligned and printed together.
 const TOGETHER: usize = 4096;

@@ -1,12 +1,11 @@
 //! `fs hold`: snapshots that cannot be destroyed for now.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request};
 
 use super::snapshot::by_pool;
 use crate::args::common::names;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `fs hold`.
 #[derive(Args, Debug)]

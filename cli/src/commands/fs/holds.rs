@@ -2,15 +2,14 @@
 
 use clap::Args;
 use dataset::property::Precision;
+use protocol::{Exit, Failure, HoldRecord, Request, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use super::snapshot::by_pool;
 use crate::args::common::{Format, names};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::table::{Column, Table};
 use crate::output::time::{self, Zone};
-use crate::protocol::{HoldRecord, Request, Response};
 
 /// Arguments of `fs holds`.
 #[derive(Args, Debug)]

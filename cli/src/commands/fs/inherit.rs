@@ -3,11 +3,10 @@
 use clap::Args;
 use dataset::name::Name;
 use dataset::property::{Precision, Property};
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::name;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `fs inherit`.
 #[derive(Args, Debug)]

@@ -4,17 +4,16 @@ use std::cmp::Ordering;
 
 use clap::Args;
 use dataset::property::{Kinds, Property};
+use protocol::{DatasetRecord, Exit, Failure};
 use serde_json::{Map, Value};
 
 use super::select::{Selection, collect};
 use crate::args::common::{Format, Recursion, kinds, property_list};
 use crate::args::sort::{SortKey, SortKeys};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 use crate::output::json::Encoder;
 use crate::output::table::{Column, Table};
 use crate::output::value::Style;
-use crate::protocol::DatasetRecord;
 use crate::records::{names_of, property_of, select};
 
 /// The columns without `-o`.
@@ -137,9 +136,9 @@ fn encode(records: &[DatasetRecord], columns: &[Property], encoder: &Encoder) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::PropertyRecord;
     use dataset::property::{Precision, Source};
     use jiff::tz::TimeZone;
+    use protocol::PropertyRecord;
 
     fn record(name: &str, createtxg: u64, values: &[(&str, &str)]) -> DatasetRecord {
         let property = |(name, value): &(&str, &str)| PropertyRecord {

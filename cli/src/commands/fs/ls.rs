@@ -6,16 +6,15 @@ use std::mem;
 
 use clap::Args;
 use dataset::property::size::format_bytes;
+use protocol::{EntryRecord, Exit, Failure, FileKind, Request};
 use serde_json::{Map, Value, json};
 
 use crate::args::common::location;
 use crate::context::{Console, Context};
-use crate::failure::{Exit, Failure};
 use crate::output::names::{lossy, put, visible};
 use crate::output::nested::Nested;
 use crate::output::table::{Column, Table};
 use crate::output::time::{self, Zone};
-use crate::protocol::{EntryRecord, FileKind, Request};
 
 /// Of a long listing so many lines, or lines with names of so many bytes, are aligned and printed together.
 const TOGETHER: usize = 4096;

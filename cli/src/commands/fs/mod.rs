@@ -31,11 +31,11 @@ pub mod unmount;
 pub mod userspace;
 
 use dataset::fs::OwnerKind;
+use protocol::{Exit, Failure};
 
 use crate::args::fs::FsCommand;
 use crate::commands::{completions, manual, version};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 
 /// Runs one subcommand; `command` describes the whole program.
 pub fn run(subcommand: &FsCommand, command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {

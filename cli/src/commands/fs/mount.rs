@@ -3,13 +3,12 @@
 use clap::Args;
 use dataset::name::DatasetName;
 use dataset::property::Property;
+use protocol::{Assignment, Exit, Failure, MountRecord, Request, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use crate::args::common::name;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::table::{Column, Table};
-use crate::protocol::{Assignment, MountRecord, Request, Response};
 
 /// Arguments of `fs mount`.
 #[derive(Args, Debug)]

@@ -5,12 +5,11 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
+use protocol::{Exit, Failure, Location, ProjectChange, ProjectReach, ProjectRecord, Request};
 
 use super::files::located;
 use super::getattr::{joined, shown_on};
 use crate::context::{Console, Context};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Location, ProjectChange, ProjectReach, ProjectRecord, Request};
 
 /// Arguments of `fs project`.
 #[derive(Args, Debug)]
@@ -137,9 +136,10 @@ fn astray_path(record: &ProjectRecord, expected: u32, asked: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use protocol::PathBytes;
+
     use super::*;
     use crate::output::names::lossy;
-    use crate::protocol::PathBytes;
 
     #[test]
     fn projects_are_listed_and_checked() {

@@ -2,11 +2,10 @@
 
 use clap::Args;
 use dataset::name::DatasetName;
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::name;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `fs promote`.
 #[derive(Args, Debug)]

@@ -6,11 +6,10 @@ use clap::Args;
 use dataset::name::{Name, SnapshotName};
 use dataset::property::Property;
 use dataset::property::size::format_bytes;
+use protocol::{Exit, Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Request, Response, unexpected_answer};
 
 use crate::args::common::{assignments, name, property_list, split_assignment};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{ReceiveNaming, ReceiveSpec, ReceivedRecord, Request, Response};
+use crate::context::Context;
 
 /// Arguments of `fs receive`.
 #[derive(Args, Debug)]

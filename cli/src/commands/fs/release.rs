@@ -1,13 +1,12 @@
 //! `fs release`: a hold goes.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request};
 
 use super::hold::checked_tag;
 use super::snapshot::by_pool;
 use crate::args::common::names;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `fs release`.
 #[derive(Args, Debug)]

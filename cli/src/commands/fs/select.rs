@@ -7,11 +7,10 @@ use std::path::Path;
 
 use dataset::name::Name;
 use dataset::property::Kinds;
+use protocol::{DatasetRecord, Exit, Failure, MountRecord, Request, Response};
 
 use crate::args::common::{Recursion, name};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::{DatasetRecord, MountRecord, Request, Response};
 
 /// A choice of datasets.
 pub(super) struct Selection<'a> {

@@ -5,12 +5,11 @@ use std::os::fd::AsFd;
 use clap::Args;
 use dataset::name::{Name, SnapshotName};
 use dataset::property::size::format_bytes;
+use protocol::{Exit, Failure, Request, Response, SendSpec, SentRecord, unexpected_answer};
 use serde_json::{Value, json};
 
 use crate::args::common::name;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, Response, SendSpec, SentRecord};
+use crate::context::Context;
 
 /// Arguments of `fs send`.
 #[derive(Args, Debug)]

@@ -3,12 +3,11 @@
 use clap::Args;
 use dataset::name::Name;
 use dataset::property::Property;
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::{assignments, name};
 use crate::args::reference::fs_set;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// What stands below the help; the long help tells of the properties before.
 const NOTES: &str = "With readonly=on, what programs have changed in mappings is written before. If one still has a \

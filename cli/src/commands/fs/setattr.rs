@@ -5,11 +5,10 @@ use std::ffi::{OsStr, OsString};
 use clap::Args;
 use dataset::fs::{Attribute, FileAttributes};
 use dataset::property::size::parse_size;
+use protocol::{Assignment, Exit, Failure, Request};
 
 use super::files::{attribute, located, split};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Assignment, Request};
 
 /// Arguments of `fs setattr`.
 #[derive(Args, Debug)]

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use clap::Args;
 use dataset::name::SnapshotName;
 use dataset::property::Property;
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::{assignments, names, split_assignment};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `fs snapshot`.
 #[derive(Args, Debug)]

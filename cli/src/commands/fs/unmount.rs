@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use protocol::{Exit, Failure, PathBytes, Request, Response, UnmountTarget, unexpected_answer};
 
 use crate::args::common::{absolute, name};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{PathBytes, Request, Response, UnmountTarget};
+use crate::context::Context;
 
 /// Arguments of `fs unmount`.
 #[derive(Args, Debug)]

@@ -6,17 +6,16 @@ use std::collections::BTreeMap;
 use clap::{Args, ValueEnum};
 use dataset::fs::OwnerKind;
 use dataset::property::{Precision, Syntax};
+use protocol::{AccountRecord, Exit, Failure, Request, Response, unexpected_answer};
 use serde_json::Value;
+use service::owners;
 
 use super::select::named;
 use crate::args::common::Format;
 use crate::args::sort::SortKeys;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::json::Encoder;
 use crate::output::table::{Column, Table};
-use crate::owners;
-use crate::protocol::{AccountRecord, Request, Response};
 
 /// Arguments of `fs userspace`, `fs groupspace` and `fs projectspace`.
 #[derive(Args, Debug)]

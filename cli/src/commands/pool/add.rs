@@ -1,13 +1,12 @@
 //! `pool add`: more devices for a pool.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request, Response, unexpected_answer};
 
 use super::layout;
 use crate::args::common::{pool_name, vdevs};
 use crate::args::spares::spares;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, Response};
+use crate::context::Context;
 
 /// Arguments of `pool add`.
 #[derive(Args, Debug)]

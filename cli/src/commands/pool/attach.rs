@@ -1,12 +1,11 @@
 //! `pool attach`: a device becomes a mirror, a mirror gets another device, or a raidz.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request, Response, unexpected_answer};
 
 use super::trim;
 use crate::args::common::{pool_name, vdev, vdev_name};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, Response};
+use crate::context::Context;
 
 /// Arguments of `pool attach`.
 #[derive(Args, Debug)]

@@ -1,9 +1,9 @@
 //! How the commands are spelled that have regions emptied some at a time: `pool rebalance` and `pool defragment`.
 
 use clap::Args;
+use protocol::Failure;
 
 use super::trim;
-use crate::failure::Failure;
 
 /// What to do, and how.
 #[derive(Args, Debug)]

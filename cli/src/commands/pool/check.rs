@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dataset::property::size::format_bytes;
+use protocol::{CheckReport, Exit, Failure, HostRequest, HostResponse, unexpected_answer};
 use serde_json::{Value, json};
 
 use super::import::selector;
 use crate::args::common::absolute;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{CheckReport, HostRequest, HostResponse};
+use crate::context::Context;
 
 /// Arguments of `pool check`.
 #[derive(Args, Debug)]
@@ -102,8 +101,9 @@ fn encode(report: &CheckReport) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use protocol::CheckFinding;
+
     use super::*;
-    use crate::protocol::CheckFinding;
 
     #[test]
     fn findings_are_listed_and_counted() {

@@ -1,11 +1,10 @@
 //! `pool clear`: a pool goes on after its devices have failed, and their errors are forgotten.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::{device_name, pool_name};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `pool clear`.
 #[derive(Args, Debug)]

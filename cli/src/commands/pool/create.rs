@@ -3,13 +3,12 @@
 use clap::Args;
 use dataset::name::check_new_pool;
 use dataset::property::Property;
+use protocol::{CreatePool, Exit, Failure, HostRequest, HostResponse, unexpected_answer};
 
 use super::layout;
 use crate::args::common::{assignments, split_assignment, vdevs};
 use crate::args::spares::spares;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{CreatePool, HostRequest, HostResponse};
+use crate::context::Context;
 
 /// Arguments of `pool create`.
 #[derive(Args, Debug)]

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use pool::inspect::Item;
+use protocol::{Exit, Failure, Inspect, InspectPart, PoolSelector};
 use serde_json::{Map, Value};
 
 use super::import::selector;
 use crate::args::common::{absolute, location, name};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 use crate::output::json::output_version;
-use crate::protocol::{Inspect, InspectPart, PoolSelector};
 
 /// Arguments of `pool debug`.
 #[derive(Args, Debug)]

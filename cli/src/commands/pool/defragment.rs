@@ -2,12 +2,11 @@
 
 use clap::Args;
 use dataset::property::size::format_bytes;
+use protocol::{DefragmentPlan, Exit, Failure, Request, Response, unexpected_answer};
 
 use super::batches::{How, Order};
 use crate::args::common::pool_name;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{DefragmentPlan, Request, Response};
+use crate::context::Context;
 
 /// Arguments of `pool defragment`.
 #[derive(Args, Debug)]

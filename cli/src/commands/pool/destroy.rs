@@ -1,11 +1,10 @@
 //! `pool destroy`: a pool and everything in it goes.
 
 use clap::Args;
+use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};
 
 use crate::args::common::pool_name;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{HostRequest, HostResponse};
+use crate::context::Context;
 
 /// Arguments of `pool destroy`.
 #[derive(Args, Debug)]

@@ -1,11 +1,10 @@
 //! `pool detach`: a device leaves its mirror.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request, Response, unexpected_answer};
 
 use crate::args::common::{device_name, pool_name};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, Response};
+use crate::context::Context;
 
 /// Arguments of `pool detach`.
 #[derive(Args, Debug)]

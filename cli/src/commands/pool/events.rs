@@ -3,12 +3,11 @@
 use std::{collections::BTreeMap, thread, time::Duration};
 
 use clap::Args;
+use protocol::{EventRecord, Exit, Failure, Request, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::time::{self, Zone};
-use crate::protocol::{EventRecord, Request, Response};
 
 /// How often who follows looks for more.
 const WATCH: Duration = Duration::from_millis(200);

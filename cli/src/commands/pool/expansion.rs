@@ -1,10 +1,10 @@
 //! How `pool status` shows a RAID-Z that is being expanded.
 
 use dataset::property::size::format_bytes;
+use protocol::{ExpansionPause, ExpansionRecord};
 use serde_json::{Value, json};
 
 use super::removal;
-use crate::protocol::{ExpansionPause, ExpansionRecord};
 
 /// What stands behind `expand:`.
 pub(super) fn render(expansion: &ExpansionRecord) -> String {

@@ -1,11 +1,10 @@
 //! `pool export`: a pool is closed and forgotten, its devices can go elsewhere.
 
 use clap::Args;
+use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};
 
 use crate::args::common::pool_name;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{HostRequest, HostResponse};
+use crate::context::Context;
 
 /// Arguments of `pool export`.
 #[derive(Args, Debug)]

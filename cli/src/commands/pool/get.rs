@@ -2,15 +2,14 @@
 
 use clap::Args;
 use dataset::property::Property;
+use protocol::{Exit, Failure, PoolRecord};
 
 use super::list::records;
 use crate::args::common::Format;
 use crate::args::reference::pool_get;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 use crate::get::{Field, Layout, SourceFilter, Wanted};
 use crate::output::json::Encoder;
-use crate::protocol::PoolRecord;
 
 /// What stands below the help; the long help tells of the properties before.
 const NOTES: &str = "Examples:

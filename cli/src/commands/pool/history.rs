@@ -1,12 +1,11 @@
 //! `pool history`: the commands that changed a pool.
 
 use clap::Args;
+use protocol::{Exit, Failure, HistoryRecord, Request, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::time::{self, Zone};
-use crate::protocol::{HistoryRecord, Request, Response};
 
 /// Arguments of `pool history`.
 #[derive(Args, Debug)]

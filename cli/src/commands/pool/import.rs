@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use dataset::name::{DatasetName, check_new_pool};
 use dataset::property::Property;
+use protocol::{
+    Exit, Failure, FoundVdev, HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind,
+    VdevRole, Wanted, unexpected_answer,
+};
 use serde_json::{Map, Value, json};
 
 use crate::args::common::{absolute, assignments, split_assignment};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::table::{Column, Table};
-use crate::protocol::{
-    FoundVdev, HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind, VdevRole, Wanted,
-};
 
 /// Arguments of `pool import`.
 #[derive(Args, Debug)]

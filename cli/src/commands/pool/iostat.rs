@@ -5,12 +5,11 @@
 
 use clap::Args;
 use dataset::property::size::{format_bytes, format_count};
+use protocol::{Exit, Failure, IoCounts, IoSample, Request, Response, VdevRole, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use super::schedule::{Round, Schedule};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{IoCounts, IoSample, Request, Response, VdevRole};
+use crate::context::Context;
 
 /// Arguments of `pool iostat`.
 #[derive(Args, Debug)]

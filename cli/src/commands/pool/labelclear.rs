@@ -1,11 +1,10 @@
 //! `pool labelclear`: a device belongs to no pool any more.
 
 use clap::Args;
+use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};
 
 use crate::args::common::absolute;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{HostRequest, HostResponse};
+use crate::context::Context;
 
 /// Arguments of `pool labelclear`.
 #[derive(Args, Debug)]

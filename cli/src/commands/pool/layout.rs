@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use dataset::property::size::format_bytes;
 use pool::units::MIB;
-
-use crate::protocol::{Layout, LayoutVdev, VdevRole};
+use protocol::{Layout, LayoutVdev, VdevRole};
 
 pub(super) fn render(layout: &Layout, verb: &str) -> String {
     let Layout { pool, vdevs, spares, size } = layout;

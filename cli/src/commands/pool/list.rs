@@ -2,17 +2,16 @@
 
 use clap::Args;
 use dataset::property::{Precision, Property};
+use protocol::{Exit, Failure, PoolRecord, Request, Response, VdevRecord, VdevRole, unexpected_answer};
 use serde_json::{Map, Value};
 
 use super::schedule::{Round, Schedule};
 use super::status::{forget_trim, lines, vdev_json, vdevs_json};
 use crate::args::common::{Format, property_list};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::json::Encoder;
 use crate::output::table::{Column, Table};
 use crate::output::value::Style;
-use crate::protocol::{PoolRecord, Request, Response, VdevRecord, VdevRole};
 use crate::records::{names_of, select};
 
 /// The columns without `-o`.
@@ -179,9 +178,9 @@ fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder) -> Va
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{PropertyRecord, VdevKind};
     use dataset::property::Source;
     use jiff::tz::TimeZone;
+    use protocol::{PropertyRecord, VdevKind};
 
     fn record() -> PoolRecord {
         let values = [

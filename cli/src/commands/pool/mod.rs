@@ -44,10 +44,11 @@ pub mod tour;
 pub mod trim;
 pub mod wait;
 
+use protocol::{Exit, Failure};
+
 use crate::args::pool::PoolCommand;
 use crate::commands::{completions, manual, version};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 
 /// Runs one subcommand; `command` describes the whole program.
 pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {

@@ -1,11 +1,10 @@
 //! `pool offline`: devices of mirrors and RAID-Zs are put out of use.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::{device_name, pool_name};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `pool offline`.
 #[derive(Args, Debug)]

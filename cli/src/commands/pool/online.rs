@@ -1,11 +1,10 @@
 //! `pool online`: devices of mirrors and RAID-Zs are taken back, and get what they have missed.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::{device_name, pool_name};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `pool online`.
 #[derive(Args, Debug)]

@@ -2,12 +2,11 @@
 
 use clap::Args;
 use dataset::property::size::format_bytes;
+use protocol::{Exit, Failure, RebalancePlan, Request, Response, unexpected_answer};
 
 use super::batches::{How, Order};
 use crate::args::common::pool_name;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{RebalancePlan, Request, Response};
+use crate::context::Context;
 
 /// Arguments of `pool rebalance`.
 #[derive(Args, Debug)]

@@ -1,11 +1,10 @@
 //! `pool reguid`: another number for a pool.
 
 use clap::Args;
+use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};
 
 use crate::args::common::pool_name;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{HostRequest, HostResponse};
+use crate::context::Context;
 
 /// Arguments of `pool reguid`.
 #[derive(Args, Debug)]

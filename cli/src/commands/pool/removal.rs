@@ -2,10 +2,10 @@
 //! defragmentation and a resize.
 
 use dataset::property::size::format_bytes;
+use protocol::{DefragmentRecord, RebalanceRecord, RemovalEnd, RemovalRecord, ResizeRecord};
 use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
-use crate::protocol::{DefragmentRecord, RebalanceRecord, RemovalEnd, RemovalRecord, ResizeRecord};
 
 /// What stands behind `remove:`.
 pub(super) fn render(removal: &RemovalRecord, zone: Zone) -> String {

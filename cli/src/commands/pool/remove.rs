@@ -2,12 +2,11 @@
 
 use clap::Args;
 use dataset::property::size::format_bytes;
+use protocol::{Exit, Failure, RemovalPlan, Request, Response, unexpected_answer};
 
 use super::trim;
 use crate::args::common::{pool_name, vdev_name};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{RemovalPlan, Request, Response};
+use crate::context::Context;
 
 /// Arguments of `pool remove`.
 #[derive(Args, Debug)]

@@ -1,10 +1,9 @@
 //! `pool reopen`: devices that did not answer are opened anew.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request};
 
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `pool reopen`.
 #[derive(Args, Debug)]

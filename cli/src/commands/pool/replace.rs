@@ -1,11 +1,10 @@
 //! `pool replace`: a device takes the place of another one.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request, Response, VdevSpec, unexpected_answer};
 
 use crate::args::common::{device_name, pool_name, vdev};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, Response, VdevSpec};
+use crate::context::Context;
 
 /// Arguments of `pool replace`.
 #[derive(Args, Debug)]

@@ -1,11 +1,10 @@
 //! `pool resilver`: the resilver of a pool begins again.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::pool_name;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `pool resilver`.
 #[derive(Args, Debug)]

@@ -2,12 +2,11 @@
 
 use clap::Args;
 use dataset::property::size::{format_bytes, parse_size};
+use protocol::{Exit, Failure, NewSize, Request, ResizePlan, Response, unexpected_answer};
 
 use super::{remove::regions, trim};
 use crate::args::common::{pool_name, vdev_name};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{NewSize, Request, ResizePlan, Response};
+use crate::context::Context;
 
 /// Arguments of `pool resize`.
 #[derive(Args, Debug)]

@@ -1,9 +1,9 @@
 //! What `pool import -F` says of going back: in words and times.
 
+use protocol::{RewindReport, StateRecord};
 use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
-use crate::protocol::{RewindReport, StateRecord};
 
 /// For people.
 pub(super) fn render(report: &RewindReport, zone: Zone) -> String {
@@ -43,7 +43,7 @@ fn span(seconds: i64) -> String {
 /// For programs.
 pub(super) fn encode(report: &RewindReport) -> Value {
     let state = |state: &StateRecord| json!({ "txg": state.txg.to_string(), "time": state.time });
-    let passed = |passed: &crate::protocol::PassedState| json!({ "txg": passed.state.txg.to_string(), "time": passed.state.time, "problem": passed.problem });
+    let passed = |passed: &protocol::PassedState| json!({ "txg": passed.state.txg.to_string(), "time": passed.state.time, "problem": passed.problem });
     json!({ report.pool.as_str(): {
         "name": report.pool,
         "type": "POOL",
@@ -56,8 +56,9 @@ pub(super) fn encode(report: &RewindReport) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use protocol::PassedState;
+
     use super::*;
-    use crate::protocol::PassedState;
 
     fn report() -> RewindReport {
         let newest = StateRecord { txg: 120, time: 1_762_506_330 };

@@ -1,10 +1,10 @@
 //! How `pool status` shows a scrub or a resilver: in the words of `zpool status`, which scripts look for.
 
 use dataset::property::size::format_bytes;
+use protocol::{ScanKind, ScanRecord, ScanState};
 use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
-use crate::protocol::{ScanKind, ScanRecord, ScanState};
 
 /// What stands behind `scan:`.
 pub(super) fn render(scan: &ScanRecord, zone: Zone) -> String {

@@ -4,8 +4,9 @@
 use std::thread;
 use std::time::Duration;
 
+use protocol::{Exit, Failure};
+
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 
 /// What to show, how often.
 #[derive(Debug, PartialEq)]
@@ -104,8 +105,8 @@ pub(super) fn interval(text: &str) -> Result<Duration, Failure> {
 mod tests {
     use super::*;
     use crate::context::{Console, Terminals};
-    use crate::execute::NoPools;
     use jiff::tz::TimeZone;
+    use service::execute::NoPools;
     use std::io;
 
     fn parse(words: &[&str]) -> Result<Schedule, Failure> {

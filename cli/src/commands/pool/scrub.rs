@@ -5,13 +5,11 @@ use std::ffi::{OsStr, OsString};
 use clap::Args;
 use dataset::name::Name;
 use dataset::property::size::format_bytes;
+use protocol::{Exit, Failure, Location, Request, Response, ScrubAction, ScrubPart, unexpected_answer};
 
 use crate::args::common::{Place, name, place};
 use crate::commands::fs::files::located;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::health::exit_of_scrub;
-use crate::protocol::{Location, Request, Response, ScrubAction, ScrubPart};
+use crate::context::Context;
 
 /// Arguments of `pool scrub`.
 #[derive(Args, Debug)]
@@ -84,7 +82,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
             context
                 .note(&format!("{pool}: {} errors; what is lost is named by: pool status -v {pool}\n", found.errors))?;
         }
-        exit = exit.max(exit_of_scrub(found.errors));
+        exit = exit.max(Exit::of_scrub(found.errors));
     }
     Ok(exit)
 }
@@ -119,5 +117,5 @@ fn examine(pool: &str, part: &ScrubPart, text: &OsStr, context: &mut Context<'_>
     if found.errors > 0 {
         context.note(&format!("what is lost is named by: pool status -v {pool}\n"))?;
     }
-    Ok(exit_of_scrub(found.errors))
+    Ok(Exit::of_scrub(found.errors))
 }

@@ -1,10 +1,10 @@
 //! `pool service`: this process becomes the service of a pool. Started by `create` and `import`, not by people.
 
 use clap::Args;
+use protocol::{Exit, Failure};
 
 use crate::args::common::pool_name;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 
 /// Arguments of `pool service`.
 #[derive(Args, Debug)]

@@ -2,12 +2,11 @@
 
 use clap::Args;
 use dataset::property::Property;
+use protocol::{Exit, Failure, Request};
 
 use crate::args::common::{assignments, pool_name, split_assignment};
 use crate::args::reference::pool_set;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// What stands below the help; the long help tells of the properties before.
 const NOTES: &str = "Examples:

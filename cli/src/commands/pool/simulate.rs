@@ -1,13 +1,12 @@
 //! `pool simulate`: what would become of a pool.
 
 use clap::{Args, Subcommand};
+use protocol::{DatasetLoss, Exit, Failure, LossReport, Request, Response, VdevRole, unexpected_answer};
 use serde_json::{Value, json};
 
 use crate::args::common::{pool_name, vdev_name};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::table::{Column, Table};
-use crate::protocol::{DatasetLoss, LossReport, Request, Response, VdevRole};
 
 /// Arguments of `pool simulate`.
 #[derive(Args, Debug)]
@@ -63,7 +62,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 }
 
 fn render(report: &LossReport) -> String {
-    let vdev = |vdev: &crate::protocol::VdevLoss| {
+    let vdev = |vdev: &protocol::VdevLoss| {
         let (name, lost) = (&vdev.name, vdev.lost.join(", "));
         match (vdev.survives, vdev.left) {
             (true, 1) => format!("{name} without {lost}: one device is left, and holds everything\n"),
@@ -111,7 +110,7 @@ fn table(report: &LossReport) -> String {
 }
 
 fn encode(report: &LossReport) -> Value {
-    let vdev = |vdev: &crate::protocol::VdevLoss| json!({ "name": vdev.name, "lost": vdev.lost, "left": vdev.left.to_string(), "survives": vdev.survives });
+    let vdev = |vdev: &protocol::VdevLoss| json!({ "name": vdev.name, "lost": vdev.lost, "left": vdev.left.to_string(), "survives": vdev.survives });
     let dataset = |loss: &DatasetLoss| {
         json!({
             "name": loss.name,
@@ -131,8 +130,9 @@ fn encode(report: &LossReport) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{IdleLoss, VdevLoss};
+
     use super::*;
-    use crate::protocol::{IdleLoss, VdevLoss};
 
     fn vdev(name: &str, role: VdevRole, survives: bool) -> VdevLoss {
         VdevLoss { name: name.into(), role, lost: vec![format!("{name}.img")], left: usize::from(survives), survives }

@@ -4,13 +4,13 @@ use std::path::{Component, Path};
 
 use clap::Args;
 use dataset::{name::check_new_pool, property::Property};
+use protocol::{
+    Assignment, Exit, Failure, HostRequest, HostResponse, ImportPool, PathBytes, PoolSelector, Request, Response,
+    SplitRecord, Wanted, unexpected_answer,
+};
 
 use crate::args::common::{assignments, device_name, pool_name, split_assignment};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{
-    Assignment, HostRequest, HostResponse, ImportPool, PathBytes, PoolSelector, Request, Response, SplitRecord, Wanted,
-};
+use crate::context::Context;
 
 const ACTION: &str = "split";
 
@@ -126,8 +126,9 @@ fn render(name: &str, split: &SplitRecord) -> String {
 
 #[cfg(test)]
 mod tests {
+    use protocol::Layout;
+
     use super::*;
-    use crate::protocol::Layout;
 
     #[test]
     fn a_dry_run_says_what_leaves_which_mirror() {

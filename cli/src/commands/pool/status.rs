@@ -1,17 +1,19 @@
 //! `pool status`: the state of pools, their devices, and what is damaged.
 
 use clap::Args;
+use protocol::{
+    Exit, Failure, PoolStatus, Request, Response, TrimRecord, TrimState, VdevKind, VdevRecord, VdevRole,
+    unexpected_answer,
+};
 use serde_json::{Map, Value, json};
 
 use super::{
     expansion, removal, scan,
     schedule::{Round, Schedule},
 };
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::table::{Column, Table};
 use crate::output::time::{self, Zone};
-use crate::protocol::{PoolStatus, Request, Response, TrimRecord, TrimState, VdevKind, VdevRecord, VdevRole};
 
 /// Arguments of `pool status`.
 #[derive(Args, Debug)]
@@ -301,8 +303,9 @@ fn encode(all: &[PoolStatus]) -> Value {
 mod tests {
     use std::collections::BTreeMap;
 
+    use protocol::ScanState;
+
     use super::*;
-    use crate::protocol::ScanState;
 
     fn status() -> PoolStatus {
         let vdev = VdevRecord {

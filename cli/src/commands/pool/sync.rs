@@ -1,10 +1,9 @@
 //! `pool sync`: what was written is committed before it returns.
 
 use clap::Args;
+use protocol::{Exit, Failure, Request};
 
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
-use crate::protocol::Request;
 
 /// Arguments of `pool sync`.
 #[derive(Args, Debug)]

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use protocol::{Exit, Failure};
 
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
 use crate::tour;
 
 /// Arguments of `pool tour`.

@@ -2,11 +2,10 @@
 
 use clap::Args;
 use dataset::property::size::{format_bytes, parse_size};
+use protocol::{Exit, Failure, Request, Response, TrimAction, unexpected_answer};
 
 use crate::args::common::{pool_name, vdev_name};
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, Response, TrimAction};
+use crate::context::Context;
 
 /// Arguments of `pool trim`.
 #[derive(Args, Debug)]

@@ -8,13 +8,12 @@ use std::{
 use clap::{Args, ValueEnum};
 use dataset::property::size::format_bytes;
 use pool::env::{Env, SystemEnv};
+use protocol::{Activity, ActivityRecord, Exit, Failure, Request, Response, unexpected_answer};
 
 use super::schedule::interval;
 use crate::args::common::pool_name;
-use crate::context::{Context, unexpected_answer};
-use crate::failure::{Exit, Failure};
+use crate::context::Context;
 use crate::output::time;
-use crate::protocol::{Activity, ActivityRecord, Request, Response};
 
 /// How often it is looked.
 const WATCH: Duration = Duration::from_millis(200);
@@ -164,6 +163,7 @@ fn rows(records: &[ActivityRecord], with_head: bool, scripted: bool, exact: bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::failure::render;
 
     #[test]
     fn rows_stand_below_their_names() {
@@ -182,8 +182,8 @@ mod tests {
         let wanted = |text: &str| wanted(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(wanted("scrub,freeing").unwrap(), [Activity::Scrub, Activity::Freeing]);
         let failure = wanted("scrub,initialize").unwrap_err();
-        insta::assert_snapshot!(failure.render(""), @"the activity 'initialize' is not supported: free space is left as it is");
-        insta::assert_snapshot!(wanted("sleep").unwrap_err().render(""), @r"
+        insta::assert_snapshot!(render(&failure, ""), @"the activity 'initialize' is not supported: free space is left as it is");
+        insta::assert_snapshot!(render(&wanted("sleep").unwrap_err(), ""), @r"
         there is no activity 'sleep'
           activities: defragment, freeing, raidz_expand, rebalance, remove, replace, resilver, resize, scrub, trim
         ");

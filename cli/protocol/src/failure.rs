@@ -1,0 +1,269 @@
+//! From an error to what is printed: a message, a hint, an exit code.
+//!
+//! ```text
+//! fs: cannot open 'tank/hme': dataset does not exist
+//!   the pool's file systems: fs list -r tank
+//! ```
+//!
+//! A [`Failure`] is built where the cause is known and can cross the service's socket, so that a command fails in the same
+//! words wherever it ran. Messages begin with what could not be done, as those of ZFS do.
+
+use std::fmt::Display;
+use std::io;
+
+use dataset::name::NameError;
+use dataset::property::PropertyError;
+use serde::{Deserialize, Serialize};
+
+/// How a program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// Refused, or failed.
+    Failed,
+    /// A pool that is known cannot be had.
+    Unavailable,
+    /// The command line is wrong.
+    Usage,
+    /// It ran, and found damage.
+    Damage,
+}
+
+impl Exit {
+    /// The number the shell sees.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed | Exit::Unavailable => 1,
+            Exit::Usage => 2,
+            Exit::Damage => 3,
+        }
+    }
+
+    /// How a command ends that has waited for a scrub with so many blocks without a good copy.
+    pub fn of_scrub(errors: u64) -> Exit {
+        if errors == 0 { Exit::Done } else { Exit::Damage }
+    }
+}
+
+/// Why a command did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What could not be done, and why; no line end, no program name.
+    pub message: String,
+    /// What to do next: whole lines.
+    pub hint: Option<String>,
+    /// How the program ends.
+    pub exit: Exit,
+}
+
+const NOT_MOUNTED: &str = "not currently mounted";
+
+/// A word as the shell takes it: in quotes if it means more to the shell than itself.
+fn shell_word(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+impl Failure {
+    /// Refused or failed.
+    pub fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), hint: None, exit: Exit::Failed }
+    }
+
+    /// `cannot ACTION 'WHAT': WHY`.
+    pub fn cannot(action: &str, what: impl Display, why: impl Display) -> Failure {
+        Failure::new(format!("cannot {action} '{what}': {why}"))
+    }
+
+    /// `cannot open 'WHAT': dataset does not exist`, in the words that programs written for ZFS look for.
+    pub fn no_dataset(what: impl Display) -> Failure {
+        Failure::cannot("open", what, "dataset does not exist")
+    }
+
+    /// `cannot open 'POOL': no such pool`.
+    pub fn no_pool(pool: impl Display) -> Failure {
+        Failure::cannot("open", pool, "no such pool").hint("known pools: pool list; others: pool import")
+    }
+
+    /// What a service answers a user who may not ask that.
+    pub fn not_permitted() -> Failure {
+        Failure::new("permission denied").hint("the pool belongs to another user: list, get and status are open to all")
+    }
+
+    /// `cannot open 'POOL': permission denied`.
+    pub fn not_permitted_in(pool: impl Display) -> Failure {
+        let hint = Failure::not_permitted().hint;
+        Failure { hint, ..Failure::cannot("open", pool, "permission denied") }
+    }
+
+    /// What a service answers a user who has asked for too much at a time.
+    pub fn too_many_calls() -> Failure {
+        Failure::new("the pool's service has too many calls of other users").hint("try again")
+    }
+
+    /// `cannot unmount 'WHAT': not currently mounted`.
+    pub fn not_mounted(what: impl Display) -> Failure {
+        Failure::cannot("unmount", what, NOT_MOUNTED)
+    }
+
+    /// Whether it is no request that was refused, but a known pool that cannot be had.
+    pub fn is_unavailable(&self) -> bool {
+        self.exit == Exit::Unavailable
+    }
+
+    /// Whether all that it says is that something is not mounted.
+    pub fn is_not_mounted(&self) -> bool {
+        self.hint.is_none() && self.message.ends_with(NOT_MOUNTED)
+    }
+
+    /// What to say of a pool whose service has died, or was never started, where there should be one.
+    pub fn unserved(pool: impl Display) -> String {
+        format!(
+            "the service of '{pool}' is not running, so nothing of it is mounted: pool import {pool} brings it back"
+        )
+    }
+
+    /// The command line is wrong.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Usage, ..Failure::new(message) }
+    }
+
+    /// A name that is none.
+    pub fn name(action: &str, error: &NameError) -> Failure {
+        Failure::cannot(action, &error.name, error)
+    }
+
+    /// A property or a value that is refused.
+    pub fn property(action: &str, what: impl Display, error: &PropertyError) -> Failure {
+        Failure { hint: error.hint(), ..Failure::cannot(action, what, error) }
+    }
+
+    /// An error of the engine.
+    pub fn engine(action: &str, what: impl Display, error: &pool::error::Error) -> Failure {
+        use pool::error::{Error, ErrorKind};
+        match error {
+            Error::Unreadable { pool, .. } => {
+                let hint = format!("what going back to an older state would lose: pool import -F -n {pool}");
+                return Failure::cannot(action, what, error).hint(hint);
+            }
+            Error::Shrunk { device, needed, .. } => {
+                let hint = format!(
+                    "it was cut short, or is a shorter copy: make it as large as it was, and what is not lost is there;\n\
+                     an image file: truncate -s {needed} {}",
+                    shell_word(device)
+                );
+                return Failure::cannot(action, what, error).hint(hint);
+            }
+            Error::Split { .. } => {
+                let hint = "each side is whole: import one of them while the devices of the other are away;\n\
+                            then 'pool detach' these, and 'pool attach' gives up what they hold";
+                return Failure::cannot(action, what, error).hint(hint);
+            }
+            Error::Incomplete { pool, .. } => {
+                return Failure::cannot(action, what, error).hint(format!("look there too: pool import -d DIR {pool}"));
+            }
+            Error::OlderCopy { pool, .. } => {
+                let hint = format!(
+                    "bring back the device of which it is a copy, and look there too: pool import -d DIR {pool}\n\
+                     what can be read with it: pool import -o readonly=on {pool}"
+                );
+                return Failure::cannot(action, what, error).hint(hint);
+            }
+            Error::LostLog { pool, .. } => {
+                let hint = format!(
+                    "look there too: pool import -d DIR {pool}\n\
+                     if it is gone for good: pool import -m {pool}; what was promised since the last commit is lost then"
+                );
+                return Failure::cannot(action, what, error).hint(hint);
+            }
+            Error::Busy { device, holder } if let Some(process) = holder.other_users_process() => {
+                return Failure::cannot(action, what, error).hint(format!(
+                    "end that process: kill {process}\n\
+                     only a user who can open a device can lock it; an image of yours alone: chmod 600 {}",
+                    shell_word(device)
+                ));
+            }
+            Error::Suspended(why) => return Failure::suspended(action, &what.to_string(), why),
+            _ => {}
+        }
+        let hint = match error.kind() {
+            ErrorKind::Space => Some("free some space, or add a device: pool add"),
+            ErrorKind::Damage => Some("what is damaged: pool status -v, or pool check after an export"),
+            ErrorKind::Device => Some("look at the path, its permissions and the device itself; then pool status"),
+            ErrorKind::Unsupported => Some("use the version of Cenote that wrote it, or a newer one"),
+            ErrorKind::Request | ErrorKind::Busy => None,
+        };
+        Failure { hint: hint.map(str::to_owned), ..Failure::cannot(action, what, error) }
+    }
+
+    /// A device has failed, and nothing is written until it was seen to.
+    fn suspended(action: &str, what: &str, why: &str) -> Failure {
+        let pool = what.split(['/', '@', '#']).next().unwrap_or(what);
+        Failure::cannot(action, what, "pool I/O is currently suspended").hint(format!(
+            "{why}\nits devices: pool status {pool}; to go on when they are back: pool clear {pool}\n\
+             to give up what cannot be written: pool export --abandon {pool}"
+        ))
+    }
+
+    /// With a hint.
+    pub fn hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
+}
+
+/// The failure of an answer that is not one to the request.
+pub fn unexpected_answer() -> Failure {
+    Failure::new("the pool's service gave an answer that does not belong to the request")
+        .hint("it may be of another version of Cenote: export the pool and import it again")
+}
+
+/// An error of printing. A reader that went away, as `head` does, is no failure of ours: the program ends quietly.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure { message: String::new(), hint: None, exit: Exit::Done };
+        }
+        Failure::new(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_to_be_copied_names_a_device_as_the_shell_takes_it() {
+        let hint = |device: &str| {
+            let error = pool::error::Error::Shrunk { device: device.into(), size: 1, needed: 2 };
+            Failure::engine("import", "tank", &error).hint.unwrap()
+        };
+        assert!(hint("/var/tank.img").ends_with(" truncate -s 2 /var/tank.img"));
+        assert!(hint("/my disks/a'b.img").ends_with(r" truncate -s 2 '/my disks/a'\''b.img'"));
+        assert!(hint("$(x)").ends_with(" truncate -s 2 '$(x)'"));
+    }
+
+    #[test]
+    fn only_what_says_no_more_than_that_it_is_not_mounted_is_that() {
+        assert!(Failure::not_mounted("tank/a").is_not_mounted());
+        assert!(!Failure::not_mounted("tank/a").hint("see there").is_not_mounted());
+        assert!(!Failure::no_dataset("tank/a").is_not_mounted());
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_success() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(failure.exit, Exit::Done);
+        assert_eq!(Failure::from(io::Error::other("disk on fire")).exit, Exit::Failed);
+    }
+
+    #[test]
+    fn a_scrub_that_found_damage_ends_with_a_status_of_its_own() {
+        assert_eq!([0, 1, u64::MAX].map(|errors| Exit::of_scrub(errors).code()), [0, 3, 3]);
+    }
+}

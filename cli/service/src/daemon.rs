@@ -1,0 +1,297 @@
+//! The service of one pool: the process that owns it, mounts its datasets and answers its commands.
+//!
+//! It opens the pool and listens. The command or supervisor that has started it asks for the mounts first. If that process
+//! is gone, the service mounts by itself.
+//!
+//! It ends when it was asked to shut down (export, destroy) and the pool could be unmounted and closed, or when a signal
+//! says so; then it unmounts lazily what is in use, commits and leaves the pool known. If it is killed, the pool is what
+//! the last commit left, its mounts are dead, and `pool import` brings everything back.
+//!
+//! Once the pool was taken out to be closed, the service ends whatever comes of it. Its socket goes while the pool is still
+//! held: whoever finds no socket may open the pool soon, and a socket that is found afterwards is that of the next service.
+//!
+//! Calls share the pool; shutting down waits for those under way, or with force cancels them.
+
+use std::{
+    fs, io,
+    os::unix::{fs::PermissionsExt, net::UnixListener},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use dataset::{admin::Reader, fs::OwnerKind};
+use parking_lot::{Mutex, RwLock};
+use pool::txg::Engine;
+use protocol::{Call, Failure, OnSaid, Request, Response, Stream};
+use tracing_subscriber::EnvFilter;
+
+use super::{
+    hygiene,
+    places::{Places, prepare_shared},
+    registry::Registry,
+    server::{self, End, Handler},
+    spawn,
+};
+use crate::{
+    execute::{Cancel, Job, OpenPool, Opening, refusal},
+    owners,
+};
+
+/// How long an export, or a signal, waits for the calls under way.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long giving up waits for a commit of a pool that is not known to be stuck.
+const LAST_CHANCE: Duration = Duration::from_secs(2);
+
+/// Becomes the service of a known pool; returns when it has ended.
+pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
+    hygiene::settle();
+    log_to(&places.log(name))?;
+    let started = start(places, name);
+    let report = started.as_ref().map(drop).map_err(Clone::clone);
+    let told = spawn::report(&report);
+    let (owned, listener) = started?;
+    tracing::info!("pool '{name}' is being served");
+    if let Err(error) = told {
+        tracing::warn!("the command that has started this service is gone: {error}");
+        // It would have asked for the mounts.
+        if Registry::of(places).get(name)?.is_some_and(|known| !known.no_mount) {
+            owned.mount_all();
+        }
+    }
+    let ended = server::run(listener, owned.clone());
+    let closed = owned.close_in_the_end();
+    tracing::info!("pool '{name}' is closed: {ended:?}, {closed:?}");
+    match ended {
+        Ok(End::Shutdown | End::Signal) => closed,
+        Err(error) => Err(Failure::cannot("serve", name, error)),
+    }
+}
+
+/// Opens the pool and starts listening.
+fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Failure> {
+    let known = Registry::of(places).get(name)?.ok_or_else(|| Failure::no_pool(name))?;
+    let pool = OpenPool::open(&known, &Opening { mounting: true, ..Opening::default() })?;
+    // The pool is ours, so a socket that is there is nobody's.
+    let listener = listen(&places.socket(name))?;
+    pool.remember_mounts_in(Registry::of(places).mounts(name));
+    let owned = Owned {
+        engine: Arc::downgrade(pool.engine()),
+        name: name.to_owned(),
+        pool: RwLock::new(Some(pool)),
+        running: Mutex::default(),
+        socket: places.socket(name),
+        abandoned: AtomicBool::new(false),
+    };
+    Ok((Arc::new(owned), listener))
+}
+
+fn listen(path: &Path) -> Result<UnixListener, Failure> {
+    let failed = |error: io::Error| Failure::cannot("listen on", path.display(), error);
+    prepare_shared(path)?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    // Every user may connect: what each may ask is decided for each call.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Sends what this process has to say, its last words included, to a file.
+pub(super) fn log_to(path: &Path) -> Result<(), Failure> {
+    let log = spawn::open_log(path)?;
+    let filter = EnvFilter::try_from_env("CENOTE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(Arc::new(log));
+    // Another one is there only in a test's process.
+    let _ = subscriber.try_init();
+    std::panic::set_hook(Box::new(|defect| tracing::error!("a defect: {defect}")));
+    Ok(())
+}
+
+/// The pool, until it is closed.
+struct Owned {
+    pool: RwLock<Option<OpenPool>>,
+    /// The calls under way: what ends each, and whose it is.
+    running: Mutex<Vec<(Cancel, Reader)>>,
+    socket: PathBuf,
+    /// For what must be possible while calls wait with the pool locked.
+    engine: Weak<Engine>,
+    name: String,
+    /// It was given up, though a call that does not come back has it still.
+    abandoned: AtomicBool,
+}
+
+/// Whose call it is, as the owner of the pool is told.
+fn reader(call: &Call) -> Reader {
+    let name = |user| owners::names(OwnerKind::User).remove(&user).unwrap_or_else(|| user.to_string());
+    let user = call.user.filter(|user| *user != rustix::process::geteuid().as_raw()).map(name);
+    // What another user has typed is not kept: nobody is to be told.
+    let command = if user.is_some() { String::new() } else { call.command.clone() };
+    Reader { command, process: call.process, user }
+}
+
+/// A call under way, which is none any more when this is dropped, be it because the call met a defect.
+struct Running<'a> {
+    all: &'a Mutex<Vec<(Cancel, Reader)>>,
+    stop: Cancel,
+}
+
+impl Running<'_> {
+    fn begin(all: &Mutex<Vec<(Cancel, Reader)>>, reader: Reader) -> Running<'_> {
+        let stop = Cancel::default();
+        all.lock().push((stop.clone(), reader));
+        Running { all, stop }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.all.lock().retain(|(running, _)| !running.is(&self.stop));
+    }
+}
+
+impl Handler for Owned {
+    fn handle(
+        &self,
+        call: Call,
+        stream: Option<Stream>,
+        cancel: Cancel,
+        said: OnSaid<'_>,
+    ) -> Result<Response, Failure> {
+        match call.request {
+            Request::Shutdown { force } => return self.shut_down(&call.command, force),
+            Request::Abandon => return self.abandon(),
+            _ => {}
+        }
+        let reader = reader(&call);
+        let running = Running::begin(&self.running, reader.clone());
+        let guard = self.pool.read();
+        let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
+        let mut job = Job::new(vec![cancel, running.stop.clone()], said).of(reader);
+        pool.execute(&call.command, call.request, stream, &mut job)
+    }
+
+    fn stalled(&self) -> Option<Failure> {
+        self.refusal()
+    }
+
+    fn has_ended(&self) -> bool {
+        // Whoever has it locked is a call that uses it, or is still closing it.
+        self.abandoned.load(Ordering::Acquire) || self.pool.try_read().is_some_and(|pool| pool.is_none())
+    }
+}
+
+impl Owned {
+    /// The refusal of what cannot be done because the pool is suspended, if it is.
+    fn refusal(&self) -> Option<Failure> {
+        refusal(&*self.engine.upgrade()?, &self.name)
+    }
+
+    /// Mounts everything. What cannot be mounted does not keep the rest, or the pool, from being used.
+    fn mount_all(&self) {
+        if let Some(Err(failure)) = self.pool.read().as_ref().map(OpenPool::mount_all) {
+            tracing::error!("{failure}");
+        }
+    }
+
+    /// Has the calls under way end.
+    fn interrupt(&self) {
+        self.running.lock().iter().for_each(|(stop, _)| stop.cancel());
+    }
+
+    /// Gives up what cannot be written, and ends. Whoever waits for a device gets an error; whoever does not even notice
+    /// that does not keep the service.
+    fn abandon(&self) -> Result<Response, Failure> {
+        let Some(engine) = self.engine.upgrade() else { return Err(Failure::new("the pool is being closed")) };
+        let is_written = matches!(engine.commit_within(LAST_CHANCE), Ok(Some(_)));
+        let response = if is_written { Response::Done } else { Response::GivenUp(engine.committed().0) };
+        if !is_written {
+            engine.abandon();
+        }
+        drop(engine);
+        self.interrupt();
+        let guard = self.pool.try_write_for(PATIENCE);
+        self.abandoned.store(true, Ordering::Release);
+        let Some(mut guard) = guard else {
+            self.remove_socket();
+            return Ok(response);
+        };
+        if let Some(pool) = &*guard
+            && let Err(failure) = pool.unmount_all(true)
+        {
+            tracing::warn!("{failure}");
+        }
+        self.remove_socket();
+        if let Some(Err(failure)) = guard.take().map(OpenPool::export) {
+            tracing::warn!("{failure}");
+        }
+        Ok(response)
+    }
+
+    /// Unmounts and closes the pool. If unmounting is refused, everything goes on; after that nothing does.
+    fn shut_down(&self, command: &str, force: bool) -> Result<Response, Failure> {
+        self.refusal().map_or(Ok(()), Err)?;
+        if force {
+            self.interrupt();
+        }
+        let Some(mut guard) = self.pool.try_write_for(PATIENCE) else {
+            let running = self.running.lock().first().map(|(_, reader)| reader.to_string());
+            let problem = format!("the pool is busy: {} is still running", running.as_deref().unwrap_or("a command"));
+            return Err(Failure::new(problem).hint("wait for it, or use -f to interrupt it"));
+        };
+        let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
+        pool.unmount_all(force)?;
+        if command.contains(" export ") {
+            pool.record(command);
+        }
+        self.remove_socket();
+        guard.take().map_or(Ok(()), OpenPool::export).map(|()| Response::Done)
+    }
+
+    /// Keeps new calls away; only while the pool is held, or it might be the socket of the pool's next service.
+    fn remove_socket(&self) {
+        if let Err(error) = fs::remove_file(&self.socket) {
+            tracing::warn!("cannot remove {}: {error}", self.socket.display());
+        }
+    }
+
+    /// Closes the pool if nobody has, whatever is in use. A call that does not notice that it is cancelled does not keep
+    /// the process: then the pool is what its last commit left.
+    fn close_in_the_end(&self) -> Result<(), Failure> {
+        self.interrupt();
+        if let Some(engine) = self.engine.upgrade().filter(|engine| engine.suspension().is_suspended()) {
+            engine.abandon();
+        }
+        let Some(mut guard) = self.pool.try_write_for(PATIENCE) else {
+            return Err(Failure::new("a command is still running: the pool is left as its last commit"));
+        };
+        let Some(pool) = guard.take() else { return Ok(()) };
+        pool.keep_mounts_in_mind();
+        self.remove_socket();
+        if let Err(failure) = pool.unmount_all(true) {
+            tracing::warn!("{failure}");
+        }
+        pool.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_of_another_user_is_known_by_process_and_user() {
+        let own = rustix::process::geteuid().as_raw();
+        let call =
+            |user| Call { command: "fs get x".into(), process: Some(7), user: Some(user), request: Request::Ping };
+        assert_eq!(reader(&call(own)).to_string(), "'fs get x' (process 7)");
+        let other = reader(&call(own ^ 0x7fff_0000)).to_string();
+        assert!(other.starts_with("process 7 of user ") && !other.contains("fs get"), "{other}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Cache devices: how they come and go, and how they are shown.
+
+use std::sync::Arc;
+
+use pool::vdev::{Health, Leaf};
+use protocol::{Failure, IoCounts, RemovalPlan, VdevKind, VdevRecord, VdevRole, VdevSpec};
+
+use super::{devices::NewDevices, open_pool::OpenPool, refusal::OrRefused};
+
+impl OpenPool {
+    /// Takes cache devices.
+    pub(crate) fn add_caches(&self, caches: &[VdevSpec], force: bool) -> Result<(), Failure> {
+        const ACTION: &str = "add to";
+        if caches.is_empty() {
+            return Ok(());
+        }
+        let taken = NewDevices::take(caches, ACTION, self.name().as_str(), force)?;
+        let devices = taken.devices();
+        // From here on a label may name them, whatever fails.
+        taken.keep();
+        self.pool.add_caches(&devices).or_refused(ACTION, self.name())
+    }
+
+    /// A cache device leaves at once: nothing has to be moved.
+    pub(super) fn remove_cache(&self, name: &str, dry_run: bool) -> Result<RemovalPlan, Failure> {
+        let bytes = self.pool.find_cache(name).map_or(0, |leaf| self.engine().secondary().held(leaf.guid()));
+        if !dry_run {
+            self.pool.remove_cache(name).or_refused("remove", name)?;
+        }
+        let left = (!dry_run).then(|| self.layout());
+        Ok(RemovalPlan { vdev: name.to_owned(), bytes, needed: 0, available: 0, region: 0, left })
+    }
+
+    /// Takes cache devices back that have failed or were missing, all or one; one that is still away stays so.
+    pub(super) fn take_caches_back(&self, device: Option<&str>) {
+        let is_out = |leaf: &Arc<Leaf>| matches!(leaf.health(), Health::Faulted | Health::Unavailable);
+        for leaf in self.pool.caches().iter().filter(|leaf| is_out(leaf)) {
+            let (name, guid) = (leaf.name(), leaf.guid().to_string());
+            if device.is_none_or(|device| device == name || device == guid)
+                && let Err(error) = self.pool.put_online(&guid, &|path| self.reopen(path))
+            {
+                tracing::warn!("the cache device {name} stays out of use: {error}");
+            }
+        }
+    }
+
+    /// The paths of the cache devices.
+    pub(super) fn cache_paths(&self) -> Vec<String> {
+        self.pool.caches().iter().map(|leaf| leaf.name().to_owned()).collect()
+    }
+
+    /// The cache devices as `pool status` and `pool list` show them.
+    pub(super) fn cache_records(&self) -> Vec<VdevRecord> {
+        let record = |leaf: &Arc<Leaf>| {
+            let counts = leaf.counters().snapshot();
+            let (state, note) = self.images.sight().state(leaf);
+            VdevRecord {
+                kind: VdevKind::Disk,
+                role: VdevRole::Cache,
+                path: leaf.name().to_owned(),
+                members: Vec::new(),
+                note,
+                guid: leaf.guid().0,
+                state: state.to_string(),
+                size: leaf.size(),
+                allocated: self.engine().secondary().held(leaf.guid()),
+                fragmentation: 0,
+                read_errors: counts.read_errors,
+                write_errors: counts.write_errors,
+                checksum_errors: counts.checksum_errors,
+                trim: None,
+            }
+        };
+        self.pool.caches().iter().map(record).collect()
+    }
+
+    /// The counters of the cache devices, which are none of the pool's.
+    pub(super) fn cache_counts(&self) -> Vec<IoCounts> {
+        let counts = |leaf: &Arc<Leaf>| {
+            let counts = leaf.counters().snapshot();
+            let allocated = self.engine().secondary().held(leaf.guid());
+            IoCounts {
+                name: leaf.name().to_owned(),
+                role: VdevRole::Cache,
+                allocated,
+                free: leaf.size().saturating_sub(allocated),
+                reads: counts.reads,
+                writes: counts.writes,
+                read_bytes: counts.read_bytes,
+                written_bytes: counts.written_bytes,
+                members: Vec::new(),
+            }
+        };
+        self.pool.caches().iter().map(counts).collect()
+    }
+
+    /// A cache device that is missing or has failed.
+    pub(super) fn cache_out(&self) -> Option<String> {
+        let is_out = |leaf: &Arc<Leaf>| matches!(leaf.health(), Health::Faulted | Health::Unavailable);
+        self.pool.caches().iter().find(|leaf| is_out(leaf)).map(|leaf| leaf.name().to_owned())
+    }
+}

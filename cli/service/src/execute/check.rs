@@ -1,0 +1,139 @@
+//! Verifying a pool: every copy of every block, every reference against the space maps, every counter and every file
+//! system. Nothing is changed.
+//!
+//! A pool that nobody has open is opened to be read only. Of one that is at work the last committed state is opened beside
+//! it: what a crash at that instant would leave is what is verified.
+
+use std::sync::Arc;
+
+use dataset::{
+    admin::{Datasets, ListRequest},
+    lineage,
+    name::{DatasetName, Name},
+    property::Kinds,
+};
+use pool::{
+    admin::OpenOptions,
+    check::{Code, Finding, Ledger, conclude_while, enter_catalogue},
+    device::Access,
+    env::SystemEnv,
+    error::ErrorKind,
+    txg::Engine,
+};
+use protocol::{CheckFinding, CheckReport, Failure};
+
+use super::{
+    Cancel, OpenPool,
+    devices::{self, Closed},
+    job::Job,
+    memory,
+    refusal::OrRefused,
+};
+
+/// Verifies a pool that nobody has open.
+pub(crate) fn check(closed: &Closed, job: &mut Job<'_>) -> Result<CheckReport, Failure> {
+    let name = closed.name.as_str();
+    let devices = devices::open_closed(closed, Access::ReadOnly).or_refused("check", name)?;
+    let settings = memory::default_settings();
+    let options =
+        OpenOptions { read_only: true, force: true, host: devices::host(), settings, ..OpenOptions::default() };
+    match pool::admin::open(devices, &options, Arc::new(SystemEnv)) {
+        // A pool too damaged to be opened is a finding, and the only one.
+        Err(error) if error.kind() == ErrorKind::Damage => {
+            let found = finding(Finding::new(Code::UnreadablePool, error.to_string()));
+            Ok(CheckReport { findings: vec![found], ..empty_report(name) })
+        }
+        opened => check_state(opened.or_refused("check", name)?.engine(), name, job),
+    }
+}
+
+/// Verifies the last committed state of a pool that is at work.
+pub(super) fn check_live(pool: &OpenPool, job: &mut Job<'_>) -> Result<CheckReport, Failure> {
+    let name = pool.name();
+    let state = pool.pool.committed_state().or_refused("check", &name)?;
+    let report = check_state(state.engine(), name.as_str(), job);
+    if state.is_lost() {
+        let problem = "the pool ran short of space, and the state that was being verified had to give some";
+        let hint = format!("free some space and try again, or export it first: pool export {name}");
+        return Err(Failure::cannot("check", &name, problem).hint(hint));
+    }
+    report
+}
+
+fn empty_report(name: &str) -> CheckReport {
+    let findings = Vec::new();
+    CheckReport { pool: name.to_owned(), guid: 0, txg: 0, blocks: 0, bytes: 0, datasets: 0, orphans: 0, findings }
+}
+
+/// Verifies a state that nobody changes.
+fn check_state(engine: &Arc<Engine>, name: &str, job: &mut Job<'_>) -> Result<CheckReport, Failure> {
+    let mut report = CheckReport { guid: engine.guid().0, txg: engine.committed().0, ..empty_report(name) };
+    job.tell("checking the catalogue", 0, None);
+    let mut ledger = Ledger::default();
+    enter_catalogue(engine, &mut ledger);
+    match lineage::check::check(engine, &mut ledger) {
+        Ok(lines) => lines.enter(&mut ledger),
+        Err(error) => ledger.find(Finding::new(Code::Catalogue, error.to_string())),
+    }
+    check_files(engine, &mut report, &mut ledger, job)?;
+    job.check()?;
+    job.tell("checking all blocks", 0, None);
+    let blocks = ledger.distinct();
+    report.blocks = blocks.len() as u64;
+    report.bytes = blocks.iter().map(|block| block.allocated(engine.sector())).sum();
+    let cancels = job.cancels();
+    let goes_on = |_| !cancels.iter().any(Cancel::is_cancelled);
+    let findings = conclude_while(engine, &mut ledger, &goes_on).or_refused("check", name)?;
+    job.check()?;
+    report.findings = findings.into_iter().map(finding).collect();
+    Ok(report)
+}
+
+/// Checks the file system of each dataset and snapshot, and counts them.
+fn check_files(
+    engine: &Arc<Engine>,
+    report: &mut CheckReport,
+    ledger: &mut Ledger,
+    job: &mut Job<'_>,
+) -> Result<(), Failure> {
+    let name: DatasetName = report.pool.parse().map_err(|error| Failure::name("check", &error))?;
+    let datasets = Datasets::open(engine.clone(), name.clone()).or_refused("check", &name)?;
+    let kinds = Kinds::FILESYSTEM.with(Kinds::SNAPSHOT);
+    let listed = match datasets.list(&ListRequest { roots: Vec::new(), depth: None, kinds }) {
+        Ok(listed) => listed,
+        Err(error) => {
+            ledger.find(Finding::new(Code::Catalogue, error.to_string()));
+            return Ok(());
+        }
+    };
+    report.datasets = listed.len() as u64;
+    for (done, listed) in listed.into_iter().enumerate() {
+        job.check()?;
+        job.tell(&format!("checking {}", listed.name), done as u64, Some(report.datasets));
+        match check_one(&datasets, &listed.name, ledger) {
+            // What a snapshot shows of files without a name goes with the snapshot.
+            Ok(orphans) if matches!(listed.name, Name::Dataset(_)) => report.orphans += orphans,
+            Ok(_) => {}
+            Err(problem) => ledger.find(Finding::new(Code::FileSystem, format!("{}: {problem}", listed.name))),
+        }
+    }
+    Ok(())
+}
+
+/// Checks one file system, and says how many files without a name it has.
+fn check_one(datasets: &Datasets, name: &Name, ledger: &mut Ledger) -> dataset::admin::Result<u64> {
+    let head = match name {
+        Name::Dataset(name) => datasets.open_dataset(name)?.head().clone(),
+        Name::Snapshot(name) => datasets.open_snapshot(name)?.head,
+        Name::Bookmark(_) => return Ok(0),
+    };
+    let report = dataset::fs::check::report(&head)?;
+    for found in report.findings {
+        ledger.find(Finding::new(Code::FileSystem, format!("{name}: {found}")));
+    }
+    Ok(report.orphans)
+}
+
+fn finding(finding: Finding) -> CheckFinding {
+    CheckFinding { code: finding.code.number(), kind: finding.code.name().to_owned(), detail: finding.to_string() }
+}

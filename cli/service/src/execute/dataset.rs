@@ -1,0 +1,327 @@
+//! Requests about datasets: listing, creating, destroying, renaming, mounting.
+
+use std::{collections::HashSet, path::Path};
+
+use dataset::{
+    admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target, Valued},
+    name::{BookmarkName, DatasetName, Name},
+    property::{Kinds, Property, Source},
+};
+use protocol::{Assignment, DatasetRecord, DestroyRecord, Failure, PropertyRecord, UnmountTarget};
+
+use super::{
+    job::Job,
+    mounts::{Manner, Mounts, Unmounted},
+    open_pool::{OpenPool, given_to_datasets, owner},
+    parts::Parts,
+    patience::Patience,
+    refusal::OrRefused,
+};
+
+/// The most properties `written@SNAPSHOT` of one request. Each costs a look at every deadlist of a line, and every user may ask.
+const MOST_SINCE: usize = 32;
+
+impl OpenPool {
+    /// Gives away what there is, step by step, so this process never has all of it at a time.
+    pub(super) fn list(
+        &self,
+        root: Option<Name>,
+        depth: Option<u32>,
+        kinds: Kinds,
+        properties: &[String],
+        job: &mut Job<'_>,
+    ) -> Result<(), Failure> {
+        // Somebody may have unmounted something without the pool's service, and `mounted` is a property.
+        self.mounts.iter().for_each(|mounts| mounts.drop_ended());
+        let what = root.as_ref().map_or_else(|| self.name().to_string(), Name::to_string);
+        let depth = depth.map(|depth| depth as usize);
+        let request = ListRequest { roots: root.into_iter().collect(), depth, kinds };
+        let properties = each_once(properties);
+        let since = |name: &String| Property::of_dataset(name).ok()?.written_since().map(str::to_owned);
+        let since: Vec<String> = properties.iter().filter_map(since).collect();
+        if since.len() > MOST_SINCE {
+            let why = format!("{} properties written@SNAPSHOT, at most {MOST_SINCE} at a time", since.len());
+            return Err(Failure::cannot("list", &what, why));
+        }
+        let mut listing = self.datasets.begin_list(&request, &since);
+        let mut parts = Parts::default();
+        while let Some(step) = self.datasets.list_step(&mut listing).or_refused("open", &what)? {
+            for listed in &step {
+                job.check()?;
+                parts.push(self.dataset_record(listed, &properties, job)?, job)?;
+            }
+        }
+        parts.finish(job)
+    }
+
+    fn dataset_record(&self, listed: &Listed, names: &[String], job: &Job<'_>) -> Result<DatasetRecord, Failure> {
+        let native = || dataset::property::DATASET.iter().map(|definition| definition.name.to_owned());
+        let own = || listed.user_properties().map(|(name, _)| name.to_owned());
+        let names: Vec<String> = if names.is_empty() { native().chain(own()).collect() } else { names.to_vec() };
+        let properties = names.into_iter().filter_map(|name| self.property_record(listed, name, job).transpose());
+        let properties = properties.collect::<Result<_, Failure>>()?;
+        Ok(DatasetRecord { name: listed.name.clone(), createtxg: listed.createtxg(), properties })
+    }
+
+    fn property_record(&self, listed: &Listed, name: String, job: &Job<'_>) -> Result<Option<PropertyRecord>, Failure> {
+        let Ok(property) = Property::of_dataset(&name) else { return Ok(None) };
+        if let Property::Account(account) = &property {
+            return self.account_record(&listed.name, account, job);
+        }
+        let Some(mut valued) = listed.value(&property) else { return Ok(None) };
+        if name == "readonly" && self.engine().read_only() {
+            valued = Valued { value: "on".to_owned(), source: Source::Temporary };
+        }
+        let received = listed.received(&property).map(str::to_owned);
+        let value = if name == "mountpoint" { self.places.shown(&valued) } else { valued.value };
+        Ok(Some(PropertyRecord { name, value, source: valued.source, received }))
+    }
+
+    pub(super) fn create_dataset(
+        &self,
+        name: &DatasetName,
+        parents: bool,
+        assignments: &[Assignment],
+        no_mount: bool,
+        dry_run: bool,
+    ) -> Result<Vec<DatasetName>, Failure> {
+        if dry_run {
+            return self.would_create(name, parents);
+        }
+        let properties = given_to_datasets(assignments);
+        let request = CreateRequest { name: name.clone(), parents, properties, owner: owner() };
+        let created = self.datasets.create(request).or_refused("create", name)?;
+        if !no_mount {
+            self.mount_new(&created)?;
+        }
+        Ok(created)
+    }
+
+    fn would_create(&self, name: &DatasetName, parents: bool) -> Result<Vec<DatasetName>, Failure> {
+        if self.is_there(name) {
+            let refused = Failure::cannot("create", name, "dataset already exists");
+            return if parents { Ok(Vec::new()) } else { Err(refused) };
+        }
+        let mut missing = self.missing_above(name);
+        if !parents && !missing.is_empty() {
+            return Err(
+                Failure::cannot("create", name, "parent does not exist").hint("use -p to create the datasets above it")
+            );
+        }
+        missing.push(name.clone());
+        Ok(missing)
+    }
+
+    fn is_there(&self, name: &DatasetName) -> bool {
+        self.datasets.resolve(&Name::Dataset(name.clone())).is_ok()
+    }
+
+    /// The datasets above `name` that do not exist, the topmost first.
+    pub(super) fn missing_above(&self, name: &DatasetName) -> Vec<DatasetName> {
+        let above = std::iter::successors(name.parent(), DatasetName::parent);
+        let mut missing: Vec<DatasetName> = above.take_while(|name| !self.is_there(name)).collect();
+        missing.reverse();
+        missing
+    }
+
+    /// Mounts what was just created. That it was created stands, whatever becomes of the mount.
+    pub(super) fn mount_new(&self, created: &[DatasetName]) -> Result<(), Failure> {
+        let Some(mounts) = &self.mounts else { return Ok(()) };
+        mounts.mount_all(Some(created), &Manner::default()).map_err(|failure| {
+            let message = format!("filesystem successfully created, but not mounted: {}", failure.message);
+            Failure { message, ..failure }
+        })
+    }
+
+    pub(super) fn destroy_dataset(
+        &self,
+        request: DestroyRequest,
+        force: bool,
+        dry_run: bool,
+        patience: &Patience<'_, '_>,
+    ) -> Result<DestroyRecord, Failure> {
+        let name = request.name.clone();
+        if dry_run {
+            return self.datasets.destroy(request, true).or_refused("destroy", name).map(record);
+        }
+        let doomed = patience.for_readers(|| self.datasets.doomed(request.clone()))?.or_refused("destroy", &name)?;
+        self.unmounted(&doomed, force, || {
+            patience.for_readers(|| self.datasets.destroy(request.clone(), false))?.or_refused("destroy", &name)
+        })
+    }
+
+    pub(super) fn destroy_snapshots(
+        &self,
+        request: DestroySnapshotsRequest,
+        dry_run: bool,
+        patience: &Patience<'_, '_>,
+    ) -> Result<DestroyRecord, Failure> {
+        let what = String::from(request.set.clone());
+        if dry_run {
+            return self.datasets.destroy_snapshots(request, true).or_refused("destroy", &what).map(record);
+        }
+        let doomed = patience.for_readers(|| self.datasets.doomed_with_snapshots(request.clone()))?;
+        self.unmounted(&doomed.or_refused("destroy", &what)?, false, || {
+            let destroy = || self.datasets.destroy_snapshots(request.clone(), false);
+            patience.for_readers(destroy)?.or_refused("destroy", &what)
+        })
+    }
+
+    /// Carries out a destruction of `names` with the datasets among them unmounted. If it fails they are mounted again.
+    fn unmounted(
+        &self,
+        names: &[String],
+        force: bool,
+        destroy: impl FnOnce() -> Result<Destroyed, Failure>,
+    ) -> Result<DestroyRecord, Failure> {
+        let mounted = self.unmount_named(names, force)?;
+        let destroyed = destroy().inspect_err(|_| self.mount_back(&mounted))?;
+        self.background.free();
+        if let Some(mounts) = &self.mounts {
+            mounts.snapshots_changed(&destroyed.names);
+        }
+        Ok(record(destroyed))
+    }
+
+    /// Unmounts the datasets and snapshots among `names`.
+    pub(super) fn unmount_named(&self, names: &[String], force: bool) -> Result<Vec<Unmounted>, Failure> {
+        let Some(mounts) = &self.mounts else { return Ok(Vec::new()) };
+        let datasets: Vec<Name> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        mounts.unmount_these(&datasets, force)
+    }
+
+    /// Mounts again what was unmounted for something that did not come about.
+    pub(super) fn mount_back(&self, unmounted: &[Unmounted]) {
+        self.mounts.iter().for_each(|mounts| mounts.mount_back(unmounted));
+    }
+
+    pub(super) fn destroy_bookmark(&self, name: &BookmarkName, dry_run: bool) -> Result<DestroyRecord, Failure> {
+        self.datasets.resolve(&Name::Bookmark(name.clone())).or_refused("destroy", name)?;
+        if !dry_run {
+            self.datasets.destroy_bookmark(name).or_refused("destroy", name)?;
+        }
+        Ok(DestroyRecord { names: vec![name.to_string()], reclaim: 0 })
+    }
+
+    pub(super) fn rename(
+        &self,
+        from: &Name,
+        to: &Name,
+        parents: bool,
+        recursive: bool,
+        no_mount: bool,
+        force: bool,
+    ) -> Result<(), Failure> {
+        match (from, to) {
+            (Name::Dataset(from), Name::Dataset(to)) => self.rename_dataset(from, to, parents, no_mount, force),
+            (Name::Snapshot(from), Name::Snapshot(to)) if from.dataset() == to.dataset() => {
+                self.datasets.rename_snapshot(from, to.snapshot(), recursive).or_refused("rename", from)?;
+                if let Some(mounts) = &self.mounts {
+                    mounts.snapshots_renamed(from, to.snapshot(), recursive);
+                    mounts.snapshots_changed(&[from.to_string()]);
+                }
+                Ok(())
+            }
+            (Name::Snapshot(_), Name::Snapshot(_)) => {
+                Err(Failure::cannot("rename", from, "snapshots must be part of same dataset"))
+            }
+            _ => Err(Failure::cannot("rename", from, format!("'{to}' is something of another kind"))),
+        }
+    }
+
+    fn rename_dataset(
+        &self,
+        from: &DatasetName,
+        to: &DatasetName,
+        parents: bool,
+        no_mount: bool,
+        force: bool,
+    ) -> Result<(), Failure> {
+        let rename = || self.datasets.rename(from, to, parents, owner()).or_refused("rename", from);
+        let mounts = match &self.mounts {
+            Some(mounts) if !no_mount => mounts,
+            Some(mounts) => return rename().map(|renamed| mounts.renamed(&renamed.datasets)),
+            None => return rename().map(drop),
+        };
+        let created = if parents { self.missing_above(to) } else { Vec::new() };
+        let unmounted = mounts.unmount_within(from, force)?;
+        let renamed = rename().inspect_err(|_| mounts.mount_back(&unmounted))?;
+        mounts.renamed(&renamed.datasets);
+        let above = mounts.mount_all(Some(&created), &Manner::default());
+        above.and(mounts.mount_again(&unmounted))
+    }
+
+    pub(super) fn mount(
+        &self,
+        name: Option<&DatasetName>,
+        options: &[Assignment],
+        overlay: bool,
+    ) -> Result<(), Failure> {
+        let mounts = self.mount_table()?;
+        let how = Manner { temporary: options, overlay, at: None };
+        match name {
+            Some(name) => mounts.mount(name, &how),
+            None => mounts.mount_all(None, &how),
+        }
+    }
+
+    /// Mounts where mount(8) says, or changes the options of such a mount.
+    pub(super) fn mount_at(
+        &self,
+        name: &Name,
+        directory: &Path,
+        options: &[Assignment],
+        remount: bool,
+    ) -> Result<(), Failure> {
+        let mounts = self.mount_table()?;
+        match remount {
+            true => mounts.remount_by_hand(name, directory, options),
+            false => mounts.mount_by_hand(name, directory, options),
+        }
+    }
+
+    pub(super) fn unmount(&self, target: Option<&UnmountTarget>, force: bool) -> Result<(), Failure> {
+        let mounts = match (target, &self.mounts) {
+            (None, None) => return Ok(()),
+            _ => self.mount_table(),
+        };
+        match target {
+            None => mounts?.unmount_all(force),
+            Some(UnmountTarget::Dataset(name)) => {
+                self.datasets.resolve(name).or_refused("unmount", name)?;
+                match mounts {
+                    Ok(mounts) => mounts.unmount(name, force),
+                    Err(_) => Err(Failure::not_mounted(name)),
+                }
+            }
+            Some(UnmountTarget::Mountpoint(path)) => match mounts {
+                Ok(mounts) => mounts.unmount_at(Path::new(path.as_os_str()), force),
+                Err(_) => Err(Failure::not_mounted(path.to_text())),
+            },
+        }
+    }
+
+    fn mount_table(&self) -> Result<&Mounts, Failure> {
+        let why = "nothing can be mounted without the pool's service";
+        let hint = "files are reached by fs ls, fs cat and fs cp";
+        self.mounts.as_deref().ok_or_else(|| Failure::cannot("mount", self.name(), why).hint(hint))
+    }
+
+    /// The id of a dataset.
+    pub(super) fn id_of(&self, name: &DatasetName) -> Result<u64, Failure> {
+        match self.datasets.resolve(&Name::Dataset(name.clone())).or_refused("open", name)? {
+            Target::Dataset(id) => Ok(id),
+            _ => Err(Failure::no_dataset(name)),
+        }
+    }
+}
+
+fn record(destroyed: Destroyed) -> DestroyRecord {
+    DestroyRecord { names: destroyed.names, reclaim: destroyed.reclaimed }
+}
+
+/// The names without those that stand there before: an answer is not as long as somebody likes who asks for one a thousand times.
+pub(super) fn each_once(names: &[String]) -> Vec<String> {
+    let mut known = HashSet::new();
+    names.iter().filter(|name| known.insert(name.as_str())).cloned().collect()
+}

@@ -1,0 +1,69 @@
+//! Requests about defragmenting. The work is done by the thread that scrubs: see [`super::scrub`].
+
+use dataset::catalogue::DefragmentRow;
+use pool::space::{Dense, Fragmentation};
+use protocol::{DefragmentPlan, DefragmentRecord, Failure};
+
+use super::{job::Job, open_pool::OpenPool, rebalance::Stood, refusal::OrRefused};
+
+const ACTION: &str = "defragment";
+
+impl OpenPool {
+    /// Begins to defragment, or with `dry_run` only says what would be moved.
+    pub(super) fn defragment(
+        &self,
+        limit: Option<u64>,
+        dry_run: bool,
+        job: &mut Job<'_>,
+    ) -> Result<DefragmentPlan, Failure> {
+        let Fragmentation { chunks, bytes, empty, empty_then, reason } = self.datasets.holes();
+        let region = self.engine().storage().space.region();
+        let shown = |reason: Option<Dense>| reason.map(words).map(str::to_owned);
+        let plan = DefragmentPlan { bytes, chunks, empty, empty_then, region, reason: shown(reason) };
+        if dry_run {
+            return Ok(plan);
+        }
+        let reason = self.datasets.start_defragment(limit).or_refused(ACTION, self.name())?;
+        if reason == Some(Dense::NoRoom) {
+            let hint = "delete something, or add a device: pool add";
+            return Err(Failure::cannot(ACTION, self.name(), words(Dense::NoRoom)).hint(hint));
+        }
+        self.scrubbing.wake();
+        if self.mounts.is_none() && reason.is_none() {
+            // Nobody else would do it.
+            self.wait_for_defragment(job)?;
+        }
+        Ok(DefragmentPlan { reason: shown(reason), ..plan })
+    }
+
+    pub(super) fn pause_defragment(&self) -> Result<(), Failure> {
+        self.datasets.pause_defragment().or_refused("pause the defragmentation of", self.name())
+    }
+
+    pub(super) fn stop_defragment(&self) -> Result<(), Failure> {
+        self.datasets.stop_defragment().or_refused("stop the defragmentation of", self.name())
+    }
+
+    /// Returns when no defragmentation is under way.
+    pub(super) fn wait_for_defragment(&self, job: &mut Job<'_>) -> Result<(), Failure> {
+        let record = || self.defragment_record().map(|record| record.moved);
+        self.wait_for_batches((ACTION, "defragmenting"), words(Dense::NoRoom), &record, job)
+    }
+
+    /// How the defragmentation stands that is under way or was the last one.
+    pub(super) fn defragment_record(&self) -> Option<DefragmentRecord> {
+        let DefragmentRow { state, start, end, total, copied, errors, wanted, emptied, taken } =
+            self.datasets.defragment_status()?;
+        let moved = self.batches_record(Stood { state, start, end, total, copied, errors });
+        let (packed, maps) = self.engine().storage().space.packed();
+        Some(DefragmentRecord { moved, wanted, emptied, taken, packed: packed as u64, maps })
+    }
+}
+
+/// Why nothing is moved.
+fn words(reason: Dense) -> &'static str {
+    match reason {
+        Dense::Enough => "no region more would be empty",
+        Dense::NoRoom => "there is too little room",
+    }
+}

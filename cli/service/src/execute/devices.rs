@@ -1,0 +1,670 @@
+//! Devices on this machine: opening those of a pool, taking new ones, and finding pools that are not imported.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fs,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use pool::{
+    admin::{MIN_DEVICE, obstacle, probe::probe_foreign, was_renumbered},
+    device::{Access, DeadlineDevice, Device, FileDevice, Holder},
+    error::{Error, ErrorKind, Result},
+    format::{
+        label::{Label, PoolState, classes::VdevClass, usable_size},
+        vdev_config::{LeafConfig, MemberConfig, VdevConfig, VdevTree},
+    },
+    units::Guid,
+    vdev::labels::read_label,
+};
+use protocol::{Failure, FoundVdev, ImportablePool, PathBytes, VdevRole, VdevSpec, Wanted};
+
+use super::layout::role_of;
+use crate::registry::{DevicePath, distinct};
+
+/// Where pools are looked for if nobody says where.
+const USUAL_PLACE: &str = "/dev";
+
+/// How long a device may take to answer a request: longer than a disk takes that starts, or tries a bad sector again.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The environment variable that changes it, in seconds.
+const DEADLINE: &str = "CENOTE_IO_DEADLINE";
+
+/// This machine: a number that stays, and its name.
+pub(crate) fn host() -> (u64, String) {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let number = machine.trim().get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    // Without an id, a machine is who its name says.
+    let of_name = || name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| fnv(hash, byte));
+    (number.unwrap_or_else(of_name), name)
+}
+
+/// One step of the hash FNV-1a.
+fn fnv(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+}
+
+/// Opens and locks all devices of a pool.
+pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
+    paths.iter().map(|path| Ok(guarded(FileDevice::open(path, access)?))).collect()
+}
+
+/// A pool that nobody has open.
+pub(crate) struct Closed {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its number, and another one that it may have.
+    pub(crate) numbers: Vec<u64>,
+    /// Where its devices are, or were when somebody last had them: there may be others by now.
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Opens and locks the devices of a pool that nobody has open. Those that are not there are left out if it has mirrors
+/// or RAID-Z, which may do without.
+pub(crate) fn open_closed(pool: &Closed, access: Access) -> Result<Vec<Arc<dyn Device>>> {
+    let (present, absent) = open_present(&pool.paths, &|number| pool.numbers.contains(&number), access)?;
+    let is_group = |vdev: &VdevConfig| vdev.tree.guid().is_some();
+    let has_more = |label: &Label| !label.sections.classes.is_empty() || !label.sections.caches.is_empty();
+    let may_do_without = |label: Label| label.vdevs.iter().any(is_group) || has_more(&label);
+    let mut labels = present.iter().filter_map(|device| read_label(&**device).ok().flatten());
+    match absent {
+        Some(absent) if !labels.any(may_do_without) => Err(absent),
+        _ => Ok(present),
+    }
+}
+
+/// Devices that are there, and what is wrong with the first that is not.
+type Present = (Vec<Arc<dyn Device>>, Option<Error>);
+
+/// Opens and locks those devices of the pool with such a number that are there, and says what is wrong with the first that is
+/// not, or that belongs to it no more.
+///
+/// # Errors
+/// If somebody else has one of them: the pool is not to be opened without it.
+pub(crate) fn open_present(paths: &[PathBuf], is_its: &dyn Fn(u64) -> bool, access: Access) -> Result<Present> {
+    let (mut present, mut absent) = (Vec::new(), None);
+    for path in paths {
+        let device = match FileDevice::open(path, access) {
+            Ok(device) => guarded(device),
+            Err(error) if error.kind() == ErrorKind::Device => {
+                absent.get_or_insert(error);
+                continue;
+            }
+            // Somebody else has it by now, another pool or the system: it is none of this one's.
+            Err(error) if is_none_of(path, is_its) => {
+                absent.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        match read_label(&*device) {
+            Ok(Some(label)) if is_its(label.pool.0) => present.push(device),
+            Ok(Some(label)) => {
+                let problem = format!("{} belongs to another pool, {}", device.name(), label.pool_name);
+                absent.get_or_insert(Error::Request(problem));
+            }
+            Ok(None) => {
+                absent.get_or_insert(Error::Request(format!("{} holds no Cenote pool", device.name())));
+            }
+            Err(error) => {
+                absent.get_or_insert(error);
+            }
+        }
+    }
+    match (present.is_empty(), absent) {
+        (true, Some(error)) => Err(error),
+        (_, absent) => Ok((present, absent)),
+    }
+}
+
+/// Opens and locks what stands at a path, to be replaced by it what failed there.
+pub(crate) fn open_new(path: &str) -> Result<Arc<dyn Device>> {
+    Ok(guarded(FileDevice::open(Path::new(path), Access::ReadWrite)?))
+}
+
+/// A device that must answer in time.
+fn guarded(device: FileDevice) -> Arc<dyn Device> {
+    Arc::new(DeadlineDevice::new(Arc::new(device), deadline()))
+}
+
+/// How long a device may take to answer a request.
+pub(super) fn deadline() -> Duration {
+    let set = std::env::var(DEADLINE).ok().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
+    set.map_or(PATIENCE, Duration::from_secs)
+}
+
+/// Whether somebody has one of the devices open.
+pub(crate) fn are_in_use(paths: &[PathBuf]) -> bool {
+    let is_busy =
+        |path: &PathBuf| FileDevice::open(path, Access::ReadWrite).is_err_and(|error| error.kind() == ErrorKind::Busy);
+    paths.iter().any(is_busy)
+}
+
+/// Devices that were taken for a pool. Images that were made for it go away again unless it is [kept](NewDevices::keep).
+pub(crate) struct NewDevices {
+    devices: Vec<Arc<dyn Device>>,
+    made: Vec<PathBuf>,
+}
+
+impl NewDevices {
+    /// Makes or opens and locks what is asked for. Without `force` a device that holds something is refused by name.
+    pub(crate) fn take(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<NewDevices, Failure> {
+        check_distinct(specs).map_err(|why| Failure::cannot(action, pool, why))?;
+        let mut taken = NewDevices { devices: Vec::new(), made: Vec::new() };
+        for spec in specs {
+            let device = take(spec, force).map_err(|refusal| refusal.failure(action, pool))?;
+            if spec.create.is_some() {
+                taken.made.push(path_of(spec));
+            }
+            taken.devices.push(guarded(device));
+        }
+        Ok(taken)
+    }
+
+    /// The devices, in the order asked for.
+    pub(crate) fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.devices.clone()
+    }
+
+    /// The pool has them now.
+    pub(crate) fn keep(mut self) {
+        self.made.clear();
+    }
+}
+
+impl Drop for NewDevices {
+    fn drop(&mut self) {
+        for path in &self.made {
+            // What stays is an empty image, which its next use names.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Looks whether devices could be taken, and changes nothing; how large they are, in bytes.
+pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<Vec<u64>, Failure> {
+    check_distinct(specs).map_err(|why| Failure::cannot(action, pool, why))?;
+    let check = |spec: &VdevSpec| match spec.create {
+        Some(size) => check_size(spec, size).and_then(|()| match path_of(spec).symlink_metadata() {
+            Ok(_) => Err(Refusal::Exists(path_of(spec))),
+            Err(_) => Ok(size),
+        }),
+        None => take(spec, force).map(|device| device.size()),
+    };
+    specs.iter().map(|spec| check(spec).map_err(|refusal| refusal.failure(action, pool))).collect()
+}
+
+/// What two paths to one device have in common.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    /// A file: its file system and its inode.
+    File(u64, u64),
+    /// A block device's number.
+    Block(u64),
+    /// Something that is not there yet.
+    Path(PathBuf),
+}
+
+impl Identity {
+    fn of(path: &Path) -> Identity {
+        match path.metadata() {
+            Ok(metadata) if metadata.file_type().is_block_device() => Identity::Block(metadata.rdev()),
+            Ok(metadata) => Identity::File(metadata.dev(), metadata.ino()),
+            Err(_) => {
+                let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+                Identity::Path(parent.zip(path.file_name()).map_or(path.to_owned(), |(parent, name)| parent.join(name)))
+            }
+        }
+    }
+}
+
+/// Whether two paths lead to one device.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    Identity::of(one) == Identity::of(other)
+}
+
+/// Refuses one device under two names, or twice under one.
+fn check_distinct(specs: &[VdevSpec]) -> Result<(), String> {
+    let mut seen: Vec<(PathBuf, Identity)> = Vec::new();
+    for spec in specs {
+        let path = path_of(spec);
+        let identity = Identity::of(&path);
+        match seen.iter().find(|(_, other)| *other == identity) {
+            Some((other, _)) if *other == path => return Err(format!("{} is given twice", path.display())),
+            Some((other, _)) => return Err(format!("{} and {} are one device", other.display(), path.display())),
+            None => seen.push((path, identity)),
+        }
+    }
+    Ok(())
+}
+
+/// Why a device is not taken.
+enum Refusal {
+    Error(Error),
+    Holds(PathBuf, String),
+    Exists(PathBuf),
+    Small(PathBuf, u64),
+}
+
+impl Refusal {
+    fn failure(self, action: &str, pool: &str) -> Failure {
+        match self {
+            Refusal::Error(error) => Failure::engine(action, pool, &error),
+            Refusal::Holds(path, what) => Failure::cannot(action, pool, format!("{} holds {what}", path.display()))
+                .hint("use -f to take it anyway: what it holds is lost"),
+            Refusal::Exists(path) => Failure::cannot(action, pool, format!("{} exists", path.display()))
+                .hint("give its path without a size to use it as it is"),
+            Refusal::Small(path, size) => {
+                let problem = format!("{} would have {size} bytes; the smallest device is 64 MiB", path.display());
+                Failure::cannot(action, pool, problem)
+            }
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Error(error)
+    }
+}
+
+fn path_of(spec: &VdevSpec) -> PathBuf {
+    PathBuf::from(spec.path.as_os_str())
+}
+
+fn check_size(spec: &VdevSpec, size: u64) -> Result<(), Refusal> {
+    if size < MIN_DEVICE { Err(Refusal::Small(path_of(spec), size)) } else { Ok(()) }
+}
+
+fn take(spec: &VdevSpec, force: bool) -> Result<FileDevice, Refusal> {
+    let path = path_of(spec);
+    if let Some(size) = spec.create {
+        check_size(spec, size)?;
+        if path.symlink_metadata().is_ok() {
+            return Err(Refusal::Exists(path));
+        }
+        return Ok(FileDevice::create(&path, size)?);
+    }
+    let device = FileDevice::open(&path, Access::ReadWrite)?;
+    if device.size() < MIN_DEVICE {
+        return Err(Refusal::Small(path, device.size()));
+    }
+    if !force && let Some(what) = content(&device)? {
+        return Err(Refusal::Holds(path, what));
+    }
+    Ok(device)
+}
+
+/// Refuses a device that holds something, if that is not to be lost, also where somebody has it open.
+pub(crate) fn check_content(path: &Path, action: &str, pool: &str, force: bool) -> Result<(), Failure> {
+    let refused = |refusal: Refusal| refusal.failure(action, pool);
+    let device = FileDevice::open(path, Access::Glance).map_err(|error| refused(error.into()))?;
+    match content(&device).map_err(|error| refused(error.into()))? {
+        Some(what) if !force => Err(refused(Refusal::Holds(path.to_owned(), what))),
+        _ => Ok(()),
+    }
+}
+
+/// What a device holds that somebody may miss.
+fn content(device: &FileDevice) -> Result<Option<String>> {
+    match read_label(device)? {
+        Some(label) if label.state == PoolState::Destroyed => Ok(None),
+        Some(label) => Ok(Some(format!("pool '{}'", label.pool_name))),
+        None => Ok(probe_foreign(device)?.map(str::to_owned)),
+    }
+}
+
+/// A pool that some devices belong to.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// Its newest label.
+    pub(crate) label: Label,
+    /// Where its devices are.
+    pub(crate) paths: BTreeMap<Guid, PathBuf>,
+}
+
+impl Found {
+    /// The numbers in labels of its devices: two while its number is being changed.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        let own = self.paths.values().filter_map(|path| label_of(path)).map(|label| label.pool.0);
+        own.chain([self.label.pool.0]).collect()
+    }
+
+    /// The devices that the label names and nobody found, by the paths they had.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
+        leaves.filter(|leaf| !self.paths.contains_key(&leaf.guid)).map(|leaf| leaf.path.clone()).collect()
+    }
+
+    /// Those of them without which the pool cannot be opened. Whether it can be without its log depends on what was last
+    /// written to that.
+    fn needed(&self) -> Vec<String> {
+        self.needed_of(|vdev| !self.is_log(vdev))
+    }
+
+    fn is_log(&self, vdev: &VdevConfig) -> bool {
+        self.label.sections.classes.get(&vdev.id) == Some(&VdevClass::Log)
+    }
+
+    /// The missing devices without which some vdevs cannot be.
+    fn needed_of(&self, is_meant: impl Fn(&VdevConfig) -> bool) -> Vec<String> {
+        let is_missing = |leaf: &&LeafConfig| !self.paths.contains_key(&leaf.guid);
+        let paths = |leaves: Vec<&LeafConfig>| {
+            leaves.into_iter().filter(is_missing).map(|leaf| leaf.path.clone()).collect::<Vec<_>>()
+        };
+        let needed = |vdev: &VdevConfig| match vdev.tree.guid() {
+            Some(_) => {
+                let members = vdev.tree.in_columns();
+                let whole: Vec<_> = members.into_iter().filter(|(_, m)| m.behind.is_none() && !m.is_offline).collect();
+                let there = whole.iter().filter(|(_, member)| !is_missing(&&member.leaf)).map(|(column, _)| *column);
+                match vdev.tree.suffice(there) {
+                    true => Vec::new(),
+                    false => paths(whole.iter().map(|(_, member)| &member.leaf).collect()),
+                }
+            }
+            None => paths(vdev.tree.leaves().collect()),
+        };
+        self.label.vdevs.iter().filter(|vdev| is_meant(vdev)).flat_map(needed).collect()
+    }
+
+    /// Refuses a pool that is not all there.
+    pub(crate) fn complete(&self) -> Result<(), Failure> {
+        let refused = |why: String| {
+            let failure = Failure::cannot("import", &self.label.pool_name, why);
+            Err(failure.hint("look there too: pool import -d DIR"))
+        };
+        match &self.needed()[..] {
+            [] => Ok(()),
+            [missing] => refused(format!("its device {missing} is missing")),
+            several => refused(format!("its devices {} are missing", several.join(", "))),
+        }
+    }
+
+    /// Where its devices are, in the order of the label, each path once: one that is missing may have been where another one is.
+    pub(crate) fn in_order(&self) -> Vec<DevicePath> {
+        let members = || self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
+        let spares = self.label.sections.spares.iter().map(|spare| &spare.leaf);
+        let is_idle = |spare: &&LeafConfig| members().all(|leaf| leaf.guid != spare.guid);
+        let caches = self.label.sections.caches.iter().map(|cache| &cache.leaf);
+        let leaves = members().chain(spares.filter(is_idle)).chain(caches);
+        // One that is missing may come back to where it was.
+        let path = |leaf: &LeafConfig| self.paths.get(&leaf.guid).cloned().unwrap_or_else(|| PathBuf::from(&leaf.path));
+        distinct(&leaves.map(|leaf| path(leaf).into()).collect::<Vec<_>>())
+    }
+
+    /// Whether somebody has destroyed it.
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.label.state == PoolState::Destroyed
+    }
+
+    /// Who has it open, as far as that can be told: another user's service, or one with folders of its own.
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        self.paths.values().find_map(|path| FileDevice::open(path, Access::Glance).ok()?.holder())
+    }
+
+    /// Whether this user has it open already, or the system. A process of another user does not hide a pool: it may hold
+    /// the lock for no other reason, and the import names it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.holder().is_some_and(|holder| holder.other_users_process().is_none())
+    }
+
+    /// Whether a device without a stand-in is smaller than it was.
+    fn is_cut_short(&self) -> bool {
+        let alone = self.label.vdevs.iter().filter(|vdev| matches!(vdev.tree, VdevTree::Leaf(_)));
+        let mut leaves = alone.flat_map(|vdev| vdev.tree.leaves());
+        leaves.any(|leaf| self.paths.get(&leaf.guid).is_some_and(|path| is_cut_short(leaf, path)))
+    }
+
+    /// One of its devices, if some were changed without the others.
+    fn split_device(&self) -> Option<String> {
+        let glance = |path: &PathBuf| Some(Arc::new(FileDevice::open(path, Access::Glance).ok()?) as Arc<dyn Device>);
+        match obstacle(&self.paths.values().filter_map(glance).collect::<Vec<_>>()) {
+            Some(Error::Split { device, .. }) => Some(device),
+            _ => None,
+        }
+    }
+
+    /// A device, at this depth in its pool. One that no import takes back by itself is said to be so.
+    fn describe_device(&self, leaf: &LeafConfig, depth: usize) -> FoundVdev {
+        let path = self.paths.get(&leaf.guid);
+        let is_there = path.is_some_and(|path| !is_cut_short(leaf, path));
+        let mut members = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.members());
+        let out = members.find(|member| member.leaf.guid == leaf.guid && member.is_offline);
+        let is_unwanted = self.label.sections.put_out.contains_key(&leaf.guid);
+        let state = match out {
+            Some(member) if self.label.had_too_many_errors(member) => "FAULTED",
+            Some(_) => "OFFLINE",
+            None if is_unwanted && self.label.is_cache(leaf.guid) => "OFFLINE",
+            None if is_there => "ONLINE",
+            None => "UNAVAIL",
+        };
+        let name = path.map_or_else(|| leaf.path.clone(), |path| path.display().to_string());
+        FoundVdev { role: VdevRole::Normal, depth, name, state: state.to_owned() }
+    }
+
+    /// The spares and the cache devices, as far as they are there without a state, as in ZFS.
+    fn describe_others(&self) -> (Vec<FoundVdev>, Vec<FoundVdev>) {
+        let sections = &self.label.sections;
+        let device = |leaf: &LeafConfig| {
+            let mut found = self.describe_device(leaf, 0);
+            if found.state == "ONLINE" {
+                found.state.clear();
+            }
+            found
+        };
+        let caches = sections.caches.iter().map(|cache| FoundVdev { role: VdevRole::Cache, ..device(&cache.leaf) });
+        (caches.collect(), sections.spares.iter().map(|spare| device(&spare.leaf)).collect())
+    }
+
+    /// A vdev and its devices, those of a mirror or a RAID-Z deeper.
+    fn describe_vdev(&self, vdev: &VdevConfig) -> Vec<FoundVdev> {
+        let role = role_of(vdev.id, &self.label.sections.classes);
+        let group = vdev.tree.group_name(vdev.id);
+        let depth = usize::from(group.is_some());
+        let mut devices: Vec<_> =
+            vdev.tree.leaves().map(|leaf| FoundVdev { role, ..self.describe_device(leaf, depth) }).collect();
+        if let Some(name) = group {
+            let is_usable = |((_, member), found): &((usize, &MemberConfig), &FoundVdev)| {
+                member.behind.is_none() && found.state == "ONLINE"
+            };
+            let usable = vdev.tree.in_columns().into_iter().zip(&devices).filter(is_usable);
+            let is_enough = vdev.tree.suffice(usable.map(|((column, _), _)| column));
+            let state = match (is_enough, devices.iter().all(|found| found.state == "ONLINE")) {
+                (false, _) => "UNAVAIL",
+                (true, false) => "DEGRADED",
+                (true, true) => "ONLINE",
+            };
+            devices.insert(0, FoundVdev { role, depth: 0, name, state: state.to_owned() });
+        }
+        devices
+    }
+
+    /// What a user is told of it.
+    pub(crate) fn describe(&self) -> ImportablePool {
+        let (caches, spares) = self.describe_others();
+        let mut vdevs: Vec<_> = self.label.vdevs.iter().flat_map(|vdev| self.describe_vdev(vdev)).collect();
+        let is_degraded = vdevs.iter().any(|found| found.depth == 0 && found.state == "DEGRADED");
+        vdevs.extend(caches);
+        let elsewhere = self.label.state == PoolState::Active && self.label.host_id != host().0;
+        let (state, status, action) = if !self.needed().is_empty() {
+            (
+                "UNAVAIL",
+                Some("One or more devices are missing from the system.".to_owned()),
+                "The pool cannot be imported. Attach the missing devices and try again.",
+            )
+        } else if let Some(device) = self.split_device() {
+            let status = format!(
+                "Devices were used without each other: {device}\n\
+                 holds changes that the others lack, and they hold some that it lacks."
+            );
+            let action = "The pool cannot be imported with all of them. Each side is whole:\n\
+                          import one of them while the devices of the other are away, then\n\
+                          'pool detach' these, and 'pool attach' gives up what they hold.";
+            ("UNAVAIL", Some(status), action)
+        } else if !self.needed_of(|vdev| self.is_log(vdev)).is_empty() && !elsewhere {
+            let status = "Devices of the intent log are missing from the system.";
+            let action = "Attach them and import the pool, or import it with the '-m' flag:\n\
+                          what was promised since the last commit is lost then, if anything was.";
+            ("DEGRADED", Some(status.to_owned()), action)
+        } else if !self.missing().is_empty() && !elsewhere {
+            let status = "One or more devices are missing from the system,\nand others hold all that they hold.";
+            let action = "The pool can be imported despite missing devices, in a degraded state.";
+            ("DEGRADED", Some(status.to_owned()), action)
+        } else if self.is_cut_short() {
+            (
+                "UNAVAIL",
+                Some("One or more devices are smaller than they were.".to_owned()),
+                "The pool cannot be imported.\nMake these devices as large as they were and try again.",
+            )
+        } else if elsewhere {
+            let status = format!("The pool was last used by host '{}'.", self.label.host_name);
+            (
+                "ONLINE",
+                Some(status),
+                "The pool can be imported using its name or numeric identifier and\nthe '-f' flag.",
+            )
+        } else if is_degraded {
+            let status = "One or more devices are out of use, offline or after too many errors.";
+            let action = "The pool can be imported as it is, in a degraded state.";
+            ("DEGRADED", Some(status.to_owned()), action)
+        } else {
+            ("ONLINE", None, "The pool can be imported using its name or numeric identifier.")
+        };
+        let back = match self.is_destroyed() && state != "UNAVAIL" {
+            true => "\nIt was destroyed: the '-D' flag brings it back.",
+            false => "",
+        };
+        ImportablePool {
+            name: self.label.pool_name.clone(),
+            guid: self.label.pool.0,
+            is_destroyed: self.is_destroyed(),
+            state: state.to_owned(),
+            status,
+            action: format!("{action}{back}"),
+            vdevs,
+            spares,
+        }
+    }
+}
+
+/// Whether a device is smaller than its pool needs it.
+fn is_cut_short(leaf: &LeafConfig, path: &Path) -> bool {
+    FileDevice::open(path, Access::Glance).is_ok_and(|device| usable_size(device.size()) < leaf.size)
+}
+
+/// Finds the pools on the devices in `search`, or in the usual place, those that somebody has open among them. What cannot
+/// be read is passed over. Looking keeps nobody from opening a pool at the same time.
+pub(crate) fn find(search: &[PathBytes], wanted: Wanted) -> Result<Vec<Found>, Failure> {
+    let usual = [PathBytes::from(USUAL_PLACE)];
+    let mut found: BTreeMap<Guid, Found> = BTreeMap::new();
+    for place in if search.is_empty() { &usual[..] } else { search } {
+        for path in candidates(Path::new(place.as_os_str()))? {
+            if let Some(label) = label_of(&path) {
+                add(&mut found, label, path);
+            }
+        }
+    }
+    join_renumbered(&mut found);
+    Ok(found.into_values().filter(|found| found.is_destroyed() == (wanted == Wanted::Destroyed)).collect())
+}
+
+/// Brings devices together of a pool whose number was being changed when power failed.
+fn join_renumbered(found: &mut BTreeMap<Guid, Found>) {
+    let labels: Vec<Label> = found.values().map(|found| found.label.clone()).collect();
+    for label in labels {
+        let is_before = |other: &Found| other.label.epoch == label.epoch && other.label.txg < label.txg;
+        let former: Vec<Guid> = found.iter().filter(|(_, other)| is_before(other)).map(|(guid, _)| *guid).collect();
+        for former in former {
+            let others = found.get_mut(&former).expect("it was found");
+            let is_of_it = |path: &PathBuf| {
+                let device = FileDevice::open(path, Access::Glance).ok()?;
+                Some(was_renumbered(&label, &read_label(&device).ok()??, &device))
+            };
+            let moved: Vec<Guid> =
+                others.paths.iter().filter(|(_, path)| is_of_it(path) == Some(true)).map(|(guid, _)| *guid).collect();
+            let moved: Vec<(Guid, PathBuf)> =
+                moved.into_iter().filter_map(|guid| Some((guid, others.paths.remove(&guid)?))).collect();
+            if others.paths.is_empty() {
+                found.remove(&former);
+            }
+            let pool = found.get_mut(&label.pool).expect("it was found");
+            for (guid, path) in moved {
+                pool.paths.entry(guid).or_insert(path);
+            }
+        }
+    }
+}
+
+/// What the devices in `search` hold that are of no pool, as far as it is known by sight.
+pub(crate) fn foreign(search: &[PathBytes]) -> Result<Vec<String>, Failure> {
+    let mut told = Vec::new();
+    for place in search {
+        let told_of = |path: PathBuf| {
+            let device = FileDevice::open(&path, Access::Glance).ok()?;
+            let what = if label_of(&path).is_some() { None } else { probe_foreign(&device).ok()? };
+            what.map(|what| format!("{} holds {what}", path.display()))
+        };
+        told.extend(candidates(Path::new(place.as_os_str()))?.into_iter().filter_map(told_of));
+    }
+    Ok(told)
+}
+
+/// Whether what is at a path can be read and has no label of this pool.
+fn is_none_of(path: &Path, is_its: &dyn Fn(u64) -> bool) -> bool {
+    let Ok(device) = FileDevice::open(path, Access::Glance) else { return false };
+    match read_label(&device) {
+        Ok(label) => label.is_none_or(|label| !is_its(label.pool.0)),
+        Err(_) => false,
+    }
+}
+
+/// The number of the pool that what is at a path says that it belongs to.
+pub(crate) fn pool_on(path: &Path) -> Option<u64> {
+    label_of(path).map(|label| label.pool.0)
+}
+
+fn label_of(path: &Path) -> Option<Label> {
+    let device = FileDevice::open(path, Access::Glance).ok()?;
+    if device.size() < MIN_DEVICE {
+        return None;
+    }
+    read_label(&device).ok()?
+}
+
+fn add(found: &mut BTreeMap<Guid, Found>, label: Label, path: PathBuf) {
+    let device = label.device;
+    let pool = found.entry(label.pool).or_insert_with(|| Found { label: label.clone(), paths: BTreeMap::new() });
+    match pool.paths.entry(device) {
+        // A copy of a device that went on without it is passed over, wherever it is found.
+        Entry::Occupied(mut known) => {
+            if label_of(known.get()).is_none_or(|other| other.txg < label.txg) {
+                known.insert(path);
+            }
+        }
+        Entry::Vacant(place) => drop(place.insert(path)),
+    }
+    if label.supersedes(&pool.label) {
+        pool.label = label;
+    }
+}
+
+/// The files and block devices in a directory, sorted, or the one file.
+fn candidates(place: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error| Failure::cannot("search", place.display(), error);
+    if !place.metadata().map_err(failed)?.is_dir() {
+        return Ok(vec![place.to_owned()]);
+    }
+    let is_candidate = |path: &PathBuf| {
+        path.metadata().is_ok_and(|metadata| {
+            metadata.file_type().is_block_device() || (metadata.is_file() && metadata.len() >= MIN_DEVICE)
+        })
+    };
+    let entries = fs::read_dir(place).map_err(failed)?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_candidate).collect();
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,326 @@
+//! What has happened to a pool since it was opened: the last so many events, in memory.
+//!
+//! The engine tells nobody what happens in it; it is looked at, a few times a second, and what has become different since
+//! the last look is an event. So what comes and goes between two looks is not seen, but what is counted is: errors are told
+//! with their number. A look asks no device: what it compares stands in memory, also while the pool is suspended.
+//!
+//! Classes and their details have the names that OpenZFS gives them. What has to survive the pool's service stands in the
+//! history.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use dataset::{
+    admin::{Datasets, ResilverState},
+    catalogue::{MoveState, ScrubState},
+};
+use parking_lot::Mutex;
+use pool::{
+    env::Nanos,
+    units::VdevId,
+    vdev::{Counts, Leaf},
+};
+use protocol::EventRecord;
+
+use super::images::Sight;
+use crate::health::{self, State};
+
+/// So many events are kept.
+const KEPT: usize = 1000;
+/// How often it is looked.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// The events, and the thread that looks; it ends when this is dropped.
+pub(crate) struct Events {
+    watch: Arc<Mutex<Watch>>,
+    orders: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Events {
+    /// Starts the thread.
+    pub(crate) fn start(datasets: Arc<Datasets>, sight: Sight) -> Events {
+        let watch = Arc::new(Mutex::new(Watch::new(datasets, sight)));
+        let (orders, received) = bounded::<()>(0);
+        let watching = watch.clone();
+        let looking = move || {
+            while received.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                watching.lock().look();
+            }
+        };
+        let thread = thread::Builder::new().name("cenote-events".into());
+        let thread = thread.spawn(looking).expect("the system can start threads");
+        Events { watch, orders: Some(orders), thread: Some(thread) }
+    }
+
+    /// The events after the one of this number, oldest first. A number that was not given yet is of an earlier service, and
+    /// all events are after it.
+    pub(super) fn after(&self, number: u64) -> Vec<EventRecord> {
+        let mut watch = self.watch.lock();
+        watch.look();
+        let number = if number < watch.next { number } else { 0 };
+        watch.kept.iter().filter(|event| event.number > number).cloned().collect()
+    }
+
+    /// Looks now.
+    pub(super) fn look(&self) {
+        self.watch.lock().look();
+    }
+
+    /// Forgets all; how many there were.
+    pub(super) fn clear(&self) -> u64 {
+        let mut watch = self.watch.lock();
+        watch.look();
+        let count = watch.kept.len() as u64;
+        watch.kept.clear();
+        count
+    }
+
+    /// Notes a command that has changed the pool.
+    pub(super) fn note_command(&self, command: &str) {
+        let mut watch = self.watch.lock();
+        // What it has done comes before it.
+        watch.look();
+        watch.note("sysevent.fs.zfs.history_event", [("history_command", command.to_owned())]);
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// When something began, how it stands, and whether it is paused.
+type Seen = (Nanos, MoveState, bool);
+
+/// What was seen last, and the events that came of it.
+struct Watch {
+    datasets: Arc<Datasets>,
+    sight: Sight,
+    opened: Nanos,
+    leaves: BTreeMap<u64, Device>,
+    /// Why the pool is suspended.
+    suspended: Option<String>,
+    scrub: Option<(Nanos, ScrubState)>,
+    resilver: Option<(Nanos, ResilverState)>,
+    rebalance: Option<Seen>,
+    defragment: Option<Seen>,
+    resize: Option<Seen>,
+    /// The number of the next event.
+    next: u64,
+    kept: VecDeque<EventRecord>,
+}
+
+#[derive(Clone, PartialEq)]
+struct Device {
+    path: String,
+    /// None of a cache device, which is in none.
+    vdev: Option<VdevId>,
+    state: State,
+    /// It has not answered for a while.
+    is_silent: bool,
+    counts: Counts,
+}
+
+impl Device {
+    fn of(vdev: Option<VdevId>, leaf: &Leaf, sight: &Sight) -> Device {
+        let is_silent = leaf.device().silence() >= health::SILENT;
+        let (state, _) = sight.state(leaf);
+        Device { path: leaf.name().to_owned(), vdev, state, is_silent, counts: leaf.counters().snapshot() }
+    }
+}
+
+impl Watch {
+    fn new(datasets: Arc<Datasets>, sight: Sight) -> Watch {
+        let opened = datasets.engine().env().now();
+        let leaves = devices(&datasets, &sight);
+        let mut watch = Watch {
+            datasets,
+            sight,
+            opened,
+            leaves,
+            suspended: None,
+            scrub: None,
+            resilver: None,
+            rebalance: None,
+            defragment: None,
+            resize: None,
+            next: 1,
+            kept: VecDeque::new(),
+        };
+        watch.note("sysevent.fs.zfs.pool_import", []);
+        watch
+    }
+
+    /// Notes an event. The oldest one goes if there are too many.
+    fn note<const N: usize>(&mut self, class: &str, details: [(&str, String); N]) {
+        let details = details.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let (number, time) = (self.next, self.datasets.engine().env().now());
+        self.next += 1;
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(EventRecord { number, time, class: class.to_owned(), details });
+    }
+
+    /// Compares everything with what was seen last.
+    fn look(&mut self) {
+        self.look_at_devices();
+        self.look_at_suspension();
+        self.look_at_scrub();
+        self.look_at_resilver();
+        self.look_at_batches();
+    }
+
+    fn look_at_devices(&mut self) {
+        let now = devices(&self.datasets, &self.sight);
+        let before = std::mem::replace(&mut self.leaves, now.clone());
+        for (guid, device) in &now {
+            let of = |device: &Device| [("vdev_path", device.path.clone()), ("vdev_guid", guid.to_string())];
+            let [path, number] = of(device);
+            let Some(old) = before.get(guid) else {
+                let is_known = device.vdev.is_some() && before.values().any(|other| other.vdev == device.vdev);
+                let class = if is_known { "sysevent.fs.zfs.vdev_attach" } else { "sysevent.fs.zfs.vdev_add" };
+                self.note(class, [path, number]);
+                continue;
+            };
+            if device.is_silent && !old.is_silent {
+                self.note("ereport.fs.zfs.deadman", of(device));
+            }
+            if old.state != device.state {
+                let state = ("vdev_state", device.state.to_string());
+                let last = ("vdev_laststate", old.state.to_string());
+                self.note("resource.fs.zfs.statechange", [path, number, state, last]);
+            }
+            self.look_at_counts(of(device), old.counts, device.counts);
+        }
+        for (guid, device) in before.iter().filter(|(guid, _)| !now.contains_key(guid)) {
+            let details = [("vdev_path", device.path.clone()), ("vdev_guid", guid.to_string())];
+            self.note("sysevent.fs.zfs.vdev_remove", details);
+        }
+    }
+
+    fn look_at_counts(&mut self, device: [(&'static str, String); 2], before: Counts, now: Counts) {
+        let [path, guid] = device;
+        let counts = [
+            ("ereport.fs.zfs.checksum", before.checksum_errors, now.checksum_errors),
+            ("ereport.fs.zfs.io", before.read_errors, now.read_errors),
+            ("ereport.fs.zfs.io", before.write_errors, now.write_errors),
+        ];
+        if counts.iter().any(|(_, before, now)| now < before) {
+            self.note("sysevent.fs.zfs.vdev_clear", [path.clone(), guid.clone()]);
+        }
+        for ((class, before, now), what) in counts.into_iter().zip(["checksum", "read", "write"]) {
+            let more = if now < before { now } else { now - before };
+            if more > 0 {
+                let (errors, what) = (("errors", more.to_string()), ("vdev_operation", what.to_owned()));
+                self.note(class, [path.clone(), guid.clone(), what, errors]);
+            }
+        }
+    }
+
+    fn look_at_suspension(&mut self) {
+        let now = self.datasets.engine().suspension().reason();
+        match (self.suspended.is_some(), &now) {
+            (false, Some(why)) => self.note("ereport.fs.zfs.io_failure", [("reason", why.clone())]),
+            (true, None) => self.note("resource.fs.zfs.statechange", [("pool_state", "ONLINE".to_owned())]),
+            _ => {}
+        }
+        self.suspended = now;
+    }
+
+    fn look_at_scrub(&mut self) {
+        let Some(now) = self.datasets.scrub_in_memory().map(|status| (status.start, status.state)) else { return };
+        let before = self.scrub.replace(now).filter(|(start, _)| *start == now.0);
+        // One that began before the pool was opened goes on as it stood.
+        let before = match before {
+            Some((_, state)) => state,
+            None if now.0 >= self.opened => {
+                self.note("sysevent.fs.zfs.scrub_start", []);
+                ScrubState::Running
+            }
+            None => return,
+        };
+        match (before, now.1) {
+            (before, now) if before == now => {}
+            (_, ScrubState::Running) => self.note("sysevent.fs.zfs.scrub_resume", []),
+            (_, ScrubState::Paused) => self.note("sysevent.fs.zfs.scrub_paused", []),
+            (_, ScrubState::Finished) => self.note("sysevent.fs.zfs.scrub_finish", []),
+            (_, ScrubState::Stopped) => self.note("sysevent.fs.zfs.scrub_abort", []),
+        }
+    }
+
+    fn look_at_resilver(&mut self) {
+        let Some(status) = self.datasets.resilver_status() else { return };
+        let now = (status.start, status.state);
+        let before = self.resilver.replace(now).filter(|(start, _)| *start == now.0);
+        if before.is_none() && status.resumed.is_none() {
+            self.note("sysevent.fs.zfs.resilver_start", []);
+        }
+        match (before.map_or(ResilverState::Running, |(_, state)| state), now.1) {
+            (ResilverState::Running, ResilverState::Finished) => self.note("sysevent.fs.zfs.resilver_finish", []),
+            (ResilverState::Running, ResilverState::Canceled) => self.note("sysevent.fs.zfs.resilver_abort", []),
+            _ => {}
+        }
+    }
+
+    fn look_at_batches(&mut self) {
+        let is_paused = self.datasets.is_moving_paused();
+        let seen = |start, state| (start, state, state == MoveState::Running && is_paused);
+        if let Some(now) = self.datasets.rebalance_status().map(|status| seen(status.start, status.state)) {
+            let before = self.rebalance.replace(now);
+            self.compare("rebalance", before, now);
+        }
+        if let Some(now) = self.datasets.defragment_status().map(|status| seen(status.start, status.state)) {
+            let before = self.defragment.replace(now);
+            self.compare("defragment", before, now);
+        }
+        if let Some(now) = self.datasets.resize_status().map(|status| seen(status.start, status.state)) {
+            let before = self.resize.replace(now);
+            self.compare("resize", before, now);
+        }
+    }
+
+    fn compare(&mut self, what: &str, before: Option<Seen>, now: Seen) {
+        // One that began before the pool was opened goes on as it stood.
+        let (state, was_paused) = match before.filter(|(start, ..)| *start == now.0) {
+            Some((_, state, was_paused)) => (state, was_paused),
+            None if now.0 >= self.opened => {
+                self.note(&format!("sysevent.fs.cenote.{what}_start"), []);
+                (MoveState::Running, false)
+            }
+            None => return,
+        };
+        let event = match (state, now.1) {
+            (MoveState::Running, MoveState::Running) if was_paused != now.2 => {
+                if now.2 {
+                    "paused"
+                } else {
+                    "resume"
+                }
+            }
+            (before, now) if before == now => return,
+            (_, MoveState::Finished) => "finish",
+            _ => "abort",
+        };
+        self.note(&format!("sysevent.fs.cenote.{what}_{event}"), []);
+    }
+}
+
+fn devices(datasets: &Datasets, sight: &Sight) -> BTreeMap<u64, Device> {
+    let vdevs = datasets.engine().storage().vdevs.all();
+    let of = |leaf: &Arc<Leaf>, vdev| (leaf.guid().0, Device::of(vdev, leaf, sight));
+    let caches = datasets.engine().secondary().devices();
+    let members = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(|leaf| (Some(vdev.id()), leaf)));
+    members.chain(caches.into_iter().map(|leaf| (None, leaf))).map(|(vdev, leaf)| of(&leaf, vdev)).collect()
+}

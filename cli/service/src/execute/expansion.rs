@@ -1,0 +1,99 @@
+//! Requests about a RAID-Z that gets a device more. The work is done by the thread that scrubs: see [`super::scrub`].
+
+use std::{thread, time::Duration};
+
+use dataset::admin::{Datasets, Expanding, Pause, Progress};
+use pool::admin::Pool;
+use protocol::{ExpansionPause, ExpansionRecord, Failure, Layout};
+
+use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
+
+/// How often who waits for an expansion looks at it.
+const WATCH: Duration = Duration::from_millis(50);
+
+const NANOS: i64 = 1_000_000_000;
+const ACTION: &str = "expand";
+
+/// Does a step of the expansion that is under way: copies about so many bytes.
+pub(super) fn work(datasets: &Datasets, pool: &Pool, bytes: u64) -> dataset::admin::Result<Progress> {
+    let Some(widening) = pool.widening() else { return Ok(Progress::Idle) };
+    match datasets.expansion_step(widening.vdev, &widening.narrow, bytes)? {
+        Expanding::Went(progress) => Ok(progress),
+        Expanding::Widens(vdev, count) => {
+            pool.widen(vdev, count)?;
+            datasets.expansion_done();
+            Ok(Progress::Worked)
+        }
+    }
+}
+
+impl OpenPool {
+    pub(super) fn pause_expansion(&self) -> Result<(), Failure> {
+        self.expanding("pause the expansion in")?;
+        self.datasets.pause_expansion().or_refused("pause the expansion in", self.name())
+    }
+
+    /// Has the expansion go on that is paused, or at another pace.
+    pub(super) fn resume_expansion(&self, limit: Option<u64>) -> Result<(), Failure> {
+        self.expanding(ACTION)?;
+        self.datasets.resume_expansion(limit).or_refused(ACTION, self.name())?;
+        self.scrubbing.wake();
+        Ok(())
+    }
+
+    fn expanding(&self, action: &str) -> Result<(), Failure> {
+        match self.pool.widening() {
+            Some(_) => Ok(()),
+            None => Err(Failure::cannot(action, self.name(), "no raidz is being expanded")),
+        }
+    }
+
+    /// Returns when no expansion is under way, or the one that is has no room to go on.
+    pub(super) fn wait_for_expansion(&self, job: &mut Job<'_>) -> Result<Layout, Failure> {
+        while let Some(expansion) = self.expansion() {
+            match expansion.pause {
+                None => {}
+                // As far as it can be, it is done.
+                Some(ExpansionPause::NoRoom) => break,
+                Some(ExpansionPause::Degraded) => {
+                    return Err(Failure::cannot(ACTION, &expansion.name, "not all of its devices hold everything"));
+                }
+                Some(ExpansionPause::Operator) => {
+                    return Err(Failure::cannot(ACTION, &expansion.name, "it is paused"));
+                }
+                Some(ExpansionPause::Unreadable) => {
+                    return Err(Failure::cannot(ACTION, &expansion.name, "something on it could not be read"));
+                }
+            }
+            self.engine().writable().or_refused(ACTION, &expansion.name)?;
+            job.check()?;
+            job.tell(&format!("expanding {}", expansion.name), expansion.rows_done, Some(expansion.rows));
+            thread::sleep(WATCH);
+        }
+        Ok(self.layout())
+    }
+
+    /// How the expansion stands that is under way.
+    pub(super) fn expansion(&self) -> Option<ExpansionRecord> {
+        let widening = self.pool.widening()?;
+        let status = self.datasets.expansion_status();
+        let seconds = if status.regions == 0 { 0 } else { (self.engine().env().now() - status.start) / NANOS };
+        Some(ExpansionRecord {
+            name: widening.name,
+            pause: status.pause.map(|pause| match pause {
+                Pause::NoRoom => ExpansionPause::NoRoom,
+                Pause::Degraded => ExpansionPause::Degraded,
+                Pause::Unreadable => ExpansionPause::Unreadable,
+                Pause::Operator => ExpansionPause::Operator,
+            }),
+            columns: widening.columns as u64,
+            rows: widening.rows,
+            rows_done: widening.done,
+            regions: status.regions.into(),
+            total: status.total,
+            copied: status.copied,
+            seconds: u64::try_from(seconds).unwrap_or(0),
+            limit: self.datasets.moving_limit(),
+        })
+    }
+}

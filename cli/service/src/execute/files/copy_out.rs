@@ -1,0 +1,421 @@
+//! Copying from a dataset or a snapshot to this machine, as `cp -a` does; [`super::copy_in`] the other way round.
+//!
+//! Owners are kept when root copies; otherwise set-id bits go with the owner they were meant for, and a device node is
+//! an error. Extended attributes that the target's file system or the user's rights do not allow are left out.
+//!
+//! The target may be a directory of another user, who may replace what is in it at any moment. So a file gets its owner,
+//! mode, attributes and other names through the descriptor that made it, and what cannot be made with one is looked at
+//! again before it gets anything. No set-id bit is set but on a file that has the owner it is meant for.
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use dataset::fs::{Attr, Errno, FileSystem, FileType, Identity, acl};
+use protocol::{CopyRecord, Failure};
+use rustix::fs::{AtFlags, Mode, ftruncate, makedev, mkdirat, mknodat, symlinkat, unlinkat};
+
+use super::{
+    CHUNK, cannot_here, decode_device,
+    handle::{Handle, is_just_made},
+    host, next_data, reason,
+    resolve::resolve,
+    served::Served,
+    trail::Trail,
+};
+use crate::{execute::job::Job, owners::is_root};
+
+/// How many entries of a directory are read at once.
+const ENTRIES: usize = 4096;
+/// The set-user-ID and the set-group-ID bit.
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+
+/// Something to copy: a path in a dataset or a snapshot that is open.
+pub(super) struct Source<'a> {
+    /// The file system.
+    pub(super) fs: &'a Served,
+    /// The path in it.
+    pub(super) path: &'a [u8],
+    /// Both, for messages.
+    pub(super) shown: String,
+}
+
+/// Copies `sources` to `to`, an absolute path of this machine.
+pub(super) fn copy_out(
+    sources: &[Source<'_>],
+    to: &Path,
+    recursive: bool,
+    job: &mut Job<'_>,
+) -> Result<CopyRecord, Failure> {
+    // Looked at once: what is copied goes into the directory that was there then.
+    let into = Handle::directory_of(to).ok();
+    if into.is_none() && (sources.len() > 1 || to.as_os_str().as_bytes().ends_with(b"/")) && !recursive {
+        return Err(Failure::cannot("copy to", to.display(), "it is not a directory"));
+    }
+    if !recursive {
+        sources.iter().try_for_each(refuse_directory)?;
+    }
+    let mut done = CopyRecord::default();
+    for source in sources {
+        let mut copy = CopyOut {
+            fs: source.fs,
+            job,
+            is_root: is_root(),
+            linked: HashMap::new(),
+            top: None,
+            buffer: Vec::with_capacity(CHUNK),
+            done,
+        };
+        copy.source(source, to, into.as_ref())?;
+        done = copy.done;
+    }
+    Ok(done)
+}
+
+/// A copy that does not go into directories refuses them before it has changed anything.
+pub(super) fn refuse_directory(source: &Source<'_>) -> Result<(), Failure> {
+    match resolve(source.fs, source.path, false) {
+        Ok(attr) if attr.file_type == FileType::Directory => {
+            Err(Failure::cannot("copy", &source.shown, "it is a directory").hint("copy directories too: -r"))
+        }
+        // What is wrong otherwise is told when it is read.
+        _ => Ok(()),
+    }
+}
+
+struct CopyOut<'a, 'j> {
+    fs: &'a Served,
+    job: &'a mut Job<'j>,
+    is_root: bool,
+    /// The copies of files that have more names.
+    linked: HashMap<Identity, Copied>,
+    /// The first directory that was made: a copy that meets it again would never end.
+    top: Option<(u64, u64)>,
+    buffer: Vec<u8>,
+    done: CopyRecord,
+}
+
+/// A copy that gets more names.
+struct Copied {
+    /// The directory it is in, and its name there.
+    place: usize,
+    name: Vec<u8>,
+    /// Device and inode: another user may have put something else there.
+    identity: (u64, u64),
+    /// How many names are to come.
+    left: u32,
+}
+
+/// The directories that are being copied to, with the attributes that each gets in the end unless it was there to take the
+/// copy; and the directories in them that are still to be copied.
+type Way = Trail<Option<Attr>, Attr>;
+
+impl CopyOut<'_, '_> {
+    fn source(&mut self, source: &Source<'_>, to: &Path, into: Option<&Handle>) -> Result<(), Failure> {
+        let refused = |errno| Failure::cannot("copy", &source.shown, reason(errno));
+        let is_content = source.path == b"/" || source.path.ends_with(b"/.") || source.path.ends_with(b"/..");
+        let attr = resolve(self.fs, source.path, is_content).map_err(refused)?;
+        let name = source.path.split(|byte| *byte == b'/').rfind(|part| !part.is_empty());
+        let failed = |errno| failed(to, errno);
+        let mut way;
+        match (into, name) {
+            (Some(dir), _) if is_content => {
+                way = Trail::new(dir.again().map_err(failed)?, to, Some(attr)).map_err(failed)?;
+                self.directory(&mut way, &attr)?;
+            }
+            (Some(dir), Some(name)) => {
+                way = Trail::new(dir.again().map_err(failed)?, to, None).map_err(failed)?;
+                self.entry(&mut way, &attr, name)?;
+            }
+            _ => {
+                let (Some(parent), Some(name)) = (to.parent(), to.file_name()) else {
+                    return Err(Failure::cannot("copy to", to.display(), "it is not a name"));
+                };
+                let dir = Handle::directory_of(parent).map_err(failed)?;
+                way = Trail::new(dir, parent, None).map_err(failed)?;
+                self.entry(&mut way, &attr, name.as_bytes())?;
+            }
+        }
+        self.directories(way)
+    }
+
+    /// Copies the directories that wait, however deep that goes, and gives each its attributes when it is done, for its
+    /// times change with each entry.
+    fn directories(&mut self, mut way: Way) -> Result<(), Failure> {
+        loop {
+            self.job.check()?;
+            if let Some((name, attr)) = way.next() {
+                self.entry(&mut way, &attr, &name)?;
+                continue;
+            }
+            let path = way.shown(b"");
+            match way.leave().map_err(|errno| failed(&path, errno))? {
+                Some((dir, from)) => self.leave(&dir, from, &path)?,
+                None => break,
+            }
+        }
+        let path = way.shown(b"");
+        let (dir, from) = way.end();
+        self.leave(&dir, from.flatten(), &path)
+    }
+
+    fn leave(&self, dir: &Handle, from: Option<Attr>, path: &Path) -> Result<(), Failure> {
+        from.map_or(Ok(()), |from| self.finish(&from, dir, &|| path.to_owned()))
+    }
+
+    /// Copies one thing of any kind to a name in the deepest directory; of a directory, what in it is none.
+    fn entry(&mut self, way: &mut Way, from: &Attr, name: &[u8]) -> Result<(), Failure> {
+        if from.file_type != FileType::Directory {
+            return self.no_directory(way, from, name);
+        }
+        let made = make_directory(way.dir(), OsStr::from_bytes(name));
+        let entered = made.and_then(|dir| way.enter(dir, name, Some(*from)));
+        entered.map_err(|errno| failed(&way.shown(name), errno))?;
+        self.directory(way, from)
+    }
+
+    /// Copies what in a directory is no directory to the deepest one. Directories wait.
+    fn directory(&mut self, way: &mut Way, from: &Attr) -> Result<(), Failure> {
+        let path = way.shown(b"");
+        let failed = |errno| failed(&path, errno);
+        if self.top.is_some() && self.top == self.fs.identity(from.ino) {
+            return Err(Failure::cannot("copy to", path.display(), "a directory is not copied into itself"));
+        }
+        if self.top.is_none() {
+            self.top = Some(way.dir().meta().map_err(failed)?.identity);
+        }
+        self.done.directories += 1;
+        let mut cookie = 0;
+        loop {
+            let entries = self.entries(from, &mut cookie).map_err(|errno| unread(&path, errno))?;
+            if entries.is_empty() {
+                way.arrange(|(_, one), (_, other)| one.ino.cmp(&other.ino));
+                return Ok(());
+            }
+            for (name, attr) in entries {
+                self.job.check()?;
+                match attr.file_type {
+                    FileType::Directory => {
+                        way.wait(name, attr).map_err(|why| Failure::cannot("copy to", path.display(), why))?;
+                    }
+                    _ => self.no_directory(way, &attr, &name)?,
+                }
+            }
+        }
+    }
+
+    /// The next entries of a directory; none at the end.
+    fn entries(&self, dir: &Attr, cookie: &mut u64) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
+        let mut entries = Vec::new();
+        self.fs.same(dir).readdir_plus(dir.ino, *cookie, &mut |entry, attr| {
+            *cookie = entry.cookie;
+            if entry.name != b"." && entry.name != b".." {
+                entries.push((entry.name.to_vec(), *attr));
+            }
+            entries.len() < ENTRIES
+        })?;
+        // Files were mostly stored in the order of their inodes.
+        entries.sort_by_key(|(_, attr)| attr.ino);
+        Ok(entries)
+    }
+
+    /// Copies what is no directory to a name in the deepest directory.
+    fn no_directory(&mut self, way: &mut Way, from: &Attr, name: &[u8]) -> Result<(), Failure> {
+        self.done.files += 1;
+        if self.link(way, from, name).map_err(|errno| failed(&way.shown(name), errno))? {
+            return Ok(());
+        }
+        let made = match from.file_type {
+            FileType::Regular => self.file(from, way, name)?,
+            _ => {
+                let link = self.link_target(from).map_err(|errno| unread(&way.shown(name), errno))?;
+                special(from, link.as_deref(), way.dir(), OsStr::from_bytes(name))
+                    .map_err(|errno| failed(&way.shown(name), errno))?
+            }
+        };
+        self.finish(from, &made, &|| way.shown(name))?;
+        let meta = made.meta().map_err(|errno| failed(&way.shown(name), errno))?;
+        if from.nlink > 1 {
+            let (place, left) = (way.place(), from.nlink - 1);
+            self.linked.insert(from.identity(), Copied { place, name: name.to_vec(), identity: meta.identity, left });
+        }
+        Ok(())
+    }
+
+    /// Gives a file that was copied already another name. True if it was.
+    fn link(&mut self, way: &Way, from: &Attr, name: &[u8]) -> Result<bool, Errno> {
+        let Some(copied) = self.linked.get_mut(&from.identity()) else { return Ok(false) };
+        let first = way.find_at(copied.place, &copied.name).map_err(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR => Errno::STALE,
+            errno => errno,
+        })?;
+        if first.meta()?.identity != copied.identity {
+            return Err(Errno::STALE);
+        }
+        let name = OsStr::from_bytes(name);
+        replacing(way.dir(), name, || first.link(way.dir(), name))?;
+        copied.left -= 1;
+        if copied.left == 0 {
+            self.linked.remove(&from.identity());
+        }
+        Ok(true)
+    }
+
+    /// Where a symbolic link leads; `None` if it is none.
+    fn link_target(&self, from: &Attr) -> Result<Option<Vec<u8>>, Errno> {
+        match from.file_type {
+            FileType::Symlink => self.fs.same(from).readlink(from.ino).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn file(&mut self, from: &Attr, way: &Way, name: &[u8]) -> Result<Handle, Failure> {
+        let failed = |errno| failed(&way.shown(name), errno);
+        let (dir, at_name) = (way.dir(), OsStr::from_bytes(name));
+        let file = replacing(dir, at_name, || Handle::create(dir, at_name)).map_err(failed)?;
+        self.fs.write_back(from.ino);
+        let source = self.fs.content(from);
+        let mut at = 0;
+        while let Some((start, stop)) = next_data(&source, from, at).map_err(|errno| unread(&way.shown(name), errno))? {
+            self.stretch(&source, from, &file, (start, stop), &|| way.shown(name))?;
+            at = stop;
+        }
+        ftruncate(file.fd(), from.size).map_err(failed)?;
+        Ok(file)
+    }
+
+    fn stretch(
+        &mut self,
+        source: &FileSystem,
+        from: &Attr,
+        file: &Handle,
+        (start, stop): (u64, u64),
+        path: &dyn Fn() -> PathBuf,
+    ) -> Result<(), Failure> {
+        let failed = |errno| failed(&path(), errno);
+        let mut at = start;
+        while at < stop {
+            self.job.check()?;
+            self.buffer.clear();
+            let len = (stop - at).min(CHUNK as u64) as usize;
+            source.read(from.ino, at, len, &mut self.buffer).map_err(|errno| unread(&path(), errno))?;
+            if self.buffer.is_empty() {
+                // The file has become shorter meanwhile.
+                return Ok(());
+            }
+            host::write_at(file.fd(), at, &self.buffer).map_err(failed)?;
+            at += self.buffer.len() as u64;
+            self.done.bytes += self.buffer.len() as u64;
+            self.job.tell(&path().to_string_lossy(), self.done.bytes, None);
+        }
+        Ok(())
+    }
+
+    /// Gives the copy its owner, extended attributes, mode and times, in this order: a change of the owner takes set-id
+    /// bits and capabilities away, a file that must not be written takes no attributes, and each changes the times of
+    /// change. An error of the source and one of the copy have messages of their own.
+    fn finish(&self, from: &Attr, to: &Handle, path: &dyn Fn() -> PathBuf) -> Result<(), Failure> {
+        let failed = |errno| failed(&path(), errno);
+        let unread = |errno| unread(&path(), errno);
+        self.prepare(from, to).map_err(failed)?;
+        let source = self.fs.same(from);
+        // One value at a time: a file may have any number of them.
+        for name in source.listxattr(from.ino).map_err(unread)? {
+            let value = source.getxattr(from.ino, &name).map_err(unread)?;
+            match to.set_xattr(&name, &value) {
+                Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {
+                    let name = String::from_utf8_lossy(&name);
+                    tracing::debug!(ino = from.ino, %name, "an extended attribute cannot be kept");
+                }
+                set => set.map_err(failed)?,
+            }
+        }
+        complete(from, to).map_err(failed)
+    }
+
+    /// Gives the copy its owner, and removes the access control list that the copy got from its directory. That list is not
+    /// the source's. It has to go before the copy gets its mode, which would put it into effect and let other users write.
+    fn prepare(&self, from: &Attr, to: &Handle) -> Result<(), Errno> {
+        if self.is_root {
+            to.set_owner(from.uid, from.gid)?;
+        }
+        if from.file_type != FileType::Symlink {
+            to.clear_xattr(acl::ACCESS)?;
+        }
+        if from.file_type == FileType::Directory {
+            to.clear_xattr(acl::DEFAULT)?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives the copy its mode and times.
+fn complete(from: &Attr, to: &Handle) -> Result<(), Errno> {
+    if from.file_type != FileType::Symlink {
+        to.set_mode(mode_for(from, to)?)?;
+    }
+    to.set_times(from.atime, from.mtime)
+}
+
+/// The mode that a copy gets. A set-id bit means the owner, or the group, that the source has.
+fn mode_for(from: &Attr, to: &Handle) -> Result<u32, Errno> {
+    let mut mode = u32::from(from.mode);
+    if mode & (SET_UID | SET_GID) != 0 {
+        let meta = to.meta()?;
+        if meta.uid != from.uid {
+            mode &= !(SET_UID | SET_GID);
+        }
+        if meta.gid != from.gid && from.file_type != FileType::Directory {
+            mode &= !SET_GID;
+        }
+    }
+    Ok(mode)
+}
+
+fn make_directory(dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
+    match mkdirat(dir.fd(), name, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    Handle::directory(dir, name).map_err(|errno| if errno == Errno::LOOP { Errno::NOTDIR } else { errno })
+}
+
+/// Makes what has no content, and finds it under its name: another user may have put something else there.
+fn special(from: &Attr, link: Option<&[u8]>, dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
+    let (major, minor) = decode_device(from.rdev);
+    let file_type = rustix::fs::FileType::from_raw_mode(from.file_type.mode_bits() as rustix::fs::RawMode);
+    replacing(dir, name, || match link {
+        Some(target) => symlinkat(OsStr::from_bytes(target), dir.fd(), name),
+        None => mknodat(dir.fd(), name, file_type, Mode::from_raw_mode(0o600), makedev(major, minor)),
+    })?;
+    let made = Handle::find(dir, name)?;
+    let is_ours = is_just_made(&made.meta()?, from.file_type, (major, minor));
+    match is_ours && link.is_none_or(|target| made.link_target().as_deref() == Ok(target)) {
+        true => Ok(made),
+        false => Err(Errno::STALE),
+    }
+}
+
+/// Makes something under a name; what is there, and is no directory, goes.
+fn replacing<T>(dir: &Handle, name: &OsStr, make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    match make() {
+        Err(Errno::EXIST) => {
+            unlinkat(dir.fd(), name, AtFlags::empty())?;
+            make()
+        }
+        made => made,
+    }
+}
+
+fn failed(path: &Path, errno: Errno) -> Failure {
+    cannot_here("copy to", path, errno)
+}
+
+/// The failure of a copy whose source cannot be read.
+fn unread(path: &Path, errno: Errno) -> Failure {
+    Failure::cannot("copy to", path.display(), reason(errno))
+}

@@ -1,0 +1,331 @@
+//! Requests about the devices of mirrors and RAID-Zs: attach, detach, replace, offline, online; and the resilver that follows.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use dataset::admin::{ResilverState, ResilverStatus};
+use pool::{
+    device::{Access, Device},
+    format::label::RAIDZ_EXPANSION,
+    units::Guid,
+    vdev::{Health, Member, State},
+};
+use protocol::{Failure, Layout, ScanKind, ScanRecord, ScanState, SplitRecord, VdevSpec};
+
+use super::{
+    devices::{self, NewDevices},
+    job::Job,
+    layout,
+    open_pool::OpenPool,
+    refusal::OrRefused,
+};
+use crate::health::Condition;
+
+/// How often who waits for a resilver looks at it.
+const WATCH: Duration = Duration::from_millis(50);
+
+/// So many damaged files are named at most when that is the reason of a refusal.
+const NAMED: usize = 10;
+
+const NANOS: i64 = 1_000_000_000;
+
+/// What the devices of mirrors and RAID-Zs need, in one word each, as far as they need anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needs {
+    pub(super) offline: bool,
+    pub(super) unavailable: bool,
+    pub(super) faulted: bool,
+    pub(super) filling: bool,
+    pub(super) stuck: bool,
+    /// A vdev for the intent log is missing.
+    pub(super) log_lost: bool,
+}
+
+impl Needs {
+    /// What is the matter with the pool, then.
+    pub(super) fn conditions(self) -> Vec<Condition> {
+        let all = [
+            (self.stuck, Condition::Stuck),
+            (self.faulted, Condition::Faulted),
+            (self.unavailable, Condition::Missing),
+            (self.log_lost, Condition::LogLost),
+            (self.offline, Condition::Offline),
+            (self.filling, Condition::Resilvering),
+        ];
+        all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, condition)| condition).collect()
+    }
+}
+
+impl OpenPool {
+    pub(super) fn reopen(&self, path: &str) -> pool::error::Result<Arc<dyn Device>> {
+        let access = if self.engine().read_only() { Access::ReadOnly } else { Access::ReadWrite };
+        Ok(devices::open_all(&[path.into()], access)?.remove(0))
+    }
+
+    /// Makes a device part of a mirror beside another one, or instead of it, or a column more of a RAID-Z. A spare that is to
+    /// replace a device steps in for it.
+    pub(super) fn attach(
+        &self,
+        beside: &str,
+        new: &VdevSpec,
+        replace: bool,
+        force: bool,
+        limit: Option<u64>,
+    ) -> Result<Layout, Failure> {
+        let action = if replace { "replace" } else { "attach to" };
+        let raidz = self.pool.find_vdev(beside).ok().filter(|vdev| !replace && vdev.as_raidz().is_some());
+        if raidz.is_none() {
+            self.pool.find_device(beside).or_refused(action, beside)?;
+        }
+        if replace && self.pool.use_spare(beside, &new.path.to_text()).or_refused(action, beside)? {
+            self.scrubbing.wake();
+            return Ok(self.layout());
+        }
+        let vacated = if replace { self.let_go_in_place(beside, new, force)? } else { None };
+        let attached = self.attach_new(beside, new, raidz.is_some(), replace, force, limit);
+        if let (Err(_), Some(number)) = (&attached, vacated) {
+            self.take_back_in_place(number);
+        }
+        attached?;
+        self.scrubbing.wake();
+        Ok(self.layout())
+    }
+
+    /// Takes a new device, and makes it what is wanted.
+    fn attach_new(
+        &self,
+        beside: &str,
+        new: &VdevSpec,
+        is_column: bool,
+        replace: bool,
+        force: bool,
+        limit: Option<u64>,
+    ) -> Result<(), Failure> {
+        let action = if replace { "replace" } else { "attach to" };
+        let taken = NewDevices::take(std::slice::from_ref(new), action, beside, force)?;
+        let device = taken.devices().remove(0);
+        match is_column {
+            true => {
+                self.datasets.check_feature(RAIDZ_EXPANSION).or_refused(action, beside)?;
+                self.datasets.prepare_expansion(limit).or_refused(action, beside)?;
+                self.pool.attach_column(beside, device).map(drop).or_refused(action, beside)?;
+            }
+            false if limit.is_some() => {
+                return Err(Failure::cannot(action, beside, "only the expansion of a raidz is limited"));
+            }
+            false => self.pool.attach(beside, device, replace).or_refused(action, beside)?,
+        }
+        taken.keep();
+        Ok(())
+    }
+
+    pub(super) fn detach(&self, device: &str, force: bool) -> Result<Layout, Failure> {
+        const ACTION: &str = "detach";
+        let heirs = self.incomplete_heirs(device)?;
+        if heirs.is_empty() {
+            self.pool.detach(device).or_refused(ACTION, device)?;
+            return Ok(self.layout());
+        }
+        if !force {
+            return Err(self.refuse_loss(device, &heirs)?);
+        }
+        let guids: Vec<Guid> = heirs.iter().map(|heir| heir.leaf.guid()).collect();
+        self.datasets.accept_losses(&guids).or_refused(ACTION, device)?;
+        match self.pool.detach(device) {
+            // Who looks after replacements may have been faster.
+            Err(_) if self.pool.find_device(device).is_err() => {}
+            detached => detached.or_refused(ACTION, device)?,
+        }
+        Ok(self.layout())
+    }
+
+    /// The devices that could stand for one, but for blocks that nobody gives: what replaces it, or if nobody else is
+    /// complete, what has joined it.
+    fn incomplete_heirs(&self, device: &str) -> Result<Vec<Arc<Member>>, Failure> {
+        let (vdev, leaf) = self.pool.find_device(device).or_refused("detach", device)?;
+        let own = vdev.as_group().and_then(|group| Some((group, group.member(leaf.guid())?.column())));
+        let Some((group, column)) = own.filter(|_| self.is_stuck()) else { return Ok(Vec::new()) };
+        let mut others = group.of_column(column);
+        others.retain(|other| other.leaf.guid() != leaf.guid());
+        let is_alone = others.iter().all(|other| other.state() != State::Complete);
+        let takes_over = |other: &Arc<Member>| is_alone || other.replaces() == Some(leaf.guid());
+        others.retain(|other| other.state() == State::Filling && takes_over(other));
+        Ok(others)
+    }
+
+    fn refuse_loss(&self, device: &str, heirs: &[Arc<Member>]) -> Result<Failure, Failure> {
+        let lost = self.datasets.resilver_status().map_or(0, |status| status.errors);
+        let blocks = if lost == 1 { "one block".to_owned() } else { format!("{lost} blocks") };
+        let heirs: Vec<&str> = heirs.iter().map(|heir| heir.leaf.name()).collect();
+        let problem = format!("{} lacks {blocks} that no other device gives", heirs.join(", "));
+        let mut names = self.datasets.damaged_names().or_refused("detach", device)?;
+        if names.len() > NAMED {
+            let more = names.split_off(NAMED).len();
+            names.push(format!("{more} more, see pool status -v {}", self.name()));
+        }
+        let hint = format!(
+            "what is lost is of: {}\nif {device} cannot give it back, let it go: pool detach -f {} {device}",
+            names.join(", "),
+            self.name()
+        );
+        Ok(Failure::cannot("detach", device, problem).hint(hint))
+    }
+
+    /// Has one device of each mirror be a pool of its own, or with `dry_run` only says which would be.
+    pub(super) fn split(&self, name: &str, devices: &[String], dry_run: bool) -> Result<SplitRecord, Failure> {
+        const ACTION: &str = "split";
+        let plan = self.pool.plan_split(devices).or_refused(ACTION, self.name())?;
+        let guid = match dry_run {
+            true => 0,
+            false => self.pool.split(name, &plan).or_refused(ACTION, self.name())?.pool.0,
+        };
+        let leaving = plan.into_iter().map(|leaving| (leaving.mirror, leaving.path)).collect();
+        Ok(SplitRecord { guid, leaving, layout: self.layout() })
+    }
+
+    pub(super) fn renumber(&self, guid: u64) -> Result<(), Failure> {
+        self.pool.renumber(Guid(guid)).or_refused("reguid", self.name()).map(drop)
+    }
+
+    pub(super) fn offline(&self, device: &str, temporary: bool) -> Result<(), Failure> {
+        self.pool.put_offline(device, temporary).or_refused("offline", device)
+    }
+
+    pub(super) fn online(&self, device: &str, expand: bool) -> Result<(), Failure> {
+        self.pool.put_online(device, &|path| self.reopen(path)).or_refused("online", device)?;
+        self.scrubbing.wake();
+        if expand { self.expand_vdev_of(device) } else { Ok(()) }
+    }
+
+    /// Takes devices of mirrors and RAID-Zs back that have failed, all or one; one that is still away stays so.
+    pub(super) fn take_back_failed(&self, device: Option<&str>) {
+        for vdev in self.engine().storage().vdevs.all() {
+            let Some(mirror) = vdev.as_group() else { continue };
+            for member in mirror.members().iter().filter(|member| member.is_to_be_missed()) {
+                let (name, guid) = (member.leaf.name(), member.leaf.guid().to_string());
+                if device.is_none_or(|device| device == name || device == guid)
+                    && let Err(error) = self.pool.put_online(&guid, &|path| self.reopen(path))
+                {
+                    tracing::warn!("{name} stays out of use: {error}");
+                }
+            }
+        }
+        self.take_caches_back(device);
+        self.scrubbing.wake();
+    }
+
+    /// Returns when a device that has joined a mirror has everything, and the one that it replaces has left.
+    pub(super) fn wait_for_resilver(&self, device: &str, job: &mut Job<'_>) -> Result<(), Failure> {
+        let what = format!("resilvering {}", self.name());
+        while self.lacks(device)? {
+            self.engine().writable().or_refused("resilver", self.name())?;
+            job.check()?;
+            if let Some(status) = self.datasets.resilver_status() {
+                job.tell(&what, status.examined, Some(status.total.max(status.examined)));
+            }
+            thread::sleep(WATCH);
+        }
+        Ok(())
+    }
+
+    /// Whether a device lacks something that it is about to get, or the one that it replaces is still there.
+    fn lacks(&self, device: &str) -> Result<bool, Failure> {
+        let refused = |why: &str| Err(Failure::cannot("resilver", device, why));
+        // One that has left may have left a single device.
+        let (vdev, leaf) = self.pool.find_device(device).or_refused("resilver", device)?;
+        let Some(mirror) = vdev.as_group() else { return Ok(false) };
+        let Some(member) = mirror.member(leaf.guid()) else { return refused("it has left the pool") };
+        match member.state() {
+            // A spare stays beside the one that it stands in for. What replaces the spare waits for that to stand by again.
+            State::Complete => Ok(member.replaces().is_some() && !self.pool.label().is_spare(leaf.guid())),
+            State::Out => refused("it has failed, or was put out of use, before it had everything"),
+            State::Filling | State::Filled => match self.datasets.resilver_status().filter(|_| self.is_stuck()) {
+                Some(status) => Err(Failure::cannot(
+                    "resilver",
+                    device,
+                    match status.errors {
+                        1 => "one block cannot be read from any other device".to_owned(),
+                        errors => format!("{errors} blocks cannot be read from any other device"),
+                    },
+                )
+                .hint(format!("it stays as it is; see: pool status -v {}", self.name()))),
+                None => Ok(true),
+            },
+        }
+    }
+
+    /// Has what fills devices begin again.
+    pub(super) fn restart_resilver(&self) -> Result<(), Failure> {
+        self.engine().writable().or_refused("resilver", self.name())?;
+        self.datasets.restart_resilver();
+        self.scrubbing.wake();
+        Ok(())
+    }
+
+    /// Whether devices lack what no other device gives.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.datasets.is_resilver_stuck()
+    }
+
+    /// Whether devices are being replaced, and it may come to an end.
+    pub(super) fn is_replacing(&self) -> bool {
+        let vdevs = self.engine().storage().vdevs.all();
+        let label = self.pool.label();
+        let replaces = |member: &Arc<Member>| {
+            member.replaces().is_some() && member.state() != State::Out && !label.is_spare(member.leaf.guid())
+        };
+        let mut groups = vdevs.iter().filter_map(|vdev| vdev.as_group());
+        !self.is_stuck() && groups.any(|group| group.members().iter().any(replaces))
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        let vdevs = self.engine().storage().vdevs.all();
+        let size = self.engine().space_totals().size;
+        let classes = self.pool.label().sections.classes;
+        let shown = vdevs.iter().map(|vdev| layout::shown(&**vdev, &classes));
+        let caches = layout::shown_caches(self.cache_paths().into_iter());
+        let shown = shown.chain(caches).collect();
+        Layout { pool: self.name().to_string(), vdevs: shown, spares: self.idle_spares(), size }
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        let mut needs = Needs { stuck: self.is_stuck(), ..Needs::default() };
+        for vdev in self.engine().storage().vdevs.all() {
+            needs.log_lost |= vdev.is_lost();
+            let members = vdev.as_group().map(|mirror| mirror.members()).unwrap_or_default();
+            let is_filled = |member: &&Arc<Member>| matches!(member.state(), State::Filling | State::Filled);
+            let replaced: Vec<Guid> = members.iter().filter(is_filled).filter_map(|heir| heir.replaces()).collect();
+            for member in members.iter() {
+                match (member.state(), member.leaf.health()) {
+                    (State::Complete, _) => {}
+                    (State::Filling | State::Filled, _) => needs.filling = true,
+                    // Nothing need be done about what gets a successor just now.
+                    (State::Out, _) if replaced.contains(&member.leaf.guid()) => {}
+                    (State::Out, Health::Offline) => needs.offline = true,
+                    (State::Out, Health::Faulted) => needs.faulted = true,
+                    (State::Out, _) => needs.unavailable = true,
+                }
+            }
+        }
+        needs
+    }
+}
+
+/// How a resilver is shown.
+pub(super) fn scan(status: &ResilverStatus, now: i64) -> ScanRecord {
+    ScanRecord {
+        kind: ScanKind::Resilver,
+        state: match status.state {
+            ResilverState::Running => ScanState::Scanning,
+            ResilverState::Finished => ScanState::Finished,
+            ResilverState::Canceled => ScanState::Canceled,
+        },
+        start: status.start.div_euclid(NANOS),
+        end: status.end.div_euclid(NANOS),
+        seconds: status.seconds(now),
+        rate: status.rate(now),
+        total: status.total,
+        examined: status.examined,
+        repaired: status.copied,
+        errors: status.errors,
+    }
+}

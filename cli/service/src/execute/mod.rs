@@ -1,0 +1,348 @@
+//! Carrying requests out on a pool that this process owns.
+//!
+//! ```text
+//! open_pool   the pool: engine, datasets, mounts; opening and closing    devices     this machine's devices
+//! pool, dataset, property, accounts, snapshot, stream, files       one family of requests each
+//! mounts      which datasets are mounted where, and keeping mounts in step with changes
+//! background  freeing what was destroyed           scrub       verifying and mending, in strides
+//! job         progress, cancelling, the stream beside a request       parts       answers that come in parts
+//! suspended   going on after a device has failed, or giving up
+//! check       verifying a pool, its last committed state if it is at work
+//! inspect     looking into the structures of a pool that nobody has open
+//! activity    what goes on in the background   events      what has happened
+//! losses      what would be lost with some devices          trim        giving free space back
+//! pace        how fast chunks are moved                 rebalance   having vdevs become equally full
+//! removal     taking a vdev out of the pool             defragment  having holes become whole regions
+//! growth      what devices have grown                   resize      having devices become smaller
+//! spares      devices that stand by
+//! rewind      choosing an older state to go back to     memory      how much of it there is
+//! images      what is found under the names of devices      standing    what is the matter with it
+//! vital       threads that the pool cannot do without      patience    waiting for commands that read
+//! refusal     errors of the layers below as failures
+//! ```
+//!
+//! Answers are data, without formatting. A request that changes the pool has been committed when it is answered.
+
+mod accounts;
+mod activity;
+mod background;
+mod caches;
+pub(crate) mod check;
+mod dataset;
+mod defragment;
+pub(crate) mod devices;
+mod events;
+mod expansion;
+mod files;
+mod growth;
+mod images;
+mod in_place;
+pub(crate) mod inspect;
+mod job;
+pub(crate) mod layout;
+mod losses;
+mod members;
+mod memory;
+mod mounts;
+mod open_pool;
+mod pace;
+mod parts;
+mod patience;
+mod pool;
+mod property;
+mod rebalance;
+mod refusal;
+mod removal;
+mod resize;
+pub(crate) mod rewind;
+mod scrub;
+mod snapshot;
+mod spares;
+mod standing;
+mod stream;
+mod suspended;
+#[cfg(test)]
+mod tests;
+mod trim;
+mod vital;
+
+pub use self::{
+    job::{Cancel, Job, JobStream},
+    mounts::mount_namespace,
+    open_pool::{OpenPool, Opening},
+};
+pub(crate) use self::{
+    mounts::{Places as MountPlaces, check_namespace},
+    refusal::OrRefused,
+    suspended::{is_answered_anyway, refusal},
+};
+
+pub(crate) use self::open_pool::create_options;
+use std::path::Path;
+
+use self::patience::Patience;
+use ::dataset::admin::{DestroyRequest, DestroySnapshotsRequest};
+use ::pool::inspect::Sink;
+use protocol::{Executor, Failure, HostRequest, HostResponse, Inspect, OnSaid, Request, Response, Stream};
+
+impl OpenPool {
+    /// Carries a request out, and adds `command` to the history if it has changed something.
+    pub fn execute(
+        &self,
+        command: &str,
+        request: Request,
+        stream: Option<Stream>,
+        job: &mut Job<'_>,
+    ) -> Result<Response, Failure> {
+        self.check_not_suspended(&request)?;
+        let recorded = is_recorded(&request);
+        if recorded {
+            // What it forgets, such as errors, is seen before.
+            self.events.look();
+        }
+        let response = self.carry_out(request, stream, job)?;
+        if recorded {
+            self.record(command);
+            self.events.note_command(command);
+        }
+        Ok(response)
+    }
+
+    fn carry_out(&self, request: Request, stream: Option<Stream>, job: &mut Job<'_>) -> Result<Response, Failure> {
+        let done = |()| Response::Done;
+        match request {
+            Request::Ping => Ok(Response::Done),
+            // Whoever has the pool closes it.
+            Request::Shutdown { .. } | Request::Abandon => Err(Failure::new("this pool has no service")),
+            Request::Pool { properties, vdevs } => self.pool_record(&properties, vdevs).map(Response::Pool),
+            Request::SetPool { assignments } => self.set_pool(&assignments).map(done),
+            Request::Status => self.status().map(|status| Response::Status(Box::new(status))),
+            Request::History { internal } => self.history(internal).map(Response::History),
+            Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
+            Request::Check => check::check_live(self, job).map(Response::Checked),
+            Request::Scrub { action } => self.scrub(action).map(done),
+            Request::ScrubPart(part) => self.scrub_part(&part, job).map(Response::Examined),
+            Request::WaitForScrub => self.wait_for_scrub(job).map(Response::Examined),
+            Request::Clear { device } => self.clear(device.as_deref()).map(done),
+            Request::Trim { action, devices, rate, wait } => {
+                let bytes = self.trim((action, &devices), rate, wait, job)?;
+                Ok(bytes.map_or(Response::Done, Response::Trimmed))
+            }
+            Request::Losses { devices } => self.losses(&devices, job).map(Response::Losses),
+            Request::Events { after } => Ok(Response::Events(self.events.after(after))),
+            Request::ClearEvents => Ok(Response::Cleared(self.events.clear())),
+            Request::Activities => self.activities().map(Response::Activities),
+            Request::Reopen => self.reopen_devices().map(done),
+            Request::Resilver => self.restart_resilver().map(done),
+            Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
+            Request::AddVdevs { vdevs, spares, force, dry_run } => {
+                self.add_vdevs(&vdevs, &spares, force, dry_run).map(Response::Layout)
+            }
+            Request::Attach { device, new, replace, force, limit } => {
+                self.attach(&device, &new, replace, force, limit).map(Response::Layout)
+            }
+            Request::Detach { device, force } => self.detach(&device, force).map(Response::Layout),
+            Request::Split { name, devices, dry_run } => self.split(&name, &devices, dry_run).map(Response::Split),
+            Request::Renumber { guid } => self.renumber(guid).map(done),
+            Request::Remove { vdev, limit, dry_run } => self.remove(&vdev, limit, dry_run, job).map(Response::Removal),
+            Request::PauseRemoval => self.pause_removal().map(done),
+            Request::StopRemoval => self.stop_removal().map(done),
+            Request::WaitForRemoval => self.wait_for_removal(job).map(Response::Layout),
+            Request::PauseExpansion => self.pause_expansion().map(done),
+            Request::ResumeExpansion { limit } => self.resume_expansion(limit).map(done),
+            Request::WaitForExpansion => self.wait_for_expansion(job).map(Response::Layout),
+            Request::Rebalance { limit, dry_run } => self.rebalance(limit, dry_run, job).map(Response::Rebalance),
+            Request::PauseRebalance => self.pause_rebalance().map(done),
+            Request::StopRebalance => self.stop_rebalance().map(done),
+            Request::WaitForRebalance => self.wait_for_rebalance(job).map(done),
+            Request::Defragment { limit, dry_run } => self.defragment(limit, dry_run, job).map(Response::Defragment),
+            Request::PauseDefragment => self.pause_defragment().map(done),
+            Request::StopDefragment => self.stop_defragment().map(done),
+            Request::WaitForDefragment => self.wait_for_defragment(job).map(done),
+            Request::Resize { device, size, limit, dry_run } => {
+                self.resize(&device, size, limit, dry_run, job).map(Response::Resize)
+            }
+            Request::PauseResize => self.pause_resize().map(done),
+            Request::StopResize => self.stop_resize().map(done),
+            Request::WaitForResize => self.wait_for_resize(job).map(Response::Resized),
+            Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
+            Request::Online { device, expand } => self.online(&device, expand).map(done),
+            Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
+            Request::List { root, depth, kinds, properties } => {
+                self.list(root, depth, kinds, &properties, job).map(done)
+            }
+            Request::Create { name, parents, assignments, no_mount, dry_run } => {
+                self.create_dataset(&name, parents, &assignments, no_mount, dry_run).map(Response::Created)
+            }
+            Request::Destroy { name, recursive, dependents, force, wait, dry_run } => self
+                .destroy_dataset(
+                    DestroyRequest { name, recursive, dependents },
+                    force,
+                    dry_run,
+                    &Patience::of(wait, job),
+                )
+                .map(Response::Destroyed),
+            Request::DestroySnapshots { set, recursive, dependents, defer, wait, dry_run } => self
+                .destroy_snapshots(
+                    DestroySnapshotsRequest { set, recursive, dependents, defer },
+                    dry_run,
+                    &Patience::of(wait, job),
+                )
+                .map(Response::Destroyed),
+            Request::DestroyBookmark { name, dry_run } => {
+                self.destroy_bookmark(&name, dry_run).map(Response::Destroyed)
+            }
+            Request::Set { name, assignments, no_mount } => self.set(&name, &assignments, no_mount).map(done),
+            Request::Inherit { name, property, recursive, received } => {
+                self.inherit(&name, &property, recursive, received).map(done)
+            }
+            Request::Rename { from, to, parents, recursive, no_mount, force } => {
+                self.rename(&from, &to, parents, recursive, no_mount, force).map(done)
+            }
+            Request::Mounts => Ok(Response::Mounts(self.mounts.as_ref().map(|m| m.list()).unwrap_or_default())),
+            Request::Mount { name, options, overlay } => self.mount(name.as_ref(), &options, overlay).map(done),
+            Request::MountAt { name, directory, options, remount, namespace } => {
+                check_namespace(&name, namespace)?;
+                self.mount_at(&name, Path::new(directory.as_os_str()), &options, remount).map(done)
+            }
+            Request::Unmount { target, force } => self.unmount(target.as_ref(), force).map(done),
+            Request::Snapshot { names, recursive, assignments } => {
+                self.snapshot(names, recursive, &assignments).map(done)
+            }
+            Request::Rollback { to, destroy_newer, destroy_clones, force } => {
+                self.rollback(&to, destroy_newer, destroy_clones, force).map(done)
+            }
+            Request::Clone { from, to, parents, assignments, no_mount } => {
+                self.clone_snapshot(&from, &to, parents, &assignments, no_mount).map(done)
+            }
+            Request::Promote { name } => self.promote(&name).map(done),
+            Request::Hold { tag, names, recursive } => self.hold(&tag, &names, recursive).map(done),
+            Request::Holds { names, recursive } => self.holds(&names, recursive).map(Response::Holds),
+            Request::Release { tag, names, recursive } => self.release(&tag, &names, recursive).map(done),
+            Request::Bookmark { from, to } => self.bookmark(&from, &to).map(done),
+            Request::Diff { from, to } => self.diff(&from, &to, job).map(done),
+            Request::Send { what, dry_run } => self.send(&what, dry_run, stream, job).map(Response::Sent),
+            Request::Receive(spec) => self.receive(&spec, required(stream)?, job).map(Response::Received),
+            Request::Entries { location, directory_itself, recursive } => {
+                self.entries(&location, directory_itself, recursive, job).map(done)
+            }
+            Request::FileAttributes { location, recursive } => {
+                self.file_attributes(&location, recursive, job).map(done)
+            }
+            Request::SetFileAttributes { location, assignments, recursive } => {
+                self.set_file_attributes(&location, &assignments, recursive, job).map(done)
+            }
+            Request::Accounts { name, kind } => self.accounts(&name, kind, job).map(Response::Accounts),
+            Request::Projects { location, reach } => self.projects(&location, reach, job).map(done),
+            Request::SetProject { location, change, recursive } => {
+                self.set_project(&location, change, recursive, job).map(done)
+            }
+            Request::Read { location } => self.read_file(&location, required(stream)?, job).map(done),
+            Request::CopyIn { sources, to, recursive } => {
+                self.copy_in(&sources, &to, recursive, job).map(Response::Copied)
+            }
+            Request::CopyWithin { sources, to, recursive } => {
+                self.copy_within(&sources, &to, recursive, job).map(Response::Copied)
+            }
+            Request::CopyOut { sources, to, recursive } => {
+                self.copy_out(&sources, &to, recursive, job).map(Response::Copied)
+            }
+        }
+    }
+}
+
+/// The stream of a request that has one.
+fn required(stream: Option<Stream>) -> Result<Stream, Failure> {
+    stream.ok_or_else(|| Failure::new("the request came without its stream"))
+}
+
+/// Whether the history is to tell of a request.
+fn is_recorded(request: &Request) -> bool {
+    match request {
+        Request::AddVdevs { dry_run, .. }
+        | Request::Remove { dry_run, .. }
+        | Request::Rebalance { dry_run, .. }
+        | Request::Defragment { dry_run, .. }
+        | Request::Resize { dry_run, .. }
+        | Request::Split { dry_run, .. }
+        | Request::Create { dry_run, .. }
+        | Request::Destroy { dry_run, .. }
+        | Request::DestroySnapshots { dry_run, .. }
+        | Request::DestroyBookmark { dry_run, .. } => !dry_run,
+        Request::Receive(spec) => !spec.dry_run,
+        Request::SetPool { .. }
+        | Request::Attach { .. }
+        | Request::Detach { .. }
+        | Request::PauseRemoval
+        | Request::PauseExpansion
+        | Request::ResumeExpansion { .. }
+        | Request::Renumber { .. }
+        | Request::StopRemoval
+        | Request::PauseRebalance
+        | Request::StopRebalance
+        | Request::PauseDefragment
+        | Request::StopDefragment
+        | Request::PauseResize
+        | Request::StopResize
+        | Request::Offline { .. }
+        | Request::Online { .. }
+        | Request::Scrub { .. }
+        | Request::ScrubPart(_)
+        | Request::Clear { .. }
+        | Request::Reopen
+        | Request::Trim { .. }
+        | Request::Resilver
+        | Request::Set { .. }
+        | Request::Inherit { .. }
+        | Request::Rename { .. }
+        | Request::Snapshot { .. }
+        | Request::Rollback { .. }
+        | Request::Clone { .. }
+        | Request::Promote { .. }
+        | Request::Hold { .. }
+        | Request::Release { .. }
+        | Request::Bookmark { .. } => true,
+        _ => false,
+    }
+}
+
+/// A machine on which no pool is known or can be: every name is unknown. What commands check before they ask a pool
+/// shows in full on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPools;
+
+impl Executor for NoPools {
+    fn known_pools(&mut self) -> Result<Vec<String>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn host(&mut self, request: HostRequest, _said: OnSaid<'_>) -> Result<HostResponse, Failure> {
+        match request {
+            HostRequest::Importable { .. } => Ok(HostResponse::Importable(Vec::new())),
+            HostRequest::Foreign { .. } => Ok(HostResponse::Foreign(Vec::new())),
+            _ => Err(Failure::new("this machine has no pools")),
+        }
+    }
+
+    fn call(
+        &mut self,
+        pool: &str,
+        _request: Request,
+        _stream: Option<Stream>,
+        _said: OnSaid<'_>,
+    ) -> Result<Response, Failure> {
+        Err(Failure::no_pool(pool))
+    }
+
+    fn rest(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn inspect(&mut self, _what: &Inspect, _sink: Sink<'_>) -> Result<(), Failure> {
+        Err(Failure::new("this machine has no pools"))
+    }
+
+    fn serve(&mut self, pool: &str, _supervised: bool) -> Result<(), Failure> {
+        Err(Failure::no_pool(pool))
+    }
+}

@@ -1,0 +1,208 @@
+//! Mounts by hand: where mount(8) says. They are the file systems with `mountpoint=legacy`, and snapshots.
+//!
+//! Nothing in the pool says where such a mount is, so this machine remembers it, in a file beside the record of the known
+//! pool. The file is replaced whole whenever such a mount comes, changes or goes, and where a service that has started is to
+//! mount everything, it makes these mounts again. So they survive a crash of the service and a restart; an export forgets
+//! them. One that cannot be made keeps no other from it, and stays remembered until it can, or is unmounted. A crash between
+//! a mount and the write of the file loses that mount alone, before mount(8) was answered.
+//!
+//! What the file says is compared with the pool: a file system or snapshot is known by its id, and its name only tells
+//! where to look.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use dataset::name::{Name, SnapshotName};
+use fuse_mount::Mount;
+use parking_lot::Mutex;
+use protocol::{Assignment, Failure};
+
+use super::{Active, Manner, Mounts, Unmounted, clear_way};
+use crate::remembered::{self, Remembered};
+
+/// What remembers mounts by hand.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Option<Written>>);
+
+struct Written {
+    file: PathBuf,
+    says: Vec<Remembered>,
+    /// What an earlier service had mounted, and this one has not mounted yet.
+    pending: Vec<Remembered>,
+}
+
+/// The number of the mount namespace that this process lives in.
+pub fn mount_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/mnt").map_or(0, |namespace| namespace.ino())
+}
+
+/// Refuses to mount something that the caller would not see.
+pub(crate) fn check_namespace(name: &Name, of_caller: u64) -> Result<(), Failure> {
+    if of_caller == mount_namespace() {
+        return Ok(());
+    }
+    let why = "the pool's service is in another mount namespace, where the mount would be made";
+    Err(Failure::cannot("mount", name, why).hint("mount it outside of this container, and hand the directory in"))
+}
+
+impl Mounts {
+    /// Mounts a file system or a snapshot on a directory.
+    pub(crate) fn mount_by_hand(&self, name: &Name, place: &Path, options: &[Assignment]) -> Result<(), Failure> {
+        self.drop_ended();
+        let refused = |why: &str| Failure::cannot("mount", name, why);
+        let mut plan = self.plan_with(name, options)?;
+        match name {
+            Name::Dataset(_) if plan.mountpoint != "legacy" => {
+                let hint = format!("fs mount {name}; or, to mount it by mount(8): fs set mountpoint=legacy {name}");
+                return Err(refused("its mountpoint is not 'legacy'").hint(hint));
+            }
+            Name::Bookmark(_) => return Err(refused("a bookmark has no files")),
+            _ => {}
+        }
+        let _turn = self.turn.lock();
+        if let Some(mount) = self.mount_of(plan.id) {
+            let at = mount.mountpoint().display();
+            return Err(refused(&format!("already mounted at {at}"))
+                .hint(format!("to have it twice: mount --bind {at} DIRECTORY")));
+        }
+        clear_way(place).map_err(|error| refused(&error.to_string()))?;
+        if !place.is_dir() {
+            return Err(refused(&format!("{} is not a directory", place.display())));
+        }
+        plan.at = Some(place.to_owned());
+        self.mount_planned(plan, &Manner { temporary: options, overlay: true, at: Some(place) })?;
+        self.remember();
+        Ok(())
+    }
+
+    /// Changes the options of what is mounted on a directory, as long as the mount lives.
+    pub(crate) fn remount_by_hand(&self, name: &Name, place: &Path, options: &[Assignment]) -> Result<(), Failure> {
+        self.drop_ended();
+        let refused = |why: String| Failure::cannot("remount", name, why);
+        let found = {
+            let table = self.table.lock();
+            let is_it = |(_, active): &(&u64, &Active)| active.name == *name && active.mount.mountpoint() == place;
+            table.iter().find(is_it).map(|(id, active)| (*id, active.mount.clone(), active.temporary.clone()))
+        };
+        let Some((id, mount, before)) = found else {
+            return Err(refused(format!("it is not mounted at {}", place.display())));
+        };
+        let is_writable = |given: &Assignment| given.name == "readonly" && given.value == "off";
+        if matches!(name, Name::Snapshot(_)) && options.iter().any(is_writable) {
+            return Err(refused("a snapshot is read-only".to_owned()));
+        }
+        // What programs have changed in mappings would be refused afterwards.
+        mount.write_back();
+        let values: BTreeMap<_, _> = before.iter().chain(options).map(|given| (&given.name, &given.value)).collect();
+        let after: Vec<Assignment> =
+            values.into_iter().map(|(name, value)| Assignment { name: name.clone(), value: value.clone() }).collect();
+        let followed = self.follow(name, &mount, &after);
+        if followed.is_err() {
+            // The mount is as it was, and the properties are to say so.
+            self.note(&self.plan_with(name, &before)?, place, &before);
+        } else if let Some(active) = self.table.lock().get_mut(&id) {
+            active.temporary = after;
+        }
+        self.remember();
+        followed
+    }
+
+    fn follow(&self, name: &Name, mount: &Mount, temporary: &[Assignment]) -> Result<(), Failure> {
+        self.note(&self.plan_with(name, temporary)?, mount.mountpoint(), temporary);
+        let plan = self.plan_with(name, temporary)?;
+        mount.remount(&plan.options).map_err(|error| Failure::new(error.to_string()))
+    }
+
+    /// Notes the new name of a snapshot, and with `recursive` of those of that name below.
+    pub(crate) fn snapshots_renamed(&self, from: &SnapshotName, to: &str, recursive: bool) {
+        let is_meant = |name: &SnapshotName| match recursive {
+            true => name.snapshot() == from.snapshot() && name.dataset().is_within(&from.dataset()),
+            false => name == from,
+        };
+        for active in self.table.lock().values_mut() {
+            if let Name::Snapshot(name) = &active.name
+                && is_meant(name)
+                && let Ok(name) = name.dataset().snapshot(to)
+            {
+                active.name = Name::Snapshot(name);
+            }
+        }
+        self.remember();
+    }
+
+    /// Remembers mounts by hand in this file from now on.
+    pub(crate) fn remember_in(&self, file: PathBuf) {
+        let says = remembered::read(&file).unwrap_or_else(|failure| {
+            tracing::error!("{failure}");
+            Vec::new()
+        });
+        *self.memory.0.lock() = Some(Written { file, pending: says.clone(), says });
+    }
+
+    /// Makes the mounts again that an earlier service had made by hand.
+    pub(super) fn restore(&self) -> Result<(), Failure> {
+        let pending = match &*self.memory.0.lock() {
+            Some(written) => written.pending.clone(),
+            None => return Ok(()),
+        };
+        let mut mounts: Vec<Unmounted> = pending.iter().map(Unmounted::remembered).collect();
+        mounts.retain(|one| self.name_of(one).is_some());
+        let mounted = self.mount_those(&mounts);
+        if let Err(failure) = &mounted {
+            tracing::error!("{failure}");
+        }
+        // Those that are mounted leave it next.
+        let is_there = |one: &Remembered| mounts.iter().any(|mount| mount.id() == one.id);
+        self.memory.0.lock().iter_mut().for_each(|written| written.pending.retain(is_there));
+        self.remember();
+        mounted
+    }
+
+    /// Forgets a mount that could not be made again; `false` if there is none.
+    pub(super) fn forget_pending(&self, name: &Name) -> bool {
+        let is_it = |one: &Remembered| self.name_of(&Unmounted::remembered(one)).is_some_and(|now| now == *name);
+        let is_forgotten = match &mut *self.memory.0.lock() {
+            Some(written) => written.pending.extract_if(.., |one| is_it(one)).count() > 0,
+            None => false,
+        };
+        self.remember();
+        is_forgotten
+    }
+
+    /// Leaves what is remembered as it is: the service ends, and the next one makes the mounts again.
+    pub(crate) fn keep_memory(&self) {
+        *self.memory.0.lock() = None;
+    }
+
+    /// Brings the file up to date with the mounts.
+    pub(super) fn remember(&self) {
+        let mut memory = self.memory.0.lock();
+        let Some(Written { file, says, pending }) = &mut *memory else { return };
+        let now: Vec<Remembered> = {
+            let table = self.table.lock();
+            pending.retain(|one| !table.contains_key(&one.id));
+            let by_hand = table.iter().filter(|(_, active)| active.by_hand);
+            by_hand.map(|(id, active)| remembered(*id, active)).chain(pending.iter().cloned()).collect()
+        };
+        if now == *says {
+            return;
+        }
+        match remembered::write(file, &now) {
+            Ok(()) => *says = now,
+            Err(failure) => tracing::error!("{failure}"),
+        }
+    }
+}
+
+fn remembered(id: u64, active: &Active) -> Remembered {
+    Remembered {
+        name: active.name.clone(),
+        id,
+        dataset: active.dataset,
+        directory: active.mount.mountpoint().to_owned().into(),
+        options: active.temporary.clone(),
+    }
+}

@@ -1,0 +1,211 @@
+//! Unmounting: what is chosen, the deepest first, and all of it or nothing.
+
+use std::path::{Path, PathBuf};
+
+use dataset::{
+    admin::Target,
+    name::{DatasetName, Name},
+};
+use fuse_mount::{MountPoint, Unmount};
+use protocol::{Assignment, Failure};
+
+use super::{Active, Manner, Mounts, keep_first, named_as};
+use crate::remembered::Remembered;
+
+/// What becomes of mount points that nobody chose, when their datasets are unmounted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Directories {
+    /// They go: the dataset is going to be elsewhere, or nowhere.
+    Removed,
+    /// Those that lie in another dataset stay: it may be read-only when they are needed again.
+    KeptInside,
+}
+
+/// A dataset or a snapshot that was mounted, whatever its name is by now, and how.
+pub(crate) struct Unmounted {
+    id: u64,
+    name: Name,
+    dataset: u64,
+    /// The directory that somebody named.
+    at: Option<PathBuf>,
+    temporary: Vec<Assignment>,
+    overlay: bool,
+}
+
+impl Unmounted {
+    pub(super) fn of(id: u64, active: Active) -> Unmounted {
+        let at = active.by_hand.then(|| active.mount.mountpoint().to_owned());
+        let Active { name, dataset, temporary, overlay, .. } = active;
+        Unmounted { id, name, dataset, at, temporary, overlay }
+    }
+
+    /// What a service that has ended had mounted.
+    pub(super) fn remembered(one: &Remembered) -> Unmounted {
+        let Remembered { name, id, dataset, directory, options } = one.clone();
+        Unmounted { id, name, dataset, at: Some(directory.to_path()), temporary: options, overlay: true }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn manner<'a>(&'a self, at: Option<&'a Path>) -> Manner<'a> {
+        Manner { temporary: &self.temporary, overlay: self.overlay, at }
+    }
+}
+
+impl Mounts {
+    /// Unmounts a dataset or a snapshot, and what is mounted below it.
+    pub(crate) fn unmount(&self, name: &Name, force: bool) -> Result<(), Failure> {
+        self.drop_ended();
+        let path = {
+            let table = self.table.lock();
+            let active = table.values().find(|active| active.name == *name);
+            active.map(|active| active.mount.mountpoint().to_owned())
+        };
+        match path {
+            Some(path) => {
+                let chosen = |_, active: &Active| active.mount.mountpoint().starts_with(&path);
+                self.take_down(chosen, force, Directories::KeptInside).map(drop)
+            }
+            None if self.forget_pending(name) => Ok(()),
+            None => Err(Failure::not_mounted(name)),
+        }
+    }
+
+    /// Unmounts whatever is mounted at `path`.
+    pub(crate) fn unmount_at(&self, path: &Path, force: bool) -> Result<(), Failure> {
+        self.drop_ended();
+        let name = {
+            let table = self.table.lock();
+            let active = table.values().find(|active| active.mount.mountpoint() == path);
+            active.map(|active| active.name.clone())
+        };
+        match name {
+            Some(name) => self.unmount(&name, force),
+            None => Err(Failure::not_mounted(path.display())),
+        }
+    }
+
+    /// Unmounts everything.
+    pub(crate) fn unmount_all(&self, force: bool) -> Result<(), Failure> {
+        self.drop_ended();
+        self.take_down(|_, _| true, force, Directories::KeptInside).map(drop)
+    }
+
+    /// Unmounts those datasets, by name, and says which were mounted and how; mount points that nobody chose are removed.
+    pub(crate) fn unmount_these(&self, names: &[Name], force: bool) -> Result<Vec<Unmounted>, Failure> {
+        self.drop_ended();
+        self.take_down(|_, active| names.contains(&active.name), force, Directories::Removed)
+    }
+
+    /// Unmounts the dataset and those below it in name, and says which were mounted and how. Snapshots stay mounted.
+    pub(crate) fn unmount_within(&self, top: &DatasetName, force: bool) -> Result<Vec<Unmounted>, Failure> {
+        self.drop_ended();
+        self.take_down(
+            |_, active| matches!(&active.name, Name::Dataset(name) if name.is_within(top)),
+            force,
+            Directories::Removed,
+        )
+    }
+
+    /// Unmounts what is chosen, the deepest first. If one cannot be unmounted, those that were are mounted again.
+    fn take_down(
+        &self,
+        chosen: impl Fn(u64, &Active) -> bool,
+        force: bool,
+        directories: Directories,
+    ) -> Result<Vec<Unmounted>, Failure> {
+        let done = self.take_down_mounts(&chosen, force, directories)?;
+        self.end_left(chosen);
+        self.remember();
+        Ok(done)
+    }
+
+    fn take_down_mounts(
+        &self,
+        chosen: impl Fn(u64, &Active) -> bool,
+        force: bool,
+        directories: Directories,
+    ) -> Result<Vec<Unmounted>, Failure> {
+        let how = if force { Unmount::Force } else { Unmount::Normal };
+        let mut doomed: Vec<(PathBuf, u64)> = {
+            let table = self.table.lock();
+            let chosen = table.iter().filter(|(id, active)| chosen(**id, active));
+            chosen.map(|(id, active)| (active.mount.mountpoint().to_owned(), *id)).collect()
+        };
+        doomed.sort();
+        let mut done = Vec::new();
+        for (path, id) in doomed.into_iter().rev() {
+            let Some(mount) = self.mount_of(id) else { continue };
+            if let Err(error) = mount.unmount(how) {
+                self.mount_back(&done);
+                return Err(Failure::new(error.to_string()));
+            }
+            drop(mount);
+            if let Some(active) = self.forget(id) {
+                if directories == Directories::Removed || !self.is_inside_another(&path) {
+                    remove_mountpoint(&active, &path);
+                }
+                done.push(Unmounted::of(id, active));
+            }
+        }
+        Ok(done)
+    }
+
+    fn is_inside_another(&self, path: &Path) -> bool {
+        self.table.lock().values().any(|active| path.starts_with(active.mount.mountpoint()))
+    }
+
+    /// Mounts what was unmounted, as it was, as far as it is still there and properties let it. Goes on after a failure and
+    /// tells the first.
+    pub(crate) fn mount_again(&self, unmounted: &[Unmounted]) -> Result<(), Failure> {
+        self.drop_ended();
+        let mounted = self.mount_those(unmounted);
+        self.remember();
+        mounted
+    }
+
+    pub(super) fn mount_those(&self, unmounted: &[Unmounted]) -> Result<(), Failure> {
+        let (mut plans, mut first) = (Vec::with_capacity(unmounted.len()), Ok(()));
+        for one in unmounted {
+            let Some(name) = self.name_of(one) else { continue };
+            match self.plan_with(&name, &one.temporary) {
+                Ok(mut plan) => {
+                    let is_by_hand = plan.mountpoint == "legacy" || matches!(name, Name::Snapshot(_));
+                    plan.at = one.at.clone().filter(|_| is_by_hand);
+                    let at = one.at.as_deref().filter(|_| is_by_hand);
+                    plans.push((plan, one.manner(at)));
+                }
+                Err(failure) => first = keep_first(first, Err(failure)),
+            }
+        }
+        plans.retain(|(plan, _)| plan.at.is_some() || plan.canmount != "off" && plan.path().is_some());
+        keep_first(first, self.mount_plans(plans))
+    }
+
+    /// What is called by now what was unmounted, if it is still there.
+    pub(super) fn name_of(&self, one: &Unmounted) -> Option<Name> {
+        let name = named_as(&one.name, &self.datasets.dataset_name(one.dataset).ok()?)?;
+        match self.datasets.resolve(&name).ok()? {
+            Target::Dataset(id) | Target::Snapshot(id) if id == one.id => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Mounts again what was unmounted for something that did not come about.
+    pub(crate) fn mount_back(&self, unmounted: &[Unmounted]) {
+        if let Err(failure) = self.mount_again(unmounted) {
+            tracing::warn!("{failure}");
+        }
+    }
+}
+
+/// Removes the directory of a mount that was there by default; one that is in use stays.
+fn remove_mountpoint(active: &Active, path: &Path) {
+    if active.by_default
+        && let Err(error) = MountPoint::remove(path)
+    {
+        tracing::debug!("{} stays: {error}", path.display());
+    }
+}

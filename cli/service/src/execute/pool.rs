@@ -1,0 +1,503 @@
+//! Requests about the pool itself: properties, state, devices, counters, history.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use dataset::{
+    admin::Sharing,
+    property::{self, Nature, POOL, Source},
+};
+use pool::{
+    block::storage::Vdevs,
+    device::{Device, MemoryDevice},
+    format::label::{CACHE_DEVICES, KNOWN_FEATURES, Label, SPARES},
+    space::SpaceTotals,
+    vdev::{Health, Leaf, Member, State, Vdev},
+};
+use protocol::{
+    Assignment, Failure, HistoryRecord, IoCounts, IoSample, Layout, PoolRecord, PoolStatus, PropertyRecord, VdevKind,
+    VdevRecord, VdevRole, VdevSpec, VdevTreeSpec,
+};
+
+use super::{
+    dataset::each_once,
+    devices::{NewDevices, check_new},
+    layout::{apart, asked, check_replication, devices_of, estimate, grouped, kind_of, name_of, role_of, shown_caches},
+    open_pool::OpenPool,
+    refusal::OrRefused,
+    spares,
+};
+use crate::health::{self, Verdict};
+
+/// What stands for a value that does not exist.
+const NONE: &str = "-";
+const NANOS: i64 = 1_000_000_000;
+/// How long a status waits at most for blocks to be examined that readers have met bad copies of, and how long between looks.
+const EXAMINATION: Duration = Duration::from_secs(1);
+const GLANCE: Duration = Duration::from_millis(5);
+
+impl OpenPool {
+    pub(super) fn pool_record(&self, names: &[String], vdevs: bool) -> Result<PoolRecord, Failure> {
+        let all: Vec<String>;
+        let names = match names {
+            [] => {
+                let features = KNOWN_FEATURES.iter().map(|name| format!("feature@{name}"));
+                all = POOL.iter().map(|definition| definition.name.to_owned()).chain(features).collect();
+                &all
+            }
+            names => {
+                all = each_once(names);
+                &all
+            }
+        };
+        self.images.look();
+        Ok(PoolRecord {
+            name: self.name().to_string(),
+            guid: self.guid(),
+            state: self.state().to_string(),
+            txg: self.engine().committed().0,
+            properties: names.iter().map(|name| self.pool_property(name)).collect::<Result<_, _>>()?,
+            vdevs: if vdevs { self.vdev_records() } else { Vec::new() },
+            spares: if vdevs { self.spare_records() } else { Vec::new() },
+        })
+    }
+
+    fn pool_property(&self, name: &str) -> Result<PropertyRecord, Failure> {
+        let record = |value: String, source| PropertyRecord { name: name.to_owned(), value, source, received: None };
+        if let Some(feature) = name.strip_prefix(property::FEATURE) {
+            let state = self.datasets.feature_state(feature).or_refused("open", self.name())?;
+            return Ok(record(state.to_owned(), Source::Local));
+        }
+        let definition = property::definition(POOL, name);
+        if let Some(value) = self.computed(name)? {
+            return Ok(record(value, Source::None));
+        }
+        let usual = definition.and_then(|definition| definition.default).unwrap_or(NONE).to_owned();
+        let set = || self.datasets.pool_property(name).or_refused("open", self.name());
+        let (value, default) = match name {
+            "readonly" => (self.engine().read_only().then(|| "on".to_owned()), usual),
+            "ashift" => (Some(self.pool.label().ashift.to_string()), usual),
+            "cache_size" => (set()?, self.defaults.cache.to_string()),
+            "dirty_limit" => (set()?, self.defaults.dirty.to_string()),
+            _ => (set()?, usual),
+        };
+        let source = if value.is_some() { Source::Local } else { Source::Default };
+        let value = value.unwrap_or(default);
+        Ok(record(if value.is_empty() { NONE.to_owned() } else { value }, source))
+    }
+
+    /// The value of a property that nobody sets.
+    fn computed(&self, name: &str) -> Result<Option<String>, Failure> {
+        let totals = self.engine().space_totals();
+        let number = match name {
+            "size" => totals.size,
+            "capacity" => percent(totals.size - totals.free, totals.size),
+            "free" => totals.free,
+            "allocated" => allocated(&totals),
+            "fragmentation" => self.engine().storage().space.fragmentation(None).into(),
+            "guid" => self.guid(),
+            "bcloneused" | "bclonesaved" | "bcloneratio" if self.engine().suspension().is_suspended() => {
+                return Ok(Some(NONE.to_owned()));
+            }
+            "bcloneused" => self.sharing()?.used,
+            "bclonesaved" => self.sharing()?.saved,
+            "bcloneratio" => return Ok(Some(ratio(self.sharing()?))),
+            "freeing" if self.engine().suspension().is_suspended() => return Ok(Some(NONE.to_owned())),
+            "freeing" => self.datasets.freeing().or_refused("open", self.name())?,
+            "leaked" => 0,
+            "expandsize" if self.pool.growth() > 0 => self.pool.growth(),
+            "name" => return Ok(Some(self.name().to_string())),
+            "altroot" if !self.altroot.is_empty() => return Ok(Some(self.altroot.clone())),
+            "health" => return Ok(Some(self.state().to_string())),
+            "dedupratio" => return Ok(Some("1.00".to_owned())),
+            _ => {
+                let is_computed = property::definition(POOL, name).is_some_and(|d| d.nature == Nature::ReadOnly);
+                return Ok(is_computed.then(|| NONE.to_owned()));
+            }
+        };
+        Ok(Some(number.to_string()))
+    }
+
+    fn sharing(&self) -> Result<Sharing, Failure> {
+        self.datasets.sharing().or_refused("open", self.name())
+    }
+
+    pub(crate) fn set_pool(&self, assignments: &[Assignment]) -> Result<(), Failure> {
+        for Assignment { name, .. } in assignments {
+            if matches!(name.as_str(), "altroot" | "readonly") {
+                let problem = format!("property '{name}' can only be set at import");
+                return Err(Failure::cannot("set property for", self.name(), problem));
+            }
+        }
+        for Assignment { name, value } in assignments {
+            self.datasets.set_pool_property(name, value).or_refused("set property for", self.name())?;
+        }
+        self.tune();
+        Ok(())
+    }
+
+    /// How many file systems are mounted, by how their requests come.
+    fn transports(&self) -> BTreeMap<String, u64> {
+        let mut count = BTreeMap::new();
+        for mount in self.mounts.iter().flat_map(|mounts| mounts.list()) {
+            *count.entry(mount.transport).or_default() += 1;
+        }
+        count
+    }
+
+    pub(super) fn status(&self) -> Result<PoolStatus, Failure> {
+        self.images.look();
+        self.await_examinations();
+        let vdevs = self.vdev_records();
+        let has_own = |vdev: &VdevRecord| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0;
+        let has_errors = vdevs.iter().any(|vdev| has_own(vdev) || vdev.members.iter().any(has_own));
+        // Whatever is examined from here on is in what is read of the damage.
+        let (waiting, passed) = self.engine().unexamined();
+        let unexamined = waiting + passed;
+        // The catalogue may not be in memory, and the devices away.
+        let (damaged, scan, freeing) = match self.engine().suspension().is_suspended() {
+            true => (None, None, 0),
+            false => (
+                Some(self.datasets.damaged_names().or_refused("open", self.name())?),
+                self.scan()?,
+                self.datasets.freeing().or_refused("open", self.name())?,
+            ),
+        };
+        let Verdict { state, status, action } =
+            self.verdict(damaged.as_ref().map(Vec::len), unexamined > 0, has_errors)?;
+        Ok(PoolStatus {
+            name: self.name().to_string(),
+            guid: self.guid(),
+            state: state.to_string(),
+            txg: self.engine().committed().0,
+            status,
+            action,
+            scan,
+            removal: self.removal(),
+            expansion: self.expansion(),
+            rebalance: self.rebalance_record(),
+            defragment: self.defragment_record(),
+            resize: self.resize_record(),
+            transports: self.transports(),
+            activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
+            vdevs,
+            spares: self.spare_records(),
+            damaged,
+            unexamined,
+        })
+    }
+
+    /// Waits a moment until blocks are examined that readers have just met bad copies of.
+    fn await_examinations(&self) {
+        let engine = self.engine();
+        if engine.unexamined().0 == 0 || !(engine.read_only() || engine.writable().is_ok()) {
+            return;
+        }
+        self.scrubbing.wake();
+        let begun = Instant::now();
+        while engine.unexamined().0 > 0 && begun.elapsed() < EXAMINATION {
+            thread::sleep(GLANCE);
+        }
+    }
+
+    fn vdev_records(&self) -> Vec<VdevRecord> {
+        let totals = self.engine().space_totals();
+        let sight = self.images.sight();
+        let is_stuck = self.is_stuck();
+        let label = self.pool.label();
+        let space_layer = &self.engine().storage().space;
+        let classes = self.pool.label().sections.classes;
+        let is_leaving = |vdev: &dyn Vdev| space_layer.is_closed(vdev.id()) && !vdev.is_lost();
+        let note = |vdev: &dyn Vdev| is_leaving(vdev).then(|| "(removing)".to_owned());
+        let record = |vdev: &dyn Vdev| {
+            let role = role_of(vdev.id(), &classes);
+            let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
+            let fragmentation = space_layer.fragmentation(Some(vdev.id())).into();
+            let leaf_record = |leaf: &Leaf| {
+                let counts = leaf.counters().snapshot();
+                let (state, seen) = sight.state(leaf);
+                VdevRecord {
+                    kind: VdevKind::Disk,
+                    role,
+                    path: leaf.name().to_owned(),
+                    members: Vec::new(),
+                    note: seen,
+                    guid: leaf.guid().0,
+                    state: state.to_string(),
+                    size: space.map_or(0, |space| space.size),
+                    allocated: space.map_or(0, |space| space.allocated),
+                    fragmentation,
+                    read_errors: counts.read_errors,
+                    write_errors: counts.write_errors,
+                    checksum_errors: counts.checksum_errors,
+                    trim: Some(self.trim_record(vdev.id(), leaf)),
+                }
+            };
+            let Some(mirror) = vdev.as_group() else {
+                let devices: Vec<VdevRecord> = vdev.leaves().iter().map(|leaf| leaf_record(leaf)).collect();
+                let record = devices.first().cloned().expect("a vdev has devices");
+                return match vdev.group_name() {
+                    None => VdevRecord { note: note(vdev).or(record.note), ..record },
+                    // It is lost, with all of them.
+                    Some(name) => VdevRecord {
+                        kind: kind_of(vdev),
+                        path: name.to_owned(),
+                        members: devices,
+                        note: note(vdev),
+                        guid: vdev.guid().0,
+                        trim: None,
+                        ..record
+                    },
+                };
+            };
+            let all = mirror.members();
+            let member_record = |member: &Arc<Member>| {
+                let record = leaf_record(&member.leaf);
+                VdevRecord { note: note_of(member, &all, is_stuck, &label).or(record.note), ..record }
+            };
+            let members: Vec<VdevRecord> = all.iter().map(member_record).collect();
+            let is_usable = |(_, member): &(&VdevRecord, &Arc<Member>)| {
+                // One whose file is gone, or that is slow, still gives what it holds.
+                member.state() == State::Complete && member.leaf.health() == Health::Online
+            };
+            let usable = members.iter().zip(all.iter()).filter(is_usable).map(|(_, member)| member.column());
+            let too_few = !mirror.quorum().suffice(usable);
+            let stands_in = |guid: u64| {
+                let member = all.iter().find(|member| member.leaf.guid().0 == guid)?;
+                member.replaces().filter(|_| label.is_spare(member.leaf.guid())).map(|old| old.0)
+            };
+            let members = spares::beside(members, &stands_in);
+            let is_out = |member: &Arc<Member>| {
+                member.state() == State::Out || sight.state(&member.leaf).0 != health::State::Online
+            };
+            let state = match (too_few, all.iter().any(is_out)) {
+                (true, _) => Health::Unavailable.as_str(),
+                (false, true) => "DEGRADED",
+                (false, false) => Health::Online.as_str(),
+            };
+            VdevRecord {
+                kind: kind_of(vdev),
+                role,
+                path: name_of(vdev),
+                members,
+                note: note(vdev),
+                guid: vdev.guid().0,
+                state: state.to_owned(),
+                size: space.map_or(0, |space| space.size),
+                allocated: space.map_or(0, |space| space.allocated),
+                fragmentation,
+                read_errors: 0,
+                write_errors: 0,
+                checksum_errors: 0,
+                trim: None,
+            }
+        };
+        let vdevs = self.vdevs().all();
+        vdevs.iter().map(|vdev| record(&**vdev)).chain(self.cache_records()).collect()
+    }
+
+    fn vdevs(&self) -> &Vdevs {
+        &self.engine().storage().vdevs
+    }
+
+    pub(super) fn io_counters(&self) -> IoSample {
+        let totals = self.engine().space_totals();
+        let classes = self.pool.label().sections.classes;
+        let counts = |vdev: &dyn Vdev| {
+            let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
+            let allocated = space.map_or(0, |space| space.allocated);
+            let mut sum = IoCounts {
+                name: name_of(vdev),
+                role: role_of(vdev.id(), &classes),
+                allocated,
+                free: space.map_or(0, |space| space.size.saturating_sub(allocated)),
+                ..IoCounts::default()
+            };
+            let member = |leaf: &Arc<Leaf>| {
+                let counts = leaf.counters().snapshot();
+                IoCounts {
+                    name: leaf.name().to_owned(),
+                    reads: counts.reads,
+                    writes: counts.writes,
+                    read_bytes: counts.read_bytes,
+                    written_bytes: counts.written_bytes,
+                    ..IoCounts::default()
+                }
+            };
+            let members: Vec<IoCounts> = vdev.leaves().iter().map(member).collect();
+            for counts in &members {
+                sum.reads += counts.reads;
+                sum.writes += counts.writes;
+                sum.read_bytes += counts.read_bytes;
+                sum.written_bytes += counts.written_bytes;
+            }
+            if vdev.group_name().is_some() {
+                sum.members = members;
+            }
+            sum
+        };
+        let vdevs: Vec<IoCounts> = self.vdevs().all().iter().map(|vdev| counts(&**vdev)).collect();
+        let total = |of: fn(&IoCounts) -> u64| vdevs.iter().map(of).sum();
+        let pool = IoCounts {
+            name: self.name().to_string(),
+            role: VdevRole::Normal,
+            allocated: allocated(&totals),
+            free: totals.free,
+            reads: total(|counts| counts.reads),
+            writes: total(|counts| counts.writes),
+            read_bytes: total(|counts| counts.read_bytes),
+            written_bytes: total(|counts| counts.written_bytes),
+            members: Vec::new(),
+        };
+        let vdevs = vdevs.into_iter().chain(self.cache_counts()).collect();
+        IoSample { elapsed: self.opened.elapsed().as_nanos().try_into().unwrap_or(u64::MAX), pool, vdevs }
+    }
+
+    /// The history, with what was done besides commands if `internal` says so.
+    pub(super) fn history(&self, internal: bool) -> Result<Vec<HistoryRecord>, Failure> {
+        // Brings in the latest lines. Of a pool that takes no changes any more, the history up to then can be read.
+        if let Err(error) = self.engine().commit() {
+            tracing::debug!("the history may lack its latest lines: {error}");
+        }
+        let events = self.datasets.history().or_refused("open", self.name())?;
+        let record = |event: dataset::admin::Event| HistoryRecord {
+            time: event.time.div_euclid(NANOS),
+            txg: event.txg.0,
+            internal: event.user.is_empty(),
+            user: event.user.parse().ok().map(|user| (user, event.host)),
+            text: event.command,
+        };
+        Ok(events.into_iter().map(record).filter(|record| internal || !record.internal).collect())
+    }
+
+    pub(super) fn add_vdevs(
+        &self,
+        vdevs: &[VdevTreeSpec],
+        spares: &[VdevSpec],
+        force: bool,
+        dry_run: bool,
+    ) -> Result<Layout, Failure> {
+        const ACTION: &str = "add to";
+        let name = self.name().to_string();
+        let (vdevs, caches) = apart(vdevs);
+        let vdevs = &vdevs[..];
+        let (present, specs) = (self.vdevs().all(), devices_of(vdevs));
+        if !force && !vdevs.is_empty() {
+            check_replication(vdevs, &present, &self.pool.label().sections.classes, ACTION, &name)?;
+        }
+        let all: Vec<VdevSpec> = specs.iter().chain(&caches).chain(spares).cloned().collect();
+        let devices = check_new(&all, ACTION, &name, force)?;
+        if !force {
+            let (others, standing) = devices.split_at(specs.len() + caches.len());
+            self.check_spares(spares, standing, &others[..specs.len()])?;
+        }
+        self.check_features(vdevs, &devices, (!spares.is_empty(), !caches.is_empty())).or_refused(ACTION, &name)?;
+        if dry_run {
+            let highest = present.last().map(|vdev| vdev.id()).max(self.engine().storage().space.highest_vdev());
+            let next = highest.map_or(0, |highest| highest.0 as usize + 1);
+            let mut layout = self.layout();
+            let paths = caches.iter().map(|cache| cache.path.to_text()).collect::<Vec<_>>();
+            let (had, kept) = layout.vdevs.into_iter().partition(|vdev| vdev.role == VdevRole::Cache);
+            let (had, kept): (Vec<_>, Vec<_>) = (had, kept);
+            let (sector, region) = (self.engine().sector().into(), self.pool.label().region_size);
+            let mut new = asked(vdevs, next);
+            layout.size += estimate(&mut new, vdevs, &devices, sector, Some(region));
+            layout.vdevs = kept.into_iter().chain(new).chain(had).chain(shown_caches(paths.into_iter())).collect();
+            layout.spares.extend(spares.iter().map(|spare| spare.path.to_text()));
+            return Ok(layout);
+        }
+        if vdevs.is_empty() {
+            self.add_spares(spares, force)?;
+            self.add_caches(&caches, force)?;
+            return Ok(self.layout());
+        }
+        let standing: Vec<VdevSpec> = specs.iter().chain(spares).cloned().collect();
+        let taken = NewDevices::take(&standing, ACTION, &name, force)?;
+        let mut devices = taken.devices();
+        let stand_by = devices.split_off(specs.len());
+        let addition = self.pool.begin_add_with(grouped(vdevs, devices), &stand_by).or_refused(ACTION, &name)?;
+        // From here on a label may name them, whatever fails.
+        taken.keep();
+        addition.finish().or_refused(ACTION, &name)?;
+        // These leave again at a word, and those before do not.
+        self.add_caches(&caches, force)?;
+        Ok(self.layout())
+    }
+
+    /// Refuses what would have the labels name features that are disabled: vdevs on devices of these sizes, spares, or cache
+    /// devices.
+    fn check_features(
+        &self,
+        vdevs: &[VdevTreeSpec],
+        sizes: &[u64],
+        (spares, caches): (bool, bool),
+    ) -> dataset::admin::Result<()> {
+        let stand_in = |(spec, size): (VdevSpec, &u64)| -> Arc<dyn Device> {
+            Arc::new(MemoryDevice::new(spec.path.to_text(), *size))
+        };
+        let devices = devices_of(vdevs).into_iter().zip(sizes).map(stand_in).collect();
+        let mut needed = self.pool.features_of(&grouped(vdevs, devices))?;
+        needed.extend(spares.then(|| SPARES.to_owned()));
+        needed.extend(caches.then(|| CACHE_DEVICES.to_owned()));
+        needed.iter().try_for_each(|feature| self.datasets.check_feature(feature))
+    }
+}
+
+/// What is to be known of a member beside its state and its errors.
+fn note_of(member: &Member, all: &[Arc<Member>], is_stuck: bool, label: &Label) -> Option<String> {
+    let state = if is_stuck { "incomplete" } else { "resilvering" };
+    // A spare stands in, and replaces nobody.
+    let is_spare = |other: &Member| label.is_spare(other.leaf.guid());
+    let replaces = |other: &Member| other.replaces().filter(|_| !is_spare(other));
+    let is_replaced = all.iter().any(|other| replaces(other) == Some(member.leaf.guid()));
+    match (member.state(), replaces(member)) {
+        (State::Filling | State::Filled, Some(old)) => {
+            let old = all.iter().find(|other| other.leaf.guid() == old);
+            let old = old.map_or_else(String::new, |old| format!(" {}", old.leaf.name()));
+            Some(format!("({state}, replaces{old})"))
+        }
+        (State::Filling | State::Filled, None) => Some(format!("({state})")),
+        _ if is_replaced => Some("(being replaced)".to_owned()),
+        (State::Out, _) => member.leaf.trouble().map(|trouble| format!("({trouble})")),
+        _ => None,
+    }
+}
+
+/// What is not free: what waits to be free again is still taken.
+fn allocated(totals: &SpaceTotals) -> u64 {
+    totals.size - totals.free
+}
+
+/// How much space references stand for, for each byte that shared blocks take.
+fn ratio(sharing: Sharing) -> String {
+    let Sharing { used, saved } = sharing;
+    let hundredths = if used == 0 { 100 } else { (u128::from(used) + u128::from(saved)) * 100 / u128::from(used) };
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+fn percent(part: u64, whole: u64) -> u64 {
+    if whole == 0 { 0 } else { (u128::from(part) * 100 / u128::from(whole)) as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratio_of_sharing_is_that_of_all_references() {
+        assert_eq!(ratio(Sharing { used: 0, saved: 0 }), "1.00");
+        assert_eq!(ratio(Sharing { used: 3, saved: 2 }), "1.66");
+        assert_eq!(ratio(Sharing { used: 1, saved: u64::MAX }), "18446744073709551616.00");
+    }
+
+    #[test]
+    fn percentages_neither_overflow_nor_divide_by_zero() {
+        assert_eq!(percent(u64::MAX, u64::MAX), 100);
+        assert_eq!(percent(1, 3), 33);
+        assert_eq!(percent(0, 0), 0);
+    }
+}

@@ -1,0 +1,87 @@
+//! Requests that change properties, and what follows for mounts.
+
+use dataset::name::{DatasetName, Name};
+use protocol::{Assignment, Failure};
+
+use super::{
+    mounts::{Manner, Mounts},
+    open_pool::{OpenPool, given_to_datasets},
+    refusal::OrRefused,
+};
+
+/// What decides whether and where a dataset is mounted.
+const PLACE: &[&str] = &["mountpoint", "canmount"];
+/// What decides how.
+const MANNER: &[&str] = &["readonly", "atime", "relatime", "exec", "setuid", "devices", "snapdir"];
+
+/// What has a dataset refuse what programs have changed through `mmap` and the kernel has not written yet.
+const REFUSING: &[&str] = &["readonly"];
+
+/// What a mount and the kernel agree on once and for all: it takes a new mount.
+const AGREED: &[&str] = &["acltype", "xattr", "snapdir"];
+
+impl OpenPool {
+    pub(super) fn set(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {
+        let (quotas, others) = self.split_quotas(name, assignments)?;
+        if !others.is_empty() {
+            self.set_others(name, &others, no_mount)?;
+        }
+        self.set_quotas(name, &quotas)
+    }
+
+    /// Sets what is no quota.
+    fn set_others(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {
+        let properties: Vec<&str> = assignments.iter().map(|given| given.name.as_str()).collect();
+        self.change(name, &properties, no_mount, || {
+            let given = given_to_datasets(assignments);
+            self.datasets.set(std::slice::from_ref(name), &given).or_refused("set property for", name)
+        })
+    }
+
+    pub(super) fn inherit(&self, name: &Name, property: &str, recursive: bool, received: bool) -> Result<(), Failure> {
+        self.change(name, &[property], false, || {
+            let targets = std::slice::from_ref(name);
+            self.datasets.inherit(targets, property, recursive, received).or_refused("inherit property for", name)
+        })
+    }
+
+    /// Changes properties of `name`, and has the mounts of it and of what is below follow.
+    fn change(
+        &self,
+        name: &Name,
+        properties: &[&str],
+        no_mount: bool,
+        change: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (Name::Dataset(dataset), Some(mounts)) = (name, &self.mounts) else { return change() };
+        let concerns = |of: &[&str]| properties.iter().any(|property| of.contains(property));
+        if concerns(PLACE) && !no_mount {
+            return self.change_place(dataset, mounts, change);
+        }
+        if concerns(REFUSING) {
+            mounts.write_back_within(dataset);
+        }
+        change()?;
+        if concerns(AGREED) && !no_mount {
+            mounts.mount_anew(dataset)?;
+        }
+        if concerns(MANNER) { mounts.options_changed(dataset) } else { Ok(()) }
+    }
+
+    /// What is mounted moves to its new place; what would be mounted, had it been so before, is. A mount in use refuses
+    /// the change.
+    fn change_place(
+        &self,
+        dataset: &DatasetName,
+        mounts: &Mounts,
+        change: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let unmounted = mounts.unmount_within(dataset, false)?;
+        change().inspect_err(|_| mounts.mount_back(&unmounted))?;
+        let mounted = mounts.mount_again(&unmounted);
+        mounted.and(mounts.mount_all(Some(std::slice::from_ref(dataset)), &Manner::default())).map_err(|failure| {
+            let message = format!("property set, but the filesystem is not mounted: {}", failure.message);
+            Failure { message, ..failure }
+        })
+    }
+}

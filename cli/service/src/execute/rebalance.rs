@@ -1,0 +1,141 @@
+//! Requests about rebalancing, and what they share with those about defragmenting. The work is done by the thread that scrubs:
+//! see [`super::scrub`].
+
+use std::{thread, time::Duration};
+
+use dataset::catalogue::{MoveState, RebalanceRow};
+use pool::{
+    env::Nanos,
+    space::{Balanced, Imbalance},
+};
+use protocol::{Failure, RebalancePlan, RebalanceRecord, RemovalEnd};
+
+use super::{
+    job::Job,
+    open_pool::OpenPool,
+    refusal::OrRefused,
+    removal::{end_of, seconds_between},
+};
+
+/// How often who waits looks.
+pub(super) const WATCH: Duration = Duration::from_millis(50);
+
+const NANOS: i64 = 1_000_000_000;
+const ACTION: &str = "rebalance";
+
+impl OpenPool {
+    /// Begins to rebalance, or with `dry_run` only says what would be moved.
+    pub(super) fn rebalance(
+        &self,
+        limit: Option<u64>,
+        dry_run: bool,
+        job: &mut Job<'_>,
+    ) -> Result<RebalancePlan, Failure> {
+        let Imbalance { chunks, bytes, reason } = self.datasets.imbalance().or_refused(ACTION, self.name())?;
+        let region = self.engine().storage().space.region();
+        let plan = RebalancePlan { bytes, chunks, region, reason: reason.map(words).map(str::to_owned) };
+        if dry_run {
+            return Ok(plan);
+        }
+        let reason = self.datasets.start_rebalance(limit).or_refused(ACTION, self.name())?;
+        if reason == Some(Balanced::NoRoom) {
+            let hint = "delete something, or add a device: pool add";
+            return Err(Failure::cannot(ACTION, self.name(), words(Balanced::NoRoom)).hint(hint));
+        }
+        self.scrubbing.wake();
+        if self.mounts.is_none() && reason.is_none() {
+            // Nobody else would do it.
+            self.wait_for_rebalance(job)?;
+        }
+        Ok(RebalancePlan { reason: reason.map(words).map(str::to_owned), ..plan })
+    }
+
+    pub(super) fn pause_rebalance(&self) -> Result<(), Failure> {
+        self.datasets.pause_rebalance().or_refused("pause the rebalance of", self.name())
+    }
+
+    pub(super) fn stop_rebalance(&self) -> Result<(), Failure> {
+        self.datasets.stop_rebalance().or_refused("stop the rebalance of", self.name())
+    }
+
+    /// Returns when no rebalance is under way.
+    pub(super) fn wait_for_rebalance(&self, job: &mut Job<'_>) -> Result<(), Failure> {
+        self.wait_for_batches((ACTION, "rebalancing"), words(Balanced::NoRoom), &|| self.rebalance_record(), job)
+    }
+
+    /// Returns when nothing is under way that goes batch by batch.
+    pub(super) fn wait_for_batches(
+        &self,
+        (action, doing): (&str, &str),
+        no_room: &str,
+        record: &dyn Fn() -> Option<RebalanceRecord>,
+        job: &mut Job<'_>,
+    ) -> Result<(), Failure> {
+        let what = format!("{doing} {}", self.name());
+        loop {
+            let Some(record) = record() else { return Ok(()) };
+            let refused = |why: &str| Err(Failure::cannot(action, self.name(), why));
+            match record.ended {
+                None if record.paused => return refused("it is paused"),
+                None => {}
+                Some(RemovalEnd::Finished) => return Ok(()),
+                Some(RemovalEnd::Canceled) => return refused("it was stopped"),
+                Some(RemovalEnd::Unreadable) => return refused("something could not be read"),
+                Some(RemovalEnd::NoRoom) => return refused(no_room),
+            }
+            self.engine().writable().or_refused(action, self.name())?;
+            job.check()?;
+            job.tell(&what, record.copied, Some(record.total.max(record.copied)));
+            thread::sleep(WATCH);
+        }
+    }
+
+    /// How the rebalance stands that is under way or was the last one.
+    pub(super) fn rebalance_record(&self) -> Option<RebalanceRecord> {
+        let RebalanceRow { state, start, end, total, copied, errors } = self.datasets.rebalance_status()?;
+        Some(self.batches_record(Stood { state, start, end, total, copied, errors }))
+    }
+
+    /// How something stands that goes batch by batch.
+    pub(super) fn batches_record(&self, stood: Stood) -> RebalanceRecord {
+        let Stood { state, start, end, total, copied, errors } = stood;
+        let ended = end_of(state);
+        let until = if ended.is_none() { self.engine().env().now() } else { end };
+        RebalanceRecord {
+            ended,
+            paused: ended.is_none() && self.datasets.is_moving_paused(),
+            limit: self.datasets.moving_limit().filter(|_| ended.is_none()),
+            start: start.div_euclid(NANOS),
+            end: end.div_euclid(NANOS),
+            seconds: seconds_between(start, until),
+            total,
+            copied,
+            errors,
+        }
+    }
+}
+
+/// What the rows have in common of what goes batch by batch.
+pub(super) struct Stood {
+    pub(super) state: MoveState,
+    pub(super) start: Nanos,
+    pub(super) end: Nanos,
+    pub(super) total: u64,
+    pub(super) copied: u64,
+    pub(super) errors: u64,
+}
+
+/// Why nothing is moved.
+fn words(reason: Balanced) -> &'static str {
+    match reason {
+        Balanced::NoPeers => "there are no two vdevs that may exchange what lies on them",
+        Balanced::Level => "all vdevs are about equally full",
+        Balanced::NoRoom => "there are too few empty regions",
+        Balanced::Unpacked => {
+            "rows of vdevs differ in width, and packed_chunks is disabled: pool set feature@packed_chunks=enabled"
+        }
+        Balanced::Kept => {
+            "what the fuller vdevs have too much of may not move: it is metadata, too little, or in pieces"
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! From the errors of the layers below to what a command says, in the words that programs written for ZFS look for.
+
+use std::fmt::Display;
+
+use dataset::admin::Error;
+use protocol::Failure;
+
+/// What went wrong with an administrative request: `cannot ACTION 'WHAT': ...`.
+pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failure {
+    let failure = match error {
+        Error::NotFound { what: "parent", .. } => Failure::cannot(action, what, "parent does not exist"),
+        Error::NotFound { what: "dataset" | "snapshot" | "bookmark", name } => Failure::no_dataset(name),
+        Error::Exists { what: "dataset" | "snapshot" | "bookmark", name } if *name == what.to_string() => {
+            Failure::cannot(action, what, "dataset already exists")
+        }
+        Error::Name(error) => Failure::name(action, error),
+        Error::Property(error) => return Failure::property(action, what, error),
+        Error::Pool(error) => return Failure::engine(action, what, error),
+        // These say themselves what could not be done.
+        Error::Limit { .. } | Error::Misplaced { .. } | Error::NotReceived { .. } => Failure::new(error.to_string()),
+        other => Failure::cannot(action, what, other),
+    };
+    match way_out(action, error).or_else(|| error.remedy()) {
+        Some(remedy) => failure.hint(remedy),
+        None => failure,
+    }
+}
+
+/// What to do about an error where the usual remedy is none.
+fn way_out(action: &str, error: &Error) -> Option<String> {
+    match (action, error) {
+        ("receive into", Error::NotFound { what: "parent", name }) => {
+            Some(format!("create it first: fs create -p {name}"))
+        }
+        ("destroy", Error::InUse { holder, .. }) => {
+            Some(format!("{}\nto wait for it: the same command with --wait", holder.remedy()))
+        }
+        ("rollback to", Error::Held { .. }) => Some("release the holds: fs holds, fs release".to_owned()),
+        _ => None,
+    }
+}
+
+/// Gives a result its failure.
+pub(crate) trait OrRefused<T> {
+    /// The value, or `cannot ACTION 'WHAT': ...`.
+    fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure>;
+}
+
+impl<T> OrRefused<T> for dataset::admin::Result<T> {
+    fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure> {
+        self.map_err(|error| refused(action, what, &error))
+    }
+}
+
+impl<T> OrRefused<T> for pool::error::Result<T> {
+    fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::engine(action, what, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_speak_as_programs_expect() {
+        let missing = refused("destroy", "tank/a", &Error::not_found("dataset", "tank/a"));
+        assert_eq!(missing, Failure::no_dataset("tank/a"));
+        let exists = refused("create", "tank/a", &Error::exists("dataset", "tank/a"));
+        assert_eq!(exists.message, "cannot create 'tank/a': dataset already exists");
+        let orphan = refused("create", "tank/a/b", &Error::not_found("parent", "tank/a"));
+        assert_eq!(orphan.message, "cannot create 'tank/a/b': parent does not exist");
+        assert_eq!(orphan.hint.as_deref(), Some("use -p to create the datasets above it"));
+        let orphan = refused("receive into", "tank/a/b", &Error::not_found("parent", "tank/a"));
+        assert_eq!(orphan.hint.as_deref(), Some("create it first: fs create -p tank/a"));
+    }
+}

@@ -1,0 +1,142 @@
+//! Requests about devices that become smaller. The work is done by the thread that scrubs: see [`super::scrub`].
+
+use std::thread;
+
+use dataset::{
+    admin::{Datasets, Progress, Resizing},
+    catalogue::ResizeRow,
+};
+use pool::admin::{Pool, Wanted};
+use protocol::{Failure, NewSize, RemovalEnd, ResizePlan, ResizeRecord};
+
+use super::{
+    job::Job,
+    open_pool::OpenPool,
+    rebalance::{Stood, WATCH},
+    refusal::OrRefused,
+};
+
+const ACTION: &str = "resize";
+
+/// Does a step of the resize that is under way: copies about so many bytes.
+pub(super) fn work(datasets: &Datasets, pool: &Pool, bytes: u64) -> dataset::admin::Result<Progress> {
+    match datasets.resize_step(bytes)? {
+        Resizing::Went(progress) => Ok(progress),
+        Resizing::Shrinks(vdev, regions) => {
+            if let Err(error) = pool.shrink(vdev, regions) {
+                tracing::warn!("cannot make the devices of vdev {vdev} smaller: {error}");
+                datasets.resize_failed(&error);
+                return Ok(Progress::Idle);
+            }
+            datasets.resize_done()?;
+            Ok(Progress::Worked)
+        }
+    }
+}
+
+impl OpenPool {
+    /// Begins to make a device smaller, or with `dry_run` only says what that takes.
+    pub(super) fn resize(
+        &self,
+        device: &str,
+        size: NewSize,
+        limit: Option<u64>,
+        dry_run: bool,
+        job: &mut Job<'_>,
+    ) -> Result<ResizePlan, Failure> {
+        let wanted = match size {
+            NewSize::To(size) => Wanted::To(size),
+            NewSize::By(less) => Wanted::By(less),
+        };
+        let plan = self.pool.plan_shrink(device, wanted).or_refused(ACTION, device)?;
+        let moving = plan.moving;
+        let (needed, available) = match moving.fits_whole() {
+            true => (moving.needed, moving.available),
+            false => (moving.packed, moving.spare),
+        };
+        let shown = ResizePlan {
+            name: plan.name.clone(),
+            asked: plan.asked,
+            size: plan.size,
+            bytes: moving.bytes,
+            needed,
+            available,
+            region: moving.region,
+            least: plan.least,
+            is_done: !dry_run && self.mounts.is_none(),
+        };
+        if dry_run {
+            return Ok(shown);
+        }
+        if !self.datasets.is_resizing() && !moving.fits() {
+            let why = format!(
+                "what lies at its end takes {needed} empty regions of {} bytes elsewhere, and there are {available}",
+                moving.region
+            );
+            let hint = format!(
+                "the least size possible now is {} bytes; delete something, or add a device: pool add",
+                plan.least
+            );
+            return Err(Failure::cannot(ACTION, device, why).hint(hint));
+        }
+        self.datasets.start_resize(&plan, limit).or_refused(ACTION, device)?;
+        self.scrubbing.wake();
+        if self.mounts.is_none() {
+            // Nobody else would do it.
+            self.wait_for_resize(job)?;
+        }
+        Ok(shown)
+    }
+
+    pub(super) fn pause_resize(&self) -> Result<(), Failure> {
+        self.datasets.pause_resize().or_refused("pause the resize of a device of", self.name())
+    }
+
+    pub(super) fn stop_resize(&self) -> Result<(), Failure> {
+        self.datasets.stop_resize(&self.pool).or_refused("stop the resize of a device of", self.name())
+    }
+
+    /// Returns when no resize is under way: the devices that are larger than the pool uses of them.
+    pub(super) fn wait_for_resize(&self, job: &mut Job<'_>) -> Result<Vec<String>, Failure> {
+        loop {
+            let Some(ResizeRecord { moved, name, obstacle, .. }) = self.resize_record() else { return Ok(Vec::new()) };
+            let refused = |why: &str| Err(Failure::cannot(ACTION, &name, why));
+            match moved.ended {
+                None if moved.paused => return refused("it is paused"),
+                None => {}
+                Some(RemovalEnd::Finished) => return Ok(self.larger_devices()),
+                Some(RemovalEnd::Canceled) => return refused("it was stopped"),
+                Some(RemovalEnd::Unreadable) => return refused("something at its end could not be read"),
+                Some(RemovalEnd::NoRoom) => return refused("there are too few empty regions elsewhere"),
+            }
+            self.engine().writable().or_refused(ACTION, &name)?;
+            if let Some(obstacle) = obstacle.filter(|_| !self.is_filling()) {
+                return refused(&obstacle);
+            }
+            job.check()?;
+            job.tell(&format!("emptying the end of {name}"), moved.copied, Some(moved.total.max(moved.copied)));
+            thread::sleep(WATCH);
+        }
+    }
+
+    /// The devices of the vdev that was resized last, as far as they are larger than the pool uses of them.
+    fn larger_devices(&self) -> Vec<String> {
+        let label = self.pool.label();
+        let last = self.datasets.resize_status().map(|row| row.vdev);
+        let vdevs = self.engine().storage().vdevs.all();
+        let leaves = vdevs.iter().filter(|vdev| Some(u64::from(vdev.id().0)) == last).flat_map(|vdev| vdev.leaves());
+        let larger = leaves.filter(|leaf| label.end_of(leaf.guid()).is_some());
+        larger.map(|leaf| leaf.name().to_owned()).collect()
+    }
+
+    /// How the resize stands that is under way or was the last one.
+    pub(super) fn resize_record(&self) -> Option<ResizeRecord> {
+        let ResizeRow { state, name, size, start, end, total, copied, errors, .. } = self.datasets.resize_status()?;
+        let mut moved = self.batches_record(Stood { state, start, end, total, copied, errors });
+        if moved.ended.is_none() {
+            moved.seconds = self.seconds_at_work(start);
+        }
+        let obstacle = self.datasets.resize_obstacle();
+        Some(ResizeRecord { moved, name, size, obstacle })
+    }
+}

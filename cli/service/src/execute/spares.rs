@@ -1,0 +1,134 @@
+//! Devices that stand by: what the service does with them by itself, and how they are shown.
+
+use dataset::admin::Datasets;
+use pool::{
+    admin::{Pool, Spare, SpareChange},
+    vdev::Health,
+};
+use protocol::{Failure, VdevKind, VdevRecord, VdevSpec};
+
+use super::{
+    devices::{self, NewDevices},
+    open_pool::OpenPool,
+    refusal::OrRefused,
+};
+
+/// Does what is due: replaces what has failed by what has appeared in its place, if that is wanted, and has spares step in
+/// and stand by again. The history says what was done. What fails is tried again the next time.
+pub(super) fn step(datasets: &Datasets, pool: &Pool) {
+    let is_wanted = || datasets.pool_property("autoreplace").ok().flatten().as_deref() == Some("on");
+    match pool.autoreplace_step(&is_wanted, &|path| devices::open_new(path)) {
+        Ok(replaced) => {
+            replaced.iter().for_each(|path| note(datasets, &format!("replaced {path} by what has appeared there")))
+        }
+        Err(error) => tracing::warn!("what has failed is not replaced: {error}"),
+    }
+    match pool.spare_step() {
+        Ok(changes) => changes.iter().for_each(|change| note(datasets, &told(change))),
+        Err(error) => tracing::warn!("spares cannot step in: {error}"),
+    }
+}
+
+fn told(change: &SpareChange) -> String {
+    match change {
+        SpareChange::SteppedIn { spare, device } => format!("spare {spare} stepped in for {device}"),
+        SpareChange::GivenBack { spare } => format!("spare {spare} stands by again"),
+        SpareChange::PutOut { device } => format!("put {device} out of use: too many errors"),
+    }
+}
+
+/// Adds an internal line to the history.
+pub(super) fn note(datasets: &Datasets, what: &str) {
+    if let Err(error) = datasets.record(what, "", &devices::host().1) {
+        tracing::warn!("the history lacks '{what}': {error}");
+    }
+}
+
+impl OpenPool {
+    /// Refuses spares of these sizes that are smaller than every device of the pool, and than those that are added with them, of
+    /// these `others`: they could never step in.
+    pub(super) fn check_spares(&self, spares: &[VdevSpec], sizes: &[u64], others: &[u64]) -> Result<(), Failure> {
+        let least = others.iter().copied().chain([self.pool.least_spare()]).min().unwrap_or(0);
+        match spares.iter().zip(sizes).find(|(_, size)| **size < least) {
+            Some((spare, size)) => {
+                let path = spare.path.to_text();
+                let why = format!(
+                    "the spare {path} has {size} bytes, and is too small to step in for any device: that takes {least}"
+                );
+                Err(Failure::cannot("add to", self.name(), why).hint("use -f to have it stand by anyway"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Takes devices that are to stand by.
+    pub(crate) fn add_spares(&self, spares: &[VdevSpec], force: bool) -> Result<(), Failure> {
+        const ACTION: &str = "add to";
+        if spares.is_empty() {
+            return Ok(());
+        }
+        let taken = NewDevices::take(spares, ACTION, self.name().as_str(), force)?;
+        let devices = taken.devices();
+        // From here on a label may name them, whatever fails.
+        taken.keep();
+        self.pool.add_spares(&devices).or_refused(ACTION, self.name())
+    }
+
+    /// The spares as `pool status` shows them.
+    pub(super) fn spare_records(&self) -> Vec<VdevRecord> {
+        let record = |Spare { leaf, used_in }: Spare| {
+            let state = match (used_in, leaf.health()) {
+                (Some(_), _) => "INUSE",
+                (None, Health::Online) => "AVAIL",
+                (None, health) => health.as_str(),
+            };
+            VdevRecord {
+                note: used_in.is_some().then(|| "currently in use".to_owned()),
+                guid: leaf.guid().0,
+                size: leaf.size(),
+                ..VdevRecord::idle(leaf.name().to_owned(), state)
+            }
+        };
+        self.pool.spares().into_iter().map(record).collect()
+    }
+
+    /// The paths of the spares that stand by: those in use are devices of vdevs.
+    pub(super) fn idle_spares(&self) -> Vec<String> {
+        let idle = self.pool.spares().into_iter().filter(|spare| spare.used_in.is_none());
+        idle.map(|spare| spare.leaf.name().to_owned()).collect()
+    }
+}
+
+/// Has spares that are in use be shown beside those that they stand in for, as one.
+pub(super) fn beside(members: Vec<VdevRecord>, stands_in: &dyn Fn(u64) -> Option<u64>) -> Vec<VdevRecord> {
+    let (spares, mut shown): (Vec<VdevRecord>, Vec<VdevRecord>) =
+        members.into_iter().partition(|member| stands_in(member.guid).is_some());
+    for spare in spares {
+        let at = shown.iter().position(|member| {
+            stands_in(spare.guid) == Some(member.guid)
+                || member.members.iter().any(|inner| stands_in(spare.guid) == Some(inner.guid))
+        });
+        match at {
+            Some(at) if shown[at].members.is_empty() => {
+                let failed = shown[at].clone();
+                let state = if failed.state == "ONLINE" { "ONLINE" } else { "DEGRADED" };
+                shown[at] = VdevRecord {
+                    kind: VdevKind::Spare,
+                    path: format!("spare-{at}"),
+                    note: None,
+                    guid: 0,
+                    state: state.to_owned(),
+                    read_errors: 0,
+                    write_errors: 0,
+                    checksum_errors: 0,
+                    trim: None,
+                    members: vec![failed, spare],
+                    ..shown[at].clone()
+                };
+            }
+            Some(at) => shown[at].members.push(spare),
+            None => shown.push(spare),
+        }
+    }
+    shown
+}

@@ -1,0 +1,241 @@
+//! Requests that send and receive streams.
+//!
+//! What is being sent is held by the command that sends it: see [`dataset::admin::LongHold`].
+
+use std::{io, thread};
+
+use dataset::{
+    admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, SendFrom, SendRequest},
+    name::{DatasetName, Name, SnapshotName},
+};
+use protocol::{Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, SendSpec, SentRecord, Stream};
+
+use super::{
+    job::Job,
+    mounts::Unmounted,
+    open_pool::{OpenPool, given_to_datasets, owner},
+    refusal::OrRefused,
+};
+
+/// The most names that a failure lists.
+const MOST_NAMES: usize = 16;
+
+const NANOS_PER_MILLI: i64 = 1_000_000;
+
+impl OpenPool {
+    pub(super) fn send(
+        &self,
+        spec: &SendSpec,
+        dry_run: bool,
+        stream: Option<Stream>,
+        job: &mut Job<'_>,
+    ) -> Result<Vec<SentRecord>, Failure> {
+        if spec.holds {
+            return Err(Failure::cannot("send", &spec.snapshot, "holds are not part of streams").hint("leave -h out"));
+        }
+        let request = send_request(spec);
+        let stream = match (dry_run, stream) {
+            (false, Some(stream)) => stream,
+            (false, None) => return Err(Failure::new("the request came without its stream")),
+            (true, _) => return self.plan_send(spec, &request),
+        };
+        let mut out = io::BufWriter::with_capacity(1 << 20, job.stream(stream));
+        let what = format!("sending {}", spec.snapshot);
+        let total = self.expected_size(spec);
+        let reader = job.reader();
+        let sent =
+            self.datasets.send(&request, reader, &mut out, helpers(), &mut |bytes| job.tell(&what, bytes, total));
+        let sent = sent.or_refused("send", &spec.snapshot)?;
+        io::Write::flush(&mut out).map_err(|error| Failure::cannot("send", &spec.snapshot, error))?;
+        Ok(vec![SentRecord { base: spec.base.clone(), snapshot: spec.snapshot.clone(), bytes: sent.bytes }])
+    }
+
+    /// About how long a full stream of one snapshot is; others would have to be walked to know.
+    fn expected_size(&self, spec: &SendSpec) -> Option<u64> {
+        let is_full = spec.base.is_none() && !spec.replicate;
+        let name = Name::Snapshot(spec.snapshot.clone());
+        let referenced = is_full.then(|| self.datasets.get(&name, "referenced").ok().flatten()).flatten();
+        referenced.and_then(|valued| valued.value.parse().ok())
+    }
+
+    fn plan_send(&self, spec: &SendSpec, request: &SendRequest) -> Result<Vec<SentRecord>, Failure> {
+        let planned = self.datasets.plan_send(request).or_refused("send", &spec.snapshot)?;
+        let record = |planned: dataset::admin::Planned| {
+            let snapshot: SnapshotName = planned.snapshot.parse().map_err(|error| Failure::name("send", &error))?;
+            let base = planned.from.map(|from| base_name(spec, &snapshot, &from)).transpose()?;
+            Ok(SentRecord { base, snapshot, bytes: planned.bytes })
+        };
+        planned.into_iter().map(record).collect()
+    }
+
+    pub(super) fn receive(
+        &self,
+        spec: &ReceiveSpec,
+        stream: Stream,
+        job: &mut Job<'_>,
+    ) -> Result<Vec<ReceivedRecord>, Failure> {
+        let request = receive_request(spec);
+        let total = length(&stream);
+        let what = format!("receiving {}", spec.target);
+        let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream));
+        if spec.dry_run {
+            let mut progress = |bytes| job.tell(&what, bytes, total);
+            let planned = self.datasets.plan_receive(&request, &mut input, helpers(), &mut progress);
+            return Ok(planned.or_refused("receive into", &spec.target)?.into_iter().map(record).collect());
+        }
+        let mut unmounted = Vec::new();
+        let receive = || {
+            let mut progress = |bytes| job.tell(&what, bytes, total);
+            let mut leaving = |names: &[String]| self.leave(names, &mut unmounted);
+            self.datasets.receive_beside(request, &mut input, helpers(), &mut progress, &mut leaving)
+        };
+        let (arrived, received) = match &self.mounts {
+            Some(mounts) => {
+                mounts.around_changes_within(&spec.target.dataset(), receive, |(arrived, _)| arrived.replaced.clone())
+            }
+            None => receive(),
+        };
+        // What came before a failure stays, and mounts follow that too.
+        self.mount_back(&unmounted);
+        let followed = self.follow_arrival(&arrived, spec.no_mount);
+        self.background.free();
+        received.or_refused("receive into", &spec.target).map_err(|failure| with_arrived(failure, &arrived))?;
+        followed?;
+        Ok(arrived.snapshots.into_iter().map(record).collect())
+    }
+
+    /// Unmounts those of `names` that are datasets, for they are about to be destroyed or renamed, and notes which were.
+    fn leave(&self, names: &[String], unmounted: &mut Vec<Unmounted>) -> dataset::admin::Result<()> {
+        let busy = |failure: Failure| Error::Busy { name: names.join(", "), holder: failure.to_string() };
+        unmounted.extend(self.unmount_named(names, false).map_err(busy)?);
+        Ok(())
+    }
+
+    /// Has mounts show the snapshots that were received, and mounts what is new, the datasets above included.
+    fn follow_arrival(&self, arrived: &Arrived, no_mount: bool) -> Result<(), Failure> {
+        let Some(mounts) = &self.mounts else { return Ok(()) };
+        mounts.snapshots_changed(&arrived.destroyed);
+        let received = arrived.snapshots.iter().map(|snapshot| snapshot.name.dataset());
+        let mut names: Vec<DatasetName> = arrived.parents.iter().cloned().chain(received).collect();
+        names.sort();
+        names.dedup();
+        if no_mount { Ok(()) } else { self.mount_new(&names) }
+    }
+}
+
+/// How many threads read or verify ahead.
+fn helpers() -> usize {
+    thread::available_parallelism().map_or(2, usize::from)
+}
+
+fn send_request(spec: &SendSpec) -> SendRequest {
+    let from = spec.base.clone().map(|base| match spec.intermediates {
+        true => SendFrom::Each(base),
+        false => SendFrom::Base(base),
+    });
+    SendRequest {
+        snapshot: spec.snapshot.clone(),
+        from,
+        replicate: spec.replicate,
+        skip_missing: spec.skip_missing,
+        properties: spec.properties,
+    }
+}
+
+/// The full name of a base, `@NAME` or `#NAME`, of the dataset that is sent. What was asked for may be a snapshot of the
+/// dataset it is a clone of.
+fn base_name(spec: &SendSpec, snapshot: &SnapshotName, from: &str) -> Result<Name, Failure> {
+    let asked = spec.base.as_ref().filter(|base| base.as_str().ends_with(from));
+    match asked {
+        Some(base) if snapshot.dataset() == spec.snapshot.dataset() => Ok(base.clone()),
+        _ => format!("{}{from}", snapshot.dataset()).parse().map_err(|error| Failure::name("send", &error)),
+    }
+}
+
+fn receive_request(spec: &ReceiveSpec) -> ReceiveRequest {
+    ReceiveRequest {
+        target: spec.target.clone(),
+        naming: match spec.naming {
+            ReceiveNaming::Exact => Naming::Exact,
+            ReceiveNaming::WithoutPool => Naming::WithoutPool,
+            ReceiveNaming::LastComponent => Naming::LastPart,
+        },
+        force: spec.force,
+        properties: given_to_datasets(&spec.assignments),
+        exclude: spec.exclude.clone(),
+        origin: spec.origin.clone(),
+        owner: owner(),
+    }
+}
+
+/// How much there is to read, if the stream is a file: from where it stands to its end.
+fn length(stream: &Stream) -> Option<u64> {
+    let stat = rustix::fs::fstat(stream).ok()?;
+    let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
+    let at = if is_file { rustix::fs::tell(stream).ok()? } else { return None };
+    u64::try_from(stat.st_size).ok()?.checked_sub(at)
+}
+
+/// A failure that says what has been received, or destroyed for it, all the same.
+fn with_arrived(failure: Failure, arrived: &Arrived) -> Failure {
+    let list = |names: Vec<String>| match names.len() {
+        0..=MOST_NAMES => names.join(", "),
+        all => format!("{}, and {} more", names[..MOST_NAMES].join(", "), all - MOST_NAMES),
+    };
+    let mut message = failure.message.clone();
+    if !arrived.snapshots.is_empty() {
+        let names = arrived.snapshots.iter().map(|snapshot| snapshot.name.to_string()).collect();
+        message += &format!("; received before that, and kept: {}", list(names));
+    }
+    if !arrived.destroyed.is_empty() {
+        message += &format!("; destroyed before that: {}", list(arrived.destroyed.clone()));
+    }
+    Failure { message, ..failure }
+}
+
+fn record(arrived: ArrivedSnapshot) -> ReceivedRecord {
+    let ArrivedSnapshot { sent, name, incremental, bytes, time } = arrived;
+    ReceivedRecord {
+        sent,
+        received: name,
+        incremental,
+        bytes,
+        milliseconds: u64::try_from(time / NANOS_PER_MILLI).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(intermediates: bool, replicate: bool) -> SendSpec {
+        SendSpec {
+            snapshot: "tank/a@2".parse().unwrap(),
+            base: Some("tank/a#1".parse().unwrap()),
+            intermediates,
+            replicate,
+            skip_missing: false,
+            properties: false,
+            holds: false,
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_file_is_known_and_that_of_a_pipe_is_not() {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, &[7; 10]).unwrap();
+        io::Seek::seek(&mut file, io::SeekFrom::Start(4)).unwrap();
+        assert_eq!(length(&file.into()), Some(6));
+        assert_eq!(length(&io::pipe().unwrap().0.into()), None);
+    }
+
+    #[test]
+    fn bases_get_their_full_names_back() {
+        let name = |snapshot: &str, from: &str| {
+            base_name(&spec(false, false), &snapshot.parse().unwrap(), from).unwrap().to_string()
+        };
+        assert_eq!(name("tank/a@2", "#1"), "tank/a#1");
+        assert_eq!(name("tank/a/b@2", "@1"), "tank/a/b@1");
+        assert_eq!(name("tank/a@3", "@2"), "tank/a@2");
+    }
+}

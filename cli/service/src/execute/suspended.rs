@@ -1,0 +1,78 @@
+//! A pool whose devices keep a commit waiting: what is refused meanwhile, how it goes on, how it is given up.
+
+use std::time::Duration;
+
+use pool::{error::Error, txg::Engine};
+use protocol::{Failure, Request};
+
+use super::{open_pool::OpenPool, refusal::OrRefused};
+
+/// How long resuming waits for the commit that stood still.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The refusal of what cannot be done because the pool is suspended, if it is.
+pub(crate) fn refusal(engine: &Engine, pool: &str) -> Option<Failure> {
+    let why = engine.suspension().reason()?;
+    Some(Failure::engine("use", pool, &Error::Suspended(why)))
+}
+
+/// Whether a request is answered although the pool is suspended: it asks no device, or is about the suspension itself.
+pub(crate) fn is_answered_anyway(request: &Request) -> bool {
+    let about_itself = matches!(request, Request::Clear { .. } | Request::Reopen | Request::Abandon);
+    let is_told = matches!(request, Request::Events { .. } | Request::ClearEvents);
+    about_itself
+        || is_told
+        || matches!(request, Request::Ping | Request::Status | Request::IoCounters | Request::Mounts)
+}
+
+/// Whether a request only looks, at what may be in memory.
+fn only_reads(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Pool { .. }
+            | Request::History { .. }
+            | Request::List { .. }
+            | Request::Holds { .. }
+            | Request::Entries { .. }
+            | Request::FileAttributes { .. }
+            | Request::Projects { .. }
+            | Request::Accounts { .. }
+            | Request::Read { .. }
+            | Request::CopyOut { .. }
+            | Request::Send { .. }
+    )
+}
+
+impl OpenPool {
+    /// Refuses at once what needs a commit, which would not come.
+    pub(super) fn check_not_suspended(&self, request: &Request) -> Result<(), Failure> {
+        if is_answered_anyway(request) || only_reads(request) {
+            return Ok(());
+        }
+        refusal(self.engine(), self.name().as_str()).map_or(Ok(()), Err)
+    }
+
+    /// Forgets the errors of the devices, or of one of them. Takes the devices of a suspended pool back, resumes it, and
+    /// waits for the commit.
+    pub(super) fn clear(&self, device: Option<&str>) -> Result<(), Failure> {
+        const ACTION: &str = "clear errors for";
+        self.clear_counters(device)?;
+        self.pool.clear(&|path| self.reopen(path)).or_refused(ACTION, self.name())?;
+        self.go_on(ACTION, device)
+    }
+
+    /// Takes devices back that did not answer, resumes a suspended pool, and waits for the commit.
+    pub(super) fn reopen_devices(&self) -> Result<(), Failure> {
+        const ACTION: &str = "reopen";
+        self.pool.resume(&|path| self.reopen(path)).or_refused(ACTION, self.name())?;
+        self.go_on(ACTION, None)?;
+        if self.engine().read_only() { Ok(()) } else { self.remeasure() }
+    }
+
+    fn go_on(&self, action: &str, device: Option<&str>) -> Result<(), Failure> {
+        self.engine().commit_within(PATIENCE).or_refused(action, self.name())?;
+        self.datasets.try_resilver_again();
+        self.take_back_failed(device);
+        Ok(())
+    }
+}

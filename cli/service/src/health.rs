@@ -1,0 +1,433 @@
+//! How a pool and its devices do: state, what is wrong, what to do, and how a command ends that needs the pool.
+//!
+//! This is the one place where these are derived. What is known of a pool is a set of [`Condition`]s; each of them has a row in
+//! one table. The pool's state is the worst state of its conditions, and the first condition in the order of the table speaks:
+//! what is lost is spoken of before what may be lost, as in OpenZFS. A pool without any is `ONLINE`. `list`, `status`, JSON,
+//! `-x` and events all show what is said here.
+//!
+//! The conditions are found by who has the pool open ([`crate::execute`]), or if that cannot be had, by who asks
+//! (`absent`).
+
+use std::{fmt, time::Duration};
+
+use pool::{device::Whereabouts, vdev::Health};
+use protocol::{Exit, Failure};
+
+/// A device that has not answered for so long is said not to.
+pub(crate) const SILENT: Duration = Duration::from_secs(5);
+
+/// The state of a pool or a device, in the words of OpenZFS, from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    /// All is well.
+    Online,
+    /// It works, and something of it does not.
+    Degraded,
+    /// The operator has put it out of use.
+    Offline,
+    /// It had too many errors, or does not answer.
+    Faulted,
+    /// Its image or its device node is gone, while it is open.
+    Removed,
+    /// Nothing goes on until the operator has seen to the devices.
+    Suspended,
+    /// It cannot be had.
+    Unavail,
+    /// Nothing can be said of it.
+    Unknown,
+}
+
+impl State {
+    /// As it is printed.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            State::Online => "ONLINE",
+            State::Degraded => "DEGRADED",
+            State::Offline => "OFFLINE",
+            State::Faulted => "FAULTED",
+            State::Removed => "REMOVED",
+            State::Suspended => "SUSPENDED",
+            State::Unavail => "UNAVAIL",
+            State::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<Health> for State {
+    fn from(health: Health) -> State {
+        match health {
+            Health::Online => State::Online,
+            Health::Faulted => State::Faulted,
+            Health::Unavailable => State::Unavail,
+            Health::Offline => State::Offline,
+        }
+    }
+}
+
+/// The state of a device that its pool holds for so healthy, and what is to be known beside it.
+pub(crate) fn of_device(health: Health, place: Whereabouts, silence: Duration) -> (State, Option<String>) {
+    match (health, place) {
+        (Health::Online, Whereabouts::Removed) => {
+            (State::Removed, Some("(its file was removed while in use)".to_owned()))
+        }
+        (Health::Online, Whereabouts::Replaced) => {
+            (State::Removed, Some("(its path names another file now)".to_owned()))
+        }
+        (Health::Online, Whereabouts::Cut(bytes)) => {
+            let there = dataset::property::size::format_bytes(bytes);
+            (State::Degraded, Some(format!("(its file was cut to {there})")))
+        }
+        (Health::Online, Whereabouts::InPlace) if silence >= SILENT => {
+            (State::Degraded, Some(format!("(not responding for {} s)", silence.as_secs())))
+        }
+        (health, _) => (health.into(), None),
+    }
+}
+
+/// What may be the matter with a pool. The order is that in which they speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Condition {
+    /// There is no service, where there should be one.
+    NoService,
+    /// The service, or the command that has the pool open, does not answer.
+    Unanswered,
+    /// It cannot be opened.
+    NotOpened,
+    /// Its commits wait for a device.
+    Suspended,
+    /// A commit has failed for good.
+    CommitFailed,
+    /// A device's file is gone, and the pool goes on with what it has open.
+    Removed,
+    /// Devices cannot be resilvered.
+    Stuck,
+    /// Files or metadata have no good copy.
+    Damaged,
+    /// Bad copies were met, and have not been examined.
+    Unexamined,
+    /// A device's file is shorter than it was.
+    Cut,
+    /// A device of a mirror or a RAID-Z had too many errors.
+    Faulted,
+    /// A device does not answer.
+    Silent,
+    /// A device of a mirror or a RAID-Z is missing.
+    Missing,
+    /// A log is missing.
+    LogLost,
+    /// A device of a mirror or a RAID-Z is offline.
+    Offline,
+    /// Devices are being resilvered.
+    Resilvering,
+    /// A cache device is missing.
+    CacheOut,
+    /// Devices had errors.
+    Errors,
+}
+
+/// The table: the state of a pool with a condition, and how a command ends that needs what is in the pool.
+const TABLE: [(Condition, State, Exit); 18] = [
+    (Condition::NoService, State::Unavail, Exit::Unavailable),
+    (Condition::Unanswered, State::Unknown, Exit::Unavailable),
+    (Condition::NotOpened, State::Unavail, Exit::Unavailable),
+    (Condition::Suspended, State::Suspended, Exit::Failed),
+    (Condition::CommitFailed, State::Suspended, Exit::Failed),
+    (Condition::Removed, State::Degraded, Exit::Done),
+    (Condition::Stuck, State::Degraded, Exit::Done),
+    (Condition::Damaged, State::Online, Exit::Done),
+    (Condition::Unexamined, State::Online, Exit::Done),
+    (Condition::Cut, State::Degraded, Exit::Done),
+    (Condition::Faulted, State::Degraded, Exit::Done),
+    (Condition::Silent, State::Degraded, Exit::Done),
+    (Condition::Missing, State::Degraded, Exit::Done),
+    (Condition::LogLost, State::Degraded, Exit::Done),
+    (Condition::Offline, State::Degraded, Exit::Done),
+    (Condition::Resilvering, State::Online, Exit::Done),
+    (Condition::CacheOut, State::Online, Exit::Done),
+    (Condition::Errors, State::Online, Exit::Done),
+];
+
+impl Condition {
+    fn row(self) -> (State, Exit) {
+        let (_, state, exit) = TABLE[self as usize];
+        (state, exit)
+    }
+
+    /// The state of a pool of which this is the worst.
+    pub(crate) fn state(self) -> State {
+        self.row().0
+    }
+
+    /// How a command ends that needs what is in the pool.
+    pub(crate) fn exit(self) -> Exit {
+        self.row().1
+    }
+}
+
+/// What is known beside the conditions, for what is said of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Details {
+    /// Why the pool is suspended, takes no changes, or cannot be opened.
+    pub(crate) why: Option<String>,
+    /// What to do about that.
+    pub(crate) way_out: Option<String>,
+    /// The device that is spoken of.
+    pub(crate) device: Option<String>,
+    /// The device is the only one of its vdev.
+    pub(crate) is_alone: bool,
+    /// What is known of several files is lost.
+    pub(crate) has_lost_nodes: bool,
+    /// A device that has not answered yet counts as faulted after so long.
+    pub(crate) deadline: Duration,
+}
+
+/// How a pool does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Its state.
+    pub(crate) state: State,
+    /// What is wrong.
+    pub(crate) status: Option<String>,
+    /// What to do about it.
+    pub(crate) action: Option<String>,
+}
+
+/// The state of a pool with these conditions.
+pub(crate) fn state_of(conditions: &[Condition]) -> State {
+    conditions.iter().map(|condition| condition.state()).max().unwrap_or(State::Online)
+}
+
+/// How a pool with these conditions does.
+pub(crate) fn verdict(pool: &str, conditions: &[Condition], details: &Details) -> Verdict {
+    let (status, action) = conditions.iter().min().map(|first| speak(*first, pool, details)).unzip();
+    Verdict { state: state_of(conditions), status, action }
+}
+
+/// The failure of a command that needs a pool that cannot be had.
+pub(crate) fn unavailable(condition: Condition, failure: Failure) -> Failure {
+    Failure { exit: condition.exit(), ..failure }
+}
+
+const ENOUGH: &str = "There are sufficient replicas for the pool to go on in a degraded state.";
+
+/// What is wrong, and what to do.
+fn speak(condition: Condition, pool: &str, details: &Details) -> (String, String) {
+    let why = || details.why.clone().unwrap_or_default();
+    let device = details.device.as_deref().unwrap_or("DEVICE");
+    match condition {
+        Condition::NoService => (
+            "The service of the pool is not running: nothing of it is mounted.".to_owned(),
+            format!("Bring it back with 'pool import {pool}'."),
+        ),
+        Condition::Unanswered | Condition::NotOpened => (
+            format!("The pool cannot be opened: {}", why()),
+            details.way_out.clone().unwrap_or_else(|| format!("Try again with 'pool import {pool}'.")),
+        ),
+        Condition::Suspended => (
+            format!("One or more devices are faulted in response to I/O failures.\n{}", why()),
+            format!(
+                "Make sure the affected devices are connected, then run 'pool clear {pool}'.\n\
+                 To give up what cannot be written, run 'pool export --abandon {pool}'."
+            ),
+        ),
+        Condition::CommitFailed => (why(), format!("Repair the device, then export and import '{pool}'.")),
+        Condition::Removed => (
+            "The file of a device was removed, renamed or replaced while in use.\n\
+             The pool goes on with the open file, which is lost when the pool is exported or its service ends."
+                .to_owned(),
+            match details.is_alone {
+                true => format!(
+                    "Do not export the pool. If the file was renamed, give it its name back.\n\
+                     Otherwise have another device hold the same: pool attach {pool} {device} NEW\n\
+                     and when that has resilvered: pool detach {pool} {device}"
+                ),
+                false => format!(
+                    "If the file was renamed, give it its name back.\n\
+                     Otherwise replace the device: pool replace {pool} {device} NEW"
+                ),
+            },
+        ),
+        Condition::Stuck => (
+            "One or more devices could not be resilvered: there is no good copy of some blocks.\n\
+             A device that is being replaced stays until there is."
+                .to_owned(),
+            format!(
+                "If a device that has them can come back: pool online {pool} DEVICE\n\
+                 Otherwise restore or delete the files that 'pool status -v' names.\n\
+                 Then: pool clear {pool}\n\
+                 or let the old device go without them: pool detach -f {pool} DEVICE"
+            ),
+        ),
+        Condition::Damaged => {
+            let nodes = match details.has_lost_nodes {
+                false => "",
+                true => {
+                    "\nWhere that fails, what the file system knows of them is lost as well: fs rollback\n\
+                     to a snapshot that is not damaged, fs receive from a stream, or fs destroy."
+                }
+            };
+            (
+                "Some files are damaged: there is no good copy of what they have lost.".to_owned(),
+                format!("Restore the files from a backup, or delete them.{nodes}\nThen: pool scrub {pool}"),
+            )
+        }
+        Condition::Unexamined => (
+            "Reads have met bad copies of blocks that have not been examined yet.\nSome files may be damaged."
+                .to_owned(),
+            format!("Examine everything, and repair what has a good copy: pool scrub {pool}"),
+        ),
+        Condition::Cut => (
+            "The file of a device was truncated while in use: what lay behind its end is lost there.".to_owned(),
+            format!("Have the file be as long as it was, and repair what has a good copy: pool scrub {pool}"),
+        ),
+        Condition::Faulted => (
+            format!("One or more devices are faulted in response to persistent errors.\n{ENOUGH}"),
+            format!("Replace the device: pool replace {pool} DEVICE NEW\nIf it was repaired: pool clear {pool}"),
+        ),
+        Condition::Silent => (
+            "One or more devices do not respond. What needs them waits.".to_owned(),
+            format!(
+                "Look at {device} and its connection.\n\
+                 A device that has not answered a request for {} seconds is faulted.",
+                details.deadline.as_secs()
+            ),
+        ),
+        Condition::Missing => (
+            format!("One or more devices could not be used: they are missing or do not answer.\n{ENOUGH}"),
+            format!(
+                "Attach the device and use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"
+            ),
+        ),
+        Condition::LogLost => (
+            "A log device is missing.\nThe pool goes on without it, and its log lies on other devices.".to_owned(),
+            format!(
+                "If it is there again: pool export {pool}; pool import {pool}\n\
+                 If it is gone for good: pool remove {pool} DEVICE"
+            ),
+        ),
+        Condition::Offline => (
+            format!("One or more devices have been taken offline by the administrator.\n{ENOUGH}"),
+            format!("Use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"),
+        ),
+        Condition::Resilvering => (
+            "One or more devices are being resilvered. The pool goes on meanwhile.".to_owned(),
+            "Wait for the resilver to complete.".to_owned(),
+        ),
+        Condition::CacheOut => (
+            "A cache device is missing or has failed.\n\
+             Nothing is lost; what it held is read from the other devices."
+                .to_owned(),
+            format!("If it is there again: pool online {pool} {device}\nIf it is gone: pool remove {pool} {device}"),
+        ),
+        Condition::Errors => (
+            "One or more devices had errors since the pool was imported.\nNo data is lost.".to_owned(),
+            format!(
+                "Look at the devices, and verify everything: pool scrub {pool}\nThen forget the errors: pool clear {pool}"
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> impl Iterator<Item = Condition> {
+        TABLE.into_iter().map(|(condition, ..)| condition)
+    }
+
+    fn said(conditions: &[Condition]) -> Verdict {
+        verdict("tank", conditions, &Details { why: Some("it hangs".into()), ..Details::default() })
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_condition_in_order() {
+        for (at, (condition, ..)) in TABLE.into_iter().enumerate() {
+            assert_eq!(condition as usize, at);
+        }
+        assert_eq!(Condition::Errors as usize + 1, TABLE.len());
+    }
+
+    #[test]
+    fn a_pool_without_conditions_is_online_and_has_nothing_to_say() {
+        assert_eq!(said(&[]), Verdict { state: State::Online, status: None, action: None });
+    }
+
+    #[test]
+    fn whatever_is_the_matter_is_said_with_what_to_do() {
+        for condition in all() {
+            let Verdict { state, status, action } = said(&[condition]);
+            assert_eq!(state, condition.state(), "{condition:?}");
+            let (status, action) = (status.unwrap(), action.unwrap());
+            assert!(!status.is_empty() && !action.is_empty(), "{condition:?}");
+            assert!(action.contains("tank") || matches!(condition, Condition::Resilvering | Condition::Silent));
+            assert!(!condition.exit().eq(&Exit::Done) || state <= State::Degraded, "{condition:?}");
+        }
+    }
+
+    #[test]
+    fn of_any_conditions_the_first_speaks_and_the_worst_is_the_state() {
+        for chosen in 0..1_u32 << TABLE.len() {
+            let conditions: Vec<Condition> = all().filter(|c| chosen & 1 << *c as u32 != 0).rev_order();
+            let expected = conditions.iter().map(|condition| condition.state()).max().unwrap_or(State::Online);
+            assert_eq!(state_of(&conditions), expected);
+            if chosen.count_ones() == 2 {
+                let first = said(&[*conditions.iter().min().unwrap()]);
+                assert_eq!((said(&conditions).status, said(&conditions).action), (first.status, first.action));
+            }
+        }
+    }
+
+    /// Conditions in an order that is not that of the table.
+    trait RevOrder {
+        fn rev_order(self) -> Vec<Condition>;
+    }
+
+    impl<I: Iterator<Item = Condition>> RevOrder for I {
+        fn rev_order(self) -> Vec<Condition> {
+            let mut all: Vec<Condition> = self.collect();
+            all.reverse();
+            all
+        }
+    }
+
+    #[test]
+    fn only_a_pool_that_cannot_be_had_has_commands_for_others_go_on() {
+        let away = all().filter(|condition| condition.exit() == Exit::Unavailable);
+        assert_eq!(away.collect::<Vec<_>>(), [Condition::NoService, Condition::Unanswered, Condition::NotOpened]);
+    }
+
+    #[test]
+    fn devices_have_their_states() {
+        let healths = [Health::Online, Health::Faulted, Health::Unavailable, Health::Offline];
+        let places = [Whereabouts::InPlace, Whereabouts::Removed, Whereabouts::Replaced, Whereabouts::Cut(1 << 20)];
+        let mut table = String::new();
+        for (health, place) in healths.into_iter().flat_map(|health| places.map(|place| (health, place))) {
+            for seconds in [4, 12] {
+                let (state, note) = of_device(health, place, Duration::from_secs(seconds));
+                // What is out of use is not asked, so nothing is to be known of its file.
+                if health == Health::Online {
+                    table += &format!("{place:?} {seconds}: {state} {}\n", note.unwrap_or_default());
+                } else {
+                    assert_eq!((state, note), (health.into(), None));
+                }
+            }
+        }
+        insta::assert_snapshot!(table, @r"
+        InPlace 4: ONLINE 
+        InPlace 12: DEGRADED (not responding for 12 s)
+        Removed 4: REMOVED (its file was removed while in use)
+        Removed 12: REMOVED (its file was removed while in use)
+        Replaced 4: REMOVED (its path names another file now)
+        Replaced 12: REMOVED (its path names another file now)
+        Cut(1048576) 4: DEGRADED (its file was cut to 1M)
+        Cut(1048576) 12: DEGRADED (its file was cut to 1M)
+        ");
+    }
+}

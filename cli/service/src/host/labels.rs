@@ -1,0 +1,90 @@
+//! Making a device one that belongs to no pool.
+//!
+//! The device is locked before it is looked at and until its labels are erased, so nobody can import its pool meanwhile.
+//! If power fails in between, some labels are left: the device is what it was, and the command is repeated.
+
+use std::path::{Path, PathBuf};
+
+use pool::{
+    admin::probe::probe_foreign,
+    device::{Access, FileDevice},
+    error::{Error, ErrorKind},
+    format::label::{Label, PoolState},
+    vdev::labels::{clear_labels, read_label},
+};
+use protocol::{Failure, PathBytes, PoolSelector};
+
+use crate::{
+    client::Client,
+    execute::{OrRefused, devices},
+};
+
+const ACTION: &str = "clear the labels of";
+
+impl Client {
+    /// Erases the labels of a device. One of a pool that is imported is refused in any case, one of another pool that is
+    /// not destroyed, or whose labels cannot be read, without `force`.
+    pub(super) fn clear_labels(&self, device: &PathBytes, force: bool) -> Result<(), Failure> {
+        let path = PathBuf::from(device.as_os_str());
+        let opened = match FileDevice::open(&path, Access::ReadWrite) {
+            Err(error) if error.kind() == ErrorKind::Busy => return Err(in_use(&path, &error)),
+            opened => opened.or_refused(ACTION, path.display())?,
+        };
+        match read_label(&opened) {
+            Ok(None) => return Err(without_label(&opened, &path)),
+            Ok(Some(label)) => self.check_given_up(&label, &path, force)?,
+            // Of which pool they are cannot be told.
+            Err(Error::Damaged { .. } | Error::Unsupported { .. }) if force => {}
+            Err(error) => {
+                let failure = Failure::cannot(ACTION, path.display(), &error);
+                let is_readable = error.kind() != ErrorKind::Device;
+                return Err(if is_readable { failure.hint("use -f to erase them anyway") } else { failure });
+            }
+        }
+        clear_labels(&opened).or_refused(ACTION, path.display())
+    }
+
+    /// Refuses a device that somebody may miss.
+    fn check_given_up(&self, label: &Label, path: &Path, force: bool) -> Result<(), Failure> {
+        let pool = &label.pool_name;
+        let known = self.find_known(&PoolSelector::Guid(label.pool.0))?;
+        let is_its = |device: &PathBuf| devices::is_same(device, path);
+        if let Some(known) =
+            known.filter(|known| known.devices.iter().map(|device| device.to_path()).any(|d| is_its(&d)))
+        {
+            let name = &known.name;
+            let why = format!("it belongs to pool '{name}', which is imported");
+            let hint = format!("take it out of its mirror: pool detach {name} {}", path.display());
+            return Err(Failure::cannot(ACTION, path.display(), why)
+                .hint(format!("{hint}\nor give up the pool: pool destroy {name}")));
+        }
+        let why = match label.state {
+            PoolState::Destroyed => return Ok(()),
+            _ if force => return Ok(()),
+            PoolState::Exported => format!("it belongs to pool '{pool}', which is exported"),
+            PoolState::Active => {
+                format!("it belongs to pool '{pool}', which host '{}' may have imported", label.host_name)
+            }
+        };
+        Err(Failure::cannot(ACTION, path.display(), why)
+            .hint("use -f to erase them anyway: what the pool holds there is lost"))
+    }
+}
+
+/// The refusal of a device that somebody has open.
+fn in_use(path: &Path, error: &Error) -> Failure {
+    let label = FileDevice::open(path, Access::Glance).and_then(|device| read_label(&device));
+    let why = match (label, error) {
+        (Ok(Some(label)), Error::Busy { holder, .. }) => {
+            format!("it belongs to pool '{}', which is in use by {holder}", label.pool_name)
+        }
+        _ => error.to_string(),
+    };
+    Failure::cannot(ACTION, path.display(), why)
+}
+
+/// The refusal of a device that has no labels: what else it holds is not touched.
+fn without_label(device: &FileDevice, path: &Path) -> Failure {
+    let foreign = probe_foreign(device).ok().flatten().map(|what| format!(": it holds {what}"));
+    Failure::cannot(ACTION, path.display(), format!("it has none{}", foreign.unwrap_or_default()))
+}

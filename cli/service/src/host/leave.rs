@@ -1,0 +1,129 @@
+//! How pools leave this machine: export, giving up, destroy. A pool is forgotten only after it was closed, or when it
+//! cannot be opened and that was asked for by force.
+//!
+//! All of it happens under the pool's lock, so no service is started in between (see `lock`). One that crashes on the way
+//! stays away, and the pool is closed here instead.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use fuse_mount::{detach_dead, mounts};
+use protocol::{Failure, Request, Response};
+
+use crate::{
+    client::Client,
+    execute::{OpenPool, devices},
+    lock::PoolLock,
+    registry::{DevicePath, KnownPool},
+};
+
+impl Client {
+    /// Ends the service of the pool whose lock this is, if it has one; `true` if it had, and has exported the pool.
+    fn shut_down(&self, lock: &PoolLock, force: bool) -> Result<bool, Failure> {
+        let pool = lock.pool();
+        match self.ask(pool, &Request::Shutdown { force }, &mut None, &mut |_| Ok(None)) {
+            Ok(Some(_)) => return Ok(true),
+            // One that has crashed on the way is none any more, and how far it came does not matter.
+            Err(failure) if !failure.is_unavailable() || self.is_served(pool) => return Err(failure),
+            Ok(None) | Err(_) => {}
+        }
+        detach_dead_mounts(pool);
+        // What a crash has left of it is no sign of one any more.
+        let _ = std::fs::remove_file(self.places.socket(pool));
+        Ok(false)
+    }
+
+    /// Has the service of a pool end although it cannot write; `false` if there is none.
+    fn give_up(&self, pool: &str) -> Result<bool, Failure> {
+        let answer = self.ask(pool, &Request::Abandon, &mut None, &mut |_| Ok(None))?;
+        if let Some(Response::GivenUp(txg)) = answer {
+            // Without standard error there is nobody to tell.
+            let _ = writeln!(
+                io::stderr(),
+                "note: '{pool}' is left as of transaction group {txg}; what came later was given up"
+            );
+        }
+        Ok(answer.is_some())
+    }
+
+    pub(super) fn export_or_abandon(&mut self, pool: &str, force: bool, abandon: bool) -> Result<(), Failure> {
+        self.known(pool)?;
+        // The service is asked before the wait for the lock: the command that holds the lock may hang.
+        let was_given_up = abandon && self.give_up(pool)?;
+        let lock = self.turn(pool)?;
+        // Another command may have brought it back since.
+        match was_given_up && !self.is_served(pool) || abandon && self.give_up(pool)? {
+            true => self.registry.remove(&lock),
+            false => self.export(&lock, force || abandon),
+        }
+    }
+
+    fn export(&mut self, lock: &PoolLock, force: bool) -> Result<(), Failure> {
+        // Another command may have exported it while this one waited.
+        let known = self.known(lock.pool())?;
+        if !self.shut_down(lock, force)? {
+            let command = self.command.clone();
+            match self.open(known.clone()) {
+                Ok(opened) => opened.record(&command),
+                Err(failure) => return self.forget_lost(lock, &known, force, failure),
+            }
+            self.take_opened(lock.pool()).map_or(Ok(()), OpenPool::export)?;
+        }
+        self.registry.remove(lock)
+    }
+
+    /// Forgets a pool that cannot be opened, if that was asked for by force and nobody else has it open.
+    fn forget_lost(&self, lock: &PoolLock, known: &KnownPool, force: bool, failure: Failure) -> Result<(), Failure> {
+        let paths: Vec<PathBuf> = known.devices.iter().map(DevicePath::to_path).collect();
+        if devices::are_in_use(&paths) {
+            return Err(failure);
+        }
+        let name = &known.name;
+        if !force {
+            let hint =
+                format!("if its devices have moved: pool import -d DIR {name}; to forget it: pool export -f {name}");
+            return Err(failure.hint(hint));
+        }
+        // Without standard error there is nobody to tell.
+        let _ = writeln!(
+            io::stderr(),
+            "note: '{name}' is not known here any more; its devices are as they were: {failure}"
+        );
+        self.registry.remove(lock)
+    }
+
+    pub(super) fn destroy(&mut self, pool: &str, force: bool) -> Result<(), Failure> {
+        self.known(pool)?;
+        let lock = self.turn(pool)?;
+        let known = self.known(pool)?;
+        if known.read_only && !force {
+            let hint = "use -f to open it to be written, and destroy it";
+            return Err(Failure::cannot("destroy", pool, "it is imported read-only").hint(hint));
+        }
+        self.shut_down(&lock, force)?;
+        // Its labels say that it is destroyed, so they must be written.
+        if let Err(failure) = self.open(KnownPool { read_only: false, ..known.clone() }) {
+            return self.forget_lost(&lock, &known, force, failure);
+        }
+        self.take_opened(pool).map_or(Ok(()), OpenPool::destroy)?;
+        self.registry.remove(&lock)
+    }
+}
+
+/// Detaches what the pool's service left behind when it was killed.
+pub(crate) fn detach_dead_mounts(pool: &str) {
+    let within =
+        |dataset: &str| dataset.strip_prefix(pool).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']));
+    let mut dead = match mounts() {
+        Ok(mounts) => mounts,
+        Err(error) => return tracing::warn!("{error}"),
+    };
+    dead.retain(|mount| within(&mount.dataset));
+    for mount in dead.iter().rev() {
+        if let Err(error) = detach_dead(&mount.mountpoint) {
+            tracing::warn!("{error}");
+        }
+    }
+}

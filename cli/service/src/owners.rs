@@ -1,0 +1,76 @@
+//! Names and numbers of users and groups, as this machine's `/etc/passwd` and `/etc/group` have them. Who has no name there
+//! is known by number; projects have nothing else. Also: who is root.
+
+use std::{collections::BTreeMap, os::unix::fs::MetadataExt};
+
+use dataset::fs::OwnerKind;
+
+/// Whether this process is this machine's root, or that of a container. An ordinary user who has made a user namespace has
+/// the number 0 in it, and owns nothing but what was theirs before: the root directory belongs to another user.
+pub fn is_root() -> bool {
+    let map = || std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let owner = || std::fs::metadata("/").map_or(0, |root| root.uid());
+    rustix::process::geteuid().is_root() && is_root_in(&map(), owner())
+}
+
+/// The same of user 0 in a namespace with these lines of `/proc/self/uid_map`, in which the root directory has this owner.
+fn is_root_in(map: &str, owner: u32) -> bool {
+    let numbers = |line: &str| line.split_whitespace().map_while(|number| number.parse().ok()).collect::<Vec<u64>>();
+    let is_itself = |line: &str| matches!(numbers(line)[..], [0, 0, _]);
+    map.is_empty() || map.lines().any(is_itself) || owner == 0
+}
+
+/// The number that a name or a number means. A name may consist of digits, so names come first.
+pub fn number(kind: OwnerKind, text: &str) -> Option<u32> {
+    let named = entries(kind).into_iter().find(|(name, _)| name == text).map(|(_, number)| number);
+    let is_number = || text.bytes().all(|byte| byte.is_ascii_digit());
+    named.or_else(|| text.parse().ok().filter(|_| is_number()))
+}
+
+/// The names of all that have one. Of two names with one number, the first counts.
+pub fn names(kind: OwnerKind) -> BTreeMap<u32, String> {
+    entries(kind).into_iter().rev().map(|(name, number)| (number, name)).collect()
+}
+
+fn entries(kind: OwnerKind) -> Vec<(String, u32)> {
+    let file = match kind {
+        OwnerKind::User => "/etc/passwd",
+        OwnerKind::Group => "/etc/group",
+        OwnerKind::Project => return Vec::new(),
+    };
+    let text = std::fs::read(file).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().filter_map(entry).collect()
+}
+
+/// `name:password:number:...`, as both files have it.
+fn entry(line: &str) -> Option<(String, u32)> {
+    let mut fields = line.split(':');
+    let (name, number) = (fields.next()?, fields.nth(1)?);
+    Some((name.to_owned(), number.parse().ok()?)).filter(|(name, _)| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_0_of_a_namespace_is_root_where_it_owns_the_root() {
+        let nobody = 65_534;
+        assert!(is_root_in("         0          0 4294967295\n", nobody), "of the machine");
+        assert!(!is_root_in("         0       1000          1\n", nobody), "of a namespace that a user has made");
+        assert!(is_root_in("         0     100000      65536\n", 0), "of a container");
+        assert!(is_root_in("", nobody), "where nothing tells");
+    }
+
+    #[test]
+    fn lines_are_read_as_far_as_they_are_good() {
+        assert_eq!(entry("ann:x:1000:100::/home/ann:/bin/sh"), Some(("ann".to_owned(), 1000)));
+        assert_eq!(entry("staff:x:50:ann,bob"), Some(("staff".to_owned(), 50)));
+        for bad in ["", "ann", "ann:x", "ann:x:", "ann:x:many", ":x:5"] {
+            assert_eq!(entry(bad), None, "{bad}");
+        }
+        assert_eq!((number(OwnerKind::Project, "7"), number(OwnerKind::Project, "seven")), (Some(7), None));
+        assert_eq!(number(OwnerKind::User, "root"), Some(0));
+        assert_eq!((number(OwnerKind::User, "+5"), number(OwnerKind::User, "")), (None, None));
+    }
+}

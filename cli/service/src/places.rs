@@ -1,0 +1,213 @@
+//! Where this user's pools are remembered, and where their services listen.
+//!
+//! ```text
+//! STATE/pools/NAME.json    a known pool                /var/lib/cenote, or $XDG_STATE_HOME/cenote
+//! STATE/index/NAME         its name, GUID and state, for other users
+//! STATE/log/NAME.log       what its service says
+//! RUN/NAME.sock            its service's socket        /run/cenote, or $XDG_RUNTIME_DIR/cenote, or STATE/run
+//! RUN/NAME.lock            held while a pool is opened or its service started
+//! ```
+//!
+//! `CENOTE_STATE` and `CENOTE_RUN` override both. All of these belong to the user. Root's STATE, index and RUN are open to
+//! all users (0755), because every user may list root's pools; what belongs to other users is closed (0700). `pools`
+//! and `log` are closed in either case, and so is every file but sockets and the index.
+
+use std::{
+    ffi::OsString,
+    fs::{self, DirBuilder, File, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use protocol::Failure;
+
+use crate::owners::is_root;
+
+/// Root's folders.
+const STATE: &str = "/var/lib/cenote";
+const RUN: &str = "/run/cenote";
+
+/// The folders of one user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    state: PathBuf,
+    run: PathBuf,
+}
+
+impl Places {
+    /// Those of the user who runs this process, as the environment says.
+    pub fn of_this_user() -> Places {
+        Places::choose(is_root(), |name| std::env::var_os(name))
+    }
+
+    /// Chooses by the variables of an environment. What is empty or relative does not count, as the XDG specification
+    /// has it.
+    pub fn choose(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Places {
+        let folder = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let below = |name| folder(name).map(|path| path.join("cenote"));
+        let home = || folder("HOME").unwrap_or_else(|| PathBuf::from("/"));
+        let state = folder("CENOTE_STATE").unwrap_or_else(|| match is_root {
+            true => PathBuf::from(STATE),
+            false => below("XDG_STATE_HOME").unwrap_or_else(|| home().join(".local/state/cenote")),
+        });
+        let run = folder("CENOTE_RUN").unwrap_or_else(|| match is_root {
+            true => PathBuf::from(RUN),
+            false => below("XDG_RUNTIME_DIR").unwrap_or_else(|| state.join("run")),
+        });
+        Places { state, run }
+    }
+
+    /// Those of root, for a user who has said nothing else: root's pools can be listed by all.
+    pub fn of_the_system() -> Option<Places> {
+        let is_said = ["CENOTE_STATE", "CENOTE_RUN"].into_iter().any(|name| std::env::var_os(name).is_some());
+        let is_other = !is_said && !is_root();
+        is_other.then(|| Places::choose(true, |_| None))
+    }
+
+    /// The folder of the known pools.
+    pub fn pools(&self) -> PathBuf {
+        self.state.join("pools")
+    }
+
+    /// The folder of what other users may know of them.
+    pub fn index(&self) -> PathBuf {
+        self.state.join("index")
+    }
+
+    /// The log of a pool's service.
+    pub fn log(&self, pool: &str) -> PathBuf {
+        self.state.join("log").join(format!("{pool}.log"))
+    }
+
+    /// The socket of a pool's service.
+    pub fn socket(&self, pool: &str) -> PathBuf {
+        self.run.join(format!("{pool}.sock"))
+    }
+
+    /// The lock of a pool.
+    pub fn lock(&self, pool: &str) -> PathBuf {
+        self.run.join(format!("{pool}.lock"))
+    }
+}
+
+/// The mode of folders that are closed to other users.
+const CLOSED: u32 = 0o700;
+/// That of files.
+const CLOSED_FILE: u32 = 0o600;
+/// The mode of root's folders that other users may look into.
+const OPEN: u32 = 0o755;
+
+/// The mode of a user's folders that hold what other users may ask for.
+fn shared_mode() -> u32 {
+    if is_root() { OPEN } else { CLOSED }
+}
+
+/// Makes the folder that `path` is to lie in, closed to other users, and what is missing above it.
+pub fn prepare_closed(path: &Path) -> Result<(), Failure> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let made = make_folder(parent, CLOSED).and_then(|()| tighten(parent));
+    made.map_err(|error| Failure::cannot("create folder", parent.display(), error))
+}
+
+/// Makes the folder that `path` is to lie in, and what is missing above it; other users may look into root's.
+pub fn prepare_shared(path: &Path) -> Result<(), Failure> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let made = make_folder(parent, shared_mode()).and_then(|()| widen(parent));
+    made.map_err(|error| Failure::cannot("create folder", parent.display(), error))
+}
+
+/// Gives a file that was just made the mode of what is closed to other users, whatever the umask.
+pub fn close_file(file: &File) -> io::Result<()> {
+    match file.metadata()?.permissions().mode() & 0o777 {
+        CLOSED_FILE => Ok(()),
+        _ => file.set_permissions(Permissions::from_mode(CLOSED_FILE)),
+    }
+}
+
+/// Makes a folder of exactly this mode, whatever the umask. One that is there stays as it is.
+fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent() {
+        make_folder(above, shared_mode())?;
+    }
+    match DirBuilder::new().mode(mode).create(path) {
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
+        // Another command was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens root's usual folders, which an earlier version has closed. What the environment names stays as it was made.
+fn widen(folder: &Path) -> io::Result<()> {
+    let usual = [RUN, STATE].map(Path::new);
+    if !is_root() {
+        return Ok(());
+    }
+    for usual in usual.into_iter().filter(|usual| folder.starts_with(usual)) {
+        if usual.metadata()?.permissions().mode() & 0o777 == CLOSED {
+            fs::set_permissions(usual, Permissions::from_mode(OPEN))?;
+        }
+    }
+    Ok(())
+}
+
+/// Closes a folder that an earlier version, or a careless hand, has left open.
+fn tighten(folder: &Path) -> io::Result<()> {
+    match folder.metadata()?.permissions().mode() & 0o077 {
+        0 => Ok(()),
+        _ => fs::set_permissions(folder, Permissions::from_mode(CLOSED)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(is_root: bool, variables: &[(&str, &str)]) -> Places {
+        Places::choose(is_root, |name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn root_has_the_systems_folders() {
+        let places = choose(true, &[("HOME", "/root"), ("XDG_RUNTIME_DIR", "/run/user/0")]);
+        assert_eq!(places.socket("tank"), Path::new("/run/cenote/tank.sock"));
+        assert_eq!(places.pools(), Path::new("/var/lib/cenote/pools"));
+    }
+
+    #[test]
+    fn others_have_their_own() {
+        let places = choose(false, &[("HOME", "/home/ann"), ("XDG_RUNTIME_DIR", "/run/user/7")]);
+        assert_eq!(places.pools(), Path::new("/home/ann/.local/state/cenote/pools"));
+        assert_eq!(places.lock("tank"), Path::new("/run/user/7/cenote/tank.lock"));
+        let places = choose(false, &[("HOME", "/home/ann"), ("XDG_STATE_HOME", "/s"), ("XDG_RUNTIME_DIR", "relative")]);
+        assert_eq!(places.log("tank"), Path::new("/s/cenote/log/tank.log"));
+        assert_eq!(places.socket("tank"), Path::new("/s/cenote/run/tank.sock"));
+    }
+
+    #[test]
+    fn what_is_closed_is_closed_again_and_what_is_shared_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| folder.path().join(name).metadata().unwrap().permissions().mode() & 0o777;
+        prepare_closed(&folder.path().join("state/pools/tank.json")).unwrap();
+        prepare_shared(&folder.path().join("state/index/tank")).unwrap();
+        assert_eq!(mode("state/pools"), 0o700);
+        assert_eq!([mode("state"), mode("state/index")], [shared_mode(); 2]);
+        fs::set_permissions(folder.path().join("state/pools"), Permissions::from_mode(0o755)).unwrap();
+        prepare_closed(&folder.path().join("state/pools/tank.json")).unwrap();
+        assert_eq!(mode("state/pools"), 0o700);
+    }
+
+    #[test]
+    fn variables_of_our_own_win() {
+        for is_root in [false, true] {
+            let places = choose(is_root, &[("CENOTE_STATE", "/a"), ("CENOTE_RUN", "/b")]);
+            assert_eq!(places, Places { state: "/a".into(), run: "/b".into() });
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! The pools known on this machine: from create or import until export or destroy.
+//!
+//! One JSON file a pool, named after it. A file is replaced whole (written aside, flushed, renamed), so after a crash it
+//! is the old one or the new one. A file that is neither is reported by its path and changes nothing else: the pools of
+//! the other files stay known, and the pool itself lies on its devices, not here.
+//!
+//! Beside it stands the index: of each known pool its name, GUID and last state, and nothing else. It is all that other
+//! users can read; the registry's own files are closed to them, because they say where the devices are. So they cannot see
+//! that an entry has none beside it any more, and the owner's commands see to that.
+//!
+//! Both change only under the pool's lock. A look at a pool notes its state in the index, and would bring the entry back
+//! of one that is exported meanwhile.
+
+use std::{
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, Read, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use dataset::name::DatasetName;
+use protocol::{Failure, PathBytes};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    lock::PoolLock,
+    places::{Places, prepare_closed, prepare_shared},
+};
+
+/// The version of the files that this program writes, and the only one it reads.
+const VERSION: u32 = 1;
+
+/// No file of ours is larger; the paths of a thousand devices are far below it.
+const MAX_SIZE: u64 = 1 << 20;
+
+const SUFFIX: &str = ".json";
+
+/// What is known of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownPool {
+    /// Its name.
+    pub name: DatasetName,
+    /// Its number.
+    pub guid: u64,
+    /// Another one that it may have: it was about to be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<u64>,
+    /// The absolute paths of its devices, each of them once: a device that was replaced by a new one at its path had the same.
+    pub devices: Vec<DevicePath>,
+    /// Imported to be read only.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Imported without mounting anything.
+    #[serde(default)]
+    pub no_mount: bool,
+    /// The directory that its mount points are put under.
+    #[serde(default)]
+    pub altroot: Option<String>,
+    /// The transaction group whose state is shown, of a pool that is imported to be read only at an older one.
+    #[serde(default)]
+    pub state: Option<u64>,
+}
+
+impl KnownPool {
+    /// Whether the pool may have this number.
+    pub fn is_numbered(&self, number: u64) -> bool {
+        self.guid == number || self.former == Some(number)
+    }
+}
+
+/// A path in a file for people: text, or, where it is none, its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum DevicePath {
+    /// A path that is UTF-8.
+    Text(String),
+    /// One that is not.
+    Bytes(Vec<u8>),
+}
+
+impl From<PathBytes> for DevicePath {
+    fn from(path: PathBytes) -> DevicePath {
+        String::from_utf8(path.0).map_or_else(|error| DevicePath::Bytes(error.into_bytes()), DevicePath::Text)
+    }
+}
+
+impl From<PathBuf> for DevicePath {
+    fn from(path: PathBuf) -> DevicePath {
+        PathBytes::from(path).into()
+    }
+}
+
+impl DevicePath {
+    /// The path.
+    pub fn to_path(&self) -> PathBuf {
+        let bytes = match self {
+            DevicePath::Text(text) => text.as_bytes(),
+            DevicePath::Bytes(bytes) => bytes,
+        };
+        PathBuf::from(PathBytes(bytes.to_vec()).as_os_str())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    pool: KnownPool,
+}
+
+/// What every user may know of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexedPool {
+    /// The version of the file.
+    version: u32,
+    /// Its name.
+    pub name: DatasetName,
+    /// Its GUID.
+    pub guid: u64,
+    /// Its state when its owner last looked, in the words of `pool list`.
+    pub state: String,
+}
+
+/// A pool of another user: its devices are not known here.
+impl From<&IndexedPool> for KnownPool {
+    fn from(indexed: &IndexedPool) -> KnownPool {
+        KnownPool {
+            name: indexed.name.clone(),
+            guid: indexed.guid,
+            former: None,
+            devices: Vec::new(),
+            read_only: false,
+            no_mount: false,
+            altroot: None,
+            state: None,
+        }
+    }
+}
+
+/// The state of a pool of which nothing else is known: it was just opened.
+const OPENED: &str = "ONLINE";
+
+/// No state is longer.
+const MAX_STATE: usize = 32;
+
+/// The folder of the known pools.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    folder: PathBuf,
+    /// The folder of what other users may know of them.
+    index: PathBuf,
+}
+
+impl Registry {
+    /// The registry of these places.
+    pub fn of(places: &Places) -> Registry {
+        Registry::new(places.pools(), places.index())
+    }
+
+    /// The registry in these folders, which need not exist yet.
+    pub fn new(folder: PathBuf, index: PathBuf) -> Registry {
+        Registry { folder, index }
+    }
+
+    /// The names of all known pools, sorted. Another user's are read from the index.
+    pub fn names(&self) -> Result<Vec<String>, Failure> {
+        let failed = |folder: &Path, error| Failure::cannot("read", folder.display(), error);
+        let names = match names_in(&self.folder, SUFFIX) {
+            Ok(names) => names,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match names_in(&self.index, "") {
+                Ok(names) => names,
+                // The owner keeps even these to himself.
+                Err(_) => return Err(failed(&self.folder, error)),
+            },
+            Err(error) => return Err(failed(&self.folder, error)),
+        };
+        Ok(names)
+    }
+
+    /// Whether the registry is that of another user, who lets no one else read it.
+    pub fn is_closed(&self) -> bool {
+        fs::read_dir(&self.folder).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
+    /// What every user may know of a pool; `None` if it is not known, or what is said of it cannot be read.
+    pub fn indexed(&self, name: &str) -> Option<IndexedPool> {
+        if !is_pool_name(name) {
+            return None;
+        }
+        let bytes = read_bounded(&self.index.join(name)).ok()?;
+        let pool: IndexedPool = serde_json::from_slice(&bytes).ok()?;
+        let is_state = |state: &str| state.len() <= MAX_STATE && state.bytes().all(|byte| byte.is_ascii_uppercase());
+        (pool.version == VERSION && pool.name.as_str() == name && is_state(&pool.state)).then_some(pool)
+    }
+
+    /// Notes the state of a known pool for other users. Nothing depends on it, so a failure is told to the log only.
+    pub fn note_state(&self, lock: &PoolLock, state: &str) {
+        let Ok(Some(known)) = self.get(lock.pool()) else { return };
+        let noted = IndexedPool { version: VERSION, name: known.name, guid: known.guid, state: state.to_owned() };
+        if let Err(failure) = self.put_index(&noted) {
+            tracing::warn!("{failure}");
+        }
+    }
+
+    /// Pools that the index has and the registry has not, whose files are `names`: one was removed by hand.
+    pub fn lingering(&self, names: &[String]) -> Vec<String> {
+        let indexed = if self.is_closed() { Vec::new() } else { names_in(&self.index, "").unwrap_or_default() };
+        indexed.into_iter().filter(|name| !names.contains(name)).collect()
+    }
+
+    fn put_index(&self, pool: &IndexedPool) -> Result<(), Failure> {
+        let path = self.index.join(pool.name.as_str());
+        prepare_shared(&path)?;
+        let mut text = serde_json::to_vec(pool).expect("an entry of the index is plain data");
+        text.push(b'\n');
+        replace(&path, &text, INDEX_MODE).map_err(|error| Failure::cannot("write", path.display(), error))
+    }
+
+    /// What is known of a pool; `None` if it is not known.
+    pub fn get(&self, name: &str) -> Result<Option<KnownPool>, Failure> {
+        if !is_pool_name(name) {
+            return Ok(None);
+        }
+        let path = self.path(name);
+        match read_bounded(&path) {
+            Ok(bytes) => parse(&bytes, name).map(Some).map_err(|problem| damaged(&path, &problem)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Failure::cannot("read", path.display(), error)),
+        }
+    }
+
+    /// Knows a pool from now on, or knows better of it.
+    pub fn put(&self, lock: &PoolLock, pool: &KnownPool) -> Result<(), Failure> {
+        assert!(pool.name.is_pool(), "a pool is named by one component");
+        assert_eq!(pool.name.as_str(), lock.pool(), "what is known of a pool changes under its lock");
+        let path = self.path(pool.name.as_str());
+        prepare_closed(&path)?;
+        let document =
+            Document { version: VERSION, pool: KnownPool { devices: distinct(&pool.devices), ..pool.clone() } };
+        let mut text = serde_json::to_vec_pretty(&document).expect("a known pool is plain data");
+        text.push(b'\n');
+        replace(&path, &text, FILE_MODE).map_err(|error| Failure::cannot("write", path.display(), error))?;
+        // After a crash in between the pool is known, and other users learn of it with the next change.
+        let state = self.indexed(pool.name.as_str()).filter(|known| known.guid == pool.guid).map(|known| known.state);
+        let state = state.unwrap_or_else(|| OPENED.to_owned());
+        self.put_index(&IndexedPool { version: VERSION, name: pool.name.clone(), guid: pool.guid, state })
+    }
+
+    /// Forgets a pool, and what was mounted of it by hand. To forget what is not known is no error.
+    pub fn remove(&self, lock: &PoolLock) -> Result<(), Failure> {
+        let name = lock.pool();
+        assert!(is_pool_name(name), "a lock is a pool's");
+        // First what depends on the other: an entry of the index alone would be a pool that is not known.
+        for path in [self.index.join(name), self.mounts(name), self.path(name)] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Failure::cannot("remove", path.display(), error));
+                }
+                _ => {}
+            }
+        }
+        match File::open(&self.folder).and_then(|folder| folder.sync_all()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Failure::cannot("write", self.folder.display(), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where it is remembered what is mounted of a pool by hand.
+    pub fn mounts(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.mounts"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}{SUFFIX}"))
+    }
+}
+
+/// The names of pools that have a file in a folder, sorted.
+fn names_in(folder: &Path, suffix: &str) -> io::Result<Vec<String>> {
+    let mut names: Vec<String> = fs::read_dir(folder)?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|file| file.strip_suffix(suffix).map(str::to_owned))
+        .filter(|name| is_pool_name(name))
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Whether a text can name a pool, and so a file: no slash, no leading dot.
+pub(super) fn is_pool_name(name: &str) -> bool {
+    name.parse::<DatasetName>().is_ok_and(|name| name.is_pool())
+}
+
+pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_SIZE + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8], name: &str) -> Result<KnownPool, String> {
+    if bytes.len() as u64 > MAX_SIZE {
+        return Err(format!("it is larger than {MAX_SIZE} bytes"));
+    }
+    let document: Document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if document.version != VERSION {
+        return Err(format!("it has version {}, this program knows {VERSION}", document.version));
+    }
+    if document.pool.name.as_str() != name {
+        return Err(format!("it is about pool '{}'", document.pool.name));
+    }
+    Ok(KnownPool { devices: distinct(&document.pool.devices), ..document.pool })
+}
+
+/// Each path once, in the order in which they come first. Whoever opened one twice would find it in use, by itself.
+pub(crate) fn distinct(paths: &[DevicePath]) -> Vec<DevicePath> {
+    let is_first = |(at, path): &(usize, &DevicePath)| !paths[..*at].contains(path);
+    paths.iter().enumerate().filter(is_first).map(|(_, path)| path.clone()).collect()
+}
+
+fn damaged(path: &Path, problem: &str) -> Failure {
+    Failure::cannot("read", path.display(), format!("not the record of a known pool: {problem}"))
+        .hint("the pool itself is on its devices: remove this file, then pool import -d DIR NAME")
+}
+
+/// The mode of the registry's files: where a user's devices are is nobody else's business.
+pub(super) const FILE_MODE: u32 = 0o600;
+/// The mode of the index's.
+const INDEX_MODE: u32 = 0o644;
+
+/// Writes aside, flushes and renames. The file has exactly this mode, whatever the umask.
+pub(super) fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
+    // A leading dot, so that it is never taken for a pool's.
+    let name = path.file_name().unwrap_or_default().display();
+    let aside = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&aside, path)?;
+    File::open(path.parent().expect("a file in the registry's folder"))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry(state: &Path) -> Registry {
+        Registry::new(state.join("pools"), state.join("index"))
+    }
+
+    fn lock(state: &Path, pool: &str) -> PoolLock {
+        PoolLock::take(&state.join(format!("run/{pool}.lock")), pool, "a test", crate::lock::PATIENCE).unwrap()
+    }
+
+    fn put(state: &Path, pool: &KnownPool) {
+        registry(state).put(&lock(state, pool.name.as_str()), pool).unwrap();
+    }
+
+    fn tank() -> KnownPool {
+        KnownPool {
+            name: "tank".parse().unwrap(),
+            guid: u64::MAX,
+            former: None,
+            devices: vec![PathBuf::from("/images/a").into(), PathBytes(vec![b'/', 0xff]).into()],
+            read_only: false,
+            no_mount: true,
+            altroot: Some("/mnt".into()),
+            state: Some(7),
+        }
+    }
+
+    #[test]
+    fn a_pool_is_known_from_put_to_remove() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let registry = registry(&state);
+        assert_eq!(registry.names().unwrap(), [""; 0]);
+        assert_eq!(registry.get("tank").unwrap(), None);
+        put(&state, &tank());
+        put(&state, &KnownPool { name: "a-pool".parse().unwrap(), ..tank() });
+        assert_eq!(registry.names().unwrap(), ["a-pool", "tank"]);
+        let read = registry.get("tank").unwrap().unwrap();
+        assert_eq!(read, tank());
+        assert_eq!(PathBytes::from(read.devices[1].to_path()).0, [b'/', 0xff]);
+        let lock = lock(&state, "tank");
+        registry.remove(&lock).unwrap();
+        registry.remove(&lock).unwrap();
+        assert_eq!(registry.names().unwrap(), ["a-pool"]);
+    }
+
+    #[test]
+    fn the_index_says_no_more_than_name_guid_and_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        put(folder.path(), &tank());
+        let mode = |name: &str| folder.path().join(name).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!([mode("pools/tank.json"), mode("pools"), mode("index/tank")], [0o600, 0o700, 0o644]);
+        let said = fs::read_to_string(folder.path().join("index/tank")).unwrap();
+        assert_eq!(said, format!("{{\"version\":1,\"name\":\"tank\",\"guid\":{},\"state\":\"ONLINE\"}}\n", u64::MAX));
+        registry.note_state(&lock(folder.path(), "tank"), "DEGRADED");
+        assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
+        // What is known better keeps the state that was seen; another pool of that name begins anew.
+        put(folder.path(), &KnownPool { read_only: true, ..tank() });
+        assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
+        put(folder.path(), &KnownPool { guid: 7, ..tank() });
+        assert_eq!(registry.indexed("tank").unwrap().state, "ONLINE");
+        fs::write(folder.path().join("index/evil"), said.replace("ONLINE", "\\u001b[2J").replace("tank", "evil"))
+            .unwrap();
+        assert_eq!([registry.indexed("evil"), registry.indexed("../pools/tank.json")], [None, None]);
+        let lock = lock(folder.path(), "tank");
+        registry.remove(&lock).unwrap();
+        registry.note_state(&lock, "ONLINE");
+        assert_eq!(registry.indexed("tank"), None, "what is not known gets no entry");
+    }
+
+    #[test]
+    fn what_lingers_in_the_index_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        assert_eq!(registry.lingering(&[]), [""; 0]);
+        put(folder.path(), &tank());
+        assert_eq!(registry.lingering(&registry.names().unwrap()), [""; 0]);
+        fs::remove_file(folder.path().join("pools/tank.json")).unwrap();
+        assert_eq!(registry.lingering(&registry.names().unwrap()), ["tank"]);
+    }
+
+    #[test]
+    fn a_path_is_known_once_also_where_a_file_has_it_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        let devices = ["/a", "/b", "/a", "/c", "/b"].map(|path| PathBuf::from(path).into()).to_vec();
+        let twice = KnownPool { devices, ..tank() };
+        put(folder.path(), &twice);
+        let once = ["/a", "/b", "/c"].map(|path| PathBuf::from(path).into());
+        assert_eq!(registry.get("tank").unwrap().unwrap().devices, once);
+        let old = serde_json::json!({"version": VERSION, "pool": twice}).to_string();
+        fs::write(folder.path().join("pools/tank.json"), old).unwrap();
+        assert_eq!(registry.get("tank").unwrap().unwrap().devices, once);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_others_stay_readable() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        put(folder.path(), &tank());
+        let other = serde_json::json!({"version": 9, "pool": tank()}).to_string();
+        for (name, text) in [("b", "{"), ("c", ""), ("d", "[1]"), ("e", &other), ("f", "\0\u{fffd}")] {
+            fs::write(folder.path().join(format!("pools/{name}.json")), text).unwrap();
+            let failure = registry.get(name).unwrap_err();
+            assert!(failure.message.contains(&format!("{name}.json")), "{}", failure.message);
+        }
+        assert_eq!(registry.get("tank").unwrap(), Some(tank()));
+    }
+
+    #[test]
+    fn a_renamed_file_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        put(folder.path(), &tank());
+        fs::rename(folder.path().join("pools/tank.json"), folder.path().join("pools/other.json")).unwrap();
+        assert!(registry.get("other").unwrap_err().message.contains("'tank'"));
+    }
+
+    #[test]
+    fn no_name_leads_out_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        fs::write(folder.path().join("x.json"), "{}").unwrap();
+        for name in ["../x", "", ".", "a/b", "a@b"] {
+            assert_eq!(registry.get(name).unwrap(), None);
+        }
+    }
+}

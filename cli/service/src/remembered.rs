@@ -1,0 +1,93 @@
+//! What is mounted by hand, in a file beside the record of the known pool: `STATE/pools/NAME.mounts`.
+//!
+//! The file is replaced whole, as the record is. One that cannot be read is reported by its path; then these mounts are
+//! not made again, and nothing else is concerned.
+
+use std::{io, path::Path};
+
+use dataset::name::Name;
+use protocol::{Assignment, Failure};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    places::prepare_closed,
+    registry::{DevicePath, FILE_MODE, read_bounded, replace},
+};
+
+/// The version of the files that this program writes, and the only one it reads.
+const VERSION: u32 = 1;
+
+/// A file system or a snapshot that is mounted by hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// Its name when it was mounted.
+    pub name: Name,
+    /// Its id in the pool.
+    pub id: u64,
+    /// The id of the file system, which is another one if it is a snapshot.
+    pub dataset: u64,
+    /// The directory.
+    pub directory: DevicePath,
+    /// Values that hold for this mount.
+    pub options: Vec<Assignment>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    mounts: Vec<Remembered>,
+}
+
+/// What a file remembers: nothing, if there is none.
+pub fn read(file: &Path) -> Result<Vec<Remembered>, Failure> {
+    let failed =
+        |why: String| Failure::cannot("read", file.display(), why).hint("mount again what was mounted by mount(8)");
+    match read_bounded(file) {
+        Ok(bytes) => match serde_json::from_slice::<Document>(&bytes) {
+            Ok(Document { version: VERSION, mounts }) => Ok(mounts),
+            Ok(Document { version, .. }) => {
+                Err(failed(format!("it has version {version}, this program knows {VERSION}")))
+            }
+            Err(error) => Err(failed(error.to_string())),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// Replaces what a file remembers.
+pub fn write(file: &Path, mounts: &[Remembered]) -> Result<(), Failure> {
+    prepare_closed(file)?;
+    let document = Document { version: VERSION, mounts: mounts.to_vec() };
+    let text = serde_json::to_vec_pretty(&document).expect("a remembered mount is plain data");
+    replace(file, &text, FILE_MODE).map_err(|error| Failure::cannot("write", file.display(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::PathBuf};
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_garbage_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pools/tank.mounts");
+        assert_eq!(read(&file), Ok(Vec::new()));
+        let mounts = ["tank/a", "tank/a@monday"].map(|name| Remembered {
+            name: name.parse().unwrap(),
+            id: 7,
+            dataset: 5,
+            directory: PathBuf::from("/mnt").into(),
+            options: vec![Assignment { name: "readonly".into(), value: "on".into() }],
+        });
+        write(&file, &mounts).unwrap();
+        assert_eq!(read(&file).unwrap(), mounts);
+        for garbage in
+            ["", "{", "[1]", r#"{"version": 9, "mounts": []}"#, r#"{"version": 1, "mounts": [{"name": "/"}]}"#]
+        {
+            fs::write(&file, garbage).unwrap();
+            assert!(read(&file).unwrap_err().message.contains("tank.mounts"));
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The listening side of a service's socket.
+//!
+//! One connection carries one call, the progress of it, and one result. Every user may connect; what a user may ask is
+//! decided for each call by the uid that the kernel gives of the peer: the owner of the service and root may ask
+//! everything, all others what [is open to all](Request::is_open_to_all), within the bounds of `visitors`. A
+//! connection that says nothing is dropped after a while; one that goes away while its call is carried out cancels it. Whoever waits for a result hears every second that the service is alive.
+//!
+//! Waiting for many peers is all that happens asynchronously here. Calls are carried out by a [`Handler`], on threads of
+//! their own, by synchronous code.
+//!
+//! # A call that panics
+//!
+//! It ends with its thread's work, is answered as a defect, and the service goes on. No lock is poisoned; that is sound
+//! because nothing is left half changed behind one. What calls change is changed by batches, which are collected first and
+//! applied at once; a panic while collecting leaves the tree as it was, and one while a batch is applied closes the pool
+//! to changes before the tree's lock is free (`pool::txg::Head::update`). So does a panic of the thread that commits.
+//! What a call holds beside that (its place among the running calls, the pool, open files) goes with its stack.
+//!
+//! A stack that overflows cannot be caught. So no code that a call runs recurses over what users make, and the
+//! threads have a stack of a size that does not depend on the system.
+
+use std::{io, os::fd::AsFd, os::unix::net::UnixListener, sync::Arc, time::Duration};
+
+use protocol::{Call, Failure, OnSaid, Reply, Request, Response, Said, Stream, frame};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, Interest},
+    net::{UnixStream, unix::UCred},
+    runtime::{Builder, Runtime},
+    select,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc::{self, error::TrySendError},
+    task::{JoinHandle, spawn_blocking},
+    time::{Instant, interval, interval_at, sleep, timeout},
+};
+
+use super::{
+    reserve::Reserve,
+    visitors::{self, Leaving, Visit, Visitors},
+};
+use crate::execute::{Cancel, is_answered_anyway};
+
+/// How long a peer may take to say what it wants.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many replies may wait in memory for the peer to read them; more progress is not told, and parts wait.
+const REPLIES: usize = 16;
+
+/// The stack of a thread that carries out a call, in bytes. Pages that are not used take no memory.
+const STACK: usize = 8 << 20;
+
+/// How long calls under way may take to notice that the service ends.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often whoever waits for an answer is told that there is still somebody.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether descriptors can be kept again that were given up.
+const REFILL: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the calls under way can go on.
+const GLANCE: Duration = Duration::from_millis(250);
+
+/// Carries out calls.
+pub trait Handler: Send + Sync + 'static {
+    /// Carries out one call; on a thread that may wait.
+    fn handle(&self, call: Call, stream: Option<Stream>, cancel: Cancel, said: OnSaid<'_>)
+    -> Result<Response, Failure>;
+
+    /// What a call under way is answered that may wait for ever; it goes on, and its result goes to nobody.
+    fn stalled(&self) -> Option<Failure> {
+        None
+    }
+
+    /// Whether there is nothing left to serve: after a call to shut down that went too far to go on, even if it failed.
+    fn has_ended(&self) -> bool;
+}
+
+/// Why a service ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A call to shut down was carried out.
+    Shutdown,
+    /// The system, or somebody, asked for it by a signal.
+    Signal,
+}
+
+/// Listens until a call to shut down has ended what is served or a signal came.
+pub fn run(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<End> {
+    let runtime = Builder::new_current_thread().thread_stack_size(STACK).enable_all().build()?;
+    let end = runtime.block_on(listen(listener, handler));
+    Runtime::shutdown_timeout(runtime, END_TIMEOUT);
+    end
+}
+
+async fn listen(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<End> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let (ended, mut end) = mpsc::channel(1);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    // A service outlives its terminal.
+    let _hangup: Signal = signal(SignalKind::hangup())?;
+    let mut reserve = Reserve::default();
+    reserve.fill();
+    let mut refill = interval(REFILL);
+    let desk = Desk { handler, ended, visitors: Arc::default(), in_need: false, count: Arc::default() };
+    loop {
+        select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let desk = Desk { in_need: !reserve.is_full(), ..desk.clone() };
+                    tokio::spawn(connection(stream, desk));
+                }
+                Err(error) if reserve.yield_to(&error) => {
+                    tracing::warn!("the service has no descriptors left: it gives up those that it keeps for commands");
+                }
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            },
+            // What is under way may need them still.
+            _ = refill.tick(), if !reserve.is_full() => if Arc::strong_count(&desk.count) == 1 { reserve.fill() },
+            _ = end.recv() => return Ok(End::Shutdown),
+            _ = terminate.recv() => return Ok(End::Signal),
+            _ = interrupt.recv() => return Ok(End::Signal),
+        }
+    }
+}
+
+/// What each connection goes by.
+#[derive(Clone)]
+struct Desk {
+    handler: Arc<dyn Handler>,
+    ended: mpsc::Sender<()>,
+    visitors: Arc<Visitors>,
+    /// There are few descriptors left: they are for the owner.
+    in_need: bool,
+    /// As many as there are connections, and one.
+    count: Arc<()>,
+}
+
+/// Serves one connection. What goes wrong with the connection itself is the peer's affair.
+async fn connection(mut socket: UnixStream, desk: Desk) {
+    let served = async {
+        let peer = socket.peer_cred()?;
+        let user = peer.uid();
+        if !may_ask_everything(user, rustix::process::geteuid().as_raw()) {
+            let visit = if desk.in_need { None } else { desk.visitors.enter(user) };
+            return timeout(visitors::PATIENCE, visited(&mut socket, &desk.handler, visit, &peer)).await?;
+        }
+        let (mut call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket, frame::MAX_CALL)).await??;
+        note_peer(&mut call, &peer);
+        let Desk { handler, ended, visitors, .. } = &desk;
+        let is_shutdown = matches!(call.request, Request::Shutdown { .. } | Request::Abandon);
+        if is_shutdown {
+            visitors.cancel_all();
+        }
+        let carried_out = carry_out(&mut socket, handler.clone(), call, stream, Default::default()).await;
+        // Also if the call failed, or its peer has gone.
+        let is_end = is_shutdown && handler.has_ended();
+        let written = match carried_out {
+            Ok(result) => write_reply(&mut socket, &result.map_or_else(Reply::Failed, Reply::Done)).await,
+            Err(broken) => Err(broken),
+        };
+        if is_end {
+            // Nobody listens any more only if the end has been told before.
+            let _ = ended.send(()).await;
+        }
+        written
+    };
+    if let Err(error) = served.await {
+        tracing::debug!("a connection ended early: {error}");
+    }
+}
+
+/// Notes in a call the process and the user that make it, as the kernel names them.
+fn note_peer(call: &mut Call, peer: &UCred) {
+    call.process = peer.pid().and_then(|process| u32::try_from(process).ok());
+    call.user = Some(peer.uid());
+}
+
+/// The owner of the service and root.
+fn may_ask_everything(peer: u32, owner: u32) -> bool {
+    peer == owner || peer == 0
+}
+
+/// Serves a connection of another user, which is `None` if there are too many. The caller bounds how long all of it takes.
+async fn visited(
+    socket: &mut UnixStream,
+    handler: &Arc<dyn Handler>,
+    visit: Option<Visit>,
+    peer: &UCred,
+) -> io::Result<()> {
+    let Some(visit) = visit else {
+        return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
+    };
+    // No call that is open to all has a descriptor, so none is taken: the kernel drops one that is sent. To close it here
+    // could wait without end for a file system that its sender serves.
+    let mut call = timeout(CALL_TIMEOUT, read_call_alone(socket)).await??;
+    note_peer(&mut call, peer);
+    if !call.request.is_open_to_all() {
+        return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
+    }
+    let cancel = visit.cancel.clone();
+    let _leaving = Leaving(cancel.clone());
+    let result = carry_out(socket, handler.clone(), call, None, (cancel, Some(visit))).await?;
+    write_reply(socket, &result.map_or_else(Reply::Failed, |response| Reply::Done(response.for_all()))).await
+}
+
+/// Reads a call of another user, with no room for a descriptor beside it.
+async fn read_call_alone(socket: &mut UnixStream) -> io::Result<Call> {
+    let mut header = [0; frame::HEADER];
+    socket.read_exact(&mut header).await?;
+    read_body(socket, header, visitors::MAX_CALL).await
+}
+
+async fn read_call(socket: &mut UnixStream, max: usize) -> io::Result<(Call, Option<Stream>)> {
+    let mut header = [0; frame::HEADER];
+    let (count, stream) = socket.async_io(Interest::READABLE, || frame::receive(socket.as_fd(), &mut header)).await?;
+    if count == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    socket.read_exact(&mut header[count..]).await?;
+    Ok((read_body(socket, header, max).await?, stream))
+}
+
+async fn read_body(socket: &mut UnixStream, header: [u8; frame::HEADER], max: usize) -> io::Result<Call> {
+    let len = frame::body_len(header, max)?;
+    let mut body = Vec::new();
+    socket.take(len as u64).read_to_end(&mut body).await?;
+    frame::decode(&body, len)
+}
+
+async fn write_reply(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+    let frame = match frame::encode(reply, frame::MAX_REPLY) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let failure = Failure::new("the answer is too large").hint("ask for a part of it");
+            frame::encode(&Reply::Failed(failure), frame::MAX_REPLY)?
+        }
+        frame => frame?,
+    };
+    socket.write_all(&frame).await
+}
+
+/// Has a call carried out and passes its progress on. A visit lasts as long as the call does. An error is the connection's: then the call was cancelled.
+async fn carry_out(
+    socket: &mut UnixStream,
+    handler: Arc<dyn Handler>,
+    call: Call,
+    stream: Option<Stream>,
+    (cancel, visit): (Cancel, Option<Visit>),
+) -> io::Result<Result<Response, Failure>> {
+    let (tell, mut told) = mpsc::channel(REPLIES);
+    let on_thread = cancel.clone();
+    let may_stall = !is_answered_anyway(&call.request);
+    let watched = handler.clone();
+    let mut glance = interval(GLANCE);
+    let mut beat = interval_at(Instant::now() + BEAT, BEAT);
+    let mut work: JoinHandle<Result<Response, Failure>> = spawn_blocking(move || {
+        let mut said = |said| match tell.try_send(said) {
+            // Progress that the peer has no time to read need not be told.
+            Ok(()) | Err(TrySendError::Full(Said::Progress(_)) | TrySendError::Closed(Said::Progress(_))) => Ok(None),
+            Err(TrySendError::Full(part)) => Ok(Some(part)),
+            Err(TrySendError::Closed(_)) => Err(Failure::new("interrupted")),
+        };
+        let done = handler.handle(call, stream, on_thread, &mut said);
+        drop(visit);
+        done
+    });
+    let mut was_stalled = false;
+    loop {
+        let broken = select! {
+            done = &mut work => {
+                // What it said last comes before its result.
+                while let Ok(said) = told.try_recv() {
+                    write_reply(socket, &Reply::Said(said)).await?;
+                }
+                return Ok(done.unwrap_or_else(|_| Err(panicked())));
+            }
+            _ = glance.tick(), if may_stall => match watched.stalled() {
+                // What needs no device is done by the next look.
+                Some(failure) if std::mem::replace(&mut was_stalled, true) => return Ok(Err(failure)),
+                Some(_) => None,
+                None => { was_stalled = false; None }
+            },
+            _ = beat.tick() => write_reply(socket, &Reply::Alive).await.err(),
+            Some(said) = told.recv() => write_reply(socket, &Reply::Said(said)).await.err(),
+            gone = wait_until_gone(socket) => Some(gone),
+        };
+        if let Some(error) = broken {
+            cancel.cancel();
+            // Its result has nobody to go to.
+            drop(work.await);
+            return Err(error);
+        }
+    }
+}
+
+fn panicked() -> Failure {
+    Failure::new("the service met a defect in itself").hint("see its log, and pool status")
+}
+
+/// Returns when the peer has gone, or says something more, which it must not.
+async fn wait_until_gone(socket: &UnixStream) -> io::Error {
+    loop {
+        if let Err(error) = socket.readable().await {
+            return error;
+        }
+        match socket.try_read(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return error,
+            Ok(0) => return io::ErrorKind::UnexpectedEof.into(),
+            Ok(_) => return io::ErrorKind::InvalidData.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        os::unix::net::UnixStream as Peer,
+        thread,
+    };
+
+    use parking_lot::Mutex;
+    use protocol::Progress;
+
+    use super::*;
+    use crate::socket;
+
+    /// Answers pings, echoes its stream in upper case, and waits in a sync until it is cancelled.
+    #[derive(Default)]
+    struct Echo {
+        cancelled: Mutex<bool>,
+        ended: Mutex<bool>,
+    }
+
+    impl Handler for Echo {
+        fn handle(
+            &self,
+            call: Call,
+            stream: Option<Stream>,
+            cancel: Cancel,
+            said: OnSaid<'_>,
+        ) -> Result<Response, Failure> {
+            match call.request {
+                Request::Sync => {
+                    while !cancel.is_cancelled() {
+                        said(Said::Progress(Progress { what: "waiting".into(), done: 1, total: None }))?;
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    *self.cancelled.lock() = true;
+                    Err(Failure::new("interrupted"))
+                }
+                Request::IoCounters => {
+                    std::fs::File::from(stream.expect("one was sent")).write_all(call.command.as_bytes()).unwrap();
+                    Ok(Response::Done)
+                }
+                Request::Status => panic!("a defect"),
+                Request::Ping => Ok(Response::Done),
+                // By force it fails on the way, when it cannot be undone any more.
+                Request::Shutdown { force } => {
+                    *self.ended.lock() = true;
+                    if force { Err(Failure::new("failed")) } else { Ok(Response::Done) }
+                }
+                _ => Err(Failure::new("no")),
+            }
+        }
+
+        fn has_ended(&self) -> bool {
+            *self.ended.lock()
+        }
+    }
+
+    struct Service {
+        folder: tempfile::TempDir,
+        handler: Arc<Echo>,
+        thread: thread::JoinHandle<io::Result<End>>,
+    }
+
+    impl Service {
+        fn start() -> Service {
+            let folder = tempfile::tempdir().unwrap();
+            let listener = UnixListener::bind(folder.path().join("s")).unwrap();
+            let handler = Arc::new(Echo::default());
+            let served = handler.clone();
+            Service { folder, handler, thread: thread::spawn(move || run(listener, served)) }
+        }
+
+        fn ask(&self, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
+            let call = Call { command: "hello".into(), process: None, user: None, request };
+            let mut peer = self.connect();
+            socket::ask(&mut peer, "tank", &call, stream, &mut |_| Ok(None))
+        }
+
+        fn connect(&self) -> Peer {
+            Peer::connect(self.folder.path().join("s")).unwrap()
+        }
+
+        fn end(self) {
+            assert_eq!(self.ask(Request::Shutdown { force: false }, None), Ok(Response::Done));
+            assert_eq!(self.thread.join().unwrap().unwrap(), End::Shutdown);
+        }
+    }
+
+    #[test]
+    fn calls_are_answered_until_shutdown() {
+        let service = Service::start();
+        assert_eq!(service.ask(Request::Ping, None), Ok(Response::Done));
+        assert_eq!(service.ask(Request::Mounts, None), Err(Failure::new("no")));
+        assert_eq!(service.ask(Request::Ping, None), Ok(Response::Done));
+        service.end();
+    }
+
+    #[test]
+    fn a_shutdown_that_fails_on_the_way_is_an_end_too() {
+        let service = Service::start();
+        assert_eq!(service.ask(Request::Shutdown { force: true }, None), Err(Failure::new("failed")));
+        assert_eq!(service.thread.join().unwrap().unwrap(), End::Shutdown);
+    }
+
+    #[test]
+    fn a_stream_goes_straight_to_the_peers_file() {
+        let service = Service::start();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        assert_eq!(service.ask(Request::IoCounters, Some(writer.into())), Ok(Response::Done));
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+        service.end();
+    }
+
+    #[test]
+    fn a_peer_that_goes_away_cancels_its_call() {
+        let service = Service::start();
+        let mut peer = service.connect();
+        let call = Call { command: String::new(), process: None, user: None, request: Request::Sync };
+        frame::send(&mut peer, &frame::encode(&call, frame::MAX_CALL).unwrap(), None).unwrap();
+        let mut heard = || frame::read(&mut peer, frame::MAX_REPLY).unwrap();
+        // On a machine that is busy, that it is alive may be the first to be heard.
+        let first = std::iter::from_fn(&mut heard).find(|reply| *reply != Reply::Alive);
+        assert!(matches!(first, Some(Reply::Said(Said::Progress(_)))));
+        drop(peer);
+        while !*service.handler.cancelled.lock() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        service.end();
+    }
+
+    #[test]
+    fn garbage_ends_its_own_connection_only() {
+        let service = Service::start();
+        for garbage in [&b"\xff\xff\xff\xff"[..], b"\x02\0\0\0{]", b"\x01", b"GET / HTTP/1.1\r\n\r\n"] {
+            let mut peer = service.connect();
+            peer.write_all(garbage).unwrap();
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut rest = Vec::new();
+            // A reset is an end, too.
+            let _ = peer.read_to_end(&mut rest);
+            assert_eq!(rest, b"");
+        }
+        service.end();
+    }
+
+    #[test]
+    fn a_defect_fails_its_own_call_only() {
+        let service = Service::start();
+        assert!(service.ask(Request::Status, None).is_err());
+        assert_eq!(service.ask(Request::Ping, None), Ok(Response::Done));
+        service.end();
+    }
+
+    #[test]
+    fn only_the_owner_and_root_may_ask_everything() {
+        assert!(may_ask_everything(1000, 1000) && may_ask_everything(0, 1000) && may_ask_everything(0, 0));
+        assert!(!may_ask_everything(1001, 1000) && !may_ask_everything(1000, 0));
+    }
+}

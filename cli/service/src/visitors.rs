@@ -1,0 +1,96 @@
+//! Connections of users who neither own a service nor are root.
+//!
+//! They may ask little (see [`protocol::Request::is_open_to_all`]), and nothing that they do keeps the owner waiting:
+//! each user has a few connections, all together have some more, a call is small and arrives in time or not at all, an
+//! answer is taken in time or given up, and what is under way for them is cancelled when the owner ends the service.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use crate::execute::Cancel;
+
+/// The most connections of one user at a time, and of all.
+const OF_ONE: usize = 8;
+const OF_ALL: usize = 64;
+
+/// How long a call of one of them may take until its answer is read.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The largest call: the longest names and a few hundred properties.
+pub(super) const MAX_CALL: usize = 64 << 10;
+
+/// Those that are connected.
+#[derive(Debug, Default)]
+pub(super) struct Visitors {
+    by_user: Mutex<HashMap<u32, Vec<Cancel>>>,
+}
+
+/// One of them, for as long as it is connected or something works for it.
+#[derive(Debug)]
+pub(super) struct Visit {
+    visitors: Arc<Visitors>,
+    user: u32,
+    /// Cancels its call.
+    pub(super) cancel: Cancel,
+}
+
+/// Cancels a call when its connection is given up, whichever way.
+pub(super) struct Leaving(pub(super) Cancel);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Visitors {
+    /// Takes a connection of `user`; `None` if there are too many.
+    pub(super) fn enter(self: &Arc<Visitors>, user: u32) -> Option<Visit> {
+        let mut by_user = self.by_user.lock();
+        let all: usize = by_user.values().map(Vec::len).sum();
+        if all >= OF_ALL || by_user.get(&user).is_some_and(|own| own.len() >= OF_ONE) {
+            return None;
+        }
+        let cancel = Cancel::default();
+        by_user.entry(user).or_default().push(cancel.clone());
+        Some(Visit { visitors: self.clone(), user, cancel })
+    }
+
+    /// Cancels what is under way for them.
+    pub(super) fn cancel_all(&self) {
+        self.by_user.lock().values().flatten().for_each(Cancel::cancel);
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut by_user = self.visitors.by_user.lock();
+        if let Some(own) = by_user.get_mut(&self.user) {
+            own.retain(|cancel| !cancel.is(&self.cancel));
+            if own.is_empty() {
+                by_user.remove(&self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_a_few_connections_and_all_users_some_more() {
+        let visitors = Arc::new(Visitors::default());
+        let own: Vec<Visit> = (0..OF_ONE).map(|_| visitors.enter(7).unwrap()).collect();
+        assert!(visitors.enter(7).is_none());
+        let others: Vec<Visit> = (100..).map_while(|user| visitors.enter(user)).collect();
+        assert_eq!(others.len(), OF_ALL - OF_ONE);
+        visitors.cancel_all();
+        assert!(own.iter().chain(&others).all(|visit| visit.cancel.is_cancelled()));
+        drop(own);
+        assert!(!visitors.enter(7).unwrap().cancel.is_cancelled());
+        drop(others);
+        assert!(visitors.by_user.lock().is_empty());
+    }
+}
