@@ -47,7 +47,7 @@ use crate::{
 /// A RAID-Z with rows that could have more columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Widening {
-    /// The vdev.
+    /// Position of the RAID-Z in the pool.
     pub vdev: VdevId,
     /// The vdev's name.
     pub name: String,

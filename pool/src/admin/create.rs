@@ -38,7 +38,7 @@ pub struct CreateOptions {
     pub ashift: u8,
     /// This machine: a host id, and its name.
     pub host: (u64, String),
-    /// Tunables.
+    /// Limits of the cache, of dirty data and of worker threads.
     pub settings: Settings,
 }
 

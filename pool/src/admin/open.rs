@@ -46,7 +46,7 @@ pub struct OpenOptions {
     pub rename: Option<String>,
     /// This machine: a host id, and its name.
     pub host: (u64, String),
-    /// Tunables.
+    /// Limits of the cache, of dirty data and of worker threads.
     pub settings: Settings,
     /// The state to show, from the newest state's line, if not the newest: only with `read_only`. To continue from an
     /// older state, see [`rewind`](super::rewind).

@@ -229,6 +229,9 @@ impl Pool {
     }
 
     /// Renames the pool.
+    ///
+    /// # Errors
+    /// If the pool takes no changes, or labels could not be written.
     pub fn rename(&self, name: &str) -> Result<()> {
         self.engine.writable()?;
         self.relabel(|label| name.clone_into(&mut label.pool_name))
@@ -404,7 +407,7 @@ pub(super) fn name_features(label: &mut Label) {
 /// A vdev to create, with its class, if it has one.
 #[derive(Clone)]
 pub struct ClassedVdev {
-    /// The vdev.
+    /// Its kind and devices.
     pub vdev: NewVdev,
     /// The vdev's class; `None` for a normal vdev.
     pub class: Option<VdevClass>,

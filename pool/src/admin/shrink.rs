@@ -46,7 +46,7 @@ use crate::{
 /// A plan for shrinking the devices of a vdev.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShrinkPlan {
-    /// The vdev.
+    /// Position of the vdev in the pool.
     pub vdev: VdevId,
     /// The vdev's name.
     pub name: String,

@@ -61,7 +61,7 @@ pub(super) const NO_VDEV: VdevId = VdevId(0);
 /// A spare of a pool.
 #[derive(Clone)]
 pub struct Spare {
-    /// The device.
+    /// The device; a closed one if it is missing.
     pub leaf: Arc<Leaf>,
     /// The vdev in which the spare is in use.
     pub used_in: Option<VdevId>,
@@ -411,8 +411,8 @@ impl Pool {
     }
 }
 
-/// Removes the replacements of a device that leaves for good from a label's list of spares. If all of them are spares,
-/// detaching the device is the administrator's decision to keep them in its place.
+/// Makes spares permanent that stand in for a device detached for good: they leave the label's list of spares. Not if
+/// another device replaces it too.
 pub(super) fn settle_spares(label: &mut Label, group: &Group, leaves: Guid) {
     let members = group.members();
     let replacing = members.iter().filter(|member| member.replaces() == Some(leaves));

@@ -1,14 +1,14 @@
-//! Consistency of the page cache between the names of one device.
+//! Consistency of the page cache between several names of a device.
 //!
-//! A loop device and the file behind it are one device, but have separate page caches. Pages read through one name stay
-//! cached, as long as any process has it open, while the device is written through another. And writes to a loop device
-//! may reach the file much later: a killed process loses its locks before its writes have arrived, and as long as
-//! another process has the loop device open, the kernel takes its time.
+//! A loop device and the file behind are the same device, but have separate page caches. Pages read through one name
+//! stay cached, as long as any process has the name open, while the device is written through another. And writes to a
+//! loop device may reach the file much later: a killed process loses its locks before its writes have arrived, and as
+//! long as another process has the loop device open, the kernel takes its time.
 //!
-//! So a process that has locked a device [settles](settle) it before any read or write: first pending writes under
-//! other names are flushed, then cached pages are dropped.
+//! So a process with a fresh lock on a device [settles](settle) the device before any read or write: first pending
+//! writes under all other names are flushed, then cached pages are dropped.
 //!
-//! A loop device is known only if its file is still where the kernel found it at setup, and is accessible to this
+//! A loop device is found only if its file is still where the kernel found the file at setup, and is accessible to this
 //! process. Memory mappings of a block device by other programs keep their view.
 
 use std::{
@@ -27,17 +27,17 @@ use rustix::fs::{Advice, fadvise, major, minor};
 
 use super::backing::{MAX_DEPTH, named_in};
 
-/// The longest search for loop devices. It takes longer only if the file of an unrelated one lies in a file system that
-/// does not answer, perhaps this very pool's.
+/// The longest search for loop devices. A search takes longer only if an unrelated loop device has its file in a file
+/// system without an answer, perhaps on this very pool.
 const FIND: Duration = Duration::from_secs(2);
 /// The longest wait for their pending writes.
 const WRITE: Duration = Duration::from_secs(60);
 
-/// Makes reads of a device just locked return its true content, and its writes last. `behind` are the files behind it,
-/// the nearest first. No other process that respects the locks writes any more.
+/// Makes reads of a freshly locked device return its true content, and its writes last. `behind` are the backing files,
+/// the nearest first. No process that respects the locks writes any more.
 ///
 /// # Errors
-/// If loop devices over it have pending writes that their file does not take in time.
+/// If the backing file does not take pending writes of loop devices in time.
 pub(super) fn settle(file: &File, behind: &[File]) -> io::Result<()> {
     let loops = loops();
     if !loops.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn settle(file: &File, behind: &[File]) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes at the beginning and the end that contain the labels.
+/// Bytes at the beginning and the end, enough for the labels.
 const EDGE: u64 = 1 << 20;
 
 /// Makes the next read of labels come from the device, without dropping other cached pages of the process that has it

@@ -27,7 +27,7 @@ impl Single {
         Single { id, leaf, suspension: OnceLock::new() }
     }
 
-    /// The device.
+    /// The only device. The leaf outlives a reopened file or node.
     pub fn leaf(&self) -> &Leaf {
         &self.leaf
     }

@@ -14,7 +14,7 @@ use crate::{
 
 /// The placement of bytes on the members of a group. Callers have checked that requests lie within the vdev's space.
 pub(in crate::vdev) trait Layout: Send + Sync + 'static {
-    /// The devices.
+    /// The members, their states and the vdev's identity.
     fn group(&self) -> &Group;
 
     /// The space available to the pool, in bytes, if the smallest member has `least` bytes.

@@ -49,7 +49,7 @@ pub enum State {
 
 /// A device of a mirror or a RAID-Z.
 pub struct Member {
-    /// The device below.
+    /// The leaf, which outlives a device that returns.
     pub leaf: Arc<Leaf>,
     column: usize,
     state: AtomicU8,
@@ -99,7 +99,7 @@ impl Member {
         self.column
     }
 
-    /// The current state.
+    /// The current state; another thread may change it at any time.
     pub fn state(&self) -> State {
         match self.state.load(Ordering::Acquire) {
             0 => State::Out,

@@ -50,7 +50,7 @@ pub struct Geometry {
 pub struct Rows {
     /// Their layout on the columns.
     pub shape: Geometry,
-    /// The region.
+    /// Number of the region in the vdev.
     pub region: u64,
     /// The first row, counted from the first row of the region.
     pub first: u64,
