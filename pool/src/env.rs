@@ -1,6 +1,6 @@
 //! The world outside the engine: the clock and the source of random numbers.
 //!
-//! The engine never asks the operating system for either, so that a test can replay a run from one seed.
+//! The engine never asks the operating system for either, so that a test can replay a run from a seed.
 
 use std::{
     sync::LazyLock,
@@ -14,7 +14,7 @@ use rand::{RngCore, SeedableRng, rngs::StdRng};
 /// Nanoseconds since 1970-01-01 00:00:00 UTC, as a signed number: files may be older.
 pub type Nanos = i64;
 
-/// The clock and the source of randomness that a pool is opened with.
+/// The clock and the source of randomness of a pool.
 pub trait Env: Send + Sync {
     /// The time of day.
     fn now(&self) -> Nanos;
@@ -53,8 +53,8 @@ impl Env for SystemEnv {
     }
 }
 
-/// A clock that advances by a microsecond whenever it is read, and random numbers from a seed: the same calls see the
-/// same world. Who sleeps advances it by that, and does not wait; the uptime is the time slept.
+/// A clock that advances by a microsecond at each read, and random numbers from a seed: the same calls see the same
+/// world. A sleep advances the clock without waiting; the uptime is the time slept.
 #[derive(Debug)]
 pub struct SeededEnv {
     state: Mutex<State>,

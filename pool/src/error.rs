@@ -1,7 +1,7 @@
-//! What can go wrong in the engine.
+//! The errors of the engine.
 //!
-//! A variant says what, where and with which numbers. [`Error::kind`] says what the caller can do about it, and nothing
-//! ever matches on the text.
+//! A variant says what failed, where and with which numbers. [`Error::kind`] says what the caller can do about it, and
+//! no code matches on the text.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::{
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a caller can do about an error.
+/// The caller's remedy for an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The request itself is wrong: change it.
@@ -24,13 +24,13 @@ pub enum ErrorKind {
     Damage,
     /// A device does not answer or refuses: look at the device.
     Device,
-    /// Somebody else holds it: wait, or ask them.
+    /// Another process holds the device: wait, or ask its owner.
     Busy,
-    /// This version of Cenote cannot read it: use a newer one.
+    /// Too new for this version of Cenote: use a newer one.
     Unsupported,
 }
 
-/// What the operating system said, without its number.
+/// The operating system's message, without its number.
 fn in_words(source: &io::Error) -> String {
     let text = source.to_string();
     text.split(" (os error ").next().unwrap_or_default().to_owned()
@@ -47,7 +47,7 @@ pub enum Error {
         device: String,
         /// The operation, as a verb phrase.
         action: &'static str,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A device is held by another process.
@@ -55,64 +55,64 @@ pub enum Error {
     Busy {
         /// The device's path.
         device: String,
-        /// Who holds it, as far as is known.
+        /// The holder, as far as known.
         holder: Holder,
     },
-    /// The request cannot be carried out as it is.
+    /// The request cannot be carried out.
     #[error("{0}")]
     Request(String),
-    /// There is no room left for what was asked.
+    /// There is no room left for the request.
     #[error("out of space")]
     OutOfSpace,
-    /// A block is damaged and no copy of it is good.
+    /// A block is damaged, without a good copy.
     #[error("damaged {what}: {problem}")]
     Damaged {
-        /// Which structure, and where.
+        /// The structure, and its place.
         what: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The structure is of a version or has a feature that this program does not know.
+    /// The structure has a version or a feature unknown to this program.
     #[error("{what} is not supported: {problem}")]
     Unsupported {
-        /// Which structure.
+        /// The structure.
         what: String,
         /// The version or the feature.
         problem: String,
     },
-    /// A device does not belong to the pool as it stands.
+    /// A device of the pool is missing.
     #[error("device {path} (guid {device}) of pool {pool} is missing")]
     Missing {
         /// The missing device.
         device: Guid,
-        /// Where it was last seen.
+        /// Its last known path.
         path: String,
         /// The pool's name.
         pool: String,
     },
-    /// What the intent log holds cannot be read, for its devices are not there, or are not what they were.
+    /// The intent log cannot be read, because its devices are missing or were exchanged.
     #[error("the intent log of pool {pool} lies on {paths}, which {problem}")]
     LostLog {
         /// The pool's name.
         pool: String,
         /// Where its devices were last seen.
         paths: String,
-        /// What is the matter with them, as it follows `which`.
+        /// The problem, worded to follow `which`.
         problem: String,
     },
-    /// Too few of the devices of a mirror or a RAID-Z that are there hold all that they should.
+    /// Too few complete devices of a mirror or a RAID-Z are present.
     #[error("{vdev} of pool {pool} has {}: {missing} missing", lack(*needed))]
     Incomplete {
         /// The mirror or the RAID-Z.
         vdev: String,
         /// The pool's name.
         pool: String,
-        /// So many complete ones are needed.
+        /// The number of complete devices needed.
         needed: usize,
-        /// The devices that would be needed, by where they were last seen, and the word that makes a sentence of it.
+        /// The missing devices, by last known path, with the verb of the sentence.
         missing: String,
     },
-    /// Devices of a mirror or a RAID-Z were changed without each other.
+    /// Devices of a mirror or a RAID-Z were changed separately: split brain.
     #[error(
         "pool {pool} is split: {device} holds changes that the other devices lack, and they hold some that it lacks"
     )]
@@ -122,7 +122,7 @@ pub enum Error {
         /// One of the devices, by its path.
         device: String,
     },
-    /// No device of a vdev is what the pool was last used with.
+    /// All devices of a vdev are older copies.
     #[error("{device} of pool {pool} is an older copy: the pool was used since, and not with it")]
     OlderCopy {
         /// The pool's name.
@@ -130,14 +130,14 @@ pub enum Error {
         /// The device, by its path.
         device: String,
     },
-    /// A device of the pool is smaller than it was: it was cut short, or is a shorter copy.
+    /// A device of the pool is smaller than before: it was truncated, or is a shorter copy.
     #[error("{device} has {size} bytes, but its label says {needed}")]
     Shrunk {
         /// The device's path or name.
         device: String,
-        /// How large it is, in bytes.
+        /// The device's size, in bytes.
         size: u64,
-        /// How large it must be at least.
+        /// The least size needed, in bytes.
         needed: u64,
     },
     /// The newest committed state cannot be read.
@@ -147,16 +147,16 @@ pub enum Error {
         pool: String,
         /// The transaction group of the newest uberblock.
         txg: Txg,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The pool takes no more changes: it was opened read-only, is closing, or an earlier commit failed.
     #[error("the pool takes no changes: {0}")]
     Closed(String),
-    /// What was being read was destroyed or replaced meanwhile.
+    /// The object being read was destroyed or replaced meanwhile.
     #[error("it was destroyed, rolled back or replaced while it was read")]
     Stale,
-    /// A device failed, and the pool waits for somebody to see to it.
+    /// A device failed, and the pool waits for the operator.
     #[error("pool I/O is currently suspended: {0}")]
     Suspended(String),
 }
@@ -169,7 +169,7 @@ fn lack(needed: usize) -> String {
 }
 
 impl Error {
-    /// What the caller can do about it.
+    /// The caller's remedy for this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Device { .. }

@@ -1,7 +1,7 @@
-//! Numbers that say what they count.
+//! Number types with a unit.
 //!
-//! An on-disk structure or a signature that mixes transaction groups, chunks and bytes is easy to get wrong with bare
-//! integers; these types make the mix-up a compile error and cost nothing.
+//! An on-disk structure or a signature with transaction groups, chunks and bytes is easy to get wrong with bare
+//! integers; these types turn a mix-up into a compile error, at no cost.
 
 use std::fmt;
 
@@ -12,24 +12,24 @@ use serde::{Deserialize, Serialize};
 pub struct Txg(pub u64);
 
 impl Txg {
-    /// Before every transaction group: nothing was ever born in it.
+    /// Before every transaction group; no block is born in it.
     pub const ZERO: Txg = Txg(0);
 
-    /// No pool gets as far: what claims to be of this group or a later one is damaged.
+    /// Beyond every transaction group: a structure that claims this group or a later one is damaged.
     pub const LIMIT: Txg = Txg(1 << 63);
 
-    /// The transaction group after this one.
+    /// The next transaction group.
     pub fn next(self) -> Txg {
         Txg(self.0 + 1)
     }
 
-    /// The one `count` groups earlier, or [`Txg::ZERO`].
+    /// The group `count` groups earlier, or [`Txg::ZERO`].
     pub fn back(self, count: u64) -> Txg {
         Txg(self.0.saturating_sub(count))
     }
 }
 
-/// A random 64-bit name that a pool, a device or a snapshot keeps for life, across renames and between machines.
+/// A random 64-bit number that a pool, a device or a snapshot keeps for life, across renames and between machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Guid(pub u64);
 
@@ -37,7 +37,7 @@ pub struct Guid(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VdevId(pub u32);
 
-/// A chunk's number. Of a packed chunk in which nothing is any more it is given to a new one; else never reused.
+/// A chunk's number. The number of an emptied packed chunk is used again; others never are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ChunkId(pub u32);
 
@@ -52,9 +52,9 @@ macro_rules! decimal {
 }
 decimal!(Txg, Guid, VdevId, ChunkId);
 
-/// One kibibyte, in bytes.
+/// A kibibyte, in bytes.
 pub const KIB: u64 = 1 << 10;
-/// One mebibyte, in bytes.
+/// A mebibyte, in bytes.
 pub const MIB: u64 = 1 << 20;
-/// One gibibyte, in bytes.
+/// A gibibyte, in bytes.
 pub const GIB: u64 = 1 << 30;

@@ -1,43 +1,43 @@
-//! What a check can find, each with a number that never changes its meaning.
+//! The findings of a check, each with a number that never changes its meaning.
 
 use std::fmt;
 
-/// What kind of damage was found. The number is stable: scripts and tests go by it.
+/// The kind of damage. The number is stable: scripts and tests rely on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u16)]
 pub enum Code {
-    /// A tree node that cannot be read or is not what its parent says.
+    /// A tree node that is unreadable or not in its place.
     UnreadableNode = 1,
-    /// A copy of a block that cannot be read or does not match its checksum.
+    /// A copy of a block that is unreadable or does not match its checksum.
     DamagedCopy = 2,
-    /// Two different blocks that share sectors.
+    /// Two different blocks with sectors in common.
     Overlap = 3,
-    /// A block that is referred to and not allocated: it may be overwritten at any time.
+    /// A referenced block that is not allocated: it may be overwritten at any time.
     NotAllocated = 4,
-    /// Space that is allocated and not referred to: it is lost.
+    /// Allocated space without a reference: it is lost.
     Leaked = 5,
     /// The newest state cannot be opened at all.
     UnreadablePool = 6,
-    /// A row of the catalogue that makes no sense.
+    /// A senseless row of the catalogue.
     Catalogue = 100,
-    /// A counter of a dataset that differs from what it counts.
+    /// A counter of a dataset that differs from the counted total.
     Counter = 101,
-    /// A deadlist that holds what it should not, or lacks what it should hold.
+    /// A deadlist with wrong blocks, or without blocks that belong there.
     Deadlist = 102,
-    /// A count of references to a shared block that differs from how many there are.
+    /// The count of references to a shared block differs from the actual number.
     References = 103,
     /// A file system's inconsistency inside a dataset.
     FileSystem = 200,
 }
 
-/// Lists the codes, each with what it is called; one that is not here does not compile.
+/// Lists the codes, each with its name; a missing code does not compile.
 macro_rules! codes {
     ($($code:ident: $name:literal,)*) => {
         impl Code {
-            /// All of them, by their numbers.
+            /// All codes, by number.
             pub const ALL: &[Code] = &[$(Code::$code),*];
 
-            /// What it is called, in a few fixed words.
+            /// The code's name, in a few fixed words.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Code::$code => $name,)*
@@ -73,7 +73,7 @@ impl Code {
 pub struct Finding {
     /// Its kind.
     pub code: Code,
-    /// Which structure, where, and with which numbers.
+    /// The structure, its place, and the numbers.
     pub what: String,
 }
 

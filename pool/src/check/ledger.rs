@@ -1,11 +1,11 @@
-//! What is referred to, extent by extent.
+//! The ledger: all references, extent by extent.
 //!
-//! Each block is kept once, and has a number: whoever needs sets of blocks keeps sets of numbers. A block takes about 120
-//! bytes until the check is over. Of a block with several references each shared one has a number of its own, for it
-//! counts like a block; only the balance takes them as one.
+//! Each block is kept once, and has a number; sets of blocks are sets of numbers. A block takes about 120 bytes until
+//! the check ends. Each shared reference to a block has a number of its own, because it counts like a block; only the
+//! balance treats them as one.
 //!
-//! What is in a packed chunk is counted twice, for that is how it is allocated: there, as whoever refers to it says, and in
-//! its host, as the chunk's map says.
+//! A block of a packed chunk is counted twice, as it is allocated: in the packed chunk, by its references, and in the
+//! host, by the chunk's map.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -30,14 +30,14 @@ use crate::{
     units::ChunkId,
 };
 
-/// All blocks that somebody refers to, each once, and what was found on the way.
+/// All referenced blocks, each once, and the findings.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// By their numbers.
     blocks: Vec<BlockPointer>,
     /// The numbers by the place of the first copy.
     numbers: HashMap<Address, u32>,
-    /// The numbers of shared references, which trees of different lines may have alike.
+    /// The numbers of shared references; trees of different lineages may share one.
     shared: HashMap<Reference, u32>,
     findings: Vec<Finding>,
 }
@@ -81,31 +81,31 @@ impl Ledger {
         }
     }
 
-    /// Enters a block of which it does not matter who refers to it, beside others that may.
+    /// Enters a block without a number, for references that are not counted.
     pub fn hold(&mut self, pointer: &BlockPointer) {
         self.blocks.push(*pointer);
     }
 
-    /// The number of the block whose first copy lies where this one's does, if such a one was entered.
+    /// The number of the entered block with the same first copy, if any.
     pub fn number(&self, pointer: &BlockPointer) -> Option<u32> {
         self.number_at(pointer.addresses[0])
     }
 
-    /// The number of the block whose first copy lies here, if such a one was entered by a reference that is not shared.
+    /// The number of the block with its first copy here, if one was entered by a reference that is not shared.
     pub fn number_at(&self, place: Address) -> Option<u32> {
         self.numbers.get(&place).copied()
     }
 
     /// Each block once, in the order of first copies: a disk is read in its own order.
     pub fn distinct(&self) -> Vec<&BlockPointer> {
-        // What stands on lists has no checksums.
+        // Pointers on deadlists have no checksums.
         let mut all: Vec<&BlockPointer> = self.blocks.iter().collect();
         all.sort_unstable_by_key(|block| (block.addresses[0], block.checksum_kind == Checksum::Off));
         all.dedup_by_key(|block| block.addresses[0]);
         all
     }
 
-    /// The blocks and shared references that were entered, by their numbers.
+    /// The entered blocks and shared references, by number.
     pub fn blocks(&self) -> &[BlockPointer] {
         &self.blocks
     }
@@ -141,7 +141,7 @@ impl Ledger {
         self.findings.extend(found);
     }
 
-    /// Compares what is referred to with what is allocated.
+    /// Compares the references with the allocations.
     pub(super) fn balance(&mut self, storage: &Storage, log: Option<Extent>) -> Result<()> {
         self.compare_shared();
         let mut referred = self.referred(storage);
@@ -182,7 +182,7 @@ impl Ledger {
         extents
     }
 
-    /// All references to a block must mean the same one.
+    /// Checks that all references to a block agree.
     fn compare_shared(&mut self) {
         let mut all: Vec<&BlockPointer> = self.blocks.iter().collect();
         all.sort_unstable_by_key(|block| block.addresses[0]);
@@ -233,7 +233,7 @@ fn merge(mut extents: Vec<Extent>) -> Vec<Extent> {
     merged
 }
 
-/// What is in `one` and not in `two`, both merged.
+/// The extents of `one` without those of `two`, both merged.
 fn difference(one: &[Extent], two: &[Extent]) -> Vec<Extent> {
     let mut rest = Vec::new();
     let mut others = two.iter().peekable();

@@ -1,8 +1,8 @@
-//! The judge: verifies a pool that nobody changes.
+//! The check (OpenZFS: `zdb -b`): verifies a pool that is not being changed.
 //!
-//! A check walks everything that is reachable, reads every copy of every block, and compares what is referred to with
-//! what the space layer holds to be allocated. Whoever owns trees (the datasets' layer) enters what it refers to into a
-//! [`Ledger`]; this module knows the catalogue's nodes, the space layer's own blocks and the intent log's area, and draws the balance.
+//! A check walks everything reachable, reads every copy of every block, and compares the references with the space
+//! layer's allocations. The owner of the trees (the datasets' layer) enters its references into a [`Ledger`]; this
+//! module enters the catalogue's nodes, the space layer's own blocks and the intent log's area, and draws the balance.
 //!
 //! Nothing is repaired here, and a finding never stops the walk.
 
@@ -23,8 +23,8 @@ use crate::{
     units::Txg,
 };
 
-/// Enters every node of a stored tree that was born after `born_after`, and has `visit` look at each leaf. What cannot be
-/// read becomes a finding and is skipped.
+/// Enters every node of a stored tree born after `born_after`, and calls `visit` for each leaf. An unreadable node
+/// becomes a finding and is skipped.
 pub fn walk_tree(
     engine: &Engine,
     root: (BlockPointer, u8),
@@ -34,7 +34,7 @@ pub fn walk_tree(
     mut visit: impl FnMut(&mut Ledger, &Node),
 ) {
     let root = Miss::root(&Root::stored(root.0, root.1)).expect("a stored root has an address");
-    // Nobody changes the pool meanwhile; should somebody, what is gone is not read.
+    // The pool should not change meanwhile; if it does, freed nodes are not read.
     let seen = engine.seen();
     let mut walker = Walker::new(root, crate::format::key::Key::MIN, born_after);
     loop {
@@ -62,21 +62,21 @@ pub fn enter_catalogue(engine: &Engine, ledger: &mut Ledger) {
     }
 }
 
-/// Reads the space maps of all chunks, and fails if one cannot be read.
+/// Reads the space maps of all chunks; fails if any is unreadable.
 pub fn space_is_readable(engine: &Engine) -> Result<()> {
     let storage = engine.storage();
     storage.space.own_extents()?;
     storage.space.allocated_extents(&storage.vdevs).map(drop)
 }
 
-/// Reads every copy of every block that was entered and draws the balance with the space layer. The pool must be as it
-/// was committed: opened read-only, or with nothing changed since the last commit.
+/// Reads every copy of every entered block and draws the balance with the space layer. The pool must be in its
+/// committed state: opened read-only, or unchanged since the last commit.
 pub fn conclude(engine: &Arc<Engine>, ledger: &mut Ledger) -> Result<Vec<Finding>> {
     conclude_while(engine, ledger, &|_| true)
 }
 
-/// The same as long as `goes_on`, which is told how many blocks were verified. What was found until it stopped is then
-/// not all there is.
+/// As [`conclude`], while `goes_on` returns true; its argument is the number of verified blocks. After an early stop
+/// the findings are incomplete.
 pub fn conclude_while(
     engine: &Arc<Engine>,
     ledger: &mut Ledger,

@@ -33,7 +33,7 @@ pub fn labels(device: &dyn Device, sink: Sink<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the labels of a device begin; none if it is too small.
+/// The offsets of a device's labels; none if the device is too small.
 fn places(device: &dyn Device, sink: Sink<'_>) -> io::Result<Vec<(usize, u64)>> {
     if device.size() < LABELS as u64 * LABEL_SIZE {
         sink(Item::damaged(0, "device", "it is too small for labels").with("size", device.size()))?;

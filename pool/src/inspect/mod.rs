@@ -1,8 +1,8 @@
-//! What the structures on a pool's devices say, item by item: for whoever looks into a pool by hand.
+//! Inspection (`pool debug`): the structures on a pool's devices, item by item.
 //!
-//! Each function hands out [`Item`]s in the order in which things are found, and reads on where something is damaged: what
-//! cannot be read is an item that says so. Nothing is written, nothing is believed that does not verify, and only what
-//! leads to a structure must be readable to see it.
+//! Each function emits [`Item`]s in the order found, and reads on past damage: an unreadable structure becomes an item
+//! with the problem. Nothing is written, and unverified bytes are not believed. A structure can be shown if the path to
+//! it is readable.
 //!
 //! ```text
 //! labels   labels and rings of uberblocks of one device
@@ -31,14 +31,14 @@ use crate::{
     units::Txg,
 };
 
-/// One thing found.
+/// One structure, or a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
-    /// How deep it lies under what was said before.
+    /// The nesting depth, from 0.
     pub depth: usize,
-    /// What it is.
+    /// The kind of structure.
     pub what: String,
-    /// What it says, by name.
+    /// The fields, by name.
     pub fields: Vec<(&'static str, String)>,
 }
 
@@ -48,12 +48,12 @@ impl Item {
         Item { depth, what: what.into(), fields: Vec::new() }
     }
 
-    /// Something that is damaged.
+    /// An item for damage.
     pub fn damaged(depth: usize, what: &str, problem: impl ToString) -> Item {
         Item::new(depth, format!("damaged {what}")).with("problem", problem)
     }
 
-    /// With one more field.
+    /// The item with one more field.
     pub fn with(mut self, name: &'static str, value: impl ToString) -> Item {
         self.fields.push((name, value.to_string()));
         self
@@ -63,8 +63,8 @@ impl Item {
 /// Where items go; an error ends the walk.
 pub type Sink<'a> = &'a mut dyn FnMut(Item) -> io::Result<()>;
 
-/// Opens a pool to be looked into, at its newest state or that of `txg`. Its trees may be damaged; its space must be
-/// readable, or no address could be followed.
+/// Opens a pool for inspection, at its newest state or at `txg`. Trees may be damaged; the space layer must be
+/// readable, to resolve addresses.
 pub fn open(devices: Vec<Arc<dyn Device>>, txg: Option<Txg>) -> Result<Arc<Engine>> {
     let settings = Settings { workers: 0, ..Settings::default() };
     let options = OpenOptions { read_only: true, force: true, state: txg, settings, ..OpenOptions::default() };

@@ -1,6 +1,6 @@
 //! The space of one state: its root, the chunk table with its checkpoints, and the space log.
 //!
-//! All of it is linked by physical pointers and so can be read before any chunk is known, and though the rest is damaged.
+//! All of these are linked by physical pointers, so they are readable without chunks, even if the rest is damaged.
 
 use std::{io, sync::Arc};
 
@@ -23,10 +23,10 @@ use crate::{
     vdev::Found,
 };
 
-/// The chunk table of a state, with what each chunk's checkpoint says.
+/// The chunk table of a state, with each chunk's checkpoint.
 ///
 /// # Errors
-/// If no such state can be found; what is damaged behind its uberblock is an item.
+/// If the state is not found; damage behind its uberblock becomes an item.
 pub fn space(devices: &[Arc<dyn Device>], txg: Option<Txg>, sink: Sink<'_>) -> Result<io::Result<()>> {
     let state = read_state(devices, txg)?;
     Ok(table_items(&state, sink))
@@ -175,7 +175,7 @@ fn spans_text(spans: &[Span]) -> String {
     spans.join(" ")
 }
 
-/// What a physical pointer leads to, from the first copy that verifies.
+/// The block of a physical pointer, from the first copy that verifies.
 fn read(state: &State, pointer: &PhysicalPointer, what: &str) -> Result<Vec<u8>> {
     let mut failure = Error::damaged(what, "no copy has the right checksum");
     for place in pointer.places() {

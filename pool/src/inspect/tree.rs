@@ -10,11 +10,11 @@ use crate::{
     units::Txg,
 };
 
-/// Says what an item is: by its key, its body and its block. Whoever owns the tree knows; `None` leaves it out.
+/// Describes an item by its key, its body and its block, on behalf of the tree's owner; `None` leaves the item out.
 pub type Describe<'a> = &'a dyn Fn(Key, &[u8], Option<&BlockPointer>) -> Option<Item>;
 
-/// The nodes of a stored tree that reach into the keys from `from` on up to `to`, in order, and the items of each leaf. With
-/// `nodes` false only the items are handed out, and what is damaged.
+/// Emits the nodes of a stored tree with keys in `keys`, in order, and the items of each leaf. With `nodes` false,
+/// emits only items and damage.
 pub fn tree(
     engine: &Engine,
     root: (BlockPointer, u8),
@@ -25,7 +25,7 @@ pub fn tree(
 ) -> io::Result<()> {
     let top = root.1;
     let root = Miss::root(&Root::stored(root.0, root.1)).expect("a stored root has an address");
-    // Nobody changes the pool meanwhile; should somebody, what is gone is not read.
+    // The pool should not change meanwhile; if it does, freed nodes are not read.
     let seen = engine.seen();
     let mut walker = Walker::new(root, keys.start, Txg::ZERO);
     loop {

@@ -15,7 +15,7 @@ use crate::{
     vdev::{Check, Suspension},
 };
 
-/// The entries of the log that the state of `uberblock` does not hold, oldest first.
+/// The log's entries beyond the state of `uberblock`, oldest first.
 pub fn read(storage: &Storage, uberblock: &Uberblock) -> Result<Vec<Entry>> {
     let Some(head) = uberblock.log else { return Ok(Vec::new()) };
     if !is_whole(&head, storage.space.unit_at(head.area)) {
@@ -25,7 +25,7 @@ pub fn read(storage: &Storage, uberblock: &Uberblock) -> Result<Vec<Entry>> {
     let mut id = FrameId { pool: uberblock.pool, epoch: uberblock.epoch, sequence: head.sequence };
     let mut position = head.position;
     while let Some((entries, end)) = next_frame(storage, &head, position, id)? {
-        // Between the uberblock and this frame lies a commit that is not there, and what it held.
+        // A commit, now missing, lies between the uberblock and this frame.
         if entries.iter().any(|entry| entry.base > uberblock.txg) {
             break;
         }
@@ -39,8 +39,8 @@ pub fn read(storage: &Storage, uberblock: &Uberblock) -> Result<Vec<Entry>> {
     Ok(frames.into_iter().flatten().collect())
 }
 
-/// Whether the blocks that the last frame refers to are there. Of several copies one is enough, lest a bad sector undo
-/// what was promised; the others are written again, to space that belongs to nobody else.
+/// Whether the blocks of the last frame were written. One good copy is enough, lest a bad sector undo an acknowledged
+/// fsync. The other copies are rewritten; their space belongs to no other block.
 fn complete(storage: &Storage, entries: &[Entry], committed: Txg) -> bool {
     stored_since(entries, committed).filter(|pointer| is_verifiable(pointer)).all(|pointer| {
         let examined = storage.examine(pointer);
@@ -55,7 +55,7 @@ fn complete(storage: &Storage, entries: &[Entry], committed: Txg) -> bool {
     })
 }
 
-/// The blocks that entries refer to and that were stored after `committed`.
+/// The blocks of the entries that were stored after `committed`.
 pub(crate) fn stored_since(entries: &[Entry], committed: Txg) -> impl Iterator<Item = &BlockPointer> {
     let items = entries.iter().flat_map(|entry| &entry.items).filter_map(|(_, item)| item.as_ref());
     items.filter_map(move |item| match &item.block {
@@ -64,13 +64,13 @@ pub(crate) fn stored_since(entries: &[Entry], committed: Txg) -> impl Iterator<I
     })
 }
 
-/// Whether reading a block tells that it was written.
+/// Whether reading a block shows that it was written.
 pub(crate) fn is_verifiable(pointer: &BlockPointer) -> bool {
     pointer.checksum_kind != Checksum::Off && !pointer.gang
 }
 
-/// The entries of the frame that is expected at `position`, or at the start of the area if it did not fit there, and where
-/// it ends.
+/// The entries of the frame expected at `position`, or at the start of the area if the frame did not fit there, and the
+/// frame's end.
 fn next_frame(storage: &Storage, head: &LogHead, position: u32, id: FrameId) -> Result<Option<(Vec<Entry>, u32)>> {
     for start in [Some(position), (position > 0).then_some(0)].into_iter().flatten() {
         let room = (head.sectors - start) as usize * storage.sector as usize;
@@ -105,8 +105,9 @@ fn read_at(
     let address = Address { chunk: head.area.chunk, sector: head.area.sector + sector };
     let (vdev, offset) = storage.space.resolve(address, len as u32)?;
     let vdev = storage.vdevs.get(vdev)?;
-    // Where the log ends nothing is good, and nothing is wrong with that. Who answers has all that was promised, so nobody
-    // needs those who refuse; but within a frame whose first sector is good, one may be rotten where another refuses.
+    // At the end of the log no source is good, which is no error. Any source that responds has all acknowledged frames,
+    // so refusals of others do not matter. But within a frame with a good first sector, one source may be corrupt where
+    // another refuses.
     let mut examined = Suspension::patiently(|| vdev.examine_surely(offset, len, is_good));
     let has_answered = examined.bad.iter().any(|(_, refused)| refused.is_none());
     let refused = examined.bad.drain(..).find_map(|(_, refused)| refused);

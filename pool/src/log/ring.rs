@@ -1,13 +1,13 @@
-//! Where the next frame goes.
+//! The place of the next frame.
 //!
 //! Positions count sectors and never wrap; the place in the area is the position modulo its size. A frame lies in one
-//! piece: one that does not fit before the area's end begins at its start, and the rest of the area is skipped. Where
-//! sectors are written several at a time, a frame takes whole units of them: what was promised in one is never written
-//! again together with what comes next.
+//! piece: if it does not fit before the area's end, it begins at the start, and the rest of the area is skipped. In
+//! chunks with units of several sectors, a frame takes whole units: an acknowledged frame is never rewritten together
+//! with the next.
 
 use crate::{format::intent::LogHead, format::pointer::Address, units::Txg};
 
-/// The ring of frames, and what of it is still needed.
+/// The ring of frames, and the part still needed.
 #[derive(Debug)]
 pub(crate) struct Ring {
     area: Address,
@@ -18,15 +18,16 @@ pub(crate) struct Ring {
     next: u64,
     /// The number of the next frame.
     sequence: u64,
-    /// Before it nothing is needed any more.
+    /// Frames before this position are no longer needed.
     needed: u64,
     /// Where `needed` will be once a group is committed.
     marked: Option<(Txg, u64)>,
-    /// Whether the last uberblock names this ring as this import left it: otherwise nobody would find its frames.
+    /// Whether the last uberblock names this ring as this import left it: otherwise an import would not find its
+    /// frames.
     named: bool,
 }
 
-/// What a commit knows of the log when its group is frozen.
+/// The state of the log when a group is frozen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
     position: u64,
@@ -43,20 +44,20 @@ pub(crate) struct Place {
 }
 
 impl Ring {
-    /// The ring that an earlier import, or the commit under way, has made. No frame may be written before a commit.
+    /// The ring made by an earlier import, or by the commit under way. No frame may be written before a commit.
     ///
-    /// It has whole units of sectors, as they are allocated where it lies: what is written to one unit is one frame's.
+    /// The ring consists of whole allocation units of its chunk: a unit holds bytes of one frame only.
     pub(crate) fn new(area: Address, sectors: u32, unit: u32) -> Ring {
         Ring::from(1, area, sectors, unit)
     }
 
-    /// The same for a ring that takes the place of one whose next frame would have had this number.
+    /// As [`Ring::new`], for a ring that replaces another one whose next frame would have had this number.
     pub(crate) fn from(sequence: u64, area: Address, sectors: u32, unit: u32) -> Ring {
         assert!(sectors > 0 && sectors.is_multiple_of(unit));
         Ring { area, sectors, unit, next: 0, sequence, needed: 0, marked: None, named: false }
     }
 
-    /// The ring that an uberblock names, if it can be one where sectors are so many at a time.
+    /// The ring named by an uberblock; `None` if it does not consist of whole units.
     pub(crate) fn found(head: &LogHead, unit: u32) -> Option<Ring> {
         is_whole(head, unit).then(|| Ring::new(head.area, head.sectors, unit))
     }
@@ -66,7 +67,7 @@ impl Ring {
         (self.area, self.sectors)
     }
 
-    /// The number that the next frame would get.
+    /// The number of the next frame.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence
     }
@@ -81,7 +82,7 @@ impl Ring {
         (self.next - self.needed) * 2 > u64::from(self.sectors)
     }
 
-    /// A place for a frame of so many sectors; `None` if that would overwrite what is needed.
+    /// A place for a frame of so many sectors; `None` if it would overwrite needed frames.
     pub(crate) fn reserve(&mut self, sectors: u64) -> Option<Place> {
         let size = u64::from(self.sectors);
         let sectors = sectors.next_multiple_of(self.unit.into());
@@ -101,7 +102,7 @@ impl Ring {
         Standing { position: self.next, sequence: self.sequence }
     }
 
-    /// What the uberblock of `txg`, which was frozen when the log stood like this, says about it.
+    /// The log's description in the uberblock of `txg`, whose group was frozen with this standing.
     pub(crate) fn head(&mut self, txg: Txg, standing: Standing) -> LogHead {
         self.marked = Some((txg, standing.position));
         let position = (standing.position % u64::from(self.sectors)) as u32;
@@ -122,13 +123,13 @@ impl Ring {
     }
 }
 
-/// Whether a log begins and ends with units of so many sectors, and its next frame begins with one.
+/// Whether a log begins and ends at units of so many sectors, and its next frame begins at a unit.
 pub(super) fn is_whole(head: &LogHead, unit: u32) -> bool {
     head.sectors > 0 && [head.area.sector, head.sectors, head.position].into_iter().all(|at| at.is_multiple_of(unit))
 }
 
 impl Default for Standing {
-    /// Of a log that the commit makes.
+    /// For a log made by the commit itself.
     fn default() -> Standing {
         Standing { position: 0, sequence: 1 }
     }

@@ -1,7 +1,7 @@
 //! Changing a tree: puts and deletes that take effect together.
 //!
-//! Applying a batch has two passes. The first only reads: it walks to every leaf that will change and to the neighbours
-//! that an emptied leaf would merge with, and fails with a [`Miss`] before anything has changed. The second cannot fail.
+//! Applying a batch has two passes. The first only reads: it walks to every leaf to be changed and to the possible
+//! merge neighbours of emptied leaves, and fails with a [`Miss`] before anything has changed. The second cannot fail.
 
 use std::{cell::RefCell, mem, sync::Arc};
 
@@ -21,15 +21,15 @@ use crate::{
     units::Txg,
 };
 
-/// A block that the open tree no longer refers to. Whether its space is free, or a snapshot still needs it, is for the
-/// tree's owner to say once the transaction group is written.
+/// A block dropped by the open tree. Once the transaction group is written, the tree's owner decides whether to free
+/// the block or keep it for a snapshot.
 #[derive(Clone, Debug)]
 pub enum Kill {
     /// A stored block.
     Stored(BlockPointer),
-    /// A record. If it is of the transaction group that dropped it and never was stored, there is nothing to free.
+    /// A record. If it was never stored, it belongs to the group that dropped it, and there is nothing to free.
     Record(Arc<Record>),
-    /// A node that an older transaction group made and may be storing right now.
+    /// A node of an older transaction group, which sync may be storing right now.
     Node(Arc<Cell>),
 }
 
@@ -53,7 +53,7 @@ enum Change {
 /// Changes that take effect together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// In the order in which they came; of several under one key the last one counts.
+    /// In order of the calls; the last change of a key wins.
     changes: Vec<(Key, Change)>,
     kills: Vec<Kill>,
     shares: Vec<BlockPointer>,
@@ -61,28 +61,28 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Puts an item, in place of the one under the same key if there is one. The key must be below [`Key::MAX`].
+    /// Puts an item, replacing any item under the same key. The key must be below [`Key::MAX`].
     pub fn put(&mut self, key: Key, body: impl Into<Vec<u8>>, block: Option<&Block>) {
         assert!(key < Key::MAX);
         self.changes.push((key, Change::Put { body: body.into(), block: Block::put(block) }));
     }
 
-    /// Deletes the item under `key`, if there is one.
+    /// Deletes the item under `key`, if any.
     pub fn delete(&mut self, key: Key) {
         self.changes.push((key, Change::Delete));
     }
 
-    /// Says that the content of the block of the item under `key` has changed in place: the intent log is told.
+    /// Notes that the block of the item under `key` was edited in place, for the intent log.
     pub fn touch(&mut self, key: Key) {
         self.touched.push(key);
     }
 
-    /// The keys of all items that it puts, deletes or touches, in any order and some more than once.
+    /// The keys of all items put, deleted or touched, unordered and with repetitions.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
         self.changes.iter().map(|(key, _)| *key).chain(self.touched.iter().copied())
     }
 
-    /// Says that no item refers to this block any more once the batch is applied.
+    /// Drops a block: after the batch no item of this tree may refer to it.
     pub fn kill(&mut self, block: Block) {
         self.kills.push(match block {
             Block::Stored(pointer) => Kill::Stored(pointer),
@@ -90,24 +90,24 @@ impl Batch {
         });
     }
 
-    /// Says that items now refer to a block that somebody else has written: a further reference to it. Each reference is
-    /// told once, when its first item is put, and killed with its last.
+    /// Takes a further reference to a block written by another owner. Call this once for each reference, when its first
+    /// item is put; its last item kills the reference.
     pub fn share(&mut self, pointer: BlockPointer) {
         self.shares.push(pointer);
     }
 
-    /// Takes out the references that were told.
+    /// Takes out the references noted by [`Batch::share`].
     pub(crate) fn take_shares(&mut self) -> Vec<BlockPointer> {
         mem::take(&mut self.shares)
     }
 
-    /// Whether it changes nothing.
+    /// Whether the batch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.kills.is_empty() && self.shares.is_empty()
     }
 
     /// Applies the batch to a tree whose exclusive lock the caller holds. `txg` is the open transaction group. Dropped
-    /// blocks and nodes are appended to `kills`. Returns by how much the tree's dirty nodes have grown.
+    /// blocks and nodes are appended to `kills`. Returns the growth of the tree's dirty nodes.
     pub fn apply(
         self,
         root: &mut Root,
@@ -148,7 +148,7 @@ impl Growth {
     }
 }
 
-/// Brings changes into the order of their keys, with one for each.
+/// Sorts the changes by key, and keeps the last change of each key.
 fn sort(changes: &mut Vec<(Key, Change)>) {
     changes.sort_by_key(|(key, _)| *key);
     changes.dedup_by(|later, earlier| {
@@ -160,10 +160,10 @@ fn sort(changes: &mut Vec<(Key, Change)>) {
     });
 }
 
-/// A child's index and the changes that fall into it.
+/// A child's index and the changes in its range.
 type Part<'a> = (usize, &'a [(Key, Change)]);
 
-/// The part of `changes` that falls into each child of `interior`, with the child's index.
+/// The changes in the range of each child of `interior`, with the child's index.
 fn by_child<'a>(interior: &Interior, changes: &'a [(Key, Change)]) -> SmallVec<[Part<'a>; 4]> {
     let mut parts = SmallVec::new();
     let mut rest = changes;
@@ -178,7 +178,7 @@ fn by_child<'a>(interior: &Interior, changes: &'a [(Key, Change)]) -> SmallVec<[
     parts
 }
 
-/// Fails if a node that applying `changes` needs is not in memory.
+/// Fails if a node needed by `changes` is not in memory.
 fn require(step: &Step<'_>, changes: &[(Key, Change)], nodes: &Pinned<'_>) -> Result<(), Miss> {
     let node = nodes.load(step)?;
     let Some(interior) = node.interior() else { return Ok(()) };
@@ -194,8 +194,8 @@ fn require(step: &Step<'_>, changes: &[(Key, Change)], nodes: &Pinned<'_>) -> Re
     Ok(())
 }
 
-/// Keeps what the first pass found. Before the second, other threads' reads may push it out of the cache, and sync, which
-/// stores the nodes of the group before, may let go of it.
+/// Keeps the nodes found by the first pass. Before the second pass, other threads' reads may evict them from the cache,
+/// and sync, storing the nodes of the previous group, may release them.
 struct Pinned<'a> {
     nodes: &'a dyn NodeSource,
     txg: Txg,
@@ -214,7 +214,7 @@ impl Pinned<'_> {
         Ok(node)
     }
 
-    /// The node in `slot`, which was loaded before.
+    /// The node in `slot`, loaded by the first pass.
     fn loaded(&self, slot: &Slot) -> Option<Arc<Node>> {
         if let Slot::Dirty(cell) = slot {
             let held = self.held.borrow();
@@ -246,7 +246,7 @@ struct Editor<'a> {
 }
 
 impl Editor<'_> {
-    /// Applies `changes` under `slot`. Returns the nodes that were split off to its right.
+    /// Applies `changes` under `slot`. Returns the nodes split off to its right.
     fn change(&mut self, slot: &mut Slot, changes: &[(Key, Change)]) -> Vec<Child> {
         let cell = self.own(slot);
         let right = cell.edit(|node| {
@@ -272,7 +272,7 @@ impl Editor<'_> {
 
     /// Returns whether the last child was split.
     fn change_children(&mut self, interior: &mut Interior, high: Key, changes: &[(Key, Change)]) -> bool {
-        // From the last to the first, so that the indices of those still to come stay valid.
+        // From last to first, so that the indices still to come stay valid.
         let mut grew_at_end = false;
         for (index, part) in by_child(interior, changes).into_iter().rev() {
             let siblings = self.change(&mut interior.children[index].slot, part);
@@ -307,7 +307,7 @@ impl Editor<'_> {
         self.drop_slot(removed.slot);
     }
 
-    /// Gives the root the height that it needs: a level more for nodes split off it, less where one child is left.
+    /// Adjusts the root's height: one more level for nodes split off the root, one less while it has a single child.
     fn fit_root(&mut self, root: &mut Root, siblings: Vec<Child>) {
         let mut siblings = siblings;
         while !siblings.is_empty() {
@@ -339,7 +339,7 @@ impl Editor<'_> {
         }
     }
 
-    /// A cell of the open transaction group in `slot`: the one that is there, or a copy.
+    /// A cell of the open transaction group in `slot`: the present one, or a copy.
     fn own(&mut self, slot: &mut Slot) -> Arc<Cell> {
         if let Slot::Dirty(cell) = slot
             && cell.txg() == self.txg
@@ -368,7 +368,7 @@ impl Editor<'_> {
     }
 }
 
-/// Splits a node until every part fits; returns the parts right of it.
+/// Splits a node until every part fits; returns the parts to its right.
 fn split(node: &mut Node, grew_at_end: bool) -> Vec<Node> {
     let mut parts: Vec<Node> = Vec::new();
     while let Some(right) = parts.last_mut().unwrap_or(node).split(grew_at_end) {

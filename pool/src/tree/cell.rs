@@ -1,4 +1,4 @@
-//! A child of a node: an address, or a node that has none yet.
+//! A child of a node: an address, or a node without one.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,11 +6,11 @@ use parking_lot::RwLock;
 
 use crate::{format::pointer::BlockPointer, tree::node::Node, units::Txg};
 
-/// A node that was changed: its content until it was stored, its address from then on.
+/// A changed node: its content until stored, its address from then on.
 ///
 /// Invariant: there is a node or an address, or both. While the cell's transaction group is open the node is edited in
-/// place, under the exclusive lock of its tree; after that it never changes. So the lock in here is never waited for while
-/// a node is edited: it stands between those who read a stored node and who lets go of it.
+/// place, under the exclusive lock of its tree; afterwards it never changes. So the cell's lock is never waited for
+/// during an edit: it only separates readers of a stored node from its release.
 #[derive(Debug)]
 pub struct Cell {
     txg: Txg,
@@ -24,12 +24,12 @@ impl Cell {
         Arc::new(Cell { txg, node: RwLock::new(Some(node)), pointer: OnceLock::new() })
     }
 
-    /// The transaction group that made it.
+    /// The transaction group that made the cell.
     pub fn txg(&self) -> Txg {
         self.txg
     }
 
-    /// The node, unless it was stored and let go.
+    /// The node; `None` once it was stored and released.
     pub fn node(&self) -> Option<Arc<Node>> {
         self.node.read().clone()
     }
@@ -39,7 +39,7 @@ impl Cell {
         self.pointer.get()
     }
 
-    /// Tells where the node was stored, and lets go of it. The node must be in the cache by now.
+    /// Sets the node's address, and releases the node. The node must be in the cache by now.
     pub fn stored(&self, pointer: BlockPointer) {
         self.pointer.set(pointer).expect("a node is stored once");
         *self.node.write() = None;
@@ -52,17 +52,17 @@ impl Cell {
     }
 }
 
-/// A child as its parent holds it.
+/// A child as held by its parent.
 #[derive(Clone, Debug)]
 pub enum Slot {
     /// Stored, and to be found through the cache.
     Clean(BlockPointer),
-    /// Changed since it was stored.
+    /// Changed since last stored.
     Dirty(Arc<Cell>),
 }
 
 impl Slot {
-    /// The child's address, if it has one.
+    /// The child's address, if stored.
     pub fn pointer(&self) -> Option<&BlockPointer> {
         match self {
             Slot::Clean(pointer) => Some(pointer),

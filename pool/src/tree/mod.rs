@@ -1,26 +1,26 @@
 //! The one persistent map: everything stored in a pool is a tree.
 //!
-//! A tree maps [`Key`](crate::format::key::Key)s to a body of some bytes and, optionally, a block. It knows nothing of
-//! what they mean. It is a B+tree of nodes that never change once they were written: a change copies the path from its
-//! leaf to the root.
+//! A tree maps [`Key`](crate::format::key::Key)s to a body of some bytes and, optionally, a block. Their meaning is
+//! unknown here. The tree is a B+tree whose nodes never change once written: a change copies the path from its leaf to
+//! the root.
 //!
-//! In memory a node belongs to the transaction group that made it and hangs in a [`Cell`]. A change of a node that an
-//! older group made puts a copy into a new cell; nodes of the open group are edited in place. So freezing a tree is
-//! cloning the `Arc` of its root cell: the writer walks the frozen cells while changes go on beside it. A cell also
-//! holds the node's address once it was written, write-once, and then lets go of the node: frozen and open tree share
-//! the cell, so both see a clean child from then on, and only the bounded cache keeps the node.
+//! In memory a node belongs to the transaction group that made it and hangs in a [`Cell`]. Changing a node of an older
+//! group puts a copy into a new cell; nodes of the open group are edited in place. So freezing a tree is cloning the
+//! `Arc` of its root cell: the writer walks the frozen cells while changes go on beside it. Once the node is written,
+//! its cell holds the node's address, write-once, and releases the node. Frozen and open tree share the cell, so both
+//! see a clean child from then on, and only the bounded cache keeps the node.
 //!
 //! ```text
 //! node     a leaf or an interior node in memory; splitting, merging, coding
-//! cell     a child: an address, or a node that has none yet
+//! cell     a child: an address, or a node without one
 //! record   the content of a block on its way to the devices
 //! view     reading: get, range, the last before a key
 //! batch    changing: puts and deletes, applied together
 //! walk     visiting the nodes of a stored tree
 //! ```
 //!
-//! Reading needs nodes that may not be in memory. Nothing here does I/O: what is missing comes back as a [`Miss`], and
-//! the caller reads the node without holding a lock, and starts again.
+//! Reading needs nodes that may not be in memory. Nothing here does I/O: a missing node comes back as a [`Miss`]. The
+//! caller reads the node without holding a lock, and starts again.
 
 mod batch;
 mod cell;

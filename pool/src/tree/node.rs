@@ -1,7 +1,7 @@
 //! A node in memory.
 //!
 //! A leaf keeps the bodies and coded pointers of its items in one heap, so that copying a leaf is copying two buffers.
-//! Bytes that were replaced stay in the heap as waste until it is a third of it.
+//! Replaced bytes stay in the heap as waste until the waste is a third of the heap.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use crate::{
 
 /// The most a child takes in an interior node.
 const CHILD_BOUND: usize = item_bound(0, true);
-/// A node under this size looks for a neighbour to merge with.
+/// A node below this bound is merged with a neighbour, if possible.
 pub(super) const NODE_LOW: usize = NODE_TARGET / 4;
-/// Two neighbours are merged if the result is not above this size.
+/// Two neighbours are merged if the result is at most this large.
 pub(super) const NODE_MERGED: usize = NODE_TARGET * 3 / 4;
 
-/// A node: the range of keys it covers, and what stands there.
+/// A node: its range of keys, and its content.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The first key of its range.
     pub low: Key,
-    /// The end of its range: not in it.
+    /// The exclusive end of its range.
     pub high: Key,
     /// Items or children.
     pub content: Content,
 }
 
-/// What a node holds.
+/// The content of a node.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// Items.
@@ -46,7 +46,7 @@ pub enum Content {
 /// Children, in order of their ranges. Never empty.
 #[derive(Clone, Debug)]
 pub struct Interior {
-    /// One more than the children's level.
+    /// The children's level plus one.
     pub level: u8,
     /// The children.
     pub children: Vec<Child>,
@@ -66,13 +66,13 @@ pub struct Child {
 pub struct Leaf {
     items: Vec<Item>,
     heap: Vec<u8>,
-    /// Bytes of the heap that no item uses.
+    /// Unused bytes of the heap.
     waste: usize,
-    /// The most that the items can take when coded.
+    /// The most bytes of the coded items.
     bound: usize,
 }
 
-/// An item: its body stands in the leaf's heap, and right behind it the coded pointer of a stored block.
+/// An item: its body stands in the leaf's heap, followed by the coded pointer of a stored block.
 #[derive(Clone, Debug)]
 pub struct Item {
     key: Key,
@@ -84,11 +84,11 @@ pub struct Item {
 /// The block of an item.
 #[derive(Clone, Debug)]
 pub enum ItemBlock {
-    /// It has none.
+    /// No block.
     None,
-    /// A stored one, whose coded pointer has this length.
+    /// A stored block, with the length of its coded pointer.
     Stored(u8),
-    /// One that is still to be stored, or was lately.
+    /// A block still to be stored, or stored lately.
     Pending(Arc<Record>),
 }
 
@@ -106,7 +106,7 @@ impl Node {
         }
     }
 
-    /// The most that the node can take when coded, in bytes, without its header.
+    /// The most bytes of the coded node, without its header.
     pub fn bound(&self) -> usize {
         match &self.content {
             Content::Leaf(leaf) => leaf.bound,
@@ -122,7 +122,7 @@ impl Node {
         }
     }
 
-    /// The leaf's items, if it is one.
+    /// The leaf's content; `None` for an interior node.
     pub fn leaf(&self) -> Option<&Leaf> {
         match &self.content {
             Content::Leaf(leaf) => Some(leaf),
@@ -130,7 +130,7 @@ impl Node {
         }
     }
 
-    /// The interior node's children, if it is one.
+    /// The interior node's content; `None` for a leaf.
     pub fn interior(&self) -> Option<&Interior> {
         match &self.content {
             Content::Leaf(_) => None,
@@ -138,13 +138,12 @@ impl Node {
         }
     }
 
-    /// Whether nothing is in it.
+    /// Whether the node is a leaf without items.
     pub(super) fn is_empty(&self) -> bool {
         self.leaf().is_some_and(|leaf| leaf.items.is_empty())
     }
 
-    /// A copy in which whatever was pending and is now stored stands with its address: what is coded, and what the cache
-    /// keeps. Everything in it must be stored.
+    /// A copy with the addresses of all blocks and children, which must be stored: for coding and for the cache.
     pub fn resolved(&self) -> Node {
         let content = match &self.content {
             Content::Leaf(leaf) => Content::Leaf(leaf.resolved()),
@@ -159,7 +158,7 @@ impl Node {
         Node { low: self.low, high: self.high, content }
     }
 
-    /// The coded node, written by `txg`. Everything in it must be stored and resolved.
+    /// The coded node, written by `txg`. All blocks and children must be stored and resolved.
     pub fn encode(&self, txg: Txg) -> Vec<u8> {
         let count = match &self.content {
             Content::Leaf(leaf) => leaf.items.len(),
@@ -183,7 +182,7 @@ impl Node {
         writer.finish()
     }
 
-    /// The node in these bytes, and the transaction group that wrote it.
+    /// Decodes a node, and the transaction group that wrote it.
     pub fn decode(bytes: &[u8]) -> Result<(Node, Txg), Malformed> {
         let mut reader = NodeReader::new(bytes)?;
         let Header { level, txg, low, high, count } = *reader.header();
@@ -207,8 +206,8 @@ impl Node {
         Ok((Node { low, high, content }, txg))
     }
 
-    /// Takes the upper part of the node off, if it has become too large: at the middle, or near the end if it grew
-    /// there, so that keys added in order leave full nodes behind.
+    /// Splits off the upper part of an oversized node: at the middle, or near the end if the node grew there, so that
+    /// keys added in order leave full nodes behind.
     pub(super) fn split(&mut self, grew_at_end: bool) -> Option<Node> {
         if self.bound() <= NODE_TARGET {
             return None;
@@ -229,7 +228,7 @@ impl Node {
         Some(right)
     }
 
-    /// Appends the content of the node right of it.
+    /// Appends the content of the node to the right.
     pub(super) fn merge(&mut self, right: &Node) {
         assert_eq!(self.high, right.low);
         self.high = right.high;
@@ -246,7 +245,7 @@ impl Node {
 }
 
 impl Interior {
-    /// The index of the child whose range holds `key`.
+    /// The index of the child with `key` in its range.
     pub fn find(&self, key: Key) -> usize {
         self.children.partition_point(|child| child.low <= key).saturating_sub(1)
     }
@@ -293,13 +292,13 @@ impl Leaf {
         &self.items
     }
 
-    /// The body of one of its items.
+    /// The body of an item.
     pub fn body(&self, item: &Item) -> &[u8] {
         let start = item.start as usize;
         &self.heap[start..start + usize::from(item.body)]
     }
 
-    /// The pointer of one of its items, if the block is stored.
+    /// The pointer of an item's block, if it is stored.
     pub fn pointer(&self, item: &Item) -> Option<BlockPointer> {
         match &item.block {
             ItemBlock::None => None,
@@ -321,7 +320,7 @@ impl Leaf {
         &self.heap[start..start + item.block_len()]
     }
 
-    /// Puts an item, in the place of the one under the same key if there is one.
+    /// Puts an item, replacing any item under the same key.
     pub(super) fn put(&mut self, key: Key, body: &[u8], block: &PutBlock) -> usize {
         assert!(body.len() <= MAX_BODY);
         let start = self.heap.len() as u32;
@@ -427,7 +426,7 @@ impl Leaf {
     }
 }
 
-/// The block of an item that is put.
+/// The block of an item to be put.
 #[derive(Clone, Debug)]
 pub(super) enum PutBlock {
     None,
@@ -435,7 +434,7 @@ pub(super) enum PutBlock {
     Pending(Arc<Record>),
 }
 
-/// Verifies that a node read from a device is the one that was meant; `txg` is the group that it says has written it.
+/// Verifies that a node read from a device has the expected place; `txg` is the group named in the node.
 pub fn verify_place(node: &Node, txg: Txg, meant: &Miss) -> Result<(), Malformed> {
     if node.level() != meant.level {
         return malformed("node's level");

@@ -1,7 +1,7 @@
 //! The content of a block on its way to the devices.
 //!
-//! Dirty data stands in the tree as a record: bytes now, an address later. The open tree and the frozen one share it,
-//! so whoever comes first finds bytes and whoever comes later finds a pointer.
+//! Dirty data stands in the tree as a record: bytes now, an address later. The open tree and the frozen tree share the
+//! record, so early readers find bytes and later readers a pointer.
 //!
 //! Invariants:
 //! 1. The bytes change only while the record is *open*: in the transaction group that made it, and before a worker has
@@ -35,18 +35,18 @@ pub struct Policy {
     pub checksum: Checksum,
     /// How many copies to write, 1 to 3.
     pub copies: u8,
-    /// A record that takes no more bytes than this when it is stored lies with metadata, where there are vdevs for it.
+    /// The largest stored size, in bytes, of a record that goes to a special vdev.
     pub small_blocks: u32,
     /// Where a record is to lie if there is room.
     pub placement: Placement,
 }
 
-/// The content of a block that is not stored yet, or was just now.
+/// The content of a block not yet stored, or stored just now.
 #[derive(Debug)]
 pub struct Record {
     txg: Txg,
     policy: Policy,
-    /// If the bytes are not the content, but the content as it was stored elsewhere.
+    /// Set if the bytes are in stored form, from a stream.
     as_stored: Option<BlockPointer>,
     births: Arc<Births>,
     state: Mutex<State>,
@@ -60,41 +60,41 @@ struct State {
     logged: Option<Logged>,
 }
 
-/// What the intent log knows of a record.
+/// The intent log's knowledge of a record.
 #[derive(Debug)]
 struct Logged {
     block: u64,
-    /// The bytes that have changed since; empty if none.
+    /// The bytes changed since then; empty if none.
     changed: Range<usize>,
 }
 
-/// What the intent log has to say of a record.
+/// A record's part in a frame of the intent log.
 #[derive(Debug)]
 pub(crate) enum LogPart {
-    /// Nothing of it has changed since the log was told about it under this number.
+    /// Unchanged since the log recorded it under this number.
     Known(u64),
-    /// These of its bytes.
+    /// Bytes not yet in the log.
     Bytes {
         /// The record's number in the log.
         block: u64,
         /// All of the record.
         bytes: Arc<Vec<u8>>,
-        /// What of it the log does not know.
+        /// The bytes not yet in the log.
         range: Range<usize>,
     },
-    /// Its address, as soon as it has one: it is closed to edits, or too large to be written twice.
+    /// The record's address, as soon as it is stored: the record is closed to edits, or too large to be written twice.
     Address,
 }
 
 impl Record {
-    /// A record of transaction group `txg`, which must be the open one.
+    /// A record of `txg`, the open transaction group.
     pub(crate) fn new(txg: Txg, policy: Policy, bytes: Vec<u8>, births: Arc<Births>) -> Arc<Record> {
         assert!(!bytes.is_empty());
         let state = Mutex::new(State { bytes: Some(Arc::new(bytes)), sealed: false, logged: None });
         Arc::new(Record { txg, policy, as_stored: None, births, state, pointer: OnceLock::new() })
     }
 
-    /// A record of a block that comes as it was stored elsewhere. It is never edited.
+    /// A record of a block in stored form, from a stream. It is never edited.
     pub(crate) fn as_stored(txg: Txg, pointer: BlockPointer, stored: Arc<Vec<u8>>, births: Arc<Births>) -> Arc<Record> {
         assert_eq!(stored.len(), pointer.stored as usize);
         let policy = Policy {
@@ -108,28 +108,28 @@ impl Record {
         Arc::new(Record { txg, policy, as_stored: Some(pointer), births, state, pointer: OnceLock::new() })
     }
 
-    /// What is to be written of it.
+    /// The form in which to write the record.
     pub(crate) fn payload(&self, bytes: Arc<Vec<u8>>) -> Payload {
         Payload { bytes, policy: self.policy, as_stored: self.as_stored }
     }
 
-    /// The transaction group that made it.
+    /// The transaction group that made the record.
     pub fn txg(&self) -> Txg {
         self.txg
     }
 
-    /// How it is to be stored.
+    /// The storage policy.
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Its size in bytes, while it is in memory.
+    /// The content's size in bytes; `None` once the bytes were released.
     pub fn size(&self) -> Option<usize> {
         let logical = self.as_stored.map(|pointer| pointer.logical as usize);
         self.state.lock().bytes.as_ref().map(|bytes| logical.unwrap_or(bytes.len()))
     }
 
-    /// The bytes, unless they were stored and let go; then [`Record::pointer`] is there.
+    /// The content; `None` once it was stored and released, and then [`Record::pointer`] is set.
     pub fn bytes(&self) -> Option<Arc<Vec<u8>>> {
         let bytes = self.state.lock().bytes.clone()?;
         match self.as_stored.filter(|pointer| pointer.stored != pointer.logical) {
@@ -146,8 +146,8 @@ impl Record {
         self.txg == txg && self.as_stored.is_none() && !self.state.lock().sealed
     }
 
-    /// Writes `data` at `at`, which may make the record longer, if it is still open in `txg`. Otherwise, with `false`, the
-    /// caller makes a new record.
+    /// Writes `data` at `at`, extending the record if needed. Returns `false` without a change if the record is not
+    /// open in `txg`: then the caller makes a new record.
     pub fn write(&self, txg: Txg, at: usize, data: &[u8]) -> bool {
         let mut state = self.state.lock();
         if self.txg != txg || state.sealed || self.as_stored.is_some() {
@@ -155,7 +155,7 @@ impl Record {
         }
         let State { bytes, logged, .. } = &mut *state;
         let bytes = Arc::make_mut(bytes.as_mut().expect("an open record has its bytes"));
-        // What lies between the old end and the new bytes is new as well.
+        // Bytes between the old end and `at` are new as well.
         let changed = at.min(bytes.len())..at + data.len();
         if bytes.len() < changed.end {
             bytes.resize(changed.end, 0);
@@ -171,8 +171,8 @@ impl Record {
         true
     }
 
-    /// What the intent log, while `txg` is open, has to say of the record: its bytes only if they are at most `limit`. The
-    /// log is taken to know them from now on, under the number that `number` gives out.
+    /// The record's part in a frame of `txg`, the open group: its bytes only if at most `limit`. From then on the log
+    /// counts as knowing the bytes, under the number from `number`.
     pub(crate) fn log_part(&self, txg: Txg, limit: usize, number: impl FnOnce() -> u64) -> LogPart {
         let mut state = self.state.lock();
         let State { bytes: Some(bytes), sealed: false, logged } = &mut *state else { return LogPart::Address };
@@ -189,7 +189,7 @@ impl Record {
         }
     }
 
-    /// Closes the record to edits and hands out the bytes for storing; `None` if somebody has done so before.
+    /// Closes the record to edits and returns the bytes for storing; `None` if the record was sealed before.
     pub(crate) fn seal(&self) -> Option<Arc<Vec<u8>>> {
         let mut state = self.state.lock();
         if state.sealed {
@@ -199,12 +199,12 @@ impl Record {
         state.bytes.clone()
     }
 
-    /// Where it was stored.
+    /// The pointer, once the record is stored.
     pub fn pointer(&self) -> Option<&BlockPointer> {
         self.pointer.get()
     }
 
-    /// Tells where it was stored, and lets go of the bytes. `sector` is the pool's unit of allocation.
+    /// Sets the pointer of the stored record, and releases the bytes. `sector` is the pool's allocation unit.
     pub(crate) fn stored(&self, pointer: BlockPointer, sector: u32) {
         self.births.count(self.txg, Usage::of(&pointer, sector));
         self.pointer.set(pointer).expect("a record is stored once");

@@ -19,7 +19,7 @@ use crate::{
     units::Txg,
 };
 
-/// A store of coded nodes under invented addresses, and a cache that forgets all at each commit.
+/// A store of coded nodes under invented addresses, and a cache that is emptied at each commit.
 #[derive(Default)]
 struct Store {
     blocks: RefCell<HashMap<Address, Vec<u8>>>,
@@ -198,7 +198,7 @@ impl Run {
         }
     }
 
-    /// That the nodes of a range that are not in memory are those that whoever goes through it meets, until none is.
+    /// Checks that [`View::away`] returns exactly the missing nodes of a range, until none is missing.
     fn fetch(&self, range: Range<Key>) {
         loop {
             let view = View::new(&self.root, &self.store, self.txg);
@@ -214,7 +214,7 @@ impl Run {
         }
     }
 
-    /// Writes the tree, forgets what is in memory, and verifies that just the killed nodes are gone.
+    /// Writes the tree, empties the cache, and verifies that exactly the killed nodes are gone.
     fn commit(&mut self) {
         self.store.write(&self.root.slot, self.txg);
         self.store.cached.borrow_mut().clear();

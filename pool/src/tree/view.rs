@@ -13,10 +13,10 @@ use crate::{
     units::Txg,
 };
 
-/// A node that is needed and not in memory: what to read, and what it must turn out to be.
+/// A node needed and not in memory: its pointer, and its expected level and range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Miss {
-    /// Where it is.
+    /// The node's pointer.
     pub pointer: BlockPointer,
     /// Its level.
     pub level: u8,
@@ -26,13 +26,13 @@ pub struct Miss {
     pub high: Key,
 }
 
-/// Where stored nodes are found without I/O: the cache, and what the caller has pinned.
+/// A source of stored nodes without I/O: the cache, and nodes pinned by the caller.
 pub trait NodeSource {
-    /// The node that this pointer leads to, if it is in memory.
+    /// The node of `pointer`, if it is in memory.
     fn node(&self, pointer: &BlockPointer) -> Option<Arc<Node>>;
 }
 
-/// A tree's root: the slot that leads to it, and its level.
+/// A tree's root: its slot, and its level.
 #[derive(Clone, Debug)]
 pub struct Root {
     /// The root node.
@@ -53,7 +53,7 @@ impl Root {
     }
 }
 
-/// The block of an item, as it is now.
+/// The block of an item, in its present state.
 #[derive(Clone, Debug)]
 pub enum Block {
     /// On the devices.
@@ -63,7 +63,7 @@ pub enum Block {
 }
 
 impl Block {
-    /// Where it is stored, if it is.
+    /// The pointer, if the block is stored.
     pub fn pointer(&self) -> Option<BlockPointer> {
         match self {
             Block::Stored(pointer) => Some(*pointer),
@@ -71,12 +71,12 @@ impl Block {
         }
     }
 
-    /// Whether both are one and the same block.
+    /// Whether both are the same block.
     pub fn same(&self, other: &Block) -> bool {
         match (self, other) {
             (Block::Pending(one), Block::Pending(two)) => Arc::ptr_eq(one, two),
             _ => match (self.pointer(), other.pointer()) {
-                // An address is used again after what stood there was freed.
+                // An address is used again after its block was freed.
                 (Some(one), Some(two)) => (one.addresses, one.birth) == (two.addresses, two.birth),
                 _ => false,
             },
@@ -138,7 +138,7 @@ pub struct View<'a> {
     seen: Seen,
 }
 
-/// A node on the way down, with the range its parent gave it.
+/// A node on the way down, with its range according to its parent.
 pub(super) struct Step<'a> {
     pub(super) slot: &'a Slot,
     pub(super) level: u8,
@@ -152,7 +152,7 @@ impl<'a> Step<'a> {
         Step { slot: &root.slot, level: root.level, low: Key::MIN, high: Key::MAX }
     }
 
-    /// The way to a child of a node whose range ends at `high`.
+    /// The step to a child of a node whose range ends at `high`.
     pub(super) fn below(interior: &'a Interior, index: usize, high: Key) -> Step<'a> {
         let child = &interior.children[index];
         Step { slot: &child.slot, level: interior.level - 1, low: child.low, high: interior.high(index, high) }
@@ -165,13 +165,13 @@ impl<'a> Step<'a> {
             return Ok(node);
         }
         let pointer = *self.slot.pointer().expect("a slot without a node has an address");
-        // A pointer that lies may lead to a node that is in memory by right, in another place: reading it again says so.
+        // A corrupt pointer may lead to a node in memory that belongs elsewhere: the read then reports the damage.
         let meant = |node: &Arc<Node>| (node.level(), node.low, node.high) == (self.level, self.low, self.high);
         let miss = Miss { pointer, level: self.level, low: self.low, high: self.high };
         nodes.node(&pointer).filter(meant).ok_or(miss)
     }
 
-    /// Adds what is away of a range that reaches into this one.
+    /// Adds the missing nodes of a range that intersects this step's range.
     fn away(&self, nodes: &dyn NodeSource, range: &Range<Key>, away: &mut Vec<Miss>) {
         let node = match self.load(nodes) {
             Ok(node) => node,
@@ -189,22 +189,22 @@ impl<'a> Step<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at `root`; `txg` is the open transaction group, or that of the frozen tree.
+    /// A view of `root`; `txg` is the open transaction group, or the group of a frozen tree.
     pub fn new(root: &'a Root, nodes: &'a dyn NodeSource, txg: Txg) -> View<'a> {
         View { root, nodes, txg, seen: Seen::NEVER }
     }
 
-    /// The same of a tree of an opened pool, that was there then.
+    /// The view with the token of a tree of an opened pool.
     pub(crate) fn seen_then(self, seen: Seen) -> View<'a> {
         View { seen, ..self }
     }
 
-    /// When it was looked at: what it takes to read the blocks that are found in it, later.
+    /// The token to read blocks found in this view later.
     pub fn seen(&self) -> Seen {
         self.seen
     }
 
-    /// The transaction group that changes made now belong to.
+    /// The transaction group of changes made now.
     pub fn txg(&self) -> Txg {
         self.txg
     }
@@ -230,7 +230,7 @@ impl<'a> View<'a> {
     pub fn last_before(&self, start: Key, key: Key) -> Result<Option<Entry>, Miss> {
         let mut end = key;
         while end > start {
-            // The child that holds the predecessor of `end`, if any child does.
+            // The child with the predecessor of `end`, if any child has it.
             let leaf =
                 self.descend(|interior| interior.children.partition_point(|child| child.low < end).saturating_sub(1))?;
             let index = leaf.leaf().expect("the way down ends at a leaf").search(end).unwrap_or_else(|index| index);
@@ -243,7 +243,8 @@ impl<'a> View<'a> {
         Ok(None)
     }
 
-    /// The nodes on the way to the items of a range that are not in memory, in order. What is below one of them is not known.
+    /// The nodes on the way to the items of a range that are not in memory, in order. Nodes below a missing node are
+    /// unknown.
     pub fn away(&self, range: Range<Key>) -> Vec<Miss> {
         let mut away = Vec::new();
         if !range.is_empty() {

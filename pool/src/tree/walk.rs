@@ -12,8 +12,8 @@ use crate::{
     units::Txg,
 };
 
-/// A place in the walk. Every node is entered before its children and left after them, so what destroys a tree does so
-/// on leaving: a node is there as long as anything under it is.
+/// A place in the walk. Every node is entered before its children and left after them. Destroying a tree frees nodes on
+/// leaving: a node exists as long as anything under it.
 #[derive(Debug)]
 pub enum Event {
     /// On the way down.
@@ -22,8 +22,8 @@ pub enum Event {
     Leave(Miss, Arc<Node>),
 }
 
-/// Walks the nodes of a stored tree in order of their keys, those born after a given transaction group: an older node
-/// is skipped with all that hangs under it, for whatever is reachable from a node is not younger than it.
+/// Walks the nodes of a stored tree in key order, those born after a given transaction group. An older node is skipped
+/// with its whole subtree, because nothing reachable from a node is younger.
 #[derive(Debug)]
 pub struct Walker {
     from: Key,
@@ -41,12 +41,12 @@ impl Miss {
 }
 
 impl Walker {
-    /// A walk over the nodes under `root` whose range ends after `from` and that were born after `born_after`.
+    /// A walk over the nodes under `root` with a range that ends after `from`, born after `born_after`.
     pub fn new(root: Miss, from: Key, born_after: Txg) -> Walker {
         Walker { from, born_after, pending: Some(root), stack: Vec::new() }
     }
 
-    /// The nodes that the walk comes to next under the one that it is in, in order.
+    /// The next nodes of the walk under its present node, in order.
     pub fn coming(&self) -> impl Iterator<Item = Miss> {
         let below = self.stack.last().into_iter().flat_map(|(place, node, next)| {
             let left = node.interior().map_or(0..0, |interior| *next..interior.children.len());
@@ -55,7 +55,7 @@ impl Walker {
         self.pending.into_iter().chain(below).filter(|place| self.is_met(place))
     }
 
-    /// Whether it is of those that the walk goes through.
+    /// Whether a node belongs to the walk.
     fn is_met(&self, place: &Miss) -> bool {
         place.pointer.birth > self.born_after && place.high > self.from
     }
@@ -92,13 +92,13 @@ impl Walker {
         }
     }
 
-    /// Skips the node that could not be read, and all under it.
+    /// Skips an unreadable node with its subtree.
     pub fn skip(&mut self) {
         self.pending = None;
     }
 }
 
-/// A child of a stored node, if that is no leaf and has so many.
+/// A child of a stored node; `None` for a leaf, or if there are fewer children.
 fn child(place: &Miss, node: &Node, index: usize) -> Option<Miss> {
     let interior = node.interior()?;
     let child = interior.children.get(index)?;
