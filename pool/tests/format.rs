@@ -1,13 +1,14 @@
-//! The format on disk, held fast: code, `pool/FORMAT.md` and bytes written once must agree.
+//! The on-disk format is frozen: code, `pool/FORMAT.md` and golden bytes must agree.
 //!
-//! * `structures`: a fixed value of each structure codes to the bytes in `golden/*.hex`, and these decode to the value.
-//! * `document`: constants, byte tables and annotated dumps of `pool/FORMAT.md` are those of the code.
-//! * `image`: a small pool, written once and kept, opens, holds what was put in, and checks clean.
-//! * `raidz`: so does one on five devices of a RAID-Z, whichever two of them are gone.
-//! * `expanded`: so does one on a RAID-Z that has rows of two widths.
+//! * `structures`: a fixed value of each structure codes to the bytes in `golden/*.hex`, and the bytes decode to the
+//!   value.
+//! * `document`: constants, byte tables and annotated dumps of `pool/FORMAT.md` match the code.
+//! * `image`: a small pool, written once and kept, opens, has its original contents, and checks clean.
+//! * `raidz`: the same for a pool on a RAID-Z of five devices, with any two of them missing.
+//! * `expanded`: the same for a RAID-Z with rows of two widths.
 //!
-//! The format is frozen, so a test that fails here has found a pool that can no longer be read, or will not be by the last
-//! version. What is new comes as a feature with golden bytes of its own: CONTRIBUTING.md, "Changing the format".
+//! A failure here means that an existing pool can no longer be read, or that a new pool cannot be read by the last
+//! version. New structures need a feature and golden bytes of their own: CONTRIBUTING.md, "Changing the format".
 
 #[path = "format/document.rs"]
 mod document;

@@ -1,4 +1,4 @@
-//! The header of a segment of a cache device: which blocks the segment holds copies of.
+//! The header of a segment of a cache device: the blocks with copies in the segment.
 //!
 //! ```text
 //! segment: | magic "CENOTECS" | version u32 | count u32 | device u64 | sequence u64 | epoch u64 | blocks | zeros | BLAKE3 |
@@ -6,8 +6,8 @@
 //! block:   | chunk u32 | sector u32 | birth u64 | offset u32 | stored u32 |
 //! ```
 //!
-//! The checksum covers the header and where it lies, so that one that was copied or written elsewhere is refused. It does not
-//! cover the copies: each has the checksum that the pointer to its block has.
+//! The checksum covers the header and its offset, so a header copied or written elsewhere is refused. It does not cover
+//! the copies: each has the checksum in the pointer to its block.
 
 use crate::{
     format::{
@@ -20,11 +20,11 @@ use crate::{
 
 /// The size of a segment, in bytes.
 pub const SEGMENT_SIZE: u64 = 4 * MIB;
-/// The size of its header, in bytes. What it holds comes behind.
+/// The size of the header, in bytes. The copies follow it.
 pub const SEGMENT_HEADER: u64 = 32 * KIB;
 /// The most blocks in a segment.
 pub const MAX_CACHED: usize = (CHECKSUM_AT - FIXED) / BLOCK;
-/// No segment has this sequence number or a later one.
+/// All sequence numbers are below this.
 pub const SEQUENCE_LIMIT: u64 = 1 << 62;
 
 const MAGIC: [u8; 8] = *b"CENOTECS";
@@ -33,37 +33,37 @@ const FIXED: usize = 40;
 const BLOCK: usize = 24;
 const CHECKSUM_AT: usize = SEGMENT_HEADER as usize - 32;
 
-/// A block that a segment holds a copy of.
+/// A block with a copy in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedBlock {
     /// Where the block's first copy lies in the pool.
     pub address: Address,
-    /// When it was written.
+    /// The block's birth.
     pub birth: Txg,
     /// Where the copy lies in the segment, in bytes.
     pub offset: u32,
-    /// How long it is, in bytes.
+    /// The length of the copy, in bytes.
     pub stored: u32,
 }
 
 /// The header of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// The device that it was written to.
+    /// The device of the segment.
     pub device: Guid,
-    /// One more than that of the segment that was written before.
+    /// The sequence number, one more than the previous segment's.
     pub sequence: u64,
-    /// The import that wrote it.
+    /// The import that wrote the segment.
     pub epoch: Epoch,
-    /// What the segment holds.
+    /// The blocks with copies in the segment.
     pub blocks: Vec<CachedBlock>,
 }
 
 impl SegmentHeader {
-    /// The header as written at `offset` bytes from the start of what the device gives.
+    /// The header as written at `offset` bytes from the start of the usable space.
     ///
     /// # Panics
-    /// If it has more blocks than there is room for.
+    /// If there are more than [`MAX_CACHED`] blocks.
     pub fn encode(&self, offset: u64) -> Vec<u8> {
         assert!(self.blocks.len() <= MAX_CACHED, "a segment has at most {MAX_CACHED} blocks");
         let mut out = Vec::with_capacity(SEGMENT_HEADER as usize);
@@ -86,7 +86,7 @@ impl SegmentHeader {
         out
     }
 
-    /// Verifies and decodes a header of [`SEGMENT_HEADER`] bytes that was read at `offset`.
+    /// Verifies and decodes a header of [`SEGMENT_HEADER`] bytes read at `offset`.
     pub fn decode(bytes: &[u8], offset: u64) -> Result<SegmentHeader, Malformed> {
         if bytes.len() != SEGMENT_HEADER as usize {
             return malformed("size of a segment's header");
@@ -116,7 +116,7 @@ impl SegmentHeader {
         Ok(SegmentHeader { device, sequence, epoch, blocks })
     }
 
-    /// The sequence number that the first bytes of a header claim, if they are those of one. Nothing is verified.
+    /// The sequence number claimed by the first bytes of a header, unverified; `None` without the magic.
     pub fn claimed_sequence(start: &[u8]) -> Option<u64> {
         let sequence = start.get(24..32)?.try_into().ok().map(u64::from_le_bytes)?;
         (start.starts_with(&MAGIC) && sequence < SEQUENCE_LIMIT).then_some(sequence)
@@ -134,7 +134,7 @@ fn decode_block(reader: &mut Reader<'_>) -> Result<CachedBlock, Malformed> {
     }
 }
 
-/// The checksum of a header without it, at an offset of the device.
+/// The checksum of a header at an offset of the device, over `content` without the checksum.
 fn checksum(content: &[u8], offset: u64) -> [u8; 32] {
     *blake3::Hasher::new().update(&offset.to_le_bytes()).update(content).finalize().as_bytes()
 }
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// The bytes with another checksum, that is right.
+    /// The bytes with a matching checksum.
     fn sealed(mut bytes: Vec<u8>, offset: u64) -> Vec<u8> {
         let seal = checksum(&bytes[..CHECKSUM_AT], offset);
         bytes[CHECKSUM_AT..].copy_from_slice(&seal);

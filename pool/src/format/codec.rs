@@ -1,11 +1,11 @@
-//! Reading and writing bytes: the primitives that every structure is coded with.
+//! Reading and writing bytes: the primitives of every structure.
 
 use std::fmt;
 
-/// Bytes that are not what they should be. `what` names the field.
+/// Invalid bytes. `what` names the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// The field or structure that was being decoded.
+    /// The field or structure being decoded.
     pub what: &'static str,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// The bytes that are left, without taking them.
+    /// The remaining bytes, without taking them.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
-    /// One byte.
+    /// A byte.
     #[inline]
     pub fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
         self.array::<1>(what).map(|[byte]| byte)
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         malformed(what)
     }
 
-    /// A variable-length number that must fit in 32 bits.
+    /// A variable-length number of at most 32 bits.
     pub fn varint32(&mut self, what: &'static str) -> Result<u32, Malformed> {
         u32::try_from(self.varint(what)?).map_err(|_| Malformed { what })
     }
@@ -121,10 +121,10 @@ impl<'a> Reader<'a> {
 
 /// Appends fields to a buffer; the mirror image of [`Reader`].
 pub trait Writer {
-    /// Appends bytes as they are.
+    /// Appends bytes unchanged.
     fn put_bytes(&mut self, bytes: &[u8]);
 
-    /// One byte.
+    /// A byte.
     fn put_u8(&mut self, value: u8) {
         self.put_bytes(&[value]);
     }

@@ -1,13 +1,13 @@
-//! The gang header: where the pieces of a block lie that found no room in one piece.
+//! The gang header: the addresses of a block's pieces.
 //!
-//! A block pointer that is marked as a gang leads, for each copy, to one sector with this header. The pieces follow each
-//! other in order; all but the last are whole sectors. The block's checksum, in its pointer, covers the pieces' bytes
-//! together. The header has a checksum of its own, names the block by the block's checksum, and says of each piece by what
-//! sum it is known: so where there are several sources for each piece (a mirror's members), the good one is known piece by
-//! piece, and an old header in the same sector is not taken for this one.
+//! In a pointer marked as a gang, each address leads to one sector with this header. The pieces follow each other in
+//! order; all but the last are whole sectors. The block's checksum, in its pointer, covers the bytes of all pieces
+//! together. The header has a checksum of its own, names the block by the block's checksum, and has a sum of each
+//! piece. So where a piece has several sources (a mirror's members), each source can be verified piece by piece, and an
+//! old header in the same sector is not mistaken for this one.
 //!
-//! Where free space is so scattered that one sector cannot name all pieces, headers stand above headers: a header of
-//! *level* 1 or more names headers of one level less, each with how many bytes of the block it covers.
+//! If free space is so scattered that one sector cannot name all pieces, headers are stacked: a header of *level* 1 or
+//! more names headers one level below, each with the number of bytes of the block it covers.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -18,8 +18,8 @@
 //! | 38.. | number of pieces, then for each chunk, sector and length in bytes, all variable-length, and at level 0 its sum: the first 16 bytes of its BLAKE3; then zeros |
 //! | last 32 | BLAKE3 of all before |
 //!
-//! Headers of version 1 (level 0) and 2 (the levels above, with the level after the version) lack the block's checksum and
-//! the sums. They are read, and not written any more.
+//! Headers of version 1 (level 0) and 2 (the levels above, with the level after the version) lack the block's checksum
+//! and the sums. They are still read, but no longer written.
 
 use crate::{
     format::{
@@ -38,14 +38,14 @@ const MAX_LEVEL: u8 = 4;
 const CHECKSUM: usize = 32;
 /// The longest coded piece without its sum, in bytes.
 const MAX_PIECE: usize = 15;
-/// What stands before the pieces, at most: magic, version, level, the block's checksum, number of pieces.
+/// The most bytes before the pieces: magic, version, level, the block's checksum, number of pieces.
 const HEAD: usize = 4 + 1 + 1 + CHECKSUM + 2;
 
-/// By what a piece is known, in short: nobody is kept from making two pieces of one sum, but the block's checksum covers
-/// them too.
+/// The sum of a piece. It is short, so an adversary may find two pieces with equal sums, but the block's checksum
+/// covers the pieces too.
 pub type Sum = [u8; 16];
 
-/// The sum of a piece of these bytes.
+/// The sum of a piece.
 pub fn sum(bytes: &[u8]) -> Sum {
     let hash = blake3::hash(bytes);
     *hash.as_bytes().first_chunk().expect("a hash is longer")
@@ -54,15 +54,15 @@ pub fn sum(bytes: &[u8]) -> Sum {
 /// One piece of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it starts.
+    /// The address of its first sector.
     pub address: Address,
     /// Its length in bytes.
     pub bytes: u32,
-    /// What its bytes sum up to; none of a header below, and of what old versions wrote.
+    /// The sum of its bytes; `None` for a header below, and in old versions.
     pub sum: Option<Sum>,
 }
 
-/// How many pieces a header of this level in a sector of this size can always name.
+/// How many pieces of any size a header of this level fits in a sector of this size.
 pub fn max_pieces(level: u8, sector: u32) -> usize {
     let sum = if level == 0 { size_of::<Sum>() } else { 0 };
     (sector as usize - CHECKSUM - HEAD) / (MAX_PIECE + sum)
@@ -71,13 +71,13 @@ pub fn max_pieces(level: u8, sector: u32) -> usize {
 /// A header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How many levels of headers are below it.
+    /// How many levels of headers are below.
     pub level: u8,
     /// The pieces, or the headers below.
     pub pieces: Vec<Piece>,
 }
 
-/// The header of the block of this checksum, as written: one sector.
+/// The header of a block with this checksum, as written: one sector.
 ///
 /// # Panics
 /// If a piece of level 0 has no sum, or there are too many.
@@ -104,7 +104,7 @@ pub fn encode(level: u8, block: &[u8; 32], pieces: &[Piece], sector: u32) -> Vec
     out
 }
 
-/// The header of `stored` bytes of a block: of the one of this checksum, if that is known.
+/// Verifies and decodes the header of `stored` bytes of a block, and the block's checksum if known.
 pub fn decode(header: &[u8], block: Option<&[u8; 32]>, stored: u32, sector: u32) -> Result<Header, Malformed> {
     const WHAT: &str = "gang header";
     let Some((content, checksum)) = header.split_last_chunk::<CHECKSUM>() else { return malformed(WHAT) };

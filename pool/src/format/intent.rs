@@ -1,8 +1,8 @@
-//! The intent log: what was promised since the last commit.
+//! The intent log: changes made durable since the last commit.
 //!
-//! A *frame* is one write to the log's area. It holds *entries*, one a tree: the items of the tree that have changed since
-//! the last frame or commit, as they were when the frame was made. So a frame needs nothing but the state before it, and
-//! putting the items of one frame after the other brings the tree to the state that was promised.
+//! A *frame* is one write to the log's area. It holds *entries*, one a tree: the tree's items changed since the last
+//! frame or commit, in their state at the time of the frame. So a frame needs only the previous state, and putting the
+//! items of all frames in order brings the tree to the acknowledged state.
 //!
 //! | bytes of a frame | what |
 //! | --- | --- |
@@ -14,8 +14,8 @@
 //! | 36..68 | BLAKE3 of bytes 0..36 and the payload |
 //! | 68.. | payload, then zeros to the end of the sector |
 //!
-//! Pool, epoch and number are what is expected at one place only, so that a frame left from an earlier round, an earlier
-//! import or another pool never passes as the next one.
+//! Pool, epoch and number are expected at one place only, so a frame left from an earlier round, an earlier import or
+//! another pool never passes as the next frame.
 
 use std::ops::Range;
 
@@ -29,13 +29,13 @@ use crate::{
     units::{ChunkId, Guid, Txg},
 };
 
-/// What precedes a frame's payload, in bytes.
+/// The length of a frame before its payload, in bytes.
 pub const FRAME_HEADER: usize = 68;
 
 const MAGIC: [u8; 8] = *b"CENOTEIL";
 const CHECKSUM_AT: usize = 36;
 
-/// Where the log lies, and where what follows the last commit begins.
+/// The place of the log, and of the first frame after the last commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHead {
     /// The first sector of the area.
@@ -44,12 +44,12 @@ pub struct LogHead {
     pub sectors: u32,
     /// The sector of the area at which the next frame begins.
     pub position: u32,
-    /// The number of that frame.
+    /// The number of the next frame.
     pub sequence: u64,
 }
 
 impl LogHead {
-    /// Writes it.
+    /// Appends the coded form.
     pub fn encode(&self, out: &mut impl Writer) {
         out.put_varint(self.area.chunk.0.into());
         out.put_varint(self.area.sector.into());
@@ -73,36 +73,36 @@ impl LogHead {
     }
 }
 
-/// Which frame stands, or is to stand, at a place.
+/// Identifies a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameId {
     /// The pool.
     pub pool: Guid,
-    /// The import that wrote it.
+    /// The import that wrote the frame.
     pub epoch: Epoch,
     /// Its number.
     pub sequence: u64,
 }
 
-/// What changed in one tree.
+/// The changes of one tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The tree's number.
     pub tree: u64,
-    /// The transaction group that was open.
+    /// The transaction group open at the time.
     pub txg: Txg,
-    /// The newest committed group then. What that one holds the entry need not tell, so it says nothing to an older state.
+    /// The newest committed group at the time. The entry omits its changes, so an older state cannot replay the entry.
     pub base: Txg,
-    /// The bytes of blocks that are stored nowhere else yet.
+    /// The bytes of blocks not yet stored elsewhere.
     pub parts: Vec<Part>,
     /// The items, by key; `None` where there is none any more.
     pub items: Vec<(Key, Option<Item>)>,
 }
 
-/// Bytes of a block: all of it, or what has changed since an earlier entry of the same tree.
+/// Bytes of a block: all of it, or those changed since an earlier entry of the same tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The block, by a number that means something within the log only.
+    /// The block, by a number valid within the log only.
     pub block: u64,
     /// How long the block is now.
     pub len: u32,
@@ -132,7 +132,7 @@ pub struct Item {
 /// The block of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemBlock {
-    /// It has none.
+    /// No block.
     None,
     /// Stored.
     Stored(BlockPointer),
@@ -140,7 +140,7 @@ pub enum ItemBlock {
     Logged(u64),
 }
 
-/// The payload of the frame that holds these entries.
+/// The payload of a frame with these entries.
 pub fn encode_payload(entries: &[Entry]) -> Vec<u8> {
     let mut payload = Vec::new();
     payload.put_varint(entries.len() as u64);
@@ -148,7 +148,7 @@ pub fn encode_payload(entries: &[Entry]) -> Vec<u8> {
     payload
 }
 
-/// The frame as written, before it is padded to whole sectors.
+/// The frame as written, without the padding to whole sectors.
 pub fn encode_frame(id: FrameId, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(FRAME_HEADER + payload.len());
     frame.put_bytes(&MAGIC);
@@ -162,7 +162,7 @@ pub fn encode_frame(id: FrameId, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// How long the frame is that these bytes begin, if it is the one expected here; nothing of it is verified yet.
+/// The length of the frame beginning with these bytes, unverified; `None` if it is not the expected one.
 pub fn frame_len(header: &[u8], expected: FrameId) -> Option<usize> {
     let mut reader = Reader::new(header.get(..FRAME_HEADER)?);
     let what = "frame";
@@ -173,7 +173,7 @@ pub fn frame_len(header: &[u8], expected: FrameId) -> Option<usize> {
     (magic == MAGIC && id == expected).then_some(FRAME_HEADER + len)
 }
 
-/// The entries of a whole frame; `None` if its checksum is not right: it was never finished.
+/// The entries of a whole frame; `None` if the checksum fails: the frame was never completed.
 pub fn decode_frame(frame: &[u8]) -> Option<Result<Vec<Entry>, Malformed>> {
     let (header, payload) = frame.split_at_checked(FRAME_HEADER)?;
     (checksum(&header[..CHECKSUM_AT], payload) == header[CHECKSUM_AT..]).then(|| decode_entries(payload))
@@ -190,7 +190,7 @@ fn decode_entries(payload: &[u8]) -> Result<Vec<Entry>, Malformed> {
     Ok(entries)
 }
 
-/// As many as a count says, without believing the count before they are there.
+/// Decodes a counted list, without trusting the count for allocation.
 fn decode_list<T>(
     reader: &mut Reader<'_>,
     decode: impl Fn(&mut Reader<'_>) -> Result<T, Malformed>,

@@ -1,13 +1,13 @@
-//! The key of a tree item: which object, which kind of thing about it, and where.
+//! The key of a tree item: object, kind and offset.
 
 use std::fmt;
 
-/// A key, ordered by its fields in this order, so that what belongs to one object is stored together.
+/// A key, ordered by its fields in this order, so that an object's items are stored together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The object: an inode, a dataset, a list.
     pub object: u64,
-    /// What about it; the layer that owns the tree numbers its kinds.
+    /// The kind of item; the layer that owns the tree numbers its kinds.
     pub kind: u8,
     /// Where: a file offset, a name's hash, a sequence number.
     pub offset: u64,
@@ -16,7 +16,7 @@ pub struct Key {
 impl Key {
     /// Not above any key.
     pub const MIN: Key = Key::new(0, 0, 0);
-    /// Not below any key. Never stored: it is the exclusive end of a tree.
+    /// Not below any key. Never stored: the exclusive end of a tree.
     pub const MAX: Key = Key::new(u64::MAX, u8::MAX, u64::MAX);
 
     /// A key from its parts.

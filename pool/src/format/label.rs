@@ -1,6 +1,6 @@
-//! The label: what each device says about the pool that it belongs to.
+//! The label: each device's description of its pool.
 //!
-//! A device carries four labels of 256 KiB, two at its front and two at its end, so that one survives what overwrites
+//! A device carries four labels of 256 KiB, two at its front and two at its end, so that two survive an overwrite of
 //! either end:
 //!
 //! ```text
@@ -14,10 +14,10 @@
 //!          0                  8             12           16        16 + length            126,944      126,976
 //! ```
 //!
-//! The checksum covers the whole body and the body's offset on the device, so that a label that was copied or written to
-//! the wrong place is refused. The payload names the pool, its features and all of its devices. Version and features
-//! are all that is needed to decide whether this program may open the pool; [`Label::check_supported`] decides it. What else a
-//! pool has than vdevs stands in [sections].
+//! The checksum covers the whole body and the body's offset on the device, so a label copied or written to the wrong
+//! place is refused. The payload names the pool, its features and all of its devices. Version and features alone decide
+//! whether this program may open the pool; [`Label::check_supported`] decides. Everything beyond vdevs stands in
+//! [sections].
 //!
 //! How labels are written so that a crash always leaves a good pair is in [`crate::vdev::labels`].
 
@@ -49,7 +49,7 @@ pub mod spares;
 pub const LABEL_SIZE: u64 = 256 * KIB;
 /// Where the pool's space starts on a device, in bytes: behind the front labels and a reserve, well aligned.
 pub const DATA_START: u64 = MIB;
-/// What the two labels at the end of a device take, in bytes.
+/// The size of the two labels at the end of a device, in bytes.
 pub const BACK_LABELS: u64 = 2 * LABEL_SIZE;
 /// How many labels a device has.
 pub const LABELS: usize = 4;
@@ -71,7 +71,7 @@ pub const MAX_REGION: u64 = 1 << 40;
 /// The most features.
 pub const MAX_FEATURES: usize = 256;
 
-/// The features that this version knows: pools that use no others can be opened.
+/// The features known to this version: it opens pools with no others.
 pub const KNOWN_FEATURES: &[&str] = &[
     ALLOCATION_CLASSES,
     BLOCK_CLONING,
@@ -90,61 +90,57 @@ pub const KNOWN_FEATURES: &[&str] = &[
     SPARES,
 ];
 
-/// The feature of pools with [classes](classes::VdevClass) of vdevs. Who does not know it finds everything where its address
-/// says, and would put anything anywhere.
+/// Vdevs with [classes](classes::VdevClass). Old software finds every block at its address, but would allocate any
+/// block on any vdev.
 pub const ALLOCATION_CLASSES: &str = "allocation_classes";
 
-/// The feature of pools in which blocks may be referred to more than once, see
-/// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
+/// Blocks with several references, see [`Shared`](crate::format::pointer::Shared). Old software cannot read their
+/// pointers.
 pub const BLOCK_CLONING: &str = "block_cloning";
 
-/// The feature of pools that have, or had, [cache devices](caches::CacheConfig). Who does not know it would leave them out of
-/// use, and say nothing of them.
+/// [Cache devices](caches::CacheConfig), present or former. Old software would silently leave them out of use.
 pub const CACHE_DEVICES: &str = "cache_devices";
-/// The feature of pools that were defragmented. Who does not know it takes the row of the catalogue that says so for damage.
+/// Defragmented pools. Old software takes the job's row in the catalogue for damage.
 pub const DEFRAGMENT: &str = "defragment";
 
-/// The feature of pools that devices have left, or are about to leave. Who does not know it cannot read the rows of chunks
-/// that have come to lie elsewhere, takes those of a device that is gone for damage, and would allocate on one that is
-/// about to go.
+/// Pools with removed devices, or a removal under way. Old software cannot read the rows of moved chunks, takes rows of
+/// a removed device for damage, and would allocate on a device about to leave.
 pub const DEVICE_REMOVAL: &str = "device_removal";
 
-/// The feature of pools in which files have attributes of their own. Who does not know it cannot read such an inode.
+/// Files with attributes. Old software cannot read the inodes.
 pub const FILE_ATTRIBUTES: &str = "file_attributes";
 
-/// The feature of pools with [packed](crate::format::space::packing) chunks. Who does not know it cannot read their rows.
+/// [Packed](crate::format::space::packing) chunks. Old software cannot read their rows.
 pub const PACKED_CHUNKS: &str = "packed_chunks";
 
-/// The feature of pools whose file systems keep accounts of users, groups and projects, or have projects. Who does not know
-/// it would change files and leave the accounts as they are.
+/// File systems with accounts of users, groups and projects, or with projects. Old software would change files without
+/// updating the accounts.
 pub const PROJECT_QUOTA: &str = "project_quota";
 
-/// The feature of pools with a [RAID-Z](vdev_config::RaidZConfig). Who does not know it finds nothing there.
+/// [RAID-Z](vdev_config::RaidZConfig) vdevs. Old software does not know the kind of vdev.
 pub const RAIDZ: &str = "raidz";
 
-/// The feature of pools with a RAID-Z that got a device more than it was made of, or has devices of different sizes. Who does
-/// not know it finds rows of two widths, and numbers of regions that no row has.
+/// An expanded RAID-Z, or a RAID-Z with devices of different sizes. Old software finds rows of two widths, and region
+/// numbers without rows.
 pub const RAIDZ_EXPANSION: &str = "raidz_expansion";
 
-/// The feature of pools with a RAID-Z whose devices give different amounts to it. Who does not know it finds rows behind the end of
-/// the smallest, and would take a device that is as large as that one for any other.
+/// A RAID-Z whose devices contribute different amounts. Old software finds rows behind the end of the smallest device,
+/// and would accept a device of that size in any column.
 pub const RAIDZ_SIZES: &str = "raidz_sizes";
 
-/// The feature of pools that were rebalanced, or of which a removal was paused or slowed down. Who does not know it takes the
-/// rows of the catalogue that say so for damage.
+/// Rebalanced pools, and pools with a paused or limited removal. Old software takes the jobs' rows in the catalogue for
+/// damage.
 pub const REBALANCE: &str = "rebalance";
 
-/// The feature of pools of which a device was made smaller, or is about to be. Who does not know it takes rows of chunks for
-/// damage that lay where the device has ended since, looks for labels where it ended before, and would allocate in what is
-/// about to be given up.
+/// Shrunken devices, or a shrink under way. Old software takes rows of chunks behind the new end for damage, looks for
+/// labels at the old end, and would allocate in the space about to be given up.
 pub const SHRUNKEN_DEVICES: &str = "shrunken_devices";
 
-/// The feature of pools in which names of datasets, snapshots or bookmarks may have spaces. Who does not know it takes such
-/// a name for damage.
+/// Names of datasets, snapshots or bookmarks with spaces. Old software takes such a name for damage.
 pub const SPACES_IN_NAMES: &str = "spaces_in_names";
 
-/// The feature of pools that have, or had, [spares](spares::SpareConfig). Who does not know it would leave them out of the labels,
-/// and take one that stands in for another device for one that replaces it.
+/// [Spares](spares::SpareConfig), present or former. Old software would drop them from the labels, and take a spare in
+/// use for a regular replacement.
 pub const SPARES: &str = "spares";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
@@ -162,12 +158,12 @@ pub fn label_offsets(size: u64) -> [u64; LABELS] {
     [0, LABEL_SIZE, end - 2 * LABEL_SIZE, end - LABEL_SIZE]
 }
 
-/// What a device of `size` bytes gives to the pool, in bytes: without labels; zero if it is too small.
+/// The bytes that a device of `size` bytes contributes to the pool: without labels; zero if too small.
 pub fn usable_size(size: u64) -> u64 {
     (size - size % LABEL_SIZE).saturating_sub(DATA_START + BACK_LABELS)
 }
 
-/// How large a device must be to give `usable` bytes to the pool: what is left of it behind whole labels gives none.
+/// The least size of a device that contributes `usable` bytes to the pool: the rest behind whole labels is unused.
 pub fn device_size(usable: u64) -> u64 {
     let size = usable.saturating_add(DATA_START + BACK_LABELS);
     size.checked_next_multiple_of(LABEL_SIZE).unwrap_or(size)
@@ -178,11 +174,11 @@ pub fn uberblock_offset(label: u64, txg: Txg) -> u64 {
     label + RING_AT + slot(txg) * UBERBLOCK_SIZE as u64
 }
 
-/// Whether anybody uses the pool.
+/// The pool's state of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PoolState {
-    /// Imported, or its host crashed while it was.
+    /// Imported, or left so by a crash of its host.
     Active = 1,
     /// Closed in order: any host may import it.
     Exported = 2,
@@ -190,7 +186,7 @@ pub enum PoolState {
     Destroyed = 3,
 }
 
-/// What a program that does not know a feature may still do.
+/// The access allowed to a program that does not know a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Compatibility {
@@ -200,22 +196,22 @@ pub enum Compatibility {
     None = 2,
 }
 
-/// What a label says.
+/// A decoded label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The pool's name.
     pub pool_name: String,
     /// The pool's name for life.
     pub pool: Guid,
-    /// Whether anybody uses the pool.
+    /// The pool's state of use.
     pub state: PoolState,
-    /// The transaction group at which the label was written.
+    /// The transaction group at the time of writing.
     pub txg: Txg,
-    /// The import that wrote it.
+    /// The import that wrote the label.
     pub epoch: Epoch,
-    /// The machine that wrote it.
+    /// The host that wrote the label.
     pub host_id: u64,
-    /// That machine's name, for messages.
+    /// The host's name, for messages.
     pub host_name: String,
     /// The sector of the pool is `1 << ashift` bytes.
     pub ashift: u8,
@@ -225,13 +221,13 @@ pub struct Label {
     pub created: Nanos,
     /// The features in use, by name.
     pub features: BTreeMap<String, Compatibility>,
-    /// The device that the label is on.
+    /// The device with this label.
     pub device: Guid,
-    /// The top-level vdev that the device belongs to.
+    /// The top-level vdev of the device.
     pub vdev: VdevId,
     /// All top-level vdevs of the pool, by ascending id.
     pub vdevs: Vec<VdevConfig>,
-    /// What else the pool has.
+    /// Everything beyond vdevs.
     pub sections: Sections,
 }
 
@@ -241,20 +237,20 @@ impl Label {
         body.starts_with(&MAGIC)
     }
 
-    /// Whether this label counts where one device has it and another one has `other`.
+    /// Whether this label overrides the label `other` of another device: the later label does.
     ///
-    /// The later one does. Of two of one group, that is before a pool was ever opened, one that names more devices is on
-    /// a device that is being added and not yet part of the pool.
+    /// Two labels of one group occur before a pool was ever opened: a label with more devices then belongs to a device
+    /// that is being added and not yet part of the pool.
     pub fn supersedes(&self, other: &Label) -> bool {
         (self.txg, Reverse(self.vdevs.len())) > (other.txg, Reverse(other.vdevs.len()))
     }
 
-    /// Whether a member of a vdev was put out of use because it had too many errors.
+    /// Whether a vdev member is out of use because of too many errors.
     pub fn had_too_many_errors(&self, member: &MemberConfig) -> bool {
         member.is_offline && self.sections.put_out.get(&member.leaf.guid) == Some(&PutOut::TooManyErrors)
     }
 
-    /// Has its sections say nothing of devices that it does not name any more.
+    /// Drops the sections' entries of devices that the label no longer names.
     pub(crate) fn forget_gone(&mut self) {
         let Sections { ends, put_out, caches, .. } = &mut self.sections;
         let leaves: BTreeSet<Guid> =
@@ -274,24 +270,24 @@ impl Label {
         self.sections.caches.iter().any(|cache| cache.leaf.guid == device)
     }
 
-    /// Where a device ends for the pool, in bytes, if it is larger.
+    /// The end of a shrunken device, in bytes.
     pub fn end_of(&self, device: Guid) -> Option<u64> {
         self.sections.ends.get(&device).copied()
     }
 
-    /// How far a device has come, if it lacks something.
+    /// The progress of an incomplete device; `None` if complete.
     pub fn behind(&self, device: Guid) -> Option<Behind> {
         let mut members = self.vdevs.iter().flat_map(|vdev| vdev.tree.members());
         members.find(|member| member.leaf.guid == device)?.behind
     }
 
-    /// What a vdev of the pool gives to it, in bytes.
+    /// The bytes that a vdev contributes to the pool.
     pub fn size_of(&self, vdev: &VdevConfig) -> u64 {
         vdev.tree.size(1 << self.ashift, self.region_size)
     }
 
-    /// Refuses the pool, by name, if this version may not open it: for what it cannot read, and with `writable` also for
-    /// what it could not keep intact.
+    /// Fails if this version may not open the pool: because of a feature it cannot read or, with `writable`, could not
+    /// keep intact. The error names the feature.
     pub fn check_supported(&self, writable: bool) -> Result<()> {
         let refuses = |compatibility| compatibility == Compatibility::None || writable;
         let unknown = |(name, _): &(&String, &Compatibility)| !KNOWN_FEATURES.contains(&name.as_str());
@@ -318,10 +314,10 @@ impl Label {
     /// The body as written at `offset` bytes from the start of the device.
     ///
     /// # Errors
-    /// If the description of the pool does not fit: too many devices, or names that are too long.
+    /// If the description of the pool does not fit: too many devices, or overlong names.
     ///
     /// # Panics
-    /// If a vdev has a class that is not there.
+    /// If a class names a missing vdev.
     pub fn encode(&self, offset: u64) -> Result<Vec<u8>> {
         self.check_bounds()?;
         assert!(self.has_all_classed(), "the label of {} gives a class to a vdev that is not there", self.pool_name);
@@ -392,10 +388,10 @@ impl Label {
         out
     }
 
-    /// Verifies and decodes a body of [`BODY_SIZE`] bytes that was read at `offset` bytes from the start of the device.
+    /// Verifies and decodes a body of [`BODY_SIZE`] bytes read at `offset` bytes from the start of the device.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a good label of another version, [`Error::Damaged`] for everything else.
+    /// [`Error::Unsupported`] for a good label of another version, [`Error::Damaged`] for anything else.
     pub fn decode(body: &[u8], offset: u64) -> Result<Label> {
         let damaged = |problem: Malformed| Error::damaged(format!("label at byte {offset}"), problem);
         let (version, payload, behind) = verify(body, offset).map_err(damaged)?;
@@ -408,7 +404,7 @@ impl Label {
         label.with_sections(behind).map_err(damaged)
     }
 
-    /// The label with the sections that stand behind its payload. Whoever fills all of the body with vdevs leaves none.
+    /// The label with the sections behind its payload. A body full of vdevs has none.
     fn with_sections(mut self, behind: &[u8]) -> Result<Label, Malformed> {
         if !behind.is_empty() {
             self.sections = Sections::decode(&mut Reader::new(behind))?;
@@ -416,7 +412,7 @@ impl Label {
         if self.has_all_classed() { Ok(self) } else { malformed("class of a vdev that is not there") }
     }
 
-    /// Whether each vdev that has a class is one of the pool.
+    /// Whether each vdev with a class exists.
     fn has_all_classed(&self) -> bool {
         let is_there = |id: &VdevId| self.vdevs.iter().any(|vdev| vdev.id == *id);
         self.sections.classes.keys().all(is_there)
@@ -448,7 +444,7 @@ fn checksum(content: &[u8], offset: u64) -> [u8; 32] {
     *blake3::Hasher::new().update(&offset.to_le_bytes()).update(content).finalize().as_bytes()
 }
 
-/// Verifies a body up to its checksum, and takes it apart: the version, the payload, and what is behind it.
+/// Verifies a body's checksum, and returns the version, the payload, and the bytes behind the payload.
 fn verify(body: &[u8], offset: u64) -> Result<(u32, &[u8], &[u8]), Malformed> {
     if body.len() != BODY_SIZE {
         return malformed("size of a label");
@@ -491,7 +487,7 @@ fn decode_ashift(ashift: u8) -> Result<u8, Malformed> {
     if (9..=16).contains(&ashift) { Ok(ashift) } else { malformed("sector size") }
 }
 
-/// A region is a power of two, so that every sector size divides it, and small enough for a number of sectors in 32 bits.
+/// A region is a power of two, so that every sector size divides it, and has less than 2^32 sectors.
 fn decode_region_size(size: u64) -> Result<u64, Malformed> {
     if size.is_power_of_two() && (64 * KIB..=MAX_REGION).contains(&size) { Ok(size) } else { malformed("region size") }
 }

@@ -1,4 +1,4 @@
-//! Tests of the label's coding: round trips, damage anywhere, garbage, and what may be opened.
+//! Tests of the label's coding: round trips, damage anywhere, garbage, and the rules for opening.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ pub(crate) fn sample(txg: u64) -> Label {
     }
 }
 
-/// `body` with another content and a checksum that fits it.
+/// `body` with another content and a matching checksum.
 fn resealed(mut body: Vec<u8>, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     change(&mut body);
     body.truncate(CHECKSUM_AT);
@@ -60,7 +60,7 @@ fn the_parts_of_a_label_fill_it_without_overlap() {
 fn every_flipped_byte_is_noticed() {
     let mut body = sample(7).encode(BODY_AT).unwrap();
     for at in 0..body.len() {
-        // The padding is covered by the same hash as the rest; checking it in strides keeps the test quick.
+        // The padding is covered by the same hash; checking it in strides keeps the test quick.
         if (1024..CHECKSUM_AT).contains(&at) && at % 61 != 0 {
             continue;
         }

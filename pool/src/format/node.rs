@@ -1,10 +1,10 @@
 //! A tree node as bytes.
 //!
-//! A node says which range of keys it covers, so that a node read through a wrong pointer is noticed, and so that two
-//! versions of a tree can be compared by their nodes alone. Items are sorted; each key is coded against the one before.
-//! The block pointer that leads to a node holds its checksum. See `pool/FORMAT.md`, "Tree node".
+//! A node names its range of keys, so a node read through a wrong pointer is detected, and two versions of a tree can
+//! be compared by their nodes alone. Items are sorted; each key is coded against the previous one. The block pointer to
+//! a node holds its checksum. See `pool/FORMAT.md`, "Tree node".
 //!
-//! Invariants, verified by [`NodeReader`] before anything is believed:
+//! Invariants, verified by [`NodeReader`] before the content is believed:
 //! 1. `low < high`, and every key lies in `[low, high)`.
 //! 2. Keys grow strictly. The first key of an interior node is `low` itself, and each child covers the range up to the
 //!    next key, the last up to `high`.
@@ -19,13 +19,13 @@ use crate::{
     units::Txg,
 };
 
-/// The size that nodes are split at, in bytes before compression.
+/// The size at which nodes are split, in bytes before compression.
 pub const NODE_TARGET: usize = 32 << 10;
-/// No node is larger than this before compression, in bytes.
+/// The largest node, in bytes before compression.
 pub const NODE_MAX: usize = 64 << 10;
 /// The longest body of an item, in bytes.
 pub const MAX_BODY: usize = 12 << 10;
-/// No tree is deeper than this: 2^64 items at four a node would fit.
+/// The greatest depth of a tree: 2^64 items at four a node would fit.
 pub const MAX_LEVEL: u8 = 32;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CNod");
@@ -35,12 +35,12 @@ const MAX_HEADER: usize = 4 + 1 + 1 + 8 + 2 * 17 + 5;
 /// The longest coded key, with its prefix byte.
 const MAX_KEY: usize = 1 + 10 + 1 + 10;
 
-/// The most that an item can take in a node, in bytes.
+/// The most bytes of an item in a node.
 pub const fn item_bound(body: usize, block: bool) -> usize {
     MAX_KEY + 4 + body + if block { MAX_POINTER } else { 0 }
 }
 
-/// What stands before the items.
+/// The part of a node before the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// 0 for a leaf.
@@ -49,7 +49,7 @@ pub struct Header {
     pub txg: Txg,
     /// The first key of its range.
     pub low: Key,
-    /// The end of its range: not in it.
+    /// The exclusive end of its range.
     pub high: Key,
     /// The number of items or children.
     pub count: u32,
@@ -108,8 +108,8 @@ impl NodeWriter {
         self.out
     }
 
-    /// A key against the one before: a flag byte (bit 0: a block follows; bit 1: another object; bit 2: another kind),
-    /// then what differs. Within one object and kind the offset is the distance from the last.
+    /// Codes a key against the previous one: a flag byte (bit 0: a block follows; bit 1: another object; bit 2: another
+    /// kind), then the differing fields. Within one object and kind the offset is the distance from the last.
     fn key(&mut self, key: Key, has_block: u8) {
         let (object, kind) = (key.object != self.last.object, key.kind != self.last.kind);
         let kind = kind || object;
@@ -127,7 +127,7 @@ impl NodeWriter {
     }
 }
 
-/// An item of a leaf as it stands in the coded node.
+/// An item of a leaf in coded form.
 #[derive(Clone, Copy, Debug)]
 pub struct RawItem<'a> {
     /// Its key.
@@ -138,7 +138,7 @@ pub struct RawItem<'a> {
     pub block: &'a [u8],
 }
 
-/// Takes a coded node apart, verifying as it goes.
+/// Decodes a node, verifying each field.
 #[derive(Debug)]
 pub struct NodeReader<'a> {
     header: Header,
@@ -198,7 +198,7 @@ impl<'a> NodeReader<'a> {
         Ok((key, BlockPointer::decode(&mut self.reader)?))
     }
 
-    /// Verifies that nothing is left over.
+    /// Verifies that no bytes are left over.
     pub fn finish(self) -> Result<(), Malformed> {
         self.reader.finish("node's end")
     }

@@ -1,18 +1,18 @@
-//! The block pointer: where a block lies, how it is stored, and how to know that it is the right one.
+//! The block pointer: a block's addresses, its form, and its checksum.
 //!
-//! A block is named by chunk and sector, never by device, so that a chunk can be moved to another device without
-//! rewriting what points into it. Coded with variable length; see `pool/FORMAT.md`, "Block pointer".
+//! A block is named by chunk and sector, never by device, so that a chunk can move to another device without rewriting
+//! pointers. Coded with variable length; see `pool/FORMAT.md`, "Block pointer".
 //!
 //! Invariants:
 //! 1. `copies >= 1`, and `addresses[copies..]` are default.
-//! 2. `stored <= logical`; both are 1 to 16 MiB. A block that did not shrink is stored as it is.
-//! 3. `birth <= logical_birth`: a block is written before or when it is put under the key where it stands.
-//! 4. If it is `shared`, then `birth <= since <= logical_birth`.
+//! 2. `stored <= logical`; both are 1 to 16 MiB. A block that did not shrink is stored uncompressed.
+//! 3. `birth <= logical_birth`: a block is written before or when it is put under its key.
+//! 4. If the pointer is `shared`, then `birth <= since <= logical_birth`.
 //!
-//! A block may be referred to from several places that know nothing of each other: by *references*. The first one is that
-//! of who wrote the block; each further one is `shared`, and says since when. All items that make up one reference stand
-//! near each other, see [`BlockPointer::reference`]. What asks whether a tree had a block at some time asks
-//! [`BlockPointer::entered`]; what asks for the bytes goes by the birth.
+//! A block may have several independent owners, by *references* (OpenZFS: block cloning). The first reference belongs
+//! to the block's writer; each further one is `shared`, and records its transaction group. All items of one reference
+//! stand near each other, see [`BlockPointer::reference`]. Whether a tree had a block at some time is decided by
+//! [`BlockPointer::entered`]; the bytes are identified by the birth.
 
 use crate::{
     format::{
@@ -28,10 +28,10 @@ pub const MAX_BLOCK: u32 = 16 << 20;
 /// The longest coded block pointer, in bytes.
 pub const MAX_POINTER: usize = 3 + 3 * (5 + 5) + 2 * 4 + 32 + 3 * 10 + 1;
 
-/// The sizes of the ranges that a shared reference may be limited to, as powers of two: those of records.
+/// The sizes of the ranges of shared references, as powers of two: the record sizes.
 pub const SCOPES: std::ops::RangeInclusive<u8> = 12..=24;
 
-/// Where one copy of a block starts.
+/// The start of one copy of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The chunk.
@@ -40,11 +40,11 @@ pub struct Address {
     pub sector: u32,
 }
 
-/// How a block was compressed: what a reader needs to know, so levels do not show.
+/// A block's compression, as needed by a reader: levels are not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Compression {
-    /// Stored as it is.
+    /// Uncompressed.
     #[default]
     Off = 0,
     /// LZ4 block format.
@@ -70,23 +70,23 @@ pub enum Checksum {
     Sha256 = 3,
 }
 
-/// What a pointer to a block that somebody else wrote says in addition.
+/// The additional fields of a pointer to a block with another writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shared {
-    /// When this reference to the block was taken: the transaction group in which the block came to where it stands.
+    /// The transaction group in which this reference was taken, and so the block entered the tree.
     pub since: Txg,
-    /// All items of this reference have offsets in one range of this size, a power of two, aligned to it.
+    /// All items of this reference have offsets in one aligned range of this size, a power of two.
     pub scope: u8,
 }
 
-/// What tells the references to blocks in one tree from each other, and from those that it had before.
+/// Identifies a reference among all present and past references of one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference {
     /// Where the block lies.
     pub address: Address,
-    /// When it was taken: see [`BlockPointer::entered`].
+    /// The transaction group in which it was taken: see [`BlockPointer::entered`].
     pub entered: Txg,
-    /// For a shared reference the object and the number of the range that it belongs to.
+    /// For a shared reference, the object and the number of its range.
     pub place: Option<(u64, u64)>,
 }
 
@@ -101,7 +101,7 @@ pub struct BlockPointer {
     pub logical: u32,
     /// The size as stored, after compression, in bytes. Space is taken in whole sectors.
     pub stored: u32,
-    /// Whether it lies in pieces: each address leads to a [`crate::format::gang`] header.
+    /// Whether the block is stored in pieces: each address leads to a [`crate::format::gang`] header.
     pub gang: bool,
     /// How the content was compressed.
     pub compression: Compression,
@@ -111,9 +111,9 @@ pub struct BlockPointer {
     pub checksum: [u8; 32],
     /// When the block was written (its physical birth).
     pub birth: Txg,
-    /// When the pointer was put under the key where it stands: what streams go by.
+    /// The transaction group in which the pointer was put under its key, used by incremental streams.
     pub logical_birth: Txg,
-    /// Whether it is a further reference to a block that has or had another, and then more about it.
+    /// Set for a further reference to a block that has or had another.
     pub shared: Option<Shared>,
 }
 
@@ -123,24 +123,24 @@ impl BlockPointer {
         &self.addresses[..usize::from(self.copies)]
     }
 
-    /// When the block came into the tree where it stands: what deadlists go by.
+    /// The transaction group in which the block entered the tree, used by deadlists.
     pub fn entered(&self) -> Txg {
         self.shared.map_or(self.birth, |shared| shared.since)
     }
 
-    /// Which reference to its block this is, of the item under `key`. Items with equal answers share one reference.
+    /// The reference that the item under `key` belongs to. Items with equal results share one reference.
     pub fn reference(&self, key: Key) -> Reference {
         let place = self.shared.map(|shared| (key.object, key.offset >> shared.scope));
         Reference { address: self.addresses[0], entered: self.entered(), place }
     }
 
-    /// The same block, referred to anew in `txg` by items in one range of the size `1 << scope`.
+    /// The pointer of a new reference to the same block, taken in `txg` by items in one range of the size `1 << scope`.
     pub fn share(&self, txg: Txg, scope: u8) -> BlockPointer {
         assert!(SCOPES.contains(&scope) && self.birth <= txg);
         BlockPointer { logical_birth: txg, shared: Some(Shared { since: txg, scope }), ..*self }
     }
 
-    /// The space that all copies take together, in bytes, given the pool's sector size.
+    /// The space of all copies together, in bytes, given the pool's sector size.
     pub fn allocated(&self, sector: u32) -> u64 {
         u64::from(self.copies) * u64::from(self.stored.div_ceil(sector) + u32::from(self.gang)) * u64::from(sector)
     }
@@ -168,7 +168,7 @@ impl BlockPointer {
         out.put_bytes(&self.checksum[..checksum_len(self.checksum_kind)]);
     }
 
-    /// Takes a pointer off the reader, and verifies that it can be one.
+    /// Takes a pointer off the reader, and verifies its invariants.
     pub fn decode(reader: &mut Reader<'_>) -> Result<BlockPointer, Malformed> {
         const WHAT: &str = "block pointer";
         let flags = reader.u8(WHAT)?;
@@ -218,7 +218,7 @@ impl BlockPointer {
     }
 }
 
-/// `later` is how much later than its birth the block came to where it stands.
+/// `later` is the logical birth minus the birth.
 fn decode_shared(reader: &mut Reader<'_>, birth: Txg, later: u64) -> Result<Shared, Malformed> {
     const WHAT: &str = "shared block pointer";
     let (since, scope) = (reader.varint(WHAT)?, reader.u8(WHAT)?);

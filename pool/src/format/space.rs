@@ -1,4 +1,4 @@
-//! What the space layer stores: the root in the uberblock, the chunk table, checkpoints and the space log.
+//! The structures of the space layer: the root in the uberblock, the chunk table, checkpoints and the space log.
 //!
 //! ```text
 //! uberblock -> SpaceRoot -+-> table root -> table pages -> a checkpoint per chunk   (which sectors were free, when)
@@ -6,9 +6,9 @@
 //!                         +-> space log: the newest block -> the one before -> ...  (what changed since)
 //! ```
 //!
-//! These structures must be readable before any chunk can be resolved, so they are linked by *physical* pointers:
-//! device and byte offset, three copies, length and BLAKE3 checksum. A structure is decoded only after its checksum
-//! was verified, and its fields are checked all the same.
+//! The structures must be readable before any chunk can be resolved, so they are linked by *physical* pointers: device
+//! and byte offset, three copies, length and BLAKE3 checksum. A structure is decoded only after its checksum was
+//! verified, and its fields are checked all the same.
 
 pub mod checkpoint;
 pub mod log;
@@ -23,7 +23,7 @@ use crate::{
     units::{Txg, VdevId},
 };
 
-/// The longest coded [`SpaceRoot`], in bytes: what the uberblock keeps room for.
+/// The longest coded [`SpaceRoot`], in bytes: the room reserved in the uberblock.
 pub const MAX_SPACE_ROOT: usize = 2048;
 
 /// The longest coded [`PhysicalPointer`], in bytes.
@@ -47,13 +47,13 @@ impl Span {
         Span { start, len }
     }
 
-    /// The first sector after it.
+    /// The first sector after the span.
     pub fn end(self) -> u32 {
         self.start + self.len
     }
 }
 
-/// What a chunk is preferred for.
+/// The preferred class of blocks in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -64,7 +64,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class of a code; zero is a chunk without one.
+    /// The class with this code; zero is a chunk without a class.
     pub fn decode(code: u8) -> Result<Option<Class>, Malformed> {
         match code {
             0 => Ok(None),
@@ -75,7 +75,7 @@ impl Class {
     }
 }
 
-/// Where one copy of a space structure starts.
+/// The start of one copy of a space structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The device.
@@ -91,7 +91,7 @@ pub struct PhysicalPointer {
     pub places: [Place; 3],
     /// How many copies there are, 1 to 3.
     pub copies: u8,
-    /// The length, in bytes; on the device it is padded with zeros to a whole sector.
+    /// The length in bytes, without the padding to a whole sector.
     pub len: u32,
     /// BLAKE3 of the `len` bytes.
     pub checksum: [u8; 32],
@@ -146,16 +146,16 @@ impl PhysicalPointer {
     }
 }
 
-/// All that the uberblock says about space: from here on everything else is found.
+/// The root of the space layer in the uberblock, from which all its structures are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceRoot {
     /// The chunk table's root.
     pub table: PhysicalPointer,
     /// The newest block of the space log.
     pub log_head: PhysicalPointer,
-    /// The oldest transaction group whose log is needed.
+    /// The oldest transaction group needed from the log.
     pub log_tail: Txg,
-    /// The number that the next new chunk gets.
+    /// The number of the next new chunk.
     pub next_chunk: u32,
     /// The sectors allocated, in all chunks, at the end of the transaction group.
     pub allocated: u64,
@@ -188,13 +188,13 @@ impl SpaceRoot {
     }
 }
 
-/// Appends the head that every stored structure begins with.
+/// Appends the head common to all stored structures.
 fn put_head(magic: &[u8; 4], out: &mut Vec<u8>) {
     out.put_bytes(magic);
     out.put_u8(VERSION);
 }
 
-/// Takes the head off, which must be of the structure `magic` names.
+/// Takes the head off, and verifies the magic.
 fn take_head(magic: &[u8; 4], reader: &mut Reader<'_>, what: &'static str) -> Result<(), Malformed> {
     if reader.array::<4>(what)? != *magic || reader.u8(what)? != VERSION {
         return malformed(what);
@@ -202,7 +202,7 @@ fn take_head(magic: &[u8; 4], reader: &mut Reader<'_>, what: &'static str) -> Re
     Ok(())
 }
 
-/// Appends sorted, disjoint spans, each as the gap before it and its length.
+/// Appends sorted, disjoint spans, each as its distance from the previous end and its length.
 fn put_spans(spans: &[Span], out: &mut Vec<u8>) {
     let mut end = 0;
     for span in spans {
@@ -212,7 +212,7 @@ fn put_spans(spans: &[Span], out: &mut Vec<u8>) {
     }
 }
 
-/// Takes `count` spans off the reader; they are sorted, disjoint and not empty, or it fails.
+/// Takes `count` spans off the reader; fails unless they are sorted, disjoint and not empty.
 fn take_spans(count: u64, reader: &mut Reader<'_>, what: &'static str) -> Result<Vec<Span>, Malformed> {
     if count > reader.remaining() as u64 / 2 {
         return malformed(what);
@@ -233,7 +233,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A physical pointer that keeps the rules.
+    /// Any valid physical pointer.
     pub(crate) fn any_physical() -> impl Strategy<Value = PhysicalPointer> {
         (1u8..4, any::<[(u32, u64); 3]>(), 1..=MAX_BLOCK, any::<[u8; 32]>()).prop_map(|(copies, at, len, checksum)| {
             let mut places = [Place::default(); 3];

@@ -1,4 +1,4 @@
-//! The uberblock: the one block that everything else hangs from. Writing it is the commit.
+//! The uberblock: the root of a committed state. Writing it is the commit.
 //!
 //! It has a fixed size of 4 KiB and stands in a ring of 32 slots in each label of each device; the transaction group's
 //! number picks the slot ([`slot`]), so that a commit never overwrites the 31 before it.
@@ -11,12 +11,12 @@
 //! | 16.. | payload, then zeros |
 //! | 4064..4096 | BLAKE3 of bytes 0..4064 |
 //!
-//! Each writable import of a pool draws a random [`Epoch`] and starts above every transaction group that it saw, so that
-//! two states never share a number unless two hosts wrote the same pool without seeing each other. `parent` and
-//! `forked_at` say which state an epoch started from, and so which uberblocks are its ancestors and which were left
-//! behind by an import that went back.
+//! Each writable import of a pool draws a random [`Epoch`] and starts above every transaction group it saw. So two
+//! states never share a number unless two hosts wrote the same pool without seeing each other. `parent` and `forked_at`
+//! name the state that an epoch started from. This tells an uberblock's ancestors from the uberblocks left behind by a
+//! rewind.
 //!
-//! What the space bytes and the counters mean is not known here.
+//! The meaning of the space bytes and the counters is unknown here.
 
 use std::fmt;
 
@@ -44,12 +44,12 @@ const VERSION: u32 = 1;
 const HEADER: usize = 16;
 const CHECKSUM_AT: usize = UBERBLOCK_SIZE - 32;
 
-/// The random name of one writable import of a pool. Zero is before the first one.
+/// The random number of one writable import of a pool. Zero comes before the first import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// Before a pool was ever opened: the parent of the epoch that created it.
+    /// The parent of the epoch that created the pool.
     pub const NONE: Epoch = Epoch(0);
 }
 
@@ -64,33 +64,33 @@ impl fmt::Display for Epoch {
 pub struct Uberblock {
     /// The pool.
     pub pool: Guid,
-    /// The transaction group whose state this is.
+    /// The transaction group of the state.
     pub txg: Txg,
-    /// The import that wrote it.
+    /// The import that wrote the uberblock.
     pub epoch: Epoch,
-    /// The import whose state that one opened.
+    /// The import that wrote the state opened by `epoch`.
     pub parent: Epoch,
-    /// The transaction group of the state that it opened.
+    /// The transaction group of the state opened by `epoch`.
     pub forked_at: Txg,
-    /// When it was written.
+    /// The time of writing.
     pub written: Nanos,
     /// The root of the catalogue's tree.
     pub catalogue: BlockPointer,
     /// Where the description of the pool's space is; at most [`MAX_SPACE`] bytes.
     pub space: Vec<u8>,
-    /// Where the intent log is, if there is one, and where it goes on behind this state.
+    /// The place of the intent log, if any, and of the first frame beyond this state.
     pub log: Option<LogHead>,
-    /// Numbers that the layers above keep with each commit, by kind, ascending; at most [`MAX_COUNTERS`].
+    /// Counters of the layers above, by kind, ascending; at most [`MAX_COUNTERS`].
     pub counters: Vec<(u8, u64)>,
 }
 
-/// The slot of the ring that a transaction group's uberblock goes to.
+/// The slot of a transaction group's uberblock in the ring.
 pub fn slot(txg: Txg) -> u64 {
     txg.0 % RING_SLOTS
 }
 
 impl Uberblock {
-    /// The counter of this kind, zero if it was never set.
+    /// The counter of this kind, zero if absent.
     pub fn counter(&self, kind: u8) -> u64 {
         counter(&self.counters, kind)
     }
@@ -191,7 +191,7 @@ impl Uberblock {
     }
 }
 
-/// Of these counters the one of this kind, zero if it was never set.
+/// The counter of this kind, zero if absent.
 pub(crate) fn counter(counters: &[(u8, u64)], kind: u8) -> u64 {
     counters.iter().find(|(at, _)| *at == kind).map_or(0, |(_, value)| *value)
 }
@@ -245,7 +245,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// `block` with another payload and a checksum that fits it.
+    /// `block` with another payload and a matching checksum.
     fn resealed(mut block: Vec<u8>, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
         change(&mut block);
         block.truncate(CHECKSUM_AT);

@@ -1,9 +1,9 @@
-//! The description of a pool's virtual devices, as each label holds it.
+//! The description of a pool's vdevs in each label.
 //!
-//! A pool has top-level vdevs, over which space is spread. Each is a tree: a single device (a leaf), several devices
-//! that hold the same (a mirror), or several that share data and parity (a RAID-Z). Trees of the other kinds have
-//! their numbers already, and a length, so that this version can step over them and refuse the pool by the kind's name
-//! instead of calling the label damaged.
+//! A pool spreads space over its top-level vdevs. Each is a tree: a single device (a leaf), several devices with the
+//! same content (a mirror), or several with data and parity (a RAID-Z). Other kinds have numbers already, and a length,
+//! so that this version can skip their trees and refuse the pool by the kind's name instead of calling the label
+//! damaged.
 //!
 //! ```text
 //! vdev   := id varint, kind u8, length varint, payload
@@ -53,20 +53,20 @@ const KINDS: [&str; 7] = ["none", "disk", "mirror", "raidz", "draid", "object st
 pub struct VdevConfig {
     /// Its position in the pool, never reused.
     pub id: VdevId,
-    /// What it is made of.
+    /// Its devices.
     pub tree: VdevTree,
 }
 
-/// What a vdev is made of.
+/// The devices of a vdev.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VdevTree {
-    /// One device.
+    /// A single device.
     Leaf(LeafConfig),
-    /// Several devices, each of which holds all.
+    /// Several devices, each with a full copy.
     Mirror(MirrorConfig),
-    /// Several devices, some of which may be lost: of a row of sectors each holds one, of data or of parity.
+    /// Several devices with redundancy: each has one sector of a row, data or parity.
     RaidZ(RaidZConfig),
-    /// A kind that this version does not know: its number and its coded form.
+    /// A kind unknown to this version: its number and its coded form.
     Other {
         /// The kind's number.
         kind: u8,
@@ -75,14 +75,14 @@ pub enum VdevTree {
     },
 }
 
-/// One device of a pool.
+/// A device of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafConfig {
     /// Its name for life.
     pub guid: Guid,
-    /// The space that it gives to the pool, in bytes: without the labels.
+    /// The space contributed to the pool, in bytes, without labels.
     pub size: u64,
-    /// Where it was last seen. Only a hint: devices move.
+    /// The last known path. Only a hint: devices move.
     pub path: String,
 }
 
@@ -95,20 +95,20 @@ pub struct MirrorConfig {
     pub members: Vec<MemberConfig>,
 }
 
-/// One device of a mirror or a RAID-Z, and how it stands to the others.
+/// A device of a mirror or a RAID-Z, and its state there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberConfig {
     /// The device.
     pub leaf: LeafConfig,
-    /// The operator has put it out of use.
+    /// The operator took the device offline.
     pub is_offline: bool,
-    /// It lacks something; none if it lacks nothing.
+    /// The state of an incomplete device; `None` if complete.
     pub behind: Option<Behind>,
-    /// The member that leaves when this one lacks nothing any more.
+    /// The member that leaves once this device is complete.
     pub replaces: Option<Guid>,
 }
 
-/// The newest uberblock that a device may have: which import wrote it, and in which transaction group.
+/// An uberblock that a device may have, by import and transaction group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The import.
@@ -117,29 +117,29 @@ pub struct Mark {
     pub txg: Txg,
 }
 
-/// How far a device had come when it began to lack something.
+/// How up to date a device was when it became incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
-    /// The newest uberblock that it has for good.
+    /// The newest uberblock that the device certainly has.
     pub has: Mark,
-    /// A newer one that it may have: it was told to write it, and did not say that it has.
+    /// A newer uberblock that the device may have: the write was issued, but not confirmed.
     pub may_have: Mark,
 }
 
 impl Behind {
-    /// A device whose newest uberblock this is.
+    /// A device with this newest uberblock.
     pub fn at(mark: Mark) -> Behind {
         Behind { has: mark, may_have: mark }
     }
 
-    /// Whether a device that was left so can have this newest uberblock, without anybody having changed it since.
+    /// Whether `newest` can be the device's newest uberblock if no import has changed the device since.
     pub fn knows(&self, newest: Mark) -> bool {
         [self.has, self.may_have].iter().any(|known| known.epoch == newest.epoch && newest.txg <= known.txg)
     }
 }
 
 impl MemberConfig {
-    /// A device that lacks nothing.
+    /// A complete device.
     pub fn whole(leaf: LeafConfig) -> MemberConfig {
         MemberConfig { leaf, is_offline: false, behind: None, replaces: None }
     }
@@ -157,13 +157,13 @@ impl VdevTree {
         KINDS.get(usize::from(number)).map_or_else(|| format!("kind {number}"), |name| (*name).to_owned())
     }
 
-    /// The devices that it is made of, as far as this version knows.
+    /// The devices of the vdev, as far as this version knows.
     pub fn leaves(&self) -> impl Iterator<Item = &LeafConfig> {
         let alone = if let VdevTree::Leaf(leaf) = self { Some(leaf) } else { None };
         alone.into_iter().chain(self.members().map(|member| &member.leaf))
     }
 
-    /// Those devices of it that stand in some way to others: the members of a mirror or a RAID-Z.
+    /// The members of a mirror or a RAID-Z; none for a leaf.
     pub fn members(&self) -> impl Iterator<Item = &MemberConfig> {
         let (mirrored, columns) = match self {
             VdevTree::Mirror(mirror) => (&mirror.members[..], &[][..]),
@@ -173,7 +173,7 @@ impl VdevTree {
         mirrored.iter().chain(columns.iter().map(|member| &member.member))
     }
 
-    /// The same, to say something else of them.
+    /// As [`VdevTree::members`], mutable.
     pub fn members_mut(&mut self) -> impl Iterator<Item = &mut MemberConfig> {
         let (mirrored, columns) = match self {
             VdevTree::Mirror(mirror) => (&mut mirror.members[..], &mut [][..]),
@@ -183,7 +183,7 @@ impl VdevTree {
         mirrored.iter_mut().chain(columns.iter_mut().map(|member| &mut member.member))
     }
 
-    /// The members with the columns that they have: all of a mirror have the only one.
+    /// The members with their columns; a mirror has the single column 0.
     pub fn in_columns(&self) -> Vec<(usize, &MemberConfig)> {
         match self {
             VdevTree::RaidZ(raidz) => raidz.members.iter().map(|one| (one.column as usize, &one.member)).collect(),
@@ -191,12 +191,12 @@ impl VdevTree {
         }
     }
 
-    /// How many columns have to have a device that holds everything.
+    /// How many columns must have a complete device.
     pub fn needed(&self) -> usize {
         if let VdevTree::RaidZ(raidz) = self { raidz.widest().saturating_sub(raidz.parity.into()) } else { 1 }
     }
 
-    /// How many columns count for that, of those there are: the ones behind hold nothing yet.
+    /// How many columns count towards [`VdevTree::needed`]: later columns are still empty.
     pub fn counted(&self) -> usize {
         if let VdevTree::RaidZ(raidz) = self { raidz.widest() } else { 1 }
     }
@@ -207,7 +207,7 @@ impl VdevTree {
         counted.len() >= self.needed()
     }
 
-    /// What it is called if it is more than one device: its kind and its number, as in `raidz2-0`.
+    /// The name of a mirror or a RAID-Z, by kind and number, such as `raidz2-0`.
     pub fn group_name(&self, id: VdevId) -> Option<String> {
         match self {
             VdevTree::Mirror(_) => Some(format!("mirror-{id}")),
@@ -216,7 +216,7 @@ impl VdevTree {
         }
     }
 
-    /// Its name for life, if it is more than one device.
+    /// The GUID of a mirror or a RAID-Z.
     pub fn guid(&self) -> Option<Guid> {
         match self {
             VdevTree::Mirror(mirror) => Some(mirror.guid),
@@ -225,21 +225,21 @@ impl VdevTree {
         }
     }
 
-    /// What its smallest device gives to it, in bytes.
+    /// The bytes that the smallest device contributes.
     pub fn device_size(&self) -> u64 {
         self.leaves().map(|leaf| leaf.size).min().unwrap_or(0)
     }
 
-    /// What a device has to give to it to take the place of one of it, in bytes: of a RAID-Z, all rows of its column. No less
-    /// than the smallest does.
+    /// The least contribution in bytes of a replacement for a device: the smallest device's, and in a RAID-Z all rows
+    /// of the column.
     pub fn needed_in_place_of(&self, device: Guid, sector: u64, region: u64) -> u64 {
         let VdevTree::RaidZ(raidz) = self else { return self.device_size() };
         let member = raidz.members.iter().find(|member| member.member.leaf.guid == device);
         member.map_or(u64::MAX, |member| raidz.needed_of(member.column, sector, region))
     }
 
-    /// The space that it gives to a pool with such sectors and regions, in bytes: that of its smallest device, or of a
-    /// RAID-Z, that of the rows that its devices have.
+    /// The space contributed to a pool with these sectors and regions, in bytes: that of the smallest device or, in a
+    /// RAID-Z, that of its rows.
     pub fn size(&self, sector: u64, region: u64) -> u64 {
         match self {
             VdevTree::RaidZ(raidz) => raidz.size(sector, region),
@@ -250,13 +250,13 @@ impl VdevTree {
     /// How many sectors are allocated and written together: a whole row of a RAID-Z.
     pub fn unit(&self) -> u32 {
         match self {
-            // Of one whose rows differ, those of the widest that there will be.
+            // With rows of different widths, the unit of the widest that there will be.
             VdevTree::RaidZ(raidz) => raidz.data_columns() as u32,
             _ => 1,
         }
     }
 
-    /// Notes that each of its devices gives so many bytes to the vdev: none of them is smaller.
+    /// Sets the contribution of each device, in bytes: no device may be smaller.
     pub fn set_device_size(&mut self, size: u64) {
         let note = |member: &mut MemberConfig| member.leaf.size = size;
         match self {
@@ -267,7 +267,7 @@ impl VdevTree {
         }
     }
 
-    /// Refuses the kinds that this version does not know, by name.
+    /// Fails, with the kind's name, if this version does not know the kind.
     pub fn check_supported(&self) -> Result<()> {
         match self {
             VdevTree::Leaf(_) | VdevTree::Mirror(_) | VdevTree::RaidZ(_) => Ok(()),
@@ -345,7 +345,7 @@ impl MirrorConfig {
         }
     }
 
-    /// Whether a member replaces, if any, one of the others: one that itself replaces nobody, and that nobody else replaces.
+    /// Whether a member replaces no member, or a member that is itself no replacement and has no other replacement.
     fn may_replace(&self, member: &MemberConfig) -> bool {
         let Some(replaced) = member.replaces else { return true };
         let is_it = |other: &&MemberConfig| other.leaf.guid == replaced;

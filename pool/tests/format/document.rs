@@ -1,11 +1,11 @@
-//! `pool/FORMAT.md` says what the code does.
+//! `pool/FORMAT.md` agrees with the code.
 //!
-//! Three things of the document are read here, and everything else is prose:
+//! Three things in the document are checked here; everything else is prose:
 //! * A table row that begins with a name in backticks of capitals or with `::` is a constant, and its value follows.
 //! * A table whose head begins with ``at in `name` `` is a byte table of the golden structure of that name. Rows with
-//!   numbers follow each other without a gap; a magic and a version have the value that the bytes have.
+//!   numbers follow each other without a gap; a magic and a version have the value in the bytes.
 //! * A fence that begins with `dump name` shows the golden structure of that name: offset, bytes, and after a semicolon
-//!   what they are. Between its lines only zeros are left out.
+//!   their meaning. Only zeros are left out between its lines.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ fn number(cell: &str) -> Option<u64> {
     cell.replace(',', "").parse().ok()
 }
 
-/// The name and value of a row that states a constant.
+/// The name and value of a row with a constant.
 fn constant(line: &str) -> Option<(&str, u64)> {
     let cells = cells(line)?;
     let name = cells[0].strip_prefix('`')?.strip_suffix('`')?;
@@ -194,7 +194,7 @@ fn its_magics_and_versions_are_those_of_the_bytes() {
     assert!(checked >= 16, "{checked} magics and versions were found");
 }
 
-/// The dumps by the name of what they show: each line's offset and bytes.
+/// The dumps by structure: each line's offset and bytes.
 fn dumps() -> BTreeMap<&'static str, Vec<(usize, Vec<u8>)>> {
     let mut dumps = BTreeMap::new();
     let mut lines = DOCUMENT.lines();

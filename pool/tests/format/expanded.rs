@@ -1,5 +1,5 @@
-//! A small pool on a RAID-Z that got a device more, some of its rows as wide as it is by now and others not, written once, that
-//! every later version opens whichever device is gone.
+//! A small pool on an expanded RAID-Z with rows of both widths. It was written once, and every later version opens it
+//! with any one device missing.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ use crate::{
 };
 
 const DEVICES: usize = 4;
-/// All images together stay smaller than this, in bytes.
+/// The bound on the size of all images together, in bytes.
 const MOST: usize = 200_000;
 /// So many of its first regions become wide.
 const WIDENED: u32 = 24;
@@ -51,7 +51,7 @@ fn each_block(engine: &Engine, (pointer, level): (BlockPointer, u8), mut visit: 
     }
 }
 
-/// Has the first regions become wide, when what lies there is copied elsewhere.
+/// Widens the first regions, after their blocks were copied elsewhere.
 fn widen(pool: &Pool) {
     let (engine, widening) = (pool.engine(), pool.widening().unwrap());
     let first = widening.narrow.first_region;
@@ -76,7 +76,7 @@ fn widen(pool: &Pool) {
     pool.widen(widening.vdev, WIDENED).unwrap();
 }
 
-/// Makes the pool whose devices are kept: one half of it is written before the device joins, the other after it.
+/// Makes the pool for the images: one half is written before the device is added, the other afterwards.
 fn make() -> Vec<MemoryDevice> {
     let devices: Vec<_> = (0..DEVICES).map(|at| Arc::new(MemoryDevice::new(name(at), SIZE))).collect();
     let options = CreateOptions { settings: settings(), host: (1, "well".into()), ..CreateOptions::new("tank") };
@@ -97,7 +97,7 @@ fn make() -> Vec<MemoryDevice> {
     devices.iter().map(|device| device.snapshot()).collect()
 }
 
-/// The committed images. They are made only if they are missing: those that were committed are never written anew.
+/// The committed images. Only missing images are made: committed images are never rewritten.
 static PACKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let paths: Vec<_> = (0..DEVICES).map(|at| golden::path(&format!("expanded-1-{at}.pages.zst"))).collect();
     if golden::blessing() && paths.iter().all(|path| !path.exists()) {
@@ -108,7 +108,7 @@ static PACKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     paths.iter().map(read).collect()
 });
 
-/// The devices but those that are `gone`.
+/// The devices without those in `gone`.
 fn devices(gone: &[usize]) -> Vec<Arc<dyn Device>> {
     let there = (0..DEVICES).filter(|at| !gone.contains(at));
     there.map(|at| Arc::new(pages::unpack(&PACKED[at], &name(at), SIZE)) as Arc<dyn Device>).collect()

@@ -1,4 +1,4 @@
-//! Golden files: bytes as text, so that a change of one can be reviewed.
+//! Golden files: bytes as text, so that a change can be reviewed.
 //!
 //! A line is an offset in hexadecimal and up to sixteen bytes; lines of zeros are left out; the last line is the length
 //! alone.
@@ -18,7 +18,7 @@ pub(crate) fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file)
 }
 
-/// The committed bytes of a structure, which must be those that the code makes now.
+/// The committed bytes of a structure, after comparing them with the bytes made now.
 pub(crate) fn compare(name: &str, coded: &[u8]) -> Vec<u8> {
     let path = path(&format!("{name}.hex"));
     if blessing() {

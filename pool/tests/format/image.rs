@@ -1,7 +1,7 @@
-//! A small pool, written once, that every later version of this format opens.
+//! A small pool, written once, and every later version of this format opens it.
 //!
-//! The image is kept as its pages that are not zero, compressed. It must open, hold exactly what was put in, and check
-//! clean. That today's program would write the same bytes is not asked: where it allocates is no part of the format.
+//! The image is kept as its nonzero pages, compressed. It must open, have exactly its original contents, and check
+//! clean. Today's program need not write the same bytes: the choice of addresses is no part of the format.
 
 use std::{
     collections::BTreeMap,
@@ -31,16 +31,16 @@ use crate::{golden, pages};
 
 const IMAGE: &str = "pool-1.pages.zst";
 pub(crate) const SIZE: u64 = 64 * MIB;
-/// The compressed image stays smaller than this, in bytes.
+/// The bound on the size of the compressed image, in bytes.
 const MOST: usize = 100_000;
-/// Where the one tree stands in the catalogue: its root's level, and its root.
+/// The catalogue's row of the tree: the level and pointer of its root.
 const TREE: Key = Key::new(1, 1, 0);
-/// The object that has records, one a transaction group and kind.
+/// The object with records: one record per transaction group and kind.
 const RECORDS: u64 = 7;
-/// The object that has bodies alone, enough for several leaves.
+/// The object with bodies only, enough for several leaves.
 const BODIES: u64 = 8;
 
-/// The least that a layer above does: keeps one tree's root in the catalogue, and frees what the tree drops.
+/// The least of an upper layer: keeps one tree's root in the catalogue, and frees the tree's dropped blocks.
 pub(crate) struct OneTree;
 
 impl SyncClient for OneTree {
@@ -56,7 +56,7 @@ impl SyncClient for OneTree {
     }
 }
 
-/// What the tree holds: key to body and, where there is a record, its content.
+/// The contents of the tree: key to body and, for a record, its content.
 pub(crate) type Contents = BTreeMap<Key, (Vec<u8>, Option<Vec<u8>>)>;
 
 const POLICIES: [(CompressionChoice, Checksum); 4] = [
@@ -66,12 +66,12 @@ const POLICIES: [(CompressionChoice, Checksum); 4] = [
     (CompressionChoice::Gzip(6), Checksum::Off),
 ];
 
-/// Text that compresses, and differs by `seed`.
+/// Compressible text that differs by `seed`.
 fn record(seed: u64) -> Vec<u8> {
     (0..400 + seed * 40).flat_map(|line| format!("record {seed}, line {line}\n").into_bytes()).collect()
 }
 
-/// What is put into the tree in the `round`th transaction group; later ones overwrite some of the earlier.
+/// The items of the `round`th transaction group; later rounds overwrite some of the earlier ones.
 pub(crate) fn round_of(round: u64) -> Contents {
     let records = (0..8).map(|n| (Key::new(RECORDS, 0, n + round * 4), (vec![n as u8], Some(record(n + round)))));
     let bodies = (0..300).map(|n| (Key::new(BODIES, 1, n * (round + 1)), (vec![round as u8; 150], None)));
@@ -80,7 +80,7 @@ pub(crate) fn round_of(round: u64) -> Contents {
 
 pub(crate) const ROUNDS: u64 = 4;
 
-/// What the tree holds in the end.
+/// The final contents of the tree.
 pub(crate) fn expected() -> Contents {
     (0..ROUNDS).flat_map(round_of).collect()
 }
@@ -111,7 +111,7 @@ pub(crate) fn put_all(head: &Head, contents: &Contents) -> Result<()> {
     Ok(())
 }
 
-/// Makes the pool whose image is kept.
+/// Makes the pool for the image.
 fn make() -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new("disk", SIZE));
     let options = CreateOptions { settings: settings(), host: (1, "well".into()), ..CreateOptions::new("tank") };
@@ -130,8 +130,8 @@ fn image() -> MemoryDevice {
     pages::unpack(&PACKED, "disk", SIZE)
 }
 
-/// The committed image. It is made only if it is missing: one that was committed is never written anew.
-/// Tests run side by side, so it is read once.
+/// The committed image. Only a missing image is made: a committed image is never rewritten. Tests run side by side, so
+/// the file is read once.
 static PACKED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let path = golden::path(IMAGE);
     if golden::blessing() && !path.exists() {
@@ -145,7 +145,7 @@ fn the_image_is_small() {
     assert!(PACKED.len() < MOST, "{} bytes", PACKED.len());
 }
 
-/// The root of the one tree, as the catalogue has it.
+/// The root of the tree, from the catalogue.
 pub(crate) fn root(engine: &Engine) -> (BlockPointer, u8) {
     let row = engine.catalogue().read(|view| -> Result<_, Plain> { Ok(view.get(TREE)?) }).unwrap();
     let row = row.expect("the catalogue has the tree's row");

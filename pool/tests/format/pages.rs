@@ -1,4 +1,4 @@
-//! A device as a small file: its pages that are not zero, each after its number, compressed.
+//! A device as a small file: its nonzero pages, each after its number, compressed.
 
 use pool::device::{Device, MemoryDevice};
 

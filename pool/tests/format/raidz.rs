@@ -1,6 +1,7 @@
-//! A small pool on a RAID-Z of double parity, written once, that every later version opens whichever two devices are gone.
+//! A small pool on a RAID-Z of double parity, written once, and every later version opens it with any two devices
+//! missing.
 //!
-//! So geometry and parity are those of the committed bytes: what two devices held is computed from the other three.
+//! So geometry and parity must match the committed bytes: the content of two devices is computed from the other three.
 
 use std::{
     fs,
@@ -23,14 +24,14 @@ use crate::{
 
 const DEVICES: usize = 5;
 const PARITY: u8 = 2;
-/// All images together stay smaller than this, in bytes.
+/// The bound on the size of all images together, in bytes.
 const MOST: usize = 200_000;
 
 fn name(device: usize) -> String {
     format!("disk{device}")
 }
 
-/// Makes the pool whose devices are kept.
+/// Makes the pool for the images.
 fn make() -> Vec<MemoryDevice> {
     let devices: Vec<_> = (0..DEVICES).map(|at| Arc::new(MemoryDevice::new(name(at), SIZE))).collect();
     let options = CreateOptions { settings: settings(), host: (1, "well".into()), ..CreateOptions::new("tank") };
@@ -47,7 +48,7 @@ fn make() -> Vec<MemoryDevice> {
     devices.iter().map(|device| device.snapshot()).collect()
 }
 
-/// The committed images. They are made only if they are missing: those that were committed are never written anew.
+/// The committed images. Only missing images are made: committed images are never rewritten.
 static PACKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let paths: Vec<_> = (0..DEVICES).map(|at| golden::path(&format!("raidz-1-{at}.pages.zst"))).collect();
     if golden::blessing() && paths.iter().all(|path| !path.exists()) {
@@ -58,7 +59,7 @@ static PACKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     paths.iter().map(read).collect()
 });
 
-/// The devices but those that are `gone`.
+/// The devices without those in `gone`.
 fn devices(gone: &[usize]) -> Vec<Arc<dyn Device>> {
     let there = (0..DEVICES).filter(|at| !gone.contains(at));
     there.map(|at| Arc::new(pages::unpack(&PACKED[at], &name(at), SIZE)) as Arc<dyn Device>).collect()
@@ -117,7 +118,7 @@ fn parities(data: &[u8]) -> [u8; 3] {
     [1, 2, 4].map(|base| data.iter().enumerate().fold(0, |sum, one| sum ^ weigh(base, one)))
 }
 
-/// As the document says it, and from nothing else, every row of the committed images is what its data make of it.
+/// Computes the parity of every row of the committed images by the document's rules alone, and compares.
 #[test]
 fn every_row_of_it_is_what_the_document_says() {
     assert_eq!(parities(&[0x53, 0xca, 0x0f]), [0x96, 0xd7, 0x59], "the example");

@@ -1,4 +1,4 @@
-//! Each structure has one value whose bytes never change while its version stays the same.
+//! Each structure has one value whose bytes never change within a version.
 
 use std::collections::BTreeMap;
 
@@ -38,10 +38,10 @@ use crate::golden;
 
 /// 2026-01-01 00:00:00 UTC.
 const NEW_YEAR: i64 = 1_767_225_600_000_000_000;
-/// The sector for which the gang header is coded: the smallest.
+/// The sector size of the gang header: the smallest.
 const SECTOR: u32 = 512;
 
-/// A checksum that can be told from others in a dump.
+/// A checksum that is easy to find in a dump.
 fn checksum(byte: u8) -> [u8; 32] {
     [byte; 32]
 }
@@ -427,7 +427,7 @@ fn the_space_log() {
     let piece = encode_changes(&changes);
     let block = LogBlock { txg: Txg(4660), part: 0, previous: Some(physical(4096, 0x09)), piece };
     let mut coded = block.encode();
-    // A block may be followed by zeros, up to the room that was allocated for it.
+    // Zeros may follow a block, up to the room allocated for it.
     coded.put_bytes(&[0; 8]);
     let bytes = golden::compare("log-block", &coded);
     assert_eq!(LogBlock::decode(&bytes).as_ref(), Ok(&block));

@@ -1,11 +1,11 @@
-//! Cache devices, as a label says them: devices of the pool that are in no vdev, and hold copies of what is read.
+//! Cache devices in a label: devices of the pool in no vdev, with copies of blocks that were read.
 //!
 //! ```text
 //! caches := count varint, each: length varint, cache
 //! cache  := guid u64, size varint, path text (as a device of a vdev)
 //! ```
 //!
-//! They are in the order in which they were added. None stands there twice.
+//! They are in the order of their addition. No device occurs twice.
 
 use crate::format::{
     codec::{Malformed, Reader, Writer, malformed},
@@ -15,7 +15,7 @@ use crate::format::{
 /// The most caches.
 pub const MAX_CACHES: usize = 256;
 
-/// A device that holds copies of what is read, and nothing that would be missed.
+/// A cache device: it holds copies of blocks, and its loss costs nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// The device.

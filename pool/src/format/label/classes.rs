@@ -1,10 +1,10 @@
-//! Classes of top-level vdevs, as a label says them: which vdevs are for the intent log, or for metadata first.
+//! Classes of top-level vdevs in a label: log vdevs, and special vdevs for metadata.
 //!
 //! ```text
 //! classes := count varint, each: vdev varint, class u8
 //! ```
 //!
-//! Vdevs ascend. One that is not named is a normal one.
+//! Vdevs ascend. Vdevs not named are normal.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,25 @@ use crate::{
     units::VdevId,
 };
 
-/// The class of each vdev that is not a normal one.
+/// The class of each vdev that is not normal.
 pub type VdevClasses = BTreeMap<VdevId, VdevClass>;
 
 const LOG: u8 = 1;
 const SPECIAL: u8 = 2;
 
-/// What a top-level vdev is there for, if it does not take everything.
+/// The class of a top-level vdev that is not normal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VdevClass {
     /// The intent log, and nothing else.
     Log,
-    /// Metadata first of all, and small records of datasets that ask for it.
+    /// Metadata, and small records of datasets with `special_small_blocks`.
     Special,
-    /// A class that this version does not know: its code.
+    /// A class unknown to this version: its code.
     Other(u8),
 }
 
 impl VdevClass {
-    /// The class with this code; none has code 0.
+    /// The class with this code; code 0 is none.
     pub fn from_code(code: u8) -> Option<VdevClass> {
         match code {
             0 => None,

@@ -1,12 +1,11 @@
-//! Where devices end for the pool that are larger, as a label says it: they were made smaller, and what lies behind is not the
-//! pool's any more.
+//! Ends of shrunken devices in a label: the pool uses a device only up to its end, and no longer the space behind.
 //!
 //! ```text
 //! ends := count varint, each: guid u64, end varint
 //! ```
 //!
-//! The end is in bytes from the start of the device, and the back labels stand before it. Guids ascend. A device that is not
-//! named ends where it ends.
+//! The end is in bytes from the start of the device, and the back labels stand before it. Guids ascend. Devices not
+//! named are used to their physical end.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +17,10 @@ use crate::{
     units::Guid,
 };
 
-/// Where each device ends that is larger.
+/// The end of each shrunken device, in bytes.
 pub type DeviceEnds = BTreeMap<Guid, u64>;
 
-/// The most devices that are named.
+/// The most devices named.
 pub const MAX_ENDS: usize = 4096;
 
 /// The coded form of some ends.

@@ -1,14 +1,15 @@
-//! Devices that were put out of use, as a label says them: those of which nothing else says why they are.
+//! Reasons in a label why devices are out of use, as far as no other field says why.
 //!
 //! ```text
 //! put out := count varint, devices
 //! device  := guid u64, why u8
 //! ```
 //!
-//! Numbers ascend. A member of a vdev that is said here to have had too many errors is offline by the description of its vdev
-//! too, and one of which that says something else is what that says. So whoever does not know this section takes no device for
-//! better than it is: it finds a member offline, and would use a cache device again, which costs nothing. The section names no
-//! feature. Nor would a reason of later: one that is not known is kept, and its device is out of use all the same.
+//! Guids ascend. A vdev member with too many errors in this section is also marked offline in its vdev's description.
+//! If the description says otherwise, the description counts. So software that does not know this section never uses a
+//! device that should be out of use, with one harmless exception: it finds such a member offline, and would use a cache
+//! device again. The section names no feature. Nor would a later reason: an unknown reason is kept, and its device is
+//! out of use all the same.
 
 use std::collections::BTreeMap;
 
@@ -26,16 +27,16 @@ const TOO_MANY_ERRORS: u8 = 2;
 /// Why a device is out of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOut {
-    /// The operator has put it out of use.
+    /// The operator took the device offline.
     Offline,
-    /// It has had too many errors.
+    /// The device had too many errors (OpenZFS: faulted).
     TooManyErrors,
-    /// A reason that this version does not know: its code. A device that has it is as one that the operator has put out of use.
+    /// A reason unknown to this version: its code. The device is treated as taken offline by the operator.
     Other(u8),
 }
 
 impl PutOut {
-    /// The reason with this code; none has code 0.
+    /// The reason with this code; code 0 is none.
     pub fn from_code(code: u8) -> Option<PutOut> {
         match code {
             0 => None,

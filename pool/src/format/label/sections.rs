@@ -1,16 +1,16 @@
-//! Sections: what a label says of a pool beyond its top-level vdevs.
+//! Sections: what a label says about a pool beyond its top-level vdevs.
 //!
-//! They stand behind the payload, where labels of old have zeros: those have no section, and a program that does not know
-//! sections steps over them, and finds out by the name of a feature that it may not do without them. So whoever writes the
-//! first section of a kind names a feature in the same label, unless everybody may [do without](super::put_out) it.
+//! They stand behind the payload, where old labels have zeros and so no section. A program that does not know sections
+//! skips them, and learns from the name of a feature that it must not. So the writer of the first section of a kind
+//! names a feature in the same label, unless old programs may [ignore](super::put_out) the section.
 //!
 //! ```text
 //! sections := count varint, sections
 //! section  := kind u8, length varint, payload
 //! ```
 //!
-//! Kinds ascend, and a section that has nothing to say is not there: what was read is written again byte by byte. A kind that
-//! this version does not know is kept as it is, so that a program that only renames a pool loses nothing.
+//! Kinds ascend, and an empty section is left out, so re-encoding a decoded label gives the same bytes. A section of a
+//! kind unknown to this version is kept unchanged, so a program that only renames a pool loses nothing.
 
 use crate::format::{
     codec::{Malformed, Reader, Writer, malformed},
@@ -35,17 +35,17 @@ const PUT_OUT: u8 = 5;
 /// All sections of a label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sections {
-    /// The top-level vdevs that do not take everything.
+    /// The log and special vdevs.
     pub classes: VdevClasses,
-    /// Devices that stand by to replace others.
+    /// The spares.
     pub spares: Vec<SpareConfig>,
-    /// Devices that hold copies of what is read.
+    /// The cache devices.
     pub caches: Vec<CacheConfig>,
-    /// Where devices end that are larger.
+    /// The ends of shrunken devices.
     pub ends: DeviceEnds,
-    /// Devices that were put out of use, as far as nothing else says why.
+    /// Devices out of use, as far as no other field says why.
     pub put_out: AllPutOut,
-    /// Sections that this version does not know: kind and payload.
+    /// Sections unknown to this version: kind and payload.
     pub others: Vec<(u8, Vec<u8>)>,
 }
 
@@ -71,7 +71,7 @@ impl Sections {
         }
     }
 
-    /// Takes the sections off the reader, which is not empty. What is behind them is left.
+    /// Takes the sections off the reader, which must not be empty. Bytes behind them are left.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Sections, Malformed> {
         const WHAT: &str = "sections of a label";
         let count = reader.varint(WHAT)?;

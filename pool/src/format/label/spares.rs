@@ -1,11 +1,11 @@
-//! Spares, as a label says them: devices of the pool that are in no vdev, and stand by to replace one that fails.
+//! Spares in a label: devices of the pool in no vdev, available to replace a failed device.
 //!
 //! ```text
 //! spares := count varint, each: length varint, spare
 //! spare  := guid u64, size varint, path text (as a device of a vdev)
 //! ```
 //!
-//! They are in the order in which they were added. None stands there twice.
+//! They are in the order of their addition. No device occurs twice.
 
 use crate::format::{
     codec::{Malformed, Reader, Writer, malformed},
@@ -15,7 +15,7 @@ use crate::format::{
 /// The most spares.
 pub const MAX_SPARES: usize = 256;
 
-/// A device that stands by.
+/// A spare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpareConfig {
     /// The device.

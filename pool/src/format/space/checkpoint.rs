@@ -1,8 +1,8 @@
-//! A checkpoint: which sectors of one chunk were free at the end of one transaction group.
+//! A checkpoint: the free sectors of one chunk at the end of one transaction group.
 //!
 //! Coded as free spans or as a bitmap, whichever is shorter, so that it never takes more than an eighth of a byte per
-//! sector however fragmented the chunk is. Which chunk and which transaction group it describes stands in both the
-//! checkpoint and its row of the chunk table, and they must agree.
+//! sector however fragmented the chunk is. Both the checkpoint and its row of the chunk table name the chunk and the
+//! transaction group, and they must agree.
 
 use crate::{
     format::{
@@ -22,11 +22,11 @@ const WHAT: &str = "checkpoint";
 pub struct Checkpoint {
     /// The chunk.
     pub chunk: ChunkId,
-    /// It describes the end of this transaction group.
+    /// The transaction group whose end is described.
     pub described: Txg,
     /// How many sectors the chunk has.
     pub sectors: u32,
-    /// The free ones: sorted, disjoint, not adjacent.
+    /// The free spans: sorted, disjoint, not adjacent.
     pub free: Vec<Span>,
 }
 

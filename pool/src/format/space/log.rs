@@ -1,7 +1,7 @@
-//! The space log: per transaction group, what was allocated and what was freed in each chunk.
+//! The space log: per transaction group, the allocations and frees in each chunk.
 //!
-//! One transaction group's *changes* are coded as one run of bytes, cut into as many blocks as it takes. Each block
-//! points to the one before it, across transaction groups, so the log is read from its newest block backwards. In one
+//! The *changes* of a transaction group are coded as one run of bytes, cut into as many blocks as needed. Each block
+//! points to the previous one, across transaction groups, so the log is read from its newest block backwards. In one
 //! group no sector is freed and then allocated, so the allocations of a chunk apply first and the frees after them.
 
 use crate::{
@@ -12,19 +12,19 @@ use crate::{
     units::{ChunkId, Txg},
 };
 
-/// The most bytes that a block has before its piece of the changes.
+/// The most bytes of a block before its piece of the changes.
 pub const MAX_LOG_HEAD: usize = 4 + 1 + 10 + 5 + MAX_PHYSICAL_POINTER + 5;
 
 const MAGIC: &[u8; 4] = b"CnLg";
 
-/// One block of the log. It may be followed by zeros, up to the space that was allocated for it.
+/// One block of the log. Zeros may follow, up to the space allocated for the block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBlock {
     /// The transaction group.
     pub txg: Txg,
-    /// Which of its blocks this is, from zero.
+    /// The block's index among its group's blocks, from zero.
     pub part: u32,
-    /// The block before this one: the part before, or the last part of an older transaction group.
+    /// The previous block: the part before, or the last part of an older transaction group.
     pub previous: Option<PhysicalPointer>,
     /// A piece of the coded changes.
     pub piece: Vec<u8>,
@@ -42,7 +42,7 @@ impl LogBlock {
         out
     }
 
-    /// Decodes a block; what follows it is padding.
+    /// Decodes a block; the bytes behind the block are padding.
     pub fn decode(bytes: &[u8]) -> Result<LogBlock, Malformed> {
         const WHAT: &str = "space log block";
         let mut reader = Reader::new(bytes);
@@ -56,14 +56,14 @@ impl LogBlock {
     }
 }
 
-/// What happened to one chunk in one transaction group; both lists sorted and disjoint.
+/// The changes of one chunk in one transaction group; both lists sorted and disjoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkChanges {
     /// The chunk.
     pub chunk: ChunkId,
-    /// What was allocated.
+    /// The allocated spans.
     pub allocated: Vec<Span>,
-    /// What was freed.
+    /// The freed spans.
     pub freed: Vec<Span>,
 }
 

@@ -1,8 +1,7 @@
-//! The map of a packed chunk: where what is in it lies in other chunks, its *hosts*.
+//! The map of a packed chunk: the places of its blocks in other chunks, its *hosts*.
 //!
-//! Of what was freed since the map was written it may still speak: which of its sectors are allocated is said by the chunk's
-//! checkpoint and the log, as for all chunks. It is written when the chunk is packed, and again when something of it is
-//! moved.
+//! The map may still have entries for sectors freed later: as for all chunks, the checkpoint and the log tell the
+//! allocated sectors. The map is written when the chunk is packed, and again when some of its blocks move.
 
 use crate::{
     format::{
@@ -15,15 +14,15 @@ use crate::{
 
 const MAGIC: &[u8; 4] = b"CnPk";
 const WHAT: &str = "map of a packed chunk";
-/// The fewest bytes that an entry takes.
+/// The fewest bytes of an entry.
 const LEAST: usize = 4;
 
-/// Sectors that follow each other in a packed chunk and in its host.
+/// Sectors that are consecutive in a packed chunk and in its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The sectors in the packed chunk: one block's, or those of several that follow each other.
+    /// The sectors in the packed chunk: of one block, or of several consecutive ones.
     pub span: Span,
-    /// Where the first of them is.
+    /// The first sector in the host.
     pub host: Address,
 }
 
@@ -32,7 +31,7 @@ pub struct Entry {
 pub struct PackedMap {
     /// The packed chunk.
     pub chunk: ChunkId,
-    /// How many sectors it has.
+    /// How many sectors the chunk has.
     pub sectors: u32,
     /// In order and disjoint; each inside the chunk.
     pub entries: Vec<Entry>,
@@ -84,7 +83,7 @@ impl PackedMap {
     }
 }
 
-/// The entry behind one that ends at `end`.
+/// The next entry after one that ends at `end`.
 fn take_entry(end: u32, reader: &mut Reader<'_>) -> Result<Entry, Malformed> {
     let start = end.checked_add(reader.varint32(WHAT)?).ok_or(Malformed { what: WHAT })?;
     let len = reader.varint32(WHAT)?;

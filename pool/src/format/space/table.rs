@@ -1,6 +1,6 @@
 //! The chunk table: one row per chunk, in pages of [`ROWS_PER_PAGE`], under one root that lists the pages.
 //!
-//! A chunk's row stands at the place that its number gives. Only changed pages are rewritten.
+//! A chunk's number is the index of its row. Only changed pages are rewritten.
 
 use crate::{
     format::{
@@ -10,20 +10,19 @@ use crate::{
     units::{Txg, VdevId},
 };
 
-/// How many rows a page has; the last one may have fewer.
+/// The number of rows of a page; the last page may have fewer.
 pub const ROWS_PER_PAGE: usize = 64;
 
 const ROOT_MAGIC: &[u8; 4] = b"CnTr";
 const PAGE_MAGIC: &[u8; 4] = b"CnTp";
-/// A chunk that lies on one region of one device.
+/// A chunk on a region of a device.
 const DIRECT: u8 = 1;
-/// A chunk whose region was emptied, with a map to where its blocks went.
+/// A chunk without a region, with a map to its blocks in other chunks.
 const PACKED: u8 = 2;
-/// As the first kind, of a chunk about whose place there is more to say: the device writes several sectors together, or
-/// the chunk has not always lain there.
+/// As [`DIRECT`], with unit and arrival: the device writes several sectors together, or the chunk has moved.
 const PLACED: u8 = 3;
 
-/// The most sectors that are allocated together.
+/// The largest allocation unit, in sectors.
 pub const MAX_UNIT: u32 = 32;
 
 /// Where a chunk lies.
@@ -33,18 +32,18 @@ pub enum Seat {
     Region {
         /// The device.
         vdev: VdevId,
-        /// Which region of the device.
+        /// The region of the device.
         region: u32,
     },
-    /// On none: what is in it lies in other chunks, and nothing is allocated in it any more.
+    /// On no region: its blocks lie in other chunks, and no new blocks are allocated.
     Packed {
-        /// The [map](super::packing::PackedMap) that says where; none if nothing is in it.
+        /// The [map](super::packing::PackedMap) to the blocks; none if the chunk is empty.
         map: Option<PhysicalPointer>,
     },
 }
 
 impl Seat {
-    /// The device, and which of its regions, if it lies on one.
+    /// The device and the region; `None` for a packed chunk.
     pub fn region(&self) -> Option<(VdevId, u32)> {
         match *self {
             Seat::Region { vdev, region } => Some((vdev, region)),
@@ -53,18 +52,18 @@ impl Seat {
     }
 }
 
-/// Where a chunk lies and what was last known about its sectors.
+/// A chunk's place, and its sectors at the last checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Where it lies.
+    /// The place.
     pub seat: Seat,
-    /// How many sectors are allocated together, 1 to [`MAX_UNIT`]: what its device writes together, or wrote.
+    /// The allocation unit in sectors, 1 to [`MAX_UNIT`]: as written together by the present or former device.
     pub unit: u32,
-    /// The transaction group in which it came to lie there; zero if it was always there.
+    /// The transaction group in which the chunk moved to its place; zero if it never moved.
     pub arrived: Txg,
-    /// What it is preferred for; nothing while it is empty.
+    /// The preferred class of blocks; none while the chunk is empty.
     pub class: Option<Class>,
-    /// The checkpoint describes the end of this transaction group; the log after it applies on top.
+    /// The transaction group whose end the checkpoint describes; later groups of the log apply on top.
     pub described: Txg,
     /// The sectors allocated then.
     pub allocated: u32,
@@ -72,12 +71,12 @@ pub struct Row {
     pub checkpoint: Option<PhysicalPointer>,
 }
 
-/// What is wrong with a page.
+/// The defect of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
     /// The bytes are not a page.
     Malformed(Malformed),
-    /// A chunk is of a kind that this version does not know.
+    /// A chunk has a kind unknown to this version.
     UnknownKind(u8),
 }
 
@@ -183,7 +182,7 @@ impl Default for Row {
     }
 }
 
-/// What is said of a chunk's place where there is more to say: its unit, and when it came there.
+/// The unit and the arrival of a row of kind [`PLACED`].
 fn place(reader: &mut Reader<'_>) -> Result<(u32, Txg), Malformed> {
     const WHAT: &str = "chunk's place";
     let (unit, arrived) = (reader.varint32(WHAT)?, reader.varint(WHAT)?);
@@ -247,7 +246,7 @@ mod tests {
             |((seat, unit, arrived), class, described, allocated, checkpoint)| Row {
                 seat,
                 unit,
-                // Every packed chunk became one in some group.
+                // Every packed chunk was packed in some group.
                 arrived: Txg(if seat.region().is_none() { arrived.max(1) } else { arrived }),
                 class: Class::decode(class).unwrap(),
                 described: Txg(described),

@@ -1,8 +1,8 @@
-//! The description of a RAID-Z: its parity, and which member is which column.
+//! The description of a RAID-Z: its parity, and the column of each member.
 //!
-//! A RAID-Z has as many *columns* as devices: some for data, the rest for parity. A column has one member, or two while one
-//! of them replaces the other: both get what is written to the column. How many columns there are is not said; the
-//! members tell, of which every column has one.
+//! A RAID-Z has as many *columns* as devices: some for data, the rest for parity. A column has one member, or two
+//! during a replacement: both get every write to the column. The number of columns is not stored, because every column
+//! has a member.
 //!
 //! ```text
 //! raidz  := guid u64, parity u8, count varint, (column varint32, member) (payload of kind 3)
@@ -10,9 +10,9 @@
 //! zone   := columns u8, first row varint, first region varint32, regions varint32
 //! ```
 //!
-//! Members stand there in the order of their columns, and the one that replaces another right behind it. One that has ever
-//! got a column more, or whose devices give different amounts, is of kind 6, and says which rows have how many columns: see
-//! [`crate::vdev::raidz::zones`].
+//! Members are in the order of their columns, a replacing member right behind the replaced one. A RAID-Z that was
+//! expanded, or has devices with different contributions, is of kind 6, with the number of columns of each range of
+//! rows: see [`crate::vdev::raidz::zones`].
 
 use std::ops::RangeInclusive;
 
@@ -24,7 +24,7 @@ use crate::{
 
 /// How many columns of a RAID-Z may be parity.
 pub const RAIDZ_PARITY: RangeInclusive<u8> = 1..=3;
-/// The most columns of a RAID-Z. There is at least one more than there are of parity.
+/// The most columns of a RAID-Z. At least one is not parity.
 pub const RAIDZ_COLUMNS: usize = 32;
 /// The most zones of a RAID-Z.
 pub const MAX_ZONES: usize = 64;
@@ -40,26 +40,26 @@ pub struct RaidZConfig {
     pub parity: u8,
     /// Its devices, by column.
     pub members: Vec<RaidZMember>,
-    /// Which rows have how many columns, by row; none if its devices give equally much and it was never expanded: then all have
-    /// all.
+    /// The zones, by row. Empty if the devices contribute equally and the RAID-Z was never expanded: then all rows have
+    /// all columns.
     pub zones: Vec<Zone>,
 }
 
-/// Rows of a RAID-Z that follow each other and have as many columns.
+/// Consecutive rows of a RAID-Z with the same number of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// So many columns they have: the first ones.
+    /// How many columns the rows have: the first ones.
     pub columns: u8,
     /// The first row, counted from the devices' first.
     pub first_row: u64,
-    /// The number of the region that begins there.
+    /// The number of the first region.
     pub first_region: u32,
     /// How many regions there are: at least one.
     pub regions: u32,
 }
 
 impl Zone {
-    /// The number behind that of the last region.
+    /// The number after the last region's.
     pub fn end_region(&self) -> u64 {
         u64::from(self.first_region) + u64::from(self.regions)
     }
@@ -87,41 +87,41 @@ impl Zone {
 /// One device of a RAID-Z.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaidZMember {
-    /// The column that it has.
+    /// The device's column.
     pub column: u32,
-    /// The device, and how it stands to the others.
+    /// The device, and its state in the RAID-Z.
     pub member: MemberConfig,
 }
 
 impl RaidZConfig {
-    /// How many columns it has.
+    /// How many columns the RAID-Z has.
     pub fn columns(&self) -> usize {
         self.members.last().map_or(0, |last| last.column as usize + 1)
     }
 
-    /// How many of them are data: so many sectors are written together.
+    /// How many columns are data: the allocation unit in sectors.
     pub fn data_columns(&self) -> usize {
         self.columns().saturating_sub(usize::from(self.parity))
     }
 
-    /// How many columns the widest of its rows have: those behind hold nothing yet.
+    /// How many columns the widest rows have: later columns are still empty.
     pub fn widest(&self) -> usize {
         self.zones.iter().map(|zone| usize::from(zone.columns)).max().unwrap_or(self.columns())
     }
 
-    /// What its smallest device gives to it, in bytes.
+    /// The bytes that the smallest device contributes.
     pub fn device_size(&self) -> u64 {
         self.leaves().map(|leaf| leaf.size).min().unwrap_or(0)
     }
 
-    /// What the smallest device of its first so many columns gives to it, in bytes: so far rows of these can go.
+    /// The least contribution among the devices of the first `columns` columns, in bytes: the end of rows this wide.
     pub fn reach(&self, columns: usize) -> u64 {
         let first = self.members.iter().filter(|member| (member.column as usize) < columns);
         first.map(|member| member.member.leaf.size).min().unwrap_or(0)
     }
 
-    /// What a device has to give to it to be of a column, in bytes, with such sectors and regions: the rows of the column, and
-    /// as much as the smallest device does.
+    /// The least contribution in bytes of a device for a column, with these sectors and regions: all rows of the
+    /// column, and no less than the smallest device.
     pub fn needed_of(&self, column: u32, sector: u64, region: u64) -> u64 {
         let end = |zone: &Zone| {
             let data = usize::from(zone.columns).saturating_sub(usize::from(self.parity)).max(1);
@@ -132,13 +132,13 @@ impl RaidZConfig {
         own.map(end).max().unwrap_or(0).max(self.device_size())
     }
 
-    /// Whether its devices give different amounts to it.
+    /// Whether the devices contribute different amounts.
     pub fn is_unequal(&self) -> bool {
         self.leaves().any(|leaf| leaf.size != self.device_size())
     }
 
-    /// What it gives to a pool with such sectors and regions, in bytes. Regions are whole, and one takes as many rows on
-    /// each device as its sectors fill.
+    /// The space of the RAID-Z in a pool with these sectors and regions, in bytes. Regions are whole, and each takes as
+    /// many rows on each device as its sectors fill.
     pub fn size(&self, sector: u64, region: u64) -> u64 {
         if !self.zones.is_empty() {
             return self.zones.iter().map(|zone| u64::from(zone.regions)).sum::<u64>().saturating_mul(region);
@@ -151,7 +151,7 @@ impl RaidZConfig {
         self.members.iter().map(|member| &member.member.leaf)
     }
 
-    /// The payload: of kind 6 if it has zones, else of kind 3.
+    /// The payload: of kind 6 with zones, else of kind 3.
     pub(super) fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.zones.is_empty() {
@@ -211,7 +211,7 @@ impl RaidZConfig {
         }
     }
 
-    /// Whether each column in turn has one member that replaces nobody, and behind it none or one that replaces it.
+    /// Whether each column in turn has one member that is no replacement, followed by none or by its replacement.
     fn columns_are_whole(&self) -> bool {
         let mut columns = self.members.chunk_by(|one, other| one.column == other.column);
         let mut next = 0..;
@@ -343,7 +343,8 @@ mod tests {
 
     #[test]
     fn its_size_is_that_of_the_regions_whose_rows_fit() {
-        // 256 sectors of a region lie in 86 rows of three data columns; 1 GiB has 262,144 rows, which is 3,048 regions.
+        // 256 sectors of a region lie in 86 rows of three data columns; 1 GiB has 262,144 rows, enough for 3,048
+        // regions.
         assert_eq!(of(2, 5).size(4096, MIB), 3048 * MIB);
         assert_eq!(of(1, 2).size(4096, MIB), GIB);
         let mut small = of(1, 3);
