@@ -116,7 +116,7 @@ mod tests {
     use crate::units::ChunkId;
 
     #[test]
-    fn a_small_cache_keeps_all_that_it_has_room_for_wherever_it_falls() {
+    fn a_small_cache_keeps_as_many_blocks_as_fit() {
         for round in 0..50 {
             let cache = BlockCache::new(4 * MIB);
             let pointer = |block: u32| {

@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_whose_header_is_gone_keeps_nobody_from_filling_the_other() {
+    fn a_copy_without_header_does_not_stop_a_resilver_of_the_other() {
         let (disks, new) = ([disk("a"), disk("b")], disk("new"));
         let pool = mirror(&disks);
         let (pointer, gangs) = written(&pool, 2);

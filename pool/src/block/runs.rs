@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_no_longer_than_it_may_be_and_its_blocks_do_not_overlap() {
+    fn runs_are_bounded_and_their_blocks_do_not_overlap() {
         let half = (MAX_RUN / 2) as u32;
         let found = joined(&[(0, 0, half), (0, half.into(), half), (0, MAX_RUN, 1), (0, MAX_RUN, 2)]);
         assert_eq!(found, [vec![0, 1], vec![2], vec![3]]);

@@ -139,7 +139,7 @@ fn sectioned() -> Label {
 }
 
 #[test]
-fn sections_stand_behind_the_payload_where_programs_of_old_do_not_look() {
+fn sections_stand_behind_the_payload_and_old_programs_skip_them() {
     let (with, without) = (sectioned().encode(BODY_AT).unwrap(), sample(7).encode(BODY_AT).unwrap());
     assert_eq!(Label::decode(&with, BODY_AT).unwrap(), sectioned());
     let (_, payload, behind) = verify(&with, BODY_AT).unwrap();
@@ -163,7 +163,7 @@ fn a_body_that_vdevs_fill_has_no_room_for_sections() {
 }
 
 #[test]
-fn a_class_of_a_vdev_that_is_not_there_is_damage_and_one_of_later_is_refused_by_number() {
+fn a_class_of_a_missing_vdev_is_damage_and_unknown_is_refused() {
     let absent = resealed(sectioned().encode(BODY_AT).unwrap(), |body| {
         let at = HEADER + verify(body, BODY_AT).unwrap().1.len();
         assert_eq!(body[at..at + 6], [4, 1, 3, 1, 1, 2]);

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_of_too_few_or_too_many_or_of_one_device_twice_is_refused() {
+    fn a_mirror_of_too_few_too_many_or_duplicate_devices_is_refused() {
         let decoded = |members: Vec<MemberConfig>| {
             let mut bytes = Vec::new();
             encode_all(&[mirror(members)], &mut bytes);
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_replaces_another_one_of_its_mirror_that_stays_as_it_is() {
+    fn a_member_replaces_a_member_that_is_no_replacement() {
         let decoded = |replaces: [Option<u64>; 3]| {
             let members = (1..).zip(replaces);
             let members = members.map(|(n, old)| MemberConfig { replaces: old.map(Guid), ..member(n) }).collect();

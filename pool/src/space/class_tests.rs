@@ -63,7 +63,7 @@ fn a_single_device_for_metadata_takes_all_copies() {
 }
 
 #[test]
-fn room_is_found_exactly_if_it_would_be_were_all_devices_for_everything() {
+fn room_is_found_exactly_as_if_devices_had_no_classes() {
     for (purpose, bytes, copies) in [
         (Purpose::Data, BYTES, 1),
         (Purpose::Data, BYTES, 2),
@@ -139,7 +139,7 @@ fn records_lie_on_devices_that_are_preferred_while_there_is_room() {
 }
 
 #[test]
-fn files_lie_on_devices_in_turn_each_as_a_whole_while_there_is_room() {
+fn whole_files_take_devices_in_turn_while_there_is_room() {
     let (space, memory) = made(&[(64, None), (16, None), (64, SPECIAL), (64, None), (8, LOG)]);
     let device = |file| devices(&space, &space.allocate(Txg(1), together(file), BYTES, 1, &memory).unwrap())[0];
     for round in 0..100 {
@@ -182,7 +182,7 @@ fn without_devices_for_metadata_small_records_are_records() {
 }
 
 #[test]
-fn the_log_has_its_device_for_itself_and_its_space_is_not_the_pools() {
+fn a_log_device_takes_only_the_log_and_counts_as_no_pool_space() {
     let (space, memory) = made(&[(64, None), (16, SPECIAL), (4, LOG)]);
     let before = space.totals();
     assert_eq!(before.size, 80 * REGION);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn frees_are_reusable_when_as_many_groups_were_committed_after_them() {
+    fn frees_are_reusable_three_commits_later() {
         let mut history = History::default();
         let groups = DEFERRED_GROUPS as u64;
         assert_eq!(commits(&mut history, 5..5 + groups), None);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_state_is_held_commits_do_not_help_and_after_it_one_does() {
+    fn commits_release_no_frees_while_a_state_is_held() {
         let mut history = History::default();
         let groups = DEFERRED_GROUPS as u64;
         for txg in 5..=6 + groups {

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_a_window_that_grows_with_every_read_and_ends_with_the_object() {
+    fn a_stream_s_window_grows_with_every_read_up_to_the_end() {
         let streams = Streams::default();
         let begun: Vec<Range<u64>> = (0..7).map(|megabyte| read(&streams, FILE, megabyte)).collect();
         assert_eq!(begun, [0..0, 2..4, 4..7, 7..12, 12..21, 21..22, 22..23]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_go_through_one_object_side_by_side_and_are_told_from_those_of_others() {
+    fn several_streams_of_one_object_are_told_apart() {
         let streams = Streams::default();
         for megabyte in 0..5 {
             let other = (FILE.0 + 1, FILE.1);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_or_again_or_a_little_further_on_is_the_stream_s() {
+    fn late_repeated_or_skipping_reads_continue_the_stream() {
         let streams = Streams::default();
         assert_eq!([read(&streams, FILE, 0), read(&streams, FILE, 1)], [0..0, 2..4]);
         assert_eq!(read(&streams, FILE, 3), 4..8, "two are on the way at a time");

@@ -167,7 +167,7 @@ fn tick(engine: &Engine, times: usize) {
 }
 
 #[test]
-fn what_was_freed_comes_back_while_nothing_happens_and_then_nothing_is_written() {
+fn freed_space_returns_on_an_idle_pool_which_then_rests() {
     let recorder = Recorder::new();
     let (engine, head) = create(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), 1);
     let empty = engine.available();
@@ -183,7 +183,7 @@ fn what_was_freed_comes_back_while_nothing_happens_and_then_nothing_is_written()
 }
 
 #[test]
-fn a_pool_long_in_use_comes_to_rest_although_its_log_is_trimmed_in_each_group() {
+fn a_long_used_pool_comes_to_rest_despite_log_trimming() {
     let (engine, head) = create(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 1);
     for round in 0..60 {
         put(&head, 1, round, 1000);
@@ -196,7 +196,7 @@ fn a_pool_long_in_use_comes_to_rest_although_its_log_is_trimmed_in_each_group() 
 }
 
 #[test]
-fn while_a_state_is_held_the_pool_rests_and_afterwards_its_space_comes_back() {
+fn a_held_state_lets_the_pool_rest_and_frees_its_space_later() {
     let (engine, head) = create(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 1);
     (0..20).for_each(|offset| put_whole(&head, offset));
     let full = engine.commit().map(|_| engine.available()).unwrap();
@@ -256,7 +256,7 @@ impl Device for Slow {
 }
 
 #[test]
-fn writers_are_slowed_only_while_much_is_dirty_and_somebody_commits() {
+fn writers_are_slowed_only_when_much_is_dirty_with_a_committer() {
     let env = Arc::new(SeededEnv::new(1));
     let device = Slow { memory: MemoryDevice::new("disk", 64 * MIB), env: env.clone() };
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };

@@ -160,7 +160,7 @@ fn byte_tables() -> Vec<ByteTable> {
 }
 
 #[test]
-fn its_byte_tables_are_without_gaps_and_as_long_as_the_structures() {
+fn its_byte_tables_have_no_gaps_and_the_structures_lengths() {
     for ByteTable { structure, rows } in byte_tables() {
         let mut expected = Some(0);
         for row in &rows {

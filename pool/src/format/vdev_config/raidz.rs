@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn each_column_has_one_member_or_two_of_which_the_second_replaces_the_first() {
+    fn each_column_has_one_member_or_a_member_and_its_replacement() {
         let replaces = |guid, old| MemberConfig { replaces: Some(Guid(old)), ..member(guid) };
         let wrong = [
             vec![(1, member(1)), (2, member(2)), (3, member(3))],
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_stands_twice_is_refused_and_the_guid_of_the_raidz_with_it() {
+    fn duplicate_guids_of_devices_or_the_raidz_are_refused() {
         let twice = malformed("device that stands twice");
         assert_eq!(decoded(raidz(1, &[(0, member(1)), (1, member(1))])), twice);
         assert_eq!(decoded(raidz(1, &[(0, member(1)), (1, member(99))])), twice);

@@ -180,7 +180,7 @@ fn percents(shelves: &[Shelf]) -> Vec<u64> {
 }
 
 #[test]
-fn where_units_differ_chunks_are_packed_until_all_are_equally_full() {
+fn chunks_are_packed_between_vdevs_of_different_units() {
     let full = vec![252; 60];
     let narrow = || vec![of_unit(2, 0, 100, &full), of_unit(2, 1, 100, &full), of_unit(3, 2, 200, &[])];
     let mut shelves = narrow();
@@ -220,7 +220,7 @@ fn it_is_said_why_nothing_moves() {
 }
 
 #[test]
-fn what_was_packed_goes_on_to_others_only_if_it_takes_no_more_room_than_helps() {
+fn hosts_are_packed_again_only_if_vdevs_become_more_equal() {
     let hosts = |of: u32, to: u32, there: usize| {
         let mut from = of_unit(of, 0, 100, &[240; 50]);
         from.chunks.iter_mut().for_each(|held| held.is_host = true);

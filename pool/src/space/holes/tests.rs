@@ -177,7 +177,7 @@ fn chunks_with_holes_are_found_and_packed_into_fewer() {
 }
 
 #[test]
-fn packing_that_finds_no_room_in_the_end_leaves_everything_as_it_was() {
+fn packing_without_room_changes_nothing() {
     let vdevs = [plain(0, 64 * REGION)];
     let memory = Memory::new(&vdevs);
     let (space, kept) = with_holes(&memory, &vdevs, 4);

@@ -22,7 +22,7 @@ fn stamp(number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
+fn moved_chunks_are_used_once_the_table_says_so() {
     let vdevs = [plain(0, 64 * REGION), plain(GOES.0, 32 * REGION)];
     let memory = Memory::new(&vdevs);
     let space = Space::create(SECTOR, REGION, &vdevs);

@@ -264,7 +264,7 @@ fn as_node(block: &Block) -> Miss {
 }
 
 #[test]
-fn few_nodes_are_on_their_way_at_a_time_and_take_no_room_from_data() {
+fn prefetched_nodes_are_few_and_take_no_room_from_data() {
     let world = World::disk();
     let engine = world.pool.engine();
     // No two of the nodes lie near each other.
@@ -310,7 +310,7 @@ fn several_streams_share_what_may_be_on_its_way() {
 }
 
 #[test]
-fn whoever_reads_here_and_there_gets_what_is_asked_for_and_no_more() {
+fn random_reads_are_not_prefetched() {
     let world = World::disk();
     let scattered = (0..RECORDS).map(|at| at * 23 % RECORDS);
     assert!(world.read(1, scattered).iter().all(|right| *right));

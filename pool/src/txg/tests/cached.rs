@@ -238,7 +238,7 @@ fn a_cache_device_is_removed_and_put_offline_while_it_is_read() {
 }
 
 #[test]
-fn a_commit_that_loses_a_device_waits_for_no_cache_device_that_hangs() {
+fn a_commit_that_loses_a_device_ignores_a_hung_cache_device() {
     let (twins, cache) = ([fault("one"), fault("other")], fault("cache"));
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let mirror = NewVdev::Mirror(twins.iter().map(device).collect());
@@ -262,7 +262,7 @@ fn a_commit_that_loses_a_device_waits_for_no_cache_device_that_hangs() {
 }
 
 #[test]
-fn who_closes_a_pool_does_not_wait_until_it_is_known_what_is_on_its_cache_devices() {
+fn closing_a_pool_does_not_wait_for_a_scan_of_cache_devices() {
     let world = World::warm();
     world.pool.engine().secondary().close();
     let World { disk, cache, pool, head } = world;

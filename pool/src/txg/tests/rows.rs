@@ -289,7 +289,7 @@ fn no_row_is_written_while_anybody_has_it() {
 /// Every record needs one sector and takes a row of several. Admitted data is committed, the rest refused, and
 /// everything can be deleted again.
 #[test]
-fn a_pool_that_is_full_of_rows_with_one_sector_each_can_be_emptied() {
+fn a_pool_full_of_one_sector_rows_can_be_emptied() {
     let world = World::new(1, 7);
     let row = u64::from(world.watched.unit()) * 4096;
     let end = world.fill(0, 4096);

@@ -86,7 +86,7 @@ impl Drop for World {
 }
 
 #[test]
-fn a_feature_that_is_needed_first_while_a_device_fails_waits_for_it() {
+fn a_new_feature_waits_for_a_failed_device() {
     const FEATURE: &str = "feature@test";
     for on in [Operation::Write, Operation::Flush] {
         let world = World::new(true);
@@ -108,7 +108,7 @@ fn a_feature_that_is_needed_first_while_a_device_fails_waits_for_it() {
 }
 
 #[test]
-fn a_feature_that_is_needed_first_is_refused_where_nobody_is_to_wait() {
+fn a_new_feature_is_refused_if_failmode_is_not_wait() {
     let world = World::new(false);
     world.device.inject(Fault::failing(Operation::Flush));
     let refused = world.engine().activate("feature@test").unwrap_err();
@@ -240,7 +240,7 @@ fn a_bad_sector_is_an_error_and_suspends_nothing() {
 }
 
 #[test]
-fn a_device_that_hangs_is_given_up_and_taken_back_when_it_has_answered() {
+fn a_hung_device_is_given_up_and_returns_when_it_answers() {
     let world = World::new(true);
     world.fill(5..=14, 2);
     let accepted = contents(&world.head);
