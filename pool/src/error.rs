@@ -10,7 +10,7 @@ use crate::{
     units::{Guid, Txg},
 };
 
-/// The engine's result.
+/// A result with the engine's error by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The caller's remedy for an error.
@@ -75,7 +75,7 @@ pub enum Error {
     /// The structure has a version or a feature unknown to this program.
     #[error("{what} is not supported: {problem}")]
     Unsupported {
-        /// The structure.
+        /// The unsupported structure.
         what: String,
         /// The version or the feature.
         problem: String,
@@ -83,7 +83,7 @@ pub enum Error {
     /// A device of the pool is missing.
     #[error("device {path} (guid {device}) of pool {pool} is missing")]
     Missing {
-        /// The missing device.
+        /// The GUID of the missing device.
         device: Guid,
         /// Its last known path.
         path: String,

@@ -63,7 +63,7 @@ struct Flights {
     next: u64,
     /// Bytes of the flights without nodes.
     bytes: u64,
-    /// How many there are with nodes.
+    /// The number of flights with nodes.
     with_nodes: usize,
     /// Bytes read with flights, and by readers for whom there was no room.
     clock: u64,
@@ -106,7 +106,7 @@ impl Flights {
         }
     }
 
-    /// How many more there may be.
+    /// How many more flights of this kind may start.
     fn free(&self, what: What) -> usize {
         match what {
             What::Data => MOST.saturating_sub(self.all.len() - self.with_nodes),

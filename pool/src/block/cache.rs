@@ -84,22 +84,22 @@ impl BlockCache {
         }
     }
 
-    /// Keeps a node.
+    /// Caches a node, at the cost of its memory.
     pub fn keep_node(&self, pointer: &BlockPointer, node: Arc<Node>) {
         self.cache.insert(key(pointer), Entry::Node(node));
     }
 
-    /// Keeps a block's content.
+    /// Caches a block's decompressed content.
     pub fn keep_data(&self, pointer: &BlockPointer, bytes: Arc<Vec<u8>>) {
         self.cache.insert(key(pointer), Entry::Data(bytes));
     }
 
-    /// The cached bytes.
+    /// How many bytes are cached now.
     pub fn weight(&self) -> u64 {
         self.cache.weight()
     }
 
-    /// Changes the bound.
+    /// Changes the bound, in bytes.
     pub fn set_capacity(&self, capacity: u64) {
         self.cache.set_capacity(capacity);
     }

@@ -139,7 +139,7 @@ pub fn compress(
 }
 
 impl Compressor {
-    /// Nothing prepared yet.
+    /// A compressor without tables or contexts: each is made at its first use.
     pub fn new() -> Compressor {
         Compressor::default()
     }

@@ -45,11 +45,11 @@ pub struct Examined {
 /// A bad source of a copy.
 #[derive(Debug)]
 pub struct Bad {
-    /// The copy.
+    /// The index of the copy, from zero.
     pub copy: usize,
     /// Its vdev, its device, and the offset in the vdev; `None` if unknown.
     pub source: Option<(VdevId, Guid, u64)>,
-    /// The failure.
+    /// The error of the read, or the checksum mismatch.
     pub error: Error,
     /// The right bytes, for a part of a gang with another good source.
     pub(super) part: Option<Arc<Vec<u8>>>,

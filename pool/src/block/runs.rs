@@ -232,7 +232,6 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Its blocks.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &BlockPointer> {
         self.parts.iter().map(|(pointer, _)| pointer)
     }

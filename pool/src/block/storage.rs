@@ -18,7 +18,7 @@ use crate::{
     vdev::{Check, Examined, Leaf, Suspension, Vdev},
 };
 
-/// Has the labels say how the devices stand.
+/// Writes the devices' health to the labels.
 pub type Teller = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// The top-level virtual devices of a pool.
@@ -74,7 +74,7 @@ impl Vdevs {
         self.spares.write().push(leaf);
     }
 
-    /// A device does not stand by any more.
+    /// Removes an available spare, which is now in use or removed from the pool.
     pub(crate) fn take_spare(&self, device: Guid) {
         self.spares.write().retain(|leaf| leaf.guid() != device);
     }
@@ -90,7 +90,7 @@ impl Vdevs {
         vdevs.iter().flat_map(|vdev| vdev.committing()).map(|leaf| leaf.device()).collect()
     }
 
-    /// Waits for no device any more.
+    /// Stops waiting for any device.
     pub fn give_up(&self) {
         self.all().iter().flat_map(|vdev| vdev.leaves()).for_each(|leaf| leaf.device().give_up());
     }
@@ -100,7 +100,7 @@ impl Vdevs {
         assert!(self.teller.set(teller).is_ok(), "a pool has one set of labels");
     }
 
-    /// How many there are.
+    /// The number of vdevs.
     pub fn count(&self) -> usize {
         self.vdevs.read().len()
     }
@@ -169,9 +169,9 @@ impl SpaceIo for Vdevs {
 
 /// The devices of a pool, and their free space.
 pub struct Storage {
-    /// The devices.
+    /// The vdevs, with their spares and suspension.
     pub vdevs: Vdevs,
-    /// Their space.
+    /// The allocator over all vdevs.
     pub space: Space,
     /// The unit of allocation, in bytes.
     pub sector: u32,

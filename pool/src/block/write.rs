@@ -23,7 +23,7 @@ thread_local! {
 /// A block to be written.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// Its content.
+    /// The content, or the stored form with `as_stored`.
     pub bytes: Arc<Vec<u8>>,
     /// The form to store it in.
     pub policy: Policy,

@@ -62,23 +62,23 @@ codes! {
 }
 
 impl Code {
-    /// Its number.
+    /// The stable number, as printed after `C`.
     pub fn number(self) -> u16 {
         self as u16
     }
 }
 
-/// One finding.
+/// A defect found by a check, printed as `C004 ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Its kind.
+    /// The kind of damage.
     pub code: Code,
     /// The structure, its place, and the numbers.
     pub what: String,
 }
 
 impl Finding {
-    /// A finding.
+    /// A finding of this kind; `what` names the structure, its place and the numbers.
     pub fn new(code: Code, what: impl Into<String>) -> Finding {
         Finding { code, what: what.into() }
     }

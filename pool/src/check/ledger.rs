@@ -110,7 +110,7 @@ impl Ledger {
         &self.blocks
     }
 
-    /// Notes a finding.
+    /// Adds a finding; the check continues.
     pub fn find(&mut self, finding: Finding) {
         self.findings.push(finding);
     }

@@ -58,7 +58,7 @@ impl LogHead {
         out.put_varint(self.sequence);
     }
 
-    /// Verifies and decodes.
+    /// Takes a head off the reader, and verifies that the position is inside the area.
     pub fn decode(reader: &mut Reader<'_>) -> Result<LogHead, Malformed> {
         const WHAT: &str = "head of the intent log";
         let chunk = ChunkId(reader.varint32(WHAT)?);
@@ -76,18 +76,18 @@ impl LogHead {
 /// Identifies a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameId {
-    /// The pool.
+    /// The pool's GUID.
     pub pool: Guid,
     /// The import that wrote the frame.
     pub epoch: Epoch,
-    /// Its number.
+    /// The frame's number, one more than the previous frame's.
     pub sequence: u64,
 }
 
 /// The changes of one tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The tree's number.
+    /// The number of the tree: its dataset's id.
     pub tree: u64,
     /// The transaction group open at the time.
     pub txg: Txg,
@@ -108,7 +108,7 @@ pub struct Part {
     pub len: u32,
     /// Where in the block the bytes belong.
     pub at: u32,
-    /// The bytes.
+    /// The bytes from `at` on.
     pub bytes: Vec<u8>,
 }
 
@@ -123,9 +123,9 @@ impl Part {
 /// An item of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its body.
+    /// The body, at most [`MAX_BODY`](crate::format::node::MAX_BODY) bytes.
     pub body: Vec<u8>,
-    /// Its block.
+    /// The block, if the item has one.
     pub block: ItemBlock,
 }
 
@@ -134,7 +134,7 @@ pub struct Item {
 pub enum ItemBlock {
     /// No block.
     None,
-    /// Stored.
+    /// A block stored at its final address.
     Stored(BlockPointer),
     /// In the log, under this number.
     Logged(u64),

@@ -68,7 +68,7 @@ pub const MAX_POOL_NAME: usize = 255;
 pub const MAX_NAME: usize = 255;
 /// The largest region, in bytes.
 pub const MAX_REGION: u64 = 1 << 40;
-/// The most features.
+/// The most features of a pool.
 pub const MAX_FEATURES: usize = 256;
 
 /// The features known to this version: it opens pools with no others.
@@ -190,18 +190,18 @@ pub enum PoolState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Compatibility {
-    /// Read the pool.
+    /// The program may open the pool read-only.
     Read = 1,
-    /// Nothing.
+    /// The program may not open the pool.
     None = 2,
 }
 
 /// A decoded label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The pool's name.
+    /// The pool's name, at most [`MAX_POOL_NAME`] bytes.
     pub pool_name: String,
-    /// The pool's name for life.
+    /// The pool's GUID.
     pub pool: Guid,
     /// The pool's state of use.
     pub state: PoolState,

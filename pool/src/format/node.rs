@@ -102,7 +102,7 @@ impl NodeWriter {
         pointer.encode(&mut self.out);
     }
 
-    /// The coded node.
+    /// The coded node, at most [`NODE_MAX`] bytes.
     pub fn finish(self) -> Vec<u8> {
         debug_assert!(self.out.len() <= NODE_MAX);
         self.out
@@ -130,9 +130,9 @@ impl NodeWriter {
 /// An item of a leaf in coded form.
 #[derive(Clone, Copy, Debug)]
 pub struct RawItem<'a> {
-    /// Its key.
+    /// The item's key.
     pub key: Key,
-    /// Its body.
+    /// The item's body, at most [`MAX_BODY`] bytes.
     pub body: &'a [u8],
     /// The coded block pointer, already verified; empty if there is none.
     pub block: &'a [u8],
@@ -167,7 +167,7 @@ impl<'a> NodeReader<'a> {
         Ok(NodeReader { header: Header { level, txg, low, high, count }, reader, last: None })
     }
 
-    /// The header.
+    /// The verified header.
     pub fn header(&self) -> &Header {
         &self.header
     }

@@ -34,7 +34,7 @@ pub const SCOPES: std::ops::RangeInclusive<u8> = 12..=24;
 /// The start of one copy of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    /// The chunk.
+    /// The chunk's number: the index of its row in the chunk table.
     pub chunk: ChunkId,
     /// The offset in the chunk, in sectors (the pool's allocation unit).
     pub sector: u32,

@@ -78,7 +78,7 @@ impl Class {
 /// The start of one copy of a space structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The device.
+    /// The vdev.
     pub vdev: VdevId,
     /// The offset in the device's usable space, in bytes.
     pub offset: u64,

@@ -36,7 +36,7 @@ pub const UBERBLOCK_SIZE: usize = 4096;
 pub const RING_SLOTS: u64 = 32;
 /// The longest description of the pool's space, in bytes.
 pub const MAX_SPACE: usize = 2048;
-/// The most counters.
+/// The most counters of an uberblock.
 pub const MAX_COUNTERS: usize = 64;
 
 const MAGIC: [u8; 8] = *b"CENOTEUB";
@@ -62,7 +62,7 @@ impl fmt::Display for Epoch {
 /// One committed state of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uberblock {
-    /// The pool.
+    /// The pool's GUID.
     pub pool: Guid,
     /// The transaction group of the state.
     pub txg: Txg,

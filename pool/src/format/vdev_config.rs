@@ -48,7 +48,7 @@ const REPLACES: u8 = 4;
 /// The names of the kinds, by their number.
 const KINDS: [&str; 7] = ["none", "disk", "mirror", "raidz", "draid", "object store", "expanded raidz"];
 
-/// A top-level vdev.
+/// A top-level vdev: its number, and its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VdevConfig {
     /// Its position in the pool, never reused.
@@ -68,9 +68,9 @@ pub enum VdevTree {
     RaidZ(RaidZConfig),
     /// A kind unknown to this version: its number and its coded form.
     Other {
-        /// The kind's number.
+        /// The number of the unknown kind.
         kind: u8,
-        /// Its coded form.
+        /// The coded form, kept when the label is rewritten.
         payload: Vec<u8>,
     },
 }
@@ -86,7 +86,7 @@ pub struct LeafConfig {
     pub path: String,
 }
 
-/// A mirror.
+/// A mirror: each member has a full copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorConfig {
     /// Its name for life.
@@ -98,7 +98,7 @@ pub struct MirrorConfig {
 /// A device of a mirror or a RAID-Z, and its state there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberConfig {
-    /// The device.
+    /// The device, described as a single one.
     pub leaf: LeafConfig,
     /// The operator took the device offline.
     pub is_offline: bool,
@@ -111,9 +111,9 @@ pub struct MemberConfig {
 /// An uberblock that a device may have, by import and transaction group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// The import.
+    /// The import that wrote the uberblock.
     pub epoch: Epoch,
-    /// The transaction group.
+    /// The transaction group of the uberblock.
     pub txg: Txg,
 }
 
@@ -139,14 +139,14 @@ impl Behind {
 }
 
 impl MemberConfig {
-    /// A complete device.
+    /// A complete member, online.
     pub fn whole(leaf: LeafConfig) -> MemberConfig {
         MemberConfig { leaf, is_offline: false, behind: None, replaces: None }
     }
 }
 
 impl VdevTree {
-    /// The kind's name.
+    /// The kind's name, such as `mirror`, or its number if unknown.
     pub fn kind_name(&self) -> String {
         let number = match self {
             VdevTree::Leaf(_) => LEAF,
@@ -395,7 +395,6 @@ impl Mark {
 }
 
 impl LeafConfig {
-    /// The coded form.
     pub(super) fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_u64(self.guid.0);

@@ -56,7 +56,7 @@ const LEVEL: i128 = 32;
 /// The total that a rebalance would move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imbalance {
-    /// How many chunks.
+    /// The number of chunks.
     pub chunks: u32,
     /// Bytes allocated in the chunks.
     pub bytes: u64,

@@ -51,7 +51,7 @@ pub(super) struct Counters {
     pub(super) deferred: AtomicU64,
 }
 
-/// A chunk.
+/// A chunk (OpenZFS: metaslab): its counts, its free map and its recent changes.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) id: ChunkId,
@@ -248,12 +248,10 @@ impl Chunk {
         (VdevId((seat >> 32) as u32), seat as u32)
     }
 
-    /// The chunk's device.
     pub(super) fn vdev(&self) -> VdevId {
         self.seat().0
     }
 
-    /// The chunk's region.
     pub(super) fn region(&self) -> u32 {
         self.seat().1
     }

@@ -95,7 +95,7 @@ struct Choice {
 /// The most that a choice may take.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// How many hosts.
+    /// The most hosts.
     hosts: u32,
     /// Free sectors, in the chunks to be packed and in their hosts.
     free: u64,

@@ -40,7 +40,7 @@ pub fn region_size(smallest: u64) -> u64 {
 /// The regions of a device with one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VdevShape {
-    /// The device.
+    /// The vdev.
     pub vdev: VdevId,
     /// The number of the first region. A device with regions of several units has a shape for each unit; missing
     /// numbers were given up.
@@ -94,7 +94,7 @@ pub(super) struct Zone {
     pub(super) unit: u32,
 }
 
-/// A device.
+/// A vdev with its regions and chunks.
 #[derive(Debug)]
 pub(super) struct Vdev {
     pub(super) id: VdevId,
@@ -103,7 +103,7 @@ pub(super) struct Vdev {
     pub(super) ground: Ground,
     /// The end of the highest region's number.
     pub(super) regions: u32,
-    /// Its regions.
+    /// The regions, by unit.
     pub(super) zones: Vec<Zone>,
     /// Nothing is allocated on the device any more, because it is to leave. Its space does not count as the pool's.
     pub(super) closed: bool,
@@ -200,7 +200,7 @@ impl Vdev {
         Vdev { chunks, ..self.same() }
     }
 
-    /// The same device.
+    /// A copy that shares the counters and the allocator's slots.
     fn same(&self) -> Vdev {
         Vdev {
             id: self.id,
@@ -288,7 +288,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// No devices yet.
+    /// A layout without devices.
     pub(super) fn new(sector: u32, region: u64) -> Layout {
         assert!(sector.is_power_of_two() && region.is_power_of_two() && region >= u64::from(sector));
         assert!(region / u64::from(sector) <= 1 << 31, "a chunk has too many sectors");

@@ -24,7 +24,7 @@ use crate::{
 /// Where in the list of the space layer's blocks an examination goes on: blocks are ordered by their first copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnCursor {
-    /// The device.
+    /// The vdev's number.
     pub vdev: u32,
     /// The first offset still to do.
     pub offset: u64,

@@ -104,11 +104,11 @@ use crate::{
 /// A run of sectors of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Extent {
-    /// The chunk.
+    /// The chunk's number.
     pub chunk: ChunkId,
-    /// The first sector.
+    /// The first sector, counted from the chunk's start.
     pub sector: u32,
-    /// How many sectors.
+    /// The number of sectors.
     pub sectors: u32,
 }
 
@@ -117,7 +117,7 @@ pub struct Extent {
 pub struct Allocation {
     /// The addresses; the first `copies` are meant.
     pub addresses: [Address; 3],
-    /// How many copies.
+    /// The number of copies, 1 to 3.
     pub copies: u8,
 }
 
@@ -181,7 +181,7 @@ impl Preferred {
 /// The purpose of a block, which decides the preferred devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
-    /// A record.
+    /// A record of a file.
     Data,
     /// A record with a placement.
     Placed(Placement),
@@ -213,7 +213,7 @@ impl From<Class> for Purpose {
 /// Space of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VdevTotals {
-    /// The device.
+    /// The vdev.
     pub vdev: VdevId,
     /// All allocatable space.
     pub size: u64,
@@ -236,7 +236,7 @@ pub struct SpaceTotals {
     pub slop: u64,
     /// The part of `slop` kept for the space layer itself.
     pub last_resort: u64,
-    /// By device.
+    /// The totals of each vdev, log vdevs included.
     pub vdevs: Vec<VdevTotals>,
 }
 

@@ -397,7 +397,7 @@ impl Layout {
         self.vdevs.iter().flat_map(|vdev| &vdev.chunks).filter(move |chunk| regions.has(chunk))
     }
 
-    /// Has a chunk be open or closed as its region is.
+    /// Makes a chunk open or closed as its region is.
     pub(super) fn let_stand(&self, chunk: &Chunk) {
         let (standing, tally) = self.standing_in(chunk.seat());
         chunk.set_standing(standing, tally);

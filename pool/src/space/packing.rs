@@ -212,7 +212,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Adds new entries.
+    /// Adds the host sectors of new entries.
     fn take(&mut self, entries: &[Entry], layout: &Layout) {
         for Entry { span, host } in entries {
             let unit = layout.chunks[host.chunk.0 as usize].unit;

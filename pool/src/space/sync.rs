@@ -47,7 +47,6 @@ pub(super) const COPIES: u8 = 3;
 /// The blocks of the last sync, and their places.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
-    /// The transaction group.
     pub(super) txg: Txg,
     pub(super) table: Option<PhysicalPointer>,
     pub(super) pages: Vec<PhysicalPointer>,

@@ -137,7 +137,7 @@ impl Batch {
 pub struct Growth {
     /// In bytes of memory, roughly.
     pub bytes: usize,
-    /// How many more there are.
+    /// The number of additional dirty nodes.
     pub nodes: usize,
 }
 

@@ -30,7 +30,7 @@ pub struct Node {
     pub low: Key,
     /// The exclusive end of its range.
     pub high: Key,
-    /// Items or children.
+    /// Items of a leaf, or children of an interior node.
     pub content: Content,
 }
 
@@ -48,7 +48,7 @@ pub enum Content {
 pub struct Interior {
     /// The children's level plus one.
     pub level: u8,
-    /// The children.
+    /// The children, in order of their ranges.
     pub children: Vec<Child>,
 }
 
@@ -57,7 +57,7 @@ pub struct Interior {
 pub struct Child {
     /// The first key of its range.
     pub low: Key,
-    /// The child.
+    /// The child's address, or its dirty cell.
     pub slot: Slot,
 }
 
@@ -257,12 +257,12 @@ impl Interior {
 }
 
 impl Item {
-    /// Its key.
+    /// The item's key.
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// Its block.
+    /// The item's block: stored, pending or none.
     pub fn block(&self) -> &ItemBlock {
         &self.block
     }
@@ -310,7 +310,7 @@ impl Leaf {
         }
     }
 
-    /// Where `key` stands, or would.
+    /// The index of the item under `key`, or the index where it would be inserted.
     pub fn search(&self, key: Key) -> Result<usize, usize> {
         self.items.binary_search_by(|item| item.key.cmp(&key))
     }

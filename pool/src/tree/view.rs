@@ -18,7 +18,7 @@ use crate::{
 pub struct Miss {
     /// The node's pointer.
     pub pointer: BlockPointer,
-    /// Its level.
+    /// The level, 0 for a leaf.
     pub level: u8,
     /// The first key of its range.
     pub low: Key,
@@ -35,9 +35,9 @@ pub trait NodeSource {
 /// A tree's root: its slot, and its level.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// The root node.
+    /// The root node's address, or its dirty cell.
     pub slot: Slot,
-    /// Its level.
+    /// The level, 0 for a leaf.
     pub level: u8,
 }
 
@@ -47,7 +47,7 @@ impl Root {
         Root { slot: Slot::Dirty(Cell::new(txg, Arc::new(Node::empty()))), level: 0 }
     }
 
-    /// A stored tree.
+    /// The root of a tree stored at `pointer`.
     pub fn stored(pointer: BlockPointer, level: u8) -> Root {
         Root { slot: Slot::Clean(pointer), level }
     }
@@ -56,9 +56,9 @@ impl Root {
 /// The block of an item, in its present state.
 #[derive(Clone, Debug)]
 pub enum Block {
-    /// On the devices.
+    /// Stored at this pointer.
     Stored(BlockPointer),
-    /// On its way there.
+    /// Not yet stored.
     Pending(Arc<Record>),
 }
 
@@ -105,18 +105,18 @@ impl Entry {
         (leaf, &leaf.items()[self.index])
     }
 
-    /// Its key.
+    /// The item's key.
     pub fn key(&self) -> Key {
         self.item().1.key()
     }
 
-    /// Its body.
+    /// The item's body.
     pub fn body(&self) -> &[u8] {
         let (leaf, item) = self.item();
         leaf.body(item)
     }
 
-    /// Its block.
+    /// The item's block in its present state.
     pub fn block(&self) -> Option<Block> {
         let (leaf, item) = self.item();
         match item.block() {

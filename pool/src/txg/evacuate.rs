@@ -35,11 +35,11 @@ use crate::{
 pub enum Vacating {
     /// The caller takes another step.
     Working,
-    /// Nothing can be done before older states are let go of.
+    /// The job waits until held states are released.
     Waiting,
     /// The caller copies the blocks that are allocated there.
     Copying,
-    /// Nothing is there any more.
+    /// The regions are empty.
     Vacated,
 }
 
@@ -55,7 +55,7 @@ pub struct Evacuation {
 }
 
 impl Engine {
-    /// Allocates nothing in regions any more.
+    /// Stops allocation in regions.
     pub fn close(&self, regions: &Regions) {
         self.with_open_txg(|_| self.storage.space.close(regions));
     }
@@ -109,7 +109,7 @@ impl Engine {
         (0..SAFE_STATES).try_for_each(|_| self.commit_anyway().map(drop))
     }
 
-    /// How the devices stand while blocks are copied elsewhere.
+    /// The present state of the devices, to compare with at the end of copying.
     pub fn evacuation(&self) -> Evacuation {
         let vdevs = self.storage.vdevs.all();
         let rounds = vdevs.iter().filter_map(|vdev| vdev.as_group()).map(Group::round).collect();

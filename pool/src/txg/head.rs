@@ -40,7 +40,7 @@ pub trait OpError: From<Miss> + From<Error> {
 pub enum Plain {
     /// A node is not in memory.
     Miss(Miss),
-    /// The engine failed.
+    /// An error of the engine.
     Error(Error),
 }
 
@@ -605,7 +605,7 @@ impl Head {
         self.tree.read().dropped
     }
 
-    /// The same, counted.
+    /// The same by a walk of the dropped blocks.
     #[cfg(test)]
     pub(super) fn count_dropped(&self) -> u64 {
         let tree = self.tree.read();

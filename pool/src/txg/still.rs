@@ -41,7 +41,7 @@ const SUSPECTS: usize = 1024;
 pub enum Place {
     /// The node of this level with this key range.
     Node {
-        /// The level.
+        /// The node's level, 0 for a leaf.
         level: u8,
         /// The first key of the range.
         low: Key,
@@ -73,7 +73,7 @@ pub struct Suspect {
     pub tree: u64,
     /// Its place in the tree.
     pub place: Place,
-    /// Its pointer.
+    /// The block's pointer as read.
     pub pointer: BlockPointer,
 }
 
@@ -86,7 +86,7 @@ pub enum Verdict {
     Whole,
     /// Bad copies were rewritten and are good again.
     Mended {
-        /// The copies.
+        /// How many copies were rewritten.
         copies: usize,
     },
     /// A copy is good, and another is bad and could not be written.
@@ -191,7 +191,7 @@ impl<'a> Still<'a> {
         self.engine.seen()
     }
 
-    /// The engine.
+    /// The engine of the pool held still.
     pub fn engine(&self) -> &'a Engine {
         self.engine
     }

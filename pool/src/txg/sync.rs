@@ -52,11 +52,11 @@ pub trait SyncClient: Send + std::marker::Sync {
 
 /// A changed tree, as written.
 pub struct Written {
-    /// The tree.
+    /// The open tree.
     pub head: Arc<Head>,
-    /// Its root.
+    /// The written root node.
     pub root: BlockPointer,
-    /// Its root's level.
+    /// The root's level, 0 for a leaf.
     pub level: u8,
     /// The space of the blocks born in this transaction group, dropped ones included.
     pub births: Usage,
@@ -79,7 +79,7 @@ impl Sync<'_> {
         self.txg
     }
 
-    /// The pool.
+    /// The engine of the pool being written.
     pub fn engine(&self) -> &Engine {
         self.engine
     }

@@ -23,7 +23,7 @@ impl Workers {
         Workers { threads: (count > 0).then(build) }
     }
 
-    /// How many threads there are.
+    /// The number of threads; 0 without any.
     pub(crate) fn count(&self) -> usize {
         self.threads.as_ref().map_or(0, ThreadPool::current_num_threads)
     }
@@ -40,7 +40,7 @@ impl Workers {
         }
     }
 
-    /// Has `work` done some time soon.
+    /// Runs `work` soon on a worker, or right here without threads.
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         match &self.threads {
             Some(threads) => threads.spawn(work),

@@ -12,13 +12,13 @@ use crate::format::{
     vdev_config::LeafConfig,
 };
 
-/// The most caches.
+/// The most cache devices of a pool.
 pub const MAX_CACHES: usize = 256;
 
 /// A cache device: it holds copies of blocks, and its loss costs nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// The device.
+    /// The device, described as in a vdev.
     pub leaf: LeafConfig,
 }
 

@@ -41,7 +41,7 @@ impl VdevClass {
         }
     }
 
-    /// Its code.
+    /// The code of the class in a label.
     pub fn code(self) -> u8 {
         match self {
             VdevClass::Log => LOG,

@@ -18,7 +18,7 @@ use crate::{
     units::Guid,
 };
 
-/// The most devices.
+/// The most devices in the section.
 pub const MAX_PUT_OUT: usize = 1024;
 
 const OFFLINE: u8 = 1;
@@ -46,7 +46,7 @@ impl PutOut {
         }
     }
 
-    /// Its code.
+    /// The code of the reason in a label.
     pub fn code(self) -> u8 {
         match self {
             PutOut::Offline => OFFLINE,
@@ -56,7 +56,7 @@ impl PutOut {
     }
 }
 
-/// The devices.
+/// The reason for each device in the section.
 pub type AllPutOut = BTreeMap<Guid, PutOut>;
 
 /// The coded form of some devices.

@@ -23,7 +23,7 @@ use crate::format::{
     },
 };
 
-/// The most sections.
+/// The most sections of a label.
 pub const MAX_SECTIONS: usize = 16;
 
 const CLASSES: u8 = 1;

@@ -12,13 +12,13 @@ use crate::format::{
     vdev_config::LeafConfig,
 };
 
-/// The most spares.
+/// The most spares of a pool.
 pub const MAX_SPARES: usize = 256;
 
-/// A spare.
+/// A spare: a device that replaces a failed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpareConfig {
-    /// The device.
+    /// The device, described as in a vdev.
     pub leaf: LeafConfig,
 }
 

@@ -20,7 +20,7 @@ const WHAT: &str = "checkpoint";
 /// A chunk's free sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The chunk.
+    /// The chunk; must match the row of the table.
     pub chunk: ChunkId,
     /// The transaction group whose end is described.
     pub described: Txg,
@@ -31,7 +31,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The coded form.
+    /// The coded form: spans or a bitmap, whichever is shorter.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_head(MAGIC, &mut out);

@@ -20,7 +20,7 @@ const MAGIC: &[u8; 4] = b"CnLg";
 /// One block of the log. Zeros may follow, up to the space allocated for the block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBlock {
-    /// The transaction group.
+    /// The transaction group whose changes the block holds.
     pub txg: Txg,
     /// The block's index among its group's blocks, from zero.
     pub part: u32,
@@ -31,7 +31,7 @@ pub struct LogBlock {
 }
 
 impl LogBlock {
-    /// The coded form.
+    /// The coded form, without padding.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(MAX_LOG_HEAD + self.piece.len());
         put_head(MAGIC, &mut out);
@@ -59,7 +59,7 @@ impl LogBlock {
 /// The changes of one chunk in one transaction group; both lists sorted and disjoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkChanges {
-    /// The chunk.
+    /// The changed chunk.
     pub chunk: ChunkId,
     /// The allocated spans.
     pub allocated: Vec<Span>,

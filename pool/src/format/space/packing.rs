@@ -29,7 +29,7 @@ pub struct Entry {
 /// Where a packed chunk's sectors are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedMap {
-    /// The packed chunk.
+    /// The packed chunk; must match the row of the table.
     pub chunk: ChunkId,
     /// How many sectors the chunk has.
     pub sectors: u32,
@@ -38,7 +38,7 @@ pub struct PackedMap {
 }
 
 impl PackedMap {
-    /// The coded form.
+    /// The coded form, without padding.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_head(MAGIC, &mut out);

@@ -30,7 +30,7 @@ pub const MAX_UNIT: u32 = 32;
 pub enum Seat {
     /// On a region of its own.
     Region {
-        /// The device.
+        /// The vdev.
         vdev: VdevId,
         /// The region of the device.
         region: u32,
@@ -55,7 +55,7 @@ impl Seat {
 /// A chunk's place, and its sectors at the last checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The place.
+    /// The place: a region, or the hosts of a packed chunk.
     pub seat: Seat,
     /// The allocation unit in sectors, 1 to [`MAX_UNIT`]: as written together by the present or former device.
     pub unit: u32,
@@ -86,7 +86,7 @@ impl From<Malformed> for PageError {
     }
 }
 
-/// Codes a page.
+/// The coded form of a page, at most [`ROWS_PER_PAGE`] rows.
 pub fn encode_page(rows: &[Row]) -> Vec<u8> {
     let mut out = Vec::new();
     put_head(PAGE_MAGIC, &mut out);
@@ -120,7 +120,7 @@ fn encode_row(row: &Row, out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes a page.
+/// Verifies and decodes a page of at most [`ROWS_PER_PAGE`] rows.
 pub fn decode_page(bytes: &[u8]) -> Result<Vec<Row>, PageError> {
     const WHAT: &str = "chunk table page";
     let mut reader = Reader::new(bytes);
@@ -200,7 +200,7 @@ pub struct TableRoot {
 }
 
 impl TableRoot {
-    /// The coded form.
+    /// The coded form, without padding.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_head(ROOT_MAGIC, &mut out);

@@ -31,7 +31,7 @@ pub const MAX_ZONES: usize = 64;
 
 const WHAT: &str = "member of a raidz";
 
-/// A RAID-Z.
+/// A RAID-Z: rows of data and parity over its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaidZConfig {
     /// Its name for life.

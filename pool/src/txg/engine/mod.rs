@@ -111,7 +111,7 @@ pub struct Engine {
     pub(crate) labelling: Mutex<()>,
     /// Records being stored by workers, by the parity of their group.
     pub(super) in_flight: Mutex<[usize; 2]>,
-    /// Told when records have got their addresses.
+    /// Notified when records have got their addresses.
     pub(super) landed: Condvar,
     /// Why the pool takes no changes any more.
     failed: OnceLock<String>,
@@ -173,7 +173,7 @@ impl Engine {
         self.features.get().is_some_and(|features| features.is_active(feature))
     }
 
-    /// The pool's guid.
+    /// The pool's GUID, which `pool reguid` changes.
     pub fn guid(&self) -> Guid {
         Guid(self.guid.load(Ordering::Acquire))
     }
@@ -213,7 +213,7 @@ impl Engine {
         &self.cache
     }
 
-    /// The cache devices.
+    /// The cache devices (OpenZFS: L2ARC).
     pub fn secondary(&self) -> &Secondary {
         &self.secondary
     }
@@ -287,7 +287,7 @@ impl Engine {
         self.workers.count()
     }
 
-    /// The devices' space.
+    /// The totals of the pool's space, in bytes.
     pub fn space_totals(&self) -> SpaceTotals {
         self.storage.space.totals()
     }

@@ -34,12 +34,12 @@ const REQUESTS: usize = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Caching {
-    /// Everything.
+    /// Nodes and data.
     #[default]
     All,
-    /// Its nodes, and no data.
+    /// Nodes only.
     Metadata,
-    /// Nothing.
+    /// Neither nodes nor data.
     None,
 }
 
@@ -71,7 +71,7 @@ impl Cached {
         self.devices.load(Ordering::Relaxed) == Caching::All as u8
     }
 
-    /// Whether nodes may.
+    /// Whether nodes may go to cache devices.
     fn gives_nodes(&self) -> bool {
         self.devices.load(Ordering::Relaxed) != Caching::None as u8
     }
