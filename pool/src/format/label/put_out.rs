@@ -5,11 +5,10 @@
 //! device  := guid u64, why u8
 //! ```
 //!
-//! Guids ascend. A vdev member with too many errors in this section is also marked offline in its vdev's description.
-//! If the description says otherwise, the description counts. So software that does not know this section never uses a
-//! device that should be out of use, with one harmless exception: it finds such a member offline, and would use a cache
-//! device again. The section names no feature. Nor would a later reason: an unknown reason is kept, and its device is
-//! out of use all the same.
+//! Guids ascend. A vdev member with too many errors in this section is also marked offline in its vdev's description. If
+//! the description says otherwise, the description counts. So software that does not know this section finds such a
+//! member offline; it would use only a cache device again, which does no harm. The section names no feature. Nor would a
+//! later reason: an unknown reason is kept, and its device is out of use all the same.
 
 use std::collections::BTreeMap;
 
