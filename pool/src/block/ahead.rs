@@ -1,21 +1,20 @@
 //! Prefetch: blocks being read before a reader waits for them.
 //!
 //! The layer that predicts the next blocks starts to read them, in runs (see [`super::runs`]), and continues. A run
-//! under way is a *flight*. A reader that needs one of its blocks waits for the flight to land, and all its blocks are
-//! verified and decompressed. So devices work during computation, several of them at a time, no block is read twice,
-//! and no thread is needed that would have to be stopped. The prediction lives above: see [`crate::txg`]'s streams.
+//! under way is a *flight*. A reader of one of its blocks waits for the flight to land, and all its blocks are verified
+//! and decompressed. So several devices work at a time, during computation, no block is read twice, and no thread has
+//! to be stopped. The prediction lives above: see [`crate::txg`]'s streams.
 //!
 //! A flight with bad bytes, or bytes that may belong to other blocks by now ([`Seen`]), is dropped, and nothing is
-//! counted. Each of its blocks is then read singly by the reader that needs it. That read repairs the block, finds the
-//! device at fault, or waits for a device to return.
+//! counted. Readers then read its blocks singly. Such a read repairs the block, finds the device at fault, or waits for
+//! a device to return.
 //!
 //! Invariants:
-//! 1. Flights without a waiting reader hold no more than a budget of bytes, and their number is bounded. Beside them
-//!    are few with nodes, which are small and needed later than all others.
-//! 2. A flight that is never used, because its reader does something else, is dropped when other readers have read
-//!    twice the budget since it began, with flights or without.
-//! 3. No flight begins before a change of the pool's devices and lands after it: such a flight would keep a device that
-//!    has left open.
+//! 1. Flights without a waiting reader hold no more than a budget of bytes, and their number is bounded. Beside these
+//!    are a few flights with nodes, which are small and needed last.
+//! 2. A flight whose reader does something else is dropped when other readers have read twice the budget since its
+//!    start, with flights or without.
+//! 3. No flight begins before a change of the pool's devices and lands afterwards: it would keep a removed device open.
 
 use std::{
     collections::{BTreeMap, HashMap},

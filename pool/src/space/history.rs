@@ -38,8 +38,8 @@ impl History {
         History { deferred, due, reusable: due }
     }
 
-    /// Notes that `txg` is committed. `limit` gets the group that is due, and returns this group or an older one up to
-    /// which holds allow reuse. Returns the group up to which frees are now reusable.
+    /// Notes that `txg` is committed. `limit` lowers the group now due to the newest one that holds allow. Returns the
+    /// group up to which frees are now reusable; `None` for the first groups of a pool.
     pub(super) fn commit(&mut self, txg: Txg, limit: impl FnOnce(Txg) -> Txg) -> Option<Txg> {
         let last = self.deferred.back();
         assert!(last.is_none_or(|&last| last < txg), "transaction group {txg} is committed out of turn");

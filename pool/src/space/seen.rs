@@ -1,22 +1,22 @@
 //! The token of a checked read: whether the bytes read still belong to the block that was looked up.
 //!
 //! A reader looks a block up and reads it later, without a lock. Meanwhile the block may be freed, and its sectors
-//! overwritten by another. The checksum tells, if the block has one. A block without a checksum would return wrong
-//! data, and a mismatch would be counted at a healthy device. So every read carries a [`Seen`]: the transaction group
-//! that was to be committed next when the tree was looked at. The bytes are believed only if no space freed in that
-//! group or a later one can be in use again.
+//! overwritten by another. The checksum tells, if the block has a checksum. Without a checksum the read would return
+//! wrong data; with one, a mismatch would be counted at a healthy device. So every read carries a [`Seen`]: the
+//! transaction group to be committed next at the time of the look-up. The bytes are believed only if no space freed in
+//! that group or later can be in use again.
 //!
-//! Why this is enough. *A block that a tree refers to at an instant was not freed by a group committed by then.* A live
-//! tree still has the block, so the change that drops it comes later, in an open group. An open snapshot has its row,
-//! because the sync that takes the row out closes the tree before it commits. The catalogue changes only in the sync of
-//! the group to be committed next. So the block is freed in the group of its [`Seen`] at the earliest. Space freed by
-//! group N is allocated again only after [`Space::committed`] has made N reusable (invariant 1), and that is published
-//! *before* a sector is given out. A reader that finds N not reusable after the read has read the right bytes.
+//! Why this is enough. *A block in a tree at an instant was not freed by a group committed by then.* A live tree still
+//! has the block, so the change that drops it comes later, in an open group. An open snapshot has its row, because the
+//! sync that takes the row out closes the tree before the commit. The catalogue changes only in the sync of the next
+//! group to be committed. So the block is freed in the group of its [`Seen`] at the earliest. Space freed by group N is
+//! allocated again only after [`Space::committed`] has made N reusable (invariant 1), and N is published *before* a
+//! sector is given out. A reader that finds N not reusable after the read has read the right bytes.
 //!
 //! The same holds for regions that chunks have left: they rest until the group of the move is reusable.
 //!
-//! A cached block needs no token: its key is its address and birth, which no two blocks share, and it was cached by a
-//! checked read, or by its writer.
+//! A cached block needs no token: its key is its address and birth, unique in the pool's history, and a checked read or
+//! the block's writer has put it there.
 
 use std::sync::{Arc, atomic::Ordering};
 

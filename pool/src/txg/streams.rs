@@ -1,16 +1,16 @@
 //! Sequential readers, and the prefetch for them.
 //!
-//! A *stream* is a reader that goes through an object, such as a file, from one place on. It is identified by the
-//! expected place of the next read; a read that begins near there continues the stream. The second read starts the
-//! prefetch of a *window* ahead of the reader: a short window at first, doubled with every read up to the most for one
-//! stream. Several streams may go through one object.
+//! A *stream* is a reader that goes through an object, such as a file, from one place on. A read that begins near the
+//! end of the previous read continues the stream. The second read starts the prefetch of a *window* ahead of the
+//! reader: a short window at first, doubled with every read up to the most for a stream. Several streams may go through
+//! one object.
 //!
 //! Nodes with the pointers to an object's blocks are prefetched one window before the blocks. A node fetched on demand
 //! would queue behind all outstanding prefetch on that device, while other devices would be idle. The children of a
 //! node in flight are unknown before a reader needs the node.
 //!
-//! Streams are few: each shard has a fixed number. A new stream replaces one that has read only once, or else the one
-//! that has been idle for longest. The replaced stream pays with one read that waits for devices.
+//! Streams are few: each shard has a fixed number. A new stream replaces a stream with a single read, or else the
+//! longest idle one. The replaced stream pays with one read that waits for devices.
 
 use std::ops::Range;
 

@@ -92,7 +92,7 @@ impl Outbox {
 }
 
 /// How many of the first copies are adjacent in a region, up to the longest write. Rows of a RAID-Z begin anew with
-/// each region, even if they have one data sector.
+/// each region, even with a single data sector.
 fn run_length(copies: &[Copy], layout: &Layout) -> usize {
     let Place { vdev, offset } = copies[0].place;
     let is_near = |copy: &Copy| copy.place.offset / layout.region == offset / layout.region;
@@ -109,7 +109,7 @@ fn run_length(copies: &[Copy], layout: &Layout) -> usize {
         .count()
 }
 
-/// Writes adjacent copies with one request, or one by one if the device refuses that.
+/// Writes adjacent copies with one request; after a failure, one by one.
 fn write_run(run: &[Copy], blocks: &mut [Waiting], disk: &Disk<'_>) {
     let Place { vdev, offset } = run[0].place;
     if run.len() > 1 {
