@@ -198,7 +198,8 @@ fn a_hostile_peer_does_not_keep_the_owner_waiting() {
     let Some(other) = Stranger::of(&lab).filter(Stranger::has_perl) else { return };
     lab.create("tank", "128M");
     let socket = lab.at("run/tank.sock");
-    // The client is silent, announces a message that never comes, sends noise, asks and never reads; a thousand times.
+    // The client is silent, announces a message without sending it, sends noise, asks and never reads; a thousand
+    // times.
     let script = format!(
         "ulimit -n 2048; exec perl -MIO::Socket::UNIX -e '$| = 1; my @s; $SIG{{PIPE}} = q(IGNORE); \
          my $ask = q({{\"command\":\"x\",\"request\":\"Status\"}}); for my $i (1..1000) {{ \
@@ -228,7 +229,7 @@ fn who_locks_an_image_is_named_with_the_remedy() {
     lab.create("tank", "128M");
     lab.pool(&["export", "tank"]);
     let image = lab.at("tank.img");
-    // Other users cannot lock a new image, but can lock one that they can open.
+    // Another user cannot lock a new image, but can lock a readable image.
     other.sh(&format!("flock -n {image} true 2>&1")).fails(66);
     fs::set_permissions(&image, Permissions::from_mode(0o644)).unwrap();
     let holder = other.start(&format!("exec 9< {image}; flock 9; echo locked; exec sleep 60"));
@@ -248,7 +249,7 @@ fn who_locks_an_image_is_named_with_the_remedy() {
     assert!(Command::new("kill").arg(pid.to_string()).status().unwrap().success());
     wait_until("the lock is free", || Command::new("flock").args(["-n", &image, "true"]).status().unwrap().success());
     lab.pool(&words);
-    // The process that took the lock has ended; the message names the process that inherited the lock.
+    // The process that took the lock has ended; the message names the process with the inherited lock.
     lab.pool(&["export", "tank"]);
     let heir = other.start(&format!("exec 9< {image}; sh -c 'flock 9'; echo locked; exec sleep 61"));
     let refused = lab.run("pool", &words).fails(1);

@@ -58,7 +58,7 @@ impl Filesystem for Adapter {
         let mut team = self.team.lock();
         team.take_if(|_| !offered.contains(InitFlags::FUSE_OVER_IO_URING));
         wanted.set(InitFlags::FUSE_OVER_IO_URING, team.is_some());
-        // A limit that the kernel refuses is replaced by the nearest limit that it takes.
+        // A refused limit is replaced by the nearest limit allowed by the kernel.
         let _ = config.add_capabilities(wanted & offered);
         let _ = config.set_max_write(MAX_REQUEST);
         let _ = config.set_max_background(MAX_BACKGROUND);

@@ -1,5 +1,5 @@
-//! The number of requests of each kind from the kernel. Benchmarks divide by them, and tests prove that the requests
-//! meant to disappear (open, flush, release) did.
+//! The number of requests of each kind from the kernel. Benchmarks divide by these counts, and tests prove that
+//! unnecessary requests (open, flush, release) have disappeared.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -77,7 +77,7 @@ opcodes! {
 /// The largest number of a kind, plus one.
 const NUMBERS: usize = Opcode::CopyFileRange as usize + 1;
 
-/// Requests served by one mount since it was made.
+/// The requests served by a mount since its start.
 #[derive(Debug)]
 pub struct Counters([AtomicU64; NUMBERS]);
 

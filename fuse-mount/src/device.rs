@@ -80,8 +80,8 @@ fn is_within_fuse(mountpoint: &Path) -> bool {
     rustix::fs::statfs(mountpoint).is_ok_and(|system| system.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
-/// The helper's standard input is the socket. So the helper inherits the descriptor without our marking it inheritable,
-/// which would pass it to every other program started at this moment.
+/// The helper's standard input is the socket. So the helper inherits the descriptor without our marking the descriptor
+/// as inheritable, by which every program started at this moment would inherit it.
 fn mount_through_helper(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut child = helper()?

@@ -3,9 +3,9 @@
 //! Above are the transports, which know only the [`Handler`]. Below is the [`Server`], and `dataset`. If a request
 //! takes more than one call, its method's work is in [`operations`](crate::operations).
 //!
-//! `open` is answered because it can be refused: no file in a snapshot opens for writing, and so none is changed in the
-//! kernel's cache through a mapping. Opens also show which files may be mapped for writing, and which must bypass that
-//! cache. Where snapshots cannot be browsed, opening needs no request.
+//! `open` is answered because opening can be refused: no file in a snapshot opens for writing, so none is changed in
+//! the kernel's cache through a mapping. Opens also tell the files that may be mapped for writing, and the files that
+//! must bypass the cache. Where snapshots cannot be browsed, opening needs no request.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! Freeing removed files.
 //!
-//! A removed file is freed when the kernel has forgotten it, which the kernel reports for each file separately, right
-//! after the removal. Freed at once, each file would be a change of its own: one thread makes it while the next
-//! removal, on another thread, waits for the same tree. So an [errand] thread waits a moment and frees all files
+//! The kernel reports a removed file as forgotten, each file separately, right after the removal; then the file is
+//! freed. Freed at once, each file would be a change of its own: one thread makes the change while the next removal, on
+//! another thread, waits for the same tree. So an [errand] thread waits a moment and frees all files gathered until
+//! then.
 //! gathered until then.
 
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::errand;
 
-/// How long forgets are gathered: here, and in the kernel before it reports them, if no other reply is due. The space
-/// becomes free so much later, which is not noticeable.
+/// How long forgets are gathered: here, and in the kernel if no other reply is due. The space becomes free so much
+/// later, an unnoticeable delay.
 pub(crate) const GATHERING: Duration = Duration::from_millis(2);
 
 /// Frees files on another thread.

@@ -1,12 +1,12 @@
-//! What the kernel holds of the live file system.
+//! The kernel's references to the live file system.
 //!
 //! Every reply that names a file gives the kernel one reference to its node; a `forget` returns some. While the kernel
 //! has a reference, the file system keeps the object, unlinked or not: an open file is just a held node. The file
 //! system is told of the first reference and of the last, and of none between.
 //!
-//! A node stores the identity of the file for which the kernel got it. A rollback changes the file system without a
-//! request of the kernel: an object number may be gone, or belong to a new file. Such a node is *stale*: every request
-//! on it fails with `ESTALE`, upon which the kernel looks up the path again. Until all stale nodes are found, each
+//! A node stores the identity of its file at the time when the kernel got the node. A rollback changes the file system
+//! without a request of the kernel: an object number may be gone, or belong to a new file. The node is then *stale*:
+//! every request fails with `ESTALE`, and the kernel looks up the path again. Until all stale nodes are found, each
 //! operation compares identities itself. So at no time can data for the old file end in the new file.
 
 use std::collections::{HashMap, HashSet};
@@ -28,7 +28,7 @@ struct Reference {
     mappable: u32,
 }
 
-/// The nodes of the live file system that the kernel holds.
+/// The nodes of the live file system held by the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     shards: [Mutex<HashMap<Ino, Reference>>; SHARDS],
@@ -37,7 +37,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Notes that the kernel is given one more reference. True if it had none.
+    /// Adds a reference. True if the kernel had none.
     pub(crate) fn add(&self, file: Handle) -> bool {
         let ino = file.ino();
         let mut shard = self.shard(ino).lock();
@@ -50,7 +50,7 @@ impl Held {
         reference.count == 1
     }
 
-    /// The file for which the kernel got this node; `None` for the root, which may change its identity.
+    /// The file of this node when the kernel got the node; `None` for the root, whose identity may change.
     pub(crate) fn file(&self, ino: Ino) -> Option<Handle> {
         if ino == ROOT {
             return None;
@@ -58,9 +58,9 @@ impl Held {
         self.shard(ino).lock().get(&ino).map(|reference| reference.file)
     }
 
-    /// Notes that the kernel returned `count` references. True if it has none left.
+    /// Takes back `count` references. True if the kernel has none left.
     ///
-    /// More than it has is a kernel bug; then no reference is left.
+    /// A count above the number of references is a kernel bug; then no reference is left.
     pub(crate) fn forget(&self, ino: Ino, count: u64) -> bool {
         let mut shard = self.shard(ino).lock();
         let Some(reference) = shard.get_mut(&ino) else { return false };
@@ -75,7 +75,7 @@ impl Held {
         gone
     }
 
-    /// Notes that the kernel is about to get cacheable content of a held node.
+    /// Notes that the kernel is about to cache content of a held node.
     pub(crate) fn note_cached(&self, ino: Ino) {
         self.edit(ino, |reference| reference.cached = true);
     }
@@ -85,17 +85,17 @@ impl Held {
         self.shard(ino).lock().get(&ino).is_some_and(|reference| reference.cached)
     }
 
-    /// Notes that a held node was opened for reading and writing, and so may be mapped.
+    /// Notes an open for reading and writing: the node may be mapped.
     pub(crate) fn note_mappable(&self, ino: Ino) {
         self.edit(ino, |reference| reference.mappable += 1);
     }
 
-    /// Notes the end of such an open, mappings included.
+    /// Notes the end of an open for reading and writing, mappings included.
     pub(crate) fn note_closed(&self, ino: Ino) {
         self.edit(ino, |reference| reference.mappable = reference.mappable.saturating_sub(1));
     }
 
-    /// The held nodes that may be mapped for writing.
+    /// The held nodes with possible writable mappings.
     pub(crate) fn mappable(&self) -> Vec<Ino> {
         let of_shard = |shard: &Mutex<HashMap<Ino, Reference>>| {
             let shard = shard.lock();
@@ -134,7 +134,7 @@ impl Held {
         }
     }
 
-    /// Notes that a held node is unchanged in the tree of this epoch, so operations no longer compare it.
+    /// Notes that a held node is unchanged in the tree of this epoch, so operations no longer compare its identity.
     fn confirm(&self, identity: Identity, epoch: TreeEpoch) {
         self.edit(identity.0, |reference| {
             if reference.file.identity() == identity {

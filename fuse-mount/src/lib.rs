@@ -1,30 +1,30 @@
 //! The kernel's side of a dataset: FUSE requests in, calls on one [`dataset::fs::FileSystem`] out.
 //!
 //! ```text
-//! session     one mount of a dataset: make, watch, invalidate, unmount
+//! session     a mount of a dataset: make, watch, invalidate, unmount
 //! serving     the threads of a connection, their begin and end
-//! connection  the mount's connection with the kernel, and how to cut it
+//! connection  the mount's connection with the kernel, and cutting it
 //! adapter     the handshake, made by `fuser`
 //! channel     the transport through /dev/fuse; syncer waits for its fsyncs
 //! crew        the threads of all mounts; errand: threads for deferred parts of requests
-//! ring        the transport through io_uring, where the kernel has it
-//! courtesy    who runs when an answer is ready: the program that waited, or the thread that answered
-//! handler     what the kernel may ask for: the seam between transports and file systems
-//! dispatcher  a dataset's answers, one short method for each request
-//! operations  requests that take more than one call
-//! server      the meaning of a request: which file system a node belongs to, what may be changed
-//! control     `.zfs`: the virtual directory through which snapshots are browsed
-//! held        the nodes that the kernel holds, and which of these are stale
-//! recall      cached pages that differ from the stored bytes: corrected, or dropped
-//! freer       frees removed files once the kernel has forgotten them
-//! epoch       invalidates all names by one message
+//! ring        the transport through io_uring, on kernels with the ring
+//! courtesy    whether the waiting program or the answering thread runs when an answer is ready
+//! handler     the possible requests of the kernel: the seam between transports and file systems
+//! dispatcher  a dataset's answers, a short method for each request
+//! operations  requests with several calls
+//! server      the meaning of a request: the node's file system, the allowed changes
+//! control     `.zfs`: the virtual directory for browsing snapshots
+//! held        the nodes held by the kernel, and the stale nodes among them
+//! recall      cached pages different from the stored bytes: corrected, or dropped
+//! freer       frees removed files after the kernel has forgotten them
+//! epoch       invalidates all names by a single message
 //! known       names to invalidate after a change, and names to spare because of mounts below
-//! node        node numbers: which snapshot, which object
-//! attr        file types as FUSE has them
-//! flags       attribute flags as chattr and lsattr have them
+//! node        node numbers: the snapshot and the object
+//! attr        file types in FUSE's encoding
+//! flags       attribute flags of chattr and lsattr
 //! membership  the groups of a program
-//! device      getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for other users
-//! mounts      the mounts on this machine, of all services, and removal of dead mounts
+//! device      getting a connected /dev/fuse descriptor: mount(2) as root, else fusermount3
+//! mounts      the mounts on the machine, of all services, and removal of dead mounts
 //! options     properties as mount options           counters   requests by kind
 //! ```
 //!

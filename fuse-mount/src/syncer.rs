@@ -1,10 +1,9 @@
-//! `fsync`, which may have to wait for a device or a commit. The few threads that read `/dev/fuse` must not wait: two
-//! syncing programs would block every lookup. So a sync is left to the [errand] threads, which reply when the data is
-//! safe.
+//! `fsync` may have to wait for a device or a commit. The few threads of `/dev/fuse` must not wait: two syncing
+//! programs would block every lookup. So syncs are left to the [errand] threads, which reply when the data is safe.
 //!
 //! A sync of any file syncs the whole file system ([`FileSystem::sync`](dataset::fs::FileSystem::sync)). So a thread
-//! takes all syncs that arrived while the threads were waiting, and syncs once: however many programs sync, each waits
-//! for two flushes at most, the flush under way and the next.
+//! takes all syncs gathered while the threads were waiting, and syncs once: however many programs sync, each waits for
+//! two flushes at most, the flush under way and the next.
 
 use std::sync::Arc;
 
@@ -12,10 +11,10 @@ use parking_lot::Mutex;
 
 use crate::errand;
 
-/// While one thread waits for the device, the other takes the syncs that arrive meanwhile, and so on in turn.
+/// While one thread waits for the device, the second takes the syncs arriving meanwhile, and so on in turn.
 const THREADS: usize = 2;
 
-/// Syncs once and answers all these requests.
+/// Syncs once and answers all given requests.
 type Serve<R> = dyn Fn(Vec<R>) + Send + Sync;
 
 /// Hands over syncs of one mount to other threads.
@@ -69,7 +68,7 @@ impl<R> Inner<R> {
     }
 }
 
-/// One of the threads; a panic too takes it off the count.
+/// One of the threads; a panic also takes the thread off the count.
 struct One<'a, R>(&'a Inner<R>);
 
 impl<R> Drop for One<'_, R> {

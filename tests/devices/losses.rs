@@ -29,7 +29,7 @@ fn import(lab: &Lab) {
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
 }
 
-/// The prediction: whether the pool survives without these images, and how many more devices it can then lose.
+/// The prediction for a loss of these images: whether the pool survives, and how many more devices may then be lost.
 fn said(lab: &Lab, lost: &[&str]) -> (bool, u64) {
     let run = lab.run("pool", &[&["simulate", "lose", "-j", "tank"], lost].concat());
     let all: Value = serde_json::from_str(&run.text()).unwrap_or_else(|_| panic!("{}{}", run.text(), run.stderr));
@@ -45,7 +45,7 @@ fn said(lab: &Lab, lost: &[&str]) -> (bool, u64) {
     (survives, vdevs[0]["left"].as_str().unwrap().parse().unwrap())
 }
 
-/// The truth: whether the pool can be imported without these images, and has these files. Nothing is written.
+/// The truth about a loss of these images: whether the pool can be imported, with these files. Nothing is written.
 fn is(lab: &Lab, lost: &[&str], seeds: &[u64]) -> bool {
     fs::create_dir_all(lab.path("away")).unwrap();
     let away = |image: &&&str| lab.path("away").join(image);

@@ -1,8 +1,8 @@
 //! Devices that die in use, and their replacement, through the programs and a mount, with `pool status` at each stage:
 //! RAID-Z, spares, logs, special vdevs and cache devices; and rot beyond repair.
 //!
-//! A device dies like a disk that is pulled out: see `lab/disks.rs`. This file has the common helpers; each other file
-//! has one kind of device.
+//! A device dies like a disk that is pulled out: see `lab/disks.rs`. Common helpers are in this file; the kinds of
+//! device have a file each.
 
 mod back;
 mod cache;
@@ -41,7 +41,7 @@ fn content(seed: u64) -> Vec<u8> {
     noise(300_000, seed)
 }
 
-/// Writes a file with this content into the pool, and syncs it.
+/// Writes and syncs a file with this content.
 #[track_caller]
 fn put(lab: &Lab, seed: u64) {
     let path = lab.mount("tank").join(seed.to_string());
@@ -81,7 +81,7 @@ fn fill(lab: &Lab) {
     lab.pool(&["sync", "tank"]);
 }
 
-/// Exports the pool, and checks all of it.
+/// Exports and checks the pool.
 #[track_caller]
 fn export_and_check(lab: &Lab) {
     lab.pool(&["export", "tank"]);

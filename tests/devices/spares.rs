@@ -1,5 +1,5 @@
-//! A spare is put in for a dead disk, and becomes available again; a disk that appears at a dead disk's path replaces
-//! it.
+//! A spare is put in for a dead disk, and becomes available again; a new disk at a dead disk's path replaces the dead
+//! disk.
 
 use std::fs::{self, File};
 
@@ -104,7 +104,7 @@ fn a_spare_is_inuse_until_the_dead_disk_is_replaced() {
     [exit 0]
     ");
     holds(&lab, 1..=2);
-    // A disk that appears at a failed disk's path replaces it automatically.
+    // A new disk at a failed disk's path replaces the failed disk automatically.
     lab.pool(&["remove", "tank", "s.img"]);
     lab.pool(&[
         "replace",

@@ -1,4 +1,4 @@
-//! A device with checksum errors: a spare replaces it, and it stays out of use until it is brought back.
+//! A device with checksum errors: a spare replaces the device, which stays out of use until brought back online.
 
 use std::fs;
 
@@ -116,7 +116,7 @@ fn a_device_with_checksum_errors_makes_way_for_a_spare() {
     errors: No known data errors
     [exit 0]
     ");
-    // The resilver has brought it up to date, and it alone holds everything.
+    // After the resilver the device alone holds everything.
     lab.pool(&["offline", "tank", "a.img"]);
     holds(&lab, 1..=2);
     assert!(fs::read(lab.mount("tank/large")).unwrap() == large());

@@ -1,8 +1,8 @@
-//! Running programs with little memory: a limit for all processes that a command starts, its service included.
+//! Running programs with little memory: a limit for all processes of a command, its service included.
 //!
 //! Where the test may make a control group, the kernel counts all memory caused by the processes, and kills a process
-//! that needs more. Elsewhere each process gets a limit on its own writable memory (`RLIMIT_DATA`). This limit counts
-//! requested instead of used memory, and so is stricter; allocations beyond it fail.
+//! above the limit. Elsewhere each process gets a limit on its own writable memory (`RLIMIT_DATA`), which counts
+//! requested instead of used memory, and so is stricter; allocations beyond the limit fail.
 
 use std::{
     fs,

@@ -33,9 +33,9 @@ use std::{
 pub(crate) struct Lab {
     folder: tempfile::TempDir,
     mountless: bool,
-    /// Crashed services are started again. Otherwise they stay dead, as most tests that kill a service want.
+    /// Restarts crashed services. Otherwise a killed service stays dead, as most tests want.
     restarting: bool,
-    /// The words before each command: a program that runs it under other conditions.
+    /// The words before each command: a program for running it under special conditions.
     prefix: Vec<OsString>,
     /// Devices may have errors.
     damaged: AtomicBool,
@@ -54,7 +54,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The result of a program with these arguments.
+    /// The result of a program with its arguments.
     pub(crate) fn of(program: &str, words: &[&str], output: Output) -> Run {
         Run {
             line: format!("{program} {}", words.join(" ")),
@@ -76,7 +76,7 @@ impl Run {
         self.text()
     }
 
-    /// The standard error of a command that exited with this code.
+    /// The standard error of a command with this exit code.
     #[track_caller]
     pub(crate) fn fails(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{}\n{}{}", self.line, self.text(), self.stderr);
@@ -182,19 +182,19 @@ impl Lab {
         Run::of(program, words, output)
     }
 
-    /// `pool …`, which must succeed.
+    /// `pool …`, with success required.
     #[track_caller]
     pub(crate) fn pool(&self, words: &[&str]) -> String {
         self.run("pool", words).ok()
     }
 
-    /// `fs …`, which must succeed.
+    /// `fs …`, with success required.
     #[track_caller]
     pub(crate) fn fs(&self, words: &[&str]) -> String {
         self.run("fs", words).ok()
     }
 
-    /// The bytes that `fs …` prints, which must succeed.
+    /// The bytes printed by `fs …`, with success required.
     #[track_caller]
     pub(crate) fn fs_bytes(&self, words: &[&str]) -> Vec<u8> {
         let run = self.run("fs", words);
@@ -221,7 +221,7 @@ impl Lab {
         self.path("mnt").join(dataset)
     }
 
-    /// Exports a pool, verifies it by `pool check`, and imports it again.
+    /// Exports a pool, runs `pool check`, and imports the pool again.
     #[track_caller]
     pub(crate) fn check(&self, name: &str) {
         self.pool(&["export", name]);
@@ -251,7 +251,7 @@ impl Lab {
         assert!(harm.is_empty(), "devices have errors, and nothing was damaged: {}", harm.join("\n"));
     }
 
-    /// Asserts that undamaged devices have had no errors until now.
+    /// Asserts that undamaged devices have no errors so far.
     #[track_caller]
     pub(crate) fn unharmed(&self) {
         self.note_harm();
@@ -263,7 +263,7 @@ impl Lab {
         self.processes(&["service", name]).first().copied()
     }
 
-    /// The processes that restart crashed services.
+    /// The supervisors, which restart crashed services.
     pub(crate) fn supervisors(&self) -> Vec<u32> {
         self.processes(&["service", "--supervise"])
     }
@@ -282,7 +282,7 @@ impl Lab {
         all.filter(is_one).collect()
     }
 
-    /// Kills the process that serves a pool, and waits until it is gone.
+    /// Kills a pool's service, and waits for the end of the process.
     pub(crate) fn kill(&self, name: &str) {
         let pid = self.service(name).expect("the pool has a service");
         assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
@@ -347,7 +347,7 @@ fn has_ended(pid: u32) -> bool {
     matches!(fields[0], "Z" | "X") && matches!(fields[17], "0" | "1")
 }
 
-/// A process that is stopped until this is dropped.
+/// A stopped process, continued on drop.
 pub(crate) struct Stopped(pub(crate) u32);
 
 impl Stopped {
@@ -400,7 +400,7 @@ pub(crate) fn memory(pid: u32, figure: &str) -> u64 {
     kib << 10
 }
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let next = |_| {

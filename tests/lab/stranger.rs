@@ -13,7 +13,7 @@ use super::{Lab, Run};
 /// A uid and a gid otherwise unused.
 pub(crate) const UID: u32 = 64_321;
 
-/// The other user, and copies of the programs where that user can run them.
+/// The other user, with copies of the programs for that user to run.
 pub(crate) struct Stranger {
     programs: PathBuf,
     state: PathBuf,
@@ -66,7 +66,7 @@ impl Stranger {
         Run::of("sh", &["-c", script], self.command(script).output().unwrap())
     }
 
-    /// Starts a shell script and returns when it has printed a line.
+    /// Starts a shell script and returns after its first printed line.
     pub(crate) fn start(&self, script: &str) -> Started {
         let mut child = self.command(script).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();

@@ -1,4 +1,4 @@
-//! Devices of a mirror that are offline, absent for a while, or rotten, and return to health.
+//! Devices of a mirror that are offline, absent for a while, or rotten, and then healthy again.
 
 use std::{
     fs::{self, File},
@@ -193,7 +193,7 @@ fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
       tank/home:/1
     [exit 0]
     ");
-    // It has the data that the other device has lost, and is still attached.
+    // This device has the data lost on its peer, and is still attached.
     lab.pool(&["online", "tank", "b.img"]);
     wait_until("the resilver is done", || !lab.pool(&["status", "tank"]).contains("b.img"));
     lab.pool(&["detach", "tank", "a.img"]);
@@ -236,7 +236,7 @@ fn what_rots_on_one_device_is_healed_by_reading_and_by_a_scrub() {
     assert!(places.iter().all(|at| healed[*at as usize..*at as usize + 512] != [0xee; 512]));
 }
 
-/// Asserts that these events have happened, in this order.
+/// Asserts the events and their order.
 fn told(lab: &Lab) {
     let told = lab.pool(&["events", "-v", "tank"]);
     let mut rest = &told[..];

@@ -1,4 +1,4 @@
-//! The death and replacement of a mirror's device, and all other operations on mirrors, through the programs, with
+//! The death and replacement of a mirror's device, and all further operations on mirrors, through the programs, with
 //! `pool status` at each stage.
 //!
 //! The pools have services and are not mounted, so that reads go to the devices. This file has the common helpers.

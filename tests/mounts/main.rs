@@ -1,5 +1,5 @@
-//! Mounts and the services behind them, as a shell user meets them: two datasets for one place, foreign mounts on top,
-//! options for one mount, datasets that come and go, services that died or do not answer.
+//! Mounts and the services behind them, as a shell user sees them: two datasets for a place, foreign mounts on top,
+//! options of a single mount, changing datasets, dead or stopped services.
 //!
 //! ```text
 //! beneath    rollback or receive below programs with open files
@@ -35,7 +35,7 @@ use std::{fs, path::Path};
 
 use lab::Lab;
 
-/// A lab with the mounted pools of these names; `None` if mounting is impossible here.
+/// A lab with mounted pools of the given names; `None` if mounting is impossible here.
 fn mounted(pools: &[&str]) -> Option<Lab> {
     if !lab::can_mount() {
         return None;

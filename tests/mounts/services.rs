@@ -1,4 +1,4 @@
-//! Pools whose service is gone, or stopped.
+//! Pools without a service, or with a stopped service.
 
 use crate::{
     lab::{self, Lab, Stopped, wait_until},
@@ -54,7 +54,7 @@ fn a_stopped_service_does_not_block_listing_other_mounts() {
     says(&lab.pool(&["status", "-x"]), &["pool: tank", "UNKNOWN", &silent, &format!("kill -CONT {}", stopped.0)]);
     says(&lab.fs(&["mount"]), &["pond"]);
     says(&lab.run("fs", &["list", "tank"]).fails(1), &[&format!("cannot open 'tank': {silent}")]);
-    // Nor does it block another user's pool of the same name.
+    // A pool of the same name of another user is not blocked either.
     let other = Lab::mountless();
     other.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
     other.pool(&["export", "tank"]);
@@ -83,8 +83,8 @@ fn nothing_is_said_of_services_where_nothing_can_be_mounted() {
     assert_eq!(lab.run("pool", &["list"]).stderr, "");
 }
 
-/// Threads that answer one program stay on its CPU and give way to it, which makes each request several times as fast.
-/// The close of a file, for which no program waits, must not end this.
+/// Threads that answer a program stay on its CPU and give way to the program, so each request is several times as fast.
+/// Closing a file, for which no program waits, must not end the courtesy.
 #[test]
 fn a_program_that_opens_file_after_file_keeps_its_threads() {
     const SCHED_IDLE: &str = "5";

@@ -40,7 +40,7 @@ fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     coded
 }
 
-/// A list that gives permissions to one user, and none to others.
+/// A list of permissions for a single user.
 fn only(user: u32, permissions: u16) -> Vec<u8> {
     let none = u32::MAX;
     list(&[(OWNER, 7, none), (USER, permissions, user), (GROUP, 0, none), (MASK, 7, none), (OTHER, 0, none)])
@@ -229,7 +229,7 @@ fn the_property_acts_with_the_mount() {
     set(&file, ACCESS, &only(1, 4)).unwrap();
     assert_eq!(fs::metadata(&place).unwrap().dev(), fs::metadata(place.join(".")).unwrap().dev());
 
-    // A dataset in use keeps its setting until it is remounted.
+    // A dataset in use keeps its setting until the next mount.
     let held = fs::File::open(&file).unwrap();
     let said = lab.run("fs", &["set", "acltype=off", "tank/below"]).fails(1);
     assert!(said.contains("property set") && said.contains("in use"), "{said}");

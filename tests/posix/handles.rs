@@ -100,7 +100,7 @@ fn a_handle_into_a_snapshot_leads_to_no_other_snapshot() {
         let handle = take(&of("one"));
         assert_eq!(show(place, &handle).as_deref(), Ok("one"));
         lab.check("tank");
-        // The snapshot opened first gets the slot number that the other one had.
+        // The snapshot opened first gets the slot number that the second had before.
         assert_eq!(fs::read_to_string(of("two")).unwrap(), "two");
         assert_eq!(show(place, &handle), STALE);
     });

@@ -1,5 +1,5 @@
-//! Several candidates for one pool: another host that may still have it open, and rivals on this machine that reach its
-//! image by different names. Exactly one gets the pool, and the others are told the owner.
+//! Several candidates for one pool: another host that may still have the pool open, and rivals on the same machine with
+//! different names for its image. Exactly one gets the pool, and the rest are told the owner.
 
 use std::{
     fs,
@@ -55,7 +55,7 @@ fn a_pool_of_another_host_is_taken_only_by_force() {
     $ pool import -d . -f tank
     [exit 0]
     ");
-    // The pool is registered here, and the other host takes it over unnoticed.
+    // The pool is registered here, and another host takes over unnoticed.
     crashed_elsewhere(&lab);
     assert_snapshot!(lab.session(&["fs ls tank:/", "pool import -f tank", "fs ls tank:/"]), @r"
     $ fs ls tank:/
@@ -71,7 +71,7 @@ fn a_pool_of_another_host_is_taken_only_by_force() {
     ");
 }
 
-/// A lab whose commands belong to another user of the same machine, by their folders.
+/// A lab of another user of the same machine, with folders of its own.
 struct Rival<'a> {
     lab: &'a Lab,
     name: String,
@@ -101,7 +101,7 @@ fn rivals(lab: &Lab) -> Vec<Rival<'_>> {
     (0..6).map(|number| Rival { lab, name: format!("rival{number}") }).collect()
 }
 
-/// The names by which the image of `tank` can be opened here.
+/// The names of `tank`'s image that can be opened here.
 fn names(lab: &Lab) -> (Vec<String>, Option<Loop>) {
     std::os::unix::fs::symlink(lab.path("tank.img"), lab.path("symlink")).unwrap();
     fs::hard_link(lab.path("tank.img"), lab.path("hardlink")).unwrap();
@@ -110,7 +110,7 @@ fn names(lab: &Lab) -> (Vec<String>, Option<Loop>) {
     (names.into_iter().chain(device.iter().map(|device| device.device.clone())).collect(), device)
 }
 
-/// Runs one command by all rivals at once. Returns the successful rivals, and the messages to the others.
+/// Runs a command by all rivals at once. Returns the successful rivals, and the messages to the rest.
 fn race<'a>(rivals: &'a [Rival<'a>], words: impl Fn(usize) -> Vec<String>) -> (Vec<&'a Rival<'a>>, Vec<String>) {
     let start = |(index, rival): (usize, &'a Rival<'a>)| {
         let words = words(index);

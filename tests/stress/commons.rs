@@ -1,4 +1,4 @@
-//! What processes do in the common folder.
+//! Operations of processes in the common folder.
 //!
 //! ```text
 //! 0 .. 3     folders of self-describing files: a reader finds each file whole, whatever process moves it
@@ -8,7 +8,8 @@
 //! board      a slot of a few bytes for each process, several to a page, written through maps and writes
 //! ```
 //!
-//! A name may be absent, or taken, at any instant: such an error is as good as success. Any other error is a finding.
+//! A name may be absent, or taken, at any instant: the resulting error is as good as success. All remaining errors are
+//! findings.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -53,7 +54,7 @@ const OPERATIONS: [(u32, Operation); 11] = [
 /// A process in the common folder.
 pub(crate) struct Commons {
     root: PathBuf,
-    /// A name of the process's own, from which files are published.
+    /// A private name, from which files are published.
     staging: PathBuf,
     number: u64,
     dice: SmallRng,
@@ -66,9 +67,9 @@ pub(crate) struct Commons {
 /// A process's results, for comparison with the common files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// The number of records it appended.
+    /// The number of records appended.
     pub(crate) appended: u64,
-    /// How often it increased the counter.
+    /// The number of increments of the counter.
     pub(crate) counted: u64,
 }
 
@@ -119,7 +120,7 @@ fn judge_log(log: &[u8], accounts: &[Account]) -> Outcome<()> {
     }
 }
 
-/// Success, or an error that other processes may have caused.
+/// Success, or an error that another process may have caused.
 fn unless_others<T>(what: &str, path: &Path, found: Result<T, Errno>, by_others: &[Errno]) -> Outcome<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -162,7 +163,7 @@ impl Commons {
         let file = content::file(&mut self.dice);
         let path = self.any_name();
         let mut staged = File::create(&self.staging).map_err(failed("create", &self.staging))?;
-        // In pieces, so that writes of many sizes and places are under way.
+        // In pieces, for writes of many sizes and places at the same time.
         for piece in file.chunks(self.dice.random_range(1000..50_000)) {
             staged.write_all(piece).map_err(failed("write", &self.staging))?;
         }
@@ -193,7 +194,7 @@ impl Commons {
         unless_others("rename", &from, moved, &[Errno::NOENT, Errno::EXIST]).map(drop)
     }
 
-    /// Takes a file out of the common folder; then no other process can reach it, unless it has another name.
+    /// Takes a file out of the common folder: no other process can reach the file now, except under a second name.
     fn take(&mut self) -> Outcome<()> {
         let path = self.any_name();
         if unless_others("take", &path, rustix::fs::rename(&path, &self.staging), &[Errno::NOENT])?.is_none() {
@@ -208,7 +209,7 @@ impl Commons {
         unless_others("unlink", &path, rustix::fs::unlink(&path), &[Errno::NOENT]).map(drop)
     }
 
-    /// Checks that a listing names each file once at most, and only names in use, whatever other processes do.
+    /// Checks a listing under concurrent changes: each file is named once at most, and only names in use are listed.
     fn list(&mut self) -> Outcome<()> {
         let folder = self.root.join(self.dice.random_range(0..FOLDERS).to_string());
         let entries = fs::read_dir(&folder).map_err(failed("list", &folder))?;
@@ -220,7 +221,7 @@ impl Commons {
         if is_right { Ok(()) } else { Err(format!("list {}: {names:?}", folder.display())) }
     }
 
-    /// Makes a folder and a file in it, or removes them.
+    /// Makes or removes a folder with a file.
     fn nest(&mut self) -> Outcome<()> {
         let folder = self.root.join(format!("nest-{}", self.dice.random_range(0..3)));
         let file = folder.join(format!("egg-{}", self.dice.random_range(0..2)));
@@ -256,7 +257,8 @@ impl Commons {
         Ok(())
     }
 
-    /// Writes its slot in one way and reads it in the other, while other processes write on the same page.
+    /// Writes its slot in one way and reads it in another, while the rest of the page is being written by other
+    /// processes.
     fn post(&mut self) -> Outcome<()> {
         let path = self.root.join("board");
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(failed("open", &path))?;

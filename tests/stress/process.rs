@@ -1,7 +1,7 @@
 //! One process, from its first operation to its last.
 //!
-//! The process is this program with other arguments. It prints findings on standard error. For the judgement it leaves
-//! the manifest of its home, and its account of the common folder, in a folder outside of the tree.
+//! The process is the test program with different arguments. Findings go to standard error. For the judgement the
+//! process leaves the manifest of its home, and its account of the common folder, in a folder outside of the tree.
 
 use std::{
     ffi::OsString,

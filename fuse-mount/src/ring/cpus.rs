@@ -1,4 +1,4 @@
-//! The queues that a mount needs on this machine, and the number of threads each begins with.
+//! The queues of a mount on this machine, and the initial number of threads of each queue.
 //!
 //! The kernel has a queue for every possible CPU. An offline CPU sends no requests, but its queue must be registered
 //! too.
@@ -8,15 +8,15 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// The idle threads that a queue keeps. Two, because a request may come before a new thread is ready, and a request
-/// that waits without a thread is not given to the new thread: it waits until some thread of the queue replies.
+/// The idle threads of a queue. Two, because a request may come before a new thread is ready. A request without a
+/// thread is not given to the new thread, but waits until some thread of the queue replies.
 pub(super) const SPARE: usize = 2;
-/// The threads that a queue begins with: one that serves, and spare ones for when it has to wait.
+/// The initial threads of a queue: a serving thread, and spare threads for the case that it has to wait.
 const AT_FIRST: usize = 1 + SPARE;
-/// Machines with more CPUs than this are served by `/dev/fuse`: a mount would have hundreds of threads.
+/// Machines with more CPUs are served by `/dev/fuse`: a mount would have hundreds of threads.
 const MOST_QUEUES: usize = 64;
 
-/// The number of threads that each queue begins with.
+/// The initial number of threads of each queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout(Vec<usize>);
 
@@ -43,7 +43,7 @@ impl Layout {
         Ok(Layout(possible.iter().map(threads).collect()))
     }
 
-    /// The queues' numbers, each with the number of threads it begins with.
+    /// The queues' numbers, each with its initial number of threads.
     pub(super) fn queues(&self) -> impl Iterator<Item = (u16, usize)> {
         self.0.iter().enumerate().map(|(number, &threads)| (number as u16, threads))
     }

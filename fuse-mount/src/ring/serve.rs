@@ -1,8 +1,8 @@
-//! One request, from its bytes to the bytes of its reply, for each transport.
+//! Serving a request, from its bytes to the bytes of its reply, for each transport.
 //!
-//! The payload is the request's at first and the reply's at the end. The only allocations are vectors that the file
-//! system itself returns; data is read straight into the payload, and written straight from it. There is no `unsafe`
-//! here, and no byte of a request causes a panic.
+//! The payload is the request's at first and the reply's at the end. The only allocations are the file system's own
+//! result vectors; data is read and written in place in the payload. There is no `unsafe` here, and no byte of a
+//! request causes a panic.
 
 use dataset::fs::Errno;
 use fuser::{INodeNo, RenameFlags, WriteFlags};
@@ -51,7 +51,7 @@ impl Payload for Parted<'_> {
     }
 }
 
-/// The fields of a request that a transport uses.
+/// The fields of a request for the transport's use.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) opcode: u32,
@@ -75,7 +75,7 @@ impl Asked {
     }
 }
 
-/// The header of the reply to a request that another thread has done.
+/// The header of the reply to a request done by another thread.
 pub(crate) fn replied(unique: u64, done: Result<(), Errno>) -> Header {
     let mut header = [0; HEADER];
     reply::finish(&mut header, &mut Vec::new(), unique, done);
@@ -94,8 +94,8 @@ pub(crate) fn is_sync(header: &Header) -> bool {
     matches!(Opcode::of(Head::new(header).opcode()), Some(Opcode::FSync | Opcode::FSyncDir))
 }
 
-/// Whether the request is a write whose answer waits until the kernel has dropped pages; before that the kernel may
-/// need answers to other requests.
+/// Whether the request is a write whose answer waits for the kernel to drop pages; until then the kernel may need
+/// answers to other requests.
 pub(crate) fn waits_for_others(handler: &dyn Handler, header: &Header) -> bool {
     let head = Head::new(header);
     let how = || Writing::new(WriteFlags::from_bits_retain(head.u32(20)), head.i32(32));
@@ -204,7 +204,7 @@ fn answer_of_file(
             let (data, at) = (wire::data(payload.asked(), head.u32(16))?, head.position(8)?);
             let written = handler.write(&head.requester(), node, at, data, how)?;
             if handler.must_recall(node, how) {
-                // Waits here, for a bounded time: other requests of this queue have other threads.
+                // Waits here, for a bounded time: there are more threads for this queue's requests.
                 handler.recall(node, at, written.into());
             }
             fill(payload.reply(), |out| reply::written(out, written));
@@ -223,7 +223,7 @@ fn answer_of_file(
             handler.readdirplus(node, head.u64(8), &mut each)?;
         }
         Opcode::FSync | Opcode::FSyncDir => {
-            // Waits here: other requests of this queue have other threads.
+            // Waits here: there are more threads for this queue's requests.
             let result = if handler.must_sync(node)? { handler.sync() } else { Ok(()) };
             done(result, payload.reply())?;
         }

@@ -1,14 +1,14 @@
 //! The fuzz targets: one function for each place where bytes from outside become types.
 //!
-//! A target takes any bytes, passes them to the real parser and returns whether they were accepted. An accepted value
-//! must be consistent: written again it is read as the same value, and computing from it neither panics nor overflows.
-//! A refusal must come without a panic and without more memory than the bytes justify.
+//! A target takes any bytes, passes them to the real parser and returns whether the bytes were accepted. An accepted
+//! value must be consistent: writing and reading gives the same value, and computing from the value neither panics nor
+//! overflows. A refusal must come without a panic and without more memory than the bytes justify.
 //!
 //! Most parsers are behind checksums, which no fuzzer can guess. So an input is the part *behind* the checksum, and the
-//! target seals it ([`seal`]) before it enters like the bytes of a device or a stream.
+//! target seals the input ([`seal`]), which then enters like the bytes of a device or a stream.
 //!
-//! Two programs run these functions: `fuzzer` with inputs from libFuzzer, and `cargo test` with the committed corpus.
-//! This module knows neither.
+//! Two programs run the targets: `fuzzer` with inputs from libFuzzer, and `cargo test` with the committed corpus. The
+//! targets know neither.
 
 mod catalogue;
 mod edit;

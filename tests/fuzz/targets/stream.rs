@@ -1,7 +1,7 @@
-//! Streams. An input holds records in the form of [`Records`], and gets its checksums here; an input that begins like a
+//! Streams. An input holds records in the form of [`Records`], and gets its checksums here; an input with the head of a
 //! stream is taken unchanged.
 //!
-//! Two targets: one reads and verifies the stream, the other receives it into a pool.
+//! Two targets: the first reads and verifies the stream, the second receives it into a pool.
 
 use dataset::{
     admin::{Naming, ReceiveRequest},
