@@ -201,7 +201,7 @@ fn what_stands_less_than_the_pool_is_refused_unless_one_insists() {
 }
 
 #[test]
-fn a_log_that_is_gone_is_told_of_and_done_without() {
+fn a_lost_log_is_reported_and_the_pool_goes_on() {
     let _filters = filters().bind_to_scope();
     let lab = made(&[&MIRROR[..], &["log", "64M:e.img"]].concat());
     keep(&lab, "one", 1);
@@ -282,7 +282,7 @@ fn a_log_that_is_gone_is_told_of_and_done_without() {
 }
 
 #[test]
-fn a_data_set_is_told_which_vdevs_its_data_goes_to() {
+fn a_dataset_chooses_vdevs_for_its_data() {
     let _filters = filters().bind_to_scope();
     let lab = made(&["-f", "100M:a.img", "100M:b.img", "special", "64M:c.img", "log", "64M:l.img"]);
     assert_snapshot!(

@@ -450,7 +450,7 @@ fn a_degraded_pool_is_checked_with_a_foreign_file_at_a_path() {
 }
 
 #[test]
-fn as_much_space_as_is_said_before_it_is_made() {
+fn the_predicted_space_is_the_real_space() {
     let lab = Lab::mountless();
     let vdevs = ["raidz2", "70M:a.img", "70M:b.img", "70M:c.img", "70M:d.img", "70M:e.img"];
     let line = |extra: &'static [&str]| [&["create"], extra, &["-m", "none", "tank"], &vdevs[..]].concat();
@@ -529,7 +529,7 @@ fn of_triple_parity_three_devices_are_lost_and_replaced() {
 }
 
 #[test]
-fn what_nobody_needs_is_given_back_by_all_devices() {
+fn free_space_is_given_back_by_all_devices() {
     let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
     fs::write(lab.path("large"), noise(40 << 20, 9)).unwrap();
     lab.fs(&["cp", "large", "tank/home:/large"]);

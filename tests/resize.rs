@@ -192,7 +192,7 @@ fn a_resize_that_waits_for_a_device_blocks_no_other_work() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn impossible_resizes_are_refused() {
     let (lab, _filters) = (furnished(false).0, filters().bind_to_scope());
     lab.pool(&["create", "-m", "none", "wide", "raidz1", "100M:1.img", "100M:2.img", "100M:3.img"]);
     assert_snapshot!(

@@ -223,7 +223,7 @@ fn a_hostile_peer_does_not_keep_the_owner_waiting() {
 }
 
 #[test]
-fn who_locks_an_image_is_named_with_the_remedy() {
+fn a_user_who_locks_an_image_is_named_with_the_remedy() {
     let lab = Lab::mountless();
     let Some(other) = Stranger::of(&lab) else { return };
     lab.create("tank", "128M");

@@ -332,7 +332,7 @@ fn a_device_that_is_older_than_it_was_is_refused() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_keeps_nobody_waiting() {
+fn a_hanging_device_keeps_no_command_waiting() {
     let (Some(lab), _filters) = (nested("cellar", "wait"), filters().bind_to_scope()) else { return };
     let cellar = lab.service("cellar").unwrap();
     let stopped = Stopped::new(cellar);

@@ -211,7 +211,7 @@ fn the_tour_takes_ordinary_users_along() {
 }
 
 #[test]
-fn a_user_who_may_not_use_fuse_works_without_mounts() {
+fn a_user_without_fuse_works_without_mounts() {
     let Some(user) = User::new(0o600, "") else { return };
     let created = user.run("pool create tank 256M:tank.img");
     assert!(created.status.success(), "{created:?}");
@@ -257,7 +257,7 @@ fn an_unprivileged_container_mounts_given_the_device() {
 
 /// A user's own namespace does not make that user root: the same pools are known.
 #[test]
-fn user_0_of_a_namespace_is_the_user_who_made_it() {
+fn user_0_of_a_namespace_is_its_maker() {
     let Some(user) = User::new(0o666, "") else { return };
     user.sh("pool create tank 64M:tank.img");
     let within = "unshare --user --map-root-user";

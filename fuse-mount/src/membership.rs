@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_keeps_anything() {
+    fn an_unknown_process_keeps_no_bit() {
         assert!(!keeps_set_group(0, 0));
     }
 }

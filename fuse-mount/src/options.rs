@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn fusermount_is_told_the_same() {
+    fn fusermount_gets_the_same_options() {
         let options = MountOptions { name: "tank/a,b".into(), readonly: true, exec: false, ..options() };
         assert_eq!(options.fusermount_options(), "fsname=tank/a\\,b,subtype=cenote,default_permissions,ro,noexec");
     }

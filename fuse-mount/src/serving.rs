@@ -290,7 +290,7 @@ mod tests {
 
     /// As a failing thread cuts it.
     #[test]
-    fn a_connection_that_is_cut_leaves_nobody_waiting() {
+    fn a_cut_connection_leaves_no_request_waiting() {
         if testing::can_mount() {
             check_cutting(Transport::Fuse);
         }

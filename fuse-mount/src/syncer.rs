@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_while_all_threads_wait_shares_the_next_sync() {
+    fn syncs_during_a_wait_share_the_next_one() {
         let (began, begun) = unbounded();
         let (allow, allowed) = unbounded::<()>();
         let syncer = Syncer::new(move |replies: Vec<u32>| {

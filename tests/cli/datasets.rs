@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::{filters, furnished};
 
 #[test]
-fn data_sets_are_listed() {
+fn datasets_are_listed() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     assert_snapshot!(lab.session(&[
         "fs list",

@@ -55,7 +55,7 @@ fn a_device_belongs_to_no_pool_any_more() {
 }
 
 #[test]
-fn what_cannot_be_read_or_is_not_ours_is_told() {
+fn unreadable_and_foreign_devices_are_reported() {
     let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     lab.pool(&["create", "-m", "none", "tank", "64M:a.img"]);
     lab.pool(&["export", "tank"]);

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn what_is_said_to_be_survived_is_survived_and_nothing_else() {
+fn predicted_losses_are_the_real_losses() {
     let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     lab.pool(&["create", "-f", "-m", "none", "tank", "mirror", "64M:a.img", "64M:b.img", "64M:c.img"]);
     lab.fs(&["create", "tank/home"]);

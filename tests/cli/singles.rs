@@ -98,7 +98,7 @@ fn json_tells_two_names_apart_that_are_no_text() {
 }
 
 #[test]
-fn the_history_has_internal_lines_for_who_asks() {
+fn the_history_shows_internal_lines_on_request() {
     let lab = furnished();
     lab.fs(&["rollback", "tank/home@monday"]);
     lab.fs(&["destroy", "-r", "tank/home"]);

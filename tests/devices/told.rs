@@ -299,7 +299,7 @@ fn while_filled(lab: &Lab, old: &str, new: &str) -> Option<String> {
 }
 
 #[test]
-fn who_is_filled_and_for_whom_is_shown_as_long_as_it_goes_on() {
+fn status_shows_a_resilver_and_its_device_while_it_runs() {
     let (lab, _filters) = (Lab::new(), filters_for_progress().bind_to_scope());
     lab.pool(&[
         "create",

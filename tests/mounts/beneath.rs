@@ -60,7 +60,7 @@ fn rolled_on(lab: &Lab) {
 }
 
 #[test]
-fn a_rollback_is_seen_by_whoever_has_files_open() {
+fn a_rollback_is_seen_through_open_files() {
     let Some(lab) = mounted(&["tank"]) else { return };
     rolled_on(&lab);
     let place = lab.mount("tank");
@@ -120,7 +120,7 @@ fn a_rollback_leaves_what_the_kernel_knows_of_other_files() {
 }
 
 #[test]
-fn what_is_received_is_seen_by_whoever_has_files_open() {
+fn a_receive_is_seen_through_open_files() {
     let Some(lab) = mounted(&["tank"]) else { return };
     rolled_on(&lab);
     lab.fs(&["snapshot", "tank@b"]);
@@ -197,7 +197,7 @@ fn readonly_on_writes_changes_of_many_mappings_back() {
 }
 
 #[test]
-fn a_data_set_in_use_is_not_renamed_and_stays_as_it_is() {
+fn a_dataset_in_use_is_not_renamed() {
     let Some(lab) = mounted(&["tank"]) else { return };
     lab.fs(&["create", "-p", "tank/old/below"]);
     let open = File::create(lab.mount("tank/old/below").join("file")).unwrap();

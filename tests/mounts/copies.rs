@@ -16,7 +16,7 @@ fn kept(file: &Path) -> u64 {
 }
 
 #[test]
-fn what_is_copied_is_seen_by_whoever_looked_before() {
+fn a_copy_replaces_what_the_kernel_has_cached() {
     let Some(lab) = mounted(&["tank"]) else { return };
     lab.fs(&["create", "tank/from"]);
     let (from, to) = (lab.mount("tank/from"), lab.mount("tank"));

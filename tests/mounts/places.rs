@@ -29,7 +29,7 @@ impl Drop for Foreign {
 }
 
 #[test]
-fn a_data_set_is_not_mounted_over_another() {
+fn a_dataset_is_not_mounted_over_another() {
     let Some(lab) = mounted(&["tank", "pond"]) else { return };
     let same = lab.path("same");
     let place = format!("mountpoint={}", same.display());
@@ -57,7 +57,7 @@ fn a_data_set_is_not_mounted_over_another() {
 }
 
 #[test]
-fn what_is_mounted_over_a_data_set_stays_and_is_named() {
+fn a_foreign_mount_over_a_dataset_stays_and_is_named() {
     let Some(lab) = mounted(&["tank"]) else { return };
     let top = lab.mount("tank");
     for (covered, data_set) in [(top.clone(), "tank"), (top.join("a"), "tank/a")] {
@@ -158,7 +158,7 @@ fn a_dataset_below_canmount_noauto_is_mounted_at_every_import() {
 }
 
 #[test]
-fn of_many_that_mount_one_data_set_at_once_one_does() {
+fn of_many_concurrent_mounts_of_a_dataset_one_succeeds() {
     let Some(lab) = mounted(&["tank"]) else { return };
     lab.fs(&["create", "tank/a"]);
     for _ in 0..5 {

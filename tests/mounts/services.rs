@@ -76,7 +76,7 @@ fn a_pool_imported_to_be_read_only_is_destroyed_by_force() {
 }
 
 #[test]
-fn nothing_is_said_of_services_where_nothing_can_be_mounted() {
+fn without_mounts_no_service_is_missed() {
     let lab = lab::Lab::mountless();
     lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
     says(&lab.pool(&["status", "-x"]), &["all pools are healthy"]);

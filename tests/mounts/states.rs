@@ -57,7 +57,7 @@ fn an_image_that_is_removed_is_replaced_without_a_loss() {
 }
 
 #[test]
-fn an_image_that_is_cut_is_missed_and_mended_by_a_scrub() {
+fn a_truncated_image_is_missed_and_repaired_by_a_scrub() {
     let Some(lab) = mounted(&["tank"]) else { return };
     let image = fs::File::options().write(true).open(lab.path("tank.img")).unwrap();
     let size = image.metadata().unwrap().len();

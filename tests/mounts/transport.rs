@@ -69,7 +69,7 @@ fn there_are_no_other_ways() {
 
 /// Programs that wait for a service when it is killed get an error with each transport.
 #[test]
-fn nobody_waits_for_a_service_that_was_killed() {
+fn no_program_waits_for_a_killed_service() {
     for transport in ["fuse", "uring"] {
         let Some((lab, created)) = created(transport) else { return };
         if created.status.success() {

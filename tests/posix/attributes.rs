@@ -19,7 +19,7 @@ use crate::{is_root, lab::noise, mode, on_a_mount, sh};
 
 /// Without group execution too, as on other file systems: whether the program is in the file's group decides.
 #[test]
-fn a_set_group_bit_does_not_outlive_a_strangers_change() {
+fn a_set_group_bit_does_not_outlive_a_foreign_change() {
     if !is_root() {
         return;
     }

@@ -45,7 +45,7 @@ fn watch(path: &Path) -> OwnedFd {
 }
 
 #[test]
-fn changes_of_a_directory_are_told_in_order() {
+fn changes_of_a_directory_are_reported_in_order() {
     on_a_mount(|_, place| {
         let at = |name: &str| place.join(name);
         fs::create_dir(at("other")).unwrap();
@@ -77,7 +77,7 @@ fn changes_of_a_directory_are_told_in_order() {
 }
 
 #[test]
-fn what_other_processes_do_is_told() {
+fn changes_by_other_processes_are_reported() {
     on_a_mount(|_, place| {
         fs::write(place.join("file"), "text").unwrap();
         let watcher = watch(&place.join("file"));

@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[test]
-fn structures_are_shown_and_what_is_damaged_is_said_to_be() {
+fn structures_are_shown_and_damage_is_named() {
     let (lab, _filters) = (three_days(), filters_of_structures().bind_to_scope());
     assert_snapshot!(lab.session(&["pool debug file -d . tank:/monday", "pool debug file -d . -j tank:/monday"]), @r#"
     $ pool debug file -d . tank:/monday

@@ -124,7 +124,7 @@ fn an_older_state_is_looked_at_without_writing_anything() {
 }
 
 #[test]
-fn a_state_whose_data_sets_cannot_be_read_is_passed_over() {
+fn a_state_with_unreadable_datasets_is_skipped() {
     let (lab, _filters) = (three_days(), filters().bind_to_scope());
     let pool = opened(&lab);
     let datasets = dataset::admin::Datasets::open(pool.engine().clone(), "tank".parse().unwrap()).unwrap();

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_get_to_run_is_ordinary_again_and_pauses() {
+    fn a_starved_thread_becomes_ordinary_and_pauses() {
         let Some(_alone) = alone() else { return };
         let allowed = sched_getaffinity(None).unwrap();
         let mut one = CpuSet::new();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_rests_is_ordinary_again_without_a_pause() {
+    fn an_idle_thread_becomes_ordinary_without_a_pause() {
         let Some(_alone) = alone() else { return };
         // A busy machine may have kept the thread from resting in time.
         let deadline = Instant::now() + DEADLINE;
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_ordinary_whoever_starts_it() {
+    fn a_thread_of_a_courteous_one_is_ordinary() {
         let Some(_alone) = alone() else { return };
         let found = run(|| {
             loop {

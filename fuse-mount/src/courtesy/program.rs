@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_asked_any_more_may_go_anywhere() {
+    fn an_idle_thread_is_unbound() {
         let Some(_alone) = alone() else { return };
         let asking = Asking::new();
         let all = cpus();

@@ -193,7 +193,7 @@ fn holes_reservations_and_copies() {
 }
 
 #[test]
-fn a_writer_who_is_not_root_takes_set_id_bits_away() {
+fn a_write_by_an_ordinary_user_clears_set_id_bits() {
     let Some(mounted) = Mounted::new() else { return };
     if !rustix::process::geteuid().is_root() {
         return;

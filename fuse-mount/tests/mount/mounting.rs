@@ -43,7 +43,7 @@ fn a_busy_mount_is_refused_and_can_be_forced() {
 }
 
 #[test]
-fn who_only_looks_is_waited_for() {
+fn an_unmount_waits_for_short_lived_users() {
     let Some(mounted) = Mounted::new() else { return };
     // On a busy machine a short look may outlast the wait.
     let is_unmounted = (0..20).any(|_| {
@@ -73,7 +73,7 @@ fn unmounting_gives_everything_back() {
 }
 
 #[test]
-fn an_unmount_by_somebody_else_is_noticed() {
+fn a_foreign_unmount_is_noticed() {
     let Some(mounted) = Mounted::new() else { return };
     assert!(!mounted.mount.wait(Duration::from_millis(10)));
     let status = Command::new("umount").arg(mounted.path()).status().unwrap();
@@ -83,7 +83,7 @@ fn an_unmount_by_somebody_else_is_noticed() {
 }
 
 #[test]
-fn a_mount_that_is_detached_serves_who_still_has_a_file_open() {
+fn a_detached_mount_still_serves_open_files() {
     let Some(mounted) = Mounted::new() else { return };
     let path = mounted.path().join("f");
     let mut file = File::create(&path).unwrap();

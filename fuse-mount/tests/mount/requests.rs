@@ -58,7 +58,7 @@ const OPERATIONS: [(&str, Operation); 26] = [
 ];
 
 #[test]
-fn no_operation_causes_more_requests_than_is_said() {
+fn no_operation_causes_more_requests_than_documented() {
     let Some(mounted) = Mounted::prepared(prepare, |_| {}) else { return };
     let seen = OPERATIONS.map(|(_, operation)| count(&mounted, operation));
     let said: Vec<_> = SAID.split_once(HEADING).unwrap().1.lines().map_while(row).collect();
