@@ -138,7 +138,7 @@ fn a_service_refuses_another_user_by_itself() {
     lab.create("tank", "128M");
     // Without the program, which would refuse earlier: a request as it crosses the socket.
     let ask = |request: &str| {
-        let call = format!(r#"{{"command":"x","request":{request}}}"#);
+        let call = format!(r#"{{"version":1,"call":{{"command":"x","request":{request}}}}}"#);
         let script = format!(
             "perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new(Peer => \"{}\") or die; my $c = q({call}); \
              print $s pack(\"V\", length $c), $c; $s->flush; local $/; print <$s>'",

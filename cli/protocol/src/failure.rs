@@ -57,9 +57,22 @@ pub struct Failure {
     pub hint: Option<String>,
     /// How the program ends.
     pub exit: Exit,
+    /// What programs go by.
+    #[serde(default)]
+    pub kind: Kind,
 }
 
-const NOT_MOUNTED: &str = "not currently mounted";
+/// What a failure is about, where code goes by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Anything that no code goes by.
+    #[default]
+    Other,
+    /// What is to be unmounted is not mounted.
+    NotMounted,
+    /// The pool's service speaks another version of the protocol.
+    OtherVersion,
+}
 
 /// A word as the shell takes it: in quotes if it means more to the shell than itself.
 fn shell_word(word: &str) -> String {
@@ -73,7 +86,7 @@ fn shell_word(word: &str) -> String {
 impl Failure {
     /// Refused or failed.
     pub fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), hint: None, exit: Exit::Failed }
+        Failure { message: message.into(), hint: None, exit: Exit::Failed, kind: Kind::Other }
     }
 
     /// `cannot ACTION 'WHAT': WHY`.
@@ -109,7 +122,7 @@ impl Failure {
 
     /// `cannot unmount 'WHAT': not currently mounted`.
     pub fn not_mounted(what: impl Display) -> Failure {
-        Failure::cannot("unmount", what, NOT_MOUNTED)
+        Failure { kind: Kind::NotMounted, ..Failure::cannot("unmount", what, "not currently mounted") }
     }
 
     /// Whether it is no request that was refused, but a known pool that cannot be had.
@@ -119,7 +132,7 @@ impl Failure {
 
     /// Whether all that it says is that something is not mounted.
     pub fn is_not_mounted(&self) -> bool {
-        self.hint.is_none() && self.message.ends_with(NOT_MOUNTED)
+        self.hint.is_none() && self.kind == Kind::NotMounted
     }
 
     /// What to say of a pool whose service has died, or was never started, where there should be one.
@@ -227,7 +240,7 @@ pub fn unexpected_answer() -> Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure { message: String::new(), hint: None, exit: Exit::Done };
+            return Failure { message: String::new(), hint: None, exit: Exit::Done, kind: Kind::Other };
         }
         Failure::new(error.to_string())
     }

@@ -15,7 +15,8 @@
 //!   that do not describe themselves.
 //! - [`HostRequest`]: about the pools of this machine: create, import, export, destroy, check. It stays in the process
 //!   of the command.
-//! - [`Call`], [`Reply`]: what crosses the socket, in frames; a call with a stream has one file descriptor beside it.
+//! - [`Call`], [`Reply`]: what crosses the socket, in frames; a call with a stream has one file descriptor beside it, and
+//!   the [`version`] of its sender before it.
 //! - [`Executor`]: who carries requests out.
 //!
 //! Names are validated types and property values canonical text (`dataset::property`); paths are bytes.
@@ -26,11 +27,12 @@ pub mod frame;
 mod host;
 mod record;
 mod request;
+pub mod version;
 
 use pool::inspect::Sink;
 use serde::{Deserialize, Serialize};
 
-pub use self::failure::{Exit, Failure, unexpected_answer};
+pub use self::failure::{Exit, Failure, Kind, unexpected_answer};
 pub use self::host::*;
 pub use self::record::*;
 pub use self::request::*;

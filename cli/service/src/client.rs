@@ -19,7 +19,7 @@ use std::{
 use dataset::{admin::Reader, name::Name};
 use pool::inspect::Sink;
 use protocol::{
-    Call, Executor, Failure, HostRequest, HostResponse, Inspect, OnSaid, RemovalPlan, Request, Response, Stream,
+    Call, Executor, Failure, HostRequest, HostResponse, Inspect, Kind, OnSaid, RemovalPlan, Request, Response, Stream,
     UnmountTarget, VdevSpec,
 };
 
@@ -161,9 +161,13 @@ impl Client {
         fuse_mount::available().map_err(|error| Some(error.to_string()))
     }
 
-    /// Whether the pool's service answers. One that is being killed still accepts connections for a moment.
+    /// Whether the pool's service answers, be it that it speaks another version. One that is being killed still accepts
+    /// connections for a moment.
     pub(super) fn is_served(&self, pool: &str) -> bool {
-        matches!(self.ask(pool, &Request::Ping, &mut None, &mut |_| Ok(None)), Ok(Some(_)))
+        match self.ask(pool, &Request::Ping, &mut None, &mut |_| Ok(None)) {
+            Ok(answer) => answer.is_some(),
+            Err(failure) => failure.kind == Kind::OtherVersion,
+        }
     }
 
     /// Whether the service of a pool that has none has crashed. One that ends by itself takes its socket along.

@@ -177,6 +177,10 @@ impl Handler for Owned {
         pool.execute(&call.command, call.request, stream, &mut job)
     }
 
+    fn pool(&self) -> &str {
+        &self.name
+    }
+
     fn stalled(&self) -> Option<Failure> {
         self.refusal()
     }

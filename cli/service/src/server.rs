@@ -21,7 +21,10 @@
 
 use std::{io, os::fd::AsFd, os::unix::net::UnixListener, sync::Arc, time::Duration};
 
-use protocol::{Call, Failure, OnSaid, Reply, Request, Response, Said, Stream, frame};
+use protocol::{
+    Call, Failure, OnSaid, Reply, Request, Response, Said, Stream, frame,
+    version::{self, Foreign, VERSION},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::{UnixStream, unix::UCred},
@@ -65,6 +68,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Carries out one call; on a thread that may wait.
     fn handle(&self, call: Call, stream: Option<Stream>, cancel: Cancel, said: OnSaid<'_>)
     -> Result<Response, Failure>;
+
+    /// The name of the pool.
+    fn pool(&self) -> &str;
 
     /// What a call under way is answered that may wait for ever; it goes on, and its result goes to nobody.
     fn stalled(&self) -> Option<Failure> {
@@ -149,7 +155,11 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
             let visit = if desk.in_need { None } else { desk.visitors.enter(user) };
             return timeout(visitors::PATIENCE, visited(&mut socket, &desk.handler, visit, &peer)).await?;
         }
-        let (mut call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket, frame::MAX_CALL)).await??;
+        let (call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket, frame::MAX_CALL)).await??;
+        let mut call = match call {
+            Ok(call) => call,
+            Err(foreign) => return write_reply(&mut socket, &other_version(&*desk.handler, foreign)).await,
+        };
         note_peer(&mut call, &peer);
         let Desk { handler, ended, visitors, .. } = &desk;
         let is_shutdown = matches!(call.request, Request::Shutdown { .. } | Request::Abandon);
@@ -197,7 +207,10 @@ async fn visited(
     };
     // No call that is open to all has a descriptor, so none is taken: the kernel drops one that is sent. To close it here
     // could wait without end for a file system that its sender serves.
-    let mut call = timeout(CALL_TIMEOUT, read_call_alone(socket)).await??;
+    let mut call = match timeout(CALL_TIMEOUT, read_call_alone(socket)).await?? {
+        Ok(call) => call,
+        Err(foreign) => return write_reply(socket, &other_version(&**handler, foreign)).await,
+    };
     note_peer(&mut call, peer);
     if !call.request.is_open_to_all() {
         return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
@@ -209,13 +222,13 @@ async fn visited(
 }
 
 /// Reads a call of another user, with no room for a descriptor beside it.
-async fn read_call_alone(socket: &mut UnixStream) -> io::Result<Call> {
+async fn read_call_alone(socket: &mut UnixStream) -> io::Result<Result<Call, Foreign>> {
     let mut header = [0; frame::HEADER];
     socket.read_exact(&mut header).await?;
     read_body(socket, header, visitors::MAX_CALL).await
 }
 
-async fn read_call(socket: &mut UnixStream, max: usize) -> io::Result<(Call, Option<Stream>)> {
+async fn read_call(socket: &mut UnixStream, max: usize) -> io::Result<(Result<Call, Foreign>, Option<Stream>)> {
     let mut header = [0; frame::HEADER];
     let (count, stream) = socket.async_io(Interest::READABLE, || frame::receive(socket.as_fd(), &mut header)).await?;
     if count == 0 {
@@ -225,11 +238,27 @@ async fn read_call(socket: &mut UnixStream, max: usize) -> io::Result<(Call, Opt
     Ok((read_body(socket, header, max).await?, stream))
 }
 
-async fn read_body(socket: &mut UnixStream, header: [u8; frame::HEADER], max: usize) -> io::Result<Call> {
+async fn read_body(
+    socket: &mut UnixStream,
+    header: [u8; frame::HEADER],
+    max: usize,
+) -> io::Result<Result<Call, Foreign>> {
     let len = frame::body_len(header, max)?;
     let mut body = Vec::new();
     socket.take(len as u64).read_to_end(&mut body).await?;
-    frame::decode(&body, len)
+    version::decode(&body, len)
+}
+
+/// The answer to a program of another version.
+fn other_version(handler: &dyn Handler, Foreign(program): Foreign) -> Reply {
+    let own = std::env::current_exe().unwrap_or_default();
+    let service = version::Service {
+        pool: handler.pool(),
+        process: std::process::id(),
+        version: Some(VERSION),
+        program: &own.display().to_string(),
+    };
+    Reply::Failed(service.differs_from(program))
 }
 
 async fn write_reply(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
@@ -325,7 +354,7 @@ mod tests {
     };
 
     use parking_lot::Mutex;
-    use protocol::Progress;
+    use protocol::{Kind, Progress};
 
     use super::*;
     use crate::socket;
@@ -367,6 +396,10 @@ mod tests {
                 }
                 _ => Err(Failure::new("no")),
             }
+        }
+
+        fn pool(&self) -> &str {
+            "tank"
         }
 
         fn has_ended(&self) -> bool {
@@ -437,7 +470,7 @@ mod tests {
         let service = Service::start();
         let mut peer = service.connect();
         let call = Call { command: String::new(), process: None, user: None, request: Request::Sync };
-        frame::send(&mut peer, &frame::encode(&call, frame::MAX_CALL).unwrap(), None).unwrap();
+        frame::send(&mut peer, &version::encode(&call).unwrap(), None).unwrap();
         let mut heard = || frame::read(&mut peer, frame::MAX_REPLY).unwrap();
         // On a machine that is busy, that it is alive may be the first to be heard.
         let first = std::iter::from_fn(&mut heard).find(|reply| *reply != Reply::Alive);
@@ -462,6 +495,57 @@ mod tests {
             assert_eq!(rest, b"");
         }
         service.end();
+    }
+
+    #[test]
+    fn a_program_of_another_version_is_told_so() {
+        let service = Service::start();
+        let older = version::before_versions().unwrap();
+        let newer = frame::encode(&serde_json::json!({ "version": VERSION + 1, "call": "x" }), 1000).unwrap();
+        for (frame, age) in [(older, "a newer"), (newer, "an older")] {
+            let mut peer = service.connect();
+            peer.write_all(&frame).unwrap();
+            let Some(Reply::Failed(failure)) = frame::read(&mut peer, frame::MAX_REPLY).unwrap() else { panic!() };
+            let process = std::process::id();
+            let expected = format!(
+                "cannot use 'tank': its service (process {process}) runs {age} version of Cenote than this program"
+            );
+            assert_eq!((failure.message, failure.kind), (expected, Kind::OtherVersion));
+        }
+        service.end();
+    }
+
+    #[test]
+    fn a_service_from_before_versions_is_recognised() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("s")).unwrap();
+        let served = thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut peer, _) = listener.accept().unwrap();
+                // It decodes a call, and closes the connection if that is none.
+                let Ok(Some(call)) = frame::read::<Call>(&mut peer, frame::MAX_CALL) else { continue };
+                assert_eq!(call.request, Request::Ping);
+                peer.write_all(&frame::encode(&Reply::Done(Response::Done), 1000).unwrap()).unwrap();
+            }
+        });
+        let mut peer = Peer::connect(folder.path().join("s")).unwrap();
+        let call = Call { command: "hello".into(), process: None, user: None, request: Request::Sync };
+        let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
+        assert_eq!(failure.kind, Kind::OtherVersion);
+        assert!(failure.message.contains("runs an older version of Cenote than this program"), "{failure}");
+        served.join().unwrap();
+    }
+
+    #[test]
+    fn a_service_that_crashes_on_a_call_is_lost_and_not_of_another_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("s")).unwrap();
+        let mut peer = Peer::connect(folder.path().join("s")).unwrap();
+        drop(listener);
+        let call = Call { command: "hello".into(), process: None, user: None, request: Request::Sync };
+        let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
+        assert_eq!(failure.kind, Kind::Other);
+        assert!(failure.message.starts_with("lost the service of pool 'tank'"), "{failure}");
     }
 
     #[test]

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use protocol::{Call, Failure, OnSaid, Reply, Response, Stream, frame};
+use protocol::{
+    Call, Failure, OnSaid, Reply, Response, Stream, frame,
+    version::{self, VERSION},
+};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::health::{Condition, unavailable};
@@ -29,12 +32,34 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
+/// The process at the other end.
+fn process(socket: &UnixStream) -> u32 {
+    socket_peercred(socket).map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs())
+}
+
 /// The failure of a service that is there and says nothing.
 fn silence(socket: &UnixStream, pool: &str) -> Failure {
-    let process = socket_peercred(socket).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
+    let process = process(socket);
     let failure = Failure::cannot("open", pool, format!("its service (process {process}) does not answer"))
         .hint(format!("if the process was stopped, this has it go on: kill -CONT {process}"));
     unavailable(Condition::Unanswered, failure)
+}
+
+/// Whether the service behind a socket, which has closed it on a call, takes calls as they were before version 1.
+fn is_before_versions(socket: &UnixStream) -> bool {
+    let asked_again = || -> io::Result<bool> {
+        let mut socket = UnixStream::connect_addr(&socket.peer_addr()?)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        frame::send(&mut socket, &version::before_versions()?, None)?;
+        Ok(matches!(frame::read(&mut socket, frame::MAX_REPLY)?, Some(Reply::Alive | Reply::Done(_))))
+    };
+    asked_again().unwrap_or(false)
+}
+
+/// The failure of a service whose answers are not those of this code.
+fn other_version(socket: &UnixStream, pool: &str, version: Option<u32>) -> Failure {
+    let service = version::Service { pool, process: process(socket), version, program: "" };
+    service.differs_from(Some(VERSION))
 }
 
 /// Asks the service of `pool`, and passes on what it says until the result.
@@ -54,13 +79,24 @@ pub fn ask(
         socket.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
     }
     let silent = silence(socket, pool);
-    let bytes = frame::encode(call, frame::MAX_CALL).map_err(|error| Failure::new(error.to_string()))?;
+    let bytes = version::encode(call).map_err(|error| Failure::new(error.to_string()))?;
     frame::send(socket, &bytes, stream.as_ref().map(AsFd::as_fd)).map_err(lost)?;
     // The service's copy is the last one: a reader behind a pipe sees the end when the service is done.
     drop(stream);
+    let mut has_answered = false;
     loop {
-        let reply = frame::read(socket, frame::MAX_REPLY);
-        match reply.map_err(|error| if is_timeout(&error) { silent.clone() } else { lost(error) })? {
+        let reply = match frame::read(socket, frame::MAX_REPLY) {
+            Err(error) if is_timeout(&error) => return Err(silent),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(other_version(socket, pool, Some(VERSION)));
+            }
+            Ok(None) | Err(_) if !has_answered && is_before_versions(socket) => {
+                return Err(other_version(socket, pool, None));
+            }
+            reply => reply.map_err(lost)?,
+        };
+        has_answered = true;
+        match reply {
             Some(Reply::Said(mut more)) => {
                 while let Some(back) = said(more)? {
                     more = back;
