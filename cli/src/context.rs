@@ -94,7 +94,11 @@ impl Context<'_> {
 
     /// The same, for a request that needs a stream.
     pub fn call_with(&mut self, pool: &str, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
-        assert_eq!(request.needs_stream(), stream.is_some(), "a stream goes with exactly the requests that need one");
+        assert_eq!(
+            request.traits().needs_stream,
+            stream.is_some(),
+            "a stream goes with exactly the requests that need one"
+        );
         let mut meter = Meter::new(self.console.terminals.error);
         self.executor.call(pool, request, stream, &mut |said| shown(&mut meter, said))
     }

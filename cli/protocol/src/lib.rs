@@ -27,6 +27,7 @@ pub mod frame;
 mod host;
 mod record;
 mod request;
+mod traits;
 pub mod version;
 
 use pool::inspect::Sink;
@@ -36,6 +37,7 @@ pub use self::failure::{Exit, Failure, Kind, unexpected_answer};
 pub use self::host::*;
 pub use self::record::*;
 pub use self::request::*;
+pub use self::traits::{Permission, Suspended, Traits};
 
 /// How far a long request has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,7 +108,7 @@ pub trait Executor {
     fn host(&mut self, request: HostRequest, progress: OnSaid<'_>) -> Result<HostResponse, Failure>;
 
     /// Carries out a request within the known pool of that name; `stream` is there exactly for the requests that
-    /// [need one](Request::needs_stream).
+    /// [need one](Traits::needs_stream).
     fn call(
         &mut self,
         pool: &str,

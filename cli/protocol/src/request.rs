@@ -528,19 +528,6 @@ pub enum Request {
     },
 }
 
-impl Request {
-    /// Whether a descriptor goes with the request.
-    pub fn needs_stream(&self) -> bool {
-        matches!(self, Request::Send { dry_run: false, .. } | Request::Receive(_) | Request::Read { .. })
-    }
-
-    /// Whether somebody looks at a glance: who is asked and says nothing is left, and the others are asked.
-    pub fn is_quick(&self) -> bool {
-        let whole = matches!(self, Request::Ping | Request::Pool { .. } | Request::Status | Request::IoCounters);
-        whole || matches!(self, Request::Mounts | Request::List { .. } | Request::History { .. })
-    }
-}
-
 /// Which files beside the one named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProjectReach {

@@ -19,8 +19,8 @@ use std::{
 use dataset::{admin::Reader, name::Name};
 use pool::inspect::Sink;
 use protocol::{
-    Call, Executor, Failure, HostRequest, HostResponse, Inspect, Kind, OnSaid, RemovalPlan, Request, Response, Stream,
-    UnmountTarget, VdevSpec,
+    Call, Executor, Failure, HostRequest, HostResponse, Inspect, Kind, OnSaid, Permission, RemovalPlan, Request,
+    Response, Stream, UnmountTarget, VdevSpec,
 };
 
 use super::{
@@ -94,7 +94,7 @@ impl Client {
         progress: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         let pool = indexed.name.as_str();
-        if !request.is_open_to_all() {
+        if request.traits().permission != Permission::Everyone {
             return Err(Failure::not_permitted_in(pool));
         }
         let Some(mut socket) = socket::connect(&places.socket(pool))? else {

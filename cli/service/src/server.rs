@@ -2,7 +2,7 @@
 //!
 //! One connection carries one call, the progress of it, and one result. Every user may connect; what a user may ask is
 //! decided for each call by the uid that the kernel gives of the peer: the owner of the service and root may ask
-//! everything, all others what [is open to all](Request::is_open_to_all), within the bounds of `visitors`. A
+//! everything, all others what is [open to everyone](Permission::Everyone), within the bounds of `visitors`. A
 //! connection that says nothing is dropped after a while; one that goes away while its call is carried out cancels it. Whoever waits for a result hears every second that the service is alive.
 //!
 //! Waiting for many peers is all that happens asynchronously here. Calls are carried out by a [`Handler`], on threads of
@@ -22,7 +22,7 @@
 use std::{io, os::fd::AsFd, os::unix::net::UnixListener, sync::Arc, time::Duration};
 
 use protocol::{
-    Call, Failure, OnSaid, Reply, Request, Response, Said, Stream, frame,
+    Call, Failure, OnSaid, Permission, Reply, Response, Said, Stream, Suspended, frame,
     version::{self, Foreign, VERSION},
 };
 use tokio::{
@@ -40,7 +40,7 @@ use super::{
     reserve::Reserve,
     visitors::{self, Leaving, Visit, Visitors},
 };
-use crate::execute::{Cancel, is_answered_anyway};
+use crate::execute::Cancel;
 
 /// How long a peer may take to say what it wants.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -162,7 +162,7 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
         };
         note_peer(&mut call, &peer);
         let Desk { handler, ended, visitors, .. } = &desk;
-        let is_shutdown = matches!(call.request, Request::Shutdown { .. } | Request::Abandon);
+        let is_shutdown = call.request.traits().ends_service;
         if is_shutdown {
             visitors.cancel_all();
         }
@@ -212,7 +212,7 @@ async fn visited(
         Err(foreign) => return write_reply(socket, &other_version(&**handler, foreign)).await,
     };
     note_peer(&mut call, peer);
-    if !call.request.is_open_to_all() {
+    if call.request.traits().permission != Permission::Everyone {
         return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
     }
     let cancel = visit.cancel.clone();
@@ -282,7 +282,7 @@ async fn carry_out(
 ) -> io::Result<Result<Response, Failure>> {
     let (tell, mut told) = mpsc::channel(REPLIES);
     let on_thread = cancel.clone();
-    let may_stall = !is_answered_anyway(&call.request);
+    let may_stall = call.request.traits().suspended != Suspended::Answered;
     let watched = handler.clone();
     let mut glance = interval(GLANCE);
     let mut beat = interval_at(Instant::now() + BEAT, BEAT);
@@ -354,7 +354,7 @@ mod tests {
     };
 
     use parking_lot::Mutex;
-    use protocol::{Kind, Progress};
+    use protocol::{Kind, Progress, Request};
 
     use super::*;
     use crate::socket;

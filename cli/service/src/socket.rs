@@ -75,7 +75,7 @@ pub fn ask(
             .hint(format!("whether it was done is not known; bring the service back: pool import {pool}"));
         unavailable(Condition::Unanswered, failure)
     };
-    if call.request.is_quick() {
+    if call.request.traits().is_quick {
         socket.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
     }
     let silent = silence(socket, pool);

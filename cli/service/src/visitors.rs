@@ -1,6 +1,6 @@
 //! Connections of users who neither own a service nor are root.
 //!
-//! They may ask little (see [`protocol::Request::is_open_to_all`]), and nothing that they do keeps the owner waiting:
+//! They may ask little (see [`protocol::Permission`]), and nothing that they do keeps the owner waiting:
 //! each user has a few connections, all together have some more, a call is small and arrives in time or not at all, an
 //! answer is taken in time or given up, and what is under way for them is cancelled when the owner ends the service.
 

@@ -74,7 +74,7 @@ pub use self::{
 pub(crate) use self::{
     mounts::{Places as MountPlaces, check_namespace},
     refusal::OrRefused,
-    suspended::{is_answered_anyway, refusal},
+    suspended::refusal,
 };
 
 pub(crate) use self::open_pool::create_options;
@@ -95,7 +95,7 @@ impl OpenPool {
         job: &mut Job<'_>,
     ) -> Result<Response, Failure> {
         self.check_not_suspended(&request)?;
-        let recorded = is_recorded(&request);
+        let recorded = request.traits().is_recorded;
         if recorded {
             // What it forgets, such as errors, is seen before.
             self.events.look();
@@ -254,56 +254,6 @@ impl OpenPool {
 /// The stream of a request that has one.
 fn required(stream: Option<Stream>) -> Result<Stream, Failure> {
     stream.ok_or_else(|| Failure::new("the request came without its stream"))
-}
-
-/// Whether the history is to tell of a request.
-fn is_recorded(request: &Request) -> bool {
-    match request {
-        Request::AddVdevs { dry_run, .. }
-        | Request::Remove { dry_run, .. }
-        | Request::Rebalance { dry_run, .. }
-        | Request::Defragment { dry_run, .. }
-        | Request::Resize { dry_run, .. }
-        | Request::Split { dry_run, .. }
-        | Request::Create { dry_run, .. }
-        | Request::Destroy { dry_run, .. }
-        | Request::DestroySnapshots { dry_run, .. }
-        | Request::DestroyBookmark { dry_run, .. } => !dry_run,
-        Request::Receive(spec) => !spec.dry_run,
-        Request::SetPool { .. }
-        | Request::Attach { .. }
-        | Request::Detach { .. }
-        | Request::PauseRemoval
-        | Request::PauseExpansion
-        | Request::ResumeExpansion { .. }
-        | Request::Renumber { .. }
-        | Request::StopRemoval
-        | Request::PauseRebalance
-        | Request::StopRebalance
-        | Request::PauseDefragment
-        | Request::StopDefragment
-        | Request::PauseResize
-        | Request::StopResize
-        | Request::Offline { .. }
-        | Request::Online { .. }
-        | Request::Scrub { .. }
-        | Request::ScrubPart(_)
-        | Request::Clear { .. }
-        | Request::Reopen
-        | Request::Trim { .. }
-        | Request::Resilver
-        | Request::Set { .. }
-        | Request::Inherit { .. }
-        | Request::Rename { .. }
-        | Request::Snapshot { .. }
-        | Request::Rollback { .. }
-        | Request::Clone { .. }
-        | Request::Promote { .. }
-        | Request::Hold { .. }
-        | Request::Release { .. }
-        | Request::Bookmark { .. } => true,
-        _ => false,
-    }
 }
 
 /// A machine on which no pool is known or can be: every name is unknown. What commands check before they ask a pool

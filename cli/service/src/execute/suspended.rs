@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pool::{error::Error, txg::Engine};
-use protocol::{Failure, Request};
+use protocol::{Failure, Request, Suspended};
 
 use super::{open_pool::OpenPool, refusal::OrRefused};
 
@@ -16,40 +16,13 @@ pub(crate) fn refusal(engine: &Engine, pool: &str) -> Option<Failure> {
     Some(Failure::engine("use", pool, &Error::Suspended(why)))
 }
 
-/// Whether a request is answered although the pool is suspended: it asks no device, or is about the suspension itself.
-pub(crate) fn is_answered_anyway(request: &Request) -> bool {
-    let about_itself = matches!(request, Request::Clear { .. } | Request::Reopen | Request::Abandon);
-    let is_told = matches!(request, Request::Events { .. } | Request::ClearEvents);
-    about_itself
-        || is_told
-        || matches!(request, Request::Ping | Request::Status | Request::IoCounters | Request::Mounts)
-}
-
-/// Whether a request only looks, at what may be in memory.
-fn only_reads(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Pool { .. }
-            | Request::History { .. }
-            | Request::List { .. }
-            | Request::Holds { .. }
-            | Request::Entries { .. }
-            | Request::FileAttributes { .. }
-            | Request::Projects { .. }
-            | Request::Accounts { .. }
-            | Request::Read { .. }
-            | Request::CopyOut { .. }
-            | Request::Send { .. }
-    )
-}
-
 impl OpenPool {
     /// Refuses at once what needs a commit, which would not come.
     pub(super) fn check_not_suspended(&self, request: &Request) -> Result<(), Failure> {
-        if is_answered_anyway(request) || only_reads(request) {
-            return Ok(());
+        match request.traits().suspended {
+            Suspended::Answered | Suspended::Tried => Ok(()),
+            Suspended::Refused => refusal(self.engine(), self.name().as_str()).map_or(Ok(()), Err),
         }
-        refusal(self.engine(), self.name().as_str()).map_or(Ok(()), Err)
     }
 
     /// Forgets the errors of the devices, or of one of them. Takes the devices of a suspended pool back, resumes it, and

@@ -22,6 +22,8 @@ use super::{
 };
 use crate::registry::KnownPool;
 
+mod history;
+
 fn disks(taken: &NewDevices) -> Vec<ClassedVdev> {
     taken.devices().into_iter().map(|device| NewVdev::Disk(device).into()).collect()
 }
