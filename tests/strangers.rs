@@ -150,7 +150,7 @@ fn a_service_refuses_another_user_by_itself() {
     for request in [
         r#""Abandon""#,
         r#""Sync""#,
-        r#"{"Shutdown":{"force":true}}"#,
+        r#"{"Shutdown":{"force":true,"export":false}}"#,
         r#"{"Destroy":{"name":"tank","recursive":true,"dependents":true,"force":true,"wait":false,"dry_run":false}}"#,
     ] {
         let answer = ask(request);

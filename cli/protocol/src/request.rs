@@ -25,6 +25,8 @@ pub enum Request {
     Shutdown {
         /// Unmount lazily what is in use.
         force: bool,
+        /// The pool is exported: its history gets the command line.
+        export: bool,
     },
     /// Give up what cannot be written, unmount lazily, close the pool and end the service. `GivenUp`, or `Done` if nothing
     /// was.

@@ -165,7 +165,9 @@ impl Handler for Owned {
         said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         match call.request {
-            Request::Shutdown { force } => return self.shut_down(&call.command, force),
+            Request::Shutdown { force, export } => {
+                return self.shut_down(force, export.then_some(call.command.as_str()));
+            }
             Request::Abandon => return self.abandon(),
             _ => {}
         }
@@ -238,8 +240,9 @@ impl Owned {
         Ok(response)
     }
 
-    /// Unmounts and closes the pool. If unmounting is refused, everything goes on; after that nothing does.
-    fn shut_down(&self, command: &str, force: bool) -> Result<Response, Failure> {
+    /// Unmounts and closes the pool, whose history gets the command line if there is one. If unmounting is refused,
+    /// everything goes on; after that nothing does.
+    fn shut_down(&self, force: bool, command: Option<&str>) -> Result<Response, Failure> {
         self.refusal().map_or(Ok(()), Err)?;
         if force {
             self.interrupt();
@@ -251,7 +254,7 @@ impl Owned {
         };
         let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
         pool.unmount_all(force)?;
-        if command.contains(" export ") {
+        if let Some(command) = command {
             pool.record(command);
         }
         self.remove_socket();

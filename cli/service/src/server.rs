@@ -390,7 +390,7 @@ mod tests {
                 Request::Status => panic!("a defect"),
                 Request::Ping => Ok(Response::Done),
                 // By force it fails on the way, when it cannot be undone any more.
-                Request::Shutdown { force } => {
+                Request::Shutdown { force, .. } => {
                     *self.ended.lock() = true;
                     if force { Err(Failure::new("failed")) } else { Ok(Response::Done) }
                 }
@@ -433,7 +433,7 @@ mod tests {
         }
 
         fn end(self) {
-            assert_eq!(self.ask(Request::Shutdown { force: false }, None), Ok(Response::Done));
+            assert_eq!(self.ask(Request::Shutdown { force: false, export: false }, None), Ok(Response::Done));
             assert_eq!(self.thread.join().unwrap().unwrap(), End::Shutdown);
         }
     }
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn a_shutdown_that_fails_on_the_way_is_an_end_too() {
         let service = Service::start();
-        assert_eq!(service.ask(Request::Shutdown { force: true }, None), Err(Failure::new("failed")));
+        assert_eq!(service.ask(Request::Shutdown { force: true, export: false }, None), Err(Failure::new("failed")));
         assert_eq!(service.thread.join().unwrap().unwrap(), End::Shutdown);
     }
 

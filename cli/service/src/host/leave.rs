@@ -21,9 +21,9 @@ use crate::{
 
 impl Client {
     /// Ends the service of the pool whose lock this is, if it has one; `true` if it had, and has exported the pool.
-    fn shut_down(&self, lock: &PoolLock, force: bool) -> Result<bool, Failure> {
+    fn shut_down(&self, lock: &PoolLock, force: bool, export: bool) -> Result<bool, Failure> {
         let pool = lock.pool();
-        match self.ask(pool, &Request::Shutdown { force }, &mut None, &mut |_| Ok(None)) {
+        match self.ask(pool, &Request::Shutdown { force, export }, &mut None, &mut |_| Ok(None)) {
             Ok(Some(_)) => return Ok(true),
             // One that has crashed on the way is none any more, and how far it came does not matter.
             Err(failure) if !failure.is_unavailable() || self.is_served(pool) => return Err(failure),
@@ -63,7 +63,7 @@ impl Client {
     fn export(&mut self, lock: &PoolLock, force: bool) -> Result<(), Failure> {
         // Another command may have exported it while this one waited.
         let known = self.known(lock.pool())?;
-        if !self.shut_down(lock, force)? {
+        if !self.shut_down(lock, force, true)? {
             let command = self.command.clone();
             match self.open(known.clone()) {
                 Ok(opened) => opened.record(&command),
@@ -102,7 +102,7 @@ impl Client {
             let hint = "use -f to open it to be written, and destroy it";
             return Err(Failure::cannot("destroy", pool, "it is imported read-only").hint(hint));
         }
-        self.shut_down(&lock, force)?;
+        self.shut_down(&lock, force, false)?;
         // Its labels say that it is destroyed, so they must be written.
         if let Err(failure) = self.open(KnownPool { read_only: false, ..known.clone() }) {
             return self.forget_lost(&lock, &known, force, failure);

@@ -261,7 +261,7 @@ fn nothing(tried: &Tried) {
     let paths = || vec![PathBytes::from(tried.path("file"))];
     for request in [
         Request::Ping,
-        Request::Shutdown { force: false },
+        Request::Shutdown { force: false, export: true },
         Request::Abandon,
         Request::Pool { properties: Vec::new(), vdevs: false },
         Request::Status,
