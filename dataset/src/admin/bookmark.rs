@@ -1,4 +1,4 @@
-//! Bookmarks: what is left of a snapshot to send increments from.
+//! Bookmarks: the part of a snapshot needed as the base of an incremental send.
 
 use super::{
     datasets::Datasets,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Datasets {
-    /// Makes a bookmark of a snapshot, or a copy of another bookmark, of the same dataset.
+    /// Creates a bookmark of a snapshot, or a copy of another bookmark of the same dataset.
     pub fn bookmark(&self, source: &Name, name: &BookmarkName) -> Result<()> {
         let (names, source, name) = (self.names(), source.clone(), name.clone());
         self.run(move |tx| {

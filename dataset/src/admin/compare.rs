@@ -1,7 +1,7 @@
 //! Which files differ between a snapshot and a later state of its dataset.
 //!
-//! Both trees are compared with what they share passed over, so the cost is that of the changes. A file has changed if
-//! its change time has: everything that alters a file sets it, and reading does not.
+//! Both trees are compared without reading their common subtrees, so the cost is proportional to the changes. A file
+//! counts as changed if its change time differs: every modification sets the change time, and reading does not.
 
 use pool::{error::Error as PoolError, format::key::Key};
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ use crate::{
     name::{Name, SnapshotName},
 };
 
-/// How a file differs.
+/// The kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DifferenceKind {
     /// `-`
@@ -36,7 +36,7 @@ pub enum DifferenceKind {
 }
 
 impl DifferenceKind {
-    /// The sign for it.
+    /// The character shown by `fs diff`.
     pub fn sign(self) -> char {
         match self {
             DifferenceKind::Removed => '-',
@@ -50,23 +50,23 @@ impl DifferenceKind {
 /// A file that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// How.
+    /// The kind of difference, one sign in the output.
     pub kind: DifferenceKind,
-    /// What kind of file it is.
+    /// The type of the file.
     pub file_type: FileType,
-    /// Its path from the dataset's root; that in the earlier state, if there is one.
+    /// The path from the dataset's root in the earlier state, or in the later state for an added file.
     pub path: Vec<u8>,
-    /// Its path in the later state, if that is another.
+    /// The path in the later state, if different.
     pub new_path: Option<Vec<u8>>,
-    /// By how many its names have become more or less.
+    /// The change of the number of names.
     pub links: i64,
-    /// When it last changed, in nanoseconds since 1970.
+    /// The change time of the file, in nanoseconds since 1970.
     pub time: i64,
 }
 
 impl Datasets {
-    /// Calls `each` for every file that differs between the snapshot `from` and `to`, a later snapshot of the same dataset,
-    /// or the dataset as it is now, or a clone of a later one.
+    /// Calls `each` for every file that differs between the snapshot `from` and `to`: a later snapshot of the same
+    /// dataset, the current dataset, or a clone of a later snapshot.
     pub fn diff(&self, from: &SnapshotName, to: &Name, mut each: impl FnMut(Difference) -> Result<()>) -> Result<()> {
         if matches!(to, Name::Dataset(_)) && !self.engine().read_only() {
             self.engine().commit()?;
@@ -96,13 +96,13 @@ impl Datasets {
     }
 }
 
-/// One of the states that are compared: none of them changes.
+/// One of the compared states; neither changes.
 struct State {
     open: OpenSnapshot,
     paths: Paths,
 }
 
-/// Whether a snapshot lies in the line before, or at, a target.
+/// Whether a snapshot is in the line of a target, at or before the target.
 fn is_earlier(tx: &Transaction<'_>, from: u64, to: &super::Target) -> Result<bool> {
     let from: SnapshotRow = tx.row(snapshot_key(from))?;
     let (mut dataset, mut until) = match to {
@@ -139,7 +139,7 @@ fn difference_of(old: &mut State, new: &mut State, change: &Change) -> Result<Op
     Ok(found)
 }
 
-/// The inode of an item, if it has a name: what was only open somewhere is not shown.
+/// The inode of an item, if the inode has a name: nameless files are not shown.
 fn inode(key: Key, found: Option<&Found>) -> Result<Option<Inode>> {
     let Some(found) = found else { return Ok(None) };
     let inode = Inode::decode(found.body()).map_err(|error| PoolError::damaged(format!("inode at {key}"), error))?;
@@ -158,7 +158,7 @@ fn two_sided(old: &mut State, new: &mut State, ino: Ino, before: &Inode, after: 
     let (path, new_path) = (path(old, ino)?, path(new, ino)?);
     let is_renamed = path != new_path;
     let kind = if is_renamed { DifferenceKind::Renamed } else { DifferenceKind::Modified };
-    // A directory's links are its subdirectories, which are shown themselves.
+    // The links of a directory come from its subdirectories, which are shown themselves.
     let links = if after.is_dir() { 0 } else { i64::from(after.nlink) - i64::from(before.nlink) };
     let new_path = is_renamed.then_some(new_path);
     Ok(Some(Difference { kind, file_type: after.file_type, path, new_path, links, time: after.ctime }))

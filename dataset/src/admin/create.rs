@@ -16,22 +16,22 @@ use crate::{catalogue::Transaction, lineage::dataset, name::DatasetName};
 /// A dataset to create.
 #[derive(Clone, Debug)]
 pub struct CreateRequest {
-    /// Its name.
+    /// The full name of the dataset.
     pub name: DatasetName,
-    /// Whether to create what is missing above it. Then it is no error if it exists already.
+    /// Whether to create missing parents (`-p`); an existing dataset is then no error.
     pub parents: bool,
-    /// Its properties.
+    /// The properties to set.
     pub properties: Vec<Assignment>,
-    /// Who owns the root directory: user and group.
+    /// The user and group that own the root directory.
     pub owner: (u32, u32),
 }
 
 impl Datasets {
-    /// Creates a dataset. Returns the names of all that were created, the topmost first; nothing if `parents` was given
-    /// and it was there.
+    /// Creates a dataset. Returns the names of all datasets created, the topmost first; empty if the dataset exists and
+    /// `parents` is set.
     pub fn create(&self, request: CreateRequest) -> Result<Vec<DatasetName>> {
         let names = self.names();
-        // A guid is drawn once for each name, so that the request can be run again.
+        // The GUID for each name is drawn once, so that the request can be retried.
         let guids: HashMap<DatasetName, Guid> =
             ancestors(&request.name).into_iter().map(|name| (name, self.new_guid())).collect();
         let room = self.engine().available();
@@ -40,7 +40,7 @@ impl Datasets {
     }
 }
 
-/// The name and those above it, the topmost first.
+/// The dataset and its ancestors, the topmost first.
 fn ancestors(name: &DatasetName) -> Vec<DatasetName> {
     let mut all: Vec<_> = std::iter::successors(Some(name.clone()), DatasetName::parent).collect();
     all.reverse();

@@ -1,7 +1,7 @@
 //! Destroying datasets and snapshots.
 //!
-//! What a request takes with it is gathered and checked first; then everything is destroyed in an order in which nothing
-//! depends on what is gone: what lies below before what lies above, clones before their origins.
+//! First all datasets and snapshots that a request destroys are collected and checked. Then they are destroyed so that
+//! nothing depends on a destroyed object: children before parents, clones before their origins.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,47 +20,48 @@ use crate::{
 /// A dataset to destroy.
 #[derive(Clone, Debug)]
 pub struct DestroyRequest {
-    /// The dataset.
+    /// The dataset to destroy.
     pub name: DatasetName,
-    /// Whether to destroy what is below it and all snapshots.
+    /// Whether to destroy all descendants and all snapshots too (`-r`).
     pub recursive: bool,
-    /// Whether to destroy that, and all clones of the snapshots wherever they are.
+    /// As `recursive`, and also all clones of the snapshots, anywhere in the pool (`-R`).
     pub dependents: bool,
 }
 
 /// Snapshots to destroy.
 #[derive(Clone, Debug)]
 pub struct DestroySnapshotsRequest {
-    /// The snapshots.
+    /// One or several snapshots of one dataset.
     pub set: SnapshotSet,
-    /// Whether to destroy those of the same names in the datasets below.
+    /// Whether to destroy snapshots with the same names in descendants too (`-r`).
     pub recursive: bool,
-    /// Whether to destroy their clones.
+    /// Whether to destroy the clones too (`-R`).
     pub dependents: bool,
-    /// Whether those that are held or have clones go later, with the last of these.
+    /// Whether to mark snapshots with holds or clones for deferred destruction (`-d`).
     pub defer: bool,
 }
 
-/// What a request has destroyed, or would.
+/// The result of a request, or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destroyed {
-    /// The names of datasets and snapshots, in the order in which they went.
+    /// The names of the destroyed datasets and snapshots, in the order of destruction.
     pub names: Vec<String>,
-    /// The ids of the datasets among them, which stay theirs when they get other names.
+    /// The ids of the destroyed datasets.
     pub datasets: Vec<u64>,
-    /// Snapshots that go later.
+    /// Snapshots marked for deferred destruction.
     pub deferred: Vec<String>,
-    /// How many bytes that frees.
+    /// The bytes freed.
     pub reclaimed: u64,
 }
 
 impl Datasets {
-    /// Destroys a dataset. With `dry_run` nothing happens, and the answer says what would.
+    /// Destroys a dataset. With `dry_run` nothing changes, and the result describes the destruction.
     pub fn destroy(&self, request: DestroyRequest, dry_run: bool) -> Result<Destroyed> {
         self.run_or_not(dry_run, self.destruction(request, self.disturbed(dry_run)))
     }
 
-    /// What would go with a dataset, as the catalogue stands: needs no commit, and does not say how much would be freed.
+    /// The names that a request would destroy, from the current catalogue: without a commit, and without the space
+    /// freed.
     pub fn doomed(&self, request: DestroyRequest) -> Result<Vec<String>> {
         Ok(self.dry_run(self.destruction(request, BTreeSet::new()))?.names)
     }
@@ -84,12 +85,12 @@ impl Datasets {
         }
     }
 
-    /// Destroys snapshots. With `dry_run` nothing happens, and the answer says what would.
+    /// Destroys snapshots. With `dry_run` nothing changes, and the result describes the destruction.
     pub fn destroy_snapshots(&self, request: DestroySnapshotsRequest, dry_run: bool) -> Result<Destroyed> {
         self.run_or_not(dry_run, self.destruction_of_snapshots(request, self.disturbed(dry_run)))
     }
 
-    /// What would go with snapshots: see [`Datasets::doomed`].
+    /// The names that a request would destroy: see [`Datasets::doomed`].
     pub fn doomed_with_snapshots(&self, request: DestroySnapshotsRequest) -> Result<Vec<String>> {
         Ok(self.dry_run(self.destruction_of_snapshots(request, BTreeSet::new()))?.names)
     }
@@ -111,7 +112,7 @@ impl Datasets {
         }
     }
 
-    /// The mounts that keep a dataset from being destroyed: what only would happen disturbs none.
+    /// The mounts that prevent the destruction of a dataset: none for a dry run.
     fn disturbed(&self, dry_run: bool) -> BTreeSet<u64> {
         if dry_run { BTreeSet::new() } else { self.mounted() }
     }
@@ -123,24 +124,24 @@ impl Datasets {
         if !dry_run {
             let doomed = self.dry_run(&mut request)?.datasets;
             let open = self.open_with_ids(doomed);
-            // Nothing may be written to them once the request is under way: nobody would know of it.
+            // From here on no write is allowed: the written data would be lost silently.
             let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
             return self.run(request);
         }
-        // What was written lately counts too.
+        // Recent writes count too.
         if !self.engine().read_only() {
             self.engine().commit()?;
         }
         self.dry_run(request)
     }
 
-    /// The datasets that are mounted.
+    /// The ids of the mounted datasets.
     pub(super) fn mounted(&self) -> BTreeSet<u64> {
         self.mounts.lock().keys().copied().collect()
     }
 }
 
-/// Runs `destroy` and finds out how much it frees.
+/// Runs `destroy` and computes the freed space.
 fn measured(
     tx: &mut Transaction<'_>,
     mut destroy: impl FnMut(&mut Transaction<'_>, &mut Destroyed) -> Result<()>,
@@ -149,14 +150,14 @@ fn measured(
     let mut done = Destroyed::default();
     destroy(tx, &mut done)?;
     done.reclaimed = before.saturating_sub(tx.master()?.physical.allocated);
-    // What it takes along goes first: the last is what was asked for.
+    // The object named in the request is destroyed last, so the reversed list begins with it.
     let names: Vec<&String> = done.names.iter().rev().collect();
     history::log_each(tx, "destroy", &names)?;
     history::log_each(tx, "destroy later", &done.deferred)?;
     Ok(done)
 }
 
-/// Without a flag, only a dataset that stands alone is destroyed.
+/// Without a flag, only a dataset without descendants and snapshots is destroyed.
 fn check_alone(tx: &Transaction<'_>, names: &Names, id: u64, request: &DestroyRequest) -> Result<()> {
     if request.recursive || request.dependents {
         return Ok(());
@@ -175,7 +176,7 @@ fn check_alone(tx: &Transaction<'_>, names: &Names, id: u64, request: &DestroyRe
     Ok(())
 }
 
-/// Destroys datasets with all that is below them, and with `dependents` the clones that hang from any of it.
+/// Destroys datasets with all descendants, and with `dependents` also their clones.
 pub(super) fn destroy_datasets(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -205,7 +206,7 @@ pub(super) fn destroy_datasets(
     Ok(())
 }
 
-/// Destroys all datasets of a pool but its root, and the snapshots of that.
+/// Destroys all datasets of a pool except the root dataset, and all snapshots of the root dataset.
 fn destroy_below_root(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -221,7 +222,7 @@ fn destroy_below_root(
     destroy_snapshots_of(tx, ROOT, &names.text_of(tx, ROOT)?, done)
 }
 
-/// Destroys all snapshots of a dataset, none of which is held or has clones any more.
+/// Destroys all snapshots of a dataset; none has holds or clones any more.
 fn destroy_snapshots_of(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Destroyed) -> Result<()> {
     while let Some(oldest) = dataset::oldest_snapshot(tx, id)? {
         done.names.push(format!("{name}@{}", tx.row::<SnapshotRow>(snapshot_key(oldest))?.name));
@@ -230,10 +231,10 @@ fn destroy_snapshots_of(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mu
     Ok(())
 }
 
-/// Destroys a dataset and its snapshots. All that is below it, or a clone of it, goes too or has gone.
+/// Destroys a dataset and its snapshots. All descendants and clones are destroyed too, before or later.
 fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Destroyed) -> Result<()> {
-    // What goes later because something above it had to go first, as a clone of it, waits under the root. A name that
-    // begins so cannot be given by anybody.
+    // A child may have to be destroyed after its ancestor, which is a clone of the child. The child is moved below the
+    // root dataset for the time being, under a name that no user can type.
     for (_, child) in dataset::children(tx, id)? {
         dataset::move_to(tx, child, ROOT, &format!("%{child}"))?;
     }
@@ -244,7 +245,7 @@ fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Des
     Ok(())
 }
 
-/// All datasets that go, each after what is above it, or the reason why they must not.
+/// All datasets to destroy, each after its parent, or the reason for a refusal.
 fn gather(tx: &Transaction<'_>, names: &Names, tops: &[u64], dependents: bool) -> Result<Vec<u64>> {
     let (mut doomed, mut known) = (Vec::new(), BTreeSet::new());
     let mut outside: Vec<(u64, Vec<u64>)> = Vec::new();
@@ -275,7 +276,7 @@ fn gather(tx: &Transaction<'_>, names: &Names, tops: &[u64], dependents: bool) -
     Ok(doomed)
 }
 
-/// Fails if a snapshot is held or has clones.
+/// Fails if a snapshot has holds or clones.
 pub(super) fn check_free(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<()> {
     check_held(tx, names, id)?;
     match snapshot::clones(tx, id)?.as_slice() {
@@ -297,8 +298,8 @@ fn has_clones(tx: &Transaction<'_>, names: &Names, of: u64, clones: &[u64]) -> R
     Ok(Error::HasClones { snapshot, clones: names.of_datasets(tx, clones)? })
 }
 
-/// Clones before the datasets of their origins, and where that leaves a choice, children before parents. The two can
-/// contradict each other: a dataset may have been moved below a clone of it.
+/// Sorts clones before the datasets of their origins, and otherwise children before parents. The two rules can
+/// contradict each other: a dataset may have been moved below its clone.
 fn order(tx: &Transaction<'_>, doomed: &[u64]) -> Result<Vec<u64>> {
     enum Visit {
         Enter(u64),
@@ -344,7 +345,7 @@ fn choose(tx: &Transaction<'_>, names: &Names, request: &DestroySnapshotsRequest
     Ok(chosen)
 }
 
-/// The places in a line that a span covers; none if it names a snapshot that is not there.
+/// The range of positions in a line that a span covers; empty if a named snapshot does not exist.
 fn within(line: &[(u64, String)], span: &SnapshotSpan) -> std::ops::Range<usize> {
     let find = |name: &str| line.iter().position(|(_, known)| known == name);
     let range = match span {
@@ -376,7 +377,7 @@ fn destroy_snapshot(
     destroy_now(tx, names, id, request.dependents, mounted, done)
 }
 
-/// Destroys a snapshot that nobody holds, with the clones of it if `dependents` says so.
+/// Destroys a snapshot without holds, and with `dependents` its clones.
 pub(super) fn destroy_now(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -394,7 +395,7 @@ pub(super) fn destroy_now(
     if !clones.is_empty() {
         destroy_datasets(tx, names, &clones, true, mounted, done)?;
     }
-    // It may have gone with its last clone.
+    // The snapshot may have been destroyed with its last clone.
     if tx.contains(snapshot_key(id))? {
         snapshot::destroy(tx, id)?;
     }

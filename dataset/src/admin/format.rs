@@ -1,7 +1,7 @@
-//! The tree of a new dataset: a root directory that nothing is in.
+//! The tree of a new dataset: an empty root directory.
 //!
-//! It is made in the syncing context, in the transaction group that makes the dataset, so there never is a dataset
-//! without a tree.
+//! The tree is made in syncing context, in the txg in which the dataset is created, so no committed dataset is without
+//! a tree.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use pool::{
 
 use crate::fs::{FileType, ROOT, inode::Inode, key, master::Master};
 
-/// Writes the tree of a new dataset, one leaf, and returns its root.
+/// Writes the tree of a new dataset, a single leaf, and returns its root.
 pub(super) fn first_tree(sync: &mut Sync<'_>, owner: (u32, u32)) -> Result<BlockPointer> {
     let (txg, copies) = (sync.txg(), sync.engine().metadata_copies());
     let (seed, now) = (sync.engine().env().random(), sync.engine().env().now());
@@ -30,7 +30,7 @@ pub(super) fn first_tree(sync: &mut Sync<'_>, owner: (u32, u32)) -> Result<Block
     sync.write_block(node.resolved().encode(txg), copies)
 }
 
-/// Nothing is stored yet.
+/// A view of an empty tree, without stored nodes.
 struct InMemory;
 
 impl NodeSource for InMemory {

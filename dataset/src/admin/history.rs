@@ -1,7 +1,8 @@
-//! What was done to the pool, by whom, and when.
+//! The pool's history: commands and internal events, with user and time.
 //!
-//! A line is a command that was given, or *internal*: what a request or the pool itself did. Internal lines name no user. Those
-//! of requests are written in the transaction that does what they tell of, one a request, however many snapshots it takes.
+//! An entry is a command, or *internal*: an action of a request or of the pool itself. Internal entries have no user.
+//! Entries of requests are written in the transaction that makes the change, one entry per request, however many
+//! snapshots are taken.
 
 use std::fmt::Display;
 
@@ -10,29 +11,29 @@ use pool::{env::Nanos, format::key::Key, units::Txg};
 use super::{datasets::Datasets, error::Result};
 use crate::catalogue::{History, POOL, Transaction, keys, kind};
 
-/// The longest command line that is kept, in bytes.
+/// The longest recorded command line, in bytes.
 const MAX_COMMAND: usize = 4096;
 
-/// A line of the history.
+/// An entry of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in nanoseconds since 1970.
+    /// The time, in nanoseconds since 1970.
     pub time: Nanos,
-    /// In which transaction group.
+    /// The txg in which the entry was written.
     pub txg: Txg,
-    /// The command line, or what was done.
+    /// The command line, or the internal action.
     pub command: String,
-    /// Who gave it; nobody did if it is internal.
+    /// The user that gave the command; empty for an internal entry.
     pub user: String,
-    /// On which host.
+    /// The host on which the command was given.
     pub host: String,
 }
 
 impl Datasets {
-    /// Adds a line to the history, with the next commit, whoever makes it.
+    /// Adds an entry to the history, with the next commit.
     ///
-    /// What the line tells of is committed already. To commit once more for the line would double what a command costs the
-    /// devices; a crash before the next commit loses the line and nothing else.
+    /// The recorded change is committed already. A commit for the entry alone would double the I/O of a command; a
+    /// crash before the next commit loses only the entry.
     pub fn record(&self, command: &str, user: &str, host: &str) -> Result<()> {
         let (command, user, host, time) = (cut(command), cut(user), cut(host), self.now());
         self.run_later("the history lacks a line", move |tx| {
@@ -42,7 +43,7 @@ impl Datasets {
         })
     }
 
-    /// The history, oldest line first, up to the last commit.
+    /// The history, oldest entry first, up to the last commit.
     pub fn history(&self) -> Result<Vec<Event>> {
         let rows = self.read(|tx| tx.rows::<History>(keys(POOL, kind::HISTORY)))?;
         let event = |row: History| {
@@ -53,13 +54,13 @@ impl Datasets {
     }
 }
 
-/// Adds an internal line that tells what the transaction does.
+/// Adds an internal entry that describes the transaction.
 pub(super) fn log(tx: &mut Transaction<'_>, what: &str) -> Result<()> {
     let (time, txg) = (tx.now(), tx.txg());
     put(tx, &History { time, txg, command: cut(what), user: String::new(), host: String::new() })
 }
 
-/// The same of what was done to several things, if to any: the first is named, and the others are counted.
+/// As [`log`], for an action on several objects, if any: names the first, and counts the rest.
 pub(super) fn log_each(tx: &mut Transaction<'_>, action: &str, names: &[impl Display]) -> Result<()> {
     match names {
         [] => Ok(()),

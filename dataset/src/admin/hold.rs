@@ -1,4 +1,4 @@
-//! Holds: reasons for which snapshots must stay.
+//! User holds: tags that keep snapshots from being destroyed.
 
 use pool::env::Nanos;
 
@@ -17,19 +17,19 @@ use crate::{
 /// The longest tag, in bytes.
 const MAX_TAG: usize = 255;
 
-/// A hold.
+/// A hold on a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldInfo {
-    /// The snapshot.
+    /// The held snapshot.
     pub snapshot: SnapshotName,
-    /// The reason.
+    /// The tag, 1 to 255 bytes.
     pub tag: String,
-    /// When it was made, in nanoseconds since 1970.
+    /// When the hold was placed, in nanoseconds since 1970.
     pub time: Nanos,
 }
 
 impl Datasets {
-    /// Holds snapshots; with `recursive` also those of the same name below, where there are any.
+    /// Places holds; with `recursive` also on existing snapshots with the same name in descendants.
     pub fn hold(&self, tag: &str, snapshots: &[SnapshotName], recursive: bool) -> Result<()> {
         if tag.is_empty() || tag.len() > MAX_TAG {
             let problem = format!("a hold's tag has 1 to {MAX_TAG} bytes");
@@ -46,7 +46,7 @@ impl Datasets {
         })
     }
 
-    /// Takes holds off. A snapshot that was to go with its last hold goes.
+    /// Releases holds. A snapshot marked for deferred destruction is destroyed with its last hold.
     pub fn release(&self, tag: &str, snapshots: &[SnapshotName], recursive: bool) -> Result<()> {
         let (names, tag, snapshots) = (self.names(), tag.to_owned(), snapshots.to_vec());
         self.run(move |tx| {
@@ -61,7 +61,7 @@ impl Datasets {
         })
     }
 
-    /// The holds on snapshots; with `recursive` also on those of the same name below.
+    /// The holds on snapshots; with `recursive` also in descendants, on snapshots with the same name.
     pub fn holds(&self, snapshots: &[SnapshotName], recursive: bool) -> Result<Vec<HoldInfo>> {
         let names = self.names();
         self.read(|tx| {
@@ -75,7 +75,8 @@ impl Datasets {
     }
 }
 
-/// The ids and names of snapshots, and with `recursive` of those of the same name below; then those below are enough.
+/// The ids and names of snapshots, and with `recursive` of snapshots with the same name in descendants; then the
+/// topmost dataset need not have the snapshot.
 pub(super) fn each(
     tx: &Transaction<'_>,
     names: &Names,

@@ -1,11 +1,12 @@
-//! Quotas and reservations: how much room a dataset has, and who may write.
+//! Quotas and reservations: the space available to a dataset, and the admission of writes.
 //!
-//! A quota bounds what a dataset and everything below it uses, a refquota what the dataset itself refers to; a
-//! reservation sets room aside for it and those below, a refreservation for it alone. Used space is known exactly when a
-//! transaction group is written. Until then what was admitted counts in full: it may have been written by the next
-//! group, so it is remembered for two. Where that would refuse a write, the groups are committed first and the write is
-//! judged by what is really used. Where reservations leave too little room, commits go on until all that was freed can be
-//! used again, and no older state is held any longer; but only if that would do.
+//! A quota bounds the space used by a dataset and its descendants, a refquota the space referenced by the dataset
+//! itself. A reservation reserves space for the dataset and its descendants, a refreservation for the dataset alone.
+//! Used space is known exactly after a txg is written. Until then admitted bytes count in full, and for two txgs,
+//! because a write may go into the next txg. If the admitted bytes alone would refuse a write, the txgs are committed
+//! first, and the write is judged by the space really used. If reservations leave too little room, commits continue
+//! until all freed space is usable again and no older state is held any longer; but only if the commits can provide
+//! enough room.
 
 use std::sync::{Arc, Weak};
 
@@ -29,10 +30,10 @@ use crate::{
     name::MAX_DEPTH,
 };
 
-/// After so many commits, all that was admitted before them is counted as used, or was never written.
+/// The number of commits after which all bytes admitted before are counted as used, or were never written.
 const COUNTED_AFTER: usize = 2;
 
-/// A dataset and those above it, itself first: ids and rows.
+/// A dataset and its ancestors, the dataset first: ids and rows.
 fn upwards(tx: &Transaction<'_>, id: u64) -> Result<Vec<(u64, DatasetRow)>> {
     let mut rows = Vec::new();
     let mut at = id;
@@ -48,7 +49,7 @@ fn upwards(tx: &Transaction<'_>, id: u64) -> Result<Vec<(u64, DatasetRow)>> {
     Ok(rows)
 }
 
-/// How many bytes reservations set aside that are not used yet. `rows` end with the pool's root.
+/// The unused bytes of all reservations. `rows` ends with the pool's root dataset.
 fn set_aside(tx: &Transaction<'_>, rows: &[(u64, DatasetRow)]) -> Result<u64> {
     Ok(match rows.last() {
         Some((_, root)) => root.used().allocated.saturating_sub(tx.master()?.physical.allocated),
@@ -56,8 +57,8 @@ fn set_aside(tx: &Transaction<'_>, rows: &[(u64, DatasetRow)]) -> Result<u64> {
     })
 }
 
-/// How many bytes more a dataset and those below it may use, with `room` bytes available in the pool. Reservations of
-/// others are not available; its own and those of the datasets above are.
+/// The bytes that a dataset and its descendants may still use, with `room` bytes available in the pool. Reservations of
+/// other datasets are not available; reservations of the dataset and its ancestors are.
 pub(super) fn available(tx: &Transaction<'_>, id: u64, room: u64) -> Result<u64> {
     let rows = upwards(tx, id)?;
     let mut left = room.saturating_sub(set_aside(tx, &rows)?);
@@ -71,7 +72,7 @@ pub(super) fn available(tx: &Transaction<'_>, id: u64, room: u64) -> Result<u64>
     Ok(left)
 }
 
-/// How many bytes more may be written to a dataset itself.
+/// The bytes that may still be written to a dataset itself.
 pub(super) fn available_to_head(tx: &Transaction<'_>, id: u64, room: u64) -> Result<u64> {
     let row: DatasetRow = tx.row(dataset_key(id))?;
     let left = available(tx, id, room)?.saturating_add(row.reserved_for_head());
@@ -81,8 +82,8 @@ pub(super) fn available_to_head(tx: &Transaction<'_>, id: u64, room: u64) -> Res
     })
 }
 
-/// What refuses a dataset more than what [`available_to_head`] says: a quota, or that there is no room but what is set
-/// aside for others.
+/// The reason for a refusal of more than [`available_to_head`]: EDQUOT for a quota, or ENOSPC if all remaining room is
+/// reserved for other datasets.
 fn refusal(tx: &Transaction<'_>, id: u64, room: u64) -> Result<Errno> {
     let rows = upwards(tx, id)?;
     let mut left = room.saturating_sub(set_aside(tx, &rows)?);
@@ -98,13 +99,13 @@ fn refusal(tx: &Transaction<'_>, id: u64, room: u64) -> Result<Errno> {
     Ok(Errno::NOSPC)
 }
 
-/// The quotas that a dataset is under, its own first: whose it is, and how much of it is left.
+/// The quotas above a dataset, its own first: the id of the quota's dataset, and the bytes left.
 fn quotas_of(rows: &[(u64, DatasetRow)]) -> Vec<(u64, u64)> {
     let rows = rows.iter().filter(|(_, row)| row.quota != 0);
     rows.map(|(id, row)| (*id, row.quota.saturating_sub(row.used().allocated))).collect()
 }
 
-/// How many bytes reservations of others set aside, which a dataset must leave.
+/// The unused bytes of other datasets' reservations.
 fn set_aside_for_others(tx: &Transaction<'_>, id: u64) -> Result<u64> {
     let rows = upwards(tx, id)?;
     let own = rows.iter().map(|(_, row)| row.reservation.saturating_sub(row.used().allocated));
@@ -112,7 +113,7 @@ fn set_aside_for_others(tx: &Transaction<'_>, id: u64) -> Result<u64> {
     Ok(set_aside(tx, &rows)?.saturating_sub(own))
 }
 
-/// Whether anything but the pool's own room limits what is written to a dataset.
+/// Whether a quota or a reservation limits writes to a dataset.
 fn is_limited(tx: &Transaction<'_>, rows: &[(u64, DatasetRow)]) -> Result<bool> {
     let has_quota =
         rows.iter().any(|(_, row)| row.quota != 0) || rows.first().is_some_and(|(_, row)| row.refquota != 0);
@@ -120,7 +121,8 @@ fn is_limited(tx: &Transaction<'_>, rows: &[(u64, DatasetRow)]) -> Result<bool> 
     Ok(has_quota || root.used().allocated > tx.master()?.physical.allocated)
 }
 
-/// After `id` got space that `from` had before: checks the quotas of `id` and of those above it that are not above `from`.
+/// Checks quotas after space moved from the dataset `from` to `id`: the quotas of `id` and its ancestors, except
+/// ancestors shared with `from`.
 pub(super) fn check_moved(tx: &Transaction<'_>, names: &Names, from: u64, id: u64) -> Result<()> {
     let shared: Vec<u64> = upwards(tx, from)?.into_iter().map(|(id, _)| id).collect();
     for (above, row) in upwards(tx, id)? {
@@ -134,8 +136,8 @@ pub(super) fn check_moved(tx: &Transaction<'_>, names: &Names, from: u64, id: u6
     Ok(())
 }
 
-/// After a stream became the tree of `id`: checks its refquota, the quotas of it and of those above it, and that with
-/// `room` bytes available in the pool, what is set aside for others is still there.
+/// Checks the limits after a stream became the tree of `id`: the refquota, the quotas of `id` and its ancestors, and
+/// that `room` bytes available in the pool still cover the reservations.
 pub(super) fn check_landed(tx: &Transaction<'_>, names: &Names, id: u64, room: u64) -> Result<()> {
     let rows = upwards(tx, id)?;
     for (at, row) in &rows {
@@ -148,38 +150,38 @@ pub(super) fn check_landed(tx: &Transaction<'_>, names: &Names, id: u64, room: u
     if set_aside(tx, &rows)? > room { Err(PoolError::OutOfSpace.into()) } else { Ok(()) }
 }
 
-/// The limits of an open dataset, as its file system asks them.
+/// The limits of an open dataset, consulted by its file system.
 pub(super) struct Limits {
     id: u64,
     engine: Weak<Engine>,
-    /// What others below the same quotas were admitted counts as well.
+    /// The quotas shared with other datasets, whose admitted bytes count as well.
     quotas: Arc<Quotas>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What may be written beyond what is in the catalogue; `None` if only the pool's room is the limit.
+    /// The bytes that may be written beyond the catalogue's counters; `None` if only the pool's room is the limit.
     left: Option<u64>,
-    /// What must be left of the pool's room, whoever else writes meanwhile.
+    /// The bytes of the pool's room reserved for other datasets.
     others: u64,
-    /// What whoever wants to write more is told.
+    /// The errno for a refused write.
     refusal: Option<Errno>,
     admitted: Admitted,
-    /// The quotas that it is under.
+    /// The datasets with a quota that applies.
     above: Vec<u64>,
-    /// How many syncs have told what there is.
+    /// The number of syncs that have updated the state.
     syncs: u64,
 }
 
-/// What the catalogue says of the limits, as [`State`] takes it.
+/// The limits according to the catalogue.
 struct Found {
     left: Option<u64>,
     others: u64,
     refusal: Option<Errno>,
-    /// The quotas that it is under, each with what is left of it.
+    /// The datasets with a quota that applies, each with the bytes left.
     above: Vec<(u64, u64)>,
-    /// The group of its newest snapshot.
+    /// The txg of the newest snapshot.
     newest: Txg,
 }
 
@@ -188,14 +190,14 @@ impl Limits {
         Arc::new(Limits { id, engine: Arc::downgrade(engine), quotas, state: Mutex::default() })
     }
 
-    /// Takes what the catalogue says now.
+    /// Updates the limits from the catalogue.
     pub(super) fn set(&self, tx: &Transaction<'_>, room: u64) -> Result<()> {
         let found = self.look(tx, room)?;
         self.take(&mut self.state.lock(), found);
         Ok(())
     }
 
-    /// As [`Limits::set`], at the end of a sync; the group of the newest snapshot, which stands in the same row.
+    /// As [`Limits::set`], at the end of a sync. Returns the txg of the newest snapshot, from the same row.
     pub(super) fn renew(&self, tx: &Transaction<'_>, room: u64) -> Result<Txg> {
         let found = self.look(tx, room)?;
         let newest = found.newest;
@@ -206,8 +208,8 @@ impl Limits {
         Ok(newest)
     }
 
-    /// As [`Limits::set`], between two syncs: the last has told what there was before its commit released anything. If
-    /// one comes meanwhile, it knows better.
+    /// As [`Limits::set`], between two syncs: the last sync recorded the room before its commit released any. A sync
+    /// meanwhile has newer numbers, which stay.
     fn look_again(&self) -> Result<()> {
         let syncs = self.state.lock().syncs;
         let found = self.read(|tx, room| self.look(tx, room))?;
@@ -245,8 +247,8 @@ impl Limits {
         engine.catalogue().read(|view| look(&Transaction::new(*view, Nanos::default()), room))
     }
 
-    /// Admits what neither a quota refuses nor takes what is set aside for others. What all datasets were admitted
-    /// is no longer available, so many writers together cannot take it either.
+    /// Admits bytes within the quotas and outside other datasets' reservations. Bytes admitted to any dataset are no
+    /// longer available, so many concurrent writers cannot use reserved space either.
     fn try_admit(&self, bytes: u64) -> bool {
         let available = self.engine.upgrade().map_or(0, |engine| engine.available());
         let mut state = self.state.lock();
@@ -260,20 +262,20 @@ impl Limits {
         admitted
     }
 
-    /// How many bytes that were admitted may not be counted as used yet, or may never be written.
+    /// The admitted bytes that may not be counted as used yet, or may never be written.
     fn uncounted(&self) -> u64 {
         let state = self.state.lock();
         state.admitted.sum().max(self.quotas.most_admitted(&state.above))
     }
 
-    /// Another commit after so many, if it could make room for `bytes`, and what there is then. False if it could not:
-    /// those who try again and again where there is no room would otherwise have the pool commit without end.
+    /// Makes one more commit, after `commits` earlier ones, if the commit could make room for `bytes`, and updates the
+    /// limits. False if it could not: otherwise writers that keep retrying in a full pool would cause endless commits.
     fn make_room(&self, bytes: u64, commits: usize) -> Result<bool> {
         let Some(engine) = self.engine.upgrade() else { return Ok(false) };
         let is_quota = self.state.lock().refusal == Some(Errno::DQUOT);
         let (uncounted, missing) = (self.uncounted(), bytes.saturating_sub(self.available()));
         let could_count = match is_quota {
-            // By then all that was admitted is counted as used, and a quota does not wait for space to be released.
+            // After these commits all admitted bytes are counted as used; quotas do not wait for space to be released.
             true => commits < COUNTED_AFTER && (uncounted > 0 || !engine.is_at_rest()),
             false => uncounted > 0 && missing <= uncounted,
         };
@@ -287,7 +289,7 @@ impl Limits {
         Ok(has_committed || could_count)
     }
 
-    /// Has `attempt` try to find room for `bytes`, and makes commits as long as they could help.
+    /// Repeats `attempt` to find room for `bytes`, with commits in between as long as commits can help.
     fn find_room(&self, bytes: u64, attempt: impl Fn() -> bool) -> Result<(), Errno> {
         self.look_again().map_err(|_| Errno::IO)?;
         for commits in 0..=SETTLING_COMMITS {
@@ -325,7 +327,7 @@ impl Limits {
         self.space_within(self.engine.upgrade().map_or(0, |engine| engine.available())).1
     }
 
-    /// The bytes that the dataset refers to, and those that may be added with so much `room` in the pool.
+    /// The bytes referenced by the dataset, and the bytes that may be added with `room` bytes in the pool.
     fn space_within(&self, room: u64) -> (u64, u64) {
         let numbers = self.read(|tx, _| {
             let row: DatasetRow = tx.row(dataset_key(self.id))?;

@@ -1,17 +1,19 @@
-//! Who needs whole snapshots.
+//! Long holds on snapshots that a command reads as a whole.
 //!
-//! A command that reads a snapshot from its beginning to its end, as sending does, holds it (OpenZFS: a long hold). While it
-//! is held, no request takes it out of its line: not destroying it, with or without `-d`, nor what it goes with (its dataset,
-//! its last clone or hold after `-d`), nor a rollback, nor a receive that replaces it or follows a census. A hold names the
-//! snapshot by its id: renaming and promoting pass, and change nothing about it.
+//! A command that reads a snapshot from beginning to end, such as a send, holds the snapshot (OpenZFS: a long hold). No
+//! request can then take the snapshot out of its line: no destroy, with or without `-d`; no destroy of its dataset; no
+//! destroy of the last clone, and no release of the last hold, after `-d`; no rollback; and no receive that replaces
+//! the snapshot or follows a census. A hold names the snapshot by its id, so a rename or a promote is possible and does
+//! not affect the hold.
 //!
-//! Which snapshots a command needs is a long look at the catalogue, and requests are carried out meanwhile. A hold is taken after
-//! that, under the lock that is held while requests are carried out, and is refused if one of them has closed a snapshot since
-//! the look began ([`Looking`]). A request is judged under the same lock, in syncing context, when it is known what it would
-//! close. So a snapshot is either held before a request is judged, or the command looks again.
+//! Finding the snapshots that a command needs takes many reads of the catalogue, and requests are carried out
+//! meanwhile. The hold is taken afterwards, under the lock held while requests are carried out, and is refused if a
+//! request has closed one of the snapshots since the look began ([`Looking`]). A request is checked under the same
+//! lock, in syncing context, when the trees to be closed are known. So either a snapshot is held before a request is
+//! checked, or the command looks again.
 //!
-//! Holds stand in memory only: after a crash there is no command that reads, and nothing is left behind. They are for the
-//! user's sake. Should a held tree be gone all the same, no byte of another one is read: see [`pool::space::Seen`].
+//! Holds are in memory only: after a crash no command reads any more, and nothing is left behind. Holds serve the user,
+//! not safety: even if a held tree were gone, no byte of another tree would be read; see [`pool::space::Seen`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,29 +33,29 @@ use super::{
 };
 use crate::{catalogue::Transaction, property::on_one_line};
 
-/// A command that reads snapshots as a whole.
+/// A command that reads whole snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
     /// The command line.
     pub command: String,
-    /// The number of its process, if it is known.
+    /// The process id, if known.
     pub process: Option<u32>,
-    /// The name or number of its user, if the pool's owner is another. What another user has typed is nobody else's affair, and
-    /// may be there to deceive.
+    /// The name or id of the user, if not the pool's owner. Command lines of other users are private, and could be
+    /// written to deceive.
     pub user: Option<String>,
 }
 
-/// A command that holds a snapshot, and for how long it has.
+/// A command that holds a snapshot, and the age of the hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The command.
+    /// The command that holds the snapshot.
     pub reader: Reader,
-    /// Since when, in nanoseconds.
+    /// The age of the hold, in nanoseconds.
     pub age: Nanos,
 }
 
 impl Holder {
-    /// What to do about it.
+    /// The next step for the user: wait for the command, or end the process.
     pub fn remedy(&self) -> String {
         match &self.reader {
             Reader { process: Some(process), user: None, .. } => {
@@ -87,7 +89,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The snapshots that are held, by their ids.
+/// The held snapshots, by id.
 #[derive(Debug, Default)]
 pub(super) struct LongHolds {
     held: Mutex<BTreeMap<u64, Vec<Entry>>>,
@@ -95,12 +97,12 @@ pub(super) struct LongHolds {
     closings: Mutex<Closings>,
 }
 
-/// What was closed while commands looked for what they need.
+/// The trees closed while commands looked for snapshots.
 #[derive(Debug, Default)]
 struct Closings {
-    /// How many commands are looking.
+    /// The number of commands that are looking.
     looking: usize,
-    /// What was closed since the first of them began.
+    /// The ids closed since the first of these commands began.
     closed: BTreeSet<u64>,
 }
 
@@ -112,13 +114,13 @@ struct Entry {
 }
 
 impl LongHolds {
-    /// Begins to look for snapshots to hold.
+    /// Begins a look for snapshots to hold.
     pub(super) fn look(self: &Arc<Self>) -> Looking {
         self.closings.lock().looking += 1;
         Looking(self.clone())
     }
 
-    /// Notes that a request which is being carried out has closed a tree.
+    /// Records a tree closed by the current request.
     pub(super) fn note_closed(&self, id: u64) {
         let mut closings = self.closings.lock();
         if closings.looking > 0 {
@@ -135,11 +137,11 @@ impl LongHolds {
         LongHold { holds: self.clone(), ids, number }
     }
 
-    /// Refuses what a transaction would do if it closes a snapshot that is held.
+    /// Refuses a transaction that closes a held snapshot.
     pub(super) fn check(&self, tx: &Transaction<'_>, names: &Names) -> Result<()> {
         for id in tx.closes() {
             if let Some(holder) = self.holder(id, tx.now()) {
-                // As it is called before the transaction.
+                // The name before the transaction.
                 let name = names.of_snapshot(&tx.before(), id)?.to_string();
                 return Err(Error::InUse { name, holder });
             }
@@ -147,7 +149,7 @@ impl LongHolds {
         Ok(())
     }
 
-    /// Who has held a snapshot for longest.
+    /// The oldest holder of a snapshot.
     fn holder(&self, id: u64, now: Nanos) -> Option<Holder> {
         let held = self.held.lock();
         let Entry { reader, since, .. } = held.get(&id)?.first()?;
@@ -160,14 +162,14 @@ impl LongHolds {
 pub(super) struct Looking(Arc<LongHolds>);
 
 impl Looking {
-    /// Whether none of these has gone since the look began.
+    /// Whether none of the snapshots was closed since the look began.
     pub(super) fn stands(&self, ids: &[u64]) -> bool {
         let closings = self.0.closings.lock();
         !ids.iter().any(|id| closings.closed.contains(id))
     }
 
-    /// Holds snapshots that were seen since the look began; `None` if one of them has gone. The lock that is held while
-    /// requests are carried out is had.
+    /// Holds snapshots found since the look began; `None` if one was closed. The caller has the lock held while
+    /// requests are carried out.
     pub(super) fn take(&self, ids: Vec<u64>, reader: &Arc<Reader>, since: Nanos) -> Option<LongHold> {
         self.stands(&ids).then(|| self.0.take(ids, reader, since))
     }
@@ -183,7 +185,7 @@ impl Drop for Looking {
     }
 }
 
-/// Holds snapshots until it is dropped.
+/// Holds snapshots until dropped.
 #[derive(Debug)]
 pub struct LongHold {
     holds: Arc<LongHolds>,

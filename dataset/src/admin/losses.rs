@@ -1,11 +1,11 @@
-//! What would be lost if vdevs were: every tree is walked, and each block is looked at by where its copies lie. Nothing but
-//! nodes is read, and nothing is changed.
+//! Computes the loss if vdevs were missing: walks all trees, and checks where the copies of each block are. Only nodes
+//! are read, and nothing is changed.
 //!
-//! A block is lost if none of its copies lies on what is left, and so is what stands below a node that is. A file has lost
-//! something if one of its items has. Each block of a dataset and its snapshots counts once; one that a clone shares with its
-//! origin counts for both.
+//! A block is lost if none of its copies is on the remaining vdevs; so is everything below a lost node. A file is
+//! damaged if one of its items is lost. Each block of a dataset and its snapshots counts once; a block shared by a
+//! clone and its origin counts for both.
 //!
-//! To be used on a state that nobody changes: see [`pool::admin::CommittedState`].
+//! Requires an unchanging state: see [`pool::admin::CommittedState`].
 
 use pool::{
     format::{
@@ -26,34 +26,34 @@ use crate::{
     scrub::members::{self, Member},
 };
 
-/// What a part of the pool would lose.
+/// The loss of one part of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// The dataset, with its snapshots; `<metadata>` for what all of them hang from.
+    /// The dataset, with its snapshots; `<metadata>` for the pool's own structures.
     pub name: String,
-    /// Its blocks.
+    /// The number of blocks.
     pub blocks: u64,
-    /// Those that would have no copy, or could not be reached.
+    /// The number of blocks without any copy left, or unreachable.
     pub lost_blocks: u64,
-    /// Its files, directories and such; in each snapshot again if they have changed.
+    /// The number of files, directories and other inodes; in each snapshot again if changed.
     pub files: u64,
-    /// Those that would have lost something.
+    /// The number of files with a loss.
     pub lost_files: u64,
 }
 
-/// Which vdevs are left, and whether to go on.
+/// The remaining vdevs, and whether to continue.
 pub struct Survivors<'a> {
-    /// Whether a vdev would be there.
+    /// Whether a vdev remains.
     pub is_left: &'a dyn Fn(VdevId) -> bool,
-    /// Asked before each tree, and now and then.
+    /// Called before each tree and repeatedly within a tree; false ends the computation.
     pub goes_on: &'a dyn Fn() -> bool,
 }
 
 impl Datasets {
-    /// What would be lost if only some vdevs were left: of the pool's own structures, and then of each dataset.
+    /// The loss if only some vdevs remained: of the pool's own structures, and then of each dataset.
     ///
     /// # Errors
-    /// If something cannot be read as it is. If it is not to go on, what was found so far is given.
+    /// If metadata cannot be read. If `goes_on` returns false, the result so far is returned.
     pub fn losses(&self, survivors: &Survivors<'_>) -> Result<Vec<Loss>> {
         let mut losses = vec![self.metadata_loss(survivors)?];
         let mut dataset = self.read(|tx| members::next_dataset(tx, 0))?;
@@ -75,7 +75,7 @@ impl Datasets {
         Ok(names)
     }
 
-    /// The name of a dataset; one that is being received has none yet.
+    /// The name of a dataset; an id for a dataset being received, which has no name yet.
     fn shown_name(&self, id: u64) -> Result<String> {
         let names = self.names();
         self.read(|tx| Ok(names.of_dataset(tx, id).map_or_else(|_| format!("<{id:#x}>"), |name| name.to_string())))
@@ -85,7 +85,7 @@ impl Datasets {
         let mut tally = Tally::new(self.engine(), survivors, "<metadata>".to_owned());
         let seen = self.engine().pin().seen();
         if let Some((root, level)) = self.engine().catalogue().clean_root() {
-            // The other blocks are the roots of trees.
+            // All other blocks are the roots of trees.
             tally.walk((root, level), seen, Txg::ZERO, &|key| key.kind == kind::PAGE)?;
         }
         let own = self.engine().storage().space.own_blocks();
@@ -94,7 +94,7 @@ impl Datasets {
             tally.loss.blocks += 1;
             tally.loss.lost_blocks += u64::from(is_lost);
         }
-        // Rows are no files.
+        // Rows do not count as files.
         Ok(Loss { files: 0, lost_files: 0, ..tally.loss })
     }
 
@@ -126,7 +126,7 @@ impl<'a> Tally<'a> {
         Tally { engine, survivors, loss: Loss { name, ..Loss::default() } }
     }
 
-    /// Counts the blocks of a tree that entered it after `after`.
+    /// Counts the blocks of a tree that entered the tree after `after`.
     fn walk(
         &mut self,
         (root, level): (BlockPointer, u8),
@@ -135,7 +135,7 @@ impl<'a> Tally<'a> {
         is_meant: &dyn Fn(Key) -> bool,
     ) -> Result<()> {
         let mut walker = Walker::new(nodes::root(root, level), Key::MIN, after);
-        // Of each node on the way whether it is lost, or one above it.
+        // For each node on the path: whether the node or an ancestor is lost.
         let mut lost: Vec<bool> = Vec::new();
         let mut file = None;
         while let Some(event) = walker.next(|place| self.engine.load_node(place, seen))? {
@@ -157,7 +157,7 @@ impl<'a> Tally<'a> {
                 let pointer = leaf.pointer(item).filter(|block| is_meant(key) && block.entered() > after);
                 let has_lost = pointer.map_or(Ok(is_lost), |pointer| self.count(&pointer, is_lost))?;
                 self.loss.files += u64::from(key.kind == INODE);
-                // What belongs to the dataset as a whole is no file.
+                // Items of the dataset as a whole do not count as files.
                 if has_lost && key.object != DATASET && file.replace(key.object) != Some(key.object) {
                     self.loss.lost_files += 1;
                 }
@@ -166,7 +166,7 @@ impl<'a> Tally<'a> {
         Ok(())
     }
 
-    /// Counts a block; whether it is lost, by itself or with the one that it stands below.
+    /// Counts a block; true if the block is lost, by itself or with an ancestor.
     fn count(&mut self, pointer: &BlockPointer, is_below_lost: bool) -> Result<bool> {
         let is_lost = is_below_lost || !self.survives(pointer)?;
         self.loss.blocks += 1;
@@ -174,7 +174,7 @@ impl<'a> Tally<'a> {
         Ok(is_lost)
     }
 
-    /// Whether a copy of a block lies on what is left, with all its pieces.
+    /// Whether a copy of a block, with all its pieces, is on the remaining vdevs.
     fn survives(&self, pointer: &BlockPointer) -> Result<bool> {
         let storage = self.engine.storage();
         for &address in pointer.addresses() {

@@ -1,9 +1,8 @@
-//! Whether a dataset was changed since its newest snapshot, or only read.
+//! Whether a dataset was modified since its newest snapshot, or only read.
 //!
-//! Reading sets access times, and so writes the tree anew. Whoever would replace that tree by a later state of the
-//! snapshot takes nothing away from anybody: access times are no content. Whether there is nothing else is found by
-//! comparing the two trees, outside of any transaction; the answer is the root that was compared, and it holds as long as
-//! the dataset has that root.
+//! Reading sets access times, and so rewrites parts of the tree. Replacing such a tree by a later state of the snapshot
+//! loses no user data: access times are not content. Comparing the two trees, outside of any transaction, shows whether
+//! anything else has changed. The result is the root that was compared, and holds while the dataset has that root.
 
 use pool::{error::Error as PoolError, format::pointer::BlockPointer};
 
@@ -21,12 +20,12 @@ use crate::{
     name::DatasetName,
 };
 
-/// When so many items differ, a dataset counts as changed without looking further.
+/// The number of differing items at which a dataset counts as modified, and the comparison stops.
 const ITEMS_MAX: usize = 4096;
 
 impl Datasets {
-    /// The root of a dataset of which only access times have changed since its newest snapshot; `None` if it is as that
-    /// was, or has changed, or is not there. To be called while it is kept still: what was done to it is committed first.
+    /// The root of a dataset with only access times changed since its newest snapshot; `None` if the dataset is
+    /// unchanged, modified, or missing. The caller excludes changes; earlier changes are committed first.
     pub(super) fn only_read(&self, name: &DatasetName) -> Result<Option<BlockPointer>> {
         if !self.engine().read_only() {
             self.engine().commit()?;
@@ -56,7 +55,7 @@ impl Datasets {
 /// A tree's root and the root's level.
 type Tree = (BlockPointer, u8);
 
-/// The trees of a dataset's newest snapshot and of itself, if it has another.
+/// The trees of a dataset's newest snapshot and of the dataset, if different.
 fn trees(tx: &Transaction<'_>, id: u64) -> Result<Option<(Tree, Tree)>> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
     if row.newest == 0 || !arrival::is_modified(tx, id)? {
@@ -66,7 +65,7 @@ fn trees(tx: &Transaction<'_>, id: u64) -> Result<Option<(Tree, Tree)>> {
     Ok(old.zip(root).map(|(old, new)| ((old, snapshot.level), (new, row.level))))
 }
 
-/// Whether reading can have made this difference.
+/// Whether reading alone can have caused the difference.
 fn is_reading(change: &Change) -> Result<bool> {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return Ok(false) };
     if change.key.kind != INODE || change.key.object == 0 {

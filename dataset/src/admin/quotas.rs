@@ -1,35 +1,36 @@
-//! What the datasets below a quota were admitted together.
+//! The bytes admitted under each quota.
 //!
-//! A quota bounds a dataset and all below it, and each of these is written to by somebody else. So what is left of it
-//! until the next commit is counted once, here, and not by each of them: together they could use it several times over.
-//! [`super::limits`] stands above: it knows which quotas a dataset is under, and what the catalogue says of them.
+//! A quota bounds a dataset and all its descendants, and each of the datasets has writers of its own. So the bytes left
+//! until the next commit are counted once, here. If each dataset counted alone, the datasets together could use the
+//! quota several times. [`super::limits`] is above: it determines the quotas of a dataset, and their bytes left
+//! according to the catalogue.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// The quotas that open datasets are under, by the id of the dataset that has it.
+/// The quotas of open datasets, by the id of the dataset with the quota.
 #[derive(Default)]
 pub(super) struct Quotas(Mutex<BTreeMap<u64, Quota>>);
 
 #[derive(Default)]
 struct Quota {
-    /// What the catalogue leaves of it.
+    /// The bytes left according to the catalogue.
     left: u64,
-    /// Somebody has told what is left since the last sync; otherwise nobody is under it any more.
+    /// Whether a dataset has updated `left` since the last sync; if not, no open dataset is under the quota any more.
     current: bool,
     admitted: Admitted,
 }
 
-/// Bytes that were admitted and may not be counted as used yet.
+/// Admitted bytes that may not be counted as used yet.
 ///
-/// What is admitted while a transaction group is written belongs to the next one, which cannot be told apart from what
-/// belongs to this one. So all is remembered for two.
+/// Bytes admitted while a txg is written belong to the next txg, but cannot be distinguished from the bytes of the txg
+/// being written. So all admitted bytes are remembered for two txgs.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Admitted {
     /// Since the last sync.
     now: u64,
-    /// In the one before.
+    /// In the period before the last sync.
     before: u64,
 }
 
@@ -38,7 +39,7 @@ impl Admitted {
         self.now + self.before
     }
 
-    /// Whether `bytes` more fit into what is left by the catalogue.
+    /// Whether `bytes` more fit into the `left` bytes of the catalogue.
     pub(super) fn fits(self, bytes: u64, left: u64) -> bool {
         self.sum().saturating_add(bytes) <= left
     }
@@ -47,21 +48,21 @@ impl Admitted {
         self.now += bytes;
     }
 
-    /// A group was synced, and what it used is in the catalogue.
+    /// Begins a new period after a txg was synced: its used bytes are in the catalogue.
     pub(super) fn turn(&mut self) {
         *self = Admitted { now: 0, before: self.now };
     }
 }
 
 impl Quotas {
-    /// Takes what the catalogue says is left of a quota.
+    /// Sets the bytes left under a quota, from the catalogue.
     pub(super) fn set(&self, id: u64, left: u64) {
         let mut quotas = self.0.lock();
         let quota = quotas.entry(id).or_default();
         (quota.left, quota.current) = (left, true);
     }
 
-    /// Admits `bytes` under all of these quotas, or under none.
+    /// Admits `bytes` under all of the quotas, or under none.
     pub(super) fn admit(&self, ids: &[u64], bytes: u64) -> bool {
         let mut quotas = self.0.lock();
         let fits = |id| quotas.get(id).is_none_or(|quota: &Quota| quota.admitted.fits(bytes, quota.left));
@@ -72,14 +73,14 @@ impl Quotas {
         admitted
     }
 
-    /// The most bytes admitted under one of these quotas that may not be counted as used yet.
+    /// The most bytes admitted under one of the quotas that may not be counted as used yet.
     pub(super) fn most_admitted(&self, ids: &[u64]) -> u64 {
         let quotas = self.0.lock();
         ids.iter().filter_map(|id| quotas.get(id)).map(|quota| quota.admitted.sum()).max().unwrap_or(0)
     }
 
-    /// A group was synced. To be called when all that is left has been [set](Quotas::set): the other way round, what
-    /// the group wrote would count neither as admitted nor as used for a moment.
+    /// Begins a new period after a txg was synced. The caller has already [set](Quotas::set) all bytes left: in the
+    /// reverse order, the bytes written by the txg would for a moment count neither as admitted nor as used.
     pub(super) fn turn(&self) {
         let mut quotas = self.0.lock();
         quotas.retain(|_, quota| std::mem::take(&mut quota.current));

@@ -12,16 +12,16 @@ use crate::{
     name::{DatasetName, SnapshotName},
 };
 
-/// What a renaming has moved.
+/// The result of a rename.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renamed {
-    /// The datasets whose name is another now: ids and new names. Their mountpoints may have changed.
+    /// The datasets with a new name: ids and new names. Their mountpoints may have changed.
     pub datasets: Vec<(u64, DatasetName)>,
 }
 
 impl Datasets {
-    /// Renames a dataset, and with it all below. With `parents` what is missing above the new place is created, owned
-    /// by `owner`.
+    /// Renames a dataset with all its descendants. With `parents`, missing parents of the new name are created and
+    /// owned by `owner`.
     pub fn rename(&self, from: &DatasetName, to: &DatasetName, parents: bool, owner: (u32, u32)) -> Result<Renamed> {
         let names = self.names();
         self.read(|tx| check_place(tx, &names, from, to))?;
@@ -43,7 +43,7 @@ impl Datasets {
         })
     }
 
-    /// Renames a snapshot; with `recursive` also those of the same name below.
+    /// Renames a snapshot; with `recursive` also the snapshots with the same name in descendants.
     pub fn rename_snapshot(&self, from: &SnapshotName, to: &str, recursive: bool) -> Result<()> {
         from.dataset().snapshot(to)?;
         let (names, from, to) = (self.names(), from.clone(), to.to_owned());
@@ -61,7 +61,7 @@ impl Datasets {
     }
 }
 
-/// Gives snapshots of one dataset other names, all at once: one may get what was another's.
+/// Renames snapshots of one dataset, all at once: a snapshot may get the former name of another.
 pub(super) fn rename_snapshots(tx: &mut Transaction<'_>, dataset: u64, new_names: &[(u64, String)]) -> Result<()> {
     for (id, _) in new_names {
         let row: SnapshotRow = tx.row(snapshot_key(*id))?;
@@ -96,7 +96,7 @@ fn check_place(tx: &Transaction<'_>, names: &Names, from: &DatasetName, to: &Dat
     names.vacant(tx, to)
 }
 
-/// The new names of a moved dataset and all below. Fails if one has become too long, with its snapshots.
+/// The new names of a moved dataset and its descendants. Fails if a name, with its snapshots, has become too long.
 pub(super) fn renamed(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Renamed> {
     let mut datasets = Vec::new();
     for moved in resolve::subtree(tx, id)? {

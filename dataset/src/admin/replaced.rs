@@ -1,9 +1,9 @@
-//! What differs for those who keep something of a file system in memory, as a mount's kernel does, when another tree takes
-//! the place of its own: after a rollback, and after a receive.
+//! The differences for a cache of a file system, such as a mount's kernel, when a rollback or a receive replaces the
+//! tree.
 //!
-//! The two trees are compared while changes are excluded and before one replaces the other: nothing is done to them that the
-//! comparison would miss. What cannot be told exactly, for one because there is too
-//! much of it, counts as everything.
+//! The two trees are compared before the replacement and while changes are excluded, so the comparison misses no
+//! change. If the differences cannot be determined exactly, for example because there are too many, everything counts
+//! as different.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,29 +24,30 @@ use crate::{
     lineage::difference::{self, Change, Found, StoredRoot},
 };
 
-/// So many objects and names are told one by one.
+/// The most objects and names listed individually.
 const MOST: usize = 1 << 16;
 
-/// What of a file system differs after its tree was replaced.
+/// The differences of a file system after its tree was replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replaced {
-    /// Anything may.
+    /// Any object and name may differ.
     Everything,
-    /// Nothing but this.
+    /// Only the listed objects and names differ.
     Only(Differing),
 }
 
-/// What differs between two states of a file system.
+/// The differences between two states of a file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differing {
-    /// The objects: their attributes, their content, or whether they are there. No number means another object than before.
+    /// The objects with different attributes or content, or in only one state. Every inode number means the same object
+    /// as before.
     pub objects: BTreeSet<Ino>,
-    /// The names, with their directories, that lead somewhere else, or are only there before or after.
+    /// The names, with their directories, that lead elsewhere, or are in only one state.
     pub names: BTreeSet<(Ino, Vec<u8>)>,
 }
 
 impl Replaced {
-    /// What differs when this was followed by `later`.
+    /// The combined differences, if this replacement was followed by `later`.
     #[must_use]
     pub fn and(self, later: Replaced) -> Replaced {
         let (Replaced::Only(mut all), Replaced::Only(later)) = (self, later) else { return Replaced::Everything };
@@ -57,8 +58,8 @@ impl Replaced {
 }
 
 impl Datasets {
-    /// What will differ in an open dataset when the stored tree `new` takes the place of its own. To be called while its
-    /// changes are excluded. For one that is not mounted nobody asks.
+    /// The differences of an open dataset if the stored tree `new` replaces its own. The caller excludes changes.
+    /// Without a mount the differences do not matter, and are not computed.
     pub(super) fn would_differ(&self, dataset: &Dataset, new: impl FnOnce() -> Option<StoredRoot>) -> Replaced {
         if self.mount_of(dataset.id()).is_none() {
             return Replaced::Everything;
@@ -70,7 +71,7 @@ impl Datasets {
     }
 
     fn compared(&self, dataset: &Dataset, new: impl FnOnce() -> Option<StoredRoot>) -> Result<Replaced> {
-        // What was done until now is stored then.
+        // Stores all changes made so far.
         self.engine().commit()?;
         let pinned = self.engine().pin();
         let (Some(old), Some(new)) = (dataset.head().clean_root(), new()) else { return Ok(Replaced::Everything) };
@@ -81,7 +82,7 @@ impl Datasets {
     }
 }
 
-/// Where a name leads before and after.
+/// The inode of a name before and after.
 type Ends = (Option<Ino>, Option<Ino>);
 
 #[derive(Default)]
@@ -119,7 +120,7 @@ impl Comparison {
     }
 }
 
-/// Fails if a number means another object than before: the names that lead to it are the same, and must be told as well.
+/// Fails if a number means another object than before: names with the number are unchanged, yet must be invalidated.
 fn check_identity(change: &Change) -> Result<()> {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return Ok(()) };
     let generation = |found: &Found| Inode::decode(found.body()).map(|inode| inode.generation);
@@ -128,7 +129,7 @@ fn check_identity(change: &Change) -> Result<()> {
     if old == new { Ok(()) } else { Err(Error::exists("object", change.key.object)) }
 }
 
-/// The name of an entry, and where it leads.
+/// The name and inode of an entry.
 fn entry(change: &Change, found: Option<&Found>) -> Result<Option<(Vec<u8>, Ino)>> {
     let decoded = found.map(|found| Dirent::decode(found.body()).map(|entry| (entry.name.to_vec(), entry.ino)));
     Ok(decoded.transpose().map_err(|error| PoolError::damaged(format!("entry at {}", change.key), error))?)

@@ -1,4 +1,4 @@
-//! After a crash: what the intent log was told is put back into the datasets, before anything else happens.
+//! After a crash: applies the intent log to the datasets, before any other change.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Datasets {
-    /// Puts back what the intent log holds, and commits it. Nothing is left in the log that a later crash could bring up
-    /// again, or lose.
+    /// Applies the intent log and commits. The log is empty afterwards, so a later crash can neither apply the records
+    /// again nor lose them.
     pub(super) fn replay_log(&self) -> Result<()> {
         let mut trees: BTreeMap<u64, Vec<Entry>> = BTreeMap::new();
         for entry in self.engine().take_log() {
@@ -39,7 +39,7 @@ impl Datasets {
             let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
             Ok(Some((row, root, self.options(tx, &names, id)?)))
         })?;
-        // A dataset that the committed state does not have was never there for anybody.
+        // A dataset missing from the committed state was never acknowledged to a user.
         let Some((row, root, options)) = found else { return Ok(()) };
         let root = root.ok_or_else(|| Error::damaged(id, "a dataset without a tree"))?;
         let head = self.engine().open_head(id, Some((root, row.level)));

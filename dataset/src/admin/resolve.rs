@@ -12,7 +12,7 @@ use crate::{
     name::{BookmarkName, DatasetName, MAX_DEPTH, Name, SnapshotName},
 };
 
-/// What a name stands for.
+/// The object of a name.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A dataset's id.
@@ -23,7 +23,7 @@ pub enum Target {
     Bookmark(u64, Bookmark),
 }
 
-/// The pool's name and what it takes to go from names to ids in one transaction.
+/// The pool's name, and lookups of names and ids in one transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     pool: DatasetName,
@@ -34,13 +34,13 @@ impl Datasets {
         Names { pool: self.pool_name() }
     }
 
-    /// What a name stands for.
+    /// The object of a name.
     pub fn resolve(&self, name: &Name) -> Result<Target> {
         let names = self.names();
         self.read(|tx| names.target(tx, name))
     }
 
-    /// The name of a dataset.
+    /// The name of the dataset with the given id.
     pub fn dataset_name(&self, id: u64) -> Result<DatasetName> {
         let names = self.names();
         self.read(|tx| names.of_dataset(tx, id))
@@ -48,7 +48,7 @@ impl Datasets {
 }
 
 impl Names {
-    /// The id of a dataset, if it exists.
+    /// The id of a dataset, if the dataset exists.
     pub(super) fn find(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<Option<u64>> {
         let mut components = name.components();
         if components.next() != Some(self.pool.as_str()) {
@@ -64,26 +64,26 @@ impl Names {
         Ok(Some(id))
     }
 
-    /// The id of a dataset that must exist.
+    /// The id of a dataset; an error if missing.
     pub(super) fn dataset(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<u64> {
         self.find(tx, name)?.ok_or_else(|| Error::not_found("dataset", name))
     }
 
-    /// The id of a snapshot that must exist.
+    /// The id of a snapshot; an error if missing.
     pub(super) fn snapshot(&self, tx: &Transaction<'_>, name: &SnapshotName) -> Result<u64> {
         let dataset = self.dataset(tx, &name.dataset())?;
         let found = dataset::snapshot_named(tx, dataset, name.snapshot())?;
         found.ok_or_else(|| Error::not_found("snapshot", name))
     }
 
-    /// A bookmark that must exist, and the id of its dataset.
+    /// A bookmark, and the id of its dataset; an error if missing.
     pub(super) fn bookmark(&self, tx: &Transaction<'_>, name: &BookmarkName) -> Result<(u64, Bookmark)> {
         let dataset = self.dataset(tx, &name.dataset())?;
         let found = tx.find_named::<Bookmark>(dataset, kind::BOOKMARK, name.bookmark())?;
         found.map(|(_, row)| (dataset, row)).ok_or_else(|| Error::not_found("bookmark", name))
     }
 
-    /// What a name stands for.
+    /// The object of a name, in the given transaction.
     pub(super) fn target(&self, tx: &Transaction<'_>, name: &Name) -> Result<Target> {
         Ok(match name {
             Name::Dataset(name) => Target::Dataset(self.dataset(tx, name)?),
@@ -95,12 +95,12 @@ impl Names {
         })
     }
 
-    /// The name of a dataset.
+    /// The name of the dataset with the given id.
     pub(super) fn of_dataset(&self, tx: &Transaction<'_>, id: u64) -> Result<DatasetName> {
         self.text_of(tx, id)?.parse().map_err(|error| Error::damaged(id, error))
     }
 
-    /// What the name of a dataset would be; it may be too long for one.
+    /// The name of a dataset as a text, possibly too long for a valid name.
     pub(super) fn text_of(&self, tx: &Transaction<'_>, id: u64) -> Result<String> {
         let mut components = Vec::new();
         let mut at = id;
@@ -117,27 +117,27 @@ impl Names {
         Ok(components.join("/"))
     }
 
-    /// The name of a snapshot.
+    /// The name of the snapshot with the given id.
     pub(super) fn of_snapshot(&self, tx: &Transaction<'_>, id: u64) -> Result<SnapshotName> {
         let row: SnapshotRow = tx.row(snapshot_key(id))?;
         let name = self.of_dataset(tx, row.dataset)?.snapshot(&row.name);
         name.map_err(|error| Error::damaged(id, error))
     }
 
-    /// The names of datasets, in order.
+    /// The names of datasets, sorted.
     pub(super) fn of_datasets(&self, tx: &Transaction<'_>, ids: &[u64]) -> Result<Vec<String>> {
         let mut names = ids.iter().map(|id| self.text_of(tx, *id)).collect::<Result<Vec<_>>>()?;
         names.sort();
         Ok(names)
     }
 
-    /// The id of the dataset above the named one, which must exist.
+    /// The id of the parent of the named dataset; an error if missing.
     pub(super) fn parent(&self, tx: &Transaction<'_>, name: &DatasetName, action: &'static str) -> Result<u64> {
         let Some(parent) = name.parent() else { return Err(Error::IsRoot { name: name.to_string(), action }) };
         self.find(tx, &parent)?.ok_or_else(|| Error::not_found("parent", parent))
     }
 
-    /// Fails if a dataset of that name exists.
+    /// Fails if a dataset with the given name exists.
     pub(super) fn vacant(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<()> {
         match self.find(tx, name)? {
             Some(_) => Err(Error::exists("dataset", name)),
@@ -146,8 +146,8 @@ impl Names {
     }
 }
 
-/// A dataset and everything below it, each after its parent, children by name. Fails where the rows name one twice: they
-/// may lead in a circle.
+/// A dataset and its descendants, parents before children, children by name. Fails if a dataset is listed twice in the
+/// rows, as in a circle.
 pub(super) fn subtree(tx: &Transaction<'_>, id: u64) -> Result<Vec<u64>> {
     let (mut found, mut known) = (vec![id], BTreeSet::from([id]));
     let mut todo: Vec<u64> = children(tx, id)?;

@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Datasets {
-    /// Takes snapshots, all at one instant: with `recursive` also of the datasets below, by the same name. Returns the
-    /// names of all that were taken. A dataset has one state at one instant, so it gets no two snapshots.
+    /// Takes snapshots, all in the same txg; with `recursive` also of all descendants, with the same name. Returns the
+    /// names of all snapshots taken. A dataset can have only one snapshot per txg.
     pub fn snapshot(
         &self,
         snapshots: Vec<SnapshotName>,
@@ -64,14 +64,14 @@ fn take(
         return Err(Error::exists("snapshot", full));
     }
     check_refreservation(tx, dataset, room)?;
-    // One draw serves all: the id that is put in is never used twice.
+    // One random seed serves all snapshots: the id mixed in is never reused.
     let next = tx.master()?.next_id;
     let id = snapshot::take(tx, dataset, name, Guid(mix(seed.0, next)))?;
     property::assign_all(tx, names, id, properties, true, room)?;
     Ok(full)
 }
 
-/// A snapshot makes all that the dataset refers to shared, so its refreservation has to be set aside once more.
+/// After a snapshot the whole content is shared, so the refreservation needs its full space again.
 fn check_refreservation(tx: &Transaction<'_>, dataset: u64, room: u64) -> Result<()> {
     let row: DatasetRow = tx.row(dataset_key(dataset))?;
     let needed = row.unique().allocated.min(row.refreservation);
@@ -81,7 +81,7 @@ fn check_refreservation(tx: &Transaction<'_>, dataset: u64, room: u64) -> Result
     Ok(())
 }
 
-/// Spreads a random number and a unique one to a unique random-looking number (SplitMix64's finisher).
+/// Maps a random number and a unique number to a unique, random-looking number (the finalizer of SplitMix64).
 pub(super) fn mix(seed: u64, unique: u64) -> u64 {
     let mut mixed = seed ^ unique.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

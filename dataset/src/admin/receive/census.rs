@@ -1,15 +1,15 @@
-//! Doing here what was done at the sender besides adding to datasets: by the census of a replication.
+//! Follows destroys and renames at the sender, according to the census of a replication.
 //!
-//! A dataset here is the *counterpart* of the one at the sender that has its newest snapshot that the sender has at all:
-//! names do not matter. What has no counterpart is gone at the sender, and goes here; so do snapshots that the sender does
-//! not have, and snapshots that it calls otherwise are renamed. All of it happens in one transaction, or nothing, where
-//! something is held, cloned or in use. A tree whose topmost dataset has nothing of the sender's is not touched: it is
-//! not what the census is about. Nor is one that has gone further than the census, which is from before then.
+//! The *counterpart* of a local dataset is the sender's dataset that has the newest of the common snapshots; names do
+//! not matter. A local dataset without a counterpart was destroyed at the sender, and is destroyed here. Snapshots that
+//! the sender no longer has are destroyed too, and snapshots with another name at the sender are renamed. All of the
+//! changes are made in one transaction; if a hold, a clone or a mount prevents one, none is made. A tree whose topmost
+//! dataset shares no snapshot with the sender is left alone: the census is about another tree. A tree that is newer
+//! than the census is refused.
 //!
-//! What has no counterpart but a name that the sender has stays at first: it may be the same dataset, with all
-//! snapshots that it had in common destroyed at the sender, or another. That its own stream tells, and so does that of a
-//! dataset that was renamed to this name; datasets that were renamed are not moved here either: see
-//! [`super::follow`].
+//! A dataset without a counterpart whose name the sender also has is kept at first: the dataset may be the same, with
+//! all common snapshots destroyed at the sender, or another. Its own stream decides, and so does the stream of a
+//! dataset that was renamed to this name. Renamed datasets are not moved here: see [`super::follow`].
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -31,11 +31,11 @@ use crate::{
     stream::Census,
 };
 
-/// What a census says, by guid.
+/// A census, indexed by GUID.
 pub(super) struct Sender {
-    /// The datasets, and the newest snapshot of each.
+    /// The sender's datasets, and the newest snapshot of each.
     datasets: BTreeMap<Arc<str>, Option<Guid>>,
-    /// Whose each snapshot is, and how it is called.
+    /// The dataset and name of each snapshot at the sender.
     snapshots: HashMap<Guid, (Arc<str>, String)>,
 }
 
@@ -53,7 +53,7 @@ impl Sender {
         sender
     }
 
-    /// The name at the sender of what a dataset is here.
+    /// The sender's name of a local dataset's counterpart.
     pub(super) fn counterpart(&self, tx: &Transaction<'_>, id: u64) -> Result<Option<Arc<str>>> {
         for of in snapshot::line(tx, id)?.into_iter().rev() {
             let row: SnapshotRow = tx.row(snapshot_key(of))?;
@@ -65,7 +65,7 @@ impl Sender {
     }
 }
 
-/// The former names of what is gone, or called otherwise.
+/// The former names of destroyed and renamed datasets and snapshots.
 #[derive(Default)]
 pub(super) struct Departed {
     pub(super) destroyed: Vec<String>,
@@ -73,24 +73,24 @@ pub(super) struct Departed {
 }
 
 impl Departed {
-    /// The datasets among them, in the catalogue as it was before.
+    /// The ids of the datasets among the names, in the catalogue before the change.
     pub(super) fn datasets(&self, tx: &Transaction<'_>, names: &Names) -> Result<BTreeSet<u64>> {
         let named = self.destroyed.iter().chain(&self.renamed).filter_map(|name| name.parse::<DatasetName>().ok());
         Ok(named.map(|name| names.find(tx, &name)).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 }
 
-/// A tree of datasets that is to be as the sender's.
+/// A local tree of datasets that follows the sender's tree.
 pub(super) struct Tree {
     pub(super) sender: Sender,
     pub(super) names: Names,
-    /// The topmost dataset here, and at the sender.
+    /// The topmost dataset, here and at the sender.
     pub(super) top: DatasetName,
     pub(super) sent: DatasetName,
 }
 
 impl Tree {
-    /// Destroys and renames what it takes. Those in `mounted` can be neither destroyed nor renamed.
+    /// Makes the destroys and renames. Fails if a mounted dataset (`mounted`) is among them.
     pub(super) fn reconcile(&self, tx: &mut Transaction<'_>, mounted: &BTreeSet<u64>) -> Result<Departed> {
         let Some(top) = self.names.find(tx, &self.top)? else { return Ok(Departed::default()) };
         if self.sender.counterpart(tx, top)?.is_none() {
@@ -113,8 +113,8 @@ impl Tree {
         Ok(Departed { destroyed: done.names, renamed })
     }
 
-    /// Destroys a dataset that the sender does not have, with what is below it and has no counterpart either. The rest
-    /// is moved away, and is put right with its own streams.
+    /// Destroys a dataset that the sender does not have, with all descendants without a counterpart. Other descendants
+    /// are moved aside until their own streams place them.
     pub(super) fn clear(&self, tx: &mut Transaction<'_>, id: u64, mounted: &BTreeSet<u64>) -> Result<Departed> {
         let (top, mut done) = (self.names.dataset(tx, &self.top)?, Destroyed::default());
         let (mut kept, mut doomed) = (Vec::new(), BTreeSet::new());
@@ -128,8 +128,8 @@ impl Tree {
         Ok(Departed { destroyed: done.names, renamed })
     }
 
-    /// Refuses a census from before what is here: all that the sender had then of the topmost dataset has come, and
-    /// more has since.
+    /// Refuses a census older than the local tree: the topmost dataset has the census's newest snapshot, and snapshots
+    /// beyond.
     fn check_recent(&self, tx: &Transaction<'_>, top: u64) -> Result<()> {
         let newest = self.sender.datasets.get(self.sent.as_str()).copied().flatten();
         let mut has_newest = false;
@@ -147,7 +147,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Which datasets below the topmost one stay, and which the sender does not have.
+    /// Divides the descendants of the topmost dataset into kept and doomed.
     fn divide(&self, tx: &Transaction<'_>, below: &[u64]) -> Result<(Vec<u64>, BTreeSet<u64>)> {
         let (mut kept, mut doomed) = (Vec::new(), BTreeSet::new());
         for id in below {
@@ -155,7 +155,7 @@ impl Tree {
             if row.hidden {
                 continue;
             }
-            // A name alone keeps nothing below one that goes.
+            // The same name alone does not keep a dataset below a doomed parent.
             let stays = self.sender.counterpart(tx, *id)?.is_some()
                 || !doomed.contains(&row.parent) && self.has_name_of(tx, *id)?;
             match stays {
@@ -166,14 +166,15 @@ impl Tree {
         Ok((kept, doomed))
     }
 
-    /// Whether the sender has a dataset of this one's name.
+    /// Whether the sender has a dataset with the same name.
     fn has_name_of(&self, tx: &Transaction<'_>, id: u64) -> Result<bool> {
         let name = self.names.text_of(tx, id)?;
         let sent = format!("{}{}", self.sent, &name[self.top.as_str().len()..]);
         Ok(self.sender.datasets.contains_key(sent.as_str()))
     }
 
-    /// Promotes a clone whose origin is its counterpart's own by now. Says which snapshots have another name then.
+    /// Promotes a clone whose origin, at the sender, belongs to the clone's counterpart. Returns the former names of
+    /// the moved snapshots.
     fn promote(&self, tx: &mut Transaction<'_>, id: u64) -> Result<Vec<String>> {
         let row: DatasetRow = tx.row(dataset_key(id))?;
         if row.origin == 0 {
@@ -189,7 +190,7 @@ impl Tree {
         Ok(promotion.snapshots.into_iter().map(|(_, name)| format!("{former}@{name}")).collect())
     }
 
-    /// Destroys datasets, and says what those below them that stay were called.
+    /// Destroys datasets, and returns the former names of kept descendants.
     fn destroy(
         &self,
         tx: &mut Transaction<'_>,
@@ -201,7 +202,7 @@ impl Tree {
     ) -> Result<Vec<String>> {
         let mut renamed = Vec::new();
         for id in kept {
-            // What was moved away from below one that is gone stays, and is put right with its own stream.
+            // A kept dataset below a doomed parent is moved aside until its own stream places it.
             let row: DatasetRow = tx.row(dataset_key(*id))?;
             if doomed.contains(&row.parent) {
                 renamed.extend(move_aside(tx, &self.names, *id, top, mounted)?);
@@ -234,7 +235,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Renames the snapshots that the sender calls otherwise, and says what they were called.
+    /// Renames snapshots to the sender's names, and returns the former names.
     fn rename_snapshots(&self, tx: &mut Transaction<'_>, id: u64) -> Result<Vec<String>> {
         let name = self.names.of_dataset(tx, id)?;
         let (mut renamed, mut before) = (Vec::new(), Vec::new());
@@ -254,7 +255,7 @@ impl Tree {
     }
 }
 
-/// Moves a dataset to below `parent`, under a name that nothing else has. Says which names change with its own.
+/// Moves a dataset below `parent`, under an unused name. Returns the former names of the dataset and its descendants.
 pub(super) fn move_aside(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -269,7 +270,7 @@ pub(super) fn move_aside(
     Ok(before)
 }
 
-/// The names that change with that of a dataset. Those in `mounted` cannot.
+/// The names that change with a dataset's name: its own and its descendants'. Fails if one is in `mounted`.
 pub(super) fn leaving(tx: &Transaction<'_>, names: &Names, id: u64, mounted: &BTreeSet<u64>) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for id in resolve::subtree(tx, id)? {

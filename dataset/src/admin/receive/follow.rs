@@ -1,12 +1,11 @@
-//! Following a dataset that was renamed at the sender: it is known by its snapshots.
+//! Follows the rename of a dataset at the sender, recognized by its snapshots.
 //!
-//! Where an increment of a replication continues a dataset that is not under its name here, but elsewhere in the tree
-//! that is replicated, it is moved to where the sender has it. Streams come in an order in which those above are in
-//! their places by then.
+//! If an incremental stream of a replication continues a local dataset with another name in the replicated tree, the
+//! dataset is renamed to the sender's name. Streams are sorted so that the parents are in place by then.
 //!
-//! What stands in the way there, of that or of a dataset that is new, is another one than what comes. If it is the
-//! sender's too, it has been renamed as well: it goes aside until its own stream comes. If not, it is gone at the
-//! sender: it is destroyed, where that is wanted.
+//! Another dataset may occupy the name, also the name of a new dataset. If the sender has the other dataset too, it was
+//! renamed as well: the dataset is moved aside until its own stream places it. If not, the dataset was destroyed at the
+//! sender, and with `-F` is destroyed here.
 
 use std::collections::BTreeSet;
 
@@ -26,17 +25,17 @@ use crate::{
 
 /// A dataset of a replication that may have been renamed.
 pub(super) struct Follow<'a> {
-    /// The replication. Its topmost dataset is where the user said, and is never moved.
+    /// The replicated tree. Its topmost dataset is the user's choice, and is never moved.
     pub(super) tree: &'a Tree,
-    /// Where the dataset belongs.
+    /// The name that the dataset should have.
     pub(super) place: &'a DatasetName,
     pub(super) begin: &'a Begin,
-    /// Whether what the sender does not have is destroyed.
+    /// Whether to destroy datasets that the sender does not have.
     pub(super) force: bool,
 }
 
 impl Follow<'_> {
-    /// Moves it, and what is in its place. Those in `mounted` cannot be moved.
+    /// Moves the dataset, and any other dataset at its place. Fails if one is in `mounted`.
     pub(super) fn run(&self, tx: &mut Transaction<'_>, mounted: &BTreeSet<u64>) -> Result<Departed> {
         let (names, mut departed) = (&self.tree.names, Departed::default());
         let standing = names.find(tx, self.place)?;
@@ -58,7 +57,7 @@ impl Follow<'_> {
         Ok(departed)
     }
 
-    /// Makes room where another dataset than the one that comes stands, if the stream tells that it is another.
+    /// Vacates the place, if the stream shows that the dataset there is not the stream's.
     fn vacate(
         &self,
         tx: &mut Transaction<'_>,
@@ -81,7 +80,7 @@ impl Follow<'_> {
                 Ok(Departed { renamed, ..Departed::default() })
             }
             None if !self.force && is_elsewhere => Err(Error::exists("dataset", self.place)),
-            // A full stream overwrites one without snapshots, which keeps what is below it.
+            // A full stream overwrites a dataset without snapshots, and keeps the descendants.
             None if !self.force || row.newest == 0 && !self.begin.clone && !is_elsewhere => Ok(Departed::default()),
             None => self.tree.clear(tx, other, mounted),
         }
@@ -101,7 +100,7 @@ impl Follow<'_> {
         rename::renamed(tx, names, id).map(drop)
     }
 
-    /// The dataset, if it is elsewhere, and the one that it belongs below.
+    /// The dataset under another name, and its new parent.
     fn elsewhere(&self, tx: &Transaction<'_>) -> Result<Option<(u64, u64)>> {
         let names = &self.tree.names;
         let (Some(top), Some(above)) = (names.find(tx, &self.tree.top)?, self.place.parent()) else { return Ok(None) };
@@ -114,7 +113,7 @@ impl Follow<'_> {
         Ok(None)
     }
 
-    /// Whether a dataset has the snapshot that comes, or its base. The base of a clone is another's.
+    /// Whether a dataset has the stream's snapshot or its base. The base of a clone belongs to another dataset.
     fn is_it(&self, tx: &Transaction<'_>, id: u64) -> Result<bool> {
         let base = self.begin.base.as_ref().filter(|_| !self.begin.clone).map(|base| base.guid);
         let wanted = |guid: Guid| guid == self.begin.guid || Some(guid) == base;

@@ -1,7 +1,7 @@
-//! Whether a stream fits what is there, and what becomes of it.
+//! Decides whether a stream fits the pool, and plans the result.
 //!
-//! A judgement reads the catalogue and changes nothing. It is made when a stream begins, so that one that does not fit is
-//! refused early, and again at its end in the transaction that lands it: that one counts.
+//! A judge reads the catalogue and changes nothing. It decides at the beginning of a stream, so that an unfitting
+//! stream is refused early, and again at the end, in the transaction that lands the stream: the second decision counts.
 
 use std::collections::HashSet;
 
@@ -23,21 +23,21 @@ use crate::{
     stream::Begin,
 };
 
-/// What becomes of a stream.
+/// The result of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// A new dataset; of a clone's stream the clone of this snapshot.
+    /// A new dataset; for the stream of a clone, a clone of the given snapshot.
     Create { origin: Option<u64> },
-    /// The next state of a dataset, after this snapshot.
+    /// The next state of a dataset, after the given snapshot.
     Continue { target: u64, base: u64 },
-    /// The first state of a dataset that has none that counts.
+    /// The first state of a dataset whose current content may be overwritten.
     Overwrite { target: u64 },
-    /// It is here already.
+    /// The snapshot exists already.
     Skip,
 }
 
 impl Plan {
-    /// The snapshot that the hidden dataset begins as.
+    /// The snapshot that the hidden dataset is cloned from.
     pub(super) fn base(self) -> Option<u64> {
         match self {
             Plan::Create { origin } => origin,
@@ -55,20 +55,20 @@ impl Plan {
     }
 }
 
-/// Decides whether a stream fits what is there, at its beginning and at its end.
+/// Decides whether a stream fits, at its beginning and at its end.
 pub(super) struct Judge {
     pub(super) names: Names,
     pub(super) name: SnapshotName,
     pub(super) begin: Begin,
-    /// Whether what was changed since the newest snapshot may go.
+    /// Whether changes since the newest snapshot may be lost.
     force: bool,
-    /// Whether snapshots that are later than the base may.
+    /// Whether snapshots later than the base may be destroyed.
     destroys: bool,
-    /// Whether it is the only stream. Of several those that are here already are passed over.
+    /// Whether the stream is the only one. Of several streams, existing snapshots are skipped.
     alone: bool,
-    /// The snapshot that the user wants a new dataset to be a clone of.
+    /// The snapshot that the user wants as the origin of a new dataset.
     origin: Option<SnapshotName>,
-    /// The root of the dataset, if it was only read since its newest snapshot.
+    /// The root of the dataset, if only access times have changed since its newest snapshot.
     only_read: Option<BlockPointer>,
 }
 
@@ -77,17 +77,18 @@ impl Judge {
         Judge { names, name, begin, force, destroys: false, alone, origin: None, only_read: None }
     }
 
-    /// The same, with snapshots that are later than the base destroyed if `destroys` says so.
+    /// The same judge, with another choice for snapshots later than the base.
     pub(super) fn destroying(self, destroys: bool) -> Judge {
         Judge { destroys, ..self }
     }
 
-    /// The same, as a clone of `origin`.
+    /// The same judge, for a clone of `origin`.
     pub(super) fn cloning(self, origin: Option<SnapshotName>) -> Judge {
         Judge { origin, ..self }
     }
 
-    /// Looks whether the dataset was only read since its newest snapshot, if that matters. It must be kept still.
+    /// If relevant, checks whether only access times of the dataset have changed since its newest snapshot. The caller
+    /// excludes changes.
     pub(super) fn look(&mut self, datasets: &Datasets) -> Result<()> {
         if self.begin.base.is_some() && !self.force {
             self.only_read = datasets.only_read(&self.name.dataset())?;
@@ -141,8 +142,8 @@ impl Judge {
         }
     }
 
-    /// A new dataset that the user wants as a clone of `origin`: of an increment's base, and of any snapshot if the stream
-    /// is full, for that has all that the clone has.
+    /// Plans a new dataset as a clone of `origin`: the base of an incremental stream, or any snapshot for a full
+    /// stream, which contains the whole tree.
     fn plan_clone(&self, tx: &Transaction<'_>, found: Option<u64>, origin: &SnapshotName) -> Result<Plan> {
         if found.is_some() {
             let problem = "the dataset exists, and -o origin= makes a new one".into();
@@ -165,8 +166,8 @@ impl Judge {
         }
     }
 
-    /// The snapshot with this GUID that is nearest: below the dataset that this one comes below, else below the one above
-    /// that, and so on. So a clone finds its origin in what was received with it, and not in another copy.
+    /// The nearest snapshot with the given GUID: within the parent's descendants, else within the grandparent's, and so
+    /// on. So a clone finds its origin in the same replication, not in another copy.
     fn nearest(&self, tx: &Transaction<'_>, guid: Guid) -> Result<Option<u64>> {
         let mut seen = HashSet::new();
         let mut above = self.name.dataset().parent();
@@ -250,7 +251,7 @@ impl Judge {
         }
     }
 
-    /// Makes the hidden dataset what the plan says, and takes the snapshot. Returns the dataset's id.
+    /// Turns the hidden dataset into the planned result, and takes the snapshot. Returns the dataset's id.
     pub(super) fn land(&self, tx: &mut Transaction<'_>, plan: Plan, hidden: u64) -> Result<u64> {
         let row = tx.find::<DatasetRow>(dataset_key(hidden))?.map(|(row, _)| row);
         let fits = row.is_some_and(|row| row.hidden && row.origin == plan.base().unwrap_or(0));
@@ -289,7 +290,7 @@ impl Judge {
     }
 }
 
-/// The snapshots of a dataset after `base`, which is one, oldest first.
+/// The snapshots of a dataset after its snapshot `base`, oldest first.
 fn later(tx: &Transaction<'_>, dataset: u64, base: u64) -> Result<Vec<u64>> {
     let line = snapshot::line(tx, dataset)?;
     Ok(line.into_iter().skip_while(|id| *id != base).skip(1).collect())

@@ -1,16 +1,17 @@
-//! Receiving: where a stream lands, whether it fits, and what it becomes.
+//! Receiving: the target of a stream, whether the stream fits, and the result.
 //!
-//! A stream fills a hidden dataset ([`arrival`]). One request at its end, with the stream verified, makes it a dataset
-//! or the new tree of one, takes the snapshot and sets what properties came along: so all of it is visible or nothing.
-//! What was checked at the beginning is checked again then, for much may have happened in between.
+//! A stream fills a hidden dataset ([`arrival`]). After the stream was verified, one request makes the hidden dataset
+//! visible, or moves its tree to the target, takes the snapshot and sets the received properties: so all of the changes
+//! are visible, or none. The request repeats all checks made at the beginning, because the pool may have changed
+//! meanwhile.
 //!
 //! ```text
-//! naming     what the datasets in a stream are called here
-//! judge      whether a stream fits what is there, and what becomes of it
-//! census     destroying here what the sender of a replication does not have any more
-//! follow     renaming here what was renamed there
-//! lander     landing streams, each at its beginning and at its end
-//! properties what came along, and what the user wants instead
+//! naming     the names of received datasets
+//! judge      whether a stream fits the pool, and the resulting plan
+//! census     destroying datasets and snapshots that the sender of a replication no longer has
+//! follow     renaming datasets that were renamed at the sender
+//! lander     landing streams, with a step at the beginning and at the end of each
+//! properties received properties, and the user's replacements
 //! rehearsal  a dry run
 //! ```
 
@@ -35,67 +36,68 @@ use crate::{
     stream::{self, Received},
 };
 
-/// What to receive into.
+/// The request of a receive.
 #[derive(Clone, Debug)]
 pub struct ReceiveRequest {
-    /// The dataset, or the snapshot if it is to be called otherwise than it was.
+    /// The target dataset, or the target snapshot if the snapshot's name should differ from the sender's.
     pub target: Name,
-    /// How names are made.
+    /// The rule for names.
     pub naming: Naming,
-    /// Whether to roll a dataset back to an increment's base, with all later snapshots destroyed, or to overwrite one that
-    /// has none; and for an increment of a replication, to destroy what the sender does not have any more.
+    /// Whether to roll the target back to the base of an incremental stream, destroying later snapshots, or to
+    /// overwrite a dataset without snapshots; and for an incremental replication, to destroy whatever the sender no
+    /// longer has (`-F`).
     pub force: bool,
-    /// Properties to set on the topmost dataset of a package, whatever comes in the stream. Those below it inherit them.
+    /// Properties to set on the topmost dataset of a package, overriding the stream. Descendants inherit these values.
     pub properties: Vec<Assignment>,
-    /// Properties in the stream not to take.
+    /// Properties of the stream to ignore.
     pub exclude: Vec<String>,
-    /// The snapshot that the first stream is to become a clone of.
+    /// The snapshot that the first stream becomes a clone of.
     pub origin: Option<SnapshotName>,
-    /// Who owns the root directories of datasets that are created above the target: user and group.
+    /// The user and group that own the root directories of parents created above the target.
     pub owner: (u32, u32),
 }
 
-/// What was received.
+/// The result of a receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// The snapshots, in order.
+    /// The received snapshots, in order.
     pub snapshots: Vec<ArrivedSnapshot>,
-    /// Datasets that have another tree now, and what of each differs: what a mount has cached of that is void. One that
-    /// several streams were for stands here several times.
+    /// Datasets with a new tree, and the differences from the old tree: mounts drop their cached copies of those. A
+    /// dataset with several streams is listed several times.
     pub replaced: Vec<(u64, Replaced)>,
-    /// Datasets that were created above those in the stream, the topmost first.
+    /// Parents created above the target, the topmost first.
     pub parents: Vec<DatasetName>,
-    /// The names of datasets and snapshots that were destroyed for it.
+    /// The names of datasets and snapshots destroyed by the receive.
     pub destroyed: Vec<String>,
-    /// How much the stream held.
+    /// The size of the input.
     pub received: Received,
 }
 
-/// A snapshot that was received.
+/// A received snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrivedSnapshot {
-    /// Its name where it was sent.
+    /// The name at the sender.
     pub sent: SnapshotName,
-    /// Its name here.
+    /// The name in this pool.
     pub name: SnapshotName,
-    /// Whether it came as an increment.
+    /// Whether the stream was incremental.
     pub incremental: bool,
-    /// How long its stream was, in bytes.
+    /// The length of the stream, in bytes.
     pub bytes: u64,
-    /// How long it took, in nanoseconds.
+    /// The time that the stream took, in nanoseconds.
     pub time: Nanos,
 }
 
 impl Datasets {
-    /// Receives all packages of an input to its end, with `verifiers` threads that verify ahead. `progress` is told now and then how many bytes
-    /// were read. That some files of a dataset were read since its newest snapshot is no reason to refuse an increment.
-    /// Says what arrived and whether that is all.
+    /// Receives all packages of an input up to its end, with `verifiers` threads that verify ahead. `progress` is
+    /// called with the number of bytes read so far. A dataset that was only read since its newest snapshot still
+    /// accepts an incremental stream. Returns the snapshots received, and whether the whole input was received.
     ///
     /// # Errors
-    /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
-    /// leave: then nothing of it is visible, nor any dataset that was made above it. Of several those before
-    /// the one in question stay, and have arrived. So does what was destroyed and renamed for a replication until then:
-    /// with the first stream refused that is nothing, and before any later one all that its sender does not have.
+    /// If a stream is damaged, does not fit, exceeds a quota, or needs space reserved for other datasets. Then nothing
+    /// of the stream is visible, and no parent was created for it. Earlier streams of the input stay received. So do
+    /// the destroys and renames done for a replication: none if the first stream is refused, and everything that the
+    /// sender no longer has if a later stream is refused.
     pub fn receive(
         self: &Arc<Self>,
         request: ReceiveRequest,
@@ -106,11 +108,11 @@ impl Datasets {
         self.receive_beside(request, input, verifiers, progress, &mut |_| Ok(()))
     }
 
-    /// The same beside others who use the pool: `leaving` is told the names of datasets and snapshots that are about to
-    /// be destroyed, and of datasets that are about to be renamed. Those must not be mounted any more when it returns.
+    /// As [`Datasets::receive`], in a pool in use: before datasets and snapshots are destroyed, or datasets renamed,
+    /// `leaving` is called with their names. When `leaving` returns, none of them may be mounted.
     ///
     /// # Errors
-    /// As before, and if `leaving` fails.
+    /// As [`Datasets::receive`], and if `leaving` fails.
     pub fn receive_beside(
         self: &Arc<Self>,
         request: ReceiveRequest,
@@ -133,10 +135,10 @@ impl Datasets {
         (arrived, result)
     }
 
-    /// Reads and verifies all packages of an input, and says what would arrive, if all of it fits: a dry run.
+    /// Reads and verifies all packages of an input, and returns the result of a receive that would succeed: a dry run.
     ///
     /// # Errors
-    /// If anything is wrong with one, or it does not fit.
+    /// If a stream is damaged or does not fit.
     pub fn plan_receive(
         self: &Arc<Self>,
         request: &ReceiveRequest,
@@ -152,8 +154,8 @@ impl Datasets {
         rehearsal.conclude()
     }
 
-    /// Destroys what receives have left that a crash or a failure broke off. To be called after an import, while nothing
-    /// is being received. Returns how many there were.
+    /// Destroys hidden datasets left by receives that a crash or a failure interrupted. Called after an import, with no
+    /// receive running. Returns the number destroyed.
     pub fn destroy_unfinished(&self) -> Result<usize> {
         let unfinished = self.read(arrival::hidden)?;
         for id in unfinished.clone() {
@@ -162,11 +164,11 @@ impl Datasets {
         Ok(unfinished.len())
     }
 
-    /// Opens the dataset that a stream is for, if it is there.
+    /// Opens the target dataset of a stream, if the dataset exists.
     fn open_target(&self, judge: &Judge) -> Result<Option<Arc<Dataset>>> {
         let name = judge.name.dataset();
         match self.read(|tx| judge.names.find(tx, &name))? {
-            // A dataset whose tree is damaged cannot be opened; then there is nobody to keep out.
+            // A damaged dataset cannot be opened, and so has no mount to exclude.
             Some(_) => Ok(self.open_dataset(&name).ok()),
             None => Ok(None),
         }
@@ -174,7 +176,8 @@ impl Datasets {
 }
 
 impl Arrived {
-    /// Whether this input has brought the dataset here, so that nobody else can have changed it on purpose.
+    /// Whether the same input has already brought a snapshot to the dataset, so that no other command has changed the
+    /// dataset.
     fn has(&self, name: &SnapshotName) -> bool {
         self.snapshots.iter().any(|snapshot| snapshot.name.dataset() == name.dataset())
     }

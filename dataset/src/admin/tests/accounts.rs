@@ -45,7 +45,7 @@ fn state(world: &World) -> &'static str {
 }
 
 #[test]
-fn snapshots_clones_and_rollbacks_have_the_accounts_of_their_time() {
+fn snapshots_clones_and_rollbacks_keep_their_accounts() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("disk", 256 * MIB));
     let mut world = World::on(device.clone(), 1);
     let named = || labels::read_label(&*device).unwrap().unwrap().features.contains_key(PROJECT_QUOTA);

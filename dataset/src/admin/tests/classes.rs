@@ -1,4 +1,4 @@
-//! Vdevs that are for something: what lies where, what an fsync touches, and what is left when the log is gone.
+//! Vdevs with a class: placement of blocks, devices touched by fsync, and the pool without its log.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,7 +36,7 @@ fn set(world: &World, property: &str, value: &str) {
     world.datasets.set(&["tank/a".parse().unwrap()], &[assignment]).unwrap();
 }
 
-/// Of the pool's metadata and of `tank/a`: how many blocks there are, and how many would be lost with this vdev.
+/// For the pool's metadata and for `tank/a`: the number of blocks, and the number lost with the given vdev.
 fn lost_with(world: &World, lost: u32) -> [(u64, u64); 2] {
     world.engine.commit().unwrap();
     let is_left = |vdev: VdevId| vdev != VdevId(lost);
@@ -47,7 +47,7 @@ fn lost_with(world: &World, lost: u32) -> [(u64, u64); 2] {
     })
 }
 
-/// How many records of each file of `tank/a` lie on each of two vdevs, by the name of the file.
+/// For each file of `tank/a`, the number of records on each of two vdevs.
 fn records(world: &World) -> BTreeMap<String, [usize; 2]> {
     world.engine.commit().unwrap();
     let space = &world.engine.storage().space;
@@ -61,7 +61,7 @@ fn records(world: &World) -> BTreeMap<String, [usize; 2]> {
 }
 
 #[test]
-fn metadata_lies_on_special_vdevs_and_with_it_records_that_are_small_enough() {
+fn metadata_and_small_records_go_to_special_vdevs() {
     let world = World::of(&[disk(memory(), None), disk(memory(), SPECIAL)], 1);
     world.create("tank/a").unwrap();
     set(&world, "compression", "off");
@@ -75,7 +75,7 @@ fn metadata_lies_on_special_vdevs_and_with_it_records_that_are_small_enough() {
     assert_eq!(lost_with(&world, 0)[1].1, 1, "what is as large as it says is small");
     world.write("tank/a", "large", &noise(3, 4097));
     assert_eq!(lost_with(&world, 0)[1].1, 2, "what is larger is not");
-    // What counts is what is stored.
+    // The stored size decides.
     set(&world, "compression", "lz4");
     world.write("tank/a", "compressed", &[7; 60_000]);
     assert_eq!(lost_with(&world, 0)[1].1, 2);
@@ -100,7 +100,7 @@ fn an_fsync_touches_the_log_device_alone() {
         let after = count();
         assert_eq!([0, 1, 2].map(|at| after[at] - before[at]), [0, 2, 0], "round {round}");
     }
-    // A record that is too large for the log is stored where it stays, and flushed there.
+    // A record too large for the log is stored in its final place, and flushed there.
     fs.write(ino, 1 << 20, &noise(99, 100_000), false).unwrap();
     let before = count();
     fs.fsync(ino).unwrap();
@@ -112,7 +112,7 @@ fn an_fsync_touches_the_log_device_alone() {
 }
 
 #[test]
-fn an_fsync_does_not_ask_a_disk_that_fails_for_what_lies_elsewhere() {
+fn an_fsync_does_not_flush_unrelated_failing_disks() {
     let slow = Arc::new(FaultDevice::new(memory()));
     let world = World::of(&[disk(slow.clone(), None), disk(memory(), LOG)], 3);
     world.create("tank/a").unwrap();
@@ -152,14 +152,14 @@ fn without_its_log_the_pool_is_what_the_last_commit_left() {
     world.write("tank/a", "later", b"is promised again");
     world.fs("tank/a").fsync(ROOT).unwrap();
     let all = world.files("tank/a");
-    // Power fails again. The log lies elsewhere by now, so nobody is asked.
+    // Power fails again. The log is on another device by now, so the missing device needs no confirmation.
     drop(world);
     let data = Arc::new(data.snapshot());
     let world = open(&[&data], false).unwrap();
     assert_eq!(world.files("tank/a"), all);
     world.judge();
     drop(world);
-    // It is back, and has a log that is not the pool's any more.
+    // The device is back, with an obsolete log.
     let mut world = open(&[&data, &log], false).unwrap();
     assert_eq!(world.files("tank/a"), all);
     world.engine.commit_anyway().unwrap();
@@ -195,7 +195,7 @@ fn data_goes_to_the_vdevs_that_are_preferred_and_a_wish_can_change() {
         assert!(all >= 16, "{all} of 16 records are on vdev {vdev}");
         records[vdev as usize] = all;
     }
-    // Datasets below follow, and one that is made may wish for itself.
+    // Children inherit the property, and a new dataset may have a value of its own.
     let request = |name: &str, properties| {
         let name = name.parse().unwrap();
         CreateRequest { name, parents: false, properties, owner: (0, 0) }
@@ -220,7 +220,7 @@ fn with_round_robin_each_file_lies_on_one_vdev_and_else_on_all() {
     write(&world, "first");
     set(&world, "alloc", "roundrobin");
     write(&world, "whole");
-    // An open dataset follows the property, and so does one that is opened with it.
+    // An open dataset obeys the property, and so does a dataset opened later.
     world.reopen();
     write(&world, "later");
     set(&world, "alloc", "striped");

@@ -1,7 +1,7 @@
-//! Each code of the pool's check is planted, and seen as itself.
+//! Plants each code of the pool's check, and expects the same code.
 //!
-//! [`plant`] has an arm for each code, so that a new one without a planting does not compile; CHECK.md has a row for each
-//! number of every layer.
+//! [`plant`] has an arm for each code, so a new code without a planting does not compile; CHECK.md must have a row for
+//! each number of every layer.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -44,7 +44,7 @@ fn world() -> World {
     world
 }
 
-/// A world and what `pool check` would enter into its ledger.
+/// A world, and the entries of `pool check` in its ledger.
 struct Checked {
     world: World,
     ledger: Ledger,
@@ -103,7 +103,7 @@ fn edit_dataset(world: &World, edit: impl Fn(&mut DatasetRow) + Send + 'static) 
     world.datasets.run(change).unwrap();
 }
 
-/// Plants the code, and says which codes are seen.
+/// Plants a code; returns the codes found.
 fn plant(code: Code) -> BTreeSet<Code> {
     let world = world();
     match code {
@@ -133,7 +133,7 @@ fn plant(code: Code) -> BTreeSet<Code> {
             let mut bytes = vec![0; block.stored as usize];
             world.devices[0].read_at(place(&world, block.addresses[0], block.stored), &mut bytes).unwrap();
             let mut stray = BlockPointer { copies: 1, ..block };
-            // The last sectors of a chunk that hardly anything is in.
+            // The last sectors of a nearly empty chunk.
             let sectors = world.engine.storage().space.sector();
             stray.addresses[0].sector = (1 << 20) / sectors - block.stored.div_ceil(sectors);
             world.devices[0].write_at(place(&world, stray.addresses[0], stray.stored), &bytes).unwrap();
@@ -160,7 +160,7 @@ fn plant(code: Code) -> BTreeSet<Code> {
             drop((datasets, engine));
             let options = OpenOptions { read_only: true, ..OpenOptions::default() };
             let refused = admin::open(devices, &options, Arc::new(SeededEnv::new(1))).err().unwrap();
-            // What cannot be opened for this reason is reported under this code, and nothing else is.
+            // A pool that cannot be opened for this reason is reported with this code alone.
             assert_eq!(refused.kind(), ErrorKind::Damage);
             BTreeSet::from([code])
         }
@@ -211,7 +211,7 @@ fn plant(code: Code) -> BTreeSet<Code> {
     }
 }
 
-/// What comes with a code by necessity.
+/// The codes that necessarily accompany a code.
 fn with_it(code: Code) -> BTreeSet<Code> {
     match code {
         // The node's only copy is damaged, the blocks under it are in no account, and the dataset cannot be opened.

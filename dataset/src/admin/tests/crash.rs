@@ -1,4 +1,5 @@
-//! Power fails at any write: what comes up is what some request had left, with nothing lost and nothing leaked.
+//! Power fails at any write: the recovered state is the state after some request, with no data lost and no space
+//! leaked.
 
 use std::sync::Arc;
 
@@ -9,12 +10,12 @@ use pool::{
 
 use super::world::{Files, World, name, noise};
 
-/// The names of everything, and the files of each.
+/// All names, with their files.
 fn state(world: &World) -> Vec<(String, Files)> {
     world.names().into_iter().map(|name| (name.clone(), world.files(&name))).collect()
 }
 
-/// What is done, one step a commit.
+/// Makes a step, with one commit each.
 fn act(world: &World, step: u64) {
     match step {
         0 => drop(world.create("tank/a").unwrap()),
@@ -26,7 +27,7 @@ fn act(world: &World, step: u64) {
         2 => world.snapshot("tank/a@1").unwrap(),
         3 => {
             (0..8).for_each(|index| world.write("tank/a", &format!("file{index}"), &noise(index + 50, 30_000)));
-            // What is shared with a file that the snapshot has, and that the dataset drops later.
+            // Shares blocks with a file in the snapshot; the dataset drops the file later.
             world.engine.commit().unwrap();
             world.copy("tank/a", "file3", "tank/a", "copy");
         }
@@ -67,7 +68,7 @@ fn every_cut_leaves_a_state_between_two_requests() {
         let world = World::open(Arc::new(image), cut as u64).expect("the pool was made before");
         let found = state(&world);
         let done = states.iter().rposition(|(end, _)| *end <= cut).unwrap();
-        // A step may commit more than once: what it leaves in between has either the old files or the new ones.
+        // A step may commit more than once: between its commits the files are the old or the new ones.
         let next = states.get(done + 1).map(|(_, state)| state);
         let fits = found == states[done].1 || Some(&found) == next || names(&found) == names(&states[done].1);
         assert!(fits, "cut {cut}: state {done} or the next");
@@ -81,7 +82,7 @@ fn names(state: &[(String, Files)]) -> Vec<&str> {
     state.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// How many operations reach the device for each request, on a dataset with that many files.
+/// The number of device operations of each request, on a dataset with the given number of files.
 fn costs(files: u64) -> Vec<usize> {
     let recorder = Recorder::new();
     let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 256 * MIB))), 33);

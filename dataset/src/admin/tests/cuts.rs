@@ -1,4 +1,4 @@
-//! Devices that fail when a test says so, and power that fails anywhere in what a recorder has seen.
+//! Devices that fail on demand, and power failures anywhere in a recorded sequence of operations.
 
 use std::{ops::Range, sync::Arc};
 
@@ -7,7 +7,7 @@ use pool::{
     units::MIB,
 };
 
-/// How large a device is that may fail, in MiB.
+/// The size of a device that may fail, in MiB.
 pub(super) const SIZE: u64 = 128;
 
 pub(super) type Disk = Arc<FaultDevice>;
@@ -20,7 +20,7 @@ pub(super) fn devices(disks: &[Disk]) -> Vec<Arc<dyn Device>> {
     disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect()
 }
 
-/// Devices of so many MiB of which everything is recorded.
+/// Devices of the given sizes in MiB, with all operations recorded.
 pub(super) fn recorded(recorder: &Arc<Recorder>, sizes: &[u64]) -> Vec<Arc<dyn Device>> {
     let device = |(name, size): (char, &u64)| {
         Arc::new(recorder.wrap(MemoryDevice::new(name.to_string(), size * MIB))) as Arc<dyn Device>
@@ -28,8 +28,9 @@ pub(super) fn recorded(recorder: &Arc<Recorder>, sizes: &[u64]) -> Vec<Arc<dyn D
     ('a'..).zip(sizes).map(device).collect()
 }
 
-/// Has power fail at about so many places of a range of what was recorded, after each of the promised writes, and at each of
-/// the last ones. The judge gets the place with words for it, and the devices as they are then.
+/// Cuts the power at about the given number of places in a range of the recording, after each of the promised writes,
+/// and at each of the last operations. The judge gets a description of the place, and the devices in their state at
+/// that time.
 pub(super) fn wherever_power_fails(
     recorder: &Arc<Recorder>,
     range: Range<usize>,

@@ -1,4 +1,4 @@
-//! What `fsync` promised is there after any crash, for one write and one flush, and coming up may crash as well.
+//! Data covered by `fsync` survives any crash at the cost of one write and one flush, and a crash during recovery too.
 
 use std::sync::{
     Arc,
@@ -31,7 +31,7 @@ fn file(world: &World, index: u64) -> Ino {
     fs.create(&Caller::default(), ROOT, name.as_bytes(), 0o644, false).unwrap().ino
 }
 
-/// One random operation on the files of `tank/a`. True if everything before and with it is durable.
+/// One random operation on the files of `tank/a`. True if the operation, and all before, are durable.
 fn act(world: &World, random: &SeededEnv) -> bool {
     let fs = world.fs("tank/a");
     let below = |bound: u64| random.random() % bound;
@@ -39,7 +39,7 @@ fn act(world: &World, random: &SeededEnv) -> bool {
     let (name, other) = (format!("f{index}"), format!("f{}", below(FILES)));
     match below(26) {
         20 => drop(world.fs("tank/b").unlink(ROOT, other.as_bytes())),
-        // The other dataset is not told to the log, or is.
+        // The other dataset's changes are logged in half of the cases.
         21 if below(2) == 0 => world.fs("tank/b").fsync(ROOT).unwrap(),
         21 | 22 => world.write("tank/b", &other, &noise(random.random(), [5_000, 50_000, 300_000][below(3) as usize])),
         23.. => {
@@ -67,7 +67,7 @@ fn act(world: &World, random: &SeededEnv) -> bool {
             return true;
         }
         12 if below(3) == 0 => {
-            // What is not committed goes into the snapshot first, so nothing is lost by going back at once.
+            // The snapshot receives all uncommitted changes first, so the rollback right after loses nothing.
             world.snapshot("tank/a@s").unwrap();
             world.write("tank/a", "f0", b"to be lost");
             if below(2) == 0 {
@@ -87,9 +87,9 @@ fn act(world: &World, random: &SeededEnv) -> bool {
 
 struct Run {
     recorder: Arc<Recorder>,
-    /// The files after each step, and how much was recorded by then.
+    /// The files after each step, and the number of recorded operations at that time.
     states: Vec<(usize, Files)>,
-    /// The steps after which all was durable, likewise.
+    /// The steps after which everything was durable, with the number of recorded operations.
     durable: Vec<(usize, usize)>,
 }
 
@@ -106,7 +106,7 @@ fn run(seed: u64, steps: usize, classes: &[Option<VdevClass>]) -> Run {
         world.fs("tank/a").set_quota(OwnerKind::User, 0, SetQuota::default()).unwrap();
     }
     world.write("tank/b", "f0", &noise(1, 300_000));
-    // A snapshot keeps references that its dataset gives up and takes again.
+    // A snapshot keeps references that its dataset drops and takes again.
     (0..FILES).for_each(|index| world.copy("tank/b", "f0", "tank/a", &format!("f{index}")));
     world.snapshot("tank/a@kept").unwrap();
     world.engine.commit().unwrap();
@@ -129,14 +129,14 @@ fn check(run: &Run, cut: usize, world: &World, line: &str) {
     let promised = run.durable.iter().rfind(|(end, _)| *end <= cut).expect("the dataset is durable").1;
     let begun = run.states.iter().rposition(|(end, _)| *end <= cut).unwrap() + 1;
     let possible = &run.states[promised..=begun.min(run.states.len() - 1)];
-    // A rollback passes through the state that it gives up.
+    // During a rollback the discarded state is possible.
     let passing = found.get("f0").is_some_and(|content| content == b"to be lost");
     let fits = passing || possible.iter().any(|(_, files)| *files == found);
     assert!(fits, "{line}: not a state between {promised} and {begun}");
     world.judge();
 }
 
-/// The pool on these devices, whose operations are recorded, too.
+/// The pool on the given devices, whose operations are recorded again.
 fn came_up(images: Vec<MemoryDevice>, recorder: &Arc<Recorder>, seed: u64) -> World {
     let devices = images.into_iter().map(|image| Arc::new(recorder.wrap(image)) as Arc<dyn Device>).collect();
     World::open_all(devices, seed).expect("the pool was made before")
@@ -162,7 +162,7 @@ fn cut_everywhere(seeds: std::ops::Range<u64>, classes: &[Option<VdevClass>]) {
             let again = Recorder::new();
             let world = came_up(run.recorder.images_at(cut, &mut fate), &again, cut as u64);
             check(&run, cut, &world, &format!("seed {seed}, cut {cut}"));
-            // Power fails while it comes up, too.
+            // Power fails during recovery, too.
             if cut % 7 == 0 {
                 for second in 0..again.len() {
                     let world = came_up(again.images_at(second, &mut fate), &Recorder::new(), second as u64);
@@ -189,7 +189,7 @@ fn what_many_threads_were_promised_is_there() {
             if stop.load(Relaxed) {
                 return;
             }
-            // The content says how often it was written; now and then it is too large for the log.
+            // The content is the number of the write; every tenth write is too large for the log.
             let len = if count % 10 == 0 { 60_000 } else { 100 };
             fs.write(files[thread], 0, &u64::to_le_bytes(count).repeat(len / 8), false).unwrap();
             fs.fsync(files[thread]).unwrap();
@@ -205,7 +205,7 @@ fn what_many_threads_were_promised_is_there() {
             }
         });
         let crashes = (0..40).map(|_| {
-            // Until somebody has been promised something more.
+            // Waits until three more fsyncs have returned.
             let before: u64 = promised.iter().map(|count| count.load(Acquire)).sum();
             while promised.iter().map(|count| count.load(Acquire)).sum::<u64>() < before + 3 {
                 std::thread::yield_now();
@@ -245,7 +245,7 @@ fn an_fsync_is_one_write_and_one_flush() {
         assert_eq!(recorder.len() - before, 2, "nothing has changed");
     }
     let stats = world.engine.log_stats();
-    // Each frame holds the new bytes and the items, not the record that grows from round to round.
+    // Each frame contains the new bytes and the items, not the growing record.
     assert_eq!((stats.frames, stats.commits), (20, 0));
     assert!(stats.bytes <= 20 * 8192, "{stats:?}");
 }
@@ -277,7 +277,7 @@ fn more_than_a_frame_tells_of_is_a_commit() {
         }
     };
     fs.fsync(file(&world, 0)).unwrap();
-    // Two items a file and more, and in the second round not so many that nobody would count them.
+    // The first round has more than two items per file; in the second, too many items to stay unnoticed.
     for (round, count) in [("a", 11_000), ("b", 5_100)] {
         let (before, committed) = (world.engine.log_stats(), world.engine.committed());
         names(round, count);

@@ -1,7 +1,7 @@
-//! Each kind of damage is planted, and must be found.
+//! Plants each kind of damage, and expects the finding.
 //!
-//! [`planting`] has an arm for each kind, so that a new one without a planting does not compile; the tests below plant
-//! further damage of the same kinds.
+//! [`planting`] has an arm for each kind, so a new kind without a planting does not compile; the tests below plant more
+//! damage of the same kinds.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ fn world() -> World {
     world
 }
 
-/// Ids of what is in the world.
+/// The ids of the objects in the world.
 struct Ids {
     dataset: u64,
     clone: u64,
@@ -61,7 +61,7 @@ fn ids(world: &World) -> Ids {
 
 type Damage = fn(&mut Transaction<'_>, &Ids) -> Result<()>;
 
-/// Plants damage and looks for the finding.
+/// Plants damage and expects the finding.
 fn planted(kind: FindingKind, damage: impl Fn(&mut Transaction<'_>, &Ids) -> Result<()> + Send + 'static) {
     let world = world();
     let ids = ids(&world);
@@ -71,7 +71,7 @@ fn planted(kind: FindingKind, damage: impl Fn(&mut Transaction<'_>, &Ids) -> Res
     assert!(findings.iter().all(|finding| !finding.to_string().is_empty()));
 }
 
-/// One damage of each kind, and which kinds come with it by necessity.
+/// One damage of each kind, and the kinds that necessarily accompany it.
 fn planting(kind: FindingKind) -> (Damage, &'static [FindingKind]) {
     use FindingKind as K;
     match kind {
@@ -226,7 +226,7 @@ fn first_bucket(tx: &Transaction<'_>, ids: &Ids) -> Result<(Key, Bucket)> {
     Ok(tx.rows::<Bucket>(keys(ids.deadlist, kind::DEADLIST))?.into_iter().next().expect("the snapshot has lost blocks"))
 }
 
-/// Changes the blocks of the last page of the newest snapshot's deadlist; it must stand in its row.
+/// Changes the blocks of the last page of the newest snapshot's deadlist; the page must be inline in its row.
 fn edit_page(tx: &mut Transaction<'_>, ids: &Ids, edit: impl Fn(&mut Vec<BlockPointer>)) -> Result<()> {
     let (_, bucket) = first_bucket(tx, ids)?;
     let key = tx.last_key(keys(bucket.last, kind::PAGE))?.expect("a list has a page");
@@ -315,7 +315,7 @@ fn deadlists_that_are_wrong() {
 
 #[test]
 fn trees_that_are_wrong() {
-    // A snapshot that shows the tree of another.
+    // A snapshot with the tree of another snapshot.
     planted(FindingKind::Intruder, |tx, ids| {
         let (row, _) = tx.row_and_block::<SnapshotRow>(snapshot_key(ids.snapshots[2]))?;
         let (_, older) = tx.row_and_block::<SnapshotRow>(snapshot_key(ids.snapshots[0]))?;

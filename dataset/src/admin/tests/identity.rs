@@ -1,4 +1,4 @@
-//! Files that somebody has found, and goes on with after their file system was rolled back.
+//! Handles of files, used after a rollback of their file system.
 
 use rustix::io::Errno;
 
@@ -16,7 +16,8 @@ fn content(fs: &FileSystem, attr: &Attr) -> Result<Vec<u8>, Errno> {
     fs.read(attr.ino, 0, 100, &mut bytes).map(|()| bytes)
 }
 
-/// A file that was found, the file system as it was then, and another file that has got its number by a rollback.
+/// A file found before a rollback, the file system at that time, and another file with the same number after the
+/// rollback.
 struct Replaced {
     world: World,
     found: Attr,
@@ -98,12 +99,12 @@ fn the_same_file_goes_on_with_its_new_content() {
     assert_eq!(content(&fs.only([kept_handles.0]), &kept), Ok(b"old".to_vec()));
     assert_eq!(content(&fs.only([kept_handles.1]), &kept), Ok(b"old".to_vec()));
     assert_eq!(content(&fs.only([changed_handles.0]), &changed), Ok(b"old".to_vec()));
-    // Whoever has read the beginning of it would go on in another content.
+    // A caller that has read the beginning would continue in other content.
     assert_eq!(content(&fs.only([changed_handles.1]), &changed), Err(Errno::STALE));
-    // A view that ends with its tree does not care which files are the same.
+    // A view bound to its tree fails for every file after a replacement.
     assert_eq!(content(&pinned, &kept), Err(Errno::STALE));
     assert_eq!(content(&pinned.pinned(), &kept), Err(Errno::STALE));
-    // In one tree a file may change as it likes.
+    // Within one tree a file may change.
     let now = fs.getattr(kept.ino).unwrap();
     let reading = fs.only([Handle::new(&now, fs.epoch()).unreplaced(&now)]);
     fs.write(kept.ino, 0, b"more", false).unwrap();

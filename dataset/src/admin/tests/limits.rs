@@ -209,7 +209,7 @@ fn a_hold_is_given_up_for_what_is_preallocated() {
 }
 
 #[test]
-fn what_no_commit_makes_room_for_costs_none_and_leaves_holds_alone() {
+fn a_hopeless_write_costs_no_commit_and_leaves_holds_alone() {
     let (world, hold) = held_back(34);
     let fs = world.fs("tank/a");
     let file = fs.create(&Caller::default(), ROOT, b"file", 0o644, false).unwrap().ino;

@@ -1,4 +1,4 @@
-//! Random sequences of everything that changes datasets, against a model of plain maps.
+//! Random sequences of all operations on datasets, compared with a model of plain maps.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use proptest::prelude::*;
 use super::world::{Files, World, name, noise};
 use crate::admin::Assignment;
 
-/// What a step does. Numbers pick among what there is.
+/// The operation of a step. Numbers select among the existing objects.
 #[derive(Clone, Debug)]
 enum Step {
     Write(usize, u8, u32),
     /// Small files, enough for a tree of several leaves.
     Many(usize, u8),
     Remove(usize, u8),
-    /// A file of one dataset over that of another, or of the same.
+    /// Copies a file over a file of another dataset, or of the same.
     Copy((usize, u8), (usize, u8)),
-    /// A part of it, in units of a quarter of a record, and how many.
+    /// Copies a part of a file: offsets in quarters of a record, and the number of quarters.
     CopyPart((usize, u8, u8), (usize, u8, u8), u8),
     Commit,
     Snapshot(usize),
@@ -49,26 +49,26 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A dataset as it should be.
+/// The expected state of a dataset.
 #[derive(Clone, Debug, Default)]
 struct Model {
     files: Files,
     snapshots: Vec<(String, Files)>,
-    /// The dataset and snapshot that it is a clone of.
+    /// For a clone: the origin's dataset and snapshot.
     origin: Option<(String, String)>,
 }
 
 struct Run {
     world: World,
     models: BTreeMap<String, Model>,
-    /// Names and contents are never used twice.
+    /// Makes names and contents unique.
     count: u64,
 }
 
 impl Run {
     fn new() -> Run {
         let world = World::new(7);
-        // So that files have several.
+        // Small records, so that files have several.
         let small = Assignment { property: "recordsize".into(), value: "16K".into() };
         world.datasets.set(&["tank".parse().unwrap()], &[small]).unwrap();
         let models = [("tank".to_owned(), Model::default())].into();
@@ -84,7 +84,7 @@ impl Run {
         self.models.keys().nth(at % self.models.len()).unwrap().clone()
     }
 
-    /// One of all snapshots: its dataset and its place there.
+    /// One of all snapshots: its dataset and its index there.
     fn snapshot(&self, at: usize) -> Option<(String, usize)> {
         let all: Vec<_> = self
             .models
@@ -266,7 +266,8 @@ proptest! {
         }
         run.compare();
         run.world.judge();
-        // Once everything is destroyed, all space is back. The root stays, so it must not be a clone.
+        // After everything is destroyed, all space is free again. The root dataset stays, so the root must not be a
+        // clone.
         while run.models["tank"].origin.is_some() {
             run.promote("tank");
         }

@@ -1,4 +1,4 @@
-//! Receiving with properties and origins of the user's choice, and several streams in one input.
+//! Receiving with the user's choice of properties and origins, and several streams in one input.
 
 use super::{
     streams::change,
@@ -16,7 +16,7 @@ impl World {
         (valued.value, valued.source.to_string())
     }
 
-    /// Everything below a snapshot, with properties.
+    /// A replication package of a snapshot, with properties.
     fn package(&self, snapshot: &str, from: Option<&str>) -> Vec<u8> {
         let all = |request: &mut SendRequest| (request.replicate, request.properties) = (true, true);
         self.send(snapshot, from, all).unwrap()
@@ -26,7 +26,7 @@ impl World {
         self.datasets.snapshot(vec![snapshot.parse().unwrap()], true, Vec::new()).unwrap();
     }
 
-    /// Receives an input to its end, and says what of it has arrived in any case.
+    /// Receives an input to its end; returns the number of received snapshots in any case.
     fn receive_part(&self, target: &str, input: &[u8]) -> (usize, Result<()>) {
         let mut telling = Ok(());
         let arrived = self.receive_noting(target, input, &mut telling);
@@ -50,7 +50,7 @@ fn is(value: &str, source: &str) -> (String, String) {
     (value.to_owned(), source.to_owned())
 }
 
-/// `tank/a` and `tank/a/kid`, the kid with an access time and a quota of its own, in one package.
+/// `tank/a` and its child `tank/a/kid`, with an access time property and a quota of the child's own, in one package.
 fn family(here: &World) -> Vec<u8> {
     ["tank/a", "tank/a/kid"].iter().for_each(|name| drop(here.create(name).unwrap()));
     here.set("tank/a/kid", "atime", "on").unwrap();
@@ -70,9 +70,9 @@ fn a_given_property_is_set_on_the_topmost_dataset() {
     assert_eq!(there.sourced_from("tank/b", "atime"), is("off", "local"));
     assert_eq!(there.sourced_from("tank/b/kid", "atime"), is("off", "inherited from tank/b"));
     assert_eq!(there.sourced_from("tank/b", "quota"), is("200000000", "local"));
-    // It cannot be inherited: what came stays.
+    // A quota cannot be inherited: the received value stays.
     assert_eq!(there.sourced_from("tank/b/kid", "quota"), is("100000000", "received"));
-    // What was set below meanwhile is inherited again too.
+    // A value set below meanwhile is overridden again.
     there.set("tank/b/kid", "atime", "on").unwrap();
     here.snapshot_all("tank/a@2");
     there.receive_with("tank/b", &here.package("tank/a@2", Some("tank/a@1")), own).unwrap();
@@ -91,7 +91,7 @@ fn an_excluded_property_does_not_count_any_more() {
     let without = |request: &mut ReceiveRequest| request.exclude = vec!["atime".into()];
     there.receive_with("tank/b", &here.package("tank/a@2", Some("tank/a@1")), without).unwrap();
     assert_eq!(there.sourced_from("tank/b/kid", "atime"), is("off", "inherited from tank/b"));
-    // What was set here counts as before.
+    // A value set locally stays in force.
     there.set("tank/b/kid", "atime", "on").unwrap();
     here.snapshot_all("tank/a@3");
     there.receive_with("tank/b", &here.package("tank/a@3", Some("tank/a@2")), without).unwrap();
@@ -111,7 +111,7 @@ fn a_clone_has_its_origin_in_its_own_package() {
     world.receive("tank/zcopy", &package, false).unwrap();
     assert_eq!(world.get("tank/zcopy/vm", "origin"), "tank/zcopy/golden@1");
     world.judge();
-    // So the source can go, and the backup stays.
+    // So the source can be destroyed, and the backup stays.
     world.destroy("tank/src", true, false).unwrap();
     world.work();
     assert_eq!(world.files("tank/zcopy/vm").len(), world.files("tank/zcopy/golden").len());
@@ -143,7 +143,7 @@ fn a_given_origin_must_exist_and_fit_and_is_used() {
     world.receive_with("tank/b", &more, of("tank/a@0")).unwrap();
     assert_eq!(world.get("tank/b", "origin"), "tank/a@0");
     assert_eq!(world.files("tank/b@1"), world.files("tank/a@1"));
-    // A full stream has everything, so any snapshot will do.
+    // A full stream is complete, so any snapshot can be the origin.
     let full = world.send("tank/a@2", None, |_| ()).unwrap();
     world.receive_with("tank/c", &full, of("tank/a@0")).unwrap();
     assert_eq!(world.get("tank/c", "origin"), "tank/a@0");
@@ -155,7 +155,7 @@ fn a_given_origin_must_exist_and_fit_and_is_used() {
     world.judge();
 }
 
-/// Three snapshots in a stream each, one after the other.
+/// Three snapshots, each in a stream of its own.
 fn three(here: &World) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     here.create("tank/home").unwrap();
     let mut streams = Vec::new();
@@ -205,7 +205,7 @@ fn what_is_wrong_with_a_later_stream_undoes_nothing() {
         let (arrived, received) = there.receive_part(&target, &[&first[..], &second, tail].concat());
         let error = received.unwrap_err();
         assert_eq!(arrived, 2, "{error}");
-        // Places are those in the whole input.
+        // Offsets count from the start of the input.
         let at = match &error {
             Error::Stream(
                 stream::Error::Trailing { offset }

@@ -1,4 +1,4 @@
-//! Where values come from, with those that streams bring; and properties that are computed from several snapshots.
+//! The sources of values, received values included; and properties computed from several snapshots.
 
 use super::{
     streams::change,
@@ -14,7 +14,7 @@ use crate::{
 const LIMITS: [&str; 4] = ["quota", "refquota", "reservation", "refreservation"];
 
 impl World {
-    /// The value that counts, its source, and what was received.
+    /// The effective value, its source, and the received value.
     fn sourced(&self, of: &str, property: &str) -> (String, String, Option<String>) {
         let request = ListRequest { roots: vec![name(of).into()], ..ListRequest::default() };
         let listed = self.datasets.list(&request).unwrap().remove(0);
@@ -32,12 +32,12 @@ fn says(value: u64, source: &str, received: Option<u64>) -> (String, String, Opt
     (value.to_string(), source.to_owned(), received.map(|value| value.to_string()))
 }
 
-/// The value of one limit: a snapshot of what is reserved needs room in the quota.
+/// The value of one limit: with a snapshot, reserved space counts several times against the quota.
 fn of(property: &str, limit: u64) -> u64 {
     if property.ends_with("quota") { 3 * limit } else { limit }
 }
 
-/// A dataset with all limits by `limit`, as a stream with properties; and the next one, with other limits.
+/// A dataset with all limits derived from `limit`, as a stream with properties; and a second stream with other limits.
 fn with_limits(here: &World, limits: [u64; 2]) -> [Vec<u8>; 2] {
     here.create("tank/home").unwrap();
     let mut from: Option<String> = None;
@@ -52,7 +52,7 @@ fn with_limits(here: &World, limits: [u64; 2]) -> [Vec<u8>; 2] {
 }
 
 const M: u64 = 1 << 20;
-/// Limits are multiples of this.
+/// The unit of the limits, in bytes.
 const UNIT: u64 = 100 << 10;
 
 #[test]
@@ -101,14 +101,14 @@ fn a_limit_that_was_set_here_stays_and_comes_back() {
     assert_eq!(there.sourced("tank/copy", "quota"), says(80 * UNIT, "local", Some(15 * UNIT)));
     there.inherit_received("tank/copy", "quota");
     assert_eq!(there.sourced("tank/copy", "quota"), says(15 * UNIT, "received", Some(15 * UNIT)));
-    // Where nothing was received, there is no limit.
+    // Without a received value there is no limit.
     there.set("tank", "refquota", "50M").unwrap();
     there.inherit_received("tank", "refquota");
     assert_eq!(there.sourced("tank", "refquota"), says(0, "default", None));
 }
 
 #[test]
-fn a_local_value_hides_the_received_one_and_it_is_shown_all_the_same() {
+fn a_local_value_hides_the_received_one_which_is_still_shown() {
     let (here, there) = (World::new(64), World::new(65));
     here.create("tank/home").unwrap();
     here.set("tank/home", "compression", "zstd-3").unwrap();
@@ -147,13 +147,13 @@ fn what_was_written_since_a_snapshot_is_exact() {
     let clone = since("tank/clone", "tank/home@a");
     assert_eq!(since("tank/clone", "tank/home@b"), Some(world.number("tank/clone", "written")));
     assert!(clone > since("tank/clone", "tank/home@b"));
-    // Neither later, nor another's, nor its own, nor none.
+    // Not later snapshots, nor another dataset's, nor the snapshot itself, nor missing ones.
     let no =
         [("tank/home@a", "a"), ("tank/home@a", "c"), ("tank/clone", "tank/home@c"), ("tank/home", "x"), ("tank", "a")];
     for (of, snapshot) in no {
         assert_eq!(since(of, snapshot), None, "{of} {snapshot}");
     }
-    // A list, which answers about all of them at once, says the same.
+    // A list, which answers for all of them at once, agrees.
     let asked = ["a", "b", "c", "x", "tank/home@a", "tank/clone@a"].map(str::to_owned);
     let all = ListRequest { depth: None, ..ListRequest::default() };
     for listed in world.datasets.list_since(&all, &asked).unwrap() {
@@ -162,7 +162,7 @@ fn what_was_written_since_a_snapshot_is_exact() {
             assert_eq!(listed.written_since.get(base).copied(), since(&of, base), "{of} {base}");
         }
     }
-    // With nothing in between, it is what is written since the snapshot before.
+    // Without snapshots in between, the value equals `written`.
     world.destroy("tank/clone", false, false).unwrap();
     world.destroy("tank/home@b", false, false).unwrap();
     assert_eq!(third, Some(world.number("tank/home@c", "written")));
@@ -182,7 +182,7 @@ fn allocating_sets_no_space_aside() {
     world.engine.commit().unwrap();
     assert_eq!(fs.getattr(ino).unwrap().size, 8 * M);
     assert!(before - world.number("tank/home", "available") < M, "the space is still anybody's");
-    // Another takes what is left, and then there is none for the file.
+    // Another dataset reserves the remaining space, and none is left for the file.
     let rest = world.number("tank/home", "available") - M;
     world.create("tank/other").unwrap();
     world.set("tank/other", "reservation", &rest.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! Receiving with `-F`, and replications that follow what was destroyed and renamed at the sender.
+//! Receiving with `-F`, and replications that follow destroys and renames at the sender.
 
 use super::{
     streams::{change, request},
@@ -36,13 +36,13 @@ impl Pair {
         self.here.send(&format!("tank/a@{to}"), from.as_deref(), all).unwrap()
     }
 
-    /// What is new in `tank/a/x` alone, as a replication.
+    /// The changes of `tank/a/x` alone, as a replication.
     fn lonely(&self, to: &str, from: &str) -> Vec<u8> {
         let from = format!("tank/a/x@{from}");
         self.here.send(&format!("tank/a/x@{to}"), Some(&from), |request| request.replicate = true).unwrap()
     }
 
-    /// Sends all that is new since `from` as `to`, and receives it.
+    /// Sends all changes since `from` as `to`, and receives the package.
     fn follow(&self, from: &str, to: &str, force: bool) -> Result<Arrived> {
         self.snapshot(to);
         self.there.receive("tank/b", &self.package(to, Some(from)), force)
@@ -52,7 +52,7 @@ impl Pair {
         self.here.datasets.rename(&name(from), &name(to), false, (0, 0)).unwrap();
     }
 
-    /// The copy has the same names with the same files, and is sound.
+    /// Asserts that the copy has the same names and files, and passes the check.
     fn assert_same(&self) {
         let named = |world: &World, top: &str| -> Vec<String> {
             let names = world.names().into_iter().filter(|name| name.starts_with(top));
@@ -137,12 +137,12 @@ fn a_forced_replication_destroys_what_the_sender_does_not_have() {
     let pair = Pair::new(42);
     pair.snapshot("2");
     pair.there.receive("tank/b", &pair.package("2", Some("1")), false).unwrap();
-    // Gone at the sender: a snapshot, and a dataset whose name something else has now.
+    // Destroyed at the sender: a snapshot, and a dataset whose name now belongs to another dataset.
     pair.here.destroy("tank/a/x@1", false, false).unwrap();
     pair.here.destroy("tank/a/y", true, false).unwrap();
     pair.here.create("tank/a/y").unwrap();
     pair.here.datasets.rename_snapshot(&"tank/a/z@1".parse().unwrap(), "first", false).unwrap();
-    // Never there.
+    // Never at the sender.
     pair.there.create("tank/b/own").unwrap();
     pair.there.create("tank/b/own/below").unwrap();
     pair.there.snapshot("tank/b/z@mine").unwrap();
@@ -196,7 +196,7 @@ fn data_sets_that_were_renamed_are_followed() {
         pair.rename("tank/a/x", "tank/a/new");
         pair.follow("1", "2", force).unwrap();
         pair.assert_same();
-        // Two change names, and one goes below one that the receiver has not seen yet.
+        // Two datasets swap names, and one moves below a dataset new to the receiver.
         pair.rename("tank/a/y", "tank/a/tmp");
         pair.rename("tank/a/z", "tank/a/y");
         pair.rename("tank/a/tmp", "tank/a/z");
@@ -204,7 +204,7 @@ fn data_sets_that_were_renamed_are_followed() {
         pair.rename("tank/a/new", "tank/a/above/new");
         pair.follow("2", "3", force).unwrap();
         pair.assert_same();
-        // What was above is below.
+        // The former parent is now the child.
         pair.rename("tank/a/above/new", "tank/a/new");
         pair.rename("tank/a/above", "tank/a/new/above");
         pair.follow("3", "4", force).unwrap();
@@ -215,7 +215,7 @@ fn data_sets_that_were_renamed_are_followed() {
 #[test]
 fn what_took_the_name_of_one_that_was_renamed_comes_beside_it() {
     for (round, force) in [false, true].into_iter().enumerate() {
-        // Streams come in the order of the names: the new one is before or after the renamed one.
+        // Streams are sorted by name: the new dataset comes before or after the renamed one.
         for renamed in ["tank/a/z2", "tank/a/b"] {
             let pair = Pair::new(48 + round as u64);
             pair.here.create("tank/a/x/below").unwrap();
@@ -230,7 +230,7 @@ fn what_took_the_name_of_one_that_was_renamed_comes_beside_it() {
 }
 
 #[test]
-fn one_that_was_destroyed_gives_its_name_to_a_renamed_one_or_a_clone() {
+fn a_destroyed_datasets_name_goes_to_a_renamed_one_or_a_clone() {
     let pair = Pair::new(52);
     pair.here.create("tank/a/x/below").unwrap();
     change(&pair.here, "tank/a/x/below", 1);
@@ -252,15 +252,15 @@ fn a_package_that_is_refused_at_once_destroys_nothing() {
     pair.there.receive("tank/b", &old, false).unwrap();
     pair.follow("2", "3", false).unwrap();
     let before = pair.there.names();
-    // Received again, what came after it is later than all that it knows.
+    // When received again, later snapshots are newer than its whole census.
     not_received(pair.there.receive("tank/b", &old, true), &["tank/b", "@3"]);
     not_received(pair.rehearse(&old, |_| ()), &["tank/b", "@3"]);
     assert_eq!(pair.there.names(), before);
-    // Alone, it would bring nothing.
+    // Alone, the package would bring nothing.
     let alone = pair.lonely("2", "1");
     not_received(pair.there.receive("tank/b/x", &alone, true), &["tank/b/x"]);
     assert_eq!(pair.there.names(), before);
-    // Its base is gone here.
+    // The base no longer exists here.
     pair.snapshot("4");
     pair.snapshot("5");
     pair.there.snapshot("tank/b/x@mine").unwrap();
@@ -271,7 +271,7 @@ fn a_package_that_is_refused_at_once_destroys_nothing() {
 }
 
 #[test]
-fn one_whose_common_snapshots_the_sender_has_destroyed_is_refused_and_stays() {
+fn a_dataset_without_common_snapshots_is_refused_and_stays() {
     let pair = Pair::new(54);
     pair.snapshot("2");
     pair.snapshot("3");
@@ -290,7 +290,7 @@ fn one_whose_common_snapshots_the_sender_has_destroyed_is_refused_and_stays() {
 }
 
 #[test]
-fn what_was_below_a_destroyed_data_set_and_clones_that_were_promoted_stay() {
+fn children_of_destroyed_datasets_and_promoted_clones_stay() {
     let pair = Pair::new(45);
     pair.here.create("tank/a/x/below").unwrap();
     change(&pair.here, "tank/a/x/below", 1);

@@ -1,4 +1,4 @@
-//! Blocks with several references: copies that take no space, and what becomes of them when either side goes.
+//! Blocks with several references: copies without space of their own, and the end of either copy.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
 
 const SIZE: usize = 1 << 20;
 
-/// Two datasets, a file of a megabyte in the first, and its content.
+/// Two datasets, a file of one megabyte in the first, and its content.
 fn world(seed: u64) -> (World, Vec<u8>) {
     let world = World::new(seed);
     world.create("tank/a").unwrap();
@@ -62,7 +62,7 @@ fn a_copy_takes_no_space_and_is_charged() {
 }
 
 #[test]
-fn a_block_that_promises_less_than_one_of_the_targets_own_is_copied() {
+fn a_block_below_the_targets_policy_is_copied() {
     let (world, content) = world(21);
     world.engine.commit().unwrap();
     for (property, value, there) in [("copies", "2", "1"), ("checksum", "on", "off")] {
@@ -73,7 +73,7 @@ fn a_block_that_promises_less_than_one_of_the_targets_own_is_copied() {
         world.judge();
         assert_eq!(world.sharing(), (0, 0), "{property}");
         assert_eq!(world.files("tank/b")[property], content);
-        // The other way round it promises more.
+        // In the other direction the target's policy asks for more.
         world.copy("tank/b", property, "tank/a", "back");
         world.judge();
         assert_eq!(world.sharing().0, 8, "{property}");
@@ -120,7 +120,7 @@ fn old_blocks_in_young_places_are_no_intruders() {
     let (world, content) = world(4);
     world.snapshot("tank/a@1").unwrap();
     world.snapshot("tank/b@1").unwrap();
-    // Older than the snapshots of both datasets, and in none of one, and under another key in the other.
+    // Blocks older than the snapshots of both datasets, in no snapshot of the one, and under another key in the other.
     world.copy("tank/a", "file", "tank/b", "copy");
     world.copy("tank/a", "file", "tank/a", "copy");
     world.judge();
@@ -195,7 +195,7 @@ fn one_block_may_stand_in_many_records_of_a_file() {
     for index in 8..20 {
         assert_eq!(world.copy_range(("tank/a", "file", 0), ("tank/a", "file", index * record), record), record);
     }
-    // Neither is a record's distance a rule: the parts lie near each other in the file.
+    // Distances beyond a record are no obstacle if the parts are near each other in the file.
     world.write("tank/b", "near", &[]);
     let half = record / 2;
     world.copy_range(("tank/a", "file", half), ("tank/b", "near", half), half);
@@ -209,7 +209,7 @@ fn one_block_may_stand_in_many_records_of_a_file() {
     assert!(world.files("tank/b")["near"] == near);
     world.snapshot("tank/a@1").unwrap();
     world.destroy("tank/a", true, false).unwrap();
-    // In steps that are smaller than the file.
+    // The file is larger than one step of background work.
     world.work();
     world.judge();
     world.destroy("tank/b", false, false).unwrap();
@@ -229,7 +229,7 @@ fn unaligned_copies_share_what_they_can() {
     expected.extend_from_slice(&content[1000..901_000]);
     assert!(world.files("tank/b")["copy"] == expected);
     assert!(world.sharing().0 >= 5, "{:?}", world.sharing());
-    // Of the same block once more, under the reference that is there.
+    // A second part of the same block, under the existing reference.
     let before = world.sharing();
     world.copy_range(("tank/a", "file", 131_072), ("tank/b", "copy", 131_072), 131_072);
     world.judge();
@@ -305,7 +305,7 @@ fn a_file_comes_back_from_a_snapshot_without_taking_space() {
     assert_eq!(copy("one"), Ok(SIZE as u64));
     world.judge();
     assert_eq!((world.sharing().0, &world.files("tank/b")["one"]), (8, &content));
-    // Its blocks may hold other data soon, so a reader that still has it open gets none.
+    // The blocks may be reused soon, so a reader with the file still open gets an error.
     world.destroy("tank/a@1", false, false).unwrap();
     assert_eq!(copy("two"), Err(Errno::STALE));
     world.judge();
@@ -316,12 +316,12 @@ fn a_file_comes_back_from_a_snapshot_without_taking_space() {
     assert!(files["one"] == content && files["two"].is_empty());
 }
 
-/// Copies while a crash follows: what was told to the log comes back, with the references that it takes.
+/// Copies, followed by a crash: logged copies come back, with their references.
 fn crash_after(act: impl Fn(&World)) -> World {
     crash_between(|_| (), act)
 }
 
-/// The same, when something was done and committed before.
+/// As [`crash_after`], with committed preparations.
 fn crash_between(prepare: impl Fn(&World), act: impl Fn(&World)) -> World {
     let recorder = Recorder::new();
     let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), 13);
@@ -329,7 +329,7 @@ fn crash_between(prepare: impl Fn(&World), act: impl Fn(&World)) -> World {
     world.create("tank/b").unwrap();
     world.create("tank/c").unwrap();
     world.write("tank/a", "old", &noise(1, 300_000));
-    // The log is there with the next group.
+    // The log exists from the next txg on.
     world.engine.commit().unwrap();
     prepare(&world);
     world.write("tank/a", "older", b"x");
@@ -351,7 +351,7 @@ fn the_log_takes_references_to_what_is_committed() {
         world.fs("tank/b").fsync(ROOT).unwrap();
     });
     assert_eq!((world.sharing().0, &world.files("tank/b")["copy"]), (3, &noise(1, 300_000)));
-    // Whether the one who had it drops it is told as well.
+    // Also if the former owner's drop was logged.
     let world = crash_after(|world| {
         world.copy("tank/a", "old", "tank/b", "copy");
         world.fs("tank/b").fsync(ROOT).unwrap();
@@ -363,7 +363,7 @@ fn the_log_takes_references_to_what_is_committed() {
 
 #[test]
 fn the_log_tells_a_reference_from_the_one_before_it() {
-    // Copied again to where a snapshot, or the origin of a clone, still has the former copy.
+    // Copied again into a dataset whose snapshot, or a clone's origin, still has the earlier copy.
     let copy = |world: &World, to: &str| world.copy("tank/a", "old", to, "copy");
     let snapshot = |world: &World| {
         copy(world, "tank/b");
@@ -397,7 +397,7 @@ fn the_log_takes_references_to_what_was_never_committed() {
             who.iter().for_each(|name| world.fs(name).fsync(ROOT).unwrap());
         })
     };
-    // Only one of those who share a block may have been told, be it the one who wrote it or not.
+    // Only one of the sharing datasets may have logged, the writer or a copier.
     for (who, blocks) in [
         (&["tank/a"][..], 0),
         (&["tank/b"], 0),
@@ -435,7 +435,7 @@ fn the_log_takes_references_to_what_was_never_committed() {
 fn streams_bring_each_reference_as_a_block_of_its_own() {
     let (here, there) = (world(14).0, World::new(15));
     let record = 128 << 10;
-    // Near each other and of one block, but of two records.
+    // Near each other and in one block, but in two records.
     here.write("tank/a", "near", &noise(3, record as usize));
     here.engine.commit().unwrap();
     let half = record / 2;
@@ -445,7 +445,7 @@ fn streams_bring_each_reference_as_a_block_of_its_own() {
     there.receive("tank/r", &full, false).unwrap();
     there.judge();
     assert!(there.files("tank/r") == here.files("tank/a@1"));
-    // Shares what the base has, also with itself.
+    // Shares the base's blocks, also within the same file.
     here.copy("tank/a", "file", "tank/a", "copy");
     here.copy_range(("tank/a", "file", 0), ("tank/a", "file", 6 * record), record);
     here.snapshot("tank/a@2").unwrap();
@@ -453,7 +453,7 @@ fn streams_bring_each_reference_as_a_block_of_its_own() {
     there.receive("tank/r", &more, false).unwrap();
     there.judge();
     assert!(there.files("tank/r") == here.files("tank/a@2"));
-    // The other way round, onto trees with shared references on both sides.
+    // In the opposite direction, onto trees with shared references on both sides.
     there.copy("tank/r", "file", "tank/r", "third");
     there.copy_range(("tank/r", "near", half), ("tank/r", "near", 3 * record - half), half);
     there.copy_range(("tank/r", "near", half), ("tank/r", "near", 3 * record), half);
@@ -463,7 +463,7 @@ fn streams_bring_each_reference_as_a_block_of_its_own() {
     here.receive("tank/a", &back, false).unwrap();
     here.judge();
     assert!(here.files("tank/a") == there.files("tank/r@3"));
-    // What goes at the sender goes here, reference by reference.
+    // References dropped at the sender are dropped here, one by one.
     let fs = here.fs("tank/a");
     let near = fs.lookup(ROOT, b"near").unwrap().ino;
     fs.write(near, 3 * record - half, &noise(8, half as usize), false).unwrap();

@@ -1,4 +1,4 @@
-//! Going back: what the last states of a pool refer to is whole, however much was overwritten since.
+//! Rewind: the trees of the last states of a pool are complete, however much was overwritten since.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use super::world::{Files, World, name, noise};
 use crate::{admin::Datasets, fs::ROOT};
 
-/// What is overwritten in each group.
+/// The bytes overwritten in each txg.
 const PART: usize = 2 << 20;
 
-/// The pool as it was at the end of `txg`.
+/// The pool at the end of `txg`.
 fn at(world: &World, txg: Txg) -> World {
     let options = OpenOptions { read_only: true, state: Some(txg), ..OpenOptions::default() };
     let pool = admin::open(world.devices.clone(), &options, Arc::new(SeededEnv::new(1))).unwrap();
@@ -25,7 +25,7 @@ fn at(world: &World, txg: Txg) -> World {
     World { devices: world.devices.clone(), engine, datasets }
 }
 
-/// A file for the rest of the room but for what is deferred and written while one part is overwritten in each group.
+/// Fills the remaining space with a file, except the space needed while one part is overwritten in each txg.
 fn fill(world: &World) {
     let turning = (SAFE_STATES as u64 + 2) * PART as u64;
     let mut number = 0;
@@ -54,7 +54,7 @@ fn the_last_states_are_whole_however_much_was_overwritten() {
         let txg = world.engine.commit().unwrap();
         states.push_back((txg, world.files("tank")));
         states.drain(..states.len().saturating_sub(SAFE_STATES));
-        // The open group takes what it can get of what was freed.
+        // The open txg allocates as much of the freed space as possible.
         if round % 6 != 5 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Sending and receiving datasets: between two pools, judged by the check, beside what the files should be.
+//! Sending and receiving datasets between two pools: compared with the expected files, and checked.
 
 use super::world::{World, name, noise, refusal};
 use crate::{
@@ -46,13 +46,13 @@ impl World {
         received.map(|()| arrived)
     }
 
-    /// The same; `progress` is told meanwhile how many bytes have come.
+    /// As `receive`; `progress` is called with the number of bytes read so far.
     pub(super) fn receive_telling(&self, target: &str, stream: &[u8], progress: &mut dyn FnMut(u64)) -> Result<()> {
         self.datasets.receive(request(target), &mut &stream[..], 0, progress).1
     }
 }
 
-/// To receive just what the stream holds.
+/// A request to receive the stream unchanged.
 pub(super) fn request(target: &str) -> ReceiveRequest {
     ReceiveRequest {
         target: target.parse().unwrap(),
@@ -74,7 +74,7 @@ pub(super) fn home(seed: u64) -> World {
     world
 }
 
-/// Some files, of which a round changes some.
+/// Some files; each round changes some of them.
 pub(super) fn change(world: &World, dataset: &str, round: u64) {
     for file in 0..12 {
         let len = 1 + (file * 7919 + round * 104_729) as usize % 90_000;
@@ -121,7 +121,7 @@ fn a_backup_follows_its_original() {
 }
 
 #[test]
-fn a_bookmark_is_base_enough_and_snapshots_in_between_come_along() {
+fn a_bookmark_is_a_base_and_snapshots_in_between_are_sent() {
     let (here, there) = (home(3), World::new(4));
     there.receive("tank/copy", &here.send("tank/home@a", None, |_| ()).unwrap(), false).unwrap();
     here.datasets.bookmark(&"tank/home@a".parse().unwrap(), &"tank/home#a".parse().unwrap()).unwrap();
@@ -176,7 +176,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_full_stream_overwrites_a_data_set_without_snapshots_if_told_to() {
+fn a_forced_full_stream_overwrites_a_dataset_without_snapshots() {
     let (here, there) = (World::new(7), World::new(8));
     change(&here, "tank", 0);
     here.snapshot("tank@a").unwrap();
@@ -266,7 +266,7 @@ fn a_broken_stream_leaves_nothing_and_a_crash_leaves_nothing_for_long() {
     }
     there.work();
     there.judge();
-    // As if power failed in the middle: a hidden dataset is committed, and nobody has ended or abandoned it.
+    // The state after a power failure in the middle: a hidden dataset is committed, and neither finished nor abandoned.
     there.hide_one("tank/copy@a");
     there.reopen();
     assert_eq!(there.datasets.destroy_unfinished().unwrap(), 1);
@@ -395,7 +395,7 @@ fn what_was_only_read_takes_an_increment() {
 }
 
 impl World {
-    /// Begins what a receive begins, and leaves it.
+    /// Begins a receive, and leaves it unfinished.
     fn hide_one(&self, base: &str) {
         let crate::admin::Target::Snapshot(base) = self.datasets.resolve(&base.parse().unwrap()).unwrap() else {
             unreachable!("it is a snapshot's name")
@@ -419,7 +419,7 @@ fn looking_for_what_to_send_keeps_no_request_waiting() {
         skip_missing: false,
         properties: false,
     };
-    // As long as this is locked no request is carried out, and none would be if looking took it.
+    // While the lock is held, no request is carried out; finding snapshots must not need the lock.
     let table = world.datasets.table().lock();
     let (done, planned) = std::sync::mpsc::channel();
     let datasets = world.datasets.clone();

@@ -1,4 +1,4 @@
-//! What is said to be lost with vdevs is what is lost with them, dataset by dataset: each loss is said, and then made.
+//! Predicted losses of vdevs equal the real losses, dataset by dataset: each loss is first predicted and then caused.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,14 +18,14 @@ use crate::{
 
 const SIZE: u64 = 96 * MIB;
 
-/// Devices of a pool, those of each vdev together.
+/// The devices of a pool, grouped by vdev.
 struct Rack(Vec<Vec<Arc<MemoryDevice>>>);
 
-/// What cannot be read: files, by their numbers, and directories.
+/// The unreadable files and directories, by inode number.
 type Unreadable = BTreeSet<Ino>;
 
 impl Rack {
-    /// Devices for vdevs of so many.
+    /// Devices for vdevs with the given numbers of devices.
     fn new(counts: &[usize]) -> Rack {
         let disk = |_| Arc::new(MemoryDevice::new("disk", SIZE));
         Rack(counts.iter().map(|count| (0..*count).map(disk).collect()).collect())
@@ -35,7 +35,7 @@ impl Rack {
         self.0[vdev].iter().map(|disk| disk.clone() as Arc<dyn Device>).collect()
     }
 
-    /// A copy of the pool as it is on these.
+    /// A copy of the pool in its current state.
     fn copied(&self) -> (Rack, World) {
         let copy = |disks: &Vec<Arc<MemoryDevice>>| disks.iter().map(|disk| Arc::new(disk.snapshot())).collect();
         let rack = Rack(self.0.iter().map(copy).collect());
@@ -44,7 +44,7 @@ impl Rack {
         (rack, world)
     }
 
-    /// All that lies there is lost; labels stay, for without them there would be no pool to look at.
+    /// Destroys the data of a vdev; labels stay, because without labels the pool could not be opened.
     fn lose(&self, vdev: usize) {
         let noise = noise(5, 1 << 20);
         for disk in &self.0[vdev] {
@@ -72,7 +72,7 @@ fn is_readable(fs: &FileSystem, ino: Ino) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The files of a dataset or snapshot, and the directory.
+/// The inode numbers of the files of a dataset or snapshot, and of the root directory.
 fn inos(world: &World, of: &str) -> Unreadable {
     let read = |fs: &FileSystem| {
         let mut inos = BTreeSet::from([ROOT]);
@@ -89,7 +89,7 @@ fn inos(world: &World, of: &str) -> Unreadable {
     }
 }
 
-/// Which of these cannot be read; all if the dataset or snapshot cannot be opened.
+/// The unreadable ones among the given files; all if the dataset or snapshot cannot be opened.
 fn unreadable(world: &World, of: &str, inos: &Unreadable) -> Unreadable {
     world.engine.forget_read();
     let judge = |fs: &FileSystem| inos.iter().copied().filter(|ino| is_readable(fs, *ino).is_err()).collect();
@@ -101,14 +101,15 @@ fn unreadable(world: &World, of: &str, inos: &Unreadable) -> Unreadable {
     opened.map_or_else(|_| inos.clone(), |dataset| judge(dataset.fs()))
 }
 
-/// What is said of each loss of these vdevs, and whether that is true: of lines, each a dataset and its snapshots.
+/// Compares prediction and reality for each set of lost vdevs: `lines` are datasets with their snapshots. Returns the
+/// predictions.
 fn check(rack: &Rack, lines: &[&[&str]], cases: &[&[usize]]) -> Vec<Vec<Loss>> {
     let mut all = Vec::new();
     for lost in cases {
         let (rack, world) = rack.copied();
         let members: Vec<Vec<_>> =
             lines.iter().map(|line| line.iter().map(|of| (*of, inos(&world, of))).collect()).collect();
-        // That it was read is noted in it: nothing that was looked at moves after this.
+        // The reads have updated access times: closing stores them, and nothing changes afterwards.
         world.datasets.close_all().unwrap();
         drop(world);
         let world = World::open_all((0..rack.0.len()).flat_map(|vdev| rack.devices(vdev)).collect(), 2).unwrap();
@@ -124,7 +125,7 @@ fn check(rack: &Rack, lines: &[&[&str]], cases: &[&[usize]]) -> Vec<Vec<Loss>> {
             if line.len() == 1 {
                 assert_eq!(line[0].1.len() as u64, loss.files, "{told}");
             }
-            // What stands in a changed node is counted again with each snapshot.
+            // A file in a changed node counts again in each snapshot.
             let counted = distinct.len()..=gone.iter().map(BTreeSet::len).sum();
             assert!(counted.contains(&(loss.lost_files as usize)), "{told}, and cannot be read: {gone:?}");
         }
@@ -156,7 +157,7 @@ const LINES: [&[&str]; 9] = [
     &["tank/many"],
 ];
 
-/// A mirror, a RAID-Z and a disk, and perhaps a special vdev, with datasets that are placed in all the ways there are.
+/// A pool of a mirror, a RAID-Z, a disk and optionally a special vdev, with a dataset for each kind of placement.
 fn placed(special: bool, seed: u64) -> Rack {
     let rack = Rack::new(&[2, 3, 1, 1][..3 + usize::from(special)]);
     let data = |vdev| ClassedVdev { vdev, class: None };
@@ -184,7 +185,7 @@ fn placed(special: bool, seed: u64) -> Rack {
     for (n, line) in LINES[..7].iter().enumerate() {
         fill(&world, line[0], n as u64 * 100 + 1);
     }
-    // Of so many files the nodes are several.
+    // Enough files for several nodes.
     for n in 0..1500 {
         world.write("tank/many", &format!("a file with a name that takes some room {n}"), b"content");
     }
@@ -200,7 +201,7 @@ fn placed(special: bool, seed: u64) -> Rack {
     rack
 }
 
-/// How many of a dataset's files are said to be lost, and how many there are.
+/// The predicted number of lost files of a dataset, and the total.
 fn files(said: &[Loss], name: &str) -> (u64, u64) {
     let loss = said.iter().find(|loss| loss.name == name).unwrap();
     (loss.lost_files, loss.files)
@@ -210,7 +211,7 @@ fn files(said: &[Loss], name: &str) -> (u64, u64) {
 fn what_is_said_to_be_lost_with_vdevs_is_lost_and_nothing_else() {
     let cases: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
     let said = check(&placed(false, 41), &LINES, &cases);
-    // Metadata has two copies, and so nothing is lost with one vdev but what lies there alone.
+    // Metadata has two copies, so a lost vdev loses only the data on that vdev alone.
     for (name, vdev) in [("tank/mirror", 0), ("tank/raidz", 1), ("tank/disk", 2)] {
         for (lost, said) in said[..3].iter().enumerate() {
             assert_eq!(files(said, name).0, if lost == vdev { 20 } else { 0 }, "{name} without {lost}");
@@ -219,7 +220,7 @@ fn what_is_said_to_be_lost_with_vdevs_is_lost_and_nothing_else() {
 }
 
 #[test]
-fn what_is_said_to_be_lost_beside_a_special_vdev_is_lost_and_with_it_everything() {
+fn losses_beside_a_special_vdev_and_with_it_are_as_predicted() {
     let cases: [&[usize]; 6] = [&[0], &[1], &[2], &[0, 1, 2], &[3], &[2, 3]];
     let said = check(&placed(true, 42), &LINES, &cases);
     assert_eq!(files(&said[3], "tank/small"), (20, 41), "the small ones lie on the special vdev");

@@ -1,4 +1,4 @@
-//! The commands of the table: what frees or replaces what others read or write.
+//! The commands of the table: each frees or replaces data that a reader or writer is using.
 
 use super::{World, scene::Scene};
 use crate::{
@@ -12,18 +12,18 @@ pub(super) const RECEIVED: u8 = 9;
 /// A column of the table.
 pub(super) struct Change {
     pub(super) name: &'static str,
-    /// What is to be there before, which nobody is stopped in.
+    /// Preparations before the command, during which no thread is stopped.
     pub(super) prepare: fn(&Scene),
     pub(super) make: fn(&Scene) -> Result<()>,
-    /// Whether it takes away a snapshot that readers read.
+    /// Whether the command removes a snapshot in use by readers.
     pub(super) takes_snapshots: bool,
-    /// Whether it leaves that snapshot to be destroyed with its last hold or clone.
+    /// Whether the command marks the snapshot for deferred destruction.
     pub(super) defers: bool,
 }
 
 const PLAIN: Change = Change { name: "", prepare: |_| {}, make: |_| Ok(()), takes_snapshots: true, defers: false };
 
-/// All of them.
+/// All commands.
 pub(super) const CHANGES: &[Change] = &[
     Change {
         name: "destroy of the snapshot",
@@ -54,7 +54,7 @@ pub(super) const CHANGES: &[Change] = &[
     Change { name: "writing and removing", make: write_and_remove, takes_snapshots: false, ..PLAIN },
 ];
 
-/// Whether a request was refused because of what there is, or is not any more.
+/// Whether a request was refused because an object exists, or no longer exists.
 pub(super) fn is_refusal(error: &Error) -> bool {
     matches!(
         error,
@@ -71,7 +71,7 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     )
 }
 
-/// Leaves a stream in the file of a dataset: what others have made of `base`, or of nothing, in this state.
+/// Leaves a stream in a file of a dataset: the given state, made by another pool from `base` or from an empty dataset.
 pub(super) fn leave_stream(scene: &Scene, dataset: &str, base: Option<&str>, (state, name): (u8, &str)) {
     let there = World::new(12);
     match base {
@@ -86,13 +86,13 @@ pub(super) fn leave_stream(scene: &Scene, dataset: &str, base: Option<&str>, (st
     scene.write(dataset, "stream", &stream);
 }
 
-/// The stream that was left there.
+/// The stream left in a dataset by [`leave_stream`].
 pub(super) fn stream(scene: &Scene, dataset: &str) -> Vec<u8> {
     scene.files(dataset).remove("stream").unwrap()
 }
 
 fn rename_and_destroy(scene: &Scene) -> Result<()> {
-    // The second time it has its new name already.
+    // At the second call the dataset already has the new name.
     if scene.names().contains(&"tank/a".to_owned()) {
         scene.datasets.rename(&"tank/a".parse().unwrap(), &"tank/b".parse().unwrap(), false, (0, 0))?;
     }

@@ -1,17 +1,17 @@
-//! What is read or written while something takes it away: each reader, stopped at its n-th read, and each writer, stopped
-//! before its n-th step, beside each command that frees or replaces what it reads or writes.
+//! Reads and writes while commands remove their data: each reader, stopped at its n-th read, and each writer, stopped
+//! before its n-th step, beside each command that frees or replaces the data in use.
 //!
-//! The content says whose it is: every byte of a file is the number of its state. When the command is done, all that it has
-//! freed is written over with another's bytes, as soon as that is allowed. So a reader that believes what it should not has
-//! these bytes, and one that blames a device has counted an error there. A reader may fail, or give the bytes of a state that
-//! there was; what reads a whole snapshot is right, for the command is refused.
+//! Content identifies its state: every byte of a file is the number of a state. After the command, all freed space is
+//! overwritten with foreign bytes as soon as reuse is allowed. So a reader that trusts a stale address returns foreign
+//! bytes, and a reader that blames a device has counted an error. A reader may fail, or return the bytes of an existing
+//! state. A reader of a whole snapshot always succeeds, because the command is refused.
 //!
-//! For a writer others make files after the command: these get the inode numbers, and in a new dataset the names, of those
-//! that are gone. A writer has written all of it into what it was given, or fails because that is gone; nothing else has its
-//! bytes, owner, mode, attributes or names, and a stream arrives as a whole or leaves nothing.
+//! Beside a writer, new files are made after the command, with the inode numbers, and in a new dataset the names, of
+//! files that are gone. A writer has written all bytes to its own target, or fails because the target is gone. No other
+//! file gets the writer's bytes, owner, mode, attributes or names. A stream arrives entirely, or leaves nothing.
 //!
-//! One more reader, writer or command is one more row: see [`readers::READERS`], [`writers::WRITERS`] and
-//! [`changes::CHANGES`]. [`soak`] plays cells that nobody has written down.
+//! Another reader, writer or command is another row: see [`readers::READERS`], [`writers::WRITERS`] and
+//! [`changes::CHANGES`]. [`soak`] plays random cells.
 
 mod changes;
 mod readers;
@@ -34,12 +34,12 @@ use self::{
 use super::world::World;
 use crate::admin::{Error, Result};
 
-/// At which of its reads a reader is stopped.
+/// The reads at which a reader is stopped.
 const READS: [usize; 5] = [1, 2, 3, 5, 8];
-/// Before which of its steps a writer is stopped.
+/// The steps before which a writer is stopped.
 const STEPS: [usize; 5] = [2, 4, 6, 9, 11];
 
-/// Makes changes in their order; what each said.
+/// Makes the changes in order; returns the results.
 fn make(scene: &Scene, cell: &str, changes: &[&Change]) -> Vec<Result<()>> {
     let made = changes.iter().map(|change| {
         let made = (change.make)(scene);
@@ -51,7 +51,7 @@ fn make(scene: &Scene, cell: &str, changes: &[&Change]) -> Vec<Result<()>> {
     made.collect()
 }
 
-/// Makes what was refused again; alone it is refused no more.
+/// Repeats refused changes; alone none is refused.
 fn make_again(scene: &Scene, cell: &str, changes: &[&Change], made: &[Result<()>]) {
     for (change, _) in changes.iter().zip(made).filter(|(_, made)| made.is_err()) {
         let made = (change.make)(scene);
@@ -61,7 +61,7 @@ fn make_again(scene: &Scene, cell: &str, changes: &[&Change], made: &[Result<()>
 }
 
 fn prepare(scene: &Scene, changes: &[&Change]) {
-    // What is deferred gets no more clones.
+    // A snapshot marked for deferred destruction gets no more clones, so deferring commands prepare last.
     let (later, first): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(|change| change.defers);
     first.into_iter().chain(later).for_each(|change| (change.prepare)(scene));
 }
@@ -70,7 +70,7 @@ fn names(changes: &[&Change]) -> String {
     changes.iter().map(|change| change.name).collect::<Vec<_>>().join(", ")
 }
 
-/// One reader beside some commands, at one stop. Whether the reader was stopped.
+/// One reader beside some commands, at one stop. True if the reader was stopped.
 fn play(kind: &Kind, reader: &Reader, changes: &[&Change], stop: usize) -> bool {
     let cell = format!("{} beside {} at read {stop}, checksum={}", reader.name, names(changes), kind.checksum);
     let scene = Scene::new(kind);
@@ -94,7 +94,7 @@ fn play(kind: &Kind, reader: &Reader, changes: &[&Change], stop: usize) -> bool 
             match made {
                 Err(Error::InUse { .. }) if is_held => {}
                 Ok(()) if !(is_held && change.takes_snapshots) => {}
-                // A command before it has moved the snapshot out of its way, such as a promotion.
+                // An earlier command, such as a promote, has moved the snapshot away.
                 Ok(()) if changes.len() > 1 && scene.names().iter().any(|name| name.ends_with("@2")) => {}
                 Err(_) if changes.len() > 1 => {}
                 other => panic!("{cell}: {}: {other:?}", change.name),
@@ -105,7 +105,7 @@ fn play(kind: &Kind, reader: &Reader, changes: &[&Change], stop: usize) -> bool 
         }
         scene.reuse(&before);
         scene.device.go_on();
-        // A command that was refused may have renamed or promoted before.
+        // A refused command may have renamed or promoted before.
         let has_taken = changes
             .iter()
             .zip(&made)
@@ -119,7 +119,7 @@ fn play(kind: &Kind, reader: &Reader, changes: &[&Change], stop: usize) -> bool 
 
 fn judge(cell: &str, reader: &Reader, has_taken: bool, expected: &Read, found: Result<Read, Error>) {
     match found {
-        // What it read was taken away; but what is held, or only written beside, is there.
+        // The data read is gone. But held snapshots, and data merely near a change, must still be readable.
         Err(error) => {
             let is_there = reader.holds || !has_taken && !reader.runs_short;
             assert!(!is_there, "{cell}: {error}");
@@ -135,14 +135,14 @@ fn judge(cell: &str, reader: &Reader, has_taken: bool, expected: &Read, found: R
     }
 }
 
-/// Whether a state has a file of this name.
+/// Whether some state has a file with the given name.
 fn is_known(file: &str) -> bool {
     let name = file.trim_start_matches('/');
     let is_of = |known: &str| name.starts_with(known);
     name.len() <= 1 || FILES.into_iter().any(is_of) || is_of("only-in-") || is_of("more")
 }
 
-/// One writer beside some commands, at one stop. Whether the writer was stopped.
+/// One writer beside some commands, at one stop. True if the writer was stopped.
 fn play_writer(kind: &Kind, writer: &Writer, changes: &[&Change], stop: usize) -> bool {
     let cell = format!("{} beside {} at step {stop}, checksum={}", writer.name, names(changes), kind.checksum);
     let scene = Scene::new(kind);
@@ -179,7 +179,7 @@ fn play_writer(kind: &Kind, writer: &Writer, changes: &[&Change], stop: usize) -
     was_stopped
 }
 
-/// All commands beside one reader.
+/// One reader beside all commands.
 fn play_all(reader: &str) {
     let reader = READERS.iter().find(|known| known.name == reader).expect("a row of the table");
     on_all_cells(|kind, change| {
@@ -188,7 +188,7 @@ fn play_all(reader: &str) {
     });
 }
 
-/// All commands beside one writer.
+/// One writer beside all commands.
 fn play_all_beside_writing(writer: &str) {
     let writer = WRITERS.iter().find(|known| known.name == writer).expect("a row of the table");
     on_all_cells(|kind, change| {

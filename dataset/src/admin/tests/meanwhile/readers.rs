@@ -12,27 +12,27 @@ use crate::{
     stream,
 };
 
-/// What was read, by what it is of.
+/// The bytes read, by their source.
 pub(super) type Read = BTreeMap<String, Vec<u8>>;
 
-/// How much is read at a time.
+/// The bytes per read.
 const PIECE: usize = 64 << 10;
 
 /// A row of the table.
 pub(super) struct Reader {
     pub(super) name: &'static str,
     pub(super) read: fn(&Scene) -> Result<Read>,
-    /// It needs a whole snapshot, and holds it.
+    /// Whether the reader holds a whole snapshot.
     pub(super) holds: bool,
-    /// It reads what may change: any state is right.
+    /// Whether the reader reads changing data: any state is right.
     pub(super) is_live: bool,
-    /// Room is short while it reads.
+    /// Whether the pool is short of space during the read.
     pub(super) runs_short: bool,
 }
 
 const PLAIN: Reader = Reader { name: "", read: cat_snapshot, holds: false, is_live: false, runs_short: false };
 
-/// All of them.
+/// All readers.
 pub(super) const READERS: &[Reader] = &[
     Reader { name: "cat of a snapshot", ..PLAIN },
     Reader { name: "cat of a file", read: cat, is_live: true, ..PLAIN },
@@ -49,7 +49,7 @@ fn cat_snapshot(world: &Scene) -> Result<Read> {
 }
 
 fn cat(world: &Scene) -> Result<Read> {
-    // It is open, and stays what the reader has, whatever becomes of its name.
+    // The file is open, and remains readable if its name goes.
     let fs = world.fs("tank/a");
     Ok(BTreeMap::from([("big".to_owned(), content(&fs, b"big")?)]))
 }
@@ -87,7 +87,7 @@ fn content(fs: &FileSystem, file: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// That a file, or what it is of, is gone is an answer. Another error is not.
+/// A missing file or dataset is an acceptable result; any other error is not.
 fn gone(errno: crate::fs::Errno) -> Error {
     use crate::fs::Errno;
     assert!([Errno::NOENT, Errno::STALE].contains(&errno), "{errno}");
@@ -106,7 +106,7 @@ fn send(world: &Scene) -> Result<Read> {
     let reader = admin::Reader { command: "fs send".into(), ..admin::Reader::default() };
     world.datasets.send(&request, reader, &mut out, 0, &mut |_| {})?;
     stream::verify(&mut &out[..], 0, &mut |_| {}).unwrap();
-    // The dataset's name is in it, which may be another one by now.
+    // The stream contains the dataset's name, possibly changed by now.
     Ok(Read::from([("length".into(), vec![(out.len() % 251) as u8]), ("stream".into(), blocks(&out))]))
 }
 

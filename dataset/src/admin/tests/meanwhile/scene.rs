@@ -1,4 +1,4 @@
-//! Where a cell of the table is played: a pool whose files say whose they are.
+//! The pool in which a cell of the table is played, with files that identify their state.
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
@@ -19,24 +19,24 @@ use crate::{
     fs::{Caller, ROOT, SetXattr},
 };
 
-/// What is written over all that was freed.
+/// The byte written over all freed space.
 const FOREIGN: u8 = 0xee;
 /// The files of every state.
 pub(super) const FILES: [&str; 4] = ["big", "small", "tiny", "other"];
-/// The attribute of each file, a block of its own.
+/// The attribute of each file, with a block of its own.
 pub(super) const XATTR: &[u8] = b"user.large";
 
-/// Which sectors of each chunk are allocated.
+/// The allocated sectors of each chunk.
 pub(super) type Allocated = BTreeMap<ChunkId, Vec<bool>>;
 
-/// What a scene is made of.
+/// The parameters of a scene.
 #[derive(Clone, Debug)]
 pub(super) struct Kind {
     pub(super) seed: u64,
     pub(super) checksum: &'static str,
-    /// How long the files are,
+    /// The lengths of the files in bytes,
     pub(super) lengths: [usize; 4],
-    /// and the attribute of each.
+    /// and the length of each file's attribute.
     pub(super) attribute: usize,
 }
 
@@ -46,7 +46,7 @@ impl Kind {
         Kind { seed: 11, checksum, lengths: [300_000, 9_000, 100, 40_000], attribute: 20_000 }
     }
 
-    /// Every file of a state and its length.
+    /// Every file of a state, with its length.
     pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, usize)> {
         FILES.into_iter().zip(self.lengths)
     }
@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// A pool with the states 1 and 2 of `tank/a` as snapshots, and 3 as it is.
+/// A pool with the states 1 and 2 of `tank/a` as snapshots, and state 3 as the current content.
 pub(super) struct Scene {
     pub(super) world: World,
     pub(super) kind: Kind,
@@ -97,14 +97,14 @@ impl Scene {
         Scene { world, kind: kind.clone(), device }
     }
 
-    /// Does what is left to be done, so that the commands find all of it committed.
+    /// Finishes all background work, so that commands find everything committed.
     pub(super) fn rest(&self) {
         self.work();
         self.engine.commit().unwrap();
         self.settle();
     }
 
-    /// A command of many steps is about to take one.
+    /// Called before each step of a command with many steps.
     pub(super) fn step(&self) {
         self.device.pass(Before::Step);
     }
@@ -120,12 +120,12 @@ impl Scene {
         allocated
     }
 
-    /// Has what is free be used again, as soon as it may be, and writes over what is free and was not.
+    /// Makes free space reusable as soon as allowed, and overwrites space freed since `before`.
     pub(super) fn reuse(&self, before: &Allocated) {
         self.rest();
         let storage = self.engine.storage();
         if storage.space.totals().deferred > 0 {
-            // It is kept for the reader.
+            // The space is kept for the reader.
             return;
         }
         let after = self.allocated();
@@ -139,14 +139,14 @@ impl Scene {
         }
     }
 
-    /// No device is blamed for anything, and no block is suspected.
+    /// Asserts that no device has an error, and no block is suspect.
     pub(super) fn is_unharmed(&self, cell: &str) {
         assert_eq!(self.harm(), [""; 0], "{cell}: a device is blamed");
         assert!(self.engine.next_suspect().is_none(), "{cell}: a block is suspected");
     }
 }
 
-/// Nothing is in memory but the catalogue: a command waits for nobody who reads that.
+/// Empties the memory except for the catalogue: no command waits for a reader of the catalogue.
 pub(super) fn forget(world: &World) {
     world.engine.forget_read();
     let rows = world.engine.catalogue().read(|view| {

@@ -1,13 +1,12 @@
-//! Cells that nobody has written down: any reader or writer, stopped anywhere, beside several commands in any order, with
-//! files of any size.
+//! Random cells: any reader or writer, stopped anywhere, beside several commands in any order, with files of any size.
 //!
 //! ```text
-//! CENOTE_MEANWHILE=3600 cargo test --release -p dataset --lib meanwhile::soak -- --nocapture     for so many seconds
-//! CENOTE_MEANWHILE=seed:42 cargo test -p dataset --lib meanwhile::soak -- --nocapture            one cell again
+//! CENOTE_MEANWHILE=3600 cargo test --release -p dataset --lib meanwhile::soak -- --nocapture     for 3600 seconds
+//! CENOTE_MEANWHILE=seed:42 cargo test -p dataset --lib meanwhile::soak -- --nocapture            replay one cell
 //! ```
 //!
-//! Without the variable a few cells are played, the same each time. A cell follows from its seed alone, for only one thread
-//! runs at any time. A finding prints the line that replays it.
+//! Without the variable a few cells are played, always the same. A cell depends on its seed alone, because only one
+//! thread runs at any time. A finding prints the line that replays the cell.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -19,11 +18,11 @@ use pool::env::{Env, SeededEnv};
 
 use super::{CHANGES, Change, Kind, READERS, WRITERS, names, play, play_writer};
 
-/// Says how long, or which cell.
+/// The duration, or the cell to replay.
 const VARIABLE: &str = "CENOTE_MEANWHILE";
-/// How many cells every change has to survive, beside the table.
+/// The number of cells played in every test run, beside the table.
 const CELLS: u64 = 40;
-/// The longest file, in bytes, and the last read or step at which something is stopped.
+/// The longest file in bytes, and the last read or step at which a thread is stopped.
 const LONGEST: u64 = 900_000;
 const LAST: u64 = 48;
 
@@ -39,14 +38,14 @@ impl Dice {
         &of[self.below(of.len() as u64) as usize]
     }
 
-    /// As often small as large.
+    /// Small and large lengths are equally frequent.
     fn length(&self, longest: u64) -> usize {
         let bound = 1 << self.below(u64::from(longest.ilog2()) + 1);
         (1 + self.below(longest.min(bound * 2))) as usize
     }
 }
 
-/// Plays the cell of a seed, and says what that is to `tell` before.
+/// Plays the cell of a seed, after passing its description to `tell`.
 fn cell(seed: u64, tell: impl Fn(&str)) {
     let dice = Dice(SeededEnv::new(seed));
     let kind = Kind {
@@ -73,7 +72,7 @@ fn cell(seed: u64, tell: impl Fn(&str)) {
     };
 }
 
-/// The same; a finding prints the line that replays it.
+/// Plays the cell of a seed; a finding prints the line that replays the cell.
 #[expect(clippy::print_stdout, reason = "the line is for the terminal")]
 fn told_cell(seed: u64) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| cell(seed, |_| {}))) {
@@ -82,7 +81,7 @@ fn told_cell(seed: u64) {
     }
 }
 
-/// New seeds on all cores until the time is over.
+/// Plays new seeds on all cores until the time is over.
 #[expect(clippy::print_stdout, reason = "the counts are for the terminal")]
 fn play_for(time: Duration) {
     let begun = Instant::now();

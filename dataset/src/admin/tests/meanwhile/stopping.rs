@@ -1,4 +1,4 @@
-//! A device that stops one thread at its n-th read, before anything is read, or before its n-th step.
+//! A device that stops one thread before its n-th read, or before its n-th step.
 
 use std::{
     io,
@@ -10,10 +10,10 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use pool::device::{Device, MemoryDevice};
 
-/// After so long something waits for the thread that stands still.
+/// After this time, another thread is considered to wait for the stopped thread.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a thread is stopped before.
+/// The event before which a thread is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// A read of the device.
@@ -22,7 +22,6 @@ pub(super) enum Before {
     Step,
 }
 
-/// The device.
 pub(super) struct Stopping {
     memory: MemoryDevice,
     state: Mutex<State>,
@@ -31,7 +30,7 @@ pub(super) struct Stopping {
 
 #[derive(Default)]
 struct State {
-    /// Who is to be stopped, before what, and after how many of these more.
+    /// The thread to stop, the event, and the number of events left.
     armed: Option<(ThreadId, Before, usize)>,
     is_stopped: bool,
 }
@@ -42,12 +41,12 @@ impl Stopping {
         Arc::new(Stopping { memory, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Stops the thread that calls this before its n-th read or step from now on.
+    /// Stops the calling thread before its n-th read or step from now on.
     pub(super) fn arm(&self, before: Before, nth: usize) {
         self.state.lock().armed = Some((thread::current().id(), before, nth));
     }
 
-    /// Waits until the thread stands still, or `is_over` says that it never will; whether it does.
+    /// Waits until the thread is stopped; false if `is_over` reports that the thread has finished.
     pub(super) fn wait(&self, is_over: impl Fn() -> bool) -> bool {
         let mut state = self.state.lock();
         while !state.is_stopped && !is_over() {
@@ -56,13 +55,13 @@ impl Stopping {
         state.is_stopped
     }
 
-    /// Lets the thread go on.
+    /// Lets the thread continue.
     pub(super) fn go_on(&self) {
         *self.state.lock() = State::default();
         self.changed.notify_all();
     }
 
-    /// To be called by a command before each of its steps, and by the device before each read.
+    /// Called by a command before each step, and by the device before each read.
     pub(super) fn pass(&self, now: Before) {
         let mut state = self.state.lock();
         let Some((thread, before, left)) = &mut state.armed else { return };

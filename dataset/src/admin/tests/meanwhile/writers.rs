@@ -1,4 +1,4 @@
-//! The writers of the table: each takes the steps of a command, and says before each that it is about to take it.
+//! The writers of the table: each makes the steps of a command, and announces each step before making it.
 
 use std::io::{self, Read};
 
@@ -15,20 +15,20 @@ use crate::{
     },
 };
 
-/// What writers write, and what they give to files.
+/// The byte, owner and mode that writers give to files.
 pub(super) const WRITTEN: u8 = 7;
 pub(super) const OWNER: (u32, u32) = (71, 72);
 pub(super) const MODE: u32 = 0o4711;
 pub(super) const PROJECT: u32 = 77;
-/// The state that streams bring, and the name of the snapshot.
+/// The state in the streams, and the name of the snapshot.
 pub(super) const BROUGHT: u8 = 8;
 pub(super) const SNAPSHOT: &str = "brought";
-/// The directory and the files that are copied begin so.
+/// The prefix of the copied directory and files.
 pub(super) const COPIED: &str = "copied";
 
-/// How much is written at a time.
+/// The bytes per write.
 const PIECE: usize = 64 << 10;
-/// How much of a stream comes at a time.
+/// The bytes of a stream per read.
 const PART: usize = 16 << 10;
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
@@ -40,18 +40,18 @@ pub(super) struct Writer {
     pub(super) given: Given,
 }
 
-/// What a writer was given.
+/// The target of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Given {
-    /// The files of this dataset. It may read a snapshot for it.
+    /// The files of a dataset, possibly while reading a snapshot.
     Files { dataset: &'static str, reads_snapshot: bool },
-    /// A dataset of its own. It may replace what is in another one.
+    /// A new dataset, or by force the content of an existing one.
     Stream { by_force: bool },
 }
 
 const HERE: Given = Given::Files { dataset: "tank/a", reads_snapshot: false };
 
-/// All of them.
+/// All writers.
 pub(super) const WRITERS: &[Writer] = &[
     Writer { name: "copy into a file", prepare: |_| {}, write: copy_file, given: HERE },
     Writer { name: "copy of a directory", prepare: |_| {}, write: copy_directory, given: HERE },
@@ -92,8 +92,8 @@ pub(super) const WRITERS: &[Writer] = &[
     },
 ];
 
-/// Changes the files of a dataset as commands do: bound to the tree that it has now, and successful only if that is there
-/// at the end.
+/// Changes the files of a dataset as commands do: bound to the current tree, and successful only if the same tree is
+/// still there at the end.
 fn bound(scene: &Scene, dataset: &str, change: impl FnOnce(&FileSystem) -> Result<(), Errno>) -> Result<()> {
     let fs = scene.datasets.open_dataset(&dataset.parse().unwrap())?.fs().pinned();
     let epoch = fs.epoch();
@@ -110,7 +110,7 @@ fn bound(scene: &Scene, dataset: &str, change: impl FnOnce(&FileSystem) -> Resul
     })
 }
 
-/// As `fs cp` does it: the file that is there goes first.
+/// As in `fs cp`: an existing file is removed first.
 fn copy_file(scene: &Scene) -> Result<()> {
     let len = scene.kind.lengths[0];
     bound(scene, "tank/a", |fs| {
@@ -147,7 +147,7 @@ fn put_file(scene: &Scene, fs: &FileSystem, (dir, name): (Ino, &str), len: usize
     Ok(file)
 }
 
-/// Gives a copy its owner, attribute, mode and times.
+/// Sets the owner, attribute, mode and times of a copy.
 fn finish(scene: &Scene, fs: &FileSystem, file: Ino) -> Result<(), Errno> {
     scene.step();
     let owned = SetAttr { uid: Some(OWNER.0), gid: Some(OWNER.1), ..SetAttr::default() };
@@ -160,7 +160,7 @@ fn finish(scene: &Scene, fs: &FileSystem, file: Ino) -> Result<(), Errno> {
     fs.setattr(&CALLER, file, &rest).map(drop)
 }
 
-/// As `fs cp -r` does it within a pool: blocks are shared.
+/// As in `fs cp -r` within a pool: blocks are shared.
 fn copy_snapshot(scene: &Scene, dataset: &str) -> Result<()> {
     let source = scene.datasets.open_snapshot(&"tank/a@2".parse().unwrap())?.fs;
     bound(scene, dataset, |fs| {
@@ -205,7 +205,7 @@ fn set_projects(scene: &Scene) -> Result<()> {
     each_file(scene, |fs, file| fs.set_project(file, Project { id: PROJECT, inherit: false }))
 }
 
-/// What was removed since it was listed is passed over.
+/// Files removed since the listing are skipped.
 fn each_file(scene: &Scene, set: impl Fn(&FileSystem, Ino) -> Result<(), Errno>) -> Result<()> {
     bound(scene, "tank/a", |fs| {
         scene.step();
@@ -228,7 +228,7 @@ fn receive(scene: &Scene, target: &str, force: bool) -> Result<()> {
     scene.datasets.receive(request, &mut input, 0, &mut |_| {}).1
 }
 
-/// A stream that comes in parts.
+/// A stream that arrives in parts.
 struct Input<'a> {
     scene: &'a Scene,
     bytes: &'a [u8],
@@ -242,7 +242,7 @@ impl Read for Input<'_> {
     }
 }
 
-/// Whether a writer failed because what it was given, or read, is gone.
+/// Whether a writer failed because its target or source is gone.
 pub(super) fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Pool(PoolError::Stale))
 }

@@ -1,4 +1,4 @@
-//! What a writer may have left: all of it in what it was given, and nothing anywhere else.
+//! Checks after a writer: all of its bytes are in its target, and none anywhere else.
 
 use super::{
     World,
@@ -13,13 +13,13 @@ use crate::{
     name::{DatasetName, Name},
 };
 
-/// What is written to files that come after the command, and the names of these.
+/// The byte and the names of files made after the command.
 const NEW: u8 = 10;
 const NEWCOMER: &str = "new-";
 const NEWCOMERS: usize = 16;
 const NEW_LEN: usize = 3000;
 
-/// Which tree a writer was given.
+/// The tree that a writer was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     dataset: u64,
@@ -40,7 +40,7 @@ impl Target {
     }
 }
 
-/// A file as it was found.
+/// A file found after the commands.
 struct Found {
     path: String,
     attr: Attr,
@@ -51,7 +51,7 @@ struct Found {
 }
 
 impl Found {
-    /// What of a writer's it has.
+    /// The traces of a writer in the file.
     fn marks(&self) -> Vec<&'static str> {
         let is_written = |bytes: &[u8]| bytes.contains(&WRITTEN);
         let marks = [
@@ -92,11 +92,11 @@ fn look(fs: &FileSystem, dir: Ino, above: &str, found: &mut Vec<Found>) {
     }
 }
 
-/// Has others make files after a command: they get the numbers, and in a new dataset the names, that others had.
+/// Makes new files after a command, which get freed inode numbers, and in a new dataset freed names.
 pub(super) fn others_come(scene: &Scene, writer: &Writer) {
     let is_there = scene.names().contains(&"tank/a".to_owned());
     if is_there && writer.given == (Given::Stream { by_force: false }) {
-        // That alone would refuse it.
+        // New files alone would cause a refusal.
         return;
     }
     if !is_there {
@@ -109,19 +109,19 @@ pub(super) fn others_come(scene: &Scene, writer: &Writer) {
     scene.engine.commit().unwrap();
 }
 
-/// Whether the stream has become a snapshot, in which dataset ever.
+/// Whether the stream has become a snapshot in any dataset.
 pub(super) fn has_arrived(scene: &Scene) -> bool {
     scene.names().iter().any(|name| name.ends_with(&format!("@{SNAPSHOT}")))
 }
 
-/// What a writer was when it was stopped, and said in the end.
+/// A writer after its end.
 pub(super) struct Ended<'a> {
     pub(super) cell: &'a str,
     pub(super) writer: &'a Writer,
     pub(super) target: Option<Target>,
-    /// Whether what it reads may have been taken away.
+    /// Whether the writer's source may be gone.
     pub(super) lost_source: bool,
-    /// Whether its stream had arrived before the commands.
+    /// Whether the stream had arrived before the commands.
     pub(super) had_arrived: bool,
     pub(super) written: Result<()>,
 }
@@ -159,7 +159,7 @@ impl Ended<'_> {
         self.target.is_some() && Target::of(scene, name) == self.target
     }
 
-    /// The files of a dataset or a snapshot.
+    /// Checks the files of a dataset or a snapshot.
     fn judge_files(&self, scene: &Scene, name: &str) {
         let cell = self.cell;
         let (fs, is_target, state) = match name.parse::<Name>().unwrap() {
@@ -196,7 +196,7 @@ impl Ended<'_> {
         }
     }
 
-    /// The writer has said that all of it is there.
+    /// Checks a successful writer: all of its bytes must be there.
     fn judge_success(&self, kind: &Kind, found: &[Found]) {
         let Given::Files { reads_snapshot, .. } = self.writer.given else { return };
         let (cell, byte) = (self.cell, if reads_snapshot { 2 } else { WRITTEN });
@@ -217,12 +217,12 @@ impl Ended<'_> {
     }
 }
 
-/// The files that were there when a writer began.
+/// The files that existed when a writer began.
 fn before_others(found: &[Found]) -> impl Iterator<Item = &Found> {
     found.iter().filter(|file| !file.path.starts_with(NEWCOMER) && file.path != "more")
 }
 
-/// Whether files are those of a state.
+/// Whether files have the content of a state.
 fn is_whole(kind: &Kind, found: &[Found], state: u8) -> bool {
     let is_there = |(name, len): (&str, usize)| {
         found.iter().any(|file| {
@@ -233,7 +233,7 @@ fn is_whole(kind: &Kind, found: &[Found], state: u8) -> bool {
     kind.files().all(is_there) && found.iter().any(|file| file.path == format!("only-in-{state}"))
 }
 
-/// Which state a snapshot has.
+/// The state of a snapshot.
 fn state_of(snapshot: &str) -> Option<u8> {
     match snapshot {
         SNAPSHOT => Some(BROUGHT),

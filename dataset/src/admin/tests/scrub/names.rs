@@ -42,7 +42,7 @@ fn a_file_without_a_good_copy_is_named_until_it_is_gone() {
 }
 
 #[test]
-fn of_more_who_share_a_lost_block_than_are_looked_at_some_are_named_at_once_and_the_others_when_they_are_read() {
+fn a_widely_shared_lost_block_names_files_at_once_and_on_read() {
     let bench = Bench::new(1, 12);
     bench.world.create("tank/a").unwrap();
     bench.world.write("tank/a", "lost", &noise(2, 50_000));
