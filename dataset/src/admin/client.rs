@@ -1,7 +1,7 @@
-//! What happens in the syncing context: changed trees are taken over, then requests are carried out.
+//! The syncing context: records the written trees, and then carries out requests.
 //!
-//! All changed trees of a transaction group are as they were at one instant, and the requests come after them. So a
-//! snapshot of many datasets, taken by one request, is of one instant.
+//! All trees written in a txg show the same instant, and requests follow. So a snapshot of many datasets, taken by one
+//! request, shows one instant.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -30,24 +30,24 @@ type Task = Box<dyn FnOnce(&mut Sync<'_>, &mut OpenTable) -> PoolResult<()> + Se
 #[derive(Default)]
 pub(super) struct Client {
     queue: Mutex<VecDeque<(Txg, Task)>>,
-    /// The open datasets. Held while requests are carried out, so that none is opened in between.
+    /// The open datasets. Locked while requests are carried out, so that no dataset is opened meanwhile.
     pub(super) table: Mutex<OpenTable>,
     /// The snapshots that commands read as a whole.
     pub(super) holds: Arc<LongHolds>,
-    /// How far a resilver has come from which could be gone on.
+    /// The position of a resilver, from which an import can continue.
     pub(super) cursor: Mutex<Option<Cursor>>,
 }
 
-/// Where the answer to a request is left.
+/// The place for a request's answer.
 pub(super) struct Ticket<T>(Arc<Mutex<Option<Result<T>>>>);
 
 impl<T> Ticket<T> {
-    /// Leaves the answer.
+    /// Stores the answer.
     pub(super) fn leave(&self, answer: Result<T>) {
         *self.0.lock() = Some(answer);
     }
 
-    /// The answer, if the request was carried out.
+    /// The answer, once the request was carried out.
     pub(super) fn take(&self) -> Option<Result<T>> {
         self.0.lock().take()
     }
@@ -66,7 +66,7 @@ impl<T> Clone for Ticket<T> {
 }
 
 impl Client {
-    /// Has a request carried out when `txg`, the open transaction group, is written, and hands over its answer.
+    /// Queues a request for the write of `txg`, the open txg; its answer goes to the ticket.
     pub(super) fn enqueue<T, F>(
         &self,
         txg: Txg,
@@ -91,7 +91,7 @@ impl Client {
         self.queue.lock().push_back((txg, task));
     }
 
-    /// The requests of this transaction group, in the order in which they came.
+    /// The requests of a txg, in the order of arrival.
     fn due(&self, txg: Txg) -> Vec<Task> {
         let mut queue = self.queue.lock();
         let mut due = Vec::new();

@@ -13,8 +13,7 @@ use crate::{
 };
 
 impl Datasets {
-    /// Makes a dataset that begins as `snapshot` is. With `parents` what is missing above it is created too, owned by
-    /// `owner`.
+    /// Creates a clone of `snapshot`. With `parents`, missing parents are created and owned by `owner`.
     pub fn clone_snapshot(
         &self,
         snapshot: &SnapshotName,
@@ -39,7 +38,7 @@ impl Datasets {
         })
     }
 
-    /// Makes a clone the owner of its origin and of the snapshots before it. Returns the new names of these.
+    /// Makes a clone the owner of its origin and of all earlier snapshots. Returns the new names of these snapshots.
     pub fn promote(&self, name: &DatasetName) -> Result<Vec<SnapshotName>> {
         let (names, name) = (self.names(), name.clone());
         let request = move |tx: &mut Transaction<'_>| {

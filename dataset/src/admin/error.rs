@@ -1,4 +1,4 @@
-//! Why an administrative request was refused: what, on what, and what to do about it.
+//! Errors of administrative requests: the problem, the object, and the remedy.
 
 use pool::{
     error::{Error as PoolError, ErrorKind},
@@ -16,45 +16,45 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such thing.
+    /// The object does not exist.
     #[error("cannot find {what} '{name}'")]
     NotFound {
-        /// What was looked for: dataset, snapshot, bookmark, hold, parent.
+        /// The kind of object: dataset, snapshot, bookmark, hold, parent.
         what: &'static str,
-        /// Its name.
+        /// The object's name.
         name: String,
     },
     /// The name is taken.
     #[error("{what} '{name}' already exists")]
     Exists {
-        /// What bears it.
+        /// The kind of the existing object.
         what: &'static str,
-        /// The name.
+        /// The taken name.
         name: String,
     },
-    /// A name is wrong.
+    /// A name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A property or its value is wrong.
+    /// A property or its value is invalid.
     #[error(transparent)]
     Property(#[from] PropertyError),
-    /// A property does not apply.
+    /// The property does not apply to the object.
     #[error("'{property}' does not apply to {what} '{name}'")]
     NotApplicable {
         /// The property.
         property: String,
-        /// What it was set on.
+        /// The kind of object.
         what: &'static str,
-        /// The name of that.
+        /// The object's name.
         name: String,
     },
-    /// The property is not inherited, so it cannot be inherited again.
+    /// The property is not inheritable.
     #[error("'{property}' cannot be inherited")]
     NotInheritable {
         /// The property.
         property: String,
     },
-    /// A limit is below what is used already, or a reservation above what there is.
+    /// A limit is below the used space, or a reservation exceeds the available space.
     #[error("cannot set {property} of '{name}' to {value}: {problem}")]
     Limit {
         /// The property.
@@ -63,17 +63,17 @@ pub enum Error {
         name: String,
         /// The value, in bytes.
         value: u64,
-        /// What stands against it.
+        /// The reason, with figures.
         problem: String,
-        /// With so many more bytes available in the pool, it might do.
+        /// The bytes missing in the pool, if more space would help.
         missing: Option<u64>,
     },
-    /// A dataset has datasets below it.
+    /// A dataset has children.
     #[error("'{name}' has children: {}", .children.join(", "))]
     HasChildren {
         /// The dataset.
         name: String,
-        /// Those below it.
+        /// The names of the children.
         children: Vec<String>,
     },
     /// A dataset has snapshots.
@@ -81,7 +81,7 @@ pub enum Error {
     HasSnapshots {
         /// The dataset.
         name: String,
-        /// Its snapshots.
+        /// The names of the snapshots.
         snapshots: Vec<String>,
     },
     /// Clones depend on a snapshot.
@@ -89,10 +89,10 @@ pub enum Error {
     HasClones {
         /// The snapshot.
         snapshot: String,
-        /// Its clones.
+        /// The names of the clones.
         clones: Vec<String>,
     },
-    /// A snapshot is held.
+    /// A snapshot has holds.
     #[error("'{snapshot}' is held: {}", .tags.join(", "))]
     Held {
         /// The snapshot.
@@ -100,12 +100,12 @@ pub enum Error {
         /// The holds' tags.
         tags: Vec<String>,
     },
-    /// A rollback would lose later snapshots or bookmarks.
+    /// A rollback would destroy later snapshots or bookmarks.
     #[error("'{snapshot}' is not the most recent: later ones exist: {}", .later.join(", "))]
     NotNewest {
-        /// The snapshot to go back to.
+        /// The target of the rollback.
         snapshot: String,
-        /// Those after it, with the bookmarks.
+        /// The later snapshots and bookmarks.
         later: Vec<String>,
     },
     /// Only a clone can be promoted.
@@ -114,102 +114,102 @@ pub enum Error {
         /// The dataset.
         name: String,
     },
-    /// Something would become part of itself, or of another dataset than it belongs to.
+    /// An object cannot be moved or created at the given place.
     #[error("cannot {action} '{from}' to '{to}': {problem}")]
     Misplaced {
-        /// What was asked for.
+        /// The requested action.
         action: &'static str,
-        /// What.
+        /// The object.
         from: String,
-        /// Where to.
+        /// The place.
         to: String,
-        /// Why not.
+        /// The reason.
         problem: &'static str,
     },
-    /// The pool's root dataset stays as long as the pool.
+    /// The pool's root dataset cannot be destroyed, renamed or received.
     #[error("'{name}' is the pool's root dataset: it cannot be {action}")]
     IsRoot {
         /// The dataset.
         name: String,
-        /// What was asked for.
+        /// The requested action, as a participle.
         action: &'static str,
     },
-    /// One request asks for two snapshots of one instant of a dataset.
+    /// One request asks for two snapshots of a dataset in the same txg.
     #[error("multiple snapshots of '{name}' at one instant are not allowed")]
     SnapshotTwice {
         /// The dataset.
         name: String,
     },
-    /// Two snapshots do not belong together.
+    /// Two snapshots are not in the same line.
     #[error("'{from}' is not an earlier snapshot of '{to}'")]
     Unrelated {
-        /// What was to be the earlier one.
+        /// The supposed earlier snapshot.
         from: String,
-        /// What it was compared with.
+        /// The later snapshot or dataset.
         to: String,
     },
-    /// It is in use.
+    /// The dataset is in use.
     #[error("'{name}' is busy: {holder}")]
     Busy {
         /// The dataset.
         name: String,
-        /// Who uses it.
+        /// The user of the dataset.
         holder: String,
     },
-    /// A command reads a snapshot as a whole that would be taken away.
+    /// A command holds the snapshot while reading the whole snapshot.
     #[error("dataset is busy: '{name}' is being read by {holder}")]
     InUse {
         /// The snapshot.
         name: String,
-        /// Which command.
+        /// The command.
         holder: Holder,
     },
-    /// A stream that is good does not fit what is there.
+    /// A valid stream does not fit the pool.
     #[error("cannot receive '{name}': {problem}")]
     NotReceived {
-        /// What the snapshot would be called.
+        /// The name of the received snapshot or dataset.
         name: String,
-        /// Why not.
+        /// The reason.
         problem: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// Something is wrong with a stream, or with where it comes from or goes to.
+    /// A stream is damaged, or its source or destination failed.
     #[error(transparent)]
     Stream(StreamError),
-    /// A scrub was asked for something that it is not in the state for.
+    /// The scrub's state does not allow the request.
     #[error("{problem}")]
     Scrub {
-        /// What state it is in.
+        /// The scrub's state.
         problem: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// A quota leaves no room.
+    /// A quota is exceeded.
     #[error("the quota of '{name}' is exceeded")]
     Quota {
-        /// The dataset whose quota it is.
+        /// The dataset with the quota.
         name: String,
     },
-    /// 256 names have one hash.
+    /// All 256 keys of a name's hash are taken.
     #[error("'{name}' cannot be stored: too many names share its hash")]
     Hash {
         /// The name.
         name: String,
     },
-    /// A snapshot of this dataset was taken in this very transaction group; the request waits for the next.
+    /// The dataset already has a snapshot from the open txg; the request waits for the next txg.
     #[error("a snapshot was taken in this transaction group")]
     NextGroup,
-    /// What the request writes needs a feature that the pool's labels do not name yet; the request waits until they do.
+    /// The request needs a feature that the pool's labels do not name yet; the request waits for the labels.
     #[error("the pool's feature {feature} is not active yet")]
     Inactive {
-        /// Which.
+        /// The feature's name.
         feature: &'static str,
     },
     /// The engine failed.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// A node is not in memory: the operation is run again once it was read.
+    /// A node is not in memory: the operation is retried after the node was read.
     #[error("a node of the catalogue is not in memory")]
     Miss(Box<Miss>),
 }
@@ -225,12 +225,12 @@ impl Error {
         Error::Exists { what, name: name.to_string() }
     }
 
-    /// Damage to the catalogue, found at some object.
+    /// Damage of the catalogue, at the given object.
     pub(crate) fn damaged(object: u64, problem: impl ToString) -> Error {
         PoolError::damaged(format!("catalogue, object {object}"), problem).into()
     }
 
-    /// What the caller can do about it.
+    /// The kind of error, for the caller's decision.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Pool(error) => error.kind(),
@@ -240,7 +240,7 @@ impl Error {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// The remedy, if any.
     pub fn remedy(&self) -> Option<String> {
         let text = match self {
             Error::NotReceived { remedy, .. } | Error::Scrub { remedy, .. } => remedy,

@@ -1,16 +1,16 @@
-//! Scrubbing a part of a pool on demand: a file system or a snapshot, a file, or what is known to be damaged. Blocks are
-//! examined and mended as in a scrub of everything, which may run at the same time: see [`crate::scrub`].
+//! Scrubbing a part of a pool on demand: a file system or snapshot, a file, or all known damage. Blocks are examined
+//! and repaired as in a scrub of the whole pool, which may run at the same time: see [`crate::scrub`].
 //!
-//! Whoever asked for it does the steps, and how far it has come stands with him: if he goes away, so does it. Each step
-//! begins at the root that the tree has then, at the key that the step before reached. Of a tree all is examined that was
-//! committed when the examination began, also what it shares with others.
+//! The requesting command makes the steps and keeps the position: the examination ends with the command. Each step
+//! begins at the tree's current root, at the key that the previous step reached. The examination covers everything in
+//! the tree that was committed at its beginning, shared blocks included.
 //!
-//! # What is known to be damaged
+//! # Known damage
 //!
-//! An entry of the list of damage names objects of a tree: all that these have is examined. What is still lost is noted
-//! again, in a transaction group after the one with which the examination began; so an entry that was not, when all of it
-//! could be examined, is of something that is good again or gone, and leaves the list. If power fails in between, the entry
-//! is there, and the next examination or scrub decides.
+//! An entry of the list of damage names objects of a tree, which are examined completely. Lost objects are recorded
+//! again, in a txg after the examination began. So if an entry was not recorded again and everything could be examined,
+//! the objects are good again or gone, and the entry is deleted. If power fails in between, the entry stays, and the
+//! next examination or scrub decides.
 
 use std::collections::VecDeque;
 
@@ -39,48 +39,48 @@ use crate::{
     },
 };
 
-/// What is to be examined.
+/// The scope of an examination.
 #[derive(Clone, Debug)]
 pub enum Scope {
-    /// A file system as it is, or a snapshot.
+    /// A file system in its current state, or a snapshot.
     Tree(Name),
-    /// A file in one of these, which has this id.
+    /// A file in the dataset or snapshot with the given id.
     File(u64, Identity),
-    /// All that the list of damage names.
+    /// All objects in the list of damage.
     Damage,
 }
 
-/// What an examination has found so far.
+/// The result of an examination so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Examined {
-    /// Bytes read, all copies counted.
+    /// Bytes read, over all copies.
     pub examined: u64,
-    /// Bytes written over bad copies.
+    /// Bytes written to repair bad copies.
     pub repaired: u64,
     /// Blocks without a good copy.
     pub errors: u64,
 }
 
-/// An examination under way.
+/// An examination in progress.
 #[derive(Debug)]
 pub struct Examination {
     left: VecDeque<Stretch>,
-    /// What was born later was just written.
+    /// Blocks born later were just written, and are skipped.
     limit: Txg,
     found: Examined,
-    /// How often the next step was tried already, because the tree changed under it.
+    /// The number of attempts at the next step, which fails while the tree changes.
     tries: u32,
 }
 
-/// What is examined in one go.
+/// A part of an examination.
 #[derive(Debug)]
 struct Stretch {
     at: Position,
-    /// What of the list of damage it is.
+    /// The entry of the list of damage, if any.
     entry: Option<Damage>,
-    /// The one file that it is about.
+    /// The single file to examine, if any.
     file: Option<Identity>,
-    /// Something could not be examined.
+    /// Whether some blocks could not be examined.
     is_unsure: bool,
 }
 
@@ -114,14 +114,14 @@ impl Stretch {
 }
 
 impl Examination {
-    /// What was found so far.
+    /// The result so far.
     pub fn found(&self) -> Examined {
         self.found
     }
 }
 
 impl Datasets {
-    /// Begins an examination, with a commit: what was written before is examined too.
+    /// Begins an examination with a commit, so that all earlier writes are examined.
     pub fn begin_examination(&self, scope: &Scope) -> Result<Examination> {
         self.engine().writable()?;
         let limit = self.engine().commit()?;
@@ -140,7 +140,7 @@ impl Datasets {
         }
     }
 
-    /// Examines about `budget` bytes and mends what can be mended.
+    /// Examines about `budget` bytes, and repairs bad copies.
     pub fn examination_step(&self, examination: &mut Examination, budget: u64) -> Result<Progress> {
         let Some(mut stretch) = examination.left.pop_front() else { return Ok(Progress::Idle) };
         self.engine().writable()?;
@@ -175,20 +175,20 @@ impl Datasets {
     ) -> Result<Option<Position>> {
         let Position::Tree { tree, from, to } = stretch.at else { return Ok(None) };
         let one = stretch.file.map(|file| (file, self.engine().pin()));
-        // What is gone needs nothing.
+        // A destroyed tree needs no examination.
         let Some(((root, level), seen)) = mend::committed_root(self.engine(), tree)? else { return Ok(None) };
         if let Some((file, pinned)) = one {
             match fs::identity_in(&self.engine().open_pinned(tree, root, level, pinned), file.0) {
                 Ok(None) => return Ok(None),
-                // A rollback or a receive has given its number to another file.
+                // A rollback or a receive has given the number to another file.
                 Ok(Some(other)) if other != file => return Err(PoolError::Stale.into()),
-                // A file whose inode cannot be read is examined all the more.
+                // A file with an unreadable inode is examined too.
                 Ok(Some(_)) | Err(_) => {}
             }
         }
         let (limit, after) = (examination.limit, Txg::ZERO);
         let part = Part { tree, root, level, seen, after, since: Txg::ZERO, limit, from, to };
-        // The other blocks of the catalogue are the roots of trees.
+        // All other blocks of the catalogue are the roots of trees.
         let is_meant = |key: Key| tree != CATALOGUE || key.kind == kind::PAGE;
         let Found { bytes, suspects, unread, next } =
             pass::examine(self.engine(), &part, Budget::freely(budget), is_meant);
@@ -202,7 +202,7 @@ impl Datasets {
                     examination.found.repaired += stored(suspect, self.engine().sector()) * copies as u64;
                 }
                 Verdict::Lost => examination.found.errors += 1,
-                // What is below it was passed over, and stands under a younger node now.
+                // The blocks below were skipped, and are below a younger node now.
                 Verdict::Gone if unread.contains(&suspect.place) => next = next.min(start(&suspect.place).max(from)),
                 Verdict::Gone | Verdict::Whole => {}
                 Verdict::Weak(error) | Verdict::Unknown(error) => {
@@ -220,7 +220,7 @@ impl Datasets {
         Ok((next < to && next < Key::MAX).then_some(Position::Tree { tree, from: next, to }))
     }
 
-    /// Drops an entry of the list of damage, unless it was found again after `limit`.
+    /// Deletes an entry of the list of damage, unless found again after `limit`.
     fn forget_damage(&self, entry: Damage, limit: Txg) -> Result<()> {
         self.run(move |tx| damage::forget_entry(tx, entry, limit))
     }

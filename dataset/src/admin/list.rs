@@ -1,8 +1,8 @@
-//! What there is: a walk over datasets, snapshots and bookmarks.
+//! Lists datasets, snapshots and bookmarks.
 //!
-//! A walk goes step by step, each with a bounded number of things, so that whoever lists very many never has all of them and keeps
-//! nobody from the catalogue for long ([`Datasets::begin_list`]). From one step to the next it keeps ids, and what is gone or
-//! lies elsewhere by then is left out. Each thing is as it is at one instant; a walk in one step is so as a whole
+//! A walk proceeds in steps with a bounded number of entries, so a long list neither fills the memory nor blocks the
+//! catalogue for long ([`Datasets::begin_list`]). Between steps the walk keeps ids; datasets destroyed or moved
+//! meanwhile are omitted. Each entry is consistent, and a walk in a single step is consistent as a whole
 //! ([`Datasets::list`]).
 
 use std::{
@@ -34,47 +34,48 @@ use crate::{
     property::Kinds,
 };
 
-/// A step lists at most about so many things: a megabyte, mostly.
+/// The approximate number of entries per step, mostly a megabyte.
 const STEP: usize = 128;
-/// So many datasets are remembered with what they hand down, about 10 KB each.
+/// The number of datasets cached with their inheritable properties, about 10 KB each.
 const PLACES: usize = 64;
 
-/// What to list.
+/// The request of a list.
 #[derive(Clone, Debug)]
 pub struct ListRequest {
-    /// Where to begin; empty for the pool's root dataset.
+    /// The starting points; empty for the pool's root dataset.
     pub roots: Vec<Name>,
-    /// How many levels below the roots; `None` for all. The snapshots and children of a root are one level below it.
+    /// The number of levels below the roots; `None` for all. Snapshots and children of a root are one level below the
+    /// root.
     pub depth: Option<usize>,
-    /// What to list.
+    /// The kinds to list.
     pub kinds: Kinds,
 }
 
-/// The named things alone, whatever they are.
+/// Only the named objects, of any kind.
 impl Default for ListRequest {
     fn default() -> ListRequest {
         ListRequest { roots: Vec::new(), depth: Some(0), kinds: Kinds::ALL_DATASETS }
     }
 }
 
-/// A dataset, snapshot or bookmark with all that its properties are computed from. See [`Listed::value`].
+/// A dataset, snapshot or bookmark, with everything needed to compute its properties. See [`Listed::value`].
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Its name.
+    /// The full name.
     pub name: Name,
-    /// What it is: one kind.
+    /// A single kind.
     pub kind: Kinds,
-    /// Its id; for a bookmark its dataset's.
+    /// The id; of a bookmark the dataset's id.
     pub id: u64,
     pub(super) facts: Facts,
     pub(super) effective: Effective,
-    /// What it received, by name.
+    /// The received properties, by name.
     pub(super) received: BTreeMap<String, String>,
-    /// For each snapshot that was asked about, the bytes written since.
+    /// For each snapshot in the request, the bytes written since.
     pub(super) written_since: BTreeMap<String, u64>,
 }
 
-/// What the catalogue says about it.
+/// The catalogue's facts about an entry.
 #[derive(Clone, Debug)]
 pub(super) enum Facts {
     Dataset { row: Box<DatasetRow>, available: u64, origin: Option<String>, mount: Option<Mount> },
@@ -82,7 +83,7 @@ pub(super) enum Facts {
     Bookmark(Bookmark),
 }
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Clone, Debug)]
 pub struct Listing {
     depth: Option<usize>,
@@ -90,37 +91,36 @@ pub struct Listing {
     since: Arc<[String]>,
     room: u64,
     written: Since,
-    /// What comes next, the first one last.
+    /// The remaining work; the next item is last.
     todo: Vec<Todo>,
 }
 
-/// What a walk still has to do.
+/// A remaining part of a walk.
 #[derive(Clone, Debug)]
 enum Todo {
-    /// What a name stands for.
+    /// The object of a name.
     Root(Name),
-    /// The snapshots of a dataset from a transaction group on.
+    /// The snapshots of a dataset from a txg on.
     Snapshots { dataset: u64, from: u64 },
-    /// The bookmarks at these offsets, from this place on.
+    /// The bookmarks at the given offsets, from index `at` on.
     Bookmarks { dataset: u64, offsets: Arc<[u64]>, at: usize },
-    /// The datasets below one, from this place on.
+    /// The children of a dataset, from index `at` on.
     Children { of: u64, ids: Arc<[u64]>, at: usize, depth: usize },
 }
 
 impl Datasets {
-    /// Lists what there is: each dataset, then its snapshots in the order in which they were taken, its bookmarks, and
-    /// the datasets below it by name.
+    /// Lists each dataset, followed by its snapshots in the order of creation, its bookmarks, and its children by name.
     pub fn list(&self, request: &ListRequest) -> Result<Vec<Listed>> {
         self.list_since(request, &[])
     }
 
-    /// The same, with what was written since each of the snapshots that `since` names, for who wants `written@SNAPSHOT`.
+    /// As [`Datasets::list`], with the bytes written since each snapshot in `since`, for `written@SNAPSHOT`.
     pub fn list_since(&self, request: &ListRequest, since: &[String]) -> Result<Vec<Listed>> {
         let mut listing = self.begin_list(request, since);
         self.list_some(&mut listing, usize::MAX)
     }
 
-    /// Begins what [`Datasets::list_since`] does at once.
+    /// Begins a walk with the result of [`Datasets::list_since`].
     pub fn begin_list(&self, request: &ListRequest, since: &[String]) -> Listing {
         let roots = match request.roots.as_slice() {
             [] => vec![Name::Dataset(self.pool_name())],
@@ -136,7 +136,7 @@ impl Datasets {
         }
     }
 
-    /// The next ones; `None` behind the last.
+    /// The next entries; `None` at the end.
     pub fn list_step(&self, listing: &mut Listing) -> Result<Option<Vec<Listed>>> {
         if listing.todo.is_empty() {
             return Ok(None);
@@ -161,18 +161,18 @@ impl Datasets {
     }
 }
 
-/// A step.
+/// A step of a walk.
 struct Walk<'a, 'v> {
     tx: &'a Transaction<'v>,
     names: &'a Names,
     datasets: &'a Datasets,
     listing: Listing,
     found: Vec<Listed>,
-    /// The datasets that were met.
+    /// The cached datasets.
     places: BTreeMap<u64, Rc<Place>>,
 }
 
-/// What a dataset hands down.
+/// The name and inheritable properties of a dataset.
 struct Place {
     name: DatasetName,
     effective: Effective,
@@ -210,7 +210,7 @@ impl Walk<'_, '_> {
         if let Some(place) = self.places.get(&id) {
             return Ok(place.clone());
         }
-        // Fails where the way up does not end, so what follows goes up no further than names are long.
+        // Fails on a circle of parents, so all later code climbs a bounded number of levels.
         let name = self.names.of_dataset(self.tx, id)?;
         let effective = match id {
             ROOT => property::effective(self.tx, self.names, id)?,
@@ -252,7 +252,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// The datasets below one, by name. Each has one place: rows that lie could lead in a circle, or on many ways to one.
+    /// The children of a dataset, by name. A dataset listed twice counts once: damaged rows could lead in a circle, or
+    /// to one dataset on many paths.
     fn children(&self, id: u64) -> Result<Arc<[u64]>> {
         let (mut ids, mut known) = (Vec::new(), BTreeSet::new());
         for (name, child) in dataset::children(self.tx, id)? {
@@ -336,7 +337,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// For each snapshot asked about that is one before this, what was written since.
+    /// The bytes written since each requested snapshot that is earlier in the line.
     fn written_since(&mut self, of: &Name, member: Member) -> Result<BTreeMap<String, u64>> {
         let mut written = BTreeMap::new();
         let since = self.listing.since.clone();
@@ -360,7 +361,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The snapshot that `written@TEXT` of a dataset is about: one of its own by its short name, or any by its full one.
+/// The snapshot of `written@TEXT`: a short name of the dataset's own snapshot, or a full name.
 fn snapshot_name(of: &DatasetName, text: &str) -> Option<SnapshotName> {
     match text.contains('@') {
         true => text.parse().ok(),

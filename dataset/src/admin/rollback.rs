@@ -1,4 +1,4 @@
-//! Going back to a snapshot.
+//! Rollback to a snapshot.
 
 use std::collections::BTreeSet;
 
@@ -18,40 +18,40 @@ use crate::{
     name::SnapshotName,
 };
 
-/// A dataset to take back.
+/// The request of a rollback.
 #[derive(Clone, Debug)]
 pub struct RollbackRequest {
-    /// The snapshot to go back to.
+    /// The target snapshot.
     pub snapshot: SnapshotName,
-    /// Whether to destroy later snapshots and bookmarks.
+    /// Whether to destroy later snapshots and bookmarks (`-r`).
     pub later: bool,
-    /// Whether to destroy these and the clones of these.
+    /// As `later`, and also all clones of the later snapshots (`-R`).
     pub dependents: bool,
 }
 
-/// What a rollback has done.
+/// The result of a rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledBack {
     /// The dataset's id.
     pub dataset: u64,
-    /// What of it differs now: what a mount of it has cached of that is void.
+    /// The differences from the old tree: mounts drop their cached copies.
     pub replaced: Replaced,
-    /// Snapshots and clones that were destroyed.
+    /// The snapshots and clones destroyed.
     pub destroyed: Vec<String>,
 }
 
 impl Datasets {
-    /// Takes a dataset back to the state of a snapshot. The dataset may be in use: changes wait until it is done.
+    /// Rolls a dataset back to a snapshot. The dataset may be in use: changes wait until the end.
     pub fn rollback(&self, request: RollbackRequest) -> Result<RolledBack> {
         let names = self.names();
         let name = request.snapshot.dataset();
         let id = self.read(|tx| names.dataset(tx, &name))?;
-        // A dataset whose tree is damaged cannot be opened; then there is nobody to keep out.
+        // A damaged dataset cannot be opened, and so has no mount to exclude.
         drop(self.open_dataset(&name));
         let mounted = self.mounted();
         let asked = request.clone();
         let mut run = move |tx: &mut Transaction<'_>| roll_back(tx, &names, id, &asked, &mounted);
-        // Kept by their ids: one that is renamed now is still the one that is rolled back or destroyed.
+        // Identified by id: a dataset renamed meanwhile is still rolled back or destroyed.
         let mut touched = self.dry_run(&mut run)?.datasets;
         touched.push(id);
         let open = self.open_with_ids(touched);
@@ -67,7 +67,7 @@ impl Datasets {
         Ok(RolledBack { dataset: id, replaced, destroyed })
     }
 
-    /// The tree of a snapshot.
+    /// The root of a snapshot's tree.
     fn tree_of(&self, name: &SnapshotName) -> Result<Option<StoredRoot>> {
         let names = self.names();
         self.read(|tx| {

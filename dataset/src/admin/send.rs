@@ -1,9 +1,9 @@
-//! What to send: from names and flags to a package of snapshots with their bases.
+//! Plans a send: from names and flags to a package of snapshots with their bases.
 //!
-//! The order is that in which a receiver can take them: a dataset before those below it, a clone after the dataset of
-//! its origin, and the snapshots of each from the oldest to the newest.
+//! The order suits the receiver: a dataset before its descendants, a clone after its origin's dataset, and the
+//! snapshots of each dataset from the oldest to the newest.
 //!
-//! Every snapshot of a package is held until it was sent, and so is its base: see [`super::long_hold`].
+//! Every snapshot of a package and its base are held until the snapshot is sent: see [`super::long_hold`].
 
 use std::{collections::BTreeSet, io::Write, iter, sync::Arc};
 
@@ -28,21 +28,21 @@ use crate::{
     stream::{self, Base, Begin, Census, Counted, Package, Sent, Source},
 };
 
-/// The layout of the items in a file system's tree that streams carry: see [`crate::fs`].
+/// The layout of the items in a stream: see [`crate::fs`].
 pub(super) const LAYOUT: u32 = 1;
-/// The same with files that may have attributes: of pools in which that feature is active.
+/// The layout with attributes of files, from pools with the feature active.
 pub(super) const LAYOUT_WITH_ATTRIBUTES: u32 = 2;
-/// The same with accounts and projects.
+/// The layout with accounts and projects.
 pub(super) const LAYOUT_WITH_ACCOUNTS: u32 = 3;
 
-/// A feature that a pool has to have enabled to receive a stream.
+/// A feature that a receiving pool must have enabled.
 #[derive(Debug)]
 pub(super) struct Need {
-    /// Which.
+    /// The feature's name.
     pub(super) feature: &'static str,
-    /// What comes in the stream.
+    /// The part of the stream that needs the feature.
     pub(super) what: &'static str,
-    /// What helps.
+    /// The remedy for the user.
     pub(super) remedy: &'static str,
 }
 
@@ -59,7 +59,7 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// What a layout needs; `None` if it is not known.
+/// The features needed for a layout; `None` for an unknown layout.
 pub(super) fn needs_of(layout: u32) -> Option<&'static [Need]> {
     match layout {
         LAYOUT => Some(&[]),
@@ -69,43 +69,43 @@ pub(super) fn needs_of(layout: u32) -> Option<&'static [Need]> {
     }
 }
 
-/// What to send.
+/// The request of a send.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// The snapshot.
+    /// The snapshot to send.
     pub snapshot: SnapshotName,
-    /// What the receiver has already; `None` for a full stream.
+    /// The base that the receiver already has; `None` for a full stream.
     pub from: Option<SendFrom>,
-    /// Whether to send everything below too, with all older snapshots and all properties.
+    /// Whether to send all descendants too, with all earlier snapshots and all properties (`-R`).
     pub replicate: bool,
-    /// Whether datasets below that have no snapshot of the name are left out, and are no error.
+    /// Whether to skip descendants without a snapshot of the given name, instead of failing.
     pub skip_missing: bool,
-    /// Whether to send properties.
+    /// Whether to send properties (`-p`).
     pub properties: bool,
 }
 
-/// The base of an increment.
+/// The base of an incremental send.
 #[derive(Clone, Debug)]
 pub enum SendFrom {
-    /// One step from this snapshot or bookmark.
+    /// A single step from the snapshot or bookmark (`-i`).
     Base(Name),
-    /// One step for each snapshot after this one.
+    /// One step for each snapshot after the given one (`-I`).
     Each(Name),
 }
 
-/// One stream of a package, as a dry run shows it.
+/// One stream of a package, as shown by a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// The snapshot's full name.
     pub snapshot: String,
     /// The base's name without the dataset's; `None` for a full stream.
     pub from: Option<String>,
-    /// About how long the stream will be, in bytes.
+    /// The approximate length of the stream, in bytes.
     pub bytes: u64,
 }
 
 impl Datasets {
-    /// What a request would send, without reading data.
+    /// The streams that a request would send, without reading data.
     pub fn plan_send(&self, request: &SendRequest) -> Result<Vec<Planned>> {
         let package = self.package(request, None)?;
         let plan = |source: &Source| {
@@ -120,8 +120,8 @@ impl Datasets {
         package.sources.iter().map(plan).collect()
     }
 
-    /// Sends, with `readers` threads that read ahead, for a command that holds what it sends meanwhile. `progress` is told
-    /// now and then how many bytes were written.
+    /// Sends a package, with `readers` threads that read ahead, holding the snapshots for the given command. `progress`
+    /// is called with the number of bytes written so far.
     pub fn send(
         &self,
         request: &SendRequest,
@@ -134,7 +134,7 @@ impl Datasets {
         Ok(stream::send(package, out, readers, progress)?)
     }
 
-    /// What a request sends, held for a command if one is named.
+    /// The package of a request; held for a command, if one is given.
     fn package(&self, request: &SendRequest, reader: Option<Reader>) -> Result<Package> {
         let root = request.snapshot.dataset().to_string();
         let reader = reader.map(Arc::new);
@@ -143,7 +143,7 @@ impl Datasets {
             let (parts, census) = self.parts(request)?;
             let open = |part: &Part| self.engine().open_frozen(part.id, part.root, part.level);
             let trees: Vec<_> = parts.iter().map(open).collect();
-            // Requests are carried out meanwhile. If one has destroyed what was seen, there is less.
+            // Requests are carried out meanwhile. If one has destroyed a snapshot of the package, the plan is repeated.
             if let Some(held) = self.hold_parts(&looking, &parts, reader.as_ref()) {
                 let source = |((part, tree), held): ((Part, _), _)| Source { begin: part.begin, tree, held };
                 let sources = parts.into_iter().zip(trees).zip(held).map(source).collect();
@@ -155,7 +155,7 @@ impl Datasets {
     fn parts(&self, request: &SendRequest) -> Result<(Vec<Part>, Option<Census>)> {
         let names = self.names();
         self.read(|tx| {
-            // Asked after the catalogue was seen: what the snapshots in it hold was made active before.
+            // Read after the catalogue: the features of all snapshots in the catalogue were activated before.
             let layout = match self.engine() {
                 engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
                 engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
@@ -166,8 +166,8 @@ impl Datasets {
         })
     }
 
-    /// Holds the snapshots to be sent for a reader, each with its base until it was sent. `None` if one has gone since it was
-    /// looked for; if one goes from now on that is not held, its tree is closed.
+    /// Holds the snapshots to send for a reader, each with its base. `None` if a snapshot was destroyed since the look.
+    /// A snapshot not held and destroyed later has its tree closed.
     fn hold_parts(
         &self,
         looking: &Looking,
@@ -175,7 +175,7 @@ impl Datasets {
         reader: Option<&Arc<Reader>>,
     ) -> Option<Vec<Option<LongHold>>> {
         let now = self.now();
-        // Between the judgement of a request and its effects nothing is held.
+        // No hold is taken between the check of a request and its effects.
         let _table = reader.map(|_| self.table().lock());
         let hold = |part: &Part| {
             let ids: Vec<u64> = iter::once(part.id).chain(part.base).collect();
@@ -188,17 +188,17 @@ impl Datasets {
     }
 }
 
-/// A snapshot to be sent, as the catalogue has it.
+/// A snapshot to send, from the catalogue.
 struct Part {
     begin: Begin,
     id: u64,
     root: BlockPointer,
     level: u8,
-    /// The snapshot that is its base, if that is one.
+    /// The snapshot that is the base, if the base is a snapshot.
     base: Option<u64>,
 }
 
-/// A base, and the snapshot that it is, if it is one.
+/// A base, and its snapshot's id unless a bookmark.
 type Based = (Base, Option<u64>);
 
 struct Packer<'a, 'v> {
@@ -233,7 +233,7 @@ impl Packer<'_, '_> {
         Ok(sources)
     }
 
-    /// The datasets to replicate: those above before those below, clones after the datasets of their origins.
+    /// The datasets to replicate: parents before children, clones after the datasets of their origins.
     fn order(&self, top: u64) -> Result<Vec<u64>> {
         let mut waiting = Vec::new();
         for id in resolve::subtree(self.tx, top)? {
@@ -253,7 +253,7 @@ impl Packer<'_, '_> {
                 |place: &(u64, u64, u64)| !left.contains(&place.1) && (place.2 == place.0 || !left.contains(&place.2));
             let (ready, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
             if ready.is_empty() {
-                // A dataset below one of its own clones: it is sent full, in the order of the names.
+                // A dataset below its own clone: sent in full, in the order of names.
                 ordered.extend(others.into_iter().map(|(id, ..)| id));
                 break;
             }
@@ -263,7 +263,7 @@ impl Packer<'_, '_> {
         Ok(ordered)
     }
 
-    /// What there is altogether, for who receives an increment of a replication.
+    /// The census for an incremental replication.
     fn census(&self) -> Result<Option<Census>> {
         if !self.request.replicate || self.request.from.is_none() {
             return Ok(None);
@@ -281,7 +281,7 @@ impl Packer<'_, '_> {
         Ok(Some(census))
     }
 
-    /// All that is sent of one dataset in a replication.
+    /// The streams of one dataset in a replication.
     fn replica(&self, id: u64, is_top: bool) -> Result<Vec<Part>> {
         let Some(to) = dataset::snapshot_named(self.tx, id, self.request.snapshot.snapshot())? else {
             let name = self.names.of_dataset(self.tx, id)?.snapshot(self.request.snapshot.snapshot())?;
@@ -294,7 +294,7 @@ impl Packer<'_, '_> {
             }
             Some(SendFrom::Base(from) | SendFrom::Each(from)) => match self.same_below(id, to, from)? {
                 Some(base) => self.replica_from(id, to, base, false),
-                // It is younger than the base.
+                // The dataset is younger than the base.
                 None => self.all_up_to(id, to),
             },
             None => self.all_up_to(id, to),
@@ -308,7 +308,7 @@ impl Packer<'_, '_> {
         }
     }
 
-    /// All snapshots up to `to`: the first one full, or as a clone of the origin.
+    /// All snapshots up to `to`: the first in full, or as a clone of the origin.
     fn all_up_to(&self, id: u64, to: u64) -> Result<Vec<Part>> {
         let row: DatasetRow = self.tx.row(dataset_key(id))?;
         if row.origin == 0 {
@@ -337,8 +337,7 @@ impl Packer<'_, '_> {
         Ok(sources)
     }
 
-    /// The snapshot or bookmark that `from` names, as a base of `to`; and whether it is the origin that `to`'s dataset
-    /// was cloned from.
+    /// The snapshot or bookmark `from` as a base of `to`; and whether the base is the origin of `to`'s dataset.
     fn base(&self, id: u64, to: u64, from: &Name) -> Result<(Based, bool)> {
         let to: SnapshotRow = self.tx.row(snapshot_key(to))?;
         let unrelated = || Error::Unrelated { from: from.to_string(), to: self.request.snapshot.to_string() };
@@ -365,7 +364,7 @@ impl Packer<'_, '_> {
         if base.0.createtxg >= to.createtxg { Err(unrelated()) } else { Ok((base, clone)) }
     }
 
-    /// The base of the same name in a dataset below, if it has one that is older than `to`.
+    /// The base of the same name in a descendant, if older than `to`.
     fn same_below(&self, id: u64, to: u64, from: &Name) -> Result<Option<Based>> {
         let to: SnapshotRow = self.tx.row(snapshot_key(to))?;
         let Name::Snapshot(from) = from else { return Ok(None) };
@@ -394,7 +393,7 @@ impl Packer<'_, '_> {
         Ok(Part { begin, id, root, level: row.level, base: base_id.flatten() })
     }
 
-    /// The properties that were set on a dataset, or that it received, by name.
+    /// The properties set on, or received by, a dataset, by name.
     fn properties(&self, id: u64) -> Result<Vec<(String, String)>> {
         let rows = |kind| self.tx.rows::<Value>(keys(id, kind));
         let received = rows(kind::RECEIVED)?.into_iter().chain(rows(kind::PROPERTY)?);

@@ -1,4 +1,4 @@
-//! The value of each property: computed from counters, never from a walk.
+//! The value of each property, computed from counters without a walk.
 
 use pool::env::Nanos;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Listed {
-    /// The canonical value of a property and its source; `None` where this has no such value.
+    /// The canonical value of a property and its source; `None` if the property does not apply.
     pub fn value(&self, property: &Property) -> Option<Valued> {
         let computed = |value: String| Some(Valued { value, source: Source::None });
         let name = property.name();
@@ -51,7 +51,7 @@ impl Listed {
         text.and_then(computed).or_else(|| self.effective.get(name).cloned())
     }
 
-    /// The canonical value that it received of a property, whether that counts or not.
+    /// The canonical value received for a property, in force or not.
     pub fn received(&self, property: &Property) -> Option<&str> {
         self.received.get(property.name()).map(String::as_str)
     }
@@ -65,13 +65,13 @@ impl Listed {
         }
     }
 
-    /// The user properties that have a value here, by name.
+    /// The user properties with a value, by name.
     pub fn user_properties(&self) -> impl Iterator<Item = (&str, &Valued)> {
         let own = self.effective.iter().filter(|(name, _)| name.contains(':'));
         own.map(|(name, valued)| (name.as_str(), valued))
     }
 
-    /// The number that identifies it for life.
+    /// The GUID.
     pub fn guid(&self) -> u64 {
         match &self.facts {
             Facts::Dataset { row, .. } => row.guid.0,
@@ -80,7 +80,7 @@ impl Listed {
         }
     }
 
-    /// The transaction group that created it.
+    /// The txg of the creation.
     pub fn createtxg(&self) -> u64 {
         match &self.facts {
             Facts::Dataset { row, .. } => row.createtxg.0,
@@ -143,8 +143,7 @@ fn seconds(time: Nanos) -> String {
     time.div_euclid(1_000_000_000).to_string()
 }
 
-/// How many times smaller compression made it, with two decimals. Whole sectors and copies may outweigh what was saved;
-/// that counts as nothing saved.
+/// The compression ratio, with two decimals. If whole sectors and copies outweigh the savings, the ratio is 1.
 fn ratio(space: Space) -> String {
     let hundredths = match space.allocated {
         0 => 100,

@@ -1,4 +1,4 @@
-//! The list of what is lost: which objects of which trees, kept in the catalogue.
+//! The list of permanent damage in the catalogue: trees and objects.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +14,25 @@ use crate::{
     fs::key::INODE,
 };
 
-/// So many entries are kept. A pool with more damage than that has been lost as a whole, and the first entries say so.
+/// The most entries. A pool with more damage is lost as a whole, and the first entries show so.
 pub const MAX_ENTRIES: usize = 1024;
 
-/// The object that stands for the space layer's own blocks.
+/// The object number for the blocks of the space maps.
 pub const SPACE: u64 = u64::MAX;
 
-/// Objects of a tree that have lost something.
+/// Objects of a tree with lost data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Damage {
     /// The dataset or snapshot; 0 for the pool's own structures.
     pub tree: u64,
     /// The first object.
     pub first: u64,
-    /// The last one: the same, unless a node of the tree is lost.
+    /// The last object: equal to the first, unless a node of the tree is lost.
     pub last: u64,
 }
 
 impl Damage {
-    /// What is lost with the block at a place.
+    /// The damage if the block at a place is lost.
     pub fn at(tree: u64, place: &Place) -> Damage {
         match place {
             Place::Item(key) => Damage { tree, first: key.object, last: key.object },
@@ -40,19 +40,19 @@ impl Damage {
         }
     }
 
-    /// What is lost with a block of the space layer.
+    /// The damage if a block of the space maps is lost.
     pub const fn of_space() -> Damage {
         Damage { tree: CATALOGUE, first: SPACE, last: SPACE }
     }
 }
 
-/// The last object that can have keys in a range. An object's first key is its inode's, in the tree of a dataset.
+/// The last object that can have keys in a range. In a dataset's tree, the first key of an object is its inode's.
 fn last_object(low: Key, high: Key) -> u64 {
     let is_outside = high.kind <= INODE && high.offset == 0;
     if is_outside { high.object.saturating_sub(1).max(low.object) } else { high.object }
 }
 
-/// What of this is not known, or was last seen in `since` or before.
+/// The given damage that is not in the list, or was last seen in `since` or before.
 pub fn unknown(tx: &Transaction<'_>, damage: &[Damage], since: Txg) -> Result<Vec<Damage>> {
     let rows = tx.rows::<DamageRow>(keys(POOL, kind::DAMAGE))?;
     let is_known = |damage: &Damage| {
@@ -63,7 +63,7 @@ pub fn unknown(tx: &Transaction<'_>, damage: &[Damage], since: Txg) -> Result<Ve
     Ok(damage.iter().filter(|damage| !is_known(damage)).copied().collect())
 }
 
-/// Notes damage that was found in this transaction group, in place of what was known of it.
+/// Records damage found in the current txg, replacing older entries.
 pub fn note(tx: &mut Transaction<'_>, damage: &[Damage]) -> Result<()> {
     let rows = tx.rows::<DamageRow>(keys(POOL, kind::DAMAGE))?;
     let mut free = rows.last().map_or(0, |(key, _)| key.offset.saturating_add(1));
@@ -89,7 +89,7 @@ pub fn note(tx: &mut Transaction<'_>, damage: &[Damage]) -> Result<()> {
     Ok(())
 }
 
-/// Drops what was not seen after `limit`: a whole scrub that began then has not found it.
+/// Deletes the entries not seen after `limit`: a complete scrub that began then has not found the damage.
 pub fn forget(tx: &mut Transaction<'_>, limit: Txg) -> Result<()> {
     for (key, row) in tx.rows::<DamageRow>(keys(POOL, kind::DAMAGE))? {
         if row.seen <= limit {
@@ -99,7 +99,7 @@ pub fn forget(tx: &mut Transaction<'_>, limit: Txg) -> Result<()> {
     Ok(())
 }
 
-/// Drops an entry that was not seen after `limit`.
+/// Deletes an entry not seen after `limit`.
 pub fn forget_entry(tx: &mut Transaction<'_>, entry: Damage, limit: Txg) -> Result<()> {
     for (key, DamageRow { tree, first, last, seen, .. }) in tx.rows::<DamageRow>(keys(POOL, kind::DAMAGE))? {
         if (Damage { tree, first, last }) == entry && seen <= limit {
@@ -109,7 +109,7 @@ pub fn forget_entry(tx: &mut Transaction<'_>, entry: Damage, limit: Txg) -> Resu
     Ok(())
 }
 
-/// All that is known to be lost, in order.
+/// All entries, sorted.
 pub fn list(tx: &Transaction<'_>) -> Result<Vec<Damage>> {
     let rows = tx.rows::<DamageRow>(keys(POOL, kind::DAMAGE))?;
     let mut list: Vec<Damage> =

@@ -1,4 +1,4 @@
-//! What a scrub examines next: the datasets in the order of their ids, and the members of each one's line.
+//! The next tree to examine: datasets in the order of their ids, and the members of each line.
 
 use pool::{
     format::{key::Key, pointer::BlockPointer},
@@ -10,23 +10,23 @@ use crate::{
     catalogue::{DatasetRow, Named, SnapshotRow, Transaction, dataset_key, keys_from, kind, snapshot_key},
 };
 
-/// A tree to be examined.
+/// A tree to examine.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// The snapshot, or the dataset.
+    /// The id of the snapshot or dataset.
     pub id: u64,
-    /// The root of its tree.
+    /// The root of the tree.
     pub root: BlockPointer,
     /// The root's level.
     pub level: u8,
-    /// When it was taken; none for the dataset itself, after which the line is done.
+    /// The txg of the snapshot; `None` for the dataset itself, the last member of the line.
     pub taken: Option<Txg>,
 }
 
-/// The first dataset whose id is above `id`.
+/// The first dataset with an id above `id`.
 pub fn next_dataset(tx: &Transaction<'_>, id: u64) -> Result<Option<u64>> {
     let mut above = id.checked_add(1);
-    // Snapshots and lists have ids among those of datasets: each is passed with one look.
+    // Snapshots and lists have ids in between: each costs one lookup.
     while let Some(object) = above {
         let Some(key) = tx.first_key(Key::new(object, 0, 0)..Key::MAX)? else { break };
         if tx.contains(dataset_key(key.object))? {
@@ -37,8 +37,8 @@ pub fn next_dataset(tx: &Transaction<'_>, id: u64) -> Result<Option<u64>> {
     Ok(None)
 }
 
-/// Up to when the blocks of a dataset are examined when its turn comes: those that a clone shares with its origin, if the
-/// origin's dataset had its turn before.
+/// The txg up to which a dataset's blocks are already examined at its turn: the blocks that a clone shares with its
+/// origin, if the origin's dataset came before.
 pub fn done_before(tx: &Transaction<'_>, dataset: u64) -> Result<Txg> {
     let Some((row, _)) = tx.find::<DatasetRow>(dataset_key(dataset))? else { return Ok(Txg::ZERO) };
     let origin = tx.find::<SnapshotRow>(snapshot_key(row.origin))?;
@@ -46,7 +46,7 @@ pub fn done_before(tx: &Transaction<'_>, dataset: u64) -> Result<Txg> {
     Ok(if was_before { row.origin_txg } else { Txg::ZERO })
 }
 
-/// The first member of a dataset's line that was taken after `done`; none if the dataset is gone.
+/// The first member of a dataset's line taken after `done`; `None` if the dataset is gone.
 pub fn next_member(tx: &Transaction<'_>, dataset: u64, done: Txg) -> Result<Option<Member>> {
     let next = match done.0.checked_add(1) {
         Some(after) => tx.first_key(keys_from(dataset, kind::SNAPSHOT_TXG, after))?,
@@ -55,7 +55,7 @@ pub fn next_member(tx: &Transaction<'_>, dataset: u64, done: Txg) -> Result<Opti
     if let Some(key) = next {
         let id = tx.row::<Named>(key)?.id;
         if let (row, Some(root)) = tx.row_and_block::<SnapshotRow>(snapshot_key(id))? {
-            // When it was taken is where it stands: a row that says something else must not lead back.
+            // The txg comes from the key: a row with another txg must not lead the scrub back.
             return Ok(Some(Member { id, root, level: row.level, taken: Some(Txg(key.offset)) }));
         }
     }

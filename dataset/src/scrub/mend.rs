@@ -1,9 +1,9 @@
-//! A suspect is looked at again while the pool is held still, mended if a copy is good, and else everybody is found who
-//! has lost it.
+//! Rereads a suspect block while the pool is held still, and repairs the block if a copy is good. If none is, finds all
+//! trees that have lost the block.
 //!
-//! Members of a line share blocks, and clones share those of their origins, always under the same key: so who else has a
-//! lost block is found by looking for it in all members that can have it. At most about `SHARERS` are looked at. Who has it
-//! by a reference of another line is found when that one is scrubbed, or read.
+//! Members of a line share blocks, and clones share blocks with their origins, always under the same key. So the other
+//! owners of a lost block are found by looking in all members that can have the block, up to about `SHARERS`. Owners by
+//! a reference of another line are found when that line is scrubbed or read.
 
 use pool::{
     format::pointer::BlockPointer,
@@ -19,22 +19,22 @@ use crate::{
     lineage::snapshot,
 };
 
-/// In about so many snapshots and datasets a lost block is looked for at most. A test shall not need as many.
+/// The approximate number of snapshots and datasets searched for a lost block. Fewer in tests.
 pub(crate) const SHARERS: usize = if cfg!(test) { 16 } else { 4096 };
 
-/// What became of a suspect.
+/// The result for a suspect.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was found when it was looked at again.
+    /// The result of the second read.
     pub verdict: Verdict,
-    /// What is lost with it.
+    /// The damage, if no copy is good.
     pub damage: Vec<Damage>,
 }
 
 /// The root of a tree, and its level.
 pub type Root = (BlockPointer, u8);
 
-/// Looks at a suspect again and mends it. With `count`, its bad copies are counted.
+/// Rereads and repairs a suspect. With `count`, bad copies increment the devices' error counters.
 pub fn mend(engine: &Engine, suspect: &Suspect, count: bool) -> Result<Outcome> {
     let still = engine.hold_still();
     let Some(root) = read(engine, |tx| root_of(engine, tx, suspect.tree))? else {
@@ -48,14 +48,14 @@ pub fn mend(engine: &Engine, suspect: &Suspect, count: bool) -> Result<Outcome> 
     Ok(Outcome { verdict, damage })
 }
 
-/// The root that a tree has in the committed state, and what it takes to read it; none if it is gone.
+/// A tree's root in the committed state, and the moment needed to read the root; `None` if the tree is gone.
 pub fn committed_root(engine: &Engine, tree: u64) -> Result<Option<(Root, Seen)>> {
     let still = engine.hold_still();
     let root = read(engine, |tx| root_of(engine, tx, tree))?;
     Ok(root.map(|root| (root, still.seen())))
 }
 
-/// What is lost with a block: in its own tree, and in every other that has it.
+/// The damage if a block is lost: in its own tree, and in all others with the block.
 fn lost(still: &Still<'_>, suspect: &Suspect) -> Result<Vec<Damage>> {
     let mut damage = vec![Damage::at(suspect.tree, &suspect.place)];
     if suspect.tree == CATALOGUE {
@@ -65,7 +65,7 @@ fn lost(still: &Still<'_>, suspect: &Suspect) -> Result<Vec<Damage>> {
     let sharers = read(engine, |tx| family(tx, suspect.tree, suspect.pointer.entered()))?;
     for (id, root) in sharers {
         let own = Suspect { tree: id, ..*suspect };
-        // A way that cannot be read is damage of its own.
+        // An unreadable path is damage of its own.
         if still.stands(root, &own).unwrap_or(false) {
             damage.push(Damage::at(id, &own.place));
         }
@@ -73,7 +73,7 @@ fn lost(still: &Still<'_>, suspect: &Suspect) -> Result<Vec<Damage>> {
     Ok(damage)
 }
 
-/// What the catalogue says now; the pool is held still, so that is what was committed.
+/// Reads the catalogue; while the pool is held still, its content is the committed content.
 fn read<T>(engine: &Engine, mut look: impl FnMut(&Transaction<'_>) -> Result<T>) -> Result<T> {
     engine.catalogue().read(|view| look(&Transaction::new(*view, 0)))
 }
@@ -89,8 +89,8 @@ fn root_of(engine: &Engine, tx: &Transaction<'_>, tree: u64) -> Result<Option<Ro
     Ok(found.and_then(|(row, root)| Some((root?, row.level))))
 }
 
-/// All snapshots and datasets that can have a block of `tree` that entered it in `birth`, but for `tree` itself: those of
-/// the line that were taken since, of the lines that it is a clone of, and of the clones of all of them.
+/// All snapshots and datasets other than `tree` that can have a block which entered `tree` in `birth`: later members of
+/// the line, members of the lines that it was cloned from, and clones of all of these.
 fn family(tx: &Transaction<'_>, tree: u64, birth: Txg) -> Result<Vec<(u64, Root)>> {
     let snapshot = tx.find::<SnapshotRow>(snapshot_key(tree))?;
     let mut top = snapshot.map_or(tree, |(row, _)| row.dataset);

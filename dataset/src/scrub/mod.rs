@@ -1,43 +1,44 @@
-//! Examining everything that a pool refers to, while it is in use, and mending what has a good copy left.
+//! Scrub: reads everything that a pool refers to while the pool is in use, and repairs bad copies of blocks with a good
+//! copy left.
 //!
-//! A scrub goes through the labels and uberblocks, the space layer's blocks, the catalogue, and then the datasets, and
-//! reads every copy of every block. It works in steps of bounded size; between two steps nothing is held but a
-//! [`ScrubRow`](crate::catalogue::ScrubRow), which is written to the catalogue now and then, so that a scrub goes on after
-//! a pause, an export or a crash where it stood when the row was last written.
+//! A scrub covers the labels and uberblocks, the blocks of the space maps, the catalogue, and then the datasets, and
+//! reads every copy of every block. It works in steps of bounded size. Between two steps the only state is a
+//! [`ScrubRow`](crate::catalogue::ScrubRow), written to the catalogue now and then. So after a pause, an export or a
+//! crash a scrub continues at the last written position.
 //!
 //! # What is examined
 //!
-//! Blocks born up to the transaction group in which the scrub began; whoever wrote a younger one has just had it in hand.
-//! Datasets are taken in the order of their ids, in each the snapshots from the oldest to the newest and then the dataset
-//! itself. A block of a member that was born before the member before it was taken belongs to that one too, and was
-//! examined there; so each block of a line is read once. For the same reason a clone begins after its origin, if the
-//! origin's dataset came before; if not, it is examined whole.
+//! Blocks born up to the txg in which the scrub began: younger blocks have just been written. Datasets are scrubbed in
+//! the order of their ids, and in each dataset the snapshots from the oldest to the newest, then the dataset itself. A
+//! block born before the previous member was taken also belongs to the previous member, and was examined there; so each
+//! block of a line is read once. For the same reason the scrub of a clone begins after its origin, if the origin's
+//! dataset came before; if not, the clone is examined completely.
 //!
-//! Things change meanwhile. Each step begins at the roots that the catalogue has then, at the key that the step before
-//! reached:
+//! The pool changes meanwhile. Each step begins at the current roots in the catalogue, at the key that the previous
+//! step reached:
 //!
-//! * A snapshot that is taken of the dataset that is being examined is its tree as it was, so it is examined first, from
-//!   the same key on; the dataset itself has nothing old left after it that the snapshot has not.
-//! * A snapshot that is destroyed while it is being examined leaves its blocks to the member after it, which is examined
-//!   from its first key on.
-//! * What was examined and is destroyed needs nothing; what was not, neither.
-//! * A promotion moves snapshots between datasets that may lie on both sides of the scrub: it starts again at the first
-//!   dataset.
-//! * Background work frees trees and lists of blocks: they are not examined, for nobody will read them.
+//! * A new snapshot of the dataset being examined is the dataset's tree, so the snapshot is examined first, from the
+//!   same key on; the dataset itself then has no old blocks beyond the snapshot's.
+//! * A snapshot destroyed while being examined leaves its blocks to the next member, which is examined from its first
+//!   key on.
+//! * Destroyed blocks need no examination.
+//! * A promotion moves snapshots between datasets, possibly across the scrub's position: the scrub restarts at the
+//!   first dataset.
+//! * Trees and lists queued for freeing are not examined, because no user will read their blocks.
 //!
-//! # What is done about a bad copy
+//! # Bad copies
 //!
-//! What a step reads may have been freed since and belong to another block, so a bad copy says nothing by itself. The pool
-//! is held still, the block is looked for in the committed tree, read again, counted, and mended: see
-//! [`pool::txg::Still`], which also argues what a crash leaves. The same is done with blocks of which a reader met a bad
-//! copy. A block without a good copy is damage: which objects it takes with it, in each member of the line and of the
-//! clones that has it, is noted in the catalogue, until a whole scrub does not find it any more.
+//! A block read by a step may have been freed since, and its space reused, so a bad copy proves nothing. The pool is
+//! held still, and the block is looked up in the committed tree, read again, counted, and repaired: see
+//! [`pool::txg::Still`], which also covers crashes. The same is done for blocks of which a reader met a bad copy. A
+//! block without a good copy is damage. The catalogue records the damaged objects in each member of the line and of the
+//! clones with the block, until a complete scrub no longer finds the damage.
 //!
 //! ```text
-//! members    what to examine next
+//! members    the next tree to examine
 //! pass       one step through a tree
-//! mend       a suspect, its tree's root, and all who share it
-//! damage     the list of what is lost
+//! mend       a suspect block, its tree's root, and all trees that share the block
+//! damage     the list of permanent damage
 //! ```
 
 pub mod damage;

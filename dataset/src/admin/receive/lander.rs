@@ -1,4 +1,4 @@
-//! Landing the streams of packages: each begins as a hidden dataset, and ends as a snapshot, or leaves nothing.
+//! Lands the streams of packages: each begins as a hidden dataset, and ends as a snapshot, or leaves nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -28,34 +28,35 @@ use crate::{
     stream::{Begin, Census, Ground, Landing, Start},
 };
 
-/// Lands the streams of packages that come one after the other.
+/// Lands the streams of consecutive packages.
 pub(super) struct Lander<'a> {
     datasets: &'a Arc<Datasets>,
     request: ReceiveRequest,
     current: Option<Current>,
-    /// What was created above the datasets in the package, the topmost first.
+    /// Parents created above the datasets of the package, the topmost first.
     parents: Vec<DatasetName>,
-    /// What is to be as the sender's, if the package says what that is.
+    /// The replicated tree, if the package has a census.
     tree: Option<Arc<Tree>>,
-    /// What the topmost dataset of the package is called here.
+    /// The local name of the package's topmost dataset.
     top: Option<DatasetName>,
-    /// Told before datasets are destroyed or renamed, or snapshots destroyed.
+    /// Called before datasets are destroyed or renamed, or snapshots destroyed.
     leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
-    /// What has arrived until now.
+    /// The result so far.
     pub(super) arrived: Arrived,
 }
 
-/// The stream that is landing.
+/// The stream being received.
 struct Current {
     hidden: u64,
     snapshot: SnapshotName,
     started: Nanos,
-    /// The tree that it lands in, once that is open.
+    /// The tree being filled, once open.
     head: Option<Arc<Head>>,
 }
 
 impl Current {
-    /// Fails if accounts have come of which the stream did not speak: older programs would open this pool, and not keep them.
+    /// Fails if the stream contained accounts without announcing them: older programs would open this pool, and not
+    /// update the accounts.
     fn check_accounts(&self) -> Result<()> {
         let Some(head) = self.head.as_ref().filter(|head| !head.engine().is_active(PROJECT_QUOTA)) else {
             return Ok(());
@@ -84,7 +85,7 @@ impl Landing for Lander<'_> {
         let counted = start.census.iter().flat_map(Census::names);
         self.datasets.check_names(counted.chain([snapshot.as_str()]))?;
         let engine = self.datasets.engine();
-        // What was changed lately is in the catalogue then, and is seen as a change.
+        // After the commit, recent changes are in the catalogue and count as modifications.
         engine.commit()?;
         let (names, guid, owner) = (self.datasets.names(), self.datasets.new_guid(), self.request.owner);
         let force = self.request.force || self.arrived.has(&snapshot);
@@ -131,7 +132,7 @@ impl Landing for Lander<'_> {
         let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true)
             .destroying(self.request.force)
             .cloning(self.origin());
-        // A dataset that is in use is held still, so that what it shows changes at one instant.
+        // Changes of a dataset in use are excluded, so that its content switches at one instant.
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;
@@ -151,7 +152,7 @@ impl Landing for Lander<'_> {
         let (target, left_out) = self.datasets.run(move |tx| {
             let plan = judge.plan(tx)?;
             let dataset = judge.land(tx, plan, hidden)?;
-            // In the syncing context, all that was received is written.
+            // In syncing context all received data is written.
             let room = engine.available();
             let wanted = Wanted { request: request.clone(), topmost, room };
             let left_out = wanted.put(tx, &judge, dataset)?;
@@ -195,13 +196,13 @@ impl<'a> Lander<'a> {
         Lander { datasets, request, current: None, parents, tree: None, top: None, leaving, arrived }
     }
 
-    /// The snapshot that the user wants the first stream received as a clone of.
+    /// The origin that the user wants for the first stream.
     fn origin(&self) -> Option<SnapshotName> {
         self.request.origin.clone().filter(|_| self.arrived.snapshots.is_empty())
     }
 
-    /// Does what was done at the sender besides: before the first stream all that is to be destroyed, if that is wanted,
-    /// and before each the renaming of its dataset.
+    /// Follows the sender: before the first stream the destroys, if requested, and before each stream the rename of its
+    /// dataset.
     fn be_as_sender(&mut self, census: &Census, start: &Start, judge: &Judge) -> Result<()> {
         let tree = match &self.tree {
             Some(tree) => tree.clone(),
@@ -214,7 +215,7 @@ impl<'a> Lander<'a> {
         })
     }
 
-    /// Destroys what the sender does not have, if that is wanted and the first stream fits what is left.
+    /// Destroys what the sender no longer has, if requested, and if the first stream fits afterwards.
     fn reconcile(&mut self, census: &Census, start: &Start, judge: &Judge) -> Result<Arc<Tree>> {
         let (names, top, sent) = (self.datasets.names(), self.request.top(start)?, start.root.parse()?);
         let tree = Arc::new(Tree { sender: Sender::new(census), names, top, sent });
@@ -232,8 +233,8 @@ impl<'a> Lander<'a> {
         Ok(tree)
     }
 
-    /// Runs a request after what it destroys or renames was left by those who use it, if it is anything at all. The request
-    /// fails if that has become anything else meanwhile.
+    /// Runs a request after `leaving` has unmounted the datasets that the request destroys or renames, if any. The
+    /// request fails if the datasets have changed meanwhile.
     fn run_apart<F>(&mut self, top: &DatasetName, mut request: F) -> Result<()>
     where
         F: FnMut(&mut Transaction<'_>, &BTreeSet<u64>) -> Result<Departed> + Send + 'static,
@@ -251,7 +252,7 @@ impl<'a> Lander<'a> {
         (self.leaving)(&doomed)?;
         let mounted = self.datasets.mounted();
         let open = self.datasets.open_with_ids(ids.iter().copied().collect());
-        // Nothing may be written to what goes: nobody would know of it.
+        // From here on no write is allowed: the written data would be lost silently.
         let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
         let top = top.to_string();
         let departed = self.datasets.run(move |tx| {
@@ -265,8 +266,7 @@ impl<'a> Lander<'a> {
         Ok(())
     }
 
-    /// Destroys what was created above datasets that did not come, the lowest first. One that something has come below,
-    /// or that somebody uses, stays.
+    /// Destroys parents without a received dataset, the lowest first. A parent with children or in use stays.
     pub(super) fn destroy_parents(&mut self) {
         let mut staying = Vec::new();
         while let Some(name) = self.parents.pop() {
@@ -279,12 +279,13 @@ impl<'a> Lander<'a> {
         self.parents = staying;
     }
 
-    /// What has arrived, in the end.
+    /// The final result.
     pub(super) fn take(self) -> Arrived {
         Arrived { parents: self.parents, ..self.arrived }
     }
 
-    /// How many copies the blocks of the stream get: what the dataset says, or the nearest one above it.
+    /// The number of copies for the blocks of the stream: the property of the dataset, or of the nearest existing
+    /// ancestor.
     fn copies(&self) -> Result<u8> {
         let Some(current) = &self.current else { return Ok(1) };
         let names = self.datasets.names();
@@ -307,7 +308,7 @@ impl<'a> Lander<'a> {
     }
 }
 
-/// Why a stream is not received that would do here what was not foreseen when it came.
+/// The error for a request whose effects have changed since the stream was checked.
 pub(super) fn changed(name: &str) -> Error {
     Error::NotReceived {
         name: name.to_owned(),
@@ -316,7 +317,7 @@ pub(super) fn changed(name: &str) -> Error {
     }
 }
 
-/// Why something cannot go that the sender does not have any more.
+/// The error if an object that the sender no longer has cannot be destroyed.
 fn stays(top: &DatasetName, error: Error) -> Error {
     match error {
         error @ (Error::Held { .. } | Error::HasClones { .. }) => Error::NotReceived {

@@ -1,4 +1,4 @@
-//! What the datasets in a stream are called here.
+//! The names of received datasets.
 
 use super::ReceiveRequest;
 use crate::{
@@ -7,20 +7,20 @@ use crate::{
     stream::{Begin, Start},
 };
 
-/// How the datasets in a stream are named here.
+/// The rule for names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
-    /// The one that was sent is called as the target; those below it keep their names below that.
+    /// The topmost dataset gets the target's name; descendants keep their names below it.
     #[default]
     Exact,
-    /// The names without the pool's, below the target.
+    /// The sender's names without the pool, below the target (`-d`).
     WithoutPool,
-    /// From the last part of the name of the one that was sent on, below the target.
+    /// From the last component of the topmost dataset's name on, below the target (`-e`).
     LastPart,
 }
 
 impl ReceiveRequest {
-    /// What the topmost dataset of a package is called here.
+    /// The local name of the package's topmost dataset.
     pub(super) fn top(&self, start: &Start) -> Result<DatasetName> {
         let (root, target): (DatasetName, _) = (start.root.parse()?, self.target.dataset());
         Ok(match self.naming {
@@ -30,7 +30,7 @@ impl ReceiveRequest {
         })
     }
 
-    /// What the snapshot of a stream is to be called here.
+    /// The local name of a stream's snapshot.
     pub(super) fn name(&self, start: &Start, begin: &Begin) -> Result<SnapshotName> {
         let (sent, root): (DatasetName, DatasetName) = (begin.dataset.parse()?, start.root.parse()?);
         let sent_snapshot = sent.snapshot(&begin.snapshot)?;

@@ -1,8 +1,8 @@
-//! The properties of what was received: those that came along, and what the user wants instead.
+//! The properties of received datasets: the stream's, and the user's replacements.
 //!
-//! As OpenZFS has it, `-o` sets a property of the topmost dataset of a package, and those below it inherit it; one that
-//! cannot be inherited, such as a quota, stays below what the stream says. `-x` takes no value from the stream: what was
-//! received earlier does not count any more, and what was set here does.
+//! As in OpenZFS, `-o` sets a property of the topmost dataset of a package, and descendants inherit the value; for a
+//! property that is not inheritable, such as a quota, descendants keep the stream's value. `-x` ignores the stream's
+//! value: values received earlier no longer count, and local values do.
 
 use super::{ReceiveRequest, judge::Judge};
 use crate::{
@@ -11,19 +11,19 @@ use crate::{
     property::Property,
 };
 
-/// What becomes of the properties of one dataset.
+/// The properties to set on one dataset.
 pub(super) struct Wanted {
-    /// What the user asked for.
+    /// The user's request.
     pub(super) request: ReceiveRequest,
-    /// Whether it is the topmost dataset of its package.
+    /// Whether the dataset is the topmost of its package.
     pub(super) topmost: bool,
-    /// How much room there is for reservations.
+    /// The space available for reservations, in bytes.
     pub(super) room: u64,
 }
 
 impl Wanted {
-    /// Keeps the properties that came with a stream as received, and sets those that the user gave. Returns the limits
-    /// that came along and cannot be kept here.
+    /// Stores the stream's properties as received, and sets the user's. Returns the received limits that cannot be kept
+    /// in this pool.
     pub(super) fn put(&self, tx: &mut Transaction<'_>, judge: &Judge, dataset: u64) -> Result<Vec<String>> {
         let left_out = self.take(tx, judge, dataset)?;
         for name in &self.request.exclude {
@@ -46,7 +46,7 @@ impl Wanted {
         Ok(left_out)
     }
 
-    /// A property that this program does not know is left out.
+    /// Stores the stream's properties; unknown properties are skipped.
     fn take(&self, tx: &mut Transaction<'_>, judge: &Judge, dataset: u64) -> Result<Vec<String>> {
         let mut waiting = Vec::new();
         for (name, value) in judge.begin.properties.iter().flatten() {
@@ -59,7 +59,7 @@ impl Wanted {
                 waiting.push((property, canonical));
             }
         }
-        // What a limit was until now may have stood in the way of another that comes with it.
+        // The previous value of one limit may prevent the new value of another, so limits are retried.
         let mut left_out = Vec::new();
         for (property, canonical) in waiting {
             if !property::take_received(tx, &judge.names, dataset, &property, canonical, self.room)? {

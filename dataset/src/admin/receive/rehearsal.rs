@@ -1,7 +1,7 @@
-//! A dry run: what packages would bring, and whether it fits.
+//! A dry run: the result of receiving packages, and whether each stream fits.
 //!
-//! The whole input is read and verified; then its streams are judged in one transaction that is thrown away, in which
-//! what would be destroyed or renamed before them is. What would have come with an earlier stream counts as there.
+//! The whole input is read and verified. Then the streams are judged in one transaction, which is discarded, with all
+//! destroys and renames made. Snapshots of earlier streams count as received.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -27,7 +27,7 @@ use crate::{
     stream::{Begin, Ground, Landing, Start},
 };
 
-/// The streams of packages, as they are read.
+/// The streams of the packages read so far.
 pub(super) struct Rehearsal<'a> {
     datasets: &'a Arc<Datasets>,
     request: &'a ReceiveRequest,
@@ -74,7 +74,7 @@ impl Landing for Rehearsal<'_> {
     fn abandon(&mut self) {}
 }
 
-/// What earlier streams would have brought.
+/// The datasets and snapshots that earlier streams would bring.
 #[derive(Default)]
 struct Brought {
     datasets: HashSet<DatasetName>,
@@ -86,7 +86,7 @@ impl<'a> Rehearsal<'a> {
         Rehearsal { datasets, request, packages: Vec::new() }
     }
 
-    /// What would arrive.
+    /// The snapshots that would be received.
     pub(super) fn conclude(self) -> Result<Vec<ArrivedSnapshot>> {
         let names = self.datasets.names();
         let trees: Vec<_> = self.packages.iter().map(|package| self.tree(package, &names)).collect::<Result<_>>()?;
@@ -113,7 +113,7 @@ impl<'a> Rehearsal<'a> {
         })
     }
 
-    /// What is to be as the sender's, if the package says what that is.
+    /// The replicated tree, if the package has a census.
     fn tree(&self, package: &Package, names: &Names) -> Result<Option<Tree>> {
         let Some(census) = &package.start.census else { return Ok(None) };
         let (top, sent) = (self.request.top(&package.start)?, package.start.root.parse()?);
@@ -134,7 +134,7 @@ impl<'a> Rehearsal<'a> {
         if lacks_parent && (makes_parents || is_below) {
             return Ok(true);
         }
-        // The state of now says nothing about what comes after an earlier stream, but whether it is here already.
+        // For a stream that follows another, the current state decides only whether the snapshot exists already.
         match judge.plan(tx) {
             Ok(plan) => Ok(plan != Plan::Skip),
             Err(Error::NotReceived { .. }) if follows => Ok(true),

@@ -1,4 +1,4 @@
-//! Accounts of users through the lives of datasets: snapshots, clones, rollbacks and streams carry them, with the quotas.
+//! Accounts and quotas through the life of a dataset: snapshots, clones, rollbacks and streams include them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Bytes, objects and the quota of the superuser.
+/// The bytes, objects and byte quota of root.
 fn root_of(fs: &FileSystem) -> (u64, u64, u64) {
     let account = fs.account(OwnerKind::User, 0).unwrap();
     (account.used.bytes, account.used.objects, account.quota.bytes)
@@ -137,7 +137,7 @@ fn a_rollback_to_accounts_goes_on_with_them() {
     world.write("tank/a", "file", &[1; 5000]);
     limit(&world, "tank/a", 20_000).unwrap();
     world.snapshot("tank/a@one").unwrap();
-    // As a stream may take them away.
+    // As after a stream that has removed the accounts.
     let delete = |view: &View<'_>, batch: &mut Batch| {
         for entry in view.range(Key::new(DATASET, ACCOUNTING, 0)..Key::new(DATASET, PROJECT + 1, 0)) {
             batch.delete(entry.map_err(Plain::from)?.key());

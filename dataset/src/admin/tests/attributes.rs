@@ -1,4 +1,4 @@
-//! Attributes of files as a feature of the pool: what labels and streams say of them.
+//! Attributes of files as a feature of the pool: labels and streams.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn is_append_only(world: &World, dataset: &str) -> bool {
     world.fs(dataset).file_attributes(find(world, dataset)).unwrap().has(Attribute::Append)
 }
 
-/// Has the pool be as one that an older program made.
+/// Makes the pool look like an older program's, with all features disabled.
 fn disable(world: &World) {
     let disable = |tx: &mut Transaction<'_>| tx.delete_range(keys(POOL, kind::PROPERTY));
     world.datasets.run(disable).unwrap();

@@ -1,4 +1,4 @@
-//! Space that is due to be freed is waited for before a write is refused, and counts as available.
+//! Before a write is refused, space due to be freed is freed; such space counts as available.
 
 use std::{
     sync::Arc,
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::world::{World, noise, settings};
 use crate::fs::ROOT;
 
-/// More than half of the pool: two of these do not fit.
+/// More than half of the pool: two such files do not fit.
 const LARGE: usize = 140 << 20;
 
 fn large(seed: u64) -> Vec<u8> {
@@ -24,7 +24,7 @@ fn a_removed_file_makes_room_for_the_next() {
     let world = World::new(71);
     for round in 0..6 {
         world.write("tank", "file", &large(round));
-        // Too large to be freed with its name, and no background is at work.
+        // The file is too large to be freed with its name, and no background thread runs.
         world.remove("tank", "file");
     }
     world.judge();
@@ -74,7 +74,7 @@ fn a_write_waits_until_the_kernel_forgets_a_file() {
         });
         world.write("tank", "next", &large(2));
     });
-    // A file that a program keeps open is no reason to wait for long.
+    // A file held open by a program delays a write only briefly.
     fs.retain(fs.lookup(ROOT, b"next").unwrap().ino);
     world.remove("tank", "next");
     let begun = Instant::now();
@@ -93,7 +93,7 @@ fn what_is_due_counts_as_available() {
     world.engine.commit().unwrap();
     let free = |world: &World| world.fs("tank").statfs().unwrap().available * 4096;
     assert!(free(&world) + (49 << 20) < empty, "{} of {empty}", free(&world));
-    // Freed in the open group, freed by the background one day, and freed already.
+    // Freed in the open txg, to be freed in the background, and freed already.
     world.remove("tank", "small");
     while world.datasets.reap_files() {}
     assert!(free(&world) + (21 << 20) > empty, "{} of {empty}", free(&world));

@@ -18,7 +18,7 @@ fn set(world: &World, dataset: &str, property: &str, value: u64) {
     world.datasets.set(&[dataset.parse().unwrap()], &[assignment]).unwrap();
 }
 
-/// Writes files until there is no room; how many there are.
+/// Writes files until the space is used up; returns their number.
 fn fill(world: &World, dataset: &str, seed: u64, size: usize) -> usize {
     for count in 0.. {
         let content = noise(seed + count * 8 + 1, size + (count as usize * 7919) % size);
@@ -56,7 +56,7 @@ fn a_pool_filled_by_many_writers_is_emptied_in_every_way() {
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
     assert!(counts.iter().all(|&count| count > 3), "{counts:?}");
-    // What is reserved is there, although nobody else finds room.
+    // Reserved space is available although other datasets have none left.
     world.write("tank/kept", "late", &noise(4, 10 << 20));
     assert_eq!(world.try_write("tank/a", "more", &noise(5, 1 << 20)), Err(Errno::NOSPC));
     world.judge();

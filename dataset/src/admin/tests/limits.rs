@@ -47,7 +47,7 @@ fn a_quota_bounds_what_all_below_write_at_once() {
     for dataset in below {
         world.write(dataset, "one", &noise(1, 1 << 20));
     }
-    // Nothing was committed in between.
+    // No commit in between.
     for dataset in below {
         assert_eq!(world.try_write(dataset, "two", &noise(2, 3 << 20)), Err(Errno::DQUOT), "{dataset}");
         world.remove(dataset, "two");
@@ -115,7 +115,7 @@ fn reservations_are_taken_from_the_others() {
     assert!(world.number("tank/b", "available") > after + (40 << 20));
 }
 
-/// Writes files until there is no room.
+/// Writes files until the space is used up.
 fn fill(world: &World, dataset: &str) -> usize {
     let is_written = |count: &usize| world.try_write(dataset, &format!("f{count}"), &noise(3, 1 << 20)).is_ok();
     (0..1000).take_while(is_written).count()
@@ -123,7 +123,7 @@ fn fill(world: &World, dataset: &str) -> usize {
 
 fn clear(world: &World, dataset: &str, count: usize) {
     (0..count).for_each(|file| world.remove(dataset, &format!("f{file}")));
-    // Of the one that was refused there may be a part.
+    // A refused write may have left a partial file.
     let _ = world.fs(dataset).unlink(ROOT, format!("f{count}").as_bytes());
 }
 
@@ -165,8 +165,8 @@ fn what_was_deleted_can_be_preallocated_at_once() {
     world.judge();
 }
 
-/// A pool of which 60 MiB were freed and are kept by a hold, and 150 MiB are set aside for `tank/b`: `tank/a` finds less
-/// than 40 MiB, and could have more than 90.
+/// A pool with 60 MiB freed but kept by a hold, and 150 MiB reserved for `tank/b`: `tank/a` has less than 40 MiB
+/// available, and could have more than 90.
 fn held_back(seed: u64) -> (World, Arc<Hold>) {
     let world = World::new(seed);
     world.create("tank/a").unwrap();
@@ -221,7 +221,7 @@ fn a_hopeless_write_costs_no_commit_and_leaves_holds_alone() {
     let allocate = |len| assert_eq!(fs.fallocate(file, FallocateFlags::default(), 0, len), Err(Errno::NOSPC));
     let set = |property, value| assert!(matches!(refusal(world.set("tank/b", property, value)), Error::Limit { .. }));
     assert_eq!(commits(&|| allocate(1 << 30)), 0);
-    // What the open group frees is known when it is committed.
+    // The space freed by the open txg is known after its commit.
     assert!(commits(&|| allocate(200 << 20)) <= 1);
     assert_eq!(commits(&|| allocate(200 << 20)), 0);
     assert_eq!(commits(&|| set("quota", "1M")), 0);

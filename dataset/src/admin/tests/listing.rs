@@ -1,4 +1,4 @@
-//! Lists that are walked in steps while what they list goes away.
+//! Lists walked in steps while the listed objects are destroyed.
 
 use super::world::World;
 use crate::{admin::ListRequest, property::Kinds};
@@ -7,7 +7,7 @@ const CHILDREN: usize = 120;
 
 #[test]
 fn what_is_destroyed_between_two_steps_is_left_out() {
-    // The first step ends at another place with each dataset that comes before.
+    // The position of the first step's end depends on the number of preceding datasets.
     for before in 0..4 {
         let world = World::new(91);
         (0..before).for_each(|number| drop(world.create(&format!("tank/{number}")).unwrap()));

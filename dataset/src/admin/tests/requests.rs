@@ -1,4 +1,4 @@
-//! Each request by itself: what it does, and what it refuses.
+//! Each request by itself: effects and refusals.
 
 use super::world::{World, name, noise, refusal};
 use crate::{
@@ -392,7 +392,7 @@ fn a_line_of_the_history_comes_with_the_next_commit() {
     assert_eq!(world.datasets.history().unwrap(), []);
     world.create("tank/a").unwrap();
     let history = world.datasets.history().unwrap();
-    // What the request did is told too, by nobody.
+    // The effect of the request is recorded too, without a user.
     let told: Vec<_> = history.iter().map(|event| (event.command.as_str(), event.user.as_str())).collect();
     assert_eq!(told, [("fs create tank/a", "ann"), ("create tank/a", "")]);
     world.judge();

@@ -1,4 +1,4 @@
-//! Names with spaces: the feature that older programs lack is active from the first such name on, and not before.
+//! Names with spaces: the first such name activates the feature that older programs lack.
 
 use pool::format::label::SPACES_IN_NAMES;
 

@@ -1,4 +1,4 @@
-//! What is said to be lost with a device is what is lost with it.
+//! The predicted loss of a device equals the real loss.
 
 use pool::{device::Device, format::label::DATA_START, units::VdevId};
 
@@ -6,12 +6,12 @@ use super::{Bench, SIZE};
 use crate::admin::{Loss, Survivors, tests::world::noise};
 
 impl Bench {
-    /// What would be lost if only these were left.
+    /// The predicted loss if only some vdevs remained.
     fn losses_but_for(&self, is_left: &dyn Fn(VdevId) -> bool) -> Vec<Loss> {
         self.world.datasets.losses(&Survivors { is_left, goes_on: &|| true }).unwrap()
     }
 
-    /// What would be lost with the second device.
+    /// The predicted loss without the second device.
     fn losses_without_the_second(&self) -> Vec<Loss> {
         self.losses_but_for(&|vdev| vdev != VdevId(1))
     }
@@ -26,7 +26,7 @@ fn with_everything_no_more_is_lost_than_there_is() {
     let said = bench.losses_but_for(&|_| false);
     assert!(said.iter().all(|loss| loss.blocks > 0 && loss.lost_blocks == loss.blocks), "{said:?}");
     assert!(said.iter().all(|loss| loss.lost_files == loss.files), "{said:?}");
-    // The directory is one, too.
+    // The root directory counts as a file.
     assert_eq!(said.iter().find(|loss| loss.name == "tank/a").unwrap().files, 11);
 }
 
@@ -56,7 +56,7 @@ fn what_is_said_to_be_lost_is_lost() {
     assert!(a.lost_files > 5 && a.lost_files < a.files && a.lost_blocks < a.blocks, "{a:?}");
     assert!(clone.lost_files > 5, "what it shares counts too: {clone:?}");
 
-    // All that lies there is lost; labels stay, for without them there would be no pool to look at.
+    // Destroys the data of the device; labels stay, because without labels the pool could not be opened.
     let noise = noise(5, 1 << 20);
     for at in (DATA_START..SIZE - (1 << 20)).step_by(1 << 20) {
         bench.disks[1].write_at(at, &noise).unwrap();
@@ -68,6 +68,6 @@ fn what_is_said_to_be_lost_is_lost() {
     };
     assert_eq!(unreadable("tank/twice"), 0);
     assert_eq!(unreadable("tank/clone"), clone.lost_files);
-    // Each lost block is counted by a scrub where it meets it first: the clone's are those of its origin.
+    // A scrub counts each lost block once: the clone's blocks are its origin's.
     assert_eq!(bench.scrub().errors, a.lost_blocks);
 }

@@ -1,4 +1,4 @@
-//! What has no good copy is named, by the names of today, until it is gone.
+//! Blocks without a good copy are reported with the current names of files, until the blocks are gone.
 
 use rustix::io::Errno;
 

@@ -1,4 +1,4 @@
-//! Parts of a pool are scrubbed by themselves, and what was damaged leaves the list when it is good again.
+//! Scrubs of parts of a pool, and the removal of repaired objects from the list of damage.
 
 use pool::error::Error as PoolError;
 
@@ -120,7 +120,7 @@ fn what_is_damaged_leaves_the_list_when_it_is_good_again() {
     let found = bench.examine(&Scope::Damage);
     assert_eq!((found.errors, found.repaired), (3, 0));
     assert_eq!(bench.world.datasets.damage().unwrap(), known, "what nobody knows of is not looked for");
-    // What spoils it once more makes it what it was.
+    // Inverting the bytes once more restores the content.
     bench.spoil(&blocks[0], 0);
     bench.spoil(&root, 0);
     assert_eq!(bench.examine(&Scope::Damage).errors, 1);
