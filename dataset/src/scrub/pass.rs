@@ -1,6 +1,6 @@
-//! One step through a tree: what lies next in it is collected, and then read in the order in which it lies on the devices.
+//! One step through a tree: collects the next blocks, and reads the blocks in the order of their place on the devices.
 //!
-//! Memory is bounded by the step's budget. What is found bad here is only suspected: see [`super::mend`].
+//! Memory is bounded by the step's budget. Bad copies are only suspects here: see [`super::mend`].
 
 use std::collections::HashSet;
 
@@ -19,56 +19,56 @@ use pool::{
 
 use crate::lineage::nodes;
 
-/// At most about so many blocks are read in one step, however small they are,
+/// The approximate number of blocks read in one step, however small,
 const BLOCKS: usize = 32 << 10;
-/// and so many nodes entered.
+/// and of nodes entered.
 const NODES: usize = 4096;
-/// So large is an area, in bytes: what lies in one passes under a disk's head without a seek.
+/// The size of an area in bytes: a disk reads one area without a seek.
 const AREA: u64 = MIB;
-/// So many leaves are read together, if they lie together.
+/// The number of adjacent leaves read together.
 const AHEAD: u64 = 64;
 
-/// How much a step takes on.
+/// The work of one step.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// About so many bytes,
+    /// The approximate number of bytes,
     pub bytes: u64,
-    /// in at most about so many areas of a MiB, however far from each other: each may take a disk a seek.
+    /// in at most about this number of areas of 1 MiB: each may cost a seek.
     pub areas: usize,
 }
 
 impl Budget {
-    /// Of whoever keeps nobody waiting.
+    /// For a caller that delays no other thread.
     pub fn freely(bytes: u64) -> Budget {
         Budget { bytes, areas: 4096 }
     }
 
-    /// Of whoever holds the pool still meanwhile.
+    /// For a caller that holds the pool still.
     pub fn held_still(bytes: u64) -> Budget {
         Budget { bytes, areas: 512 }
     }
 }
 
-/// What a step covers of a tree.
+/// The part of a tree covered by a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// The tree's number.
+    /// The tree's id.
     pub tree: u64,
-    /// Its root.
+    /// The root of the tree.
     pub root: BlockPointer,
     /// The root's level.
     pub level: u8,
     /// When the root was looked up.
     pub seen: Seen,
-    /// Blocks born up to then are examined already.
+    /// Blocks born up to the txg are examined already.
     pub after: Txg,
-    /// Blocks that were written up to then are not to be examined.
+    /// Blocks written up to the txg are skipped.
     pub since: Txg,
-    /// Blocks born later are not to be examined.
+    /// Blocks born later are skipped.
     pub limit: Txg,
-    /// Keys below this are done.
+    /// Lower keys are done.
     pub from: Key,
-    /// Keys from this one on are not to be examined.
+    /// Keys from this key on are skipped.
     pub to: Key,
 }
 
@@ -78,20 +78,20 @@ impl Part {
     }
 }
 
-/// What a step has found.
+/// The result of a step.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Bytes read, all copies counted.
+    /// Bytes read, over all copies.
     pub bytes: u64,
     /// Blocks with a bad copy.
     pub suspects: Vec<Suspect>,
-    /// The nodes among them that could not be read at all: what is below them was passed over.
+    /// The unreadable nodes among the suspects: everything below was skipped.
     pub unread: Vec<Place>,
-    /// Keys below this are done; [`Key::MAX`] at the end.
+    /// Lower keys are done; [`Key::MAX`] at the end of the tree.
     pub next: Option<Key>,
 }
 
-/// Examines as much of a tree as the budget has. Of the items' blocks those are meant for which `is_meant` says so.
+/// Examines a part of a tree within the budget; of the items' blocks only blocks accepted by `is_meant`.
 pub fn examine(engine: &Engine, part: &Part, budget: Budget, is_meant: impl Fn(Key) -> bool) -> Found {
     let mut found = collect(engine, part, budget, is_meant);
     let pointers: Vec<BlockPointer> = found.suspects.iter().map(|block| block.pointer).collect();
@@ -100,13 +100,13 @@ pub fn examine(engine: &Engine, part: &Part, budget: Budget, is_meant: impl Fn(K
     found
 }
 
-/// Collects as many blocks of a tree as the budget has, in the order of their first copies, and reads none but the nodes
-/// on the way to them: all are among the suspects.
+/// Collects blocks of a tree within the budget, in the order of their first copies, reading only nodes on the way. All
+/// collected blocks are returned as suspects.
 pub fn collect(engine: &Engine, part: &Part, budget: Budget, is_meant: impl Fn(Key) -> bool) -> Found {
     let mut collected = Collected::new(engine, part, budget);
     let mut walker = Walker::new(nodes::root(part.root, part.level), part.from, part.after.max(part.since));
     let (mut next, mut brought) = (None, Key::MIN);
-    // A step takes one leaf in any case.
+    // A step takes at least one leaf.
     while next.is_none_or(|next| !collected.is_full() && next < part.to) {
         collected.bring(&walker, &mut brought);
         let mut asked = None;
@@ -122,7 +122,7 @@ pub fn collect(engine: &Engine, part: &Part, budget: Budget, is_meant: impl Fn(K
                 }
             }
             (Ok(Some(Event::Leave(..))), _) => {}
-            // The token is older than the node's place by now. The next step looks the root up anew, and begins here.
+            // The lookup of the root is too old by now. The next step looks up the root again, and begins here.
             (Err(Error::Stale), Some(place)) => {
                 next = Some(place.low.max(part.from));
                 break;
@@ -146,10 +146,10 @@ struct Collected<'a> {
     part: &'a Part,
     budget: Budget,
     bytes: u64,
-    /// Nodes entered, meant or not.
+    /// The number of nodes entered, collected or not.
     nodes: usize,
     seen: HashSet<Address>,
-    /// The chunks that blocks are in, and the areas of these.
+    /// The areas of the collected blocks, with their chunks.
     areas: HashSet<(ChunkId, u64)>,
     blocks: Vec<Suspect>,
     unread: Vec<Place>,
@@ -177,8 +177,8 @@ impl<'a> Collected<'a> {
             || self.nodes >= NODES
     }
 
-    /// Has the leaves brought that the walk comes to next, but for more than the budget has left, and unless they were: those
-    /// below `brought` are not brought twice, for a cache that is small may have let them go.
+    /// Prefetches the next leaves of the walk, within the budget. Leaves below `brought` are not prefetched twice,
+    /// because a small cache may have dropped them.
     fn bring(&self, walker: &Walker, brought: &mut Key) {
         let left = self.budget.bytes.saturating_sub(self.bytes) / NODE_MAX as u64;
         let coming = || walker.coming().take_while(|miss| miss.level == 0 && miss.low < self.part.to);
@@ -189,7 +189,7 @@ impl<'a> Collected<'a> {
         }
     }
 
-    /// A node on the way to where an earlier step stopped was read by that one, or is younger.
+    /// A node on the path to the start of the step was read by an earlier step, or is younger.
     fn node(&mut self, place: Place, pointer: BlockPointer) {
         self.nodes += 1;
         if matches!(place, Place::Node { low, .. } if low >= self.part.from) {
@@ -197,14 +197,15 @@ impl<'a> Collected<'a> {
         }
     }
 
-    /// A node that cannot be read: whether it is damaged, or was freed and is another's place by now, it must be found
-    /// out, also if it is young or was read before, for what is below it may be old.
+    /// An unreadable node is damaged, or was freed and its space reused. The caller must find out, even for a young or
+    /// known node, because blocks below may be old.
     fn unread(&mut self, place: Place, pointer: BlockPointer) {
         self.unread.push(place);
         self.blocks.push(Suspect { tree: self.part.tree, place, pointer });
     }
 
-    /// The blocks of a leaf's items, until the step is full; the key at which it was. One block is taken in any case.
+    /// Collects the blocks of a leaf's items until the step is full; returns the key at that point. At least one block
+    /// is collected.
     fn items(&mut self, node: &Node, is_meant: &impl Fn(Key) -> bool) -> Option<Key> {
         let before = self.blocks.len();
         for (leaf, item) in nodes::items(node) {

@@ -23,9 +23,9 @@ fn snapshots_and_rollbacks_while_files_are_written() {
                 while !stop.load(Ordering::Relaxed) {
                     round += 1;
                     let content = noise(round * 2 + seed as u64, 20_000 + (round as usize * 997) % 90_000);
-                    // The rollback may take the file away between two steps of a write: that is an error of the write.
+                    // The rollback may remove the file between two steps of a write: the write fails.
                     let _ = world.try_write(dataset, &format!("file{}", round % 7), &content);
-                    // Both sides go on meanwhile: the source may be overwritten, removed or rolled back.
+                    // Both datasets change meanwhile: the source may be overwritten, removed or rolled back.
                     let other = ["tank/a", "tank/b"][round as usize % 2];
                     let _ =
                         world.try_copy(other, &format!("file{}", round % 5), dataset, &format!("copy{}", round % 3));
@@ -39,7 +39,7 @@ fn snapshots_and_rollbacks_while_files_are_written() {
             if round % 3 == 2 {
                 world.rollback(&format!("tank/a@{}", round - 1), true, false).unwrap();
             }
-            // The rollbacks go to before and after it.
+            // Later rollbacks go to states before and after the first quota.
             if round % 6 == 4 {
                 world.fs("tank/a").set_quota(OwnerKind::User, 0, SetQuota::default()).unwrap();
             }

@@ -1,4 +1,4 @@
-//! Damage is planted on the devices of a pool in use, and healed or named.
+//! Damage is planted on the devices of a pool in use, and repaired or reported.
 
 mod losses;
 mod names;
@@ -27,7 +27,7 @@ use crate::{
 };
 
 const SIZE: u64 = 128 * MIB;
-/// Small, so that every scrub takes many steps.
+/// A small budget, so that every scrub takes many steps.
 const BUDGET: u64 = 64 << 10;
 
 /// A pool and its devices.
@@ -37,7 +37,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A pool on so many devices; with two, nodes have two copies.
+    /// A pool on the given number of devices; with two devices, nodes have two copies.
     fn new(devices: usize, seed: u64) -> Bench {
         let disks: Vec<_> = (0..devices).map(|n| Arc::new(MemoryDevice::new(format!("disk{n}"), SIZE))).collect();
         let world = World::over(disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect(), seed);
@@ -49,7 +49,7 @@ impl Bench {
         self.world.datasets.set(&[dataset.parse().unwrap()], &given).unwrap();
     }
 
-    /// Spoils some bytes of a copy of a block.
+    /// Inverts some bytes of a copy of a block.
     fn spoil(&self, pointer: &BlockPointer, copy: usize) {
         let storage = self.world.engine.storage();
         let (vdev, offset) = storage.space.resolve(pointer.addresses[copy], pointer.stored).unwrap();
@@ -74,13 +74,13 @@ impl Bench {
         self.world.fs(dataset).lookup(ROOT, file.as_bytes()).unwrap().ino
     }
 
-    /// The blocks of a dataset as it is committed: its nodes with their levels, and its items' blocks with their keys.
+    /// The blocks of a committed dataset: nodes with levels, and the items' blocks with keys.
     fn blocks(&self, dataset: &str) -> (Nodes, Items) {
         self.world.engine.commit().unwrap();
         self.world.blocks(dataset)
     }
 
-    /// A block of a file's data.
+    /// The first block of a file.
     fn data(&self, dataset: &str, file: &str) -> BlockPointer {
         self.world.engine.commit().unwrap();
         self.world.extent(dataset, file)
@@ -111,7 +111,7 @@ impl Bench {
         self.world.datasets.scrub_status().unwrap().expect("there was a scrub")
     }
 
-    /// The errors of all devices.
+    /// The sum of the errors of all devices.
     fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for vdev in self.world.engine.storage().vdevs.all() {
@@ -130,7 +130,7 @@ impl Bench {
         }
     }
 
-    /// Spoils one copy of everything that has more than one, another each time. Returns how many.
+    /// Damages one copy of every block with several, a different copy each time. Returns the number of blocks.
     fn spoil_everything(&self) -> usize {
         self.world.engine.commit().unwrap();
         let mut ledger = Ledger::default();

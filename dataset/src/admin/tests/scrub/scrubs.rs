@@ -1,4 +1,4 @@
-//! Scrubs: they find everything, whatever happens to the pool meanwhile, and go on where they were.
+//! Scrubs find all damage, whatever happens to the pool meanwhile, and continue at their position.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn a_scrub_heals_every_structure_that_has_a_second_copy() {
     }
     bench.world.snapshot("tank/a@one").unwrap();
     bench.world.write("tank/a", "large", &noise(7, 1 << 20));
-    // Enough groups for checkpoints and a log of some length.
+    // Enough txgs for checkpoints and a log of some length.
     for n in 0..40 {
         bench.world.write("tank", &format!("{n}"), &noise(n + 1, 9000));
         bench.world.engine.commit().unwrap();
@@ -157,11 +157,11 @@ fn a_scrub_finds_everything_while_the_pool_changes() {
             step += 1;
             assert!(step < 2000, "seed {seed}: the scrub does not end");
             if step > 120 {
-                // Promotions that go on for ever would send it back for ever.
+                // Endless promotions would restart the scrub endlessly.
                 continue;
             }
             let name = ["tank/a", "tank/b", "tank/z"][next() % 3];
-            // Requests that are refused, because there is nothing to destroy or to promote, are part of it.
+            // Refused requests, with nothing to destroy or to promote, are part of the test.
             match next() % 7 {
                 0 => bench.world.snapshot(&format!("{name}@{step}")).unwrap(),
                 1 => bench.world.write(name, &format!("new{step}"), &noise(step, 20_000)),
@@ -204,7 +204,7 @@ fn a_paused_scrub_stays_so_over_export_and_goes_on_where_it_was() {
     assert_eq!(whole.state, ScrubState::Finished);
     let again = bench.scrub();
     assert!(again.start >= whole.end);
-    // The catalogue has become no smaller.
+    // The catalogue has not become smaller.
     assert!(again.examined + (64 << 10) >= whole.examined, "{again:?} {whole:?}");
     bench.world.datasets.start_scrub().unwrap();
     bench.world.datasets.stop_scrub().unwrap();
@@ -247,7 +247,7 @@ fn a_snapshot_that_goes_while_it_is_examined_leaves_nothing_unexamined() {
         bench.world.write("tank/a", &format!("file{n}"), &noise(n + 1, 9000));
     }
     bench.world.snapshot("tank/a@1").unwrap();
-    // Where the first snapshot has been examined already when it goes, the second has blocks of its own.
+    // If the first snapshot is destroyed after its examination, the second has blocks of its own.
     (0..5).for_each(|n| bench.world.write("tank/a", &format!("file{n}"), &noise(n + 99, 9000)));
     bench.world.snapshot("tank/a@2").unwrap();
     bench.spoil_everything();
