@@ -7,13 +7,10 @@ use std::env;
 use std::fs;
 use std::sync::Arc;
 
-use dataset::fs::{Durability, Errno, FileSystem, Options};
+use dataset::fs::{Errno, FileSystem, Options};
 use pool::admin::{self, CreateOptions, Pool};
-use pool::block::compression::CompressionChoice;
 use pool::device::MemoryDevice;
 use pool::env::SystemEnv;
-use pool::format::pointer::Checksum;
-use pool::tree::Policy;
 use pool::txg::{Sync, SyncClient, Written};
 use pool::units::MIB;
 
@@ -21,27 +18,9 @@ use crate::control::{SnapshotEntry, Snapshots};
 use crate::device;
 use crate::ring::SWITCH;
 
-const OPTIONS: Options = Options {
-    readonly: false,
-    atime: true,
-    relatime: true,
-    whole_files: false,
-    recordsize: 128 << 10,
-    policy: Policy {
-        compression: CompressionChoice::Lz4,
-        checksum: Checksum::Blake3,
-        copies: 1,
-        small_blocks: 0,
-        placement: pool::space::Placement::ANYWHERE,
-    },
-    sync: Durability::Standard,
-    sharing: false,
-    acl: false,
-    attributes: true,
-    accounts: true,
-    primary_cache: pool::txg::Caching::All,
-    secondary_cache: pool::txg::Caching::All,
-};
+fn options() -> Options {
+    Options { attributes: true, accounts: true, ..Options::default() }
+}
 
 /// No snapshots, and no work at commits.
 pub(crate) struct Nothing;
@@ -69,7 +48,7 @@ pub(crate) fn file_system() -> (Arc<FileSystem>, Pool) {
     pool.engine().set_client(Arc::new(Nothing));
     let head = pool.engine().open_head(1, None);
     FileSystem::format(&head, (0, 0)).unwrap();
-    (FileSystem::open(head, OPTIONS).unwrap(), pool)
+    (FileSystem::open(head, options()).unwrap(), pool)
 }
 
 /// Whether file systems can be mounted.

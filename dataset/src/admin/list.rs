@@ -16,8 +16,7 @@ use pool::format::key::Key;
 use super::{
     datasets::{Datasets, Mount},
     error::{Error, Result},
-    limits,
-    property::{self, Effective},
+    limits, property,
     resolve::{Names, Target},
 };
 use crate::{
@@ -31,7 +30,7 @@ use crate::{
         snapshot,
     },
     name::{DatasetName, Name, SnapshotName},
-    property::Kinds,
+    property::{Effective, Kinds},
 };
 
 /// The approximate number of entries per step, mostly a megabyte.
@@ -356,7 +355,7 @@ impl Walk<'_, '_> {
 
     fn bookmark(&mut self, id: u64, name: Name, row: Bookmark) {
         let facts = Facts::Bookmark(row);
-        let (effective, received, written_since) = (Effective::new(), BTreeMap::new(), BTreeMap::new());
+        let (effective, received, written_since) = (Effective::default(), BTreeMap::new(), BTreeMap::new());
         self.found.push(Listed { name, kind: Kinds::BOOKMARK, id, facts, effective, received, written_since });
     }
 }

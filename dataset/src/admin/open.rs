@@ -3,15 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use pool::{
-    block::compression::CompressionChoice,
     error::Error as PoolError,
     format::{
         label::{BLOCK_CLONING, FILE_ATTRIBUTES, PROJECT_QUOTA},
-        pointer::{BlockPointer, Checksum},
+        pointer::BlockPointer,
     },
-    space::Placement,
-    tree::{Policy, View},
-    txg::{Caching, Due, Engine, Head, Sync},
+    tree::View,
+    txg::{Due, Engine, Head, Sync},
 };
 use rustix::io::Errno;
 
@@ -20,14 +18,13 @@ use super::{
     error::{Error, Result},
     feature,
     limits::Limits,
-    placement,
-    property::{self, Effective},
+    property,
     quotas::Quotas,
     resolve::Names,
 };
 use crate::{
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
-    fs::{Durability, FileSystem, Options, REAPING_STEPS},
+    fs::{FileSystem, Options, REAPING_STEPS},
     name::{DatasetName, SnapshotName},
 };
 
@@ -239,7 +236,7 @@ impl Datasets {
         if let Some(mount) = self.mount_of(id) {
             property::overlay(&mut effective, &mount);
         }
-        let mut options = options_of(&effective);
+        let mut options = Options::from_properties(&effective);
         options.readonly |= self.engine().read_only();
         options.sharing = feature::is_enabled(tx, BLOCK_CLONING)?;
         options.attributes = feature::is_enabled(tx, FILE_ATTRIBUTES)?;
@@ -258,49 +255,4 @@ fn unreadable(name: &str, errno: Errno) -> Error {
         return PoolError::Stale.into();
     }
     PoolError::damaged(format!("dataset {name}"), format!("cannot be opened: {errno}")).into()
-}
-
-fn caching(text: &str) -> Caching {
-    match text {
-        "metadata" => Caching::Metadata,
-        "none" => Caching::None,
-        _ => Caching::All,
-    }
-}
-
-/// What properties say about a file system. The values are canonical; one that is not counts as the default.
-fn options_of(effective: &Effective) -> Options {
-    let text = |name: &str| effective.get(name).map_or("", |valued| valued.value.as_str());
-    let checksum = match text("checksum") {
-        "off" => Checksum::Off,
-        "xxh3" => Checksum::Xxh3,
-        "sha256" => Checksum::Sha256,
-        _ => Checksum::Blake3,
-    };
-    let policy = Policy {
-        compression: CompressionChoice::parse(text("compression")).unwrap_or_default(),
-        checksum,
-        copies: text("copies").parse().unwrap_or(1).clamp(1, 3),
-        small_blocks: text("special_small_blocks").parse().unwrap_or(0),
-        placement: Placement { file: None, preferred: placement::preferred(text("vdevs")) },
-    };
-    Options {
-        readonly: text("readonly") == "on",
-        atime: text("atime") != "off",
-        relatime: text("relatime") != "off",
-        recordsize: text("recordsize").parse().unwrap_or(128 << 10),
-        policy,
-        whole_files: text("alloc") == "roundrobin",
-        sync: match text("sync") {
-            "always" => Durability::Always,
-            "disabled" => Durability::Disabled,
-            _ => Durability::Standard,
-        },
-        primary_cache: caching(text("primarycache")),
-        secondary_cache: caching(text("secondarycache")),
-        sharing: false,
-        acl: text("acltype") == "posix",
-        attributes: false,
-        accounts: false,
-    }
 }

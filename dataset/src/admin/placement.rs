@@ -7,16 +7,13 @@
 
 use std::sync::Arc;
 
-use pool::{space::Preferred, units::VdevId, vdev::Vdev};
+use pool::{space::Preferred, vdev::Vdev};
 
 use super::{datasets::Datasets, error::Result, property::Assignment};
-use crate::property::{Property, PropertyError};
+use crate::property::{Property, PropertyError, SPECIAL, dataset::VDEVS};
 
-const PROPERTY: &str = "vdevs";
 /// No vdev is preferred.
 const ANY: &str = "any";
-/// All vdevs for metadata.
-const SPECIAL: &str = "special";
 
 impl Datasets {
     /// Assignments in which vdevs of this pool have the names that are kept.
@@ -25,7 +22,7 @@ impl Datasets {
     /// [`PropertyError::Value`] if there is no such vdev, its number is too high, or it is for the intent log.
     pub(super) fn with_vdevs_named(&self, assignments: &[Assignment]) -> Result<Vec<Assignment>> {
         let named = |assignment: &Assignment| match Property::of_dataset(&assignment.property) {
-            Ok(property) if property.name() == PROPERTY && assignment.value != ANY => {
+            Ok(property) if property.name() == VDEVS.name && assignment.value != ANY => {
                 let property = assignment.property.clone();
                 Ok(Assignment { property, value: self.kept(&assignment.value)? })
             }
@@ -49,7 +46,7 @@ impl Datasets {
         };
         let names: std::result::Result<Vec<String>, String> = value.split(',').map(name).collect();
         let refused = |problem| PropertyError::Value {
-            name: PROPERTY,
+            name: VDEVS.name,
             value: value.to_owned(),
             problem,
             expected: "what pool status calls vdevs".to_owned(),
@@ -65,27 +62,4 @@ fn is_called(vdev: &Arc<dyn Vdev>, name: &str) -> bool {
 
 fn kept_name(vdev: &Arc<dyn Vdev>) -> String {
     vdev.as_group().map_or_else(|| format!("disk-{}", vdev.id()), |group| group.name().to_owned())
-}
-
-/// The vdevs that a value names that is kept.
-pub(super) fn preferred(value: &str) -> Preferred {
-    value.split(',').fold(Preferred::default(), |preferred, item| match item.rsplit_once('-') {
-        None if item == SPECIAL => preferred.and_special(),
-        Some((_, number)) => number.parse().map_or(preferred, |number| preferred.and(VdevId(number))),
-        None => preferred,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_are_kept_are_vdevs_and_others_are_nothing() {
-        let none = Preferred::default();
-        for nothing in ["any", "", "mirror-x", "mirror-", "disk-99999999999", "disk-64", "tank"] {
-            assert_eq!(preferred(nothing), none, "{nothing}");
-        }
-        assert_eq!(preferred("mirror-3,special,disk-1"), none.and(VdevId(1)).and(VdevId(3)).and_special());
-    }
 }

@@ -21,7 +21,11 @@ use crate::{
     catalogue::{DatasetRow, Transaction, Value, dataset_key, keys, kind},
     lineage::charge,
     name::{DatasetName, MAX_DEPTH, Name},
-    property::{DATASET, Definition, Kinds, Nature, Property, Source},
+    property::{
+        Backing, DATASET, Definition, Effective, Kinds, Nature, Property, Setting, Source, Typed,
+        dataset::{Limit, MOUNTPOINT},
+        definition,
+    },
 };
 
 /// A property and the value it is to get, as a user writes them.
@@ -33,17 +37,7 @@ pub struct Assignment {
     pub value: String,
 }
 
-/// A value and where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Valued {
-    /// The canonical value.
-    pub value: String,
-    /// Its source.
-    pub source: Source,
-}
-
-/// The values of all properties of one dataset or snapshot that can be set, by name; of limits those that have rows.
-pub(super) type Effective = BTreeMap<String, Valued>;
+pub use crate::property::Valued;
 
 impl Datasets {
     /// Sets properties of datasets or snapshots. A reservation may take what was freed a moment ago.
@@ -95,7 +89,7 @@ impl Datasets {
                 let ids = if recursive && is_dataset { resolve::subtree(tx, id)? } else { vec![id] };
                 for id in ids {
                     inherit(tx, id, property.name(), received)?;
-                    if let Some(limit) = limit_of(property.name()) {
+                    if let Some(limit) = limit_of(&property) {
                         follow_rows(tx, &names, id, property.name(), limit, room)?;
                     }
                 }
@@ -119,6 +113,11 @@ impl Datasets {
             let found = tx.find_named::<Value>(crate::catalogue::POOL, kind::PROPERTY, name)?;
             Ok(found.and_then(|(_, row)| row.value))
         })
+    }
+
+    /// The value of a pool's property that is kept in the pool; `None` where it was never set.
+    pub fn pool_value<T: Setting>(&self, property: &Typed<T>) -> Result<Option<T>> {
+        Ok(self.pool_property(property.name)?.and_then(|value| property.read(&value)))
     }
 
     /// Keeps a value for the pool as a whole.
@@ -166,7 +165,7 @@ pub(super) fn assign_all(
             return Err(Error::NotApplicable { property: property.name().to_owned(), what, name });
         }
         let value = property.parse_value(&assignment.value, creating)?;
-        if let Some(limit) = limit_of(property.name()) {
+        if let Some(limit) = limit_of(&property) {
             set_limit(tx, names, id, limit, value.parse().unwrap_or(0), room)?;
         }
         let row = Value { name: property.name().to_owned(), value: Some(value) };
@@ -186,7 +185,7 @@ pub(super) fn take_received(
     room: u64,
 ) -> Result<bool> {
     let (name, row) = (property.name(), Value { name: property.name().to_owned(), value: Some(value) });
-    let Some(limit) = limit_of(name) else {
+    let Some(limit) = limit_of(property) else {
         tx.put_named(id, kind::RECEIVED, &row)?;
         return Ok(true);
     };
@@ -232,16 +231,9 @@ pub(super) fn inherit(tx: &mut Transaction<'_>, id: u64, name: &str, received: b
     tx.delete_named::<Value>(id, kind::PROPERTY, name).map(drop)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
-    Quota,
-    Refquota,
-    Reservation,
-    Refreservation,
-}
-
 impl Limit {
-    fn of(self, row: &DatasetRow) -> u64 {
+    /// The limit of a dataset in bytes; 0 is none.
+    pub(super) fn of(self, row: &DatasetRow) -> u64 {
         match self {
             Limit::Quota => row.quota,
             Limit::Refquota => row.refquota,
@@ -251,29 +243,22 @@ impl Limit {
     }
 }
 
-/// What a limit is now, if the property is one: a number of the dataset's own row.
-pub(super) fn limit(row: &DatasetRow, property: &str) -> Option<u64> {
-    limit_of(property).map(|limit| limit.of(row))
-}
-
 /// The values that one dataset has received, by name.
 pub(super) fn received(tx: &Transaction<'_>, id: u64) -> Result<BTreeMap<String, String>> {
     Ok(rows(tx, id, kind::RECEIVED)?.into_iter().filter_map(|row| Some((row.name, row.value?))).collect())
 }
 
-fn limit_of(property: &str) -> Option<Limit> {
-    match property {
-        "quota" => Some(Limit::Quota),
-        "refquota" => Some(Limit::Refquota),
-        "reservation" => Some(Limit::Reservation),
-        "refreservation" => Some(Limit::Refreservation),
+fn limit_of(property: &Property) -> Option<Limit> {
+    match property.definition()?.backing {
+        Backing::Limit(limit) => Some(limit),
         _ => None,
     }
 }
 
 fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, value: u64, room: u64) -> Result<()> {
     let row: DatasetRow = tx.row(dataset_key(id))?;
-    let refuse = |property, problem: String, missing| {
+    let refuse = |problem: String, missing| {
+        let property = limit.row().name;
         let name = names.of_dataset(tx, id)?.to_string();
         Err(Error::Limit { property, name, value, problem, missing })
     };
@@ -281,18 +266,18 @@ fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, val
     let free = limits::available(tx, id, room)?;
     match limit {
         Limit::Quota if value != 0 && value < used.max(row.reservation) => {
-            return refuse("quota", format!("{} bytes are used or reserved", used.max(row.reservation)), None);
+            return refuse(format!("{} bytes are used or reserved", used.max(row.reservation)), None);
         }
         Limit::Refquota if value != 0 && value < referenced => {
-            return refuse("refquota", format!("{referenced} bytes are referenced"), None);
+            return refuse(format!("{referenced} bytes are referenced"), None);
         }
         Limit::Reservation if value > used.saturating_add(free) => {
             let available = used.saturating_add(free);
-            return refuse("reservation", format!("only {available} bytes are available"), Some(value - available));
+            return refuse(format!("only {available} bytes are available"), Some(value - available));
         }
         Limit::Refreservation if value > row.unique().allocated.max(row.refreservation).saturating_add(free) => {
             let available = row.unique().allocated.max(row.refreservation).saturating_add(free);
-            return refuse("refreservation", format!("only {free} bytes are available"), Some(value - available));
+            return refuse(format!("only {free} bytes are available"), Some(value - available));
         }
         _ => {}
     }
@@ -334,19 +319,19 @@ pub(super) fn inherited(values: &Effective, name: &DatasetName) -> Effective {
     let above = name.parent().map(|parent| parent.to_string()).unwrap_or_default();
     let mut below = defaults(None);
     for (property, valued) in values {
-        let is_native = below.contains_key(property);
-        if !(is_inheritable(property) || (!is_native && property.contains(':'))) {
+        let is_own = |row: &Definition| row.nature != Nature::Inheritable;
+        if definition(DATASET, property).map_or(!property.contains(':'), is_own) {
             continue;
         }
         let source = match &valued.source {
             Source::Local | Source::Received | Source::Temporary => Source::Inherited(above.clone()),
             other => other.clone(),
         };
-        let value = match property.as_str() {
-            "mountpoint" => mountpoint_below(&valued.value, name.leaf()),
-            _ => valued.value.clone(),
+        let value = match property == MOUNTPOINT.name {
+            true => mountpoint_below(&valued.value, name.leaf()),
+            false => valued.value.clone(),
         };
-        below.insert(property.clone(), Valued { value, source });
+        below.insert(property, value, source);
     }
     below
 }
@@ -358,22 +343,18 @@ fn mountpoint_below(above: &str, component: &str) -> String {
     }
 }
 
-fn is_inheritable(property: &str) -> bool {
-    DATASET.iter().any(|definition| definition.name == property && definition.nature == Nature::Inheritable)
-}
-
 /// Puts the values that were set on, or received by, one dataset or snapshot over what it inherits.
 pub(super) fn own(tx: &Transaction<'_>, id: u64, values: &mut Effective) -> Result<()> {
     let local: Vec<Value> = rows(tx, id, kind::PROPERTY)?;
     for Value { name, value } in rows(tx, id, kind::RECEIVED)? {
         let is_hidden = local.iter().any(|row| row.name == name);
         if let Some(value) = value.filter(|_| !is_hidden) {
-            values.insert(name, Valued { value, source: Source::Received });
+            values.insert(name, value, Source::Received);
         }
     }
     for Value { name, value } in local {
         if let Some(value) = value {
-            values.insert(name, Valued { value, source: Source::Local });
+            values.insert(name, value, Source::Local);
         }
     }
     Ok(())
@@ -382,7 +363,7 @@ pub(super) fn own(tx: &Transaction<'_>, id: u64, values: &mut Effective) -> Resu
 /// Puts what holds for a mount only over everything else.
 pub(super) fn overlay(values: &mut Effective, mount: &Mount) {
     for (name, value) in &mount.temporary {
-        values.insert(name.clone(), Valued { value: value.clone(), source: Source::Temporary });
+        values.insert(name, value, Source::Temporary);
     }
 }
 
@@ -392,17 +373,15 @@ fn rows(tx: &Transaction<'_>, id: u64, kind: u8) -> Result<Vec<Value>> {
 
 /// The defaults, for the pool's root dataset with the mountpoint that goes by the pool's name.
 fn defaults(pool: Option<&DatasetName>) -> Effective {
-    let settable = |definition: &&Definition| definition.is_settable() && limit_of(definition.name).is_none();
-    let mut values = Effective::new();
-    for definition in DATASET.iter().filter(settable) {
+    let kept = |definition: &&Definition| definition.backing == Backing::Row;
+    let mut values = Effective::default();
+    for definition in DATASET.iter().filter(kept) {
         if let Some(value) = definition.default {
-            let valued = Valued { value: value.to_owned(), source: Source::Default };
-            values.insert(definition.name.to_owned(), valued);
+            values.insert(definition.name, value, Source::Default);
         }
     }
     if let Some(pool) = pool {
-        let value = format!("/{pool}");
-        values.insert("mountpoint".into(), Valued { value, source: Source::Default });
+        values.insert(MOUNTPOINT.name, format!("/{pool}"), Source::Default);
     }
     values
 }
@@ -414,7 +393,7 @@ pub(super) fn of_snapshot(
     above: &DatasetName,
     dataset: &Effective,
 ) -> Result<Effective> {
-    let mut values = Effective::new();
+    let mut values = Effective::default();
     for (property, valued) in dataset {
         let applies = Property::of_dataset(property).is_ok_and(|property| property.applies_to(Kinds::SNAPSHOT));
         if applies {
@@ -422,7 +401,7 @@ pub(super) fn of_snapshot(
                 Source::Local | Source::Received => Source::Inherited(above.to_string()),
                 other => other.clone(),
             };
-            values.insert(property.clone(), Valued { value: valued.value.clone(), source });
+            values.insert(property, &valued.value, source);
         }
     }
     own(tx, id, &mut values)?;

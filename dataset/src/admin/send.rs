@@ -25,6 +25,7 @@ use crate::{
     catalogue::{DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
     lineage::{dataset, snapshot},
     name::{Name, SnapshotName},
+    property::dataset::Limit,
     stream::{self, Base, Begin, Census, Counted, Package, Sent, Source},
 };
 
@@ -400,14 +401,8 @@ impl Packer<'_, '_> {
         let mut values: std::collections::BTreeMap<String, Option<String>> =
             received.map(|(_, row)| (row.name, row.value)).collect();
         let row: DatasetRow = self.tx.row(dataset_key(id))?;
-        let limits = [
-            ("quota", row.quota),
-            ("refquota", row.refquota),
-            ("reservation", row.reservation),
-            ("refreservation", row.refreservation),
-        ];
-        for (name, limit) in limits.into_iter().filter(|(_, limit)| *limit > 0) {
-            values.insert(name.to_owned(), Some(limit.to_string()));
+        for limit in Limit::ALL.into_iter().filter(|limit| limit.of(&row) > 0) {
+            values.insert(limit.row().name.to_owned(), Some(limit.of(&row).to_string()));
         }
         Ok(values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
     }

@@ -4,51 +4,71 @@ use pool::env::Nanos;
 
 use super::{
     list::{Facts, Listed},
-    property::{Valued, limit},
+    property::Valued,
 };
 use crate::{
     catalogue::{Bookmark, DatasetRow, SnapshotRow, Space},
-    property::{Property, Source},
+    property::{
+        Backing, Effective, Property, Source,
+        dataset::{Figure, Limit},
+    },
 };
 
 impl Listed {
     /// The canonical value of a property and its source; `None` if the property does not apply.
     pub fn value(&self, property: &Property) -> Option<Valued> {
-        let computed = |value: String| Some(Valued { value, source: Source::None });
-        let name = property.name();
-        match name {
-            "name" => return computed(self.name.to_string()),
-            "type" => return computed(self.type_name().to_owned()),
-            _ => {}
-        }
-        if let Some(since) = property.written_since() {
-            return self.written_since.get(since).and_then(|bytes| computed(bytes.to_string()));
-        }
-        if let Facts::Dataset { row, .. } = &self.facts
-            && let Some(limit) = limit(row, name)
-        {
-            let unsaid = if limit == 0 { Source::Default } else { Source::Local };
-            let source = self.effective.get(name).map_or(unsaid, |valued| valued.source.clone());
-            return Some(Valued { value: limit.to_string(), source });
-        }
-        let text = match &self.facts {
-            Facts::Dataset { row, available, origin, mount } => match name {
-                "available" => Some(available.to_string()),
-                "origin" => origin.clone(),
-                "mounted" => Some(if mount.is_some() { "yes" } else { "no" }.to_owned()),
-                "objsetid" => Some(self.id.to_string()),
-                _ => of_dataset(row, name),
+        let computed = |value: String| Valued { value, source: Source::None };
+        match property {
+            Property::Native(definition) => match definition.backing {
+                Backing::Dataset(figure) => self.figure(figure).map(computed),
+                Backing::Limit(limit) => self.limit(limit),
+                Backing::Row => self.effective.valued(definition.name).cloned(),
+                Backing::Pool(_) => None,
             },
-            Facts::Snapshot { row, unique, written, clones } => match name {
-                "used" => Some(unique.allocated.to_string()),
-                "written" => Some(written.allocated.to_string()),
-                "clones" => Some(clones.join(",")).filter(|clones| !clones.is_empty()),
-                "objsetid" => Some(self.id.to_string()),
-                _ => of_snapshot(row, name),
-            },
-            Facts::Bookmark(row) => of_bookmark(row, name),
-        };
-        text.and_then(computed).or_else(|| self.effective.get(name).cloned())
+            Property::Written(_) => {
+                let since = property.written_since()?;
+                self.written_since.get(since).map(|bytes| computed(bytes.to_string()))
+            }
+            Property::User(name) => self.effective.valued(name).cloned(),
+            Property::Feature(_) | Property::Account(_) => None,
+        }
+    }
+
+    /// The values of the properties that are kept in rows.
+    pub fn effective(&self) -> &Effective {
+        &self.effective
+    }
+
+    /// A limit of a file system. A number that no row explains was set here by an older program.
+    fn limit(&self, limit: Limit) -> Option<Valued> {
+        let Facts::Dataset { row, .. } = &self.facts else { return None };
+        let bytes = limit.of(row);
+        let unsaid = if bytes == 0 { Source::Default } else { Source::Local };
+        let source = self.effective.valued(limit.row().name).map_or(unsaid, |valued| valued.source.clone());
+        Some(Valued { value: bytes.to_string(), source })
+    }
+
+    fn figure(&self, figure: Figure) -> Option<String> {
+        match (figure, &self.facts) {
+            (Figure::Name, _) => Some(self.name.to_string()),
+            (Figure::Type, _) => Some(self.type_name().to_owned()),
+            (Figure::Guid, _) => Some(self.guid().to_string()),
+            (Figure::CreateTxg, _) => Some(self.createtxg().to_string()),
+            (Figure::ObjsetId, Facts::Dataset { .. } | Facts::Snapshot { .. }) => Some(self.id.to_string()),
+            (Figure::Available, Facts::Dataset { available, .. }) => Some(available.to_string()),
+            (Figure::Origin, Facts::Dataset { origin, .. }) => origin.clone(),
+            (Figure::Mounted, Facts::Dataset { mount, .. }) => {
+                Some(if mount.is_some() { "yes" } else { "no" }.to_owned())
+            }
+            (Figure::Used, Facts::Snapshot { unique, .. }) => Some(unique.allocated.to_string()),
+            (Figure::Written, Facts::Snapshot { written, .. }) => Some(written.allocated.to_string()),
+            (Figure::Clones, Facts::Snapshot { clones, .. }) => {
+                Some(clones.join(",")).filter(|clones| !clones.is_empty())
+            }
+            (_, Facts::Dataset { row, .. }) => of_dataset(row, figure),
+            (_, Facts::Snapshot { row, .. }) => of_snapshot(row, figure),
+            (_, Facts::Bookmark(row)) => of_bookmark(row, figure),
+        }
     }
 
     /// The canonical value received for a property, in force or not.
@@ -67,7 +87,7 @@ impl Listed {
 
     /// The user properties with a value, by name.
     pub fn user_properties(&self) -> impl Iterator<Item = (&str, &Valued)> {
-        let own = self.effective.iter().filter(|(name, _)| name.contains(':'));
+        let own = (&self.effective).into_iter().filter(|(name, _)| name.contains(':'));
         own.map(|(name, valued)| (name.as_str(), valued))
     }
 
@@ -90,53 +110,46 @@ impl Listed {
     }
 }
 
-fn of_dataset(row: &DatasetRow, name: &str) -> Option<String> {
-    let number = match name {
-        "used" => row.used().allocated,
-        "referenced" => row.referenced.allocated,
-        "usedbysnapshots" => row.used_snapshots.allocated,
-        "usedbydataset" => row.used_head.allocated,
-        "usedbychildren" => row.used_children.allocated,
-        "usedbyrefreservation" => row.reserved_for_head(),
-        "written" => row.unique().allocated,
-        "logicalused" => row.used().logical,
-        "logicalreferenced" => row.referenced.logical,
-        "createtxg" => row.createtxg.0,
-        "guid" => row.guid.0,
-        "creation" => return Some(seconds(row.creation)),
-        "snapshots_changed" if row.snapshots_changed != 0 => return Some(seconds(row.snapshots_changed)),
-        "compressratio" => return Some(ratio(row.used_head + row.used_snapshots + row.used_children)),
-        "refcompressratio" => return Some(ratio(row.referenced)),
+fn of_dataset(row: &DatasetRow, figure: Figure) -> Option<String> {
+    let number = match figure {
+        Figure::Used => row.used().allocated,
+        Figure::Referenced => row.referenced.allocated,
+        Figure::UsedBySnapshots => row.used_snapshots.allocated,
+        Figure::UsedByDataset => row.used_head.allocated,
+        Figure::UsedByChildren => row.used_children.allocated,
+        Figure::UsedByRefreservation => row.reserved_for_head(),
+        Figure::Written => row.unique().allocated,
+        Figure::LogicalUsed => row.used().logical,
+        Figure::LogicalReferenced => row.referenced.logical,
+        Figure::Creation => return Some(seconds(row.creation)),
+        Figure::SnapshotsChanged if row.snapshots_changed != 0 => return Some(seconds(row.snapshots_changed)),
+        Figure::CompressRatio => return Some(ratio(row.used_head + row.used_snapshots + row.used_children)),
+        Figure::RefCompressRatio => return Some(ratio(row.referenced)),
         _ => return None,
     };
     Some(number.to_string())
 }
 
-fn of_snapshot(row: &SnapshotRow, name: &str) -> Option<String> {
-    let number = match name {
-        "referenced" => row.referenced.allocated,
-        "logicalreferenced" => row.referenced.logical,
-        "createtxg" => row.createtxg.0,
-        "guid" => row.guid.0,
-        "userrefs" => row.holds,
-        "creation" => return Some(seconds(row.creation)),
-        "defer_destroy" => return Some(if row.deferred { "on" } else { "off" }.to_owned()),
-        "compressratio" | "refcompressratio" => return Some(ratio(row.referenced)),
+fn of_snapshot(row: &SnapshotRow, figure: Figure) -> Option<String> {
+    let number = match figure {
+        Figure::Referenced => row.referenced.allocated,
+        Figure::LogicalReferenced => row.referenced.logical,
+        Figure::UserRefs => row.holds,
+        Figure::Creation => return Some(seconds(row.creation)),
+        Figure::DeferDestroy => return Some(if row.deferred { "on" } else { "off" }.to_owned()),
+        Figure::CompressRatio | Figure::RefCompressRatio => return Some(ratio(row.referenced)),
         _ => return None,
     };
     Some(number.to_string())
 }
 
-fn of_bookmark(row: &Bookmark, name: &str) -> Option<String> {
-    let number = match name {
-        "referenced" => row.referenced.allocated,
-        "logicalreferenced" => row.referenced.logical,
-        "createtxg" => row.createtxg.0,
-        "guid" => row.guid.0,
-        "creation" => return Some(seconds(row.creation)),
-        _ => return None,
-    };
-    Some(number.to_string())
+fn of_bookmark(row: &Bookmark, figure: Figure) -> Option<String> {
+    match figure {
+        Figure::Referenced => Some(row.referenced.allocated.to_string()),
+        Figure::LogicalReferenced => Some(row.referenced.logical.to_string()),
+        Figure::Creation => Some(seconds(row.creation)),
+        _ => None,
+    }
 }
 
 fn seconds(time: Nanos) -> String {

@@ -36,6 +36,7 @@ use super::{
     key::{self, Ino},
     project::Project,
 };
+use crate::property::dataset::{COMPRESSION, RECORDSIZE};
 
 /// An attribute of a single file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,8 +81,8 @@ impl Attribute {
             Attribute::Append => "append",
             Attribute::NoDump => "nodump",
             Attribute::NoAtime => "noatime",
-            Attribute::Compression => "compression",
-            Attribute::RecordSize => "recordsize",
+            Attribute::Compression => COMPRESSION.name,
+            Attribute::RecordSize => RECORDSIZE.name,
             Attribute::Direct => "direct",
         }
     }

@@ -47,6 +47,7 @@ pub mod inode;
 pub mod key;
 pub mod link;
 pub mod master;
+mod options;
 mod orphan;
 mod path;
 mod project;
@@ -72,8 +73,8 @@ use parking_lot::RwLock;
 use pool::{
     env::Nanos,
     error::{Error as PoolError, Result},
-    tree::{Policy, View},
-    txg::{Caching, Head, TreeEpoch},
+    tree::View,
+    txg::{Head, TreeEpoch},
 };
 pub use rustix::io::Errno;
 
@@ -84,6 +85,7 @@ pub use file::{FallocateFlags, Whence};
 pub use identity::{Handle, Identity};
 pub use inode::FileType;
 pub use key::{Ino, ROOT};
+pub use options::Options;
 pub use path::Paths;
 pub use project::Project;
 pub use readdir::DirEntry;
@@ -96,58 +98,10 @@ use change::{Change, load_master};
 use failure::Failure;
 use identity::Expected;
 pub(crate) use identity::identity_in;
-use inode::{Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT};
+use inode::Inode;
 use master::Master;
 
-/// The properties of a dataset that its file system obeys. They may change while the file system is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Changes fail with EROFS.
-    pub readonly: bool,
-    /// Access times are kept.
-    pub atime: bool,
-    /// The access time is updated only if older than the last change, or than a day.
-    pub relatime: bool,
-    /// The record size for files without a block yet, in bytes: a power of two, 4 KiB to 16 MiB.
-    pub recordsize: u32,
-    /// Compression, checksum, copies and placement of new blocks.
-    pub policy: Policy,
-    /// Whether all blocks of a file go to the same vdev, instead of being spread over all vdevs.
-    pub whole_files: bool,
-    /// When changes become durable.
-    pub sync: Durability,
-    /// Whether files may get attributes of their own: the pool's feature `file_attributes` is enabled.
-    pub attributes: bool,
-    /// Whether accounts, quotas and projects may exist: the pool's feature `project_quota` is enabled.
-    pub accounts: bool,
-    /// Whether access control lists apply. If not, lists are hidden, and new files get none.
-    pub acl: bool,
-    /// The content kept in the cache in memory: data and metadata, metadata, or none.
-    pub primary_cache: Caching,
-    /// The content kept on cache devices: data and metadata, metadata, or none.
-    pub secondary_cache: Caching,
-    /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
-    pub sharing: bool,
-}
-
-/// When changes become durable: the property `sync`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// On fsync, and with the next commit.
-    #[default]
-    Standard,
-    /// Before the change returns.
-    Always,
-    /// With the next commit; fsync returns at once.
-    Disabled,
-}
-
-impl Options {
-    fn record_shift(&self) -> u8 {
-        let shift = self.recordsize.max(1).ilog2() as u8;
-        shift.clamp(MIN_RECORD_SHIFT, MAX_RECORD_SHIFT)
-    }
-}
+use crate::property::Durability;
 
 /// A view of one dataset's file system. [`FileSystem::pinned`] and [`FileSystem::only`] make views that check the tree
 /// or files they were made for.

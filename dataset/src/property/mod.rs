@@ -4,24 +4,27 @@
 //! it does. Parsing, printing, the columns of `list`, the order of `get all` and the reference documentation all read
 //! the two tables, [`DATASET`] and [`POOL`]. Properties of ZFS that are not here yet are known by name (`absent`), so
 //! that a request for one is refused with a reason instead of called unknown. The features of a pool, `feature@name`, are
-//! those that this program knows: none yet.
+//! those that this program knows.
 //!
 //! Values are stored, compared and sent as *canonical text*: sizes as exact bytes, dates as seconds, ratios as `1.50`.
-//! [`parse_value`] makes it from what a user wrote and [`Syntax::print`] makes what a user reads. The typed settings
-//! that the engine acts on ([`setting`]) are parsed from the same text.
+//! [`parse_value`] makes it from what a user wrote and [`Syntax::print`] makes what a user reads. Code reads types: each
+//! row is a constant ([`Typed`]), and `effective.get(&RECORDSIZE)` is the record size. Names are looked up only where
+//! they come from outside: arguments, the catalogue, streams.
 //!
 //! Nothing here does I/O or knows where a value is kept; which source wins is decided by the catalogue.
 
 mod absent;
 mod account;
-mod dataset;
+pub mod dataset;
 mod definition;
+mod effective;
 mod error;
-mod pool;
-pub mod setting;
+pub mod pool;
+mod setting;
 pub mod size;
 mod source;
 mod syntax;
+mod typed;
 
 use std::fmt;
 
@@ -30,12 +33,16 @@ use ::pool::format::label::KNOWN_FEATURES;
 pub use self::absent::reason_for_absence;
 pub use self::account::AccountProperty;
 pub use self::dataset::DATASET;
-pub use self::definition::{Align, Definition, Kinds, Nature};
+pub use self::definition::{Align, Backing, Definition, Effect, Kinds, Nature};
+pub use self::effective::{Effective, Valued};
 pub use self::error::PropertyError;
 pub(crate) use self::error::on_one_line;
 pub use self::pool::POOL;
+pub(crate) use self::setting::SPECIAL;
+pub use self::setting::{AclType, CanMount, Durability, FailMode, SnapDir, Spread};
 pub use self::source::Source;
 pub use self::syntax::{Precision, Syntax};
+pub use self::typed::{Setting, Typed};
 
 /// What the names of properties begin with that tell what was written since a snapshot.
 const WRITTEN_SINCE: &str = "written@";
@@ -96,6 +103,14 @@ impl Property {
             Property::Native(definition) => definition.name,
             Property::User(name) | Property::Feature(name) | Property::Written(name) => name,
             Property::Account(account) => account.name(),
+        }
+    }
+
+    /// The row of the table, if it has one.
+    pub fn definition(&self) -> Option<&'static Definition> {
+        match self {
+            Property::Native(definition) => Some(definition),
+            _ => None,
         }
     }
 

@@ -1,127 +1,159 @@
-//! Settings that the engine acts on, as types: parsed from the canonical text of their property.
+//! The types that the engine, a file system and a mount act on, and the words that stand for their values.
 
-use std::fmt;
-use std::str::FromStr;
+use pool::{
+    block::compression::CompressionChoice, format::pointer::Checksum, space::Preferred, txg::Caching, units::VdevId,
+};
 
-/// How new data is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compression {
-    /// Not at all.
-    Off,
-    /// By the default algorithm, LZ4.
-    On,
-    /// LZ4: light, for everything.
-    Lz4,
-    /// Zstandard at a level from 1 to 19; plain `zstd` is level 3.
-    Zstd(Option<u8>),
-    /// Zstandard's fast levels, from 1 (best) to 1000 (fastest); plain `zstd-fast` is 1.
-    ZstdFast(Option<u16>),
-    /// Deflate at a level from 1 to 9; plain `gzip` is level 6.
-    Gzip(Option<u8>),
-}
+use super::typed::Setting;
 
-impl Compression {
-    /// What may be written.
-    pub const VALUES: &str =
-        "on | off | lz4 | zstd | zstd-[1-19] | zstd-fast | zstd-fast-[1-10,20,30,...,100,500,1000] | gzip | gzip-[1-9]";
-}
-
-impl FromStr for Compression {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Compression, String> {
-        match text {
-            "on" => return Ok(Compression::On),
-            "off" => return Ok(Compression::Off),
-            "lz4" => return Ok(Compression::Lz4),
-            "zstd" => return Ok(Compression::Zstd(None)),
-            "zstd-fast" => return Ok(Compression::ZstdFast(None)),
-            "gzip" => return Ok(Compression::Gzip(None)),
-            "lzjb" | "zle" => return Err("is an algorithm of ZFS that Cenote does not have; use lz4".to_owned()),
-            _ => {}
+/// Lists the words of a type once, for what may be written and for what it means.
+macro_rules! words {
+    ($($type:ident { $($word:literal => $value:ident),* $(,)? })*) => { $(
+        impl Words for $type {
+            const WORDS: &'static [&'static str] = &[$($word),*];
         }
-        let level = |prefix: &str| text.strip_prefix(prefix).map(|level| level.parse::<u16>().ok());
-        let parsed = if let Some(level) = level("zstd-fast-") {
-            level.filter(|level| is_fast_level(*level)).map(|level| Compression::ZstdFast(Some(level)))
-        } else if let Some(level) = level("zstd-") {
-            level.filter(|level| (1..=19).contains(level)).map(|level| Compression::Zstd(Some(level as u8)))
-        } else if let Some(level) = level("gzip-") {
-            level.filter(|level| (1..=9).contains(level)).map(|level| Compression::Gzip(Some(level as u8)))
-        } else {
-            return Err("is not a known algorithm".to_owned());
-        };
-        parsed.ok_or_else(|| "has a level that the algorithm does not have".to_owned())
-    }
-}
 
-fn is_fast_level(level: u16) -> bool {
-    matches!(level, 1..=10 | 20 | 30 | 40 | 50 | 60 | 70 | 80 | 90 | 100 | 500 | 1000)
-}
-
-impl fmt::Display for Compression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Compression::Off => f.write_str("off"),
-            Compression::On => f.write_str("on"),
-            Compression::Lz4 => f.write_str("lz4"),
-            Compression::Zstd(None) => f.write_str("zstd"),
-            Compression::Zstd(Some(level)) => write!(f, "zstd-{level}"),
-            Compression::ZstdFast(None) => f.write_str("zstd-fast"),
-            Compression::ZstdFast(Some(level)) => write!(f, "zstd-fast-{level}"),
-            Compression::Gzip(None) => f.write_str("gzip"),
-            Compression::Gzip(Some(level)) => write!(f, "gzip-{level}"),
-        }
-    }
-}
-
-/// How new data is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Checksum {
-    /// File data is not checked; metadata always is.
-    Off,
-    /// By the default algorithm, BLAKE3.
-    On,
-    /// BLAKE3: cryptographic and fast.
-    Blake3,
-    /// XXH3 with 128 bits: the fastest; detects accidents, not intent.
-    Xxh3,
-    /// SHA-256.
-    Sha256,
-}
-
-impl Checksum {
-    /// What may be written.
-    pub const VALUES: &str = "on | off | blake3 | xxh3 | sha256";
-}
-
-impl FromStr for Checksum {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Checksum, String> {
-        match text {
-            "on" => Ok(Checksum::On),
-            "off" => Ok(Checksum::Off),
-            "blake3" => Ok(Checksum::Blake3),
-            "xxh3" => Ok(Checksum::Xxh3),
-            "sha256" => Ok(Checksum::Sha256),
-            "fletcher2" | "fletcher4" | "sha512" | "skein" | "edonr" | "noparity" => {
-                Err("is an algorithm of ZFS that Cenote does not have; use xxh3 for speed, blake3 for strength"
-                    .to_owned())
+        impl Setting for $type {
+            fn read(canonical: &str) -> Option<$type> {
+                match canonical {
+                    $($word => Some($type::$value),)*
+                    _ => None,
+                }
             }
-            _ => Err("is not a known algorithm".to_owned()),
+        }
+    )* };
+}
+
+/// A type whose values are words.
+pub(super) trait Words {
+    /// All of them, in the order in which help lists them.
+    const WORDS: &'static [&'static str];
+}
+
+words! {
+    Durability { "standard" => Standard, "always" => Always, "disabled" => Disabled }
+    SnapDir { "disabled" => Disabled, "hidden" => Hidden, "visible" => Visible }
+    CanMount { "on" => On, "off" => Off, "noauto" => NoAuto }
+    Spread { "striped" => Striped, "roundrobin" => RoundRobin }
+    AclType { "off" => Off, "posix" => Posix }
+    FailMode { "wait" => Wait, "continue" => Continue }
+    Caching { "all" => All, "metadata" => Metadata, "none" => None }
+    Checksum { "on" => Blake3, "off" => Off, "blake3" => Blake3, "xxh3" => Xxh3, "sha256" => Sha256 }
+}
+
+/// When changes become durable: the property `sync`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// On fsync, and with the next commit.
+    #[default]
+    Standard,
+    /// Before the change returns.
+    Always,
+    /// With the next commit; fsync returns at once.
+    Disabled,
+}
+
+/// Whether `.zfs` is there and listed: the property `snapdir`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SnapDir {
+    /// Not listed, but there for programs that name it.
+    #[default]
+    Hidden,
+    /// Listed.
+    Visible,
+    /// There, so that its name cannot be taken, but with no snapshots in it: then opening a file needs no request.
+    Disabled,
+}
+
+/// Whether a dataset is mounted: the property `canmount`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CanMount {
+    /// With all others.
+    On,
+    /// Never.
+    Off,
+    /// Only by name.
+    NoAuto,
+}
+
+/// Which access control lists there are: the property `acltype`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AclType {
+    /// None.
+    Off,
+    /// Those of POSIX.
+    Posix,
+}
+
+/// How files are spread over vdevs: the property `alloc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// Each file lies on all vdevs.
+    Striped,
+    /// Each file lies on one vdev, the next file on the next.
+    RoundRobin,
+}
+
+/// What programs meet while a pool is suspended: the property `failmode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailMode {
+    /// They wait.
+    Wait,
+    /// They get errors.
+    Continue,
+}
+
+impl Setting for CompressionChoice {
+    fn read(canonical: &str) -> Option<CompressionChoice> {
+        CompressionChoice::parse(canonical)
+    }
+}
+
+/// The word in `vdevs` for all special vdevs.
+pub(crate) const SPECIAL: &str = "special";
+
+/// Names of vdevs as they are kept: numbers behind a word for people. Those of other pools are passed over.
+impl Setting for Preferred {
+    fn read(canonical: &str) -> Option<Preferred> {
+        Some(canonical.split(',').fold(Preferred::default(), |preferred, item| match item.rsplit_once('-') {
+            None if item == SPECIAL => preferred.and_special(),
+            Some((_, number)) => number.parse().map_or(preferred, |number| preferred.and(VdevId(number))),
+            None => preferred,
+        }))
+    }
+}
+
+impl Setting for bool {
+    fn read(canonical: &str) -> Option<bool> {
+        match canonical {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
         }
     }
 }
 
-impl fmt::Display for Checksum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Checksum::Off => "off",
-            Checksum::On => "on",
-            Checksum::Blake3 => "blake3",
-            Checksum::Xxh3 => "xxh3",
-            Checksum::Sha256 => "sha256",
-        })
+impl Setting for u8 {
+    fn read(canonical: &str) -> Option<u8> {
+        canonical.parse().ok()
+    }
+}
+
+impl Setting for u32 {
+    fn read(canonical: &str) -> Option<u32> {
+        canonical.parse().ok()
+    }
+}
+
+impl Setting for u64 {
+    fn read(canonical: &str) -> Option<u64> {
+        canonical.parse().ok()
+    }
+}
+
+impl Setting for String {
+    fn read(canonical: &str) -> Option<String> {
+        Some(canonical.to_owned())
     }
 }
 
@@ -130,19 +162,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_print_as_they_were_read() {
-        for text in ["on", "off", "lz4", "zstd", "zstd-19", "zstd-fast", "zstd-fast-500", "gzip", "gzip-9"] {
-            assert_eq!(text.parse::<Compression>().unwrap().to_string(), text);
+    fn names_that_are_kept_are_vdevs_and_others_are_nothing() {
+        let none = Preferred::default();
+        for nothing in ["any", "", "mirror-x", "mirror-", "disk-99999999999", "disk-64", "tank"] {
+            assert_eq!(Preferred::read(nothing), Some(none), "{nothing}");
         }
-        for text in Checksum::VALUES.split(" | ") {
-            assert_eq!(text.parse::<Checksum>().unwrap().to_string(), text);
-        }
-    }
-
-    #[test]
-    fn levels_have_bounds() {
-        for text in ["zstd-0", "zstd-20", "zstd-fast-11", "zstd-fast-", "gzip-0", "gzip-10", "zstd-x", "lzma", ""] {
-            assert!(text.parse::<Compression>().is_err(), "{text}");
-        }
+        let both = none.and(VdevId(1)).and(VdevId(3)).and_special();
+        assert_eq!(Preferred::read("mirror-3,special,disk-1"), Some(both));
     }
 }

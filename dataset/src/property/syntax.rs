@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use pool::{block::compression::CompressionChoice, format::pointer::Checksum};
+
 use super::Align;
-use super::setting::{Checksum, Compression};
+use super::setting::{AclType, FailMode, Words};
 use super::size::{format_bytes, format_count, parse_size};
 
 /// The kinds of values.
@@ -73,6 +75,10 @@ pub enum Syntax {
     Word,
 }
 
+/// What may be written as a compression.
+const COMPRESSION: &str =
+    "on | off | lz4 | zstd | zstd-[1-19] | zstd-fast | zstd-fast-[1-10,20,30,...,100,500,1000] | gzip | gzip-[1-9]";
+
 /// The longest list of vdevs, in bytes.
 const MAX_VDEVS: usize = 4096;
 
@@ -90,12 +96,11 @@ impl Syntax {
     pub(super) fn parse(self, text: &str) -> Result<String, String> {
         match self {
             Syntax::Choice(words) if words.contains(&text) => Ok(text.to_owned()),
+            Syntax::FailMode if text == "panic" => {
+                Err(format!("must be one of {self}; panic would lose what waits to be written"))
+            }
+            Syntax::FailMode => Syntax::Choice(FailMode::WORDS).parse(text),
             Syntax::Choice(_) | Syntax::Word => Err(format!("must be one of {self}")),
-            Syntax::FailMode => match text {
-                "wait" | "continue" => Ok(text.to_owned()),
-                "panic" => Err(format!("must be one of {self}; panic would lose what waits to be written")),
-                _ => Err(format!("must be one of {self}")),
-            },
             Syntax::Xattr => match text {
                 "on" | "sa" => Ok("on".to_owned()),
                 "off" => Ok("off".to_owned()),
@@ -108,8 +113,8 @@ impl Syntax {
                 "nfsv4" => Err("is not there: ACLs are those of POSIX".to_owned()),
                 _ => Err(format!("must be one of {self}")),
             },
-            Syntax::Compression => parse_setting::<Compression>(text),
-            Syntax::Checksum => parse_setting::<Checksum>(text),
+            Syntax::Compression => compression(text),
+            Syntax::Checksum => checksum(text),
             Syntax::PowerOfTwo { least, most } => {
                 let bytes = size(text)?;
                 let fits = bytes.is_power_of_two() && (least..=most).contains(&bytes);
@@ -199,11 +204,11 @@ impl fmt::Display for Syntax {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Syntax::Choice(words) => f.write_str(&words.join(" | ")),
-            Syntax::FailMode => f.write_str("wait | continue"),
+            Syntax::FailMode => Syntax::Choice(FailMode::WORDS).fmt(f),
             Syntax::Xattr => f.write_str("on | off | sa"),
-            Syntax::AclType => f.write_str("off | posix"),
-            Syntax::Compression => f.write_str(Compression::VALUES),
-            Syntax::Checksum => f.write_str(Checksum::VALUES),
+            Syntax::AclType => Syntax::Choice(AclType::WORDS).fmt(f),
+            Syntax::Compression => f.write_str(COMPRESSION),
+            Syntax::Checksum => Syntax::Choice(Checksum::WORDS).fmt(f),
             Syntax::PowerOfTwo { least, most } => {
                 write!(f, "a power of two from {} to {}", format_bytes(*least), format_bytes(*most))
             }
@@ -227,8 +232,26 @@ impl fmt::Display for Syntax {
     }
 }
 
-fn parse_setting<T: std::str::FromStr<Err = String> + fmt::Display>(text: &str) -> Result<String, String> {
-    text.parse::<T>().map(|value| value.to_string())
+fn compression(text: &str) -> Result<String, String> {
+    let has_level = ["zstd-", "gzip-"].iter().any(|family| text.starts_with(family));
+    match CompressionChoice::parse(text) {
+        Some(_) => Ok(text.to_owned()),
+        None if has_level => Err("has a level that the algorithm does not have".to_owned()),
+        None if matches!(text, "lzjb" | "zle") => {
+            Err("is an algorithm of ZFS that Cenote does not have; use lz4".to_owned())
+        }
+        None => Err("is not a known algorithm".to_owned()),
+    }
+}
+
+fn checksum(text: &str) -> Result<String, String> {
+    match text {
+        known if Checksum::WORDS.contains(&known) => Ok(text.to_owned()),
+        "fletcher2" | "fletcher4" | "sha512" | "skein" | "edonr" | "noparity" => {
+            Err("is an algorithm of ZFS that Cenote does not have; use xxh3 for speed, blake3 for strength".to_owned())
+        }
+        _ => Err("is not a known algorithm".to_owned()),
+    }
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -252,6 +275,16 @@ fn mountpoint(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn levels_of_compression_have_bounds() {
+        for text in ["on", "off", "lz4", "zstd", "zstd-19", "zstd-fast", "zstd-fast-500", "gzip", "gzip-9"] {
+            assert_eq!(Syntax::Compression.parse(text).as_deref(), Ok(text));
+        }
+        for text in ["zstd-0", "zstd-20", "zstd-fast-11", "zstd-fast-", "gzip-0", "gzip-10", "zstd-x", "lzma", ""] {
+            assert!(Syntax::Compression.parse(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn values_are_shown_for_people_and_for_programs() {

@@ -11,11 +11,9 @@ use dataset::fs::{Errno, FileSystem, Options};
 use fuse_mount::{Mount, MountOptions, SnapshotEntry, Snapshots, Transport, Unmount, available};
 use parking_lot::Mutex;
 use pool::admin::{self, CreateOptions, Pool};
-use pool::block::compression::CompressionChoice;
 use pool::device::{Device, MemoryDevice};
 use pool::env::SystemEnv;
-use pool::format::pointer::{BlockPointer, Checksum};
-use pool::tree::Policy;
+use pool::format::pointer::BlockPointer;
 use pool::txg::{Sync, SyncClient, Written};
 use pool::units::MIB;
 use tempfile::TempDir;
@@ -126,27 +124,9 @@ impl SyncClient for KeepAll {
     }
 }
 
-const OPTIONS: Options = Options {
-    readonly: false,
-    atime: true,
-    relatime: true,
-    whole_files: false,
-    recordsize: 128 << 10,
-    policy: Policy {
-        compression: CompressionChoice::Lz4,
-        checksum: Checksum::Blake3,
-        copies: 1,
-        small_blocks: 0,
-        placement: pool::space::Placement::ANYWHERE,
-    },
-    sync: dataset::fs::Durability::Standard,
-    sharing: false,
-    acl: false,
-    attributes: true,
-    accounts: true,
-    primary_cache: pool::txg::Caching::All,
-    secondary_cache: pool::txg::Caching::All,
-};
+fn options() -> Options {
+    Options { attributes: true, accounts: true, ..Options::default() }
+}
 
 fn new_pool() -> Pool {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("disk", 256 * MIB));
@@ -158,7 +138,7 @@ fn new_pool() -> Pool {
 fn new_file_system(pool: &Pool) -> Arc<FileSystem> {
     let head = pool.engine().open_head(1, None);
     FileSystem::format(&head, (0, 0)).unwrap();
-    FileSystem::open(head, OPTIONS).unwrap()
+    FileSystem::open(head, options()).unwrap()
 }
 
 impl Mounted {
@@ -179,7 +159,7 @@ impl Mounted {
         let (root, level) = self.remember();
         let id = 1000 + creation as u64;
         let frozen = self.pool.engine().open_frozen(id, root, level);
-        let files = FileSystem::open(frozen, Options { readonly: true, ..OPTIONS }).unwrap();
+        let files = FileSystem::open(frozen, Options { readonly: true, ..options() }).unwrap();
         self.snapshots.0.lock().push((SnapshotEntry { name: name.to_owned(), creation }, files));
     }
 }

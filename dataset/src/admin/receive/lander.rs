@@ -25,6 +25,7 @@ use crate::{
     fs,
     lineage::arrival,
     name::{DatasetName, SnapshotName},
+    property::dataset::COPIES,
     stream::{Begin, Census, Ground, Landing, Start},
 };
 
@@ -289,22 +290,19 @@ impl<'a> Lander<'a> {
     fn copies(&self) -> Result<u8> {
         let Some(current) = &self.current else { return Ok(1) };
         let names = self.datasets.names();
-        let set =
-            self.request.properties.iter().rev().find(|own| own.property == "copies").map(|own| own.value.clone());
-        let value = match set {
-            Some(value) => Some(value),
-            None => self.datasets.read(|tx| {
-                let mut at = Some(current.snapshot.dataset());
-                while let Some(name) = at {
-                    if let Some(id) = names.find(tx, &name)? {
-                        return Ok(property::effective(tx, &names, id)?.remove("copies").map(|valued| valued.value));
-                    }
-                    at = name.parent();
+        if let Some(own) = self.request.properties.iter().rev().find(|own| own.property == COPIES.name) {
+            return Ok(COPIES.read(&own.value).unwrap_or_else(|| COPIES.default()));
+        }
+        self.datasets.read(|tx| {
+            let mut at = Some(current.snapshot.dataset());
+            while let Some(name) = at {
+                if let Some(id) = names.find(tx, &name)? {
+                    return Ok(property::effective(tx, &names, id)?.get(&COPIES));
                 }
-                Ok(None)
-            })?,
-        };
-        Ok(value.and_then(|value| value.parse().ok()).unwrap_or(1).clamp(1, 3))
+                at = name.parent();
+            }
+            Ok(COPIES.default())
+        })
     }
 }
 

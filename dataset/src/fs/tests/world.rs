@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use pool::{
     admin::{self, CreateOptions, OpenOptions},
-    block::compression::CompressionChoice,
     check::{self, Ledger},
     device::{Device, MemoryDevice},
     env::SeededEnv,
     error::Result,
-    format::{key::Key, pointer::Checksum},
-    tree::{Batch, Block, Policy, View},
+    format::key::Key,
+    tree::{Batch, Block, View},
     txg::{Engine, Head, Plain, Settings, Sync, SyncClient, Written},
     units::{MIB, Txg},
 };
@@ -50,28 +49,7 @@ impl SyncClient for OneTree {
 }
 
 fn options() -> Options {
-    let policy = Policy {
-        compression: CompressionChoice::Lz4,
-        checksum: Checksum::Blake3,
-        copies: 1,
-        small_blocks: 0,
-        placement: pool::space::Placement::ANYWHERE,
-    };
-    Options {
-        readonly: false,
-        atime: true,
-        relatime: true,
-        whole_files: false,
-        recordsize: 4096,
-        policy,
-        sync: crate::fs::Durability::Standard,
-        primary_cache: pool::txg::Caching::All,
-        secondary_cache: pool::txg::Caching::All,
-        sharing: true,
-        acl: true,
-        attributes: true,
-        accounts: true,
-    }
+    Options { recordsize: 4096, sharing: true, acl: true, attributes: true, accounts: true, ..Options::default() }
 }
 
 const CACHE: u64 = MIB;
