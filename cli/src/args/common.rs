@@ -103,11 +103,7 @@ pub fn assignments(
     let refuse = |error: PropertyError| Failure::property(action, what, &error);
     let mut list: Vec<Assignment> = Vec::with_capacity(pairs.len());
     for (name, value) in pairs {
-        // A column's short name may be that of a property of ZFS: `dedup` is the ratio to look at, and nothing to set.
-        if let Some(reason) = reason_for_absence(name) {
-            return Err(refuse(PropertyError::Absent { name: name.clone(), reason }));
-        }
-        let property = lookup(name).map_err(refuse)?;
+        let property = to_set(name, lookup).map_err(refuse)?;
         let value = property.parse_value(value, creating).map_err(refuse)?;
         if list.iter().any(|earlier| earlier.name == property.name()) {
             return Err(Failure::usage(format!("property '{property}' specified multiple times")));
@@ -115,6 +111,18 @@ pub fn assignments(
         list.push(Assignment { name: property.name().to_owned(), value });
     }
     Ok(list)
+}
+
+/// The property of a name that is to be set. A column's short name may be that of a property of ZFS: of pools, `dedup` is the
+/// ratio to look at, and nothing to set.
+fn to_set(name: &str, lookup: Lookup) -> Result<Property, PropertyError> {
+    let found = lookup(name);
+    match reason_for_absence(name) {
+        Some(reason) if !found.as_ref().is_ok_and(|property| property.name() == name) => {
+            Err(PropertyError::Absent { name: name.to_owned(), reason })
+        }
+        _ => found,
+    }
 }
 
 /// Reads any of the name types; `action` begins the message of a failure.

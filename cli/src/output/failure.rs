@@ -27,7 +27,8 @@ mod tests {
             render(&Failure::name("create", &error), "fs"),
             @"fs: cannot create 'tank/a!': invalid character '!' in name (at character 7 of 'tank/a!')"
         );
-        let error = dataset::property::Property::of_dataset("dedup").unwrap_err();
+        let dedup = dataset::property::Property::of_dataset("dedup").unwrap();
+        let error = dedup.parse_value("on", false).unwrap_err();
         insta::assert_snapshot!(
             render(&Failure::property("set property for", "tank", &error), ""),
             @"cannot set property for 'tank': property 'dedup' is not supported: this version of Cenote does not deduplicate; clones and snapshots share blocks"

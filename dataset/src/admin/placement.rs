@@ -22,7 +22,7 @@ impl Datasets {
     /// [`PropertyError::Value`] if there is no such vdev, its number is too high, or it is for the intent log.
     pub(super) fn with_vdevs_named(&self, assignments: &[Assignment]) -> Result<Vec<Assignment>> {
         let named = |assignment: &Assignment| match Property::of_dataset(&assignment.property) {
-            Ok(property) if property.name() == VDEVS.name && assignment.value != ANY => {
+            Ok(property) if VDEVS.is(property.name()) && assignment.value != ANY => {
                 let property = assignment.property.clone();
                 Ok(Assignment { property, value: self.kept(&assignment.value)? })
             }

@@ -120,8 +120,16 @@ impl Datasets {
         Ok(self.pool_property(property.name)?.and_then(|value| property.read(&value)))
     }
 
-    /// Keeps a value for the pool as a whole.
+    /// A setting of the pool: its default where it was never set, or cannot be read because devices are away.
+    pub fn pool_setting<T: Setting>(&self, property: &Typed<T>) -> T {
+        self.pool_value(property).ok().flatten().unwrap_or_else(|| property.default())
+    }
+
+    /// Keeps a value for the pool as a whole. A constant of OpenZFS has its value anyhow.
     pub fn set_pool_property(&self, name: &str, value: &str) -> Result<()> {
+        if Property::of_pool(name).is_ok_and(|property| property.is_constant()) {
+            return Ok(());
+        }
         let (name, value) = (name.to_owned(), value.to_owned());
         self.run(move |tx| {
             let row = Value { name: name.clone(), value: Some(value.clone()) };
@@ -165,6 +173,9 @@ pub(super) fn assign_all(
             return Err(Error::NotApplicable { property: property.name().to_owned(), what, name });
         }
         let value = property.parse_value(&assignment.value, creating)?;
+        if property.is_constant() {
+            continue;
+        }
         if let Some(limit) = limit_of(&property) {
             set_limit(tx, names, id, limit, value.parse().unwrap_or(0), room)?;
         }
@@ -327,7 +338,7 @@ pub(super) fn inherited(values: &Effective, name: &DatasetName) -> Effective {
             Source::Local | Source::Received | Source::Temporary => Source::Inherited(above.clone()),
             other => other.clone(),
         };
-        let value = match property == MOUNTPOINT.name {
+        let value = match MOUNTPOINT.is(property) {
             true => mountpoint_below(&valued.value, name.leaf()),
             false => valued.value.clone(),
         };

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     catalogue::{Bookmark, DatasetRow, SnapshotRow, Space},
     property::{
-        Backing, Effective, Property, Source,
+        Backing, Definition, Effective, Property, Setting, Source, Typed,
         dataset::{Figure, Limit},
     },
 };
@@ -17,20 +17,29 @@ use crate::{
 impl Listed {
     /// The canonical value of a property and its source; `None` if the property does not apply.
     pub fn value(&self, property: &Property) -> Option<Valued> {
-        let computed = |value: String| Valued { value, source: Source::None };
         match property {
-            Property::Native(definition) => match definition.backing {
-                Backing::Dataset(figure) => self.figure(figure).map(computed),
-                Backing::Limit(limit) => self.limit(limit),
-                Backing::Row => self.effective.valued(definition.name).cloned(),
-                Backing::Pool(_) => None,
-            },
+            Property::Native(definition) => self.native(definition),
             Property::Written(_) => {
                 let since = property.written_since()?;
                 self.written_since.get(since).map(|bytes| computed(bytes.to_string()))
             }
             Property::User(name) => self.effective.valued(name).cloned(),
             Property::Feature(_) | Property::Account(_) => None,
+        }
+    }
+
+    /// The value of a property as its type, if this has one.
+    pub fn find<T: Setting>(&self, property: &Typed<T>) -> Option<T> {
+        self.native(property).and_then(|valued| property.read(&valued.value))
+    }
+
+    fn native(&self, definition: &Definition) -> Option<Valued> {
+        match definition.backing {
+            Backing::Dataset(figure) => self.figure(figure).map(computed),
+            Backing::Limit(limit) => self.limit(limit),
+            Backing::Row => self.effective.valued(definition.name).cloned(),
+            Backing::Constant => self.constant(definition),
+            Backing::Pool(_) => None,
         }
     }
 
@@ -46,6 +55,11 @@ impl Listed {
         let unsaid = if bytes == 0 { Source::Default } else { Source::Local };
         let source = self.effective.valued(limit.row().name).map_or(unsaid, |valued| valued.source.clone());
         Some(Valued { value: bytes.to_string(), source })
+    }
+
+    fn constant(&self, definition: &Definition) -> Option<Valued> {
+        let value = definition.default.filter(|_| definition.kinds.intersects(self.kind))?;
+        Some(Valued { value: value.to_owned(), source: definition.source_of_constant() })
     }
 
     fn figure(&self, figure: Figure) -> Option<String> {
@@ -108,6 +122,10 @@ impl Listed {
             Facts::Bookmark(row) => row.createtxg.0,
         }
     }
+}
+
+fn computed(value: String) -> Valued {
+    Valued { value, source: Source::None }
 }
 
 fn of_dataset(row: &DatasetRow, figure: Figure) -> Option<String> {

@@ -77,6 +77,8 @@ pub enum Backing {
     Dataset(dataset::Figure),
     /// Nowhere: it is computed from the pool.
     Pool(pool::Figure),
+    /// Nowhere: OpenZFS has the property, and here it has one value.
+    Constant,
 }
 
 /// What a change of a property entails for mounts, beside that open file systems follow it; a set.
@@ -159,6 +161,11 @@ impl Definition {
     /// Where its column's values stand.
     pub fn align(&self) -> Align {
         self.syntax.align()
+    }
+
+    /// Whether this is its name.
+    pub fn is(&self, name: &str) -> bool {
+        self.name == name
     }
 
     /// Whether this is its name or its alias.

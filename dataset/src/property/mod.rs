@@ -2,9 +2,8 @@
 //!
 //! A [`Definition`] says a property's name, what it applies to, who may change it, how its values are written and what
 //! it does. Parsing, printing, the columns of `list`, the order of `get all` and the reference documentation all read
-//! the two tables, [`DATASET`] and [`POOL`]. Properties of ZFS that are not here yet are known by name (`absent`), so
-//! that a request for one is refused with a reason instead of called unknown. The features of a pool, `feature@name`, are
-//! those that this program knows.
+//! the two tables, [`DATASET`] and [`POOL`]. Properties that only OpenZFS has are in a third one (`openzfs`): each has one
+//! value here. The features of a pool, `feature@name`, are those that this program knows.
 //!
 //! Values are stored, compared and sent as *canonical text*: sizes as exact bytes, dates as seconds, ratios as `1.50`.
 //! [`parse_value`] makes it from what a user wrote and [`Syntax::print`] makes what a user reads. Code reads types: each
@@ -13,12 +12,12 @@
 //!
 //! Nothing here does I/O or knows where a value is kept; which source wins is decided by the catalogue.
 
-mod absent;
 mod account;
 pub mod dataset;
 mod definition;
 mod effective;
 mod error;
+mod openzfs;
 pub mod pool;
 mod setting;
 pub mod size;
@@ -30,13 +29,13 @@ use std::fmt;
 
 use ::pool::format::label::KNOWN_FEATURES;
 
-pub use self::absent::reason_for_absence;
 pub use self::account::AccountProperty;
 pub use self::dataset::DATASET;
 pub use self::definition::{Align, Backing, Definition, Effect, Kinds, Nature};
 pub use self::effective::{Effective, Valued};
 pub use self::error::PropertyError;
 pub(crate) use self::error::on_one_line;
+pub use self::openzfs::{DATASET_CONSTANTS, POOL_CONSTANTS, reason_for_absence};
 pub use self::pool::POOL;
 pub(crate) use self::setting::SPECIAL;
 pub use self::setting::{AclType, CanMount, Durability, FailMode, SnapDir, Spread};
@@ -86,14 +85,14 @@ impl Property {
         if name.contains(':') {
             return check_user_name(name).map(|()| Property::User(name.to_owned()));
         }
-        find(DATASET, name)
+        find(DATASET, DATASET_CONSTANTS, name)
     }
 
     /// Finds a property of pools by its name or alias.
     pub fn of_pool(name: &str) -> Result<Property, PropertyError> {
         match name.strip_prefix(FEATURE) {
             Some(feature) if KNOWN_FEATURES.contains(&feature) => Ok(Property::Feature(name.to_owned())),
-            _ => find(POOL, name),
+            _ => find(POOL, POOL_CONSTANTS, name),
         }
     }
 
@@ -112,6 +111,11 @@ impl Property {
             Property::Native(definition) => Some(definition),
             _ => None,
         }
+    }
+
+    /// Whether it has one value, which is not stored.
+    pub fn is_constant(&self) -> bool {
+        self.definition().is_some_and(|definition| definition.backing == Backing::Constant)
     }
 
     /// The snapshot since which it tells what was written: a short name, or a full one.
@@ -175,6 +179,11 @@ impl Property {
     /// created: only then may a [`Nature::SetOnce`] property be given.
     pub fn parse_value(&self, text: &str, creating: bool) -> Result<String, PropertyError> {
         match self {
+            Property::Native(definition) if definition.backing == Backing::Constant && definition.is_settable() => {
+                let absent = || PropertyError::Absent { name: definition.name.to_owned(), reason: definition.help };
+                let value = definition.syntax.parse(text).map_err(|_| absent())?;
+                check_may_set(definition, creating).map(|()| value)
+            }
             Property::Native(definition) => {
                 check_may_set(definition, creating)?;
                 parse_value(definition, text)
@@ -215,14 +224,9 @@ pub fn definition(table: &'static [Definition], name: &str) -> Option<&'static D
     table.iter().find(|definition| definition.name == name)
 }
 
-fn find(table: &'static [Definition], name: &str) -> Result<Property, PropertyError> {
-    if let Some(definition) = table.iter().find(|definition| definition.answers_to(name)) {
-        return Ok(Property::Native(definition));
-    }
-    Err(match reason_for_absence(name) {
-        Some(reason) => PropertyError::Absent { name: name.to_owned(), reason },
-        None => PropertyError::Unknown { name: name.to_owned() },
-    })
+fn find(table: &'static [Definition], constants: &'static [Definition], name: &str) -> Result<Property, PropertyError> {
+    let found = table.iter().chain(constants).find(|definition| definition.answers_to(name));
+    found.map(Property::Native).ok_or_else(|| PropertyError::Unknown { name: name.to_owned() })
 }
 
 fn check_may_set(definition: &Definition, creating: bool) -> Result<(), PropertyError> {
@@ -256,13 +260,13 @@ mod tests {
 
     #[test]
     fn the_tables_are_consistent() {
-        for table in [DATASET, POOL] {
-            for (index, definition) in table.iter().enumerate() {
-                let others = table.iter().skip(index + 1);
+        for (table, constants) in [(DATASET, DATASET_CONSTANTS), (POOL, POOL_CONSTANTS)] {
+            for (index, definition) in table.iter().chain(constants).enumerate() {
+                let others = table.iter().chain(constants).skip(index + 1);
                 let clashes = others.filter(|o| o.answers_to(definition.name) || definition.answers_to(o.name)).count();
                 assert_eq!(clashes, 0, "{} has two meanings", definition.name);
-                assert!(reason_for_absence(definition.name).is_none(), "{} is said to be absent", definition.name);
-                assert!(definition.help.ends_with('.'), "{}", definition.name);
+                let is_constant = definition.backing == Backing::Constant;
+                assert_eq!(definition.help.ends_with('.'), !is_constant, "{}", definition.name);
                 if let Some(default) = definition.default {
                     let parsed = parse_value(definition, default);
                     assert_eq!(parsed.as_deref(), Ok(default), "the default of {} is canonical", definition.name);

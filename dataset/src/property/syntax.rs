@@ -13,6 +13,8 @@ use super::size::{format_bytes, format_count, parse_size};
 pub enum Syntax {
     /// One of some words.
     Choice(&'static [&'static str]),
+    /// One value: as it is written exactly, then, if that differs, as people read it, then what is also accepted.
+    Fixed(&'static [&'static str]),
     /// What to do when a device fails.
     FailMode,
     /// `on`, for which old scripts say `sa`, or `off`.
@@ -100,7 +102,8 @@ impl Syntax {
                 Err(format!("must be one of {self}; panic would lose what waits to be written"))
             }
             Syntax::FailMode => Syntax::Choice(FailMode::WORDS).parse(text),
-            Syntax::Choice(_) | Syntax::Word => Err(format!("must be one of {self}")),
+            Syntax::Fixed(values) if values.contains(&text) => Ok(values[0].to_owned()),
+            Syntax::Choice(_) | Syntax::Fixed(_) | Syntax::Word => Err(format!("must be one of {self}")),
             Syntax::Xattr => match text {
                 "on" | "sa" => Ok("on".to_owned()),
                 "off" => Ok("off".to_owned()),
@@ -159,6 +162,7 @@ impl Syntax {
             return canonical.to_owned();
         }
         let shown = match self {
+            Syntax::Fixed(values) => values.get(1).map(|shown| (*shown).to_owned()),
             Syntax::Limit | Syntax::CountLimit if canonical == "0" => Some("none".to_owned()),
             Syntax::PowerOfTwoOrZero { .. } if canonical == "0" => None,
             Syntax::Bytes
@@ -204,6 +208,7 @@ impl fmt::Display for Syntax {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Syntax::Choice(words) => f.write_str(&words.join(" | ")),
+            Syntax::Fixed(values) => f.write_str(values[values.len() - 1]),
             Syntax::FailMode => Syntax::Choice(FailMode::WORDS).fmt(f),
             Syntax::Xattr => f.write_str("on | off | sa"),
             Syntax::AclType => Syntax::Choice(AclType::WORDS).fmt(f),

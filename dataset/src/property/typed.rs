@@ -23,9 +23,12 @@ impl<T: Setting> Typed<T> {
         Typed { row, values: PhantomData }
     }
 
-    /// The value that a text stands for, which the row's syntax must admit.
+    /// The value that a text stands for. One that can be set must be as the row's syntax has it.
     pub fn read(&self, text: &str) -> Option<T> {
-        self.row.syntax.parse(text).ok().and_then(|canonical| T::read(&canonical))
+        match self.row.is_settable() {
+            true => self.row.syntax.parse(text).ok().and_then(|canonical| T::read(&canonical)),
+            false => T::read(text),
+        }
     }
 
     /// The value where none is set.

@@ -290,7 +290,7 @@ impl<'a> Lander<'a> {
     fn copies(&self) -> Result<u8> {
         let Some(current) = &self.current else { return Ok(1) };
         let names = self.datasets.names();
-        if let Some(own) = self.request.properties.iter().rev().find(|own| own.property == COPIES.name) {
+        if let Some(own) = self.request.properties.iter().rev().find(|own| COPIES.is(&own.property)) {
             return Ok(COPIES.read(&own.value).unwrap_or_else(|| COPIES.default()));
         }
         self.datasets.read(|tx| {

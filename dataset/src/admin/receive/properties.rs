@@ -52,6 +52,9 @@ impl Wanted {
         for (name, value) in judge.begin.properties.iter().flatten() {
             let Ok(property) = Property::of_dataset(name) else { continue };
             let Ok(canonical) = property.parse_value(value, true) else { continue };
+            if property.is_constant() {
+                continue;
+            }
             if self.request.exclude.iter().any(|excluded| excluded == name) {
                 continue;
             }

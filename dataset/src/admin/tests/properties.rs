@@ -51,6 +51,22 @@ fn with_limits(here: &World, limits: [u64; 2]) -> [Vec<u8>; 2] {
     })
 }
 
+#[test]
+fn a_constant_of_openzfs_is_set_in_vain() {
+    let world = World::new(62);
+    world.create("tank/home").unwrap();
+    let says = |value: &str, source: &str| (value.to_owned(), source.to_owned(), None);
+    world.set("tank/home", "encryption", "off").unwrap();
+    world.set("tank/home", "snapshot_limit", "none").unwrap();
+    world.inherit_received("tank/home", "dedup");
+    assert_eq!(world.sourced("tank/home", "encryption"), says("off", "default"));
+    assert_eq!(world.sourced("tank/home", "normalization"), says("none", "-"));
+    assert!(world.set("tank/home", "dedup", "on").is_err());
+    let listed = world.datasets.list(&ListRequest::default()).unwrap();
+    let value = |property: &str| listed[0].value(&Property::of_dataset(property).unwrap());
+    assert_eq!((value("volsize"), value("keystatus")), (None, None));
+}
+
 const M: u64 = 1 << 20;
 /// The unit of the limits, in bytes.
 const UNIT: u64 = 100 << 10;
