@@ -1,5 +1,6 @@
 //! `get` of both programs: one line for each property of each owner, or an object of JSON for each owner.
 
+use dataset::property::dataset::{NAME, TYPE};
 use dataset::property::{Property, Source};
 use protocol::{Failure, PropertyRecord};
 use serde_json::{Map, Value};
@@ -91,7 +92,7 @@ impl Wanted {
     pub fn names(&self) -> Vec<String> {
         match self {
             Wanted::All => Vec::new(),
-            Wanted::Some(list) if list.iter().all(|property| property.name() == "name") => vec!["type".to_owned()],
+            Wanted::Some(list) if list.iter().all(|property| NAME.is(property.name())) => vec![TYPE.name.to_owned()],
             Wanted::Some(list) => crate::records::names_of(list),
         }
     }

@@ -1,5 +1,6 @@
 //! What `list` and `get` of both programs share: a record's properties, paired with their definitions.
 
+use dataset::property::dataset::NAME;
 use dataset::property::{Property, Source};
 use protocol::PropertyRecord;
 
@@ -13,7 +14,7 @@ pub(crate) fn property_of(owner: &str, records: &[PropertyRecord], property: &Pr
         source: Source::None,
         received: None,
     };
-    if property.name() == "name" {
+    if NAME.is(property.name()) {
         return none(owner);
     }
     records.iter().find(|record| record.name == property.name()).cloned().unwrap_or_else(|| none("-"))
@@ -27,14 +28,14 @@ pub(crate) fn select(owner: &str, records: &[PropertyRecord], wanted: &[Property
 /// All properties that came, each with its definition; what this version has no definition of is left out.
 pub(crate) fn all(records: &[PropertyRecord], lookup: Lookup) -> Vec<(Property, PropertyRecord)> {
     let known = |record: &PropertyRecord| lookup(&record.name).ok().map(|property| (property, record.clone()));
-    records.iter().filter(|record| record.name != "name").filter_map(known).collect()
+    records.iter().filter(|record| !NAME.is(&record.name)).filter_map(known).collect()
 }
 
 /// The names to ask an executor for, without duplicates; the name itself always comes.
 pub(crate) fn names_of<'a>(properties: impl IntoIterator<Item = &'a Property>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for property in properties {
-        if property.name() != "name" && !names.iter().any(|name| name == property.name()) {
+        if !NAME.is(property.name()) && !names.iter().any(|name| name == property.name()) {
             names.push(property.name().to_owned());
         }
     }

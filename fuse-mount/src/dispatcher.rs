@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dataset::fs::{Attr, Errno, FileSystem, SetAttr, StatFs};
+use dataset::property::SnapDir;
 use fuser::{FopenFlags, INodeNo, Notifier, RenameFlags, WriteFlags};
 use rustix::fs::OFlags;
 
@@ -19,7 +20,7 @@ use crate::counters::Opcode;
 use crate::handler::{Entry, FOREVER, Fitted, Handler, Listed, Requester, Writing};
 use crate::node::Node;
 use crate::operations::{is_change_of_owner, is_mappable};
-use crate::options::{MountOptions, SnapDir};
+use crate::options::MountOptions;
 use crate::recall::Recall;
 use crate::server::Server;
 

@@ -81,6 +81,6 @@ pub use device::available;
 pub use error::{Error, Result};
 pub use mountpoint::MountPoint;
 pub use mounts::{FS_TYPE, Mounted, Watch, detach, detach_dead, is_dead, mounted_at, mounts};
-pub use options::{MountOptions, SnapDir, Transport};
+pub use options::{MountOptions, Transport};
 pub use serving::{Serving, serve};
 pub use session::{Change, Mount, Unmount};

@@ -2,22 +2,13 @@
 
 use std::fmt::Write as _;
 
+use dataset::property::{
+    AclType, Effective, SnapDir,
+    dataset::{ACLTYPE, ATIME, DEVICES, EXEC, READONLY, RELATIME, SETUID, SNAPDIR, XATTR},
+};
 use rustix::mount::MountFlags;
 
 use crate::mounts::SUBTYPE;
-
-/// Whether a listing of the mount's root shows `.zfs`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SnapDir {
-    /// `.zfs` can be entered, but is not listed.
-    #[default]
-    Hidden,
-    /// `.zfs` is listed.
-    Visible,
-    /// `.zfs` is empty. Then opening and closing files need no request, which can matter to a build. Fixed when the
-    /// mount is made.
-    Disabled,
-}
 
 /// The way of requests from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,18 +67,25 @@ impl MountOptions {
     /// users, whose access the modes decide as anywhere else: only below a shared mount can `fusermount3` make other
     /// mounts.
     pub fn new(name: impl Into<String>) -> MountOptions {
+        MountOptions::from_properties(name, &Effective::default())
+    }
+
+    /// What the properties of the dataset `name` say.
+    pub fn from_properties(name: impl Into<String>, values: &Effective) -> MountOptions {
+        let acl = values.get(&ACLTYPE) == AclType::Posix;
         MountOptions {
             name: name.into(),
-            readonly: false,
-            atime: true,
-            relatime: true,
-            exec: true,
-            setuid: true,
-            devices: true,
-            snapdir: SnapDir::Hidden,
+            readonly: values.get(&READONLY),
+            atime: values.get(&ATIME),
+            relatime: values.get(&RELATIME),
+            exec: values.get(&EXEC),
+            setuid: values.get(&SETUID),
+            devices: values.get(&DEVICES),
+            snapdir: values.get(&SNAPDIR),
             allow_other: rustix::process::geteuid().is_root() || users_may_share(),
-            acl: false,
-            xattr: true,
+            acl,
+            // An access control list is an extended attribute.
+            xattr: values.get(&XATTR) || acl,
             transport: None,
         }
     }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dataset::fs::{Attr, DirEntry, Errno, FileSystem, FileType, Handle, Ino, ROOT};
+use dataset::property::SnapDir;
 use fuser::INodeNo;
 use pool::txg::TreeEpoch;
 
@@ -23,7 +24,6 @@ use crate::freer::Freer;
 use crate::handler::{Entry, FOREVER, Listed};
 use crate::held::Held;
 use crate::node::{Control, Node, Slot};
-use crate::options::SnapDir;
 
 /// How long the kernel may cache answers that change without its requests.
 pub(crate) const NO_TIME: Duration = Duration::ZERO;

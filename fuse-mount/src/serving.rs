@@ -229,10 +229,10 @@ mod tests {
     use super::*;
     use crate::dispatcher::Dispatcher;
     use crate::mounts::mounted_at;
-    use crate::options::SnapDir;
     use crate::server::Server;
     use crate::testing::{self, Nothing};
     use dataset::fs::FileSystem;
+    use dataset::property::SnapDir;
 
     fn dispatcher(live: &Arc<FileSystem>) -> Result<Dispatcher, Errno> {
         let server = Server::new(Arc::clone(live), Arc::new(Nothing), SnapDir::Hidden)?;

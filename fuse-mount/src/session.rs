@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use dataset::admin::{Differing, Replaced};
 use dataset::fs::{Errno, FileSystem, Ino, ROOT};
+use dataset::property::SnapDir;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
@@ -32,7 +33,7 @@ use crate::known::Known;
 use crate::mountpoint::{MountPoint, unmount};
 use crate::mounts::{detach, mounted_at, mountpoints_below, mounts};
 use crate::node::{Control, Node};
-use crate::options::{MountOptions, SnapDir, Transport};
+use crate::options::{MountOptions, Transport};
 use crate::server::Server;
 use crate::serving::{Serving, serve};
 

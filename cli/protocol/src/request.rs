@@ -2,7 +2,7 @@
 
 use dataset::fs::OwnerKind;
 use dataset::name::{BookmarkName, DatasetName, Name, SnapshotName, SnapshotSet};
-use dataset::property::Kinds;
+use dataset::property::{Kinds, Setting, Typed};
 use serde::{Deserialize, Serialize};
 
 use super::record::*;
@@ -14,6 +14,12 @@ pub struct Assignment {
     pub name: String,
     /// The canonical value, as [`dataset::property::Property::parse_value`] gives it.
     pub value: String,
+}
+
+/// The last value that is given to a property, if there is one that the property admits.
+pub fn given<T: Setting>(assignments: &[Assignment], property: &Typed<T>) -> Option<T> {
+    let last = assignments.iter().rfind(|assignment| property.is(&assignment.name))?;
+    property.read(&last.value)
 }
 
 /// What is asked of one pool. The comment on each says which [`Response`] answers.

@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use dataset::property::Source;
+use dataset::property::{
+    Source,
+    pool::{ALTROOT, GUID, HEALTH, NAME},
+};
 use protocol::{Failure, OnSaid, PoolRecord, PoolStatus, PropertyRecord, Request, Response, VdevRecord};
 
 use super::{
@@ -141,17 +144,17 @@ fn record(
     with_devices: bool,
 ) -> PoolRecord {
     let state = absence.condition.state().to_string();
-    let value = |name: &str| match (name, known) {
-        ("name", _) => pool.to_owned(),
-        ("health", _) => state.clone(),
-        ("guid", Some(known)) => known.guid.to_string(),
-        ("altroot", Some(KnownPool { altroot: Some(altroot), .. })) => altroot.clone(),
+    let value = |name: &str| match known {
+        _ if NAME.is(name) => pool.to_owned(),
+        _ if HEALTH.is(name) => state.clone(),
+        Some(known) if GUID.is(name) => known.guid.to_string(),
+        Some(KnownPool { altroot: Some(altroot), .. }) if ALTROOT.is(name) => altroot.clone(),
         _ => NONE.to_owned(),
     };
     let property =
         |name: &str| PropertyRecord { name: name.to_owned(), value: value(name), source: Source::None, received: None };
     // Without names, all are asked for: these are what is known.
-    let all = ["guid", "health", "altroot"].map(str::to_owned);
+    let all = [GUID.name, HEALTH.name, ALTROOT.name].map(str::to_owned);
     let names = if properties.is_empty() { &all[..] } else { properties };
     PoolRecord {
         name: pool.to_owned(),

@@ -197,9 +197,11 @@ fn is_disconnected(device: &OwnedFd) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use dataset::property::SnapDir;
+
     use super::*;
     use crate::dispatcher::Dispatcher;
-    use crate::options::{MountOptions, SnapDir};
+    use crate::options::MountOptions;
     use crate::server::Server;
     use crate::testing;
 

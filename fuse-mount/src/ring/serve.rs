@@ -283,11 +283,12 @@ fn done(result: Result<(), Errno>, payload: &mut Vec<u8>) -> Result<(), Errno> {
 mod tests {
     use std::sync::Arc;
 
+    use dataset::property::SnapDir;
     use pool::admin::Pool;
 
     use super::*;
     use crate::dispatcher::Dispatcher;
-    use crate::options::{MountOptions, SnapDir};
+    use crate::options::MountOptions;
     use crate::server::Server;
     use crate::testing::{self, Nothing};
 

@@ -13,7 +13,8 @@ use std::{
 
 use dataset::admin::{Differing, Replaced};
 use dataset::fs::{Attribute, Caller, FileAttributes, FileSystem, ROOT};
-use fuse_mount::{Opcode, SnapDir};
+use dataset::property::SnapDir;
+use fuse_mount::Opcode;
 use vmap::MapMut;
 
 use crate::{names, support::Mounted};

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt},
 };
 
-use fuse_mount::SnapDir;
+use dataset::property::SnapDir;
 use rustix::io::Errno;
 
 use crate::{names, support::Mounted};

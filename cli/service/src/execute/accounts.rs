@@ -6,9 +6,9 @@ use dataset::{
     admin::Dataset,
     fs::{Account, Errno, FileSystem, OwnerKind, SetQuota},
     name::Name,
-    property::{AccountProperty, Property, Source},
+    property::{AccountProperty, Property, Source, dataset::READONLY},
 };
-use protocol::{AccountRecord, Assignment, Failure, PropertyRecord};
+use protocol::{AccountRecord, Assignment, Failure, PropertyRecord, given};
 
 use super::{files::reason, job::Job, open_pool::OpenPool, refusal::OrRefused};
 use crate::owners;
@@ -60,8 +60,7 @@ impl OpenPool {
         }
         if !quotas.is_empty() {
             let dataset = self.with_quotas(name)?;
-            let readonly = others.iter().rev().find(|other| other.name == "readonly").map(|other| other.value == "on");
-            let checked = match readonly.unwrap_or(dataset.fs().options().readonly) {
+            let checked = match given(&others, &READONLY).unwrap_or(dataset.fs().options().readonly) {
                 true => Err(Errno::ROFS),
                 false => dataset.fs().check_accounts(),
             };

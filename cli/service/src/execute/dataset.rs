@@ -5,7 +5,10 @@ use std::{collections::HashSet, path::Path};
 use dataset::{
     admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target, Valued},
     name::{BookmarkName, DatasetName, Name},
-    property::{Kinds, Property, Source},
+    property::{
+        Kinds, Property, Source,
+        dataset::{MOUNTPOINT, READONLY},
+    },
 };
 use protocol::{Assignment, DatasetRecord, DestroyRecord, Failure, PropertyRecord, UnmountTarget};
 
@@ -69,11 +72,11 @@ impl OpenPool {
             return self.account_record(&listed.name, account, job);
         }
         let Some(mut valued) = listed.value(&property) else { return Ok(None) };
-        if name == "readonly" && self.engine().read_only() {
+        if READONLY.is(&name) && self.engine().read_only() {
             valued = Valued { value: "on".to_owned(), source: Source::Temporary };
         }
         let received = listed.received(&property).map(str::to_owned);
-        let value = if name == "mountpoint" { self.places.shown(&valued) } else { valued.value };
+        let value = if MOUNTPOINT.is(&name) { self.places.shown(&valued) } else { valued.value };
         Ok(Some(PropertyRecord { name, value, source: valued.source, received }))
     }
 

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use dataset::admin::Datasets;
+use dataset::property::pool::AUTOEXPAND;
 use pool::admin::Pool;
 use protocol::Failure;
 
@@ -47,7 +48,7 @@ pub(super) fn tell_outgrown(pool: &Pool) {
 
 /// Has the pool use what is known to have grown, if its property says so.
 pub(super) fn expand_if_wanted(datasets: &Datasets, pool: &Pool) {
-    let is_wanted = || datasets.pool_property("autoexpand").ok().flatten().as_deref() == Some("on");
+    let is_wanted = || datasets.pool_setting(&AUTOEXPAND);
     // What becomes smaller does not become larger meanwhile.
     if pool.engine().read_only() || datasets.is_resizing() || pool.growth() == 0 || !is_wanted() {
         return;

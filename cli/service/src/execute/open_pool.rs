@@ -13,6 +13,10 @@ use std::{
 use dataset::{
     admin::{Assignment as Given, Datasets},
     name::{DatasetName, Name},
+    property::{
+        FailMode,
+        pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, FAILMODE},
+    },
 };
 use pool::{
     admin::{ClassedVdev, CreateOptions, OpenOptions, Pool},
@@ -23,7 +27,7 @@ use pool::{
     txg::{Committer, Engine, Settings},
     units::Txg,
 };
-use protocol::{Assignment, Failure};
+use protocol::{Assignment, Failure, given};
 
 use super::{
     background::Background,
@@ -77,10 +81,7 @@ pub struct OpenPool {
 /// What a pool of this name shall be that is given these properties.
 pub(crate) fn create_options(name: &DatasetName, assignments: &[Assignment]) -> CreateOptions {
     let mut options = CreateOptions { host: devices::host(), ..CreateOptions::new(name.as_str()) };
-    let ashift = assignments.iter().find(|given| given.name == "ashift");
-    if let Some(ashift) = ashift.and_then(|given| given.value.parse().ok()) {
-        options.ashift = ashift;
-    }
+    options.ashift = given(assignments, &ASHIFT).unwrap_or(options.ashift);
     options
 }
 
@@ -137,7 +138,7 @@ impl OpenPool {
                 .or_refused("create", name)?;
         }
         for Assignment { name: property, value } in pool_assignments {
-            if !matches!(property.as_str(), "ashift" | "altroot") {
+            if !ASHIFT.is(property) && !ALTROOT.is(property) {
                 datasets.set_pool_property(property, value).or_refused("create", name)?;
             }
         }
@@ -148,7 +149,7 @@ impl OpenPool {
             devices: Vec::new(),
             read_only: false,
             no_mount: true,
-            altroot: pool_assignments.iter().find(|given| given.name == "altroot").map(|given| given.value.clone()),
+            altroot: given(pool_assignments, &ALTROOT),
             state: None,
         };
         Ok(OpenPool::assemble(pool, datasets, &known, false))
@@ -205,13 +206,9 @@ impl OpenPool {
     /// Has the engine follow the pool's properties that tune it.
     pub(super) fn tune(&self) {
         let Settings { cache, dirty, .. } = self.defaults;
-        let bytes = |property: &str, default: u64| {
-            let set = self.datasets.pool_property(property).ok().flatten();
-            set.and_then(|text| text.parse().ok()).unwrap_or(default)
-        };
-        self.engine().tune(bytes("cache_size", cache), bytes("dirty_limit", dirty));
-        let failmode = self.datasets.pool_property("failmode").ok().flatten();
-        self.engine().suspension().set_waiting(failmode.as_deref() != Some("continue"));
+        let bytes = |property, default| self.datasets.pool_value(property).ok().flatten().unwrap_or(default);
+        self.engine().tune(bytes(&CACHE_SIZE, cache), bytes(&DIRTY_LIMIT, dirty));
+        self.engine().suspension().set_waiting(self.datasets.pool_setting(&FAILMODE) == FailMode::Wait);
     }
 
     /// Drops what a receive left that was cut off by a crash.

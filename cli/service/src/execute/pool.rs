@@ -9,7 +9,10 @@ use std::{
 
 use dataset::{
     admin::Sharing,
-    property::{self, Nature, POOL, Source},
+    property::{
+        Backing, FEATURE, POOL, Property, Source,
+        pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, Figure, READONLY},
+    },
 };
 use pool::{
     block::storage::Vdevs,
@@ -45,7 +48,7 @@ impl OpenPool {
         let all: Vec<String>;
         let names = match names {
             [] => {
-                let features = KNOWN_FEATURES.iter().map(|name| format!("feature@{name}"));
+                let features = KNOWN_FEATURES.iter().map(|name| format!("{FEATURE}{name}"));
                 all = POOL.iter().map(|definition| definition.name.to_owned()).chain(features).collect();
                 &all
             }
@@ -68,56 +71,65 @@ impl OpenPool {
 
     fn pool_property(&self, name: &str) -> Result<PropertyRecord, Failure> {
         let record = |value: String, source| PropertyRecord { name: name.to_owned(), value, source, received: None };
-        if let Some(feature) = name.strip_prefix(property::FEATURE) {
+        if let Some(feature) = name.strip_prefix(FEATURE) {
             let state = self.datasets.feature_state(feature).or_refused("open", self.name())?;
             return Ok(record(state.to_owned(), Source::Local));
         }
-        let definition = property::definition(POOL, name);
-        if let Some(value) = self.computed(name)? {
-            return Ok(record(value, Source::None));
-        }
-        let usual = definition.and_then(|definition| definition.default).unwrap_or(NONE).to_owned();
-        let set = || self.datasets.pool_property(name).or_refused("open", self.name());
-        let (value, default) = match name {
-            "readonly" => (self.engine().read_only().then(|| "on".to_owned()), usual),
-            "ashift" => (Some(self.pool.label().ashift.to_string()), usual),
-            "cache_size" => (set()?, self.defaults.cache.to_string()),
-            "dirty_limit" => (set()?, self.defaults.dirty.to_string()),
-            _ => (set()?, usual),
+        let found = Property::of_pool(name).ok();
+        let Some(definition) = found.as_ref().and_then(Property::definition) else {
+            return Ok(record(NONE.to_owned(), Source::Default));
+        };
+        let usual = definition.default.unwrap_or(NONE).to_owned();
+        let (value, default) = match definition.backing {
+            Backing::Pool(figure) => {
+                let value = self.figure(figure)?.unwrap_or_else(|| NONE.to_owned());
+                return Ok(record(value, Source::None));
+            }
+            Backing::Constant => return Ok(record(usual, definition.source_of_constant())),
+            _ if READONLY.is(name) => (self.engine().read_only().then(|| "on".to_owned()), usual),
+            _ if ASHIFT.is(name) => (Some(self.pool.label().ashift.to_string()), usual),
+            _ if CACHE_SIZE.is(name) => (self.kept(name)?, self.defaults.cache.to_string()),
+            _ if DIRTY_LIMIT.is(name) => (self.kept(name)?, self.defaults.dirty.to_string()),
+            _ => (self.kept(name)?, usual),
         };
         let source = if value.is_some() { Source::Local } else { Source::Default };
         let value = value.unwrap_or(default);
         Ok(record(if value.is_empty() { NONE.to_owned() } else { value }, source))
     }
 
-    /// The value of a property that nobody sets.
-    fn computed(&self, name: &str) -> Result<Option<String>, Failure> {
+    /// The value of this name that is kept in the pool.
+    fn kept(&self, name: &str) -> Result<Option<String>, Failure> {
+        self.datasets.pool_property(name).or_refused("open", self.name())
+    }
+
+    /// A value that is computed; `None` where there is none, such as while the pool is suspended.
+    fn figure(&self, figure: Figure) -> Result<Option<String>, Failure> {
         let totals = self.engine().space_totals();
-        let number = match name {
-            "size" => totals.size,
-            "capacity" => percent(totals.size - totals.free, totals.size),
-            "free" => totals.free,
-            "allocated" => allocated(&totals),
-            "fragmentation" => self.engine().storage().space.fragmentation(None).into(),
-            "guid" => self.guid(),
-            "bcloneused" | "bclonesaved" | "bcloneratio" if self.engine().suspension().is_suspended() => {
-                return Ok(Some(NONE.to_owned()));
+        let is_suspended = self.engine().suspension().is_suspended();
+        let number = match figure {
+            Figure::Size => totals.size,
+            Figure::Capacity => percent(totals.size - totals.free, totals.size),
+            Figure::Free => totals.free,
+            Figure::Allocated => allocated(&totals),
+            Figure::Fragmentation => self.engine().storage().space.fragmentation(None).into(),
+            Figure::Guid => self.guid(),
+            // The catalogue may not be in memory, and the devices away.
+            Figure::BcloneUsed | Figure::BcloneSaved | Figure::BcloneRatio | Figure::Freeing if is_suspended => {
+                return Ok(None);
             }
-            "bcloneused" => self.sharing()?.used,
-            "bclonesaved" => self.sharing()?.saved,
-            "bcloneratio" => return Ok(Some(ratio(self.sharing()?))),
-            "freeing" if self.engine().suspension().is_suspended() => return Ok(Some(NONE.to_owned())),
-            "freeing" => self.datasets.freeing().or_refused("open", self.name())?,
-            "leaked" => 0,
-            "expandsize" if self.pool.growth() > 0 => self.pool.growth(),
-            "name" => return Ok(Some(self.name().to_string())),
-            "altroot" if !self.altroot.is_empty() => return Ok(Some(self.altroot.clone())),
-            "health" => return Ok(Some(self.state().to_string())),
-            "dedupratio" => return Ok(Some("1.00".to_owned())),
-            _ => {
-                let is_computed = property::definition(POOL, name).is_some_and(|d| d.nature == Nature::ReadOnly);
-                return Ok(is_computed.then(|| NONE.to_owned()));
+            Figure::BcloneUsed => self.sharing()?.used,
+            Figure::BcloneSaved => self.sharing()?.saved,
+            Figure::BcloneRatio => return Ok(Some(ratio(self.sharing()?))),
+            Figure::Freeing => self.datasets.freeing().or_refused("open", self.name())?,
+            Figure::Leaked => 0,
+            Figure::ExpandSize => {
+                return Ok(Some(self.pool.growth()).filter(|bytes| *bytes > 0).map(|b| b.to_string()));
             }
+            Figure::Name => return Ok(Some(self.name().to_string())),
+            Figure::Altroot => return Ok(Some(self.altroot.clone()).filter(|altroot| !altroot.is_empty())),
+            Figure::Health => return Ok(Some(self.state().to_string())),
+            Figure::DedupRatio => return Ok(Some("1.00".to_owned())),
+            Figure::Version | Figure::Checkpoint => return Ok(None),
         };
         Ok(Some(number.to_string()))
     }
@@ -128,7 +140,7 @@ impl OpenPool {
 
     pub(crate) fn set_pool(&self, assignments: &[Assignment]) -> Result<(), Failure> {
         for Assignment { name, .. } in assignments {
-            if matches!(name.as_str(), "altroot" | "readonly") {
+            if ALTROOT.is(name) || READONLY.is(name) {
                 let problem = format!("property '{name}' can only be set at import");
                 return Err(Failure::cannot("set property for", self.name(), problem));
             }

@@ -1,6 +1,9 @@
 //! Requests that change properties, and what follows for mounts.
 
-use dataset::name::{DatasetName, Name};
+use dataset::{
+    name::{DatasetName, Name},
+    property::{Effect, Property},
+};
 use protocol::{Assignment, Failure};
 
 use super::{
@@ -8,17 +11,6 @@ use super::{
     open_pool::{OpenPool, given_to_datasets},
     refusal::OrRefused,
 };
-
-/// What decides whether and where a dataset is mounted.
-const PLACE: &[&str] = &["mountpoint", "canmount"];
-/// What decides how.
-const MANNER: &[&str] = &["readonly", "atime", "relatime", "exec", "setuid", "devices", "snapdir"];
-
-/// What has a dataset refuse what programs have changed through `mmap` and the kernel has not written yet.
-const REFUSING: &[&str] = &["readonly"];
-
-/// What a mount and the kernel agree on once and for all: it takes a new mount.
-const AGREED: &[&str] = &["acltype", "xattr", "snapdir"];
 
 impl OpenPool {
     pub(super) fn set(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {
@@ -54,18 +46,19 @@ impl OpenPool {
         change: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let (Name::Dataset(dataset), Some(mounts)) = (name, &self.mounts) else { return change() };
-        let concerns = |of: &[&str]| properties.iter().any(|property| of.contains(property));
-        if concerns(PLACE) && !no_mount {
+        let rows = || properties.iter().filter_map(|name| Property::of_dataset(name).ok()?.definition());
+        let affects = |effect| rows().any(|row| row.affects(effect));
+        if affects(Effect::PLACE) && !no_mount {
             return self.change_place(dataset, mounts, change);
         }
-        if concerns(REFUSING) {
+        if affects(Effect::WRITE_BACK) {
             mounts.write_back_within(dataset);
         }
         change()?;
-        if concerns(AGREED) && !no_mount {
+        if affects(Effect::REMOUNT) && !no_mount {
             mounts.mount_anew(dataset)?;
         }
-        if concerns(MANNER) { mounts.options_changed(dataset) } else { Ok(()) }
+        if affects(Effect::MOUNT) { mounts.options_changed(dataset) } else { Ok(()) }
     }
 
     /// What is mounted moves to its new place; what would be mounted, had it been so before, is. A mount in use refuses

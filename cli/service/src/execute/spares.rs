@@ -1,6 +1,7 @@
 //! Devices that stand by: what the service does with them by itself, and how they are shown.
 
 use dataset::admin::Datasets;
+use dataset::property::pool::AUTOREPLACE;
 use pool::{
     admin::{Pool, Spare, SpareChange},
     vdev::Health,
@@ -16,7 +17,7 @@ use super::{
 /// Does what is due: replaces what has failed by what has appeared in its place, if that is wanted, and has spares step in
 /// and stand by again. The history says what was done. What fails is tried again the next time.
 pub(super) fn step(datasets: &Datasets, pool: &Pool) {
-    let is_wanted = || datasets.pool_property("autoreplace").ok().flatten().as_deref() == Some("on");
+    let is_wanted = || datasets.pool_setting(&AUTOREPLACE);
     match pool.autoreplace_step(&is_wanted, &|path| devices::open_new(path)) {
         Ok(replaced) => {
             replaced.iter().for_each(|path| note(datasets, &format!("replaced {path} by what has appeared there")))

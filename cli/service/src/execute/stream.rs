@@ -7,6 +7,7 @@ use std::{io, thread};
 use dataset::{
     admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, SendFrom, SendRequest},
     name::{DatasetName, Name, SnapshotName},
+    property::dataset::REFERENCED,
 };
 use protocol::{Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, SendSpec, SentRecord, Stream};
 
@@ -54,7 +55,7 @@ impl OpenPool {
     fn expected_size(&self, spec: &SendSpec) -> Option<u64> {
         let is_full = spec.base.is_none() && !spec.replicate;
         let name = Name::Snapshot(spec.snapshot.clone());
-        let referenced = is_full.then(|| self.datasets.get(&name, "referenced").ok().flatten()).flatten();
+        let referenced = is_full.then(|| self.datasets.get(&name, REFERENCED.name).ok().flatten()).flatten();
         referenced.and_then(|valued| valued.value.parse().ok())
     }
 

@@ -12,6 +12,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use dataset::admin::Datasets;
+use dataset::property::pool::AUTOTRIM;
 use parking_lot::Mutex;
 use pool::{admin::Pool, space::TrimCursor, units::VdevId, vdev::Leaf};
 use protocol::{Failure, TrimAction, TrimRecord, TrimState};
@@ -166,7 +167,7 @@ impl Trimmer {
 
     /// Does a step of what has become free, if that is wanted; whether there may be more to do.
     fn fresh_step(&self, from: &mut Option<TrimCursor>) -> bool {
-        if self.datasets.pool_property("autotrim").ok().flatten().as_deref() != Some("on") {
+        if !self.datasets.pool_setting(&AUTOTRIM) {
             return false;
         }
         match self.pool.trim_fresh(from.unwrap_or_default(), STEP) {

@@ -1,15 +1,15 @@
 //! What is done with a pool that nobody has open: going back to an older state, looking into its structures, verifying it.
 
+use dataset::property::pool::READONLY;
 use pool::{admin::OpenOptions, device::Access, env::SystemEnv, inspect::Sink, units::Txg};
 use protocol::{
     Failure, HostResponse, ImportPool, Inspect, OnSaid, PathBytes, PoolSelector, Request, Response, Rewind,
-    RewindReport, Wanted, unexpected_answer,
+    RewindReport, Wanted, given, unexpected_answer,
 };
 
 use super::{
     find_one,
     import::{check_assignments, devices_now, is_forced},
-    on_or_off,
 };
 use crate::{
     client::Client,
@@ -51,7 +51,7 @@ impl Client {
         // Held until the pool is imported, also by what imports it.
         let (closed, _lock) = self.closed_pool(which, import)?;
         let name = closed.name.clone();
-        let writes = !rewind.dry_run && on_or_off(&import.assignments, "readonly") != Some(true);
+        let writes = !rewind.dry_run && given(&import.assignments, &READONLY) != Some(true);
         let access = if writes { Access::ReadWrite } else { Access::ReadOnly };
         let devices = devices::open_closed(&closed, access).or_refused("open", &name)?;
         let report = rewind::choose(&name, &devices, rewind.to, is_forced(import) || !writes)?;

@@ -4,11 +4,14 @@ use std::io::{self, Write};
 
 use dataset::{
     name::DatasetName,
-    property::{self, Nature, POOL},
+    property::{
+        Nature, POOL, Property, definition,
+        pool::{ALTROOT, READONLY},
+    },
 };
-use protocol::{Assignment, Failure, HostResponse, ImportPool, PathBytes, PoolSelector, Wanted};
+use protocol::{Assignment, Failure, HostResponse, ImportPool, PathBytes, PoolSelector, Wanted, given};
 
-use super::{altroot, find_one, leave::detach_dead_mounts, on_or_off};
+use super::{altroot, find_one, leave::detach_dead_mounts};
 use crate::{
     client::Client,
     execute::{
@@ -114,11 +117,10 @@ impl Client {
         detach_dead_mounts(name);
         let known = KnownPool {
             devices: devices_now(&known, import)?,
-            read_only: on_or_off(&import.assignments, "readonly").unwrap_or(known.read_only),
+            read_only: given(&import.assignments, &READONLY).unwrap_or(known.read_only),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments).or_else(|| known.altroot.clone()),
-            state: shown_state(import)
-                .or(known.state.filter(|_| on_or_off(&import.assignments, "readonly") != Some(false))),
+            state: shown_state(import).or(known.state.filter(|_| given(&import.assignments, &READONLY) != Some(false))),
             ..known
         };
         self.registry.put(&lock, &known)?;
@@ -157,7 +159,7 @@ impl Client {
             guid: found.label.pool.0,
             former: None,
             devices: found.in_order(),
-            read_only: on_or_off(&import.assignments, "readonly").unwrap_or(false),
+            read_only: given(&import.assignments, &READONLY).unwrap_or(false),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments),
             state: shown_state(import),
@@ -201,12 +203,12 @@ pub(super) fn is_forced(import: &ImportPool) -> bool {
     import.force || import.wanted == Wanted::Destroyed
 }
 
-/// What holds for as long as a pool is imported, and is not kept in it.
-const OF_THE_IMPORT: &[&str] = &["readonly", "altroot"];
-
-/// The properties to set in the pool itself.
+/// The properties to set in the pool itself. `readonly` and `altroot` hold for as long as the pool is imported; constants
+/// have their value anyhow.
 fn to_keep(import: &ImportPool) -> impl Iterator<Item = &Assignment> {
-    import.assignments.iter().filter(|given| !OF_THE_IMPORT.contains(&given.name.as_str()))
+    let is_constant = |name: &str| Property::of_pool(name).is_ok_and(|property| property.is_constant());
+    let is_of_the_import = |name: &str| READONLY.is(name) || ALTROOT.is(name);
+    import.assignments.iter().filter(move |given| !is_of_the_import(&given.name) && !is_constant(&given.name))
 }
 
 fn keep(pool: &OpenPool, import: &ImportPool) -> Result<(), Failure> {
@@ -216,7 +218,7 @@ fn keep(pool: &OpenPool, import: &ImportPool) -> Result<(), Failure> {
 
 /// Refuses a property that an import cannot set.
 pub(super) fn check_assignments(import: &ImportPool) -> Result<(), Failure> {
-    let read_only = on_or_off(&import.assignments, "readonly") == Some(true);
+    let read_only = given(&import.assignments, &READONLY) == Some(true);
     let name = match &import.which {
         Some(PoolSelector::Name(name)) => name.clone(),
         Some(PoolSelector::Guid(guid)) => guid.to_string(),
@@ -224,7 +226,7 @@ pub(super) fn check_assignments(import: &ImportPool) -> Result<(), Failure> {
     };
     for given in to_keep(import) {
         let refused = |why: String| Err(Failure::cannot("import", &name, why));
-        let settable = property::definition(POOL, &given.name).is_some_and(|d| d.nature == Nature::Settable);
+        let settable = definition(POOL, &given.name).is_some_and(|d| d.nature == Nature::Settable);
         if !settable {
             return refused(format!("property '{}' cannot be set by an import", given.name));
         }
@@ -237,7 +239,7 @@ pub(super) fn check_assignments(import: &ImportPool) -> Result<(), Failure> {
 
 /// The older state that a pool is imported at, to be read only.
 fn shown_state(import: &ImportPool) -> Option<u64> {
-    let read_only = on_or_off(&import.assignments, "readonly") == Some(true);
+    let read_only = given(&import.assignments, &READONLY) == Some(true);
     import.rewind.and_then(|rewind| rewind.to).filter(|_| read_only)
 }
 

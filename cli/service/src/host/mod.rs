@@ -18,9 +18,10 @@ mod renumber;
 use std::io::{self, Write};
 
 use dataset::name::DatasetName;
+use dataset::property::pool::ALTROOT;
 use pool::format::label::classes::VdevClasses;
 use protocol::{
-    Assignment, CreatePool, Failure, HostRequest, HostResponse, Layout, OnSaid, PathBytes, PoolSelector, Wanted,
+    Assignment, CreatePool, Failure, HostRequest, HostResponse, Layout, OnSaid, PathBytes, PoolSelector, Wanted, given,
 };
 
 pub(crate) use self::leave::detach_dead_mounts;
@@ -155,12 +156,7 @@ impl Client {
 }
 
 fn altroot(assignments: &[Assignment]) -> Option<String> {
-    assignments.iter().find(|a| a.name == "altroot" && !a.value.is_empty()).map(|a| a.value.clone())
-}
-
-/// What a switch was set to, if it was.
-fn on_or_off(assignments: &[Assignment], property: &str) -> Option<bool> {
-    assignments.iter().find(|a| a.name == property).map(|a| a.value == "on")
+    given(assignments, &ALTROOT).filter(|altroot| !altroot.is_empty())
 }
 
 /// Finds one pool by its name or number.

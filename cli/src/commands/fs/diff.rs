@@ -5,6 +5,7 @@ use std::{collections::HashMap, fmt::Write};
 use clap::Args;
 use dataset::name::{Name, SnapshotName};
 use dataset::property::Kinds;
+use dataset::property::dataset::{MOUNTED, MOUNTPOINT};
 use protocol::{Change, ChangeRecord, DatasetRecord, Exit, Failure, FileKind, PathBytes, Request};
 use serde_json::{Map, Value, json};
 
@@ -81,14 +82,14 @@ fn top_of(name: &Name, context: &mut Context<'_>) -> Result<String, Failure> {
         root: Some(dataset.clone().into()),
         depth: Some(0),
         kinds: Kinds::FILESYSTEM,
-        properties: vec!["mounted".into(), "mountpoint".into()],
+        properties: vec![MOUNTED.name.into(), MOUNTPOINT.name.into()],
     };
     let mut list = HashMap::new();
     context.call_for_each(dataset.pool(), request, &mut |record: DatasetRecord, _| {
         list.extend(record.properties.into_iter().map(|property| (property.name, property.value)));
         Ok(())
     })?;
-    match (list.get("mounted").map(String::as_str), list.get("mountpoint")) {
+    match (list.get(MOUNTED.name).map(String::as_str), list.get(MOUNTPOINT.name)) {
         (Some("yes"), Some(mountpoint)) => Ok(mountpoint.trim_end_matches('/').to_owned()),
         _ => Ok(format!("{dataset}:")),
     }

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use clap::Args;
+use dataset::property::dataset::{NAME, TYPE};
 use dataset::property::{Kinds, Property};
 use protocol::{DatasetRecord, Exit, Failure};
 use serde_json::{Map, Value};
@@ -57,7 +58,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     // Something has to be asked for: an empty list means everything.
     let mut properties = names_of(columns.iter().chain(keys.iter().map(|(property, _)| property)));
     if properties.is_empty() {
-        properties.push("type".to_owned());
+        properties.push(TYPE.name.to_owned());
     }
     let selection = Selection {
         names: &arguments.names,
@@ -125,7 +126,7 @@ fn render(records: &[DatasetRecord], columns: &[Property], style: &Style, script
 }
 
 fn encode(records: &[DatasetRecord], columns: &[Property], encoder: &Encoder) -> Value {
-    let columns: Vec<Property> = columns.iter().filter(|property| property.name() != "name").cloned().collect();
+    let columns: Vec<Property> = columns.iter().filter(|property| !NAME.is(property.name())).cloned().collect();
     let entry = |record: &DatasetRecord| {
         let cells = select(record.name.as_str(), &record.properties, &columns);
         (record.name.to_string(), encoder.dataset(record, &cells))

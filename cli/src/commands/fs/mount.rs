@@ -2,7 +2,8 @@
 
 use clap::Args;
 use dataset::name::DatasetName;
-use dataset::property::Property;
+use dataset::property::dataset::{ACLTYPE, ATIME, DEVICES, EXEC, READONLY, RELATIME, SETUID, XATTR};
+use dataset::property::{Property, Typed};
 use protocol::{Assignment, Exit, Failure, MountRecord, Request, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
@@ -95,26 +96,25 @@ fn show(as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// Properties whose mount options are their names, with `no` in front where they are off.
+const SWITCHES: [Typed<bool>; 6] = [ATIME, RELATIME, EXEC, SETUID, DEVICES, XATTR];
+
 /// The temporary property value that a mount option stands for.
 pub(in crate::commands) fn temporary(option: &str) -> Result<Assignment, Failure> {
     let (name, value) = match option {
-        "ro" => ("readonly", "on"),
-        "rw" => ("readonly", "off"),
-        "atime" => ("atime", "on"),
-        "noatime" => ("atime", "off"),
-        "relatime" => ("relatime", "on"),
-        "norelatime" | "strictatime" => ("relatime", "off"),
-        "exec" => ("exec", "on"),
-        "noexec" => ("exec", "off"),
-        "suid" | "setuid" => ("setuid", "on"),
-        "nosuid" | "nosetuid" => ("setuid", "off"),
-        "dev" | "devices" => ("devices", "on"),
-        "nodev" | "nodevices" => ("devices", "off"),
-        "acl" | "posixacl" => ("acltype", "posix"),
-        "noacl" => ("acltype", "off"),
-        "xattr" => ("xattr", "on"),
-        "noxattr" => ("xattr", "off"),
-        other => return assignment(other),
+        "ro" => (READONLY.name, "on"),
+        "rw" => (READONLY.name, "off"),
+        "strictatime" => (RELATIME.name, "off"),
+        "suid" => (SETUID.name, "on"),
+        "nosuid" => (SETUID.name, "off"),
+        "dev" => (DEVICES.name, "on"),
+        "nodev" => (DEVICES.name, "off"),
+        "acl" | "posixacl" => (ACLTYPE.name, "posix"),
+        "noacl" => (ACLTYPE.name, "off"),
+        other => match SWITCHES.iter().find(|switch| switch.is(other.strip_prefix("no").unwrap_or(other))) {
+            Some(switch) => (switch.name, if switch.is(other) { "on" } else { "off" }),
+            None => return assignment(other),
+        },
     };
     Ok(Assignment { name: name.into(), value: value.into() })
 }

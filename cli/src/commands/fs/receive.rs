@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use clap::Args;
 use dataset::name::{Name, SnapshotName};
 use dataset::property::Property;
+use dataset::property::dataset::ORIGIN;
 use dataset::property::size::format_bytes;
 use protocol::{Exit, Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Request, Response, unexpected_answer};
 
@@ -105,7 +106,7 @@ fn specification(arguments: &Arguments) -> Result<ReceiveSpec, Failure> {
         _ => {}
     }
     let (origins, pairs): (Vec<_>, Vec<_>) =
-        arguments.properties.iter().cloned().partition(|(name, _)| name == "origin");
+        arguments.properties.iter().cloned().partition(|(name, _)| ORIGIN.is(name));
     let origin = match origins.as_slice() {
         [] => None,
         [(_, text)] => Some(name::<SnapshotName>(action, text)?),

@@ -3,6 +3,7 @@
 use clap::Args;
 use dataset::name::check_new_pool;
 use dataset::property::Property;
+use dataset::property::dataset::MOUNTPOINT;
 use protocol::{CreatePool, Exit, Failure, HostRequest, HostResponse, unexpected_answer};
 
 use super::layout;
@@ -78,7 +79,7 @@ fn pool_of(arguments: &Arguments) -> Result<CreatePool, Failure> {
     let name = check_new_pool(&arguments.name).map_err(|error| Failure::name(action, &error))?;
     let what = arguments.name.as_str();
     let mut root_properties = arguments.root_properties.clone();
-    root_properties.extend(arguments.mountpoint.iter().map(|path| ("mountpoint".to_owned(), path.clone())));
+    root_properties.extend(arguments.mountpoint.iter().map(|path| (MOUNTPOINT.name.to_owned(), path.clone())));
     let (texts, spares) = spares(action, what, &arguments.vdevs)?;
     if texts.is_empty() {
         return Err(Failure::cannot(action, what, "a pool has at least one device beside those that stand by"));

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use dataset::property::Property;
+use dataset::property::{dataset::TYPE, pool::GUID};
 use protocol::{Exit, Failure, PoolRecord};
 
 use super::list::records;
@@ -42,7 +43,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let wanted = Wanted::parse(&arguments.properties, Property::of_pool)?;
     let mut names = wanted.names();
     // A pool has no type; its number stands for "nothing but the name".
-    names.iter_mut().filter(|name| *name == "type").for_each(|name| *name = "guid".to_owned());
+    names.iter_mut().filter(|name| TYPE.is(name)).for_each(|name| *name = GUID.name.to_owned());
     let (records, exit) = records(&arguments.pools, &names, false, context)?;
     let shown = |record: &PoolRecord| {
         let properties = wanted.select(&record.name, &record.properties, Property::of_pool, &arguments.sources);

@@ -1,7 +1,8 @@
 //! `pool list`: a table of pools.
 
 use clap::Args;
-use dataset::property::{Precision, Property};
+use dataset::property::pool::{Figure, GUID, NAME};
+use dataset::property::{Backing, Precision, Property};
 use protocol::{Exit, Failure, PoolRecord, Request, Response, VdevRecord, VdevRole, unexpected_answer};
 use serde_json::{Map, Value};
 
@@ -59,7 +60,7 @@ fn list(
 ) -> Result<Round, Failure> {
     let mut properties = names_of(columns);
     if properties.is_empty() {
-        properties.push("guid".to_owned());
+        properties.push(GUID.name.to_owned());
     }
     let (records, exit) = records(pools, &properties, arguments.verbose, context)?;
     if arguments.format.json {
@@ -112,7 +113,7 @@ fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted:
         table.push(cells.iter().map(|(property, cell)| style.show(property, &cell.value)).collect());
         for (role, vdevs) in VdevRole::groups(&record.vdevs, |vdev| vdev.role) {
             if let Some(heading) = role.heading() {
-                let cell = |property: &&Property| if property.name() == "name" { heading } else { "-" }.to_owned();
+                let cell = |property: &&Property| if NAME.is(property.name()) { heading } else { "-" }.to_owned();
                 table.push(columns.iter().map(|property| cell(&property)).collect());
             }
             for (depth, vdev) in vdevs.into_iter().flat_map(lines) {
@@ -120,7 +121,7 @@ fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted:
             }
         }
         if !record.spares.is_empty() {
-            let cell = |property: &Property| if property.name() == "name" { "spare" } else { "-" }.to_owned();
+            let cell = |property: &Property| if NAME.is(property.name()) { "spare" } else { "-" }.to_owned();
             table.push(columns.iter().map(cell).collect());
         }
         for spare in &record.spares {
@@ -132,18 +133,19 @@ fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted:
 
 /// What a device has of a pool's property.
 fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
-    let canonical = match property.name() {
-        "name" if scripted => return vdev.path.clone(),
-        "name" => return format!("{}{}", "  ".repeat(depth), vdev.path),
-        "health" => return vdev.state.clone(),
+    let Some(figure) = figure(property) else { return "-".to_owned() };
+    let canonical = match figure {
+        Figure::Name if scripted => return vdev.path.clone(),
+        Figure::Name => return format!("{}{}", "  ".repeat(depth), vdev.path),
+        Figure::Health => return vdev.state.clone(),
         // What a device of a mirror takes is what the mirror takes; of a pool that cannot be had nothing is known.
         _ if depth > 1 || vdev.size == 0 => return "-".to_owned(),
-        "size" => vdev.size,
-        "allocated" => vdev.allocated,
-        "free" => vdev.size.saturating_sub(vdev.allocated),
-        "fragmentation" => vdev.fragmentation,
-        "capacity" if style.precision == Precision::Exact => vdev.allocated * 100 / vdev.size.max(1),
-        "capacity" => return format!("{:.1}%", vdev.allocated as f64 * 100.0 / vdev.size.max(1) as f64),
+        Figure::Size => vdev.size,
+        Figure::Allocated => vdev.allocated,
+        Figure::Free => vdev.size.saturating_sub(vdev.allocated),
+        Figure::Fragmentation => vdev.fragmentation,
+        Figure::Capacity if style.precision == Precision::Exact => vdev.allocated * 100 / vdev.size.max(1),
+        Figure::Capacity => return format!("{:.1}%", vdev.allocated as f64 * 100.0 / vdev.size.max(1) as f64),
         _ => return "-".to_owned(),
     };
     style.show(property, &canonical.to_string())
@@ -151,14 +153,22 @@ fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style
 
 /// The same of a spare, which holds nothing.
 fn spare_cell(spare: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
-    match property.name() {
-        "name" | "size" | "health" => vdev_cell(1, spare, property, style, scripted),
+    match figure(property) {
+        Some(Figure::Name | Figure::Size | Figure::Health) => vdev_cell(1, spare, property, style, scripted),
         _ => "-".to_owned(),
     }
 }
 
+/// What a column shows that is computed of a pool.
+fn figure(property: &Property) -> Option<Figure> {
+    match property.definition()?.backing {
+        Backing::Pool(figure) => Some(figure),
+        _ => None,
+    }
+}
+
 fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder) -> Value {
-    let columns: Vec<Property> = columns.iter().filter(|property| property.name() != "name").cloned().collect();
+    let columns: Vec<Property> = columns.iter().filter(|property| !NAME.is(property.name())).cloned().collect();
     let entry = |record: &PoolRecord| {
         let mut pool = encoder.pool(record, &select(&record.name, &record.properties, &columns));
         if !record.vdevs.is_empty() {

@@ -3,7 +3,10 @@
 use std::path::{Component, Path};
 
 use clap::Args;
-use dataset::{name::check_new_pool, property::Property};
+use dataset::{
+    name::check_new_pool,
+    property::{Property, pool::ALTROOT},
+};
 use protocol::{
     Assignment, Exit, Failure, HostRequest, HostResponse, ImportPool, PathBytes, PoolSelector, Request, Response,
     SplitRecord, Wanted, unexpected_answer,
@@ -86,7 +89,7 @@ fn altroot(directory: &str) -> Result<Assignment, Failure> {
     } else if path.exists() && !path.is_dir() {
         "is no directory"
     } else {
-        return Ok(Assignment { name: "altroot".to_owned(), value: directory.to_owned() });
+        return Ok(Assignment { name: ALTROOT.name.to_owned(), value: directory.to_owned() });
     };
     Err(Failure::usage(format!("the directory '{directory}' {problem}")))
 }

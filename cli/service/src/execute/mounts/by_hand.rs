@@ -15,10 +15,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dataset::name::{Name, SnapshotName};
+use dataset::{
+    name::{Name, SnapshotName},
+    property::dataset::READONLY,
+};
 use fuse_mount::Mount;
 use parking_lot::Mutex;
-use protocol::{Assignment, Failure};
+use protocol::{Assignment, Failure, given};
 
 use super::{Active, Manner, Mounts, Unmounted, clear_way};
 use crate::remembered::{self, Remembered};
@@ -90,8 +93,7 @@ impl Mounts {
         let Some((id, mount, before)) = found else {
             return Err(refused(format!("it is not mounted at {}", place.display())));
         };
-        let is_writable = |given: &Assignment| given.name == "readonly" && given.value == "off";
-        if matches!(name, Name::Snapshot(_)) && options.iter().any(is_writable) {
+        if matches!(name, Name::Snapshot(_)) && given(options, &READONLY) == Some(false) {
             return Err(refused("a snapshot is read-only".to_owned()));
         }
         // What programs have changed in mappings would be refused afterwards.

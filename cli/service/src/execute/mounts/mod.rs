@@ -28,7 +28,7 @@ use dataset::{
     admin::{Datasets, Mount as Note},
     fs::FileSystem,
     name::{DatasetName, Name},
-    property::Source,
+    property::{CanMount, Source, dataset::MOUNTPOINT},
 };
 use fuse_mount::{Mount, MountOptions, MountPoint, Snapshots, Transport, Watch};
 use parking_lot::Mutex;
@@ -118,8 +118,8 @@ impl Mounts {
         if self.table.lock().contains_key(&plan.id) {
             return Err(refused("filesystem already mounted"));
         }
-        match (plan.mountpoint.as_str(), plan.canmount.as_str()) {
-            (_, "off") => Err(refused("'canmount' property is set to 'off'")),
+        match (plan.mountpoint.as_str(), plan.canmount) {
+            (_, CanMount::Off) => Err(refused("'canmount' property is set to 'off'")),
             ("none", _) => Err(refused("no mountpoint set").hint(format!("fs set mountpoint=PATH {name}"))),
             ("legacy", _) => {
                 Err(refused("legacy mountpoint")
@@ -137,7 +137,7 @@ impl Mounts {
             Some(names) => names.iter().map(|name| self.plan(name)).collect::<Result<Vec<_>, _>>()?,
             None => self.plans(&self.datasets.pool_name())?,
         };
-        plans.retain(|plan| plan.canmount == "on" && plan.path().is_some());
+        plans.retain(|plan| plan.canmount == CanMount::On && plan.path().is_some());
         let mounted = self.mount_plans(plans.into_iter().map(|plan| (plan, *how)).collect());
         // A mount by hand may lie in one of these.
         if names.is_none() { keep_first(mounted, self.restore()) } else { mounted }
@@ -219,7 +219,8 @@ impl Mounts {
         let options = MountOptions { transport: transport()?, ..plan.options };
         let mount = Mount::new(fs, snapshots, path, &options).map_err(|error| Failure::new(error.to_string()))?;
         let by_hand = how.at.is_some();
-        let by_default = !by_hand && !matches!(self.value(&plan.name.dataset(), "mountpoint")?.source, Source::Local);
+        let by_default =
+            !by_hand && !matches!(self.value(&plan.name.dataset(), MOUNTPOINT.name)?.source, Source::Local);
         let (temporary, overlay, dataset) = (how.temporary.to_vec(), how.overlay, plan.dataset);
         let mount = Arc::new(mount);
         let active = Active { name: plan.name, dataset, mount, by_hand, by_default, temporary, overlay };

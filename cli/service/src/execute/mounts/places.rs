@@ -2,8 +2,15 @@
 
 use std::fs;
 
-use dataset::{admin::Valued, name::DatasetName, property::Source};
-use protocol::{Assignment, Failure};
+use dataset::{
+    admin::Valued,
+    name::DatasetName,
+    property::{
+        CanMount, Source,
+        dataset::{CANMOUNT, MOUNTPOINT},
+    },
+};
+use protocol::{Assignment, Failure, given};
 
 use crate::owners::is_root;
 
@@ -40,13 +47,12 @@ impl Places {
     /// Refuses a new pool whose root dataset, with these properties, would have to be mounted on a directory that holds
     /// something.
     pub(crate) fn check_root(&self, pool: &DatasetName, root: &[Assignment]) -> Result<(), Failure> {
-        let given = |name: &str| root.iter().rfind(|given| given.name == name).map(|given| given.value.clone());
-        let mountpoint = match given("mountpoint") {
+        let mountpoint = match given(root, &MOUNTPOINT) {
             Some(value) => Valued { value, source: Source::Local },
             None => Valued { value: format!("/{pool}"), source: Source::Default },
         };
         let path = self.shown(&mountpoint);
-        let is_mounted = path.starts_with('/') && given("canmount").is_none_or(|value| value == "on");
+        let is_mounted = path.starts_with('/') && given(root, &CANMOUNT).is_none_or(|value| value == CanMount::On);
         let holds_something = |path: &str| match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) => error.kind() == std::io::ErrorKind::NotADirectory,

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use dataset::{
     admin::{ListRequest, Listed, Target, Valued},
     name::{DatasetName, Name},
-    property::{Kinds, Property},
+    property::{
+        CanMount, Kinds,
+        dataset::{ATIME, CANMOUNT, DEVICES, EXEC, MOUNTPOINT, RELATIME, SETUID},
+    },
 };
-use fuse_mount::{MountOptions, SnapDir};
+use fuse_mount::MountOptions;
 use protocol::{Assignment, Failure};
 
 use super::Mounts;
@@ -23,7 +26,7 @@ pub(super) struct Plan {
     /// Where somebody wants it, whatever `mountpoint` says.
     pub(super) at: Option<PathBuf>,
     pub(super) mountpoint: String,
-    pub(super) canmount: String,
+    pub(super) canmount: CanMount,
     pub(super) options: MountOptions,
 }
 
@@ -72,29 +75,16 @@ impl Mounts {
     }
 
     fn plan_of(&self, listed: &Listed) -> Plan {
-        let value = |name: &str| Property::of_dataset(name).ok().and_then(|property| listed.value(&property));
-        let text = |name: &str| value(name).map(|valued| valued.value).unwrap_or_default();
-        let mut options = MountOptions::new(listed.name.as_str());
-        options.readonly = text("readonly") == "on" || self.read_only;
-        options.atime = text("atime") != "off";
-        options.relatime = text("relatime") != "off";
-        options.exec = text("exec") != "off";
-        options.setuid = text("setuid") != "off";
-        options.devices = text("devices") != "off";
-        options.acl = text("acltype") == "posix";
-        options.xattr = text("xattr") != "off" || options.acl;
-        options.snapdir = match text("snapdir").as_str() {
-            "visible" => SnapDir::Visible,
-            "disabled" => SnapDir::Disabled,
-            _ => SnapDir::Hidden,
-        };
+        let values = listed.effective();
+        let mut options = MountOptions::from_properties(listed.name.as_str(), values);
+        options.readonly |= self.read_only;
         Plan {
             id: listed.id,
             name: listed.name.clone(),
             dataset: listed.id,
             at: None,
-            mountpoint: value("mountpoint").map(|valued| self.places.shown(&valued)).unwrap_or_default(),
-            canmount: text("canmount"),
+            mountpoint: values.valued(MOUNTPOINT.name).map(|valued| self.places.shown(valued)).unwrap_or_default(),
+            canmount: values.get(&CANMOUNT),
             options,
         }
     }
@@ -102,13 +92,14 @@ impl Mounts {
 
 /// Has the mount of a snapshot follow a temporary value. Nothing makes it writable.
 fn restrict(options: &mut MountOptions, given: &Assignment) {
-    let is_on = given.value != "off";
-    match given.name.as_str() {
-        "atime" => options.atime = is_on,
-        "relatime" => options.relatime = is_on,
-        "exec" => options.exec = is_on,
-        "setuid" => options.setuid = is_on,
-        "devices" => options.devices = is_on,
-        _ => {}
+    let followed = [
+        (ATIME, &mut options.atime),
+        (RELATIME, &mut options.relatime),
+        (EXEC, &mut options.exec),
+        (SETUID, &mut options.setuid),
+        (DEVICES, &mut options.devices),
+    ];
+    for (property, option) in followed.into_iter().filter(|(property, _)| property.is(&given.name)) {
+        *option = property.read(&given.value).unwrap_or(*option);
     }
 }

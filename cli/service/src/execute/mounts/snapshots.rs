@@ -6,7 +6,7 @@ use dataset::{
     admin::{Datasets, Error, ListRequest, Listed},
     fs::{Errno, FileSystem},
     name::{DatasetName, Name},
-    property::{Kinds, Property},
+    property::{Kinds, dataset::CREATION},
 };
 use fuse_mount::{SnapshotEntry, Snapshots};
 use pool::{env::Nanos, error::Error as PoolError};
@@ -68,7 +68,7 @@ impl Snapshots for SnapshotsOf {
 fn entry(listed: &Listed) -> Option<SnapshotEntry> {
     const SECOND: Nanos = 1_000_000_000;
     let Name::Snapshot(name) = &listed.name else { return None };
-    let creation = listed.value(&Property::of_dataset("creation").ok()?)?.value.parse::<Nanos>().ok()?;
+    let creation = Nanos::try_from(listed.find(&CREATION)?).ok()?;
     let part = Nanos::try_from(listed.createtxg() % SECOND as u64).ok()?;
     Some(SnapshotEntry { name: name.snapshot().to_owned(), creation: creation.saturating_mul(SECOND) + part })
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use dataset::{
     admin::Target,
     name::{DatasetName, Name},
+    property::CanMount,
 };
 use fuse_mount::{MountPoint, Unmount};
 use protocol::{Assignment, Failure};
@@ -180,7 +181,7 @@ impl Mounts {
                 Err(failure) => first = keep_first(first, Err(failure)),
             }
         }
-        plans.retain(|(plan, _)| plan.at.is_some() || plan.canmount != "off" && plan.path().is_some());
+        plans.retain(|(plan, _)| plan.at.is_some() || plan.canmount != CanMount::Off && plan.path().is_some());
         keep_first(first, self.mount_plans(plans))
     }
 
