@@ -104,7 +104,7 @@ fn a_device_that_is_being_added_does_not_outvote_the_pool() {
 }
 
 #[test]
-fn an_unknown_feature_is_refused_by_name_unless_it_allows_reading() {
+fn an_unknown_feature_is_refused_by_name_or_opened_read_only() {
     let mut label = sample(7);
     label.features.insert("later:holograms".to_owned(), Compatibility::Read);
     assert!(label.check_supported(false).is_ok());

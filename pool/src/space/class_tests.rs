@@ -105,7 +105,7 @@ fn on(preferred: Preferred) -> Purpose {
 }
 
 #[test]
-fn records_lie_on_devices_that_are_preferred_while_there_is_room() {
+fn records_lie_on_preferred_devices_while_there_is_room() {
     let (space, memory) = made(&[(16, None), (64, None), (16, None), (16, SPECIAL), (8, LOG)]);
     let devices_of =
         |purpose, copies| devices(&space, &space.allocate(Txg(1), purpose, BYTES, copies, &memory).unwrap());

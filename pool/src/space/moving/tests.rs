@@ -241,7 +241,7 @@ fn used_again_after(shapes: &[VdevShape], regions: &Regions, to: &Targets) -> us
 }
 
 #[test]
-fn regions_are_written_to_again_when_no_safe_state_has_anything_there() {
+fn regions_are_reused_when_no_safe_state_refers_to_them() {
     let (one, other) = (plain(0, 96 * REGION), plain(1, 96 * REGION));
     assert_eq!(used_again_after(&[one], &Regions::Range(VdevId(0), 0..10), &Targets::Anywhere), SAFE_STATES);
     let these = Regions::These([(GOES, 0), (GOES, 1), (GOES, 3), (VdevId(0), 2), (VdevId(0), 5)].into());

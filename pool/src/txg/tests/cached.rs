@@ -135,7 +135,7 @@ fn what_is_brought_in_runs_goes_there_too() {
 }
 
 #[test]
-fn the_next_import_finds_it_warm_and_a_walk_through_everything_asks_the_disks() {
+fn the_next_import_finds_a_warm_cache_and_walks_read_the_disks() {
     let world = World::warm();
     let devices = vec![world.disk.clone(), world.cache.clone() as Arc<dyn Device>];
     let world = world.reopened(devices);
@@ -150,7 +150,7 @@ fn the_next_import_finds_it_warm_and_a_walk_through_everything_asks_the_disks() 
 }
 
 #[test]
-fn a_cache_device_that_is_missing_dead_or_cut_short_is_done_without_and_comes_back() {
+fn a_missing_dead_or_short_cache_device_is_skipped_and_returns() {
     let world = World::warm();
     let disk = world.disk.clone();
     let world = world.reopened(vec![disk.clone()]);
@@ -183,7 +183,7 @@ fn a_cache_device_that_is_missing_dead_or_cut_short_is_done_without_and_comes_ba
 }
 
 #[test]
-fn a_cache_device_that_dies_or_rots_while_it_is_read_costs_nothing_but_reads() {
+fn a_cache_device_that_fails_during_reads_costs_only_reads() {
     let world = World::warm();
     world.cache.inject(Fault::corrupting(crate::format::label::DATA_START..u64::MAX));
     world.read_all();

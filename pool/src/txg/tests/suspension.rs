@@ -203,7 +203,7 @@ fn a_read_that_a_commit_needs_waits_for_the_device() {
 }
 
 #[test]
-fn without_waiting_everybody_gets_an_error_and_what_is_in_memory_is_read() {
+fn without_waiting_callers_get_errors_and_memory_is_readable() {
     let world = World::new(false);
     let before = contents(&world.head);
     world.fill(5..=14, 2);
