@@ -183,6 +183,21 @@ fn use_folder(folder: &Path, done: &AtomicBool, count: &AtomicU64) {
 }
 
 #[test]
+fn the_registry_forgets_a_disk_that_left_while_no_command_waited() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.pool(&["create", "-m", &lab.at("mnt/tank"), "tank", "100M:a.img", "100M:b.img"]);
+    let known = || fs::read_to_string(lab.path("state/pools/tank.json")).unwrap();
+    assert!(known().contains("b.img"));
+    lab.pool(&["remove", "tank", "b.img"]);
+    wait_until("it has left", || lab.pool(&["status", "tank"]).contains("remove: Removal of vdev 1 copied"));
+    wait_until("the registry knows", || !known().contains("b.img"));
+    assert!(known().contains("a.img"));
+}
+
+#[test]
 fn files_are_used_while_a_disk_leaves() {
     if !can_mount() {
         return;

@@ -19,13 +19,14 @@ use std::{
 use dataset::{admin::Reader, name::Name};
 use pool::inspect::Sink;
 use protocol::{
-    Call, Executor, Failure, HostRequest, HostResponse, Inspect, Kind, OnSaid, Permission, RemovalPlan, Request,
-    Response, Stream, UnmountTarget, VdevSpec,
+    Call, Executor, Failure, HostRequest, HostResponse, Inspect, Kind, OnSaid, Permission, Request, Response, Stream,
+    UnmountTarget, VdevSpec,
 };
 
 use super::{
     daemon, exposed,
     host::detach_dead_mounts,
+    keeper::Devices,
     lock::{Held, LONG_PATIENCE, PATIENCE, PoolLock},
     places::Places,
     registry::{IndexedPool, KnownPool, Registry},
@@ -54,6 +55,8 @@ pub struct Client {
 struct Opened {
     known: KnownPool,
     pool: OpenPool,
+    /// The devices when it was opened, or as they were noted in the registry last.
+    noted: Devices,
     _lock: PoolLock,
 }
 
@@ -199,7 +202,8 @@ impl Client {
             let lock = self.lock(known.name.as_str())?;
             let opened = OpenPool::open(&known, &Opening::default());
             let pool = opened.map_err(|failure| unavailable(Condition::NotOpened, failure))?;
-            self.opened = Some(Opened { known, pool, _lock: lock });
+            let noted = Devices::of(&pool);
+            self.opened = Some(Opened { known, pool, noted, _lock: lock });
         }
         Ok(&self.opened.as_ref().expect("just opened").pool)
     }
@@ -339,19 +343,17 @@ impl Client {
         answer.and_then(|answer| self.have_mounted(known).map(|()| answer))
     }
 
-    /// The devices of a pool have become more, or fewer.
-    fn note_devices(&mut self, known: &KnownPool, layout: &[String]) -> Result<(), Failure> {
-        let lock = self.turn_to_note(known.name.as_str())?;
-        // One that was exported meanwhile is not known any more.
-        let Some(now) = self.registry.get(lock.pool())?.filter(|now| now.is_numbered(known.guid)) else {
+    /// Notes the devices of the pool that is open here, which a request may have changed. A service does so by itself.
+    fn note_devices(&mut self) -> Result<(), Failure> {
+        let Some(Opened { known, pool, noted, .. }) = &self.opened else { return Ok(()) };
+        let (name, devices) = (known.name.to_string(), Devices::of(pool));
+        if devices.paths == noted.paths {
             return Ok(());
-        };
-        let devices = layout.iter().map(|path| PathBuf::from(path).into()).collect();
-        let noted = KnownPool { devices, ..now };
-        self.registry.put(&lock, &noted)?;
-        // One that is open here is the same pool still, and the next request finds it by what is known of it.
-        if let Some(opened) = self.opened.as_mut().filter(|opened| opened.known.name == known.name) {
-            opened.known = noted;
+        }
+        let lock = self.turn_to_note(&name)?;
+        if let (Some(known), Some(opened)) = (devices.note(&self.registry, &lock)?, self.opened.as_mut()) {
+            // It is the same pool still, and the next request finds it by what is known of it.
+            (opened.known, opened.noted) = (known, devices);
         }
         Ok(())
     }
@@ -426,22 +428,9 @@ impl Executor for Client {
         }
         let known = self.known(pool)?;
         let given = given_images(&request);
-        let changes = matches!(
-            request,
-            Request::AddVdevs { dry_run: false, .. }
-                | Request::Attach { .. }
-                | Request::Detach { .. }
-                | Request::WaitForRemoval
-                | Request::WaitForExpansion
-        );
-        let response = self.call_pool(known.clone(), request, stream, said)?;
+        let response = self.call_pool(known, request, stream, said)?;
         exposed::warn(given.into_iter());
-        match &response {
-            Response::Layout(layout) if changes => self.note_devices(&known, &layout.paths())?,
-            Response::Removal(RemovalPlan { left: Some(layout), .. }) => self.note_devices(&known, &layout.paths())?,
-            Response::Split(split) => self.note_devices(&known, &split.layout.paths())?,
-            _ => {}
-        }
+        self.note_devices()?;
         Ok(response)
     }
 

@@ -31,6 +31,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{
     hygiene,
+    keeper::{self, Devices},
     places::{Places, prepare_shared},
     registry::Registry,
     server::{self, End, Handler},
@@ -82,12 +83,16 @@ fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Fail
     let owned = Owned {
         engine: Arc::downgrade(pool.engine()),
         name: name.to_owned(),
+        places: places.clone(),
+        noted: Mutex::new(Devices::of(&pool)),
         pool: RwLock::new(Some(pool)),
         running: Mutex::default(),
         socket: places.socket(name),
         abandoned: AtomicBool::new(false),
     };
-    Ok((Arc::new(owned), listener))
+    let owned = Arc::new(owned);
+    keeper::start(Arc::downgrade(&owned));
+    Ok((owned, listener))
 }
 
 fn listen(path: &Path) -> Result<UnixListener, Failure> {
@@ -115,14 +120,17 @@ pub(super) fn log_to(path: &Path) -> Result<(), Failure> {
 }
 
 /// The pool, until it is closed.
-struct Owned {
-    pool: RwLock<Option<OpenPool>>,
+pub(super) struct Owned {
+    pub(super) pool: RwLock<Option<OpenPool>>,
     /// The calls under way: what ends each, and whose it is.
     running: Mutex<Vec<(Cancel, Reader)>>,
     socket: PathBuf,
     /// For what must be possible while calls wait with the pool locked.
     engine: Weak<Engine>,
-    name: String,
+    pub(super) name: String,
+    pub(super) places: Places,
+    /// The devices when the pool was opened, or as they were noted in the registry last.
+    pub(super) noted: Mutex<Devices>,
     /// It was given up, though a call that does not come back has it still.
     abandoned: AtomicBool,
 }
@@ -176,7 +184,10 @@ impl Handler for Owned {
         let guard = self.pool.read();
         let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
         let mut job = Job::new(vec![cancel, running.stop.clone()], said).of(reader);
-        pool.execute(&call.command, call.request, stream, &mut job)
+        let answer = pool.execute(&call.command, call.request, stream, &mut job);
+        drop(guard);
+        self.note_after_call();
+        answer
     }
 
     fn pool(&self) -> &str {

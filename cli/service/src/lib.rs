@@ -11,7 +11,7 @@
 //! visitors   connections of other users                     reserve  descriptors for an emergency
 //! registry   the known pools, one file each                 lock     taking turns at opening, serving and forgetting a pool
 //! places     the folders: registry, logs, sockets, locks     remembered  what is mounted by hand
-//! exposed    images that other users can read
+//! keeper     what a service notes in the registry        exposed  images that other users can read
 //! execute    carries requests out on a pool that this process has open
 //! health     what is known of a pool -> state, what is wrong, what to do
 //! owners     names and numbers of users and groups
@@ -28,6 +28,7 @@ mod exposed;
 mod health;
 mod host;
 mod hygiene;
+mod keeper;
 pub mod lock;
 pub mod owners;
 pub mod places;

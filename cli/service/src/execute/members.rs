@@ -1,6 +1,6 @@
 //! Requests about the devices of mirrors and RAID-Zs: attach, detach, replace, offline, online; and the resilver that follows.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 
 use dataset::admin::{ResilverState, ResilverStatus};
 use pool::{
@@ -285,6 +285,11 @@ impl OpenPool {
         let caches = layout::shown_caches(self.cache_paths().into_iter());
         let shown = shown.chain(caches).collect();
         Layout { pool: self.name().to_string(), vdevs: shown, spares: self.idle_spares(), size }
+    }
+
+    /// The paths of all devices, spares and caches among them.
+    pub(crate) fn device_paths(&self) -> Vec<PathBuf> {
+        self.layout().paths().into_iter().map(PathBuf::from).collect()
     }
 
     pub(super) fn needs(&self) -> Needs {
