@@ -90,7 +90,9 @@ impl Service<'_> {
         let problem = format!("its service (process {process}) runs {age} version of Cenote than this program");
         let speaks = format!("the service speaks {}, this program {}", named(version), named(program));
         let failure = Failure::cannot("use", pool, problem).hint(format!("{speaks}\n{remedy}"));
-        Failure { kind: Kind::OtherVersion, exit: Exit::Unavailable, ..failure }
+        // A program from before version 1 takes a service that is unavailable for one that has crashed, and removes its socket.
+        let exit = if program.is_none() { Exit::Failed } else { Exit::Unavailable };
+        Failure { kind: Kind::OtherVersion, exit, ..failure }
     }
 }
 
@@ -159,7 +161,7 @@ mod tests {
         the service speaks protocol version 1, this program a protocol before version 1
         use the program of that version: /usr/bin/pool
         ");
-        assert_eq!(exit, Exit::Unavailable);
+        assert_eq!(exit, Exit::Failed);
     }
 
     #[test]
