@@ -1,4 +1,4 @@
-//! A pool full of holes gets whole regions back, and nobody misses anything.
+//! A pool with mostly empty chunks gets whole regions back, without any loss.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::{
     fs::ROOT,
 };
 
-/// Small, so that every walk takes many steps.
+/// A small budget, so that every walk takes many steps.
 const BUDGET: u64 = 1 << 20;
 const LEN: usize = 100_000;
 const FILES: u64 = 400;
-/// Of so many files one is left.
+/// One of this number of files stays.
 const KEPT: u64 = 4;
 
 fn disk(name: &str) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::new(name, 64 * MIB))
 }
 
-/// A pool that is defragmented.
+/// A pool being defragmented.
 struct Bench {
     _pool: Pool,
     world: World,
@@ -47,7 +47,7 @@ impl Bench {
         bench
     }
 
-    /// A pool with many files, of which only some are left.
+    /// A pool with many files, most of them removed.
     fn new(vdev: NewVdev, seed: u64) -> Bench {
         let bench = Bench::bare(vdev, seed);
         let world = &bench.world;
@@ -67,7 +67,7 @@ impl Bench {
         Bench::new(NewVdev::Disk(disk.clone()), seed)
     }
 
-    /// The pool on these devices, opened again.
+    /// Reopens the pool on the given devices.
     fn open(devices: Vec<Arc<dyn Device>>, seed: u64) -> Bench {
         let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
         let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
@@ -80,12 +80,12 @@ impl Bench {
         assert_eq!(self.world.datasets.start_defragment(None).unwrap(), None);
     }
 
-    /// Does so many steps; `false` if it has come to its end before.
+    /// Makes the given number of steps; false if the job ends before.
     fn steps(&self, count: usize) -> bool {
         (0..count).all(|_| self.world.datasets.defragment_step(BUDGET).unwrap() == Progress::Worked)
     }
 
-    /// Does what a service does in the background until there is nothing to do.
+    /// Does all background work of a service.
     fn finish(&self) {
         for _ in 0..2000 {
             self.world.work();
@@ -105,7 +105,7 @@ impl Bench {
         self.world.datasets.holes()
     }
 
-    /// No region more would come of it, and nothing is missing.
+    /// Asserts that the job has finished, no further region can be emptied, and no file has changed.
     fn judge(&self, what: &str) {
         assert_eq!(self.state(), MoveState::Finished, "{what}");
         let holes = self.holes();
@@ -114,7 +114,7 @@ impl Bench {
         self.judge_totals(what);
     }
 
-    /// Nothing stays set aside.
+    /// Asserts that no space stays reserved.
     fn judge_totals(&self, what: &str) {
         (0..=SAFE_STATES).for_each(|_| _ = self.world.engine.commit_anyway().unwrap());
         let totals = self.world.engine.space_totals();
@@ -130,12 +130,12 @@ impl Bench {
         }
     }
 
-    /// How many blocks of a dataset are gangs.
+    /// The number of gang blocks in a dataset.
     fn gangs(&self, dataset: &str) -> usize {
         self.world.extents(dataset).iter().filter(|(_, pointer)| pointer.gang).count()
     }
 
-    /// The kinds of what the check finds.
+    /// The codes of the check's findings.
     fn findings(&self) -> Vec<String> {
         self.world.all_findings().iter().map(|finding| format!("{:?}", finding.code)).collect()
     }
@@ -177,11 +177,11 @@ fn a_pool_full_of_holes_gets_whole_regions_back_while_it_is_used() {
     bench.judge("in use");
     drop(bench);
     let bench = Bench::open(vec![disk], 2);
-    // Nobody allocates in chunks that somebody did before, so they may be chosen now.
+    // Chunks that earlier jobs allocated in are no longer in use for allocation, so the job may choose these now.
     assert_eq!(bench.state(), MoveState::Finished);
     bench.judge_files("opened again");
     bench.judge_totals("opened again");
-    // What was packed can go, where it lies now, and be packed again.
+    // Packed blocks can be freed in their new place, and packed again.
     let world = &bench.world;
     ["tank/b@old", "tank/a@new"].into_iter().for_each(|snapshot| drop(world.destroy(snapshot, false, true).unwrap()));
     (0..FILES).filter(|number| number % KEPT == 0 && number % 16 > 0).for_each(|number| {
@@ -199,7 +199,7 @@ fn a_pool_full_of_holes_gets_whole_regions_back_while_it_is_used() {
     let files = world.files("tank/b");
     assert!((0..FILES).step_by(16).all(|number| files[&number.to_string()] == noise(number, LEN)));
     assert!(world.engine.storage().space.packed().1 > 0);
-    // Maps go with the last block that they know.
+    // A map is deleted with its last block.
     world.files("tank/a").keys().for_each(|file| world.remove("tank/a", file));
     files.keys().for_each(|file| world.remove("tank/b", file));
     world.work();
@@ -224,7 +224,7 @@ fn what_shares_blocks_or_is_in_pieces_is_packed_too() {
     assert!(count > 1000, "{count}");
     (0..count).filter(|number| number % 2 > 0).for_each(|number| world.remove("tank/b", &number.to_string()));
     world.settle();
-    // There is no whole region any more, and no hole is as large as a record.
+    // No whole region is left, and no hole is as large as a record.
     (0..8).for_each(|number| world.write("tank/a", &format!("gang{number}"), &noise(5000 + number, 8 * LEN)));
     world.engine.commit().unwrap();
     assert!(bench.gangs("tank/a") > 8, "{}", bench.gangs("tank/a"));
@@ -368,7 +368,7 @@ fn one_for_which_there_is_no_room_any_more_ends_and_what_was_to_move_is_the_pool
     let bench = Bench::of_disk(&disk, 16);
     bench.start();
     assert!(bench.steps(1));
-    // Chunks are chosen, and somebody takes all to which they could go.
+    // Chunks are chosen, and then all target space is taken.
     let engine = &bench.world.engine;
     let storage = engine.storage();
     let take = |txg| storage.space.allocate(txg, Class::Metadata, MIB as u32, 1, &storage.vdevs).ok();
@@ -392,7 +392,7 @@ fn what_is_allocated_and_nobody_s_moves_as_it_is() {
     let disk = disk("a");
     let bench = Bench::of_disk(&disk, 12);
     let (engine, before) = (&bench.world.engine, bench.holes());
-    // Some are in chunks that are packed: they are the sparsest by far.
+    // Some blocks are in chunks to be packed, by far the sparsest.
     let storage = engine.storage();
     let leak =
         |_| engine.with_open_txg(|txg| storage.space.allocate(txg, Class::Data, 4096, 1, &storage.vdevs)).unwrap();
@@ -404,7 +404,7 @@ fn what_is_allocated_and_nobody_s_moves_as_it_is() {
     engine.commit_anyway().unwrap();
     bench.world.engine.forget_read();
     drop(bench);
-    // Whoever allocates somewhere keeps it from being packed.
+    // Allocating in a chunk prevents its packing.
     let bench = Bench::open(vec![disk], 13);
     let leaks = |bench: &Bench| {
         let found = bench.findings();
@@ -433,7 +433,7 @@ fn wherever_power_fails_every_file_is_there_and_it_goes_on() {
     bench.world.fs("tank/a").fsync(ROOT).unwrap();
     let begin = recorder.len();
     bench.start();
-    // What an fsync has promised, from which write on.
+    // The content covered by each fsync, and the position in the recording.
     let mut promised = Vec::new();
     while bench.world.datasets.is_defragmenting() {
         let number = promised.len() as u64;
@@ -451,7 +451,7 @@ fn wherever_power_fails_every_file_is_there_and_it_goes_on() {
         for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
             assert!(files.get(&number.to_string()) == Some(&noise(1000 + number, 5000)), "fsync {number}, {what}");
         }
-        // Whatever is free is used at once, so nothing that is still needed may be.
+        // Free space is reused at once, so space still needed must not be free.
         (0..60).for_each(|number| bench.world.write("tank/a", &format!("more{number}"), &noise(2000 + number, LEN)));
         bench.world.engine.commit().unwrap();
         bench.judge_files(what);

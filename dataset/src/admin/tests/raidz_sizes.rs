@@ -1,4 +1,5 @@
-//! RAID-Zs of devices of different sizes: full to the end, so that the rows behind the smallest device hold files, too.
+//! RAID-Z of devices with different sizes, filled to the end, so that the rows behind the smallest device have files,
+//! too.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -25,7 +26,7 @@ use crate::{
     fs::ROOT,
 };
 
-/// Sizes in the order in which devices are named, parity, and how many columns the zones have.
+/// The sizes in the order of the devices, the parity, and the number of columns of each zone.
 const SHAPES: [(&[u64], u8, &[u8]); 2] = [(&[64, 96, 80, 96], 1, &[4, 3, 2]), (&[96, 64, 96, 80], 2, &[4, 3])];
 
 fn sizes(of: &[u64]) -> Vec<u64> {
@@ -39,7 +40,7 @@ fn config(life: &Life) -> RaidZConfig {
     }
 }
 
-/// Writes files until there is room for no other.
+/// Writes files until the space is used up.
 fn fill(life: &mut Life) {
     loop {
         let (file, content) = (format!("full{:03}", life.files.len()), noise(life.files.len() as u64, 2 << 20));
@@ -49,12 +50,12 @@ fn fill(life: &mut Life) {
         life.world.engine.commit().unwrap();
         life.files.insert(file, content);
     }
-    // What was written of the last one.
+    // The partial last file.
     life.world.remove("tank/a", &format!("full{:03}", life.files.len()));
     life.world.engine.commit().unwrap();
 }
 
-/// How many bytes of a zone's regions are not zeros on the device of its last column.
+/// The number of nonzero bytes in a zone's regions, on the device of the zone's last column.
 fn held(life: &Life, zone: &Zone) -> usize {
     let disk = &life.disks[of_column(life, usize::from(zone.columns) - 1)];
     let mut bytes = vec![0; len_of(life, zone)];
@@ -62,14 +63,14 @@ fn held(life: &Life, zone: &Zone) -> usize {
     bytes.iter().filter(|byte| **byte != 0).count()
 }
 
-/// How many bytes a zone has on each device, in a pool with sectors of 4 KiB.
+/// The bytes of a zone on each device, in a pool with 4 KiB sectors.
 fn len_of(life: &Life, zone: &Zone) -> usize {
     let sectors = life.pool.label().region_size >> 12;
     let rows = u64::from(zone.regions) * sectors.div_ceil(u64::from(zone.columns - config(life).parity));
     (rows << 12) as usize
 }
 
-/// The pool without these devices, only for reading; its files, if it can be opened.
+/// The files of the pool without the given devices, opened read-only; `None` if the pool cannot be opened.
 fn files_without(life: &Life, gone: &BTreeSet<usize>) -> Option<Files> {
     let there = life.disks.iter().enumerate().filter(|(at, _)| !gone.contains(at));
     let devices: Vec<Arc<dyn Device>> = there.map(|(_, disk)| disk.clone() as Arc<dyn Device>).collect();
@@ -80,19 +81,19 @@ fn files_without(life: &Life, gone: &BTreeSet<usize>) -> Option<Files> {
     Some(world.files("tank/a"))
 }
 
-/// All sets of so many of the disks.
+/// All sets of `count` disks.
 fn sets(of: usize, count: u32) -> impl Iterator<Item = BTreeSet<usize>> {
     let some = (0..1u32 << of).filter(move |set| set.count_ones() == count);
     some.map(move |set| (0..of).filter(|at| set & 1 << at != 0).collect())
 }
 
-/// Which disk is a column.
+/// The disk of a column.
 fn of_column(life: &Life, column: usize) -> usize {
     let path = &config(life).members[column].member.leaf.path;
     life.disks.iter().position(|disk| disk.name() == path).unwrap()
 }
 
-/// Fails if files are not what was written when these devices are lost.
+/// Fails if files differ after the loss of the given devices.
 fn holds_without(life: &Life, gone: &BTreeSet<usize>) {
     assert!(files_without(life, gone).is_some_and(|files| files == life.files), "without {gone:?}");
 }
@@ -102,7 +103,7 @@ fn scrub(life: &Life) {
     while life.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {}
 }
 
-/// Has another device of such a size take the place of one.
+/// Replaces a device.
 fn replace(life: &mut Life, at: usize, new: &Disk) {
     life.pool.attach(life.disks[at].name(), new.clone(), true).unwrap();
     life.disks[at] = new.clone();
@@ -120,7 +121,7 @@ fn the_largest_devices_go_on_behind_the_smallest_and_as_many_as_ever_may_be_lost
         fill(&mut life);
         for zone in &zones {
             let (held, all) = (held(&life, zone), len_of(&life, zone));
-            // Some chunks are kept empty for metadata, wherever they are.
+            // Some chunks anywhere are kept empty for metadata.
             assert!(held * 3 > all, "{zone:?} has files: {held} of {all}");
         }
         life.judge();
@@ -137,7 +138,7 @@ fn what_rots_behind_the_smallest_device_is_found_and_mended() {
         fill(&mut life);
         let config = config(&life);
         for zone in &config.zones[1..] {
-            // As many of its columns as may be lost, the last ones.
+            // The last columns of the zone, as many as the parity covers.
             for column in usize::from(zone.columns - parity)..usize::from(zone.columns) {
                 let disk = &life.disks[of_column(&life, column)];
                 disk.write_at(DATA_START + (zone.first_row << 12), &noise(9, len_of(&life, zone))).unwrap();
@@ -153,7 +154,7 @@ fn what_rots_behind_the_smallest_device_is_found_and_mended() {
                 "{:?}",
                 errors().collect::<Vec<_>>()
             );
-            // What was mended is enough without those that were right.
+            // The repaired devices suffice without the ones that were intact.
             holds_without(&life, &(0..usize::from(parity)).map(|column| of_column(&life, column)).collect());
         }
     }
@@ -177,7 +178,7 @@ fn a_device_takes_the_place_of_another_one_if_it_has_the_rows_of_its_column() {
             assert_eq!(config(&life).zones, before.zones);
         }
         life.judge();
-        // What was copied is enough without the others.
+        // The copied device suffices without the others.
         for gone in sets(of.len(), parity.into()).filter(|gone| !gone.contains(&of_column(&life, 0))) {
             holds_without(&life, &gone);
         }
@@ -239,7 +240,7 @@ fn rows_become_wider_where_a_device_that_was_replaced_reaches() {
     sets(3, 1).for_each(|gone| holds_without(&life, &gone));
 }
 
-/// A device of so many bytes with what this one holds.
+/// A device of the given size with the content of `disk`.
 fn resized(disk: &Disk, size: u64) -> MemoryDevice {
     let copy = MemoryDevice::new(disk.name(), size);
     let mut part = vec![0; 1 << 20];
@@ -256,7 +257,7 @@ fn resized(disk: &Disk, size: u64) -> MemoryDevice {
 fn wherever_power_fails_while_devices_grow_and_rows_behind_the_smallest_become_wider_every_file_is_there() {
     let mut life = Life::of(&sizes(&[96, 96, 64]), 1, 45);
     fill(&mut life);
-    // Those are left of which something is behind the smallest device.
+    // Keeps only files with blocks behind the smallest device.
     let behind = u64::from(config(&life).zones[1].first_region) * life.pool.label().region_size;
     let storage = life.world.engine.storage();
     let is_behind =
@@ -283,7 +284,7 @@ fn wherever_power_fails_while_devices_grow_and_rows_behind_the_smallest_become_w
     let begin = recorder.len();
     assert!(life.pool.expand(None).unwrap() > 0);
     let expanded = recorder.len();
-    // What an fsync has promised, from which write on.
+    // The content covered by each fsync, and the position in the recording.
     let mut promised = Vec::new();
     while let Some(widening) = life.pool.widening() {
         let number = promised.len() as u64;
@@ -309,7 +310,7 @@ fn wherever_power_fails_while_devices_grow_and_rows_behind_the_smallest_become_w
     wherever_power_fails(&recorder, begin..recorder.len(), 30, &places, |cut, what, images| {
         let disks: Vec<Disk> = images.into_iter().map(|image| Arc::new(FaultDevice::new(image))).collect();
         let life = Life::opened(disks, 1, files.clone(), 47);
-        // What the labels name has chunks, also if no state knows it yet.
+        // Regions in the labels have chunks, even if no state includes these yet.
         let regions: u64 = config(&life).zones.iter().map(|zone| u64::from(zone.regions)).sum();
         assert_eq!(life.world.engine.storage().space.chunks_of(VdevId(0)) as u64, regions, "{what}");
         life.judge();
@@ -317,7 +318,7 @@ fn wherever_power_fails_while_devices_grow_and_rows_behind_the_smallest_become_w
         for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
             assert!(found.get(&number.to_string()) == Some(&noise(1000 + number, 5000)), "fsync {number}, {what}");
         }
-        // What was begun goes on.
+        // The interrupted expansion continues.
         life.pool.expand(None).unwrap();
         expand(&life);
         assert_eq!(config(&life).zones.len(), after.zones.len(), "{what}");

@@ -1,4 +1,4 @@
-//! Vdevs of a pool in use become equally full, and nobody misses anything.
+//! Vdevs of a pool in use become equally full, without any loss.
 
 use std::sync::Arc;
 
@@ -27,25 +27,25 @@ fn disk(name: &str) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::new(name, 64 * MIB))
 }
 
-/// A RAID-Z with parity for one.
+/// A RAID-Z with single parity.
 fn raidz(devices: &[Arc<dyn Device>]) -> NewVdev {
     NewVdev::RaidZ { parity: 1, devices: devices.to_vec() }
 }
 
-/// A pool that is rebalanced.
+/// A pool being rebalanced.
 struct Bench {
     pool: Pool,
     world: World,
 }
 
 impl Bench {
-    /// A pool with files on its first disk, and then a second one.
+    /// A pool with files on its first disk, and a second disk added.
     fn new(disks: [Arc<dyn Device>; 2], seed: u64) -> Bench {
         let [first, second] = disks.map(NewVdev::Disk);
         Bench::of(vec![first], vec![second], seed)
     }
 
-    /// A pool with files on its first vdevs, and then others.
+    /// A pool with files on its first vdevs, and other vdevs added.
     fn of(first: Vec<NewVdev>, others: Vec<NewVdev>, seed: u64) -> Bench {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
         let pool = admin::create_of(&first, &options, Arc::new(SeededEnv::new(seed))).unwrap();
@@ -62,7 +62,7 @@ impl Bench {
         bench
     }
 
-    /// The pool on these devices, opened again.
+    /// Reopens the pool on the given devices.
     fn open(devices: Vec<Arc<dyn Device>>, seed: u64) -> Bench {
         let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
         let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
@@ -75,12 +75,12 @@ impl Bench {
         assert_eq!(self.world.datasets.start_rebalance(None).unwrap(), None);
     }
 
-    /// Does so many steps; `false` if it has come to its end before.
+    /// Makes the given number of steps; false if the job ends before.
     fn steps(&self, count: usize) -> bool {
         (0..count).all(|_| self.world.datasets.rebalance_step(BUDGET).unwrap() == Progress::Worked)
     }
 
-    /// Does what a service does in the background until there is nothing to do.
+    /// Does all background work of a service.
     fn finish(&self) {
         for _ in 0..1000 {
             self.world.work();
@@ -95,20 +95,20 @@ impl Bench {
         self.world.datasets.rebalance_status().unwrap().state
     }
 
-    /// How full the vdevs are, in percent.
+    /// The fill of the vdevs, in percent.
     fn fill(&self) -> Vec<u64> {
         let totals = self.world.engine.space_totals();
         totals.vdevs.iter().map(|vdev| vdev.allocated * 100 / vdev.size).collect()
     }
 
-    /// Both are about equally full, and nothing is missing.
+    /// Asserts that both vdevs are about equally full, and no file has changed.
     fn judge(&self, what: &str) {
         assert_eq!(self.state(), MoveState::Finished, "{what}");
         let fill = self.fill();
         let (least, most) = (fill.iter().min().unwrap(), fill.iter().max().unwrap());
         assert!(most - least <= 3, "{what}: {fill:?}");
         self.judge_files(what);
-        // Nothing stays set aside.
+        // No space stays reserved.
         (0..=SAFE_STATES).for_each(|_| _ = self.world.engine.commit_anyway().unwrap());
         let (totals, label) = (self.world.engine.space_totals(), self.pool.label());
         let size: u64 = label.vdevs.iter().map(|vdev| vdev.tree.size(1 << label.ashift, MIB) / MIB * MIB).sum();
@@ -251,7 +251,7 @@ fn a_rebalance_for_which_there_is_no_room_any_more_ends() {
     let disks = [disk("a"), disk("b")];
     let bench = Bench::new(disks, 7);
     bench.start();
-    // The first chunks are chosen, and others take where they were to go.
+    // The first chunks are chosen, and then their target space is taken.
     assert!(bench.steps(1));
     let taken = bench.world.fill("tank/a", LEN);
     bench.finish();
@@ -273,7 +273,7 @@ fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
     bench.world.fs("tank/a").fsync(ROOT).unwrap();
     let begin = recorder.len();
     bench.start();
-    // What an fsync has promised, from which write on.
+    // The content covered by each fsync, and the position in the recording.
     let mut promised = Vec::new();
     while bench.world.datasets.is_rebalancing() {
         let number = promised.len() as u64;
@@ -290,7 +290,7 @@ fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
         for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
             assert!(files.get(&number.to_string()) == Some(&noise(100 + number, 5000)), "fsync {number}, {what}");
         }
-        // Whatever is free is used at once, so nothing that is still needed may be.
+        // Free space is reused at once, so space still needed must not be free.
         (0..20).for_each(|number| bench.world.write("tank/a", &format!("more{number}"), &noise(200 + number, LEN)));
         bench.world.engine.commit().unwrap();
         bench.judge_files(what);
@@ -369,7 +369,7 @@ fn wherever_power_fails_while_chunks_are_packed_to_other_rows_every_file_is_ther
     wherever_power_fails(&recorder, begin..recorder.len(), 12, &[], |_, what, images| {
         let bench = Bench::open(images, 51);
         bench.judge_files(what);
-        // Whatever is free is used at once, so nothing that is still needed may be.
+        // Free space is reused at once, so space still needed must not be free.
         (0..10).for_each(|number| bench.world.write("tank/a", &format!("more{number}"), &noise(200 + number, LEN)));
         bench.world.engine.commit().unwrap();
         bench.judge_files(what);

@@ -1,5 +1,5 @@
-//! A resilver goes on after export, crash and import where it was, and whatever happened in between, what the filled device
-//! then holds alone is read.
+//! A resilver continues after export, crash and import; whatever happens in between, everything can then be read from
+//! the new device alone.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     fs::ROOT,
 };
 
-/// Small, so that every walk takes many steps.
+/// A small budget, so that every walk takes many steps.
 const BUDGET: u64 = 64 << 10;
 const LEN: usize = 512 << 10;
 
@@ -32,19 +32,19 @@ fn disk(name: &str) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, 64 * MIB))))
 }
 
-/// A pool with a device that is filled.
+/// A pool with a device to resilver.
 struct Bench {
     pool: Pool,
     world: World,
 }
 
 impl Bench {
-    /// A pool of this with two datasets, and files in the second.
+    /// A pool of the vdev with two datasets, and files in the second.
     fn new(vdev: NewVdev, seed: u64) -> Bench {
         Bench::of(&[vdev], seed)
     }
 
-    /// The same of several.
+    /// A pool of several vdevs, likewise.
     fn of(vdevs: &[NewVdev], seed: u64) -> Bench {
         let devices = vdevs.iter().flat_map(|vdev| vdev.devices().to_vec()).collect();
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
@@ -59,7 +59,7 @@ impl Bench {
         bench
     }
 
-    /// The same on one disk, beside which another one is filled.
+    /// A pool on one disk, with a second disk attached and to be resilvered.
     fn filling(old: &Disk, new: &Disk, seed: u64) -> Bench {
         let bench = Bench::new(NewVdev::Disk(old.clone()), seed);
         bench.pool.attach("old", new.clone(), false).unwrap();
@@ -79,14 +79,14 @@ impl Bench {
         Bench::try_open(&devices, seed).unwrap()
     }
 
-    /// Closes the pool in order, as a service does.
+    /// Exports the pool, as a service does.
     fn close(self) {
         self.world.datasets.save_resilver().unwrap();
         self.world.datasets.close_all().unwrap();
         self.pool.export().unwrap();
     }
 
-    /// Does so many steps of the resilver; `false` if it has come to its end before.
+    /// Makes the given number of steps; false if the resilver ends before.
     fn steps(&self, count: usize) -> bool {
         (0..count).all(|_| self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked)
     }
@@ -95,12 +95,12 @@ impl Bench {
         self.world.datasets.resilver_status()
     }
 
-    /// How much the resilver has looked at that an earlier import has begun; none if there is none.
+    /// The bytes examined by a resilver of an earlier import; `None` without a resilver.
     fn resumed(&self) -> Option<u64> {
         self.status().map(|status| status.examined)
     }
 
-    /// Does what a service does in the background until there is nothing to do.
+    /// Does all background work of a service.
     fn finish(&self) {
         for _ in 0..10_000 {
             self.world.work();
@@ -116,7 +116,7 @@ impl Bench {
         names.map(|name| (name.clone(), self.world.files(&name))).collect()
     }
 
-    /// Fills what is to be filled, and goes on without some devices: everything is as it is now.
+    /// Finishes the resilver, and compares all files without some devices.
     fn go_on_without(&self, devices: &[&str], what: &str) {
         let before = self.all_files();
         self.finish();
@@ -127,7 +127,7 @@ impl Bench {
     }
 }
 
-/// Runs `test` with a resilver that was so many steps on its way, for every number of steps that it takes.
+/// Runs `test` with a resilver after 0, 1, 2, … steps, up to its end.
 fn after_any_number_of_steps(mut test: impl FnMut(usize) -> bool) {
     let count = (0..1000).take_while(|&steps| test(steps)).count();
     assert!(count > 10, "it took {count} steps");
@@ -152,7 +152,7 @@ fn a_resilver_goes_on_where_it_was_when_the_pool_was_closed() {
         if let Some(before) = &before {
             let now = bench.status().unwrap();
             assert_eq!((now.state, now.start, now.total), (ResilverState::Running, before.start, before.total));
-            // The space layer's own blocks are filled again, and counted once.
+            // The blocks of the space maps are copied again, and counted once.
             let counts = (now.examined, now.copied);
             assert!(counts == (before.examined, before.copied) || steps < 4 && counts == (0, 0), "after {steps} steps");
             most = most.max(now.copied);
@@ -330,7 +330,7 @@ fn what_moves_to_where_the_walk_has_been_is_copied_after_a_crash_too() {
         bench.pool.attach("old", new.clone(), false).unwrap();
         let goes_on = bench.steps(steps);
         let runs = bench.status().is_some_and(|status| status.state == ResilverState::Running);
-        // Back to a dataset that comes before, and a reference besides.
+        // Back to an earlier dataset, and to a new reference as well.
         world.datasets.promote(&name("tank/b")).unwrap();
         world.copy("tank/c", "second", "tank/a", "copy");
         world.engine.commit().unwrap();
@@ -356,7 +356,7 @@ fn another_device_that_joins_begins_a_walk_for_both() {
     assert_eq!(bench.resumed(), None);
     assert!(bench.steps(8));
     bench.close();
-    // With one of them only, that one is filled from the beginning.
+    // With one of the devices only, the resilver restarts.
     let bench = Bench::open(&[&old, &third], 32);
     assert_eq!(bench.resumed(), None);
     drop(bench);
@@ -364,7 +364,7 @@ fn another_device_that_joins_begins_a_walk_for_both() {
     bench.go_on_without(&["old", "new"], "the third one alone");
 }
 
-/// A spare keeps its guid and lacks everything wherever it joins.
+/// A spare keeps its GUID and lacks everything, wherever used.
 #[test]
 fn a_spare_that_is_filled_elsewhere_than_was_noted_is_filled_from_the_beginning() {
     let disks @ [a, b, c, d, spare] = &["a", "b", "c", "d", "spare"].map(disk);
@@ -383,7 +383,7 @@ fn a_spare_that_is_filled_elsewhere_than_was_noted_is_filled_from_the_beginning(
     let noted = bench.world.engine.commit_anyway().unwrap();
     assert!(bench.resumed() > Some(0));
     bench.pool.clear(&|_| unreachable!("they are there")).unwrap();
-    // What was cleared does not count, so it needs nobody any more.
+    // Cleared errors do not count, so the spare is returned.
     has_errors("d");
     let given_back = SpareChange::GivenBack { spare: "spare".into() };
     assert_eq!(bench.pool.spare_step().unwrap(), [given_back, stepped_in("d")]);
@@ -419,7 +419,7 @@ fn what_cannot_be_copied_is_looked_for_again_after_an_import() {
     let (old, new) = (disk("old"), disk("new"));
     let bench = Bench::filling(&old, &new, 38);
     assert!(bench.steps(8));
-    // Together with its neighbours, and alone.
+    // The read fails together with its neighbours, and alone.
     old.inject(Fault { range: DATA_START..64 * MIB, times: 2, ..Fault::failing(Operation::Read) });
     while bench.status().unwrap().errors == 0 {
         assert!(bench.steps(1));
@@ -436,7 +436,7 @@ fn what_cannot_be_copied_is_looked_for_again_after_an_import() {
 fn a_pool_opens_whose_resilver_cannot_be_gone_on_with() {
     let (old, new) = (disk("old"), disk("new"));
     let bench = Bench::filling(&old, &new, 43);
-    // So many that their rows are in nodes of their own.
+    // Enough rows for nodes of their own.
     (0..200).for_each(|number| drop(bench.world.create(&format!("tank/{number}")).unwrap()));
     assert!(bench.steps(8));
     bench.world.engine.commit_anyway().unwrap();
@@ -446,7 +446,7 @@ fn a_pool_opens_whose_resilver_cannot_be_gone_on_with() {
     let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(44))).unwrap();
     let engine = pool.engine().clone();
     engine.forget_read();
-    // Who is filled is asked last.
+    // Incomplete devices are read last.
     let fault = || Fault { range: DATA_START..64 * MIB, ..Fault::failing(Operation::Read) };
     [&old, &new].iter().for_each(|disk| disk.inject(fault()));
     let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
@@ -516,7 +516,7 @@ fn a_raidz_whose_disk_is_replaced_goes_on_after_any_crash() {
         let before = bench.all_files();
         bench.finish();
         assert!(bench.pool.find_device("b").is_err(), "{place}: it has left");
-        // Another one is lost now, so what was filled is needed for everything.
+        // Another device is lost now, so the resilvered device is needed for everything.
         bench.close();
         let left = [images[0].clone(), images[3].clone()];
         let bench = Bench::try_open(&left, 60).unwrap();
