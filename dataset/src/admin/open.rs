@@ -28,7 +28,7 @@ use crate::{
     name::{DatasetName, SnapshotName},
 };
 
-/// An open dataset. There is one for each, shared by all who use it.
+/// An open dataset, shared by all users of the dataset.
 pub struct Dataset {
     id: u64,
     head: Arc<Head>,
@@ -37,33 +37,33 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Its id.
+    /// The dataset's id; stable across renames.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its tree.
+    /// The dataset's tree.
     pub fn head(&self) -> &Arc<Head> {
         &self.head
     }
 
-    /// Its files.
+    /// The dataset's file system.
     pub fn fs(&self) -> &Arc<FileSystem> {
         &self.fs
     }
 }
 
-/// An open snapshot: it never changes.
+/// An open snapshot, which never changes.
 pub struct OpenSnapshot {
-    /// Its id.
+    /// The snapshot's id; stable across renames.
     pub id: u64,
-    /// Its tree.
+    /// The snapshot's tree.
     pub head: Arc<Head>,
-    /// Its files.
+    /// The snapshot's file system, read-only.
     pub fs: Arc<FileSystem>,
 }
 
-/// The datasets that are open, by id: work on all of them has the same order in every run.
+/// The open datasets, sorted by id, so that every run handles the datasets in the same order.
 #[derive(Default)]
 pub(super) struct OpenTable {
     datasets: BTreeMap<u64, Arc<Dataset>>,
@@ -78,13 +78,13 @@ impl OpenTable {
         }
     }
 
-    /// Forgets a dataset that was destroyed.
+    /// Closes a destroyed dataset.
     pub(super) fn close(&mut self, engine: &Engine, id: u64) {
         self.datasets.remove(&id);
         engine.close_head(id);
     }
 
-    /// Tells the open datasets how much room they have now.
+    /// Updates the limits of the open datasets.
     pub(super) fn refresh(&self, sync: &mut Sync<'_>) -> Result<()> {
         let (room, now) = (sync.engine().available(), sync.engine().env().now());
         for dataset in self.datasets.values() {
@@ -97,7 +97,7 @@ impl OpenTable {
 }
 
 impl Datasets {
-    /// Opens a dataset, or returns it if it is open.
+    /// Opens a dataset, or returns the open dataset.
     pub fn open_dataset(&self, name: &DatasetName) -> Result<Arc<Dataset>> {
         let names = self.names();
         let mut table = self.table().lock();
@@ -114,7 +114,7 @@ impl Datasets {
         let room = self.engine().available();
         let newest = row.newest_txg;
         self.read(|tx| limits.set(tx, room))?;
-        // From here on a failure closes the tree again.
+        // From here on a failure closes the tree.
         let head = self.engine().open_head(id, Some((root, row.level)));
         head.keep_log();
         head.set_newest_snapshot(newest);
@@ -128,7 +128,7 @@ impl Datasets {
         Ok(dataset)
     }
 
-    /// Opens a snapshot. Every call opens it anew.
+    /// Opens a snapshot; every call opens a new file system.
     pub fn open_snapshot(&self, name: &SnapshotName) -> Result<OpenSnapshot> {
         let names = self.names();
         let (id, row, root, options) = self.read(|tx| {
@@ -139,8 +139,8 @@ impl Datasets {
         })?;
         let root = root.ok_or_else(|| Error::damaged(id, "it has no tree"))?;
         let head = self.engine().open_frozen(id, root, row.level);
-        // A request that destroyed it since has not met the open tree.
-        // Without asking for the time: in a simulated world that moves the clock.
+        // A request that destroyed the snapshot before the tree was open has not closed the tree. Does not ask for the
+        // time, which would advance the clock of a simulation.
         let is_there = |view: &View<'_>| Transaction::new(*view, 0).contains(snapshot_key(id));
         if !self.engine().catalogue().read(is_there)? {
             return Err(Error::not_found("snapshot", name));
@@ -148,8 +148,8 @@ impl Datasets {
         open_files(id, name.as_str(), head, options)
     }
 
-    /// Opens the tree of a dataset as the catalogue has it, to be read only. It stays as it is for as long as the pool has room;
-    /// when that is given up, reading fails.
+    /// Opens the committed tree of a dataset, read-only. The tree stays readable while the pool has room for the freed
+    /// blocks; then reading fails.
     pub(super) fn open_as_written(&self, name: &DatasetName) -> Result<OpenSnapshot> {
         let names = self.names();
         let pinned = self.engine().pin();
@@ -164,14 +164,13 @@ impl Datasets {
         open_files(id, name.as_str(), head, options)
     }
 
-    /// Goes on freeing files that have lost their last name, in all datasets that are open, by a bounded amount. Returns
-    /// whether there is more to do.
+    /// Frees a bounded number of removed files in all open datasets. True if more are left.
     pub fn reap_files(&self) -> bool {
-        // Each has its turn, whatever the others have to do.
+        // Each dataset has its turn, whatever the work in the others.
         self.open_datasets().iter().filter(|dataset| dataset.fs.reap_orphans(REAPING_STEPS)).count() > 0
     }
 
-    /// Frees a bounded part of what files hold that have lost their last name, in all datasets that are open.
+    /// Frees a bounded number of removed files in all open datasets, for a caller that needs room.
     pub(super) fn free_due_files(&self) -> Due {
         let freed = self.open_datasets().iter().map(|dataset| dataset.fs.free_due(REAPING_STEPS)).max();
         freed.unwrap_or(Due::Nothing)
@@ -181,7 +180,7 @@ impl Datasets {
         self.table().lock().datasets.values().cloned().collect()
     }
 
-    /// Closes a dataset that nobody uses any more, after a commit.
+    /// Commits and closes an unused dataset.
     pub fn close_dataset(&self, id: u64) -> Result<()> {
         let Some(dataset) = self.table().lock().datasets.get(&id).cloned() else { return Ok(()) };
         let _quiet = dataset.head.exclude_changes();
@@ -192,20 +191,20 @@ impl Datasets {
         Ok(())
     }
 
-    /// Those of some datasets that are open, always in the same order, for who wants to exclude changes of them.
+    /// The open ones among some datasets, always in the same order, for excluding changes.
     pub(super) fn open_with_ids(&self, mut ids: Vec<u64>) -> Vec<Arc<Dataset>> {
         ids.sort_unstable();
         let table = self.table().lock();
         ids.into_iter().filter_map(|id| table.datasets.get(&id).cloned()).collect()
     }
 
-    /// Closes all datasets, after a commit.
+    /// Commits and closes all datasets.
     pub fn close_all(&self) -> Result<()> {
         let open: Vec<u64> = self.table().lock().datasets.keys().copied().collect();
         open.into_iter().try_for_each(|id| self.close_dataset(id))
     }
 
-    /// Has the open file systems follow properties that have changed.
+    /// Applies changed properties to the open file systems.
     pub(super) fn reload_options(&self) -> Result<()> {
         let names = self.names();
         let room = self.engine().available();
@@ -215,14 +214,14 @@ impl Datasets {
                 dataset.limits.set(tx, room)?;
                 self.options(tx, &names, dataset.id)
             })?;
-            // What a mount and the kernel have agreed on stays so until there is a new mount.
+            // A mount and the kernel have agreed on ACLs until the next mount.
             let acl = if self.mount_of(dataset.id).is_some() { dataset.fs.options().acl } else { options.acl };
             dataset.fs.set_options(Options { acl, ..options });
         }
         Ok(())
     }
 
-    /// Has one dataset, if it is open, follow its properties when a mount of it begins or has ended.
+    /// Applies the properties of one open dataset, when a mount begins or ends.
     pub(super) fn reload_options_of(&self, id: u64) -> Result<()> {
         let names = self.names();
         let table = self.table().lock();

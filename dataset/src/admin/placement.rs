@@ -1,9 +1,9 @@
-//! The property `vdevs`: which vdevs a dataset's records go to as long as there is room for data on them.
+//! The property `vdevs`: the vdevs preferred for a dataset's records, as long as the vdevs have room for data.
 //!
-//! A user names vdevs as `pool status` does: `mirror-0`, or the path or number of a disk. What is kept are numbers that
-//! a vdev has for life, behind a word for people (`mirror-0`, `disk-1`): a disk may get another path, or become a mirror.
-//! Numbers are never given again, so the name of a vdev that has left, or that came with a stream and is of another pool's,
-//! is a wish that nobody can grant, and does no harm.
+//! Users name vdevs as `pool status` does: `mirror-0`, or the path or GUID of a disk. The stored value has the vdev's
+//! permanent number behind a word for readers (`mirror-0`, `disk-1`), because a disk may get another path, or become a
+//! mirror. Numbers are never reused. So the name of a removed vdev, or of another pool's vdev in a received property,
+//! prefers nothing and does no harm.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use pool::{space::Preferred, vdev::Vdev};
 use super::{datasets::Datasets, error::Result, property::Assignment};
 use crate::property::{Property, PropertyError, SPECIAL, dataset::VDEVS};
 
-/// No vdev is preferred.
+/// The value without a preference.
 const ANY: &str = "any";
 
 impl Datasets {
-    /// Assignments in which vdevs of this pool have the names that are kept.
+    /// Translates the names of vdevs in assignments to the stored form.
     ///
     /// # Errors
-    /// [`PropertyError::Value`] if there is no such vdev, its number is too high, or it is for the intent log.
+    /// [`PropertyError::Value`] for an unknown vdev, a number out of range, or a log vdev.
     pub(super) fn with_vdevs_named(&self, assignments: &[Assignment]) -> Result<Vec<Assignment>> {
         let named = |assignment: &Assignment| match Property::of_dataset(&assignment.property) {
             Ok(property) if VDEVS.is(property.name()) && assignment.value != ANY => {

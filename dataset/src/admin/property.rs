@@ -1,11 +1,11 @@
-//! Setting and inheriting properties, and where a value comes from.
+//! Setting and inheriting properties, and the source of a value.
 //!
-//! A value set on a dataset wins over one that was received, and that over what the dataset above has; if nobody set
-//! it, the default counts. Inheriting a property takes the set value away, and hides a received one.
+//! A local value overrides a received value, which overrides the parent's value; without any, the default counts.
+//! Inheriting a property removes the local value, and hides a received value.
 //!
-//! Quotas and reservations are numbers of the dataset's own row, so that writing and accounting need no look-up. The rows
-//! of their values say only where the number comes from, and what it would be if it were received. A number without such
-//! a row was set here by an older program.
+//! Quotas and reservations are numbers in the dataset's row, so that writing and accounting need no lookup. The rows of
+//! their values only record the source of the number, and the value if received. A number without such a row was set
+//! locally by an older program.
 
 use std::collections::BTreeMap;
 
@@ -28,19 +28,19 @@ use crate::{
     },
 };
 
-/// A property and the value it is to get, as a user writes them.
+/// A property and its new value, as typed by a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The property's name or alias.
     pub property: String,
-    /// The value.
+    /// The value, not yet validated.
     pub value: String,
 }
 
 pub use crate::property::Valued;
 
 impl Datasets {
-    /// Sets properties of datasets or snapshots. A reservation may take what was freed a moment ago.
+    /// Sets properties of datasets or snapshots. A reservation may use recently freed space.
     pub fn set(&self, targets: &[Name], assignments: &[Assignment]) -> Result<()> {
         let room = self.engine().available();
         match self.set_with_room(targets, assignments, room) {
@@ -51,7 +51,7 @@ impl Datasets {
         }
     }
 
-    /// Waits for so much room, if commits can make it.
+    /// Waits until `bytes` are free, if commits can provide the space.
     fn finds_room(&self, bytes: u64) -> Result<bool> {
         match self.engine().wait_for_room(bytes) {
             Err(PoolError::OutOfSpace) => Ok(false),
@@ -73,8 +73,8 @@ impl Datasets {
         self.reload_options()
     }
 
-    /// Has a property inherited again; with `recursive` also by all datasets below. With `received` a received value
-    /// counts again instead.
+    /// Inherits a property; with `recursive` in all descendants too. With `received` a received value counts again
+    /// instead.
     pub fn inherit(&self, targets: &[Name], property: &str, recursive: bool, received: bool) -> Result<()> {
         let (names, targets) = (self.names(), targets.to_vec());
         let property = Property::of_dataset(property)?;
@@ -99,7 +99,7 @@ impl Datasets {
         self.reload_options()
     }
 
-    /// The value of a property, and where it comes from; `None` if the target has none.
+    /// The value of a property and its source; `None` if the property does not apply.
     pub fn get(&self, target: &Name, property: &str) -> Result<Option<Valued>> {
         let property = Property::of_dataset(property)?;
         let request = super::ListRequest { roots: vec![target.clone()], ..Default::default() };
@@ -107,7 +107,7 @@ impl Datasets {
         Ok(self.list_since(&request, &since)?.first().and_then(|listed| listed.value(&property)))
     }
 
-    /// A value kept for the pool as a whole.
+    /// The stored value of a pool property.
     pub fn pool_property(&self, name: &str) -> Result<Option<String>> {
         self.read(|tx| {
             let found = tx.find_named::<Value>(crate::catalogue::POOL, kind::PROPERTY, name)?;
@@ -135,7 +135,7 @@ impl Datasets {
             let row = Value { name: name.clone(), value: Some(value.clone()) };
             tx.put_named(crate::catalogue::POOL, kind::PROPERTY, &row)
         })?;
-        // An enabled feature is an option of every file system.
+        // An enabled feature changes the options of every file system.
         self.reload_options()
     }
 }
@@ -149,7 +149,7 @@ fn owner(tx: &Transaction<'_>, names: &Names, target: &Name) -> Result<u64> {
     }
 }
 
-/// Sets properties of a dataset or snapshot. `creating` says that it is being created.
+/// Sets properties of a dataset or snapshot. `creating` is true for a new dataset.
 pub(super) fn assign_all(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -163,7 +163,7 @@ pub(super) fn assign_all(
     for assignment in assignments {
         let property = Property::of_dataset(&assignment.property)?;
         let is_user = matches!(property, Property::User(_));
-        // They are kept with the files: see `crate::fs::account`.
+        // Accounts are stored with the files: see `crate::fs::account`.
         let is_account = matches!(property, Property::Account(_));
         if is_account || !property.applies_to(kinds) || (!is_dataset && !is_user) {
             let (what, name) = match is_dataset {
@@ -185,8 +185,8 @@ pub(super) fn assign_all(
     Ok(())
 }
 
-/// Keeps a value that came with a stream. What was set here goes on to count. A limit that cannot be kept here is left
-/// out: the data are worth more. Returns whether it was kept.
+/// Stores a received value; a local value stays in force. A limit that cannot be met is omitted, because the data
+/// matter more. True if stored.
 pub(super) fn take_received(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -219,7 +219,7 @@ pub(super) fn take_received(
     }
 }
 
-/// Sets a limit to what its rows say.
+/// Sets a limit to the value in its rows.
 fn follow_rows(tx: &mut Transaction<'_>, names: &Names, id: u64, name: &str, limit: Limit, room: u64) -> Result<()> {
     let value = match tx.find_named::<Value>(id, kind::PROPERTY, name)? {
         Some((_, own)) => own.value,
@@ -228,12 +228,12 @@ fn follow_rows(tx: &mut Transaction<'_>, names: &Names, id: u64, name: &str, lim
     set_limit(tx, names, id, limit, value.and_then(|value| value.parse().ok()).unwrap_or(0), room)
 }
 
-/// Whether a dataset has a value of its own, or was told to inherit one.
+/// Whether a dataset has a local value, or an explicit choice to inherit.
 pub(super) fn is_local(tx: &Transaction<'_>, id: u64, property: &Property) -> Result<bool> {
     Ok(tx.find_named::<Value>(id, kind::PROPERTY, property.name())?.is_some())
 }
 
-/// Has a property inherited again; with `received` a received value counts again instead.
+/// Inherits a property; with `received` a received value counts again instead.
 pub(super) fn inherit(tx: &mut Transaction<'_>, id: u64, name: &str, received: bool) -> Result<()> {
     let was_received = tx.find_named::<Value>(id, kind::RECEIVED, name)?.is_some();
     if was_received && !received {
@@ -254,7 +254,7 @@ impl Limit {
     }
 }
 
-/// The values that one dataset has received, by name.
+/// The received values of a dataset, by name.
 pub(super) fn received(tx: &Transaction<'_>, id: u64) -> Result<BTreeMap<String, String>> {
     Ok(rows(tx, id, kind::RECEIVED)?.into_iter().filter_map(|row| Some((row.name, row.value?))).collect())
 }
@@ -300,11 +300,11 @@ fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, val
     })
 }
 
-/// The values of all properties of a dataset that can be set; of limits those that have rows.
+/// The values of all settable properties of a dataset; limits only if they have rows.
 pub(super) fn effective(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Effective> {
     let mut path = vec![id];
     let mut row: DatasetRow = tx.row(dataset_key(id))?;
-    // The name is short of the pool's depth limit, so the path is.
+    // A valid name has a bounded number of components, and so has the path.
     let name = names.of_dataset(tx, id)?;
     while row.parent != 0 {
         if path.len() > MAX_DEPTH {
@@ -325,7 +325,7 @@ pub(super) fn effective(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<
     Ok(values)
 }
 
-/// What a dataset below one that has `values` inherits from it; `name` is that of the one below.
+/// The values that the dataset `name` inherits from a parent with `values`.
 pub(super) fn inherited(values: &Effective, name: &DatasetName) -> Effective {
     let above = name.parent().map(|parent| parent.to_string()).unwrap_or_default();
     let mut below = defaults(None);
@@ -354,7 +354,7 @@ fn mountpoint_below(above: &str, component: &str) -> String {
     }
 }
 
-/// Puts the values that were set on, or received by, one dataset or snapshot over what it inherits.
+/// Applies the values set on, or received by, a dataset or snapshot.
 pub(super) fn own(tx: &Transaction<'_>, id: u64, values: &mut Effective) -> Result<()> {
     let local: Vec<Value> = rows(tx, id, kind::PROPERTY)?;
     for Value { name, value } in rows(tx, id, kind::RECEIVED)? {
@@ -371,7 +371,7 @@ pub(super) fn own(tx: &Transaction<'_>, id: u64, values: &mut Effective) -> Resu
     Ok(())
 }
 
-/// Puts what holds for a mount only over everything else.
+/// Applies the values of a mount, which override all others.
 pub(super) fn overlay(values: &mut Effective, mount: &Mount) {
     for (name, value) in &mount.temporary {
         values.insert(name, value, Source::Temporary);
@@ -382,7 +382,7 @@ fn rows(tx: &Transaction<'_>, id: u64, kind: u8) -> Result<Vec<Value>> {
     Ok(tx.rows::<Value>(keys(id, kind))?.into_iter().map(|(_, row)| row).collect())
 }
 
-/// The defaults, for the pool's root dataset with the mountpoint that goes by the pool's name.
+/// The defaults; for the pool's root dataset with the default mountpoint.
 fn defaults(pool: Option<&DatasetName>) -> Effective {
     let kept = |definition: &&Definition| definition.backing == Backing::Row;
     let mut values = Effective::default();
@@ -397,7 +397,7 @@ fn defaults(pool: Option<&DatasetName>) -> Effective {
     values
 }
 
-/// What a snapshot has of the values of its dataset, which is called `above`: only those that apply to snapshots.
+/// The values of a snapshot: the values of its dataset `above` that apply to snapshots.
 pub(super) fn of_snapshot(
     tx: &Transaction<'_>,
     id: u64,

@@ -1,12 +1,12 @@
-//! The properties that name a user, a group or a project: `userused@ann`, `groupobjquota@100`.
+//! The properties of a user, a group or a project: `userused@ann`, `groupobjquota@100`.
 //!
-//! They stand in the files' own tree and not among the properties of the catalogue, see [`crate::fs::account`]; here is how
-//! they are named and what may be written. Whose number a name is, is for the machine to say that the files are on.
+//! The values are in the dataset's tree, not in the catalogue: see [`crate::fs::account`]. This module defines their
+//! names and syntax. The machine with the files maps names to ids.
 
 use super::{PropertyError, Syntax};
 use crate::fs::OwnerKind;
 
-/// What their names begin with, with what it means.
+/// The prefixes of the names, with their meaning.
 const STEMS: [(&str, OwnerKind, bool, bool); 12] = [
     ("userused@", OwnerKind::User, false, false),
     ("userquota@", OwnerKind::User, true, false),
@@ -22,7 +22,7 @@ const STEMS: [(&str, OwnerKind, bool, bool); 12] = [
     ("projectobjquota@", OwnerKind::Project, true, true),
 ];
 
-/// A number of somebody's account.
+/// A property of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountProperty {
     name: String,
@@ -33,39 +33,39 @@ pub struct AccountProperty {
 }
 
 impl AccountProperty {
-    /// The property of this name, if it is one of them.
+    /// The property with the given name, if an account's.
     pub(super) fn named(name: &str) -> Option<AccountProperty> {
         let (stem, kind, is_quota, counts_objects) =
             STEMS.into_iter().find(|(stem, ..)| name.len() > stem.len() && name.starts_with(stem))?;
         Some(AccountProperty { name: name.to_owned(), stem, kind, is_quota, counts_objects })
     }
 
-    /// Its whole name.
+    /// The full name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is about users, groups or projects.
+    /// Users, groups or projects.
     pub fn kind(&self) -> OwnerKind {
         self.kind
     }
 
-    /// Whom it is about, by name or number.
+    /// The owner, by name or id.
     pub fn owner(&self) -> &str {
         &self.name[self.stem.len()..]
     }
 
-    /// Whether it is a quota, and not what is used.
+    /// Whether a quota; otherwise usage.
     pub fn is_quota(&self) -> bool {
         self.is_quota
     }
 
-    /// Whether it is about objects, and not about bytes.
+    /// Whether a number of objects; otherwise bytes.
     pub fn counts_objects(&self) -> bool {
         self.counts_objects
     }
 
-    /// How its values are written.
+    /// The syntax of the values.
     pub(super) fn syntax(&self) -> Syntax {
         match (self.is_quota, self.counts_objects) {
             (true, false) => Syntax::Limit,

@@ -8,7 +8,7 @@ use super::{
     setting::{AclType, CanMount, Durability, SnapDir, Spread, Words},
 };
 
-/// What is computed of a dataset, a snapshot or a bookmark.
+/// The computed properties of a dataset, a snapshot or a bookmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the property of its name, and the table says what that is")]
 pub enum Figure {
@@ -39,16 +39,16 @@ pub enum Figure {
     SnapshotsChanged,
 }
 
-/// A limit of space, which is a number of the dataset's own row so that writing needs no look-up.
+/// A limit of space: a number in the dataset's row, so that writing needs no lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// The most for a dataset and those below.
+    /// The limit of a dataset with its descendants, in bytes.
     Quota,
-    /// The most that a dataset references.
+    /// The limit of the space referenced by a dataset, in bytes.
     Refquota,
-    /// The least set aside for a dataset and those below.
+    /// The bytes reserved for a dataset with its descendants.
     Reservation,
-    /// The least set aside for a dataset alone.
+    /// The bytes reserved for a dataset alone.
     Refreservation,
 }
 
@@ -95,7 +95,7 @@ const SHOWN: Effect = Effect::MOUNT;
 const AGREED: Effect = Effect::REMOUNT;
 
 rows! {
-    /// Every property of a dataset; those of the user's own making come in addition.
+    /// All properties of a dataset, except user properties.
     DATASET;
 
     NAME: String = "name", "NAME",

@@ -1,11 +1,11 @@
-//! One row of the tables of properties: what it applies to, who may change it, how its values are written, where they
-//! are kept, and what a change of it entails.
+//! One row of the tables of properties: the objects, the access, the syntax and storage of values, and the effects of a
+//! change.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Syntax, dataset, pool};
 
-/// What a property can belong to; a set.
+/// A set of kinds of objects that can have a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kinds(u8);
 
@@ -44,20 +44,20 @@ impl Kinds {
     }
 }
 
-/// Who may change a property, and whether the datasets below follow.
+/// Who may change a property, and whether descendants inherit the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
     /// Computed; never set.
     ReadOnly,
     /// Set on one dataset or pool, for it alone.
     Settable,
-    /// Set on a dataset, for it and those below that do not set it themselves.
+    /// Set on a dataset, and inherited by descendants without a local value.
     Inheritable,
-    /// Set when its owner is created, and fixed from then on.
+    /// Set at creation, and fixed from then on.
     SetOnce,
 }
 
-/// Where a table puts a column's values.
+/// The alignment of a column in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -66,35 +66,35 @@ pub enum Align {
     Right,
 }
 
-/// Where the value of a property is kept.
+/// The storage of a property's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// In a row of the catalogue.
     Row,
-    /// In the dataset's own row, as a number.
+    /// A number in the dataset's row.
     Limit(dataset::Limit),
-    /// Nowhere: it is computed from a dataset, a snapshot or a bookmark.
+    /// Computed from a dataset, a snapshot or a bookmark.
     Dataset(dataset::Figure),
-    /// Nowhere: it is computed from the pool.
+    /// Computed from the pool.
     Pool(pool::Figure),
-    /// Nowhere: OpenZFS has the property, and here it has one value.
+    /// A property of OpenZFS with a single value here.
     Constant,
 }
 
-/// What a change of a property entails for mounts, beside that open file systems follow it; a set.
+/// A set of effects of a change on mounts, beyond updating open file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect(u8);
 
 impl Effect {
     /// Nothing.
     pub const NONE: Effect = Effect(0);
-    /// It decides whether and where a dataset is mounted.
+    /// The property decides whether and where a dataset is mounted.
     pub const PLACE: Effect = Effect(1);
-    /// It is an option of a mount, which changes while the mount lives.
+    /// The property is a mount option, changed while mounted.
     pub const MOUNT: Effect = Effect(2);
-    /// The mount and the kernel agree on it when the mount is made: it takes a new mount.
+    /// The mount and the kernel agree on the property when mounting: a change needs a new mount.
     pub const REMOUNT: Effect = Effect(4);
-    /// Changes made through `mmap` that the kernel has not written yet would be refused: it writes them first.
+    /// The kernel must first write changes made through `mmap`, which would be refused later.
     pub const WRITE_BACK: Effect = Effect(8);
 
     /// Both sets together.
@@ -108,67 +108,67 @@ impl Effect {
     }
 }
 
-/// One row: a property without the type of its values, which [`super::Typed`] adds.
+/// One row: a property without the type of its values, added by [`super::Typed`].
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
     /// The name in arguments, in the catalogue and in streams.
     pub name: &'static str,
-    /// The head of its column. In lower case it is an alias of the name, as in ZFS: `avail`, `refer`, `compress`.
+    /// The head of the column. In lower case also an alias of the name, as in OpenZFS: `avail`, `refer`, `compress`.
     pub column: &'static str,
-    /// What has it.
+    /// The kinds of objects with the property.
     pub kinds: Kinds,
-    /// Who may change it.
+    /// The access and inheritance.
     pub nature: Nature,
-    /// How its values are written.
+    /// The syntax of the values.
     pub syntax: Syntax,
-    /// Its canonical value where none is set; `None` if that is computed, or there is none.
+    /// The canonical default; `None` for a computed or missing default.
     pub default: Option<&'static str>,
     /// One sentence for the reference.
     pub help: &'static str,
-    /// Where its value is kept.
+    /// The storage of the value.
     pub backing: Backing,
-    /// What a change of it entails for mounts.
+    /// The effects of a change on mounts.
     pub effect: Effect,
 }
 
 impl Definition {
-    /// A row that has no name yet, and whose values are kept in the catalogue.
+    /// A row without a name, with values in the catalogue.
     pub(super) const fn new(kinds: Kinds, nature: Nature, syntax: Syntax, default: Option<&'static str>) -> Definition {
         let (backing, effect) = (Backing::Row, Effect::NONE);
         Definition { name: "", column: "", kinds, nature, syntax, default, help: "", backing, effect }
     }
 
-    /// The same with its name, the head of its column and its sentence.
+    /// Adds the name, the head of the column and the help sentence.
     pub(super) const fn named(self, name: &'static str, column: &'static str, help: &'static str) -> Definition {
         Definition { name, column, help, ..self }
     }
 
-    /// The same with what a change entails for mounts.
+    /// Adds the effects of a change on mounts.
     pub(super) const fn affecting(self, effect: Effect) -> Definition {
         Definition { effect, ..self }
     }
 
-    /// Whether a user can set it at all.
+    /// Whether a user can set the property.
     pub fn is_settable(&self) -> bool {
         self.nature != Nature::ReadOnly
     }
 
-    /// Whether a change of it entails all of `effect`.
+    /// Whether a change has all of the effects.
     pub fn affects(&self, effect: Effect) -> bool {
         self.effect.contains(effect)
     }
 
-    /// Where its column's values stand.
+    /// The alignment of the column.
     pub fn align(&self) -> Align {
         self.syntax.align()
     }
 
-    /// Whether this is its name.
+    /// Whether `name` is the property's name.
     pub fn is(&self, name: &str) -> bool {
         self.name == name
     }
 
-    /// Whether this is its name or its alias.
+    /// Whether `name` is the property's name or alias.
     pub(super) fn answers_to(&self, name: &str) -> bool {
         self.name == name || self.column.eq_ignore_ascii_case(name)
     }
@@ -180,7 +180,7 @@ impl PartialEq for Definition {
     }
 }
 
-/// Makes of each line a constant that code reads the property by, and of all of them the table.
+/// Defines a constant for each line, by which code reads the property, and the table of all lines.
 macro_rules! rows {
     ($(#[$doc:meta])* $table:ident;
      $($row:ident: $type:ty = $name:literal, $column:literal, $definition:expr, $help:literal;)*) => {

@@ -1,10 +1,10 @@
-//! The values of the properties of one dataset or snapshot, with where each comes from.
+//! The values of a dataset's or snapshot's properties, with their sources.
 
 use std::collections::{BTreeMap, btree_map};
 
 use super::{Setting, Source, Typed};
 
-/// A value and where it comes from.
+/// A value and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Valued {
     /// The canonical value.
@@ -13,30 +13,30 @@ pub struct Valued {
     pub source: Source,
 }
 
-/// The values of all properties of one dataset or snapshot that can be set, by name; of limits those that have rows.
+/// The values of all settable properties of a dataset or snapshot, by name; limits only if they have rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effective(BTreeMap<String, Valued>);
 
 impl Effective {
-    /// The value of a property: its default where there is none, or none that the property admits.
+    /// The value of a property; the default if the value is missing or invalid.
     ///
     /// # Panics
-    /// If the table gives no default: see [`Typed::default`].
+    /// If the table has no default: see [`Typed::default`].
     pub fn get<T: Setting>(&self, property: &Typed<T>) -> T {
         self.find(property).unwrap_or_else(|| property.default())
     }
 
-    /// The value of a property, if there is one that the property admits.
+    /// The value of a property; `None` if missing or invalid.
     pub fn find<T: Setting>(&self, property: &Typed<T>) -> Option<T> {
         self.valued(property.name).and_then(|valued| property.read(&valued.value))
     }
 
-    /// The text and the source of a property of this name.
+    /// The text and source of the property with the given name.
     pub fn valued(&self, name: &str) -> Option<&Valued> {
         self.0.get(name)
     }
 
-    /// Gives a property a value in the place of the one before.
+    /// Sets the value of a property.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<String>, source: Source) {
         self.0.insert(name.into(), Valued { value: value.into(), source });
     }

@@ -1,8 +1,8 @@
-//! Why a property or a value is refused, and what to do about it.
+//! Why a property or a value is refused, and the remedy.
 
 use super::{ENABLED, MAX_USER_NAME, MAX_USER_VALUE};
 
-/// Why a property or its value is refused.
+/// The reasons to refuse a property or a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PropertyError {
     /// No property has this name.
@@ -11,47 +11,47 @@ pub enum PropertyError {
         /// The name.
         name: String,
     },
-    /// ZFS has it, this version of Cenote does not.
+    /// A property of OpenZFS that this version does not support.
     #[error("property '{name}' is not supported: {reason}")]
     Absent {
         /// The name.
         name: String,
-        /// Why, and what there is instead.
+        /// The reason, and the alternative.
         reason: &'static str,
     },
-    /// Nobody sets it.
+    /// A computed property.
     #[error("'{name}' is readonly")]
     ReadOnly {
         /// The name.
         name: String,
     },
-    /// It can be set at creation time only.
+    /// A property that can only be set at creation.
     #[error("'{name}' can only be set at creation time")]
     SetOnce {
         /// The name.
         name: String,
     },
-    /// The value does not fit the property.
+    /// The value is invalid for the property.
     #[error("bad value '{}' for '{name}': {problem}", on_one_line(.value))]
     Value {
         /// The property.
         name: &'static str,
-        /// What was given.
+        /// The text given.
         value: String,
-        /// What is wrong with it.
+        /// The problem of the value.
         problem: String,
-        /// What would be right.
+        /// The valid values.
         expected: String,
     },
-    /// A feature of the pool can be enabled, and nothing else.
+    /// A feature of the pool can only be set to `enabled`.
     #[error("bad value '{}' for '{name}': the only one that can be set is '{ENABLED}'", on_one_line(.value))]
     Feature {
         /// The property.
         name: String,
-        /// What was given.
+        /// The text given.
         value: String,
     },
-    /// A user property's name has a character it may not have.
+    /// The name of a user property has an invalid character.
     #[error("invalid character {character:?} in the name of user property '{name}'")]
     UserCharacter {
         /// The name.
@@ -59,7 +59,7 @@ pub enum PropertyError {
         /// The first such character.
         character: char,
     },
-    /// A user property's value would break the lines it is shown in.
+    /// The value of a user property has a control character, which would break lines of output.
     #[error("the value of '{name}' has the control character {character:?}")]
     Control {
         /// The property.
@@ -67,13 +67,13 @@ pub enum PropertyError {
         /// The first such character.
         character: char,
     },
-    /// A user property's name is too long or begins with a dash.
+    /// The name of a user property is too long or begins with a dash.
     #[error("invalid user property '{name}': at most {MAX_USER_NAME} bytes, and not beginning with '-'")]
     UserName {
         /// The name.
         name: String,
     },
-    /// A user property's value is too long.
+    /// The value of a user property is too long.
     #[error("the value of '{name}' has {length} bytes, at most {MAX_USER_VALUE} are allowed")]
     TooLong {
         /// The property.
@@ -83,13 +83,13 @@ pub enum PropertyError {
     },
 }
 
-/// A text that does not break the line of a message, and commands no terminal.
+/// A text without control characters, for messages on a terminal.
 pub(crate) fn on_one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 impl PropertyError {
-    /// What to do about it, where something can be said.
+    /// The next step for the user, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
             PropertyError::Unknown { name } if name.contains(':') => {
@@ -98,7 +98,7 @@ impl PropertyError {
             PropertyError::Unknown { .. } => {
                 Some("user properties have a colon in their name, as in 'me:backup'".into())
             }
-            // A problem that says what the value must be needs no list of values.
+            // A problem that states the valid values needs no list.
             PropertyError::Value { problem, expected, .. } if !problem.starts_with("must be") => {
                 Some(format!("values: {expected}"))
             }

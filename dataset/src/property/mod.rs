@@ -1,16 +1,16 @@
-//! The properties of datasets and pools: one table that everything else is derived from.
+//! The properties of datasets and pools: all parts of the program use the same tables.
 //!
-//! A [`Definition`] says a property's name, what it applies to, who may change it, how its values are written and what
-//! it does. Parsing, printing, the columns of `list`, the order of `get all` and the reference documentation all read
-//! the two tables, [`DATASET`] and [`POOL`]. Properties that only OpenZFS has are in a third one (`openzfs`): each has one
-//! value here. The features of a pool, `feature@name`, are those that this program knows.
+//! A [`Definition`] gives a property's name, kinds of objects, access, syntax and meaning. Parsing, printing, the
+//! columns of `list`, the order of `get all` and the reference documentation all use the two tables [`DATASET`] and
+//! [`POOL`]. A third table (`openzfs`) has properties of OpenZFS alone, each with a single value here. The features of
+//! a pool, `feature@name`, are the features known to this program.
 //!
 //! Values are stored, compared and sent as *canonical text*: sizes as exact bytes, dates as seconds, ratios as `1.50`.
-//! [`parse_value`] makes it from what a user wrote and [`Syntax::print`] makes what a user reads. Code reads types: each
-//! row is a constant ([`Typed`]), and `effective.get(&RECORDSIZE)` is the record size. Names are looked up only where
-//! they come from outside: arguments, the catalogue, streams.
+//! [`parse_value`] converts a user's text, and [`Syntax::print`] prints for users. Code reads types: each row is a
+//! constant ([`Typed`]), and `effective.get(&RECORDSIZE)` is the record size. Names are looked up only if they come
+//! from outside: arguments, the catalogue, streams.
 //!
-//! Nothing here does I/O or knows where a value is kept; which source wins is decided by the catalogue.
+//! The module does no I/O, and leaves the storage and precedence of values to the catalogue.
 
 mod account;
 pub mod dataset;
@@ -43,38 +43,38 @@ pub use self::source::Source;
 pub use self::syntax::{Precision, Syntax};
 pub use self::typed::{Setting, Typed};
 
-/// What the names of properties begin with that tell what was written since a snapshot.
+/// The prefix of properties with the space written since a snapshot.
 const WRITTEN_SINCE: &str = "written@";
 
 /// The longest value of a user property, in bytes.
 pub const MAX_USER_VALUE: usize = 8192;
 
-/// What the names of the pool's features begin with.
+/// The prefix of the pool's features.
 pub const FEATURE: &str = "feature@";
 
-/// The one value that a feature of the pool can be set to.
+/// The only value that a feature of the pool can be set to.
 pub const ENABLED: &str = "enabled";
 
 /// The longest name of a user property, in bytes.
 pub const MAX_USER_NAME: usize = 255;
 
-/// A property that was asked for by name: from a table, or of the user's own making.
+/// A property found by name: in a table, or a user property.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Property {
-    /// One of the table.
+    /// A row of a table.
     Native(&'static Definition),
     /// A user property, `module:name`: any text, inherited.
     User(String),
-    /// A pool's feature, `feature@name`: it can be enabled.
+    /// A pool's feature, `feature@name`, which can be enabled.
     Feature(String),
-    /// What was written since a snapshot, `written@snapshot`: computed.
+    /// The space written since a snapshot, `written@snapshot`: computed.
     Written(String),
-    /// What a user, a group or a project uses or may use, `userquota@name`.
+    /// The usage or quota of a user, a group or a project, `userquota@name`.
     Account(AccountProperty),
 }
 
 impl Property {
-    /// Finds a property of datasets, snapshots and bookmarks by its name or alias.
+    /// Finds a property of datasets, snapshots and bookmarks by name or alias.
     pub fn of_dataset(name: &str) -> Result<Property, PropertyError> {
         if name.strip_prefix(WRITTEN_SINCE).is_some_and(|snapshot| !snapshot.is_empty()) {
             return Ok(Property::Written(name.to_owned()));
@@ -88,7 +88,7 @@ impl Property {
         find(DATASET, DATASET_CONSTANTS, name)
     }
 
-    /// Finds a property of pools by its name or alias.
+    /// Finds a property of pools by name or alias.
     pub fn of_pool(name: &str) -> Result<Property, PropertyError> {
         match name.strip_prefix(FEATURE) {
             Some(feature) if KNOWN_FEATURES.contains(&feature) => Ok(Property::Feature(name.to_owned())),
@@ -105,7 +105,7 @@ impl Property {
         }
     }
 
-    /// The row of the table, if it has one.
+    /// The row of the table, if any.
     pub fn definition(&self) -> Option<&'static Definition> {
         match self {
             Property::Native(definition) => Some(definition),
@@ -113,12 +113,12 @@ impl Property {
         }
     }
 
-    /// Whether it has one value, which is not stored.
+    /// Whether the property has a single value, which is not stored.
     pub fn is_constant(&self) -> bool {
         self.definition().is_some_and(|definition| definition.backing == Backing::Constant)
     }
 
-    /// The snapshot since which it tells what was written: a short name, or a full one.
+    /// The snapshot of `written@snapshot`: a short or a full name.
     pub fn written_since(&self) -> Option<&str> {
         match self {
             Property::Written(name) => name.strip_prefix(WRITTEN_SINCE),
@@ -126,7 +126,7 @@ impl Property {
         }
     }
 
-    /// The head of its column.
+    /// The head of the column.
     pub fn column(&self) -> String {
         match self {
             Property::Native(definition) => definition.column.to_owned(),
@@ -136,7 +136,7 @@ impl Property {
         }
     }
 
-    /// Where its column's values stand.
+    /// The alignment of the column.
     pub fn align(&self) -> Align {
         match self {
             Property::Native(definition) => definition.align(),
@@ -145,7 +145,7 @@ impl Property {
         }
     }
 
-    /// How its values are written.
+    /// The syntax of the values.
     pub fn syntax(&self) -> Syntax {
         match self {
             Property::Native(definition) => definition.syntax,
@@ -155,7 +155,7 @@ impl Property {
         }
     }
 
-    /// Whether datasets below inherit it.
+    /// Whether descendants inherit the property.
     pub fn is_inheritable(&self) -> bool {
         match self {
             Property::Native(definition) => definition.nature == Nature::Inheritable,
@@ -164,7 +164,7 @@ impl Property {
         }
     }
 
-    /// Whether one of these kinds can have it.
+    /// Whether one of the kinds can have the property.
     pub fn applies_to(&self, kinds: Kinds) -> bool {
         match self {
             Property::Native(definition) => definition.kinds.intersects(kinds),
@@ -175,8 +175,8 @@ impl Property {
         }
     }
 
-    /// Checks a value that a user wants to set and gives its canonical text. `creating` says whether the owner is being
-    /// created: only then may a [`Nature::SetOnce`] property be given.
+    /// Checks a value to be set and returns the canonical text. `creating` is true while the object is created: only
+    /// then a [`Nature::SetOnce`] property can be set.
     pub fn parse_value(&self, text: &str, creating: bool) -> Result<String, PropertyError> {
         match self {
             Property::Native(definition) if definition.backing == Backing::Constant && definition.is_settable() => {
@@ -209,7 +209,7 @@ impl fmt::Display for Property {
     }
 }
 
-/// Checks the text of a value and gives its canonical form.
+/// Checks the text of a value and returns the canonical form.
 pub fn parse_value(definition: &Definition, text: &str) -> Result<String, PropertyError> {
     definition.syntax.parse(text).map_err(|problem| PropertyError::Value {
         name: definition.name,
@@ -219,7 +219,7 @@ pub fn parse_value(definition: &Definition, text: &str) -> Result<String, Proper
     })
 }
 
-/// The definition of that exact name in a table; for code that names a property itself.
+/// The definition with the exact name in a table; for code that names a property itself.
 pub fn definition(table: &'static [Definition], name: &str) -> Option<&'static Definition> {
     table.iter().find(|definition| definition.name == name)
 }

@@ -1,7 +1,7 @@
-//! Properties that OpenZFS has and Cenote answers with a constant, so that tools and streams made for OpenZFS go on.
+//! Properties of OpenZFS with a constant value here, so that tools and streams made for OpenZFS work.
 //!
-//! Each is shown when asked for by name, and left out of `get all`. Setting one to the value it has anyhow does nothing;
-//! any other value is refused with a reason. None is ever stored.
+//! Each is shown when requested by name, and omitted from `get all`. Setting the constant value does nothing; any other
+//! value is refused with a reason. No value is ever stored.
 
 use super::{Backing, Definition, Kinds, Nature, Source, Syntax};
 
@@ -29,7 +29,7 @@ const CACHEFILE: &str = "Cenote's registry lists the imported pools; see 'pool i
 const LISTING: &str = "name what to list: fs list -t filesystem,snapshot";
 const FIXED: &str = "it cannot be changed in this version";
 
-/// How OpenZFS writes a count that is not limited: exactly, and for people.
+/// The texts of OpenZFS for an unlimited count: exact, and for people.
 const UNLIMITED: &[&str] = &["18446744073709551615", "none"];
 
 const fn constant(
@@ -79,12 +79,12 @@ const fn read_only(row: Definition) -> Definition {
     Definition { nature: Nature::ReadOnly, ..row }
 }
 
-/// OpenZFS shows it as `-` where nothing is encrypted or redacted.
+/// OpenZFS shows `-` without encryption or redaction.
 const fn nothing(name: &'static str, column: &'static str, reason: &'static str) -> Definition {
     Definition { default: None, ..on_snapshots(read_only(own(name, column, &["-"], reason))) }
 }
 
-/// OpenZFS has it of volumes only, and shows it as `-` elsewhere.
+/// OpenZFS has the property for volumes only, and shows `-` elsewhere.
 const fn of_volumes(name: &'static str, column: &'static str) -> Definition {
     constant(name, column, Kinds::NONE, Nature::Settable, &["-"], VOLUMES)
 }
@@ -168,7 +168,8 @@ pub static POOL_CONSTANTS: &[Definition] = &[
 ];
 
 impl Definition {
-    /// Where the constant comes from, as OpenZFS shows it: a default, or nowhere where OpenZFS keeps it apart from settings.
+    /// The source of the constant, as shown by OpenZFS: default, or none for values that OpenZFS does not treat as
+    /// settings.
     pub fn source_of_constant(&self) -> Source {
         match self.nature {
             Nature::Inheritable | Nature::Settable => Source::Default,
@@ -177,7 +178,7 @@ impl Definition {
     }
 }
 
-/// Why a property of OpenZFS cannot be set here; `None` if OpenZFS has no such property, or it is no constant.
+/// The reason why a property of OpenZFS cannot be set here; `None` for all other names.
 pub fn reason_for_absence(name: &str) -> Option<&'static str> {
     DATASET_CONSTANTS.iter().chain(POOL_CONSTANTS).find(|row| row.name == name).map(|row| row.help)
 }

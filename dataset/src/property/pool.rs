@@ -6,7 +6,7 @@ use super::{
     setting::FailMode,
 };
 
-/// What is computed of a pool.
+/// The computed properties of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the property of its name, and the table says what that is")]
 pub enum Figure {
@@ -45,7 +45,7 @@ const fn once(syntax: Syntax, default: &'static str) -> Definition {
 }
 
 rows! {
-    /// Every property of a pool; its features, `feature@name`, come in addition.
+    /// All properties of a pool, except its features, `feature@name`.
     POOL;
 
     NAME: String = "name", "NAME",

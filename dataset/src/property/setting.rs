@@ -1,4 +1,4 @@
-//! The types that the engine, a file system and a mount act on, and the words that stand for their values.
+//! The types used by the engine, file systems and mounts, with the words for their values.
 
 use pool::{
     block::compression::CompressionChoice, format::pointer::Checksum, space::Preferred, txg::Caching, units::VdevId,
@@ -6,7 +6,7 @@ use pool::{
 
 use super::typed::Setting;
 
-/// Lists the words of a type once, for what may be written and for what it means.
+/// Lists the words of a type once, for parsing and for help.
 macro_rules! words {
     ($($type:ident { $($word:literal => $value:ident),* $(,)? })*) => { $(
         impl Words for $type {
@@ -24,9 +24,9 @@ macro_rules! words {
     )* };
 }
 
-/// A type whose values are words.
+/// A type with words as values.
 pub(super) trait Words {
-    /// All of them, in the order in which help lists them.
+    /// All words, in the order of help.
     const WORDS: &'static [&'static str];
 }
 
@@ -53,53 +53,53 @@ pub enum Durability {
     Disabled,
 }
 
-/// Whether `.zfs` is there and listed: the property `snapdir`.
+/// Access to `.zfs`: the property `snapdir`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SnapDir {
-    /// Not listed, but there for programs that name it.
+    /// Not listed, but accessible by name.
     #[default]
     Hidden,
     /// Listed.
     Visible,
-    /// There, so that its name cannot be taken, but with no snapshots in it: then opening a file needs no request.
+    /// Accessible and reserved, but without snapshots: then opening a file needs no request.
     Disabled,
 }
 
 /// Whether a dataset is mounted: the property `canmount`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CanMount {
-    /// With all others.
+    /// Mounted with all other datasets.
     On,
     /// Never.
     Off,
-    /// Only by name.
+    /// Mounted only by name.
     NoAuto,
 }
 
-/// Which access control lists there are: the property `acltype`.
+/// The kind of access control lists: the property `acltype`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AclType {
     /// None.
     Off,
-    /// Those of POSIX.
+    /// POSIX lists.
     Posix,
 }
 
-/// How files are spread over vdevs: the property `alloc`.
+/// The placement of files on vdevs: the property `alloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Each file lies on all vdevs.
+    /// Each file is spread over all vdevs.
     Striped,
-    /// Each file lies on one vdev, the next file on the next.
+    /// Each file is on one vdev, and the next file on the next vdev.
     RoundRobin,
 }
 
-/// What programs meet while a pool is suspended: the property `failmode`.
+/// The behaviour of a suspended pool towards programs: the property `failmode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailMode {
-    /// They wait.
+    /// Programs wait.
     Wait,
-    /// They get errors.
+    /// Programs get errors.
     Continue,
 }
 
@@ -112,7 +112,7 @@ impl Setting for CompressionChoice {
 /// The word in `vdevs` for all special vdevs.
 pub(crate) const SPECIAL: &str = "special";
 
-/// Names of vdevs as they are kept: numbers behind a word for people. Those of other pools are passed over.
+/// Stored names of vdevs: numbers behind a word for readers. Names of other pools' vdevs are skipped.
 impl Setting for Preferred {
     fn read(canonical: &str) -> Option<Preferred> {
         Some(canonical.split(',').fold(Preferred::default(), |preferred, item| match item.rsplit_once('-') {

@@ -1,7 +1,7 @@
-//! Sizes as people write and read them: `10G`, `1.50T`, `0B`.
+//! Sizes as written and read by people: `10G`, `1.50T`, `0B`.
 //!
-//! Printing follows ZFS to the letter, since scripts and eyes depend on it: at most five characters, whole when the
-//! number is a whole multiple of its unit, else with as many decimals (at most two) as fit.
+//! Printing follows OpenZFS exactly, because scripts and eyes depend on the format: at most five characters, without
+//! decimals for a whole multiple of the unit, else with as many decimals (at most two) as fit.
 
 /// Powers of 1024, the smallest first.
 const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
@@ -11,7 +11,7 @@ pub fn format_bytes(bytes: u64) -> String {
     if bytes < 1024 { format!("{bytes}B") } else { format_count(bytes) }
 }
 
-/// Prints a plain count by the same rule, with no unit below 1024: `512`, `1.50K`.
+/// Prints a plain count in the same format, without a unit below 1024: `512`, `1.50K`.
 pub fn format_count(count: u64) -> String {
     let index = (0..UNITS.len()).rev().find(|i| count >> (10 * i) > 0).unwrap_or(0);
     let unit = 1u64 << (10 * index);
@@ -29,10 +29,10 @@ pub fn format_count(count: u64) -> String {
 /// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// It does not begin with a number.
+    /// The text does not begin with a number.
     #[error("'{0}' is not a number")]
     NotANumber(String),
-    /// What follows the number is no unit.
+    /// An unknown unit follows the number.
     #[error("'{0}' is not a unit of size (B, K, M, G, T, P, E; also KB or KiB)")]
     Unit(String),
     /// More than 64 bits.
@@ -43,8 +43,8 @@ pub enum SizeError {
     Fraction(String),
 }
 
-/// Reads a size: a number, decimals allowed, and a unit (`B`, `K`, `KB`, `KiB`, … `E`), in either case, all of them
-/// powers of 1024.
+/// Reads a size: a number with optional decimals and a unit (`B`, `K`, `KB`, `KiB`, … `E`) in upper or lower case; all
+/// units are powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -86,8 +86,8 @@ fn scale(value: u64, shift: u32, text: &str) -> Result<u64, SizeError> {
     value.checked_mul(1 << shift).ok_or_else(|| SizeError::TooLarge(text.to_owned()))
 }
 
-/// The digits after the point, of a unit of `1 << shift` bytes, in bytes rounded down; for bytes themselves whether
-/// there are any. `None` if they are not digits.
+/// The decimals of a number with a unit of `1 << shift` bytes, in bytes rounded down; for bytes, nonzero decimals count
+/// as 1. `None` for non-digits.
 fn decimal_part(decimals: &str, shift: u32) -> Option<u64> {
     let is_number = !decimals.is_empty() && decimals.bytes().all(|b| b.is_ascii_digit());
     if !is_number {

@@ -1,4 +1,4 @@
-//! Where the value of a property comes from.
+//! The source of a property's value.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 /// The source of a property's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
-    /// Set on this dataset or pool.
+    /// Set on the dataset or pool itself.
     Local,
-    /// Nobody set it.
+    /// The built-in default.
     Default,
-    /// Set on the dataset above that is named here.
+    /// Set on the named ancestor.
     Inherited(String),
-    /// Came with a received stream.
+    /// Received with a stream.
     Received,
-    /// Given with the mount, until it ends.
+    /// Set for the duration of a mount.
     Temporary,
-    /// Computed: it has no source.
+    /// Computed, without a source.
     None,
 }
 
 impl Source {
-    /// The word for it in `get -s` and in JSON, without the name of an inherited value's owner.
+    /// The word for `get -s` and JSON, without the name of an inherited value's owner.
     pub fn word(&self) -> &'static str {
         match self {
             Source::Local => "local",

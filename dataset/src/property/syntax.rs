@@ -1,4 +1,4 @@
-//! How the values of a property are written, read and shown.
+//! The syntax of property values: parsing and printing.
 
 use std::fmt;
 
@@ -11,80 +11,80 @@ use super::size::{format_bytes, format_count, parse_size};
 /// The kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
-    /// One of some words.
+    /// One of several words.
     Choice(&'static [&'static str]),
-    /// One value: as it is written exactly, then, if that differs, as people read it, then what is also accepted.
+    /// A single value: the exact form, then, if different, the form for people, then further accepted forms.
     Fixed(&'static [&'static str]),
-    /// What to do when a device fails.
+    /// The behaviour when a device fails.
     FailMode,
-    /// `on`, for which old scripts say `sa`, or `off`.
+    /// `on`, also written `sa`, or `off`.
     Xattr,
-    /// `posix`, which is also called `posixacl`, or `off`, also `noacl`.
+    /// `posix`, also written `posixacl`, or `off`, also written `noacl`.
     AclType,
-    /// A way to compress.
+    /// A compression algorithm, with a level.
     Compression,
-    /// A way to check.
+    /// A checksum algorithm.
     Checksum,
-    /// A size that is a power of two within bounds, both included.
+    /// A size that is a power of two within inclusive bounds.
     PowerOfTwo {
         /// The smallest.
         least: u64,
         /// The largest.
         most: u64,
     },
-    /// `0`, or a size that is a power of two within bounds, both included.
+    /// `0`, or a size that is a power of two within inclusive bounds.
     PowerOfTwoOrZero {
         /// The smallest.
         least: u64,
         /// The largest.
         most: u64,
     },
-    /// A whole number within bounds, both included.
+    /// A whole number within inclusive bounds.
     Integer {
         /// The smallest.
         least: u64,
         /// The largest.
         most: u64,
     },
-    /// A size of at least so many bytes.
+    /// A size of at least the given number of bytes.
     AtLeast(u64),
-    /// A size, or `none`, whose canonical form is `0`.
+    /// A size, or `none`, with the canonical form `0`.
     Limit,
-    /// A number of things, or `none`, whose canonical form is `0`.
+    /// A count, or `none`, with the canonical form `0`.
     CountLimit,
     /// An absolute path, `none` or `legacy`.
     Mountpoint,
-    /// `any`, or vdevs of the pool, and `special` for those for metadata.
+    /// `any`, or a list of vdevs and `special`, which stands for all special vdevs.
     Vdevs,
     /// Any text of at most `longest` bytes.
     Text {
         /// The greatest length in bytes.
         longest: usize,
     },
-    /// Bytes that are counted.
+    /// A computed number of bytes.
     Bytes,
-    /// Things that are counted, shown as sizes are.
+    /// A computed count, printed like a size.
     Count,
-    /// A number that identifies, shown digit by digit.
+    /// An identifying number, printed in full.
     Identifier,
     /// A part of a hundred.
     Percent,
     /// A quotient with two decimals.
     Ratio,
-    /// Seconds since 1970. Shown as they are: the time zone is the reader's.
+    /// Seconds since 1970, printed as a number: the time zone is the reader's.
     Date,
     /// A word that the engine chooses.
     Word,
 }
 
-/// What may be written as a compression.
+/// The syntax of a compression.
 const COMPRESSION: &str =
     "on | off | lz4 | zstd | zstd-[1-19] | zstd-fast | zstd-fast-[1-10,20,30,...,100,500,1000] | gzip | gzip-[1-9]";
 
 /// The longest list of vdevs, in bytes.
 const MAX_VDEVS: usize = 4096;
 
-/// For whom a value is shown.
+/// The audience of a printed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// For people: `1.50G`, `none`, `12%`.
@@ -94,7 +94,7 @@ pub enum Precision {
 }
 
 impl Syntax {
-    /// Checks what a user wrote and gives its canonical text; the error says what is wrong with it.
+    /// Checks a user's text and returns the canonical text; the error states the problem.
     pub(super) fn parse(self, text: &str) -> Result<String, String> {
         match self {
             Syntax::Choice(words) if words.contains(&text) => Ok(text.to_owned()),
@@ -156,7 +156,7 @@ impl Syntax {
         }
     }
 
-    /// Shows a canonical value. A text that is no value of this syntax, such as `-`, is shown as it is.
+    /// Prints a canonical value. A text that is invalid in the syntax, such as `-`, is printed unchanged.
     pub fn print(self, canonical: &str, precision: Precision) -> String {
         if precision == Precision::Exact {
             return canonical.to_owned();
@@ -178,7 +178,7 @@ impl Syntax {
         shown.unwrap_or_else(|| canonical.to_owned())
     }
 
-    /// Whether values are numbers, to be compared as such.
+    /// Whether values are numbers, to be compared as numbers.
     pub fn is_numeric(self) -> bool {
         matches!(
             self,
@@ -197,13 +197,13 @@ impl Syntax {
         )
     }
 
-    /// Where a table puts such values.
+    /// The alignment in a table.
     pub(super) fn align(self) -> Align {
         if self.is_numeric() && self != Syntax::Date { Align::Right } else { Align::Left }
     }
 }
 
-/// What may be written, for help and for errors.
+/// The syntax for help and errors.
 impl fmt::Display for Syntax {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! A row of the table together with the type of its values, so that code names a property once and reads a type.
+//! A row of the table with the type of its values, so that code names a property once and reads a type.
 
 use std::{fmt, marker::PhantomData, ops::Deref};
 
@@ -6,13 +6,13 @@ use super::Definition;
 #[cfg(test)]
 use super::{Backing, Syntax};
 
-/// A type that values of properties are read as.
+/// A type that property values are read as.
 pub trait Setting: Sized {
-    /// The value that a canonical text stands for; `None` if the text stands for none.
+    /// The value of a canonical text; `None` for an invalid text.
     fn read(canonical: &str) -> Option<Self>;
 }
 
-/// One property whose values are of the type `T`: `RECORDSIZE`, `ATIME`.
+/// A property with values of type `T`: `RECORDSIZE`, `ATIME`.
 pub struct Typed<T: 'static> {
     pub(super) row: Definition,
     values: PhantomData<fn() -> T>,
@@ -23,7 +23,7 @@ impl<T: Setting> Typed<T> {
         Typed { row, values: PhantomData }
     }
 
-    /// The value that a text stands for. One that can be set must be as the row's syntax has it.
+    /// The value of a text. For a settable property the text must be valid in the row's syntax.
     pub fn read(&self, text: &str) -> Option<T> {
         match self.row.is_settable() {
             true => self.row.syntax.parse(text).ok().and_then(|canonical| T::read(&canonical)),
@@ -31,10 +31,10 @@ impl<T: Setting> Typed<T> {
         }
     }
 
-    /// The value where none is set.
+    /// The default value.
     ///
     /// # Panics
-    /// If the table gives none: the property is computed, or depends on its owner as `mountpoint` does.
+    /// If the table has no default: the property is computed, or depends on its object as `mountpoint` does.
     pub fn default(&self) -> T {
         let default = self.row.default.and_then(|default| self.read(default));
         default.unwrap_or_else(|| panic!("the table has no default of {}", self.row.name))
@@ -43,7 +43,7 @@ impl<T: Setting> Typed<T> {
 
 #[cfg(test)]
 impl<T: Setting> Typed<T> {
-    /// Checks that the default, and each word that may be written, stand for values of the type.
+    /// Asserts that the default and all words of the syntax are values of the type.
     pub(super) fn check_type(&self) {
         let words = match (self.row.backing, self.row.syntax) {
             (Backing::Row, Syntax::Choice(words)) => words,
