@@ -43,7 +43,7 @@ fn at(folder: &Path, path: &str) -> PathBuf {
     PathBuf::from(format!("{}/{path}", folder.display()))
 }
 
-fn told<T: Debug>(result: Result<T, Errno>) -> String {
+fn text_of<T: Debug>(result: Result<T, Errno>) -> String {
     match result {
         Ok(value) => format!("{value:?}"),
         Err(error) => format!("error {}", error.raw_os_error()),
@@ -62,7 +62,7 @@ fn look(path: &Path) -> String {
     let stat = rustix::fs::lstat(path).map(|stat| shown(&stat));
     let mut list = [0; LONGEST];
     let names = rustix::fs::llistxattr(path, &mut list[..]).map(|length| names(&list[..length]));
-    format!("{}, attributes {}", told(stat), told(names))
+    format!("{}, attributes {}", text_of(stat), text_of(names))
 }
 
 fn names(list: &[u8]) -> Vec<String> {
@@ -78,58 +78,58 @@ fn ask(folder: &Path, call: &Call) -> String {
     match call {
         Call::Open { path, flags, mode, acts } => match rustix::fs::open(at(path), *flags, Mode::from(*mode)) {
             Ok(file) => acts.iter().map(|act| perform_act(file.as_fd(), act)).collect::<Vec<_>>().join(", "),
-            Err(error) => told(Err::<(), _>(error)),
+            Err(error) => text_of(Err::<(), _>(error)),
         },
-        Call::MakeDir { path, mode } => told(rustix::fs::mkdir(at(path), Mode::from(*mode))),
-        Call::RemoveDir { path } => told(rustix::fs::rmdir(at(path))),
-        Call::Unlink { path } => told(rustix::fs::unlink(at(path))),
-        Call::Rename { from, to, flags } => told(rustix::fs::renameat_with(CWD, at(from), CWD, at(to), *flags)),
+        Call::MakeDir { path, mode } => text_of(rustix::fs::mkdir(at(path), Mode::from(*mode))),
+        Call::RemoveDir { path } => text_of(rustix::fs::rmdir(at(path))),
+        Call::Unlink { path } => text_of(rustix::fs::unlink(at(path))),
+        Call::Rename { from, to, flags } => text_of(rustix::fs::renameat_with(CWD, at(from), CWD, at(to), *flags)),
         Call::Link { from, to, follow } => {
             let flags = if *follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-            told(rustix::fs::linkat(CWD, at(from), CWD, at(to), flags))
+            text_of(rustix::fs::linkat(CWD, at(from), CWD, at(to), flags))
         }
-        Call::Symlink { target, path } => told(rustix::fs::symlink(&**target, at(path))),
+        Call::Symlink { target, path } => text_of(rustix::fs::symlink(&**target, at(path))),
         Call::MakeNode { path, kind, mode, device } => {
-            told(rustix::fs::mknodat(CWD, at(path), *kind, Mode::from(*mode), *device))
+            text_of(rustix::fs::mknodat(CWD, at(path), *kind, Mode::from(*mode), *device))
         }
-        Call::ChangeMode { path, mode } => told(rustix::fs::chmod(at(path), Mode::from(*mode))),
+        Call::ChangeMode { path, mode } => text_of(rustix::fs::chmod(at(path), Mode::from(*mode))),
         Call::ChangeOwner { path, user, group, follow } => {
             let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
-            told(rustix::fs::chownat(CWD, at(path), user, group, symlinks(*follow)))
+            text_of(rustix::fs::chownat(CWD, at(path), user, group, symlinks(*follow)))
         }
         Call::Stat { path, follow } => {
-            told(rustix::fs::statat(CWD, at(path), symlinks(*follow)).map(|stat| shown(&stat)))
+            text_of(rustix::fs::statat(CWD, at(path), symlinks(*follow)).map(|stat| shown(&stat)))
         }
-        Call::ReadLink { path } => told(rustix::fs::readlink(at(path), Vec::new())),
+        Call::ReadLink { path } => text_of(rustix::fs::readlink(at(path), Vec::new())),
         Call::List { path } => {
             let opened = rustix::fs::open(at(path), rustix::fs::OFlags::DIRECTORY, Mode::empty());
-            told(opened.and_then(|dir| list(dir.as_fd())))
+            text_of(opened.and_then(|dir| list(dir.as_fd())))
         }
-        Call::Access { path, mode } => told(rustix::fs::access(at(path), Access::from_bits_retain(*mode))),
+        Call::Access { path, mode } => text_of(rustix::fs::access(at(path), Access::from_bits_retain(*mode))),
         Call::SetTimes { path, seconds, nanoseconds, follow } => {
             let time = Timespec { tv_sec: *seconds, tv_nsec: *nanoseconds };
             let times = Timestamps { last_access: time, last_modification: time };
             let set = rustix::fs::utimensat(CWD, at(path), &times, symlinks(*follow));
-            told(
+            text_of(
                 set.and_then(|()| rustix::fs::statat(CWD, at(path), symlinks(*follow)))
                     .map(|stat| [(stat.st_atime, stat.st_atime_nsec), (stat.st_mtime, stat.st_mtime_nsec)]),
             )
         }
         Call::SetAttribute { path, name, length, flags, follow } => {
             let (path, value) = (at(path), vec![b'v'; *length]);
-            told(match follow {
+            text_of(match follow {
                 true => rustix::fs::setxattr(path, &**name, &value, *flags),
                 false => rustix::fs::lsetxattr(path, &**name, &value, *flags),
             })
         }
         Call::GetAttribute { path, name, follow } => {
             let (path, mut value) = (at(path), [0; LONGEST]);
-            told(match follow {
+            text_of(match follow {
                 true => rustix::fs::getxattr(path, &**name, &mut value[..]),
                 false => rustix::fs::lgetxattr(path, &**name, &mut value[..]),
             })
         }
-        Call::RemoveAttribute { path, name, follow } => told(match follow {
+        Call::RemoveAttribute { path, name, follow } => text_of(match follow {
             true => rustix::fs::removexattr(at(path), &**name),
             false => rustix::fs::lremovexattr(at(path), &**name),
         }),
@@ -139,25 +139,25 @@ fn ask(folder: &Path, call: &Call) -> String {
 fn perform_act(file: BorrowedFd<'_>, act: &Act) -> String {
     match act {
         Act::Write { offset: Some(offset), length, byte } => {
-            told(rustix::io::pwrite(file, &vec![*byte; *length], *offset))
+            text_of(rustix::io::pwrite(file, &vec![*byte; *length], *offset))
         }
-        Act::Write { offset: None, length, byte } => told(rustix::io::write(file, &vec![*byte; *length])),
+        Act::Write { offset: None, length, byte } => text_of(rustix::io::write(file, &vec![*byte; *length])),
         Act::Read { offset, length } => {
             let mut bytes = vec![0; *length];
-            told(rustix::io::pread(file, &mut bytes[..], *offset).map(|count| blake3::hash(&bytes[..count])))
+            text_of(rustix::io::pread(file, &mut bytes[..], *offset).map(|count| blake3::hash(&bytes[..count])))
         }
-        Act::Truncate { length } => told(rustix::fs::ftruncate(file, *length)),
-        Act::Allocate { flags, offset, length } => told(rustix::fs::fallocate(file, *flags, *offset, *length)),
+        Act::Truncate { length } => text_of(rustix::fs::ftruncate(file, *length)),
+        Act::Allocate { flags, offset, length } => text_of(rustix::fs::fallocate(file, *flags, *offset, *length)),
         Act::Seek { hole, offset } => seek(file, *hole, *offset),
-        Act::Stat => told(rustix::fs::fstat(file).map(|stat| shown(&stat))),
-        Act::Sync => told(rustix::fs::fsync(file)),
-        Act::List => told(list(file)),
-        Act::ChangeMode { mode } => told(rustix::fs::fchmod(file, Mode::from(*mode))),
+        Act::Stat => text_of(rustix::fs::fstat(file).map(|stat| shown(&stat))),
+        Act::Sync => text_of(rustix::fs::fsync(file)),
+        Act::List => text_of(list(file)),
+        Act::ChangeMode { mode } => text_of(rustix::fs::fchmod(file, Mode::from(*mode))),
         Act::Copy { from, to, length } => {
             let (mut from, mut to) = (*from, *to);
-            told(rustix::fs::copy_file_range(file, Some(&mut from), file, Some(&mut to), *length))
+            text_of(rustix::fs::copy_file_range(file, Some(&mut from), file, Some(&mut to), *length))
         }
-        Act::SetAttribute => told(rustix::fs::fsetxattr(file, "user.f", b"value", XattrFlags::empty())),
+        Act::SetAttribute => text_of(rustix::fs::fsetxattr(file, "user.f", b"value", XattrFlags::empty())),
     }
 }
 
@@ -169,8 +169,8 @@ fn seek(file: BorrowedFd<'_>, hole: bool, offset: u64) -> String {
         return "no file".to_owned();
     }
     match hole {
-        true => told(rustix::fs::seek(file, SeekFrom::Hole(offset)).map(|hole| hole >= offset)),
-        false => told(rustix::fs::seek(file, SeekFrom::End(0))),
+        true => text_of(rustix::fs::seek(file, SeekFrom::Hole(offset)).map(|hole| hole >= offset)),
+        false => text_of(rustix::fs::seek(file, SeekFrom::End(0))),
     }
 }
 

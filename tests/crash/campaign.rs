@@ -310,16 +310,16 @@ pub(crate) fn replay_crash(seed: u64, point: Option<Point>) -> bool {
         }
         point.map_or(Ok(()), |point| judge_point(&life, point))
     });
-    told(judged)
+    reported(judged)
 }
 
 /// Replays a damage to the end of a life.
 pub(crate) fn replay_damage(seed: u64, case: u64) -> bool {
     let subject = guarded(|| Subject::of(seed, Life::live(seed, STEPS)?));
-    told(subject.and_then(|subject| guarded(|| subject.judge(case, &mut Damaged::default()))))
+    reported(subject.and_then(|subject| guarded(|| subject.judge(case, &mut Damaged::default()))))
 }
 
-fn told(judged: Outcome<()>) -> bool {
+fn reported(judged: Outcome<()>) -> bool {
     match &judged {
         Ok(()) => println!("nothing is found"),
         Err(what) => println!("FOUND: {what}"),

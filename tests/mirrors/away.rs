@@ -123,7 +123,7 @@ fn a_returned_device_is_reopened_and_resilvered_on_demand() {
     let shown = lab.pool(&["wait", "-Hp", "-t", "replace,scrub", "tank", "0.05"]);
     assert!(shown.lines().last() == Some("-\t-"), "{shown}");
     assert!(!status(&lab).contains("a.img"), "it was replaced");
-    told(&lab);
+    assert_events(&lab);
     fs::remove_file(lab.path("a.img")).unwrap();
     lab.check("tank");
 }
@@ -237,9 +237,9 @@ fn what_rots_on_one_device_is_healed_by_reading_and_by_a_scrub() {
 }
 
 /// Asserts the events and their order.
-fn told(lab: &Lab) {
-    let told = lab.pool(&["events", "-v", "tank"]);
-    let mut rest = &told[..];
+fn assert_events(lab: &Lab) {
+    let events = lab.pool(&["events", "-v", "tank"]);
+    let mut rest = &events[..];
     for what in [
         "pool_import",
         "vdev_state = \"ONLINE\"\n        vdev_laststate = \"UNAVAIL\"",
@@ -251,10 +251,10 @@ fn told(lab: &Lab) {
         "scrub_start",
         "scrub_finish",
     ] {
-        let at = rest.find(what).unwrap_or_else(|| panic!("{what} is not in {rest} of {told}"));
+        let at = rest.find(what).unwrap_or_else(|| panic!("{what} is not in {rest} of {events}"));
         rest = &rest[at + what.len()..];
     }
-    assert!(told.contains("vdev_remove"), "{told}");
+    assert!(events.contains("vdev_remove"), "{events}");
     let count = lab.pool(&["events", "-H", "tank"]).lines().count();
     assert_eq!(lab.pool(&["events", "-c", "tank"]), format!("cleared {count} events\n"));
     assert_eq!(lab.pool(&["events", "-H"]), "");

@@ -33,7 +33,7 @@ fn events(watcher: &OwnedFd) -> Vec<(ReadFlags, String)> {
 }
 
 /// All flags of the events since the last call.
-fn told(watcher: &OwnedFd) -> ReadFlags {
+fn all_flags(watcher: &OwnedFd) -> ReadFlags {
     events(watcher).iter().fold(ReadFlags::empty(), |all, (flags, _)| all | *flags)
 }
 
@@ -82,7 +82,7 @@ fn changes_by_other_processes_are_reported() {
         fs::write(place.join("file"), "text").unwrap();
         let watcher = watch(&place.join("file"));
         sh(place, "echo more >> file; chmod 600 file; touch -d 2001-01-01 file; truncate -s 1 file");
-        assert_eq!(told(&watcher), ReadFlags::MODIFY | ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB);
+        assert_eq!(all_flags(&watcher), ReadFlags::MODIFY | ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB);
         // An open file is deleted at its close.
         let open = OpenOptions::new().read(true).open(place.join("file")).unwrap();
         sh(place, "rm file");
@@ -91,7 +91,7 @@ fn changes_by_other_processes_are_reported() {
         // The kernel may hold the file a moment longer: the server is just invalidating its attributes.
         let mut said = ReadFlags::empty();
         wait_until("the file is gone", || {
-            said |= told(&watcher);
+            said |= all_flags(&watcher);
             said.contains(ReadFlags::DELETE_SELF | ReadFlags::IGNORED)
         });
     });
