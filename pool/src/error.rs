@@ -3,12 +3,12 @@
 //! A variant says what failed, where and with which numbers. [`Error::kind`] says what the caller can do about it, and
 //! no code matches on the text.
 
-use std::io;
-
-use crate::{
-    device::Holder,
-    units::{Guid, Txg},
+use std::{
+    fmt::{self, Display, Formatter},
+    io,
 };
+
+use crate::units::{Guid, Txg};
 
 /// A result with the engine's error by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -190,5 +190,47 @@ impl Error {
     /// A [`Error::Damaged`] from its two parts.
     pub fn damaged(what: impl Into<String>, problem: impl ToString) -> Error {
         Error::Damaged { what: what.into(), problem: problem.to_string() }
+    }
+}
+
+/// The holder of a device, or of its lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A process.
+    Process {
+        /// The process id.
+        id: u32,
+        /// The command line, without the program's folder; empty if not visible.
+        command: String,
+        /// The name or number of the process's user, if different from this process's user.
+        user: Option<String>,
+    },
+    /// The kernel, for example for a mount.
+    System,
+    /// A process not visible from here.
+    Unknown,
+}
+
+impl Display for Holder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Process { id, command, user } => {
+                write!(f, "process {id}")?;
+                user.iter().try_for_each(|user| write!(f, " of user {user}"))?;
+                if command.is_empty() { Ok(()) } else { write!(f, " ({command})") }
+            }
+            Holder::System => f.write_str("the system (is it mounted?)"),
+            Holder::Unknown => f.write_str("another process"),
+        }
+    }
+}
+
+impl Holder {
+    /// The process id, if the process is another user's.
+    pub fn other_users_process(&self) -> Option<u32> {
+        match self {
+            Holder::Process { id, user: Some(_), .. } => Some(*id),
+            _ => None,
+        }
     }
 }

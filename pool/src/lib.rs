@@ -5,16 +5,21 @@
 //! layer calls only those below it:
 //!
 //! ```text
-//! admin    create, open, close a pool                     check   verify a pool      inspect  look into a pool
-//! txg      transaction groups: open, quiesce, sync; the worker threads
-//! log      the intent log: frames of changes made durable since the last commit
-//! tree     the one persistent map: everything is a tree of (object, kind, offset) -> body and block
-//! block    records on their way to and from the devices: compress, checksum, allocate, write; the read cache
-//! secondary  cache devices: copies of blocks that were read, lost without harm
-//! space    which parts of the devices are free: chunks, allocation, the space log
-//! vdev     top-level vdevs: a device, a mirror or a RAID-Z; resilver and repair of their members
-//! device   a file, a block device, memory; recording and faulty devices for tests
-//! format   every on-disk structure; no I/O
+//! inspect    show a pool's structures
+//! admin      create, import, change and export a pool
+//! check      verify a whole pool
+//! txg        transaction groups: open, quiesce, sync; the threads of an opened pool
+//! log        the intent log: frames of synchronous changes since the last commit
+//! tree       the persistent map, (object, kind, offset) -> body and block; its cache of nodes and data
+//! secondary  cache devices: copies of blocks that were read
+//! block      blocks on their way to and from the vdevs: compress, checksum, allocate, read, write, repair
+//! space      free space: chunks, allocation, the space log
+//! vdev       single devices, mirrors and RAID-Z; labels and uberblock rings
+//! device     files, block devices, memory; recording and faulty devices for tests
+//! format     every on-disk structure; no I/O
+//! error      errors of all layers
+//! env        the clock and the random numbers
+//! units      sizes, GUIDs, transaction group numbers
 //! ```
 //!
 //! This crate knows trees and blocks. The `dataset` crate defines datasets, files and snapshots, and joins in through

@@ -7,7 +7,7 @@ use pool::{
         codec::{Malformed, Reader},
         pointer::BlockPointer,
     },
-    txg::Usage,
+    tree::Usage,
 };
 
 use super::coding::Field;

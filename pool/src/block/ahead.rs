@@ -28,7 +28,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    cache::{BlockKey, key},
+    key::{BlockKey, key},
     runs::{Run, UnderWay},
     storage::Storage,
 };

@@ -10,16 +10,16 @@
 //! mend          examining every copy, and repairing bad ones
 //! runs          many blocks, by few requests
 //! ahead         prefetch: runs read before a reader waits for them
-//! cache         decoded nodes and decompressed data, bounded
+//! key           a block's identity for caches
 //! ```
 //!
 //! Invariant: no layer above this module ever sees a byte of a block whose checksum was not verified.
 
 mod ahead;
-pub mod cache;
 pub mod checksum;
 pub mod compression;
 mod gang;
+mod key;
 mod mend;
 mod read;
 mod runs;
@@ -27,7 +27,8 @@ pub mod storage;
 mod write;
 
 pub(crate) use ahead::{Ahead, Part};
+pub(crate) use key::{BlockKey, key};
 pub(crate) use mend::Copying;
 pub use mend::{Bad, Examined};
 pub(crate) use read::unpacked;
-pub use write::Payload;
+pub use write::{Payload, Policy};

@@ -5,19 +5,33 @@ use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 use crate::{
     block::{
         checksum::checksum,
-        compression::{Compressor, compress},
+        compression::{CompressionChoice, Compressor, compress},
         storage::Storage,
     },
     error::{Error, Result},
-    format::pointer::{Address, BlockPointer, Compression},
+    format::pointer::{Address, BlockPointer, Checksum, Compression},
     space::{Class, Placement, Purpose},
-    tree::Policy,
     units::Txg,
 };
 
 thread_local! {
     /// Compression contexts are large and slow to make; each worker keeps its own.
     static COMPRESSOR: RefCell<Compressor> = RefCell::new(Compressor::new());
+}
+
+/// How a block is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The compression to try.
+    pub compression: CompressionChoice,
+    /// The checksum to make.
+    pub checksum: Checksum,
+    /// How many copies to write, 1 to 3.
+    pub copies: u8,
+    /// The largest stored size, in bytes, of a record that goes to a special vdev.
+    pub small_blocks: u32,
+    /// Where a record is to lie if there is room.
+    pub placement: Placement,
 }
 
 /// A block to be written.

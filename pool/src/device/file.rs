@@ -26,10 +26,10 @@ use rustix::{
 
 use super::{
     Device, Whereabouts, backing, check_range,
-    holder::{Holder, LockedFile},
+    holder::{LockedFile, holder_of},
     page_cache,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Holder, Result};
 
 /// How often a held lock is tried, with a pause in between.
 const LOCK_ATTEMPTS: u32 = 10;
@@ -131,7 +131,7 @@ impl FileDevice {
     pub fn holder(&self) -> Option<Holder> {
         let behind = backing::files(&self.file);
         let files = std::iter::once(&self.file).chain(&behind);
-        files.filter_map(|file| file.metadata().ok()).find_map(|metadata| Holder::of(locked_file(&metadata)))
+        files.filter_map(|file| file.metadata().ok()).find_map(|metadata| holder_of(locked_file(&metadata)))
     }
 
     fn locked(name: String, mut file: File, access: Access) -> Result<FileDevice> {
@@ -195,7 +195,7 @@ fn check_type(name: &str, metadata: &Metadata) -> Result<bool> {
 
 /// The holder of the lock on a locked file.
 fn holder(file: &File) -> Holder {
-    let known = file.metadata().ok().and_then(|metadata| Holder::of(locked_file(&metadata)));
+    let known = file.metadata().ok().and_then(|metadata| holder_of(locked_file(&metadata)));
     known.unwrap_or(Holder::Unknown)
 }
 

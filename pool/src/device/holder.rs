@@ -7,14 +7,11 @@
 //! Any user who can open a file can lock it, so a holder of another user is reported as such: the lock may be meant to
 //! prevent an import.
 
-use std::{
-    fmt::{self, Display, Formatter},
-    fs,
-    os::unix::fs::MetadataExt,
-    path::Path,
-};
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use rustix::fs::{major, minor};
+
+use crate::error::Holder;
 
 /// The longest command line in a message, in characters.
 const MAX_COMMAND: usize = 80;
@@ -27,64 +24,22 @@ pub(super) struct LockedFile {
     pub(super) inode: u64,
 }
 
-/// The holder of a device, or of its lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// A process.
-    Process {
-        /// The process id.
-        id: u32,
-        /// The command line, without the program's folder; empty if not visible.
-        command: String,
-        /// The name or number of the process's user, if different from this process's user.
-        user: Option<String>,
-    },
-    /// The kernel, for example for a mount.
-    System,
-    /// A process not visible from here.
-    Unknown,
+/// The process that holds a lock on `file`, if found.
+pub(super) fn holder_of(file: LockedFile) -> Option<Holder> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let taker = owner_in(&locks, &mounts, file)?;
+    let is_there = Path::new("/proc").join(taker.to_string()).is_dir();
+    let heir = if is_there { None } else { process_that_has(file) };
+    Some(process(heir.unwrap_or(taker)))
 }
 
-impl Display for Holder {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Holder::Process { id, command, user } => {
-                write!(f, "process {id}")?;
-                user.iter().try_for_each(|user| write!(f, " of user {user}"))?;
-                if command.is_empty() { Ok(()) } else { write!(f, " ({command})") }
-            }
-            Holder::System => f.write_str("the system (is it mounted?)"),
-            Holder::Unknown => f.write_str("another process"),
-        }
-    }
-}
-
-impl Holder {
-    /// The process that holds a lock on `file`, if found.
-    pub(super) fn of(file: LockedFile) -> Option<Holder> {
-        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let taker = owner_in(&locks, &mounts, file)?;
-        let is_there = Path::new("/proc").join(taker.to_string()).is_dir();
-        let heir = if is_there { None } else { process_that_has(file) };
-        Some(Holder::process(heir.unwrap_or(taker)))
-    }
-
-    fn process(id: u32) -> Holder {
-        let folder = Path::new("/proc").join(id.to_string());
-        let raw = fs::read(folder.join("cmdline")).unwrap_or_default();
-        let own = rustix::process::geteuid().as_raw();
-        let uid = folder.metadata().map(|metadata| metadata.uid()).ok().filter(|uid| *uid != own);
-        Holder::Process { id, command: command_line(&raw), user: uid.map(user_name) }
-    }
-
-    /// The process id, if the process is another user's.
-    pub fn other_users_process(&self) -> Option<u32> {
-        match self {
-            Holder::Process { id, user: Some(_), .. } => Some(*id),
-            _ => None,
-        }
-    }
+fn process(id: u32) -> Holder {
+    let folder = Path::new("/proc").join(id.to_string());
+    let raw = fs::read(folder.join("cmdline")).unwrap_or_default();
+    let own = rustix::process::geteuid().as_raw();
+    let uid = folder.metadata().map(|metadata| metadata.uid()).ok().filter(|uid| *uid != own);
+    Holder::Process { id, command: command_line(&raw), user: uid.map(user_name) }
 }
 
 /// The first process with the file open, among processes that this user may inspect.
@@ -206,7 +161,7 @@ mod tests {
         let holder = Holder::Process { id, command, user: Some("ann".into()) };
         assert_eq!(holder.to_string(), "process 7 of user ann (flock tank.img)");
         assert_eq!(holder.other_users_process(), Some(7));
-        assert_eq!(Holder::process(std::process::id()).other_users_process(), None);
+        assert_eq!(process(std::process::id()).other_users_process(), None);
     }
 
     #[test]

@@ -29,7 +29,6 @@ mod recording;
 pub use deadline::DeadlineDevice;
 pub use fault::{Effect, Fault, FaultDevice, Operation};
 pub use file::{Access, FileDevice};
-pub use holder::Holder;
 pub use memory::MemoryDevice;
 pub use recording::{Fate, Recorder, RecordingDevice};
 

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    block::cache::BlockKey,
+    block::BlockKey,
     format::cache_segment::{MAX_CACHED, SEGMENT_HEADER, SEGMENT_SIZE},
 };
 

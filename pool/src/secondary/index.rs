@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::block::cache::BlockKey;
+use crate::block::BlockKey;
 
 /// The place of a block's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

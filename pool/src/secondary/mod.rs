@@ -41,10 +41,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    block::{
-        cache::{BlockKey, key},
-        checksum::verify,
-    },
+    block::{BlockKey, checksum::verify, key},
     device::Device,
     error::Result,
     format::{
@@ -57,14 +54,12 @@ use crate::{
 };
 
 mod feed;
-mod feeder;
 mod index;
 mod ring;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::feeder::Feeder;
 use self::{
     feed::Feed,
     index::Index,
@@ -128,6 +123,11 @@ impl Secondary {
             wake,
             woken,
         }
+    }
+
+    /// Receives when there may be something to write or to read before the next turn is due.
+    pub(crate) fn woken(&self) -> &Receiver<()> {
+        &self.woken
     }
 
     /// Adapts the index to a changed bound of the first level, in bytes.

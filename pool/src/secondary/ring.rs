@@ -33,7 +33,7 @@ use super::{
     index::{Index, Place},
 };
 use crate::{
-    block::cache::BlockKey,
+    block::BlockKey,
     format::{
         cache_segment::{CachedBlock, SEGMENT_HEADER, SEGMENT_SIZE, SegmentHeader},
         uberblock::Epoch,

@@ -17,12 +17,16 @@
 //! view     reading: get, range, the last before a key
 //! batch    changing: puts and deletes, applied together
 //! walk     visiting the nodes of a stored tree
+//! births   the space taken by records, by transaction group
+//! cache    decoded nodes and decompressed data, bounded
 //! ```
 //!
 //! Reading needs nodes that may not be in memory. Nothing here does I/O: a missing node comes back as a [`Miss`]. The
 //! caller reads the node without holding a lock, and starts again.
 
 mod batch;
+mod births;
+mod cache;
 mod cell;
 mod node;
 mod record;
@@ -30,10 +34,15 @@ mod view;
 mod walk;
 
 pub use batch::{Batch, Growth, Kill};
+pub(crate) use births::Births;
+pub use births::Usage;
+pub use cache::BlockCache;
 pub use cell::{Cell, Slot};
 pub use node::{Child, Content, Interior, Item, ItemBlock, Leaf, Node, verify_place};
 pub(crate) use record::LogPart;
-pub use record::{Policy, Record};
+pub use record::Record;
+
+pub use crate::block::Policy;
 pub use view::{Block, Cursor, Entry, Miss, NodeSource, Root, View};
 pub use walk::{Event, Walker};
 

@@ -17,29 +17,14 @@ use parking_lot::Mutex;
 
 use crate::{
     block::{
-        Payload,
+        Payload, Policy,
         compression::{CompressionChoice, decompress},
     },
-    format::pointer::{BlockPointer, Checksum},
+    format::pointer::BlockPointer,
     space::Placement,
-    txg::{Births, Usage},
+    tree::births::{Births, Usage},
     units::Txg,
 };
-
-/// How a block is to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// The compression to try.
-    pub compression: CompressionChoice,
-    /// The checksum to make.
-    pub checksum: Checksum,
-    /// How many copies to write, 1 to 3.
-    pub copies: u8,
-    /// The largest stored size, in bytes, of a record that goes to a special vdev.
-    pub small_blocks: u32,
-    /// Where a record is to lie if there is room.
-    pub placement: Placement,
-}
 
 /// The content of a block not yet stored, or stored just now.
 #[derive(Debug)]
@@ -217,7 +202,7 @@ mod tests {
     use super::*;
     use crate::{
         block::compression::{Compressor, compress},
-        format::pointer::Compression,
+        format::pointer::{Checksum, Compression},
     };
 
     #[test]

@@ -26,8 +26,8 @@ use crate::{
     },
     log::{self, Place, Ring, Standing},
     space::{Extent, Regions, SpaceIo},
-    tree::{Block, Entry as Found, LogPart, Record},
-    txg::{births::Usage, engine::Engine, head::Head},
+    tree::{Block, Entry as Found, LogPart, Record, Usage},
+    txg::{engine::Engine, head::Head},
     units::{Txg, VdevId},
     vdev::{Suspension, Vdev},
 };

@@ -14,13 +14,11 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use smallvec::SmallVec;
 
 use crate::{
-    block::cache::BlockCache,
     error::{Error, Result},
     format::{key::Key, pointer::BlockPointer},
     space::Seen,
-    tree::{Batch, Block, Entry, Kill, Miss, Node, NodeSource, Policy, Record, Root, View},
+    tree::{Batch, Births, Block, BlockCache, Entry, Kill, Miss, Node, NodeSource, Policy, Record, Root, Usage, View},
     txg::{
-        births::{Births, Usage},
         durable::Touched,
         engine::{Cached, Caching, Engine, Pinned},
         streams::Outlook,

@@ -20,7 +20,6 @@
 //! ```text
 //! engine     an opened pool: shared state; opening, reading, admitting, committing
 //! head       one tree and its life through the groups
-//! births     the space taken by a tree's records, group by group
 //! sync       the second and third step
 //! streams    sequential readers, and the prefetch for them
 //! still      no commit for a while: examining blocks, and repairing them
@@ -28,16 +27,17 @@
 //! evacuate   the engine's part of removal and of other jobs that move chunks
 //! workers    the threads that compress, checksum and write
 //! durable    the intent log's side: durable before the next commit
+//! feeder     the thread that writes to cache devices
 //! committer  the thread that commits every few seconds
 //! throttle   how much may be dirty
 //! pace       how fast writers may go on when much is dirty
 //! ```
 
-mod births;
 mod committer;
 mod durable;
 mod engine;
 mod evacuate;
+mod feeder;
 mod fill;
 mod head;
 mod pace;
@@ -47,8 +47,6 @@ mod sync;
 mod throttle;
 mod workers;
 
-pub(crate) use births::Births;
-pub use births::Usage;
 pub use committer::Committer;
 pub use durable::LogStats;
 pub use engine::{
@@ -56,6 +54,7 @@ pub use engine::{
 };
 pub(crate) use engine::{Features, REPEATS, state_of};
 pub use evacuate::{Evacuation, Vacating};
+pub use feeder::Feeder;
 pub use fill::{FILLING_COUNTERS, Filling, FillingNote};
 pub use head::{Head, OpError, Plain, Quiet, TreeEpoch};
 pub use still::{Place, Still, Suspect, Verdict};

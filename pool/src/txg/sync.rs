@@ -22,9 +22,8 @@ use crate::{
         vdev_config::Mark,
     },
     space::Class,
-    tree::{Batch, Cell, ItemBlock, Kill, Node, Policy, Record, Root, Slot, View},
+    tree::{Batch, Cell, ItemBlock, Kill, Node, Policy, Record, Root, Slot, Usage, View},
     txg::{
-        births::Usage,
         engine::{CATALOGUE_LEVEL, Engine},
         fill::{FillingNote, fill_shares, noted},
         head::{Frozen, Head, OpError, Plain},

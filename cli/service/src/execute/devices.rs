@@ -11,8 +11,8 @@ use std::{
 
 use pool::{
     admin::{MIN_DEVICE, obstacle, probe::probe_foreign, was_renumbered},
-    device::{Access, DeadlineDevice, Device, FileDevice, Holder},
-    error::{Error, ErrorKind, Result},
+    device::{Access, DeadlineDevice, Device, FileDevice},
+    error::{Error, ErrorKind, Holder, Result},
     format::{
         label::{Label, PoolState, classes::VdevClass, usable_size},
         vdev_config::{LeafConfig, MemberConfig, VdevConfig, VdevTree},

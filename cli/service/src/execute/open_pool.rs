@@ -23,8 +23,7 @@ use pool::{
     device::Access,
     env::SystemEnv,
     error::Error,
-    secondary::Feeder,
-    txg::{Committer, Engine, Settings},
+    txg::{Committer, Engine, Feeder, Settings},
     units::Txg,
 };
 use protocol::{Assignment, Failure, given};

@@ -40,13 +40,13 @@ pub use self::{
     reading::{Caching, Pinned},
 };
 use crate::{
-    block::{Ahead, cache::BlockCache, storage::Storage},
+    block::{Ahead, storage::Storage},
     env::Env,
     error::{Error, Result},
     format::pointer::BlockPointer,
     secondary::Secondary,
     space::SpaceTotals,
-    tree::Root,
+    tree::{BlockCache, Root},
     txg::{
         Still, durable::Log, head::Head, still::Suspects, streams::Streams, sync::SyncClient, throttle::Throttle,
         workers::Workers,

@@ -10,14 +10,14 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::{CATALOGUE, Engine};
 use crate::{
-    block::{Ahead, cache::BlockCache, storage::Storage},
+    block::{Ahead, storage::Storage},
     env::Env,
     format::{
         intent::Entry,
         uberblock::{Epoch, Uberblock, counter},
     },
     secondary::Secondary,
-    tree::Root,
+    tree::{BlockCache, Root},
     txg::{durable::Log, head::Head, still::Suspects, streams::Streams, throttle::Throttle, workers::Workers},
     units::{Guid, Txg},
 };

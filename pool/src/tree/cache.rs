@@ -1,7 +1,4 @@
 //! The bounded cache of decoded nodes and decompressed data.
-//!
-//! An address is used again after its block was freed, so the key is the address *and* birth: no two blocks ever share
-//! both.
 
 use std::{num::NonZero, sync::Arc, thread};
 
@@ -11,21 +8,15 @@ use quick_cache::{
 };
 
 use crate::{
-    format::pointer::{Address, BlockPointer},
-    tree::Node,
-    units::{MIB, Txg},
+    block::{BlockKey, key},
+    format::pointer::BlockPointer,
+    tree::node::Node,
+    units::MIB,
 };
 
 /// The least capacity of a shard, in bytes: many of the largest blocks. Blocks go to shards at random, and a full shard
 /// evicts even while another has room.
 const SHARD: u64 = 32 * MIB;
-
-/// A block's identity in time.
-pub(crate) type BlockKey = (Address, Txg);
-
-pub(crate) fn key(pointer: &BlockPointer) -> BlockKey {
-    (pointer.addresses[0], pointer.birth)
-}
 
 #[derive(Clone)]
 enum Entry {
@@ -113,7 +104,7 @@ impl BlockCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::ChunkId;
+    use crate::{format::pointer::Address, units::ChunkId};
 
     #[test]
     fn a_small_cache_keeps_as_many_blocks_as_fit() {

@@ -7,7 +7,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::txg::Engine;
+use crate::txg::engine::Engine;
 
 /// Writes in the background until dropped.
 pub struct Feeder {
@@ -36,7 +36,7 @@ fn run(engine: &Engine, stopped: &Receiver<()>) {
             },
             None => crossbeam_channel::select! {
                 recv(stopped) -> _ => return,
-                recv(secondary.woken) -> _ => {}
+                recv(secondary.woken()) -> _ => {}
             },
         }
     }
