@@ -5,7 +5,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crossbeam_channel::Receiver;
@@ -51,7 +51,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Suspended`] if the pool is suspended, or becomes so meanwhile.
     pub fn commit_within(&self, patience: Duration) -> Result<Option<Txg>> {
-        let end = Instant::now() + patience;
+        let end = self.env().uptime() + patience;
         let mut orders = self.orders.lock();
         orders.drawn += 1;
         let number = orders.drawn;
@@ -61,7 +61,8 @@ impl Engine {
                 return Err(Error::Suspended(why));
             }
             let _ = self.kick.try_send(());
-            if self.settled.wait_until(&mut orders, end).timed_out() {
+            let left = end.saturating_sub(self.env().uptime());
+            if self.settled.wait_for(&mut orders, left).timed_out() {
                 return Ok(None);
             }
         }
