@@ -121,18 +121,6 @@ fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut impl Payload) -> 
                 None => reply::no_entry(out),
             });
         }
-        Opcode::GetAttr => {
-            let (attr, lifetime) = handler.getattr(node)?;
-            fill(payload.reply(), |out| reply::attr(out, node, &attr, lifetime));
-        }
-        Opcode::SetAttr => {
-            let (attr, lifetime) = handler.setattr(&who, node, &head.changes())?;
-            fill(payload.reply(), |out| reply::attr(out, node, &attr, lifetime));
-        }
-        Opcode::ReadLink => {
-            let target = handler.readlink(node)?;
-            fill(payload.reply(), |out| out.extend_from_slice(&target));
-        }
         Opcode::Symlink => {
             let (name, target) = wire::two_names(payload.asked())?;
             let made = handler.symlink(&who, node, name, target)?;
@@ -167,6 +155,46 @@ fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut impl Payload) -> 
                 reply::open(out, flags);
             });
         }
+        Opcode::ReadDir => {
+            let room = room(head.u32(16)) as usize;
+            let out = payload.reply();
+            out.clear();
+            handler.readdir(node, head.u64(8), &mut |listed| reply::dirent(out, room, &listed))?;
+        }
+        Opcode::ReadDirPlus => {
+            let room = room(head.u32(16)) as usize;
+            let out = payload.reply();
+            out.clear();
+            let mut each = |listed: Listed<'_>, entry: &_| reply::dirent_plus(out, room, &listed, entry);
+            handler.readdirplus(node, head.u64(8), &mut each)?;
+        }
+        Opcode::ReleaseDir | Opcode::Destroy => payload.reply().clear(),
+        _ => return answer_about_attributes(handler, opcode, head, payload),
+    }
+    Ok(())
+}
+
+/// Like [`answer`], for requests about attributes, not about entries of directories.
+fn answer_about_attributes(
+    handler: &dyn Handler,
+    opcode: Opcode,
+    head: Head<'_>,
+    payload: &mut impl Payload,
+) -> Result<(), Errno> {
+    let (node, who) = (head.node(), head.requester());
+    match opcode {
+        Opcode::GetAttr => {
+            let (attr, lifetime) = handler.getattr(node)?;
+            fill(payload.reply(), |out| reply::attr(out, node, &attr, lifetime));
+        }
+        Opcode::SetAttr => {
+            let (attr, lifetime) = handler.setattr(&who, node, &head.changes())?;
+            fill(payload.reply(), |out| reply::attr(out, node, &attr, lifetime));
+        }
+        Opcode::ReadLink => {
+            let target = handler.readlink(node)?;
+            fill(payload.reply(), |out| out.extend_from_slice(&target));
+        }
         Opcode::SetXattr => {
             let (name, rest) = wire::split_name(payload.asked())?;
             let value = wire::data(rest, head.u32(0))?;
@@ -181,13 +209,17 @@ fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut impl Payload) -> 
             fill(payload.reply(), |out| reply::fitted(out, &names));
         }
         Opcode::RemoveXattr => done(handler.removexattr(node, wire::name(payload.asked())?), payload.reply())?,
-        _ => return answer_of_file(handler, opcode, head, payload),
+        Opcode::StatFs => {
+            let stat = handler.statfs(node)?;
+            fill(payload.reply(), |out| reply::statfs(out, &stat));
+        }
+        _ => return answer_about_data(handler, opcode, head, payload),
     }
     Ok(())
 }
 
-/// Like [`answer`], for requests on one file or directory without a name.
-fn answer_of_file(
+/// Like [`answer`], for requests about the content of one file, or of no file.
+fn answer_about_data(
     handler: &dyn Handler,
     opcode: Opcode,
     head: Head<'_>,
@@ -195,6 +227,10 @@ fn answer_of_file(
 ) -> Result<(), Errno> {
     let node = head.node();
     match opcode {
+        Opcode::Open => {
+            let flags = handler.open(node, head.i32(0))?;
+            fill(payload.reply(), |out| reply::open(out, flags));
+        }
         Opcode::Read => {
             payload.reply().clear();
             handler.read(node, head.position(8)?, room(head.u32(16)), is_direct(head.i32(32)), payload.reply())?;
@@ -209,36 +245,14 @@ fn answer_of_file(
             }
             fill(payload.reply(), |out| reply::written(out, written));
         }
-        Opcode::ReadDir => {
-            let room = room(head.u32(16)) as usize;
-            let out = payload.reply();
-            out.clear();
-            handler.readdir(node, head.u64(8), &mut |listed| reply::dirent(out, room, &listed))?;
-        }
-        Opcode::ReadDirPlus => {
-            let room = room(head.u32(16)) as usize;
-            let out = payload.reply();
-            out.clear();
-            let mut each = |listed: Listed<'_>, entry: &_| reply::dirent_plus(out, room, &listed, entry);
-            handler.readdirplus(node, head.u64(8), &mut each)?;
-        }
         Opcode::FSync | Opcode::FSyncDir => {
             // Waits here: there are more threads for this queue's requests.
             let result = if handler.must_sync(node)? { handler.sync() } else { Ok(()) };
             done(result, payload.reply())?;
         }
-        Opcode::Open => {
-            let flags = handler.open(node, head.i32(0))?;
-            fill(payload.reply(), |out| reply::open(out, flags));
-        }
         Opcode::Release => {
             handler.release(node, head.i32(8));
             payload.reply().clear();
-        }
-        Opcode::ReleaseDir | Opcode::Destroy => payload.reply().clear(),
-        Opcode::StatFs => {
-            let stat = handler.statfs(node)?;
-            fill(payload.reply(), |out| reply::statfs(out, &stat));
         }
         Opcode::FAllocate => {
             let (offset, length) = (head.position(8)?, head.position(16)?);

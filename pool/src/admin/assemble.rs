@@ -311,38 +311,53 @@ impl Parts<'_> {
                 (true, false) => State::Filling,
                 (false, false) => State::Out,
             };
-            let config = configs[at];
-            let behind = match (state, config.behind) {
-                (State::Complete, _) => None,
-                (State::Filling | State::Filled, _) => Some(rings.behind(config)),
-                (_, behind) => Some(behind.unwrap_or_else(|| rings.of_absent())),
-            };
-            let leaf = match leaf {
-                Some(Ok(leaf)) if state != State::Out => leaf.clone(),
-                present => {
-                    let absent = Leaf::absent(&config.leaf);
-                    if let Some(Err(error)) = present {
-                        tracing::error!("{} goes on without a device: {error}", self.name);
-                        absent.set_trouble(Some(error.to_string()));
-                    }
-                    Arc::new(absent)
-                }
-            };
-            let member = Member::new(leaf, state, &MemberConfig { behind, ..config.clone() });
-            if label.had_too_many_errors(config) {
-                put_out::note_errors(&member.leaf);
-            }
-            if state == State::Complete {
-                member.note_complete_since(rings.complete_since(config.leaf.guid));
-            }
-            members.push(Arc::new(member.at_column(self.members[at].0)));
+            members.push(self.member(at, leaf.as_ref(), state, label, rings));
         }
+        Ok((self.least_size(&members), members))
+    }
+
+    /// The member in place `at`, with its device if the device opened and is in use.
+    fn member(
+        &self,
+        at: usize,
+        leaf: Option<&Result<Arc<Leaf>>>,
+        state: State,
+        label: &Label,
+        rings: &Rings,
+    ) -> Arc<Member> {
+        let (column, config) = self.members[at];
+        let behind = match (state, config.behind) {
+            (State::Complete, _) => None,
+            (State::Filling | State::Filled, _) => Some(rings.behind(config)),
+            (_, behind) => Some(behind.unwrap_or_else(|| rings.of_absent())),
+        };
+        let leaf = match leaf {
+            Some(Ok(leaf)) if state != State::Out => leaf.clone(),
+            present => {
+                let absent = Leaf::absent(&config.leaf);
+                if let Some(Err(error)) = present {
+                    tracing::error!("{} goes on without a device: {error}", self.name);
+                    absent.set_trouble(Some(error.to_string()));
+                }
+                Arc::new(absent)
+            }
+        };
+        let member = Member::new(leaf, state, &MemberConfig { behind, ..config.clone() });
+        if label.had_too_many_errors(config) {
+            put_out::note_errors(&member.leaf);
+        }
+        if state == State::Complete {
+            member.note_complete_since(rings.complete_since(config.leaf.guid));
+        }
+        Arc::new(member.at_column(column))
+    }
+
+    /// The bytes of the smallest device. The size of absent members is taken from the label.
+    fn least_size(&self, members: &[Arc<Member>]) -> u64 {
         let there = members.iter().filter(|member| member.state() != State::Out);
-        // The size of absent members is taken from the label.
-        let known = || configs.iter().map(|member| member.leaf.size).min().unwrap_or(0);
+        let known = || self.members.iter().map(|(_, member)| member.leaf.size).min().unwrap_or(0);
         let absent = members.iter().any(|member| member.state() == State::Out).then(known);
-        let least = there.map(|member| member.leaf.size()).chain(absent).min().unwrap_or(0);
-        Ok((least, members))
+        there.map(|member| member.leaf.size()).chain(absent).min().unwrap_or(0)
     }
 
     /// The error of a vdev without enough complete members: the problem of a member that would be complete, or the
