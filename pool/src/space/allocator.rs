@@ -28,10 +28,11 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use smallvec::SmallVec;
 
 use super::{
-    Allocation, Placement, Preferred, Purpose, Space,
     chunk::{Chunk, Standing},
     io::{Disk, SpaceIo},
     layout::{Ground, Layout, Vdev, whole_units},
+    places::{Allocation, Placement, Preferred, Purpose},
+    state::Space,
 };
 use crate::{
     error::{Error, Result},

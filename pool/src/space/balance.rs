@@ -32,10 +32,10 @@ use std::{
 };
 
 use super::{
-    Space,
     chunk::{Chunk, Standing},
     layout::{Ground, Layout, Vdev},
-    moving::{Packs, Regions, Targets},
+    moving::regions::{Packs, Regions, Targets},
+    state::Space,
 };
 use crate::{
     format::space::Class,

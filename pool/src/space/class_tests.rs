@@ -4,7 +4,11 @@ use super::{
     tests::{Memory, plain},
     *,
 };
-use crate::{error::Error, format::label::classes::VdevClass, units::KIB};
+use crate::{
+    error::Error,
+    format::{label::classes::VdevClass, pointer::Address},
+    units::{KIB, Txg, VdevId},
+};
 
 const SECTOR: u32 = 512;
 const REGION: u64 = 64 * KIB;

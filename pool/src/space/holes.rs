@@ -26,12 +26,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Space,
     balance::{BATCH, Batch, SHARE, is_settled, spare},
     chunk::Standing,
     layout::{Ground, Layout, Vdev},
-    moving::{Packs, Regions, Targets},
+    moving::regions::{Packs, Regions, Targets},
     packing::hosts_for,
+    state::Space,
 };
 use crate::{format::space::Class, units::VdevId};
 

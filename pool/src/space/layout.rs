@@ -12,9 +12,9 @@ use std::{
 use arc_swap::ArcSwapOption;
 
 use super::{
-    Extent,
     chunk::{Chunk, CountedIn, Counters, Standing},
-    packing::Packing,
+    packing::map::Packing,
+    places::Extent,
 };
 use crate::{
     error::{Error, Result},

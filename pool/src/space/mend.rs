@@ -11,8 +11,8 @@ use std::{
 };
 
 use super::{
-    Space,
     io::{Disk, SpaceIo, is_it},
+    state::Space,
 };
 use crate::{
     error::{Error, Result},

@@ -40,25 +40,26 @@
 //! The owner of the closed regions stores which they are and how far the job is. Nothing is stored here: after an
 //! import the job begins again. One set of regions is emptied at a time.
 
-mod regions;
+pub(super) mod moves;
+pub(super) mod plan;
+pub(super) mod regions;
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
-pub use self::regions::{MovingPlan, Packs, Regions, Targets};
+use self::{
+    moves::{Moves, Target},
+    regions::{Packs, Regions, Targets},
+};
 
 use super::{
-    Space,
     chunk::{Chunk, CountedIn, Standing},
     io::SpaceIo,
     layout::{Ground, Layout, Vdev},
-    packing::Packer,
-    sync::Stored,
+    state::Space,
+    sync::stored::Stored,
 };
 use crate::{
     error::{Error, Result},
@@ -68,60 +69,6 @@ use crate::{
     },
     units::{ChunkId, Txg, VdevId},
 };
-
-/// The destination of a chunk's allocated sectors.
-#[derive(Debug)]
-enum Target {
-    /// The same sectors of the region of an empty chunk of the same unit: the twin, to change places with.
-    Twin(Arc<Chunk>),
-    /// Any room in empty chunks: the chunk will be [packed](super::packing).
-    Hosts,
-}
-
-impl Target {
-    /// The chunk set aside as twin.
-    fn twin(&self) -> Option<&Arc<Chunk>> {
-        match self {
-            Target::Twin(twin) => Some(twin),
-            Target::Hosts => None,
-        }
-    }
-}
-
-/// The chunks of the regions being emptied, and their destinations.
-#[derive(Debug)]
-pub(super) struct Moves {
-    targets: HashMap<ChunkId, Target>,
-    /// The packer for chunks to be packed.
-    packer: Packer,
-    /// Whether the chunks have changed places.
-    has_switched: AtomicBool,
-    /// Whether a block that should have been copied was not.
-    is_incomplete: AtomicBool,
-}
-
-impl Moves {
-    fn new(targets: HashMap<ChunkId, Target>, to: &Targets, packs: Packs) -> Moves {
-        let packed = targets.iter().filter(|(_, target)| matches!(target, Target::Hosts)).map(|(id, _)| *id);
-        let packer = Packer::new(packed.collect(), to.clone(), packs);
-        let (has_switched, is_incomplete) = (AtomicBool::new(false), AtomicBool::new(false));
-        Moves { targets, packer, has_switched, is_incomplete }
-    }
-
-    /// The chunks with twins.
-    fn twins(&self) -> impl Iterator<Item = (&ChunkId, &Arc<Chunk>)> {
-        self.targets.iter().filter_map(|(id, target)| Some((id, target.twin()?)))
-    }
-
-    /// The packer, while blocks are copied.
-    pub(super) fn packs(&self) -> Option<&Packer> {
-        Some(&self.packer).filter(|packer| !packer.is_idle() && !self.has_switched())
-    }
-
-    fn has_switched(&self) -> bool {
-        self.has_switched.load(Ordering::Acquire)
-    }
-}
 
 impl Space {
     /// Stops allocation in regions. A concurrent search for room may still allocate there in the open group; blocks

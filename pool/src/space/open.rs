@@ -10,14 +10,14 @@ use std::{
 };
 
 use super::{
-    DEFERRED_GROUPS, Space,
     chunk::{Chunk, CountedIn, Loaded, Replay, Standing},
-    history::History,
+    history::{DEFERRED_GROUPS, History},
     io::{Disk, SpaceIo},
     layout::{Ground, Layout, Vdev, VdevShape, whole_units},
-    packing::Packing,
+    packing::map::Packing,
     span_set::{SpanSet, are_whole, total},
-    sync::{LogGroup, Stored},
+    state::Space,
+    sync::stored::{LogGroup, Stored},
 };
 use crate::{
     error::{Error, Result},

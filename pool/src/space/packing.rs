@@ -38,25 +38,28 @@
 //! | after the last block of a packed chunk was freed, before a table says so | the chunk with a map that is no longer needed |
 //! | after that table | a row without region and map, whose number may be used again |
 
-mod packer;
+pub(super) mod map;
+pub(super) mod packer;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use self::packer::HandedOut;
-pub(super) use self::packer::Packer;
+use self::{
+    map::Packing,
+    packer::{HandedOut, Packer},
+};
 
 use super::{
-    Extent, Space,
     chunk::{Chunk, CountedIn, Loaded},
-    extent,
     io::{Disk, SpaceIo},
     layout::{Ground, Layout, Vdev, whole_units},
-    moving::{Regions, Targets},
+    moving::regions::{Regions, Targets},
+    places::{Extent, extent},
     span_set::{normalize, total},
-    sync::{COPIES, Stored},
+    state::Space,
+    sync::stored::{COPIES, Stored},
 };
 use crate::{
     error::{Error, Result},
@@ -80,41 +83,6 @@ const WASTE: u64 = 8;
 /// How many hosts, each with room for `capacity` sectors, so many sectors take.
 pub(super) fn hosts_for(sectors: u64, capacity: u64) -> u64 {
     (sectors * WASTE).div_ceil(capacity * (WASTE - 1))
-}
-
-/// Where the sectors of a packed chunk are.
-#[derive(Debug, Default)]
-pub(super) struct Packing {
-    /// In order and disjoint.
-    entries: Vec<Entry>,
-}
-
-impl Packing {
-    /// A packing with these entries, in order and disjoint.
-    pub(super) fn new(entries: Vec<Entry>) -> Packing {
-        Packing { entries }
-    }
-
-    /// The stored form of the map.
-    pub(super) fn describe(&self, chunk: &Chunk) -> PackedMap {
-        PackedMap { chunk: chunk.id, sectors: chunk.sectors, entries: self.entries.clone() }
-    }
-
-    /// The entry with all of `span`.
-    fn around(&self, span: Span) -> Option<&Entry> {
-        let behind = self.entries.partition_point(|entry| entry.span.start <= span.start);
-        let entry = &self.entries[behind.checked_sub(1)?];
-        (entry.span.end() >= span.end()).then_some(entry)
-    }
-
-    /// The hosts, possibly with repetitions.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = ChunkId> {
-        self.entries.iter().map(|entry| entry.host.chunk)
-    }
-
-    fn names_any(&self, hosts: &BTreeSet<ChunkId>) -> bool {
-        self.entries.iter().any(|entry| hosts.contains(&entry.host.chunk))
-    }
 }
 
 impl Layout {

@@ -20,7 +20,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{Hold, Space};
+use super::{hold::Hold, state::Space};
 use crate::units::Txg;
 
 /// The moment at which a block was seen in a tree: no block of the tree at that moment was freed before this group.

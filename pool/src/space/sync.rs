@@ -16,14 +16,20 @@
 
 mod describe;
 mod outbox;
+pub(super) mod stored;
 
-use std::{cell::RefCell, collections::VecDeque};
+use std::cell::RefCell;
 
-use self::outbox::Outbox;
+use self::{
+    outbox::Outbox,
+    stored::{COPIES, LogGroup, Stored},
+};
 use super::{
-    Allocation, DEFERRED_GROUPS, Space,
+    history::DEFERRED_GROUPS,
     io::{Disk, SpaceIo},
     layout::Layout,
+    places::Allocation,
+    state::Space,
 };
 use crate::{
     error::{Error, Result},
@@ -41,51 +47,6 @@ use crate::{
 const MAX_LOG_BLOCK: u32 = 128 * KIB as u32;
 /// Room for the entries of a log block's own allocation.
 const LOG_SLACK: usize = 64;
-/// The space layer's blocks have as many copies.
-pub(super) const COPIES: u8 = 3;
-
-/// The blocks of the last sync, and their places.
-#[derive(Debug, Default)]
-pub(super) struct Stored {
-    pub(super) txg: Txg,
-    pub(super) table: Option<PhysicalPointer>,
-    pub(super) pages: Vec<PhysicalPointer>,
-    /// How many chunks the table describes.
-    pub(super) rows: usize,
-    /// Chunks have come to lie elsewhere, and the table does not say so yet.
-    pub(super) is_misplaced: bool,
-    /// Chunks were packed, and no stored table says so yet. The group's log makes no sense without such a table.
-    pub(super) is_packing: bool,
-    /// The log, oldest group first.
-    pub(super) log: VecDeque<LogGroup>,
-}
-
-/// The log of one transaction group.
-#[derive(Debug)]
-pub(super) struct LogGroup {
-    pub(super) txg: Txg,
-    /// Its blocks, in order.
-    pub(super) blocks: Vec<PhysicalPointer>,
-}
-
-impl LogGroup {
-    fn bytes(&self) -> u64 {
-        self.blocks.iter().map(|block| u64::from(block.len)).sum()
-    }
-}
-
-impl Stored {
-    /// The blocks of the chunk table.
-    pub(super) fn table_pointers(&self) -> impl Iterator<Item = PhysicalPointer> + '_ {
-        self.table.into_iter().chain(self.pages.iter().copied())
-    }
-
-    /// The blocks of the log.
-    pub(super) fn log_pointers(&self) -> impl Iterator<Item = PhysicalPointer> + '_ {
-        self.log.iter().flat_map(|group| group.blocks.iter().copied())
-    }
-}
-
 impl Space {
     /// Stores the changes of `txg`, and returns the space root for its uberblock. All allocations and frees of `txg`
     /// must be done; those of the next group may go on. One thread at a time. After an error the pool takes no more

@@ -14,7 +14,12 @@ use parking_lot::{Mutex, RwLock};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
-use crate::{error::Error, units::KIB, vdev::Check};
+use crate::{
+    error::{Error, Result},
+    format::{pointer::Address, space::PhysicalPointer},
+    units::{ChunkId, KIB, Txg, VdevId},
+    vdev::Check,
+};
 
 const SECTOR: u32 = 512;
 const REGION: u64 = 64 * KIB;

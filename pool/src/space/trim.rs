@@ -13,7 +13,11 @@
 //! chunks receive copies, or states that a rewind can reach refer to data there that has moved since: see
 //! [`super::moving`].
 
-use super::{Space, chunk::Chunk, io::Disk, io::SpaceIo};
+use super::{
+    chunk::Chunk,
+    io::{Disk, SpaceIo},
+    state::Space,
+};
 use crate::{error::Result, format::space::Span, units::VdevId};
 
 /// The scope of a TRIM.

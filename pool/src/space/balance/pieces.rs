@@ -18,7 +18,7 @@ use super::{Choice, Held, Level, Shelf, is_worth_it, make, nearest};
 use crate::{
     space::{
         layout::{Layout, whole_units},
-        moving::Packs,
+        moving::regions::Packs,
         packing::hosts_for,
     },
     units::VdevId,

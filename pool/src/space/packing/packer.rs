@@ -20,7 +20,7 @@ use crate::{
     space::{
         chunk::Chunk,
         layout::{Layout, whole_units},
-        moving::{Packs, Targets},
+        moving::regions::{Packs, Targets},
     },
     units::ChunkId,
 };

@@ -8,7 +8,10 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use super::{COPIES, LOG_SLACK, LogGroup, Stored, Writer};
+use super::{
+    LOG_SLACK, Writer,
+    stored::{COPIES, LogGroup, Stored},
+};
 use crate::{
     error::{Error, Result},
     format::space::{
@@ -16,7 +19,7 @@ use crate::{
         log::{MAX_LOG_HEAD, encode_changes},
         table::{ROWS_PER_PAGE, Row, Seat, TableRoot, encode_page},
     },
-    space::{DEFERRED_GROUPS, chunk::Chunk, layout::whole_units},
+    space::{chunk::Chunk, history::DEFERRED_GROUPS, layout::whole_units},
     units::{MIB, Txg},
 };
 

@@ -4,7 +4,10 @@
 //! content is stamped on a device in memory, so a block overwritten too early shows when a state with it is checked. A
 //! crash opens one of the last [`SAFE_STATES`] committed roots on the devices' present content.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use proptest::prelude::*;
 use rand::{
@@ -16,8 +19,9 @@ use rand::{
 use super::{Memory, REGION, SECTOR, plain, sectors};
 use crate::{
     error::Error,
-    format::{codec::Reader, label::classes::VdevClass, space::Place},
-    space::{chunk::Standing, packing::Packer, *},
+    format::{codec::Reader, label::classes::VdevClass, pointer::Address, space::Place},
+    space::{chunk::Standing, io::Disk, packing::packer::Packer, places::extent, *},
+    units::{ChunkId, Txg},
 };
 
 /// One copy of a block.
