@@ -14,7 +14,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::txg::engine::Engine;
+use crate::txg::engine::state::Engine;
 
 /// Commits in the background until dropped.
 pub struct Committer {

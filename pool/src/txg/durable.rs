@@ -6,17 +6,15 @@
 //!
 //! No lock is held that a commit needs: commits go on while frames are written, and frames during a commit.
 
+pub(super) mod rounds;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
+use self::rounds::LogStats;
 use crate::{
     error::{Error, Result},
     format::{
@@ -27,7 +25,10 @@ use crate::{
     log::{self, Place, Ring, Standing},
     space::{Extent, Regions, SpaceIo},
     tree::{Block, Entry as Found, LogPart, Record, Usage},
-    txg::{engine::Engine, head::Head},
+    txg::{
+        engine::state::Engine,
+        head::{Head, Touched},
+    },
     units::{Txg, VdevId},
     vdev::{Suspension, Vdev},
 };
@@ -37,113 +38,6 @@ use crate::{
 const INLINE_MAX: usize = 32 << 10;
 /// Bounds of the log's area, in bytes. The area is allocated in one piece, so a region must have room for two.
 const AREA: std::ops::RangeInclusive<u64> = 128 << 10..=16 << 20;
-
-/// Counters of the log since the pool was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogStats {
-    /// Frames written; each costs one flush.
-    pub frames: u64,
-    /// Bytes of the frames, as written.
-    pub bytes: u64,
-    /// Calls served by the log: they wrote a frame, or shared one.
-    pub calls: u64,
-    /// Calls served by a commit instead.
-    pub commits: u64,
-}
-
-/// The log of an opened pool.
-#[derive(Default)]
-pub(super) struct Log {
-    state: Mutex<State>,
-    /// Held while a frame is written.
-    turn: Mutex<()>,
-    /// Whether entries found at import still have to be replayed. Until then nothing may be committed.
-    applying: AtomicBool,
-}
-
-#[derive(Default)]
-struct State {
-    ring: Option<Ring>,
-    /// The area of a retired log, until a commit frees it.
-    retired: Option<(Address, u32)>,
-    /// The number of the first frame of the next ring: none is used twice.
-    sequence: u64,
-    /// The trees that wait for a frame.
-    enlisted: BTreeMap<u64, Arc<Head>>,
-    /// The round that will include the enlisted trees, and the last durable one.
-    round: u64,
-    durable: u64,
-    /// Entries collected since this group was open may be lost: only a commit of this group makes the changes durable.
-    broken: Option<Txg>,
-    /// The number of the next block in the log.
-    block: u64,
-    stats: LogStats,
-    /// The entries found at import, until [`Engine::take_log`].
-    found: Vec<Entry>,
-}
-
-impl Log {
-    /// The log named by the last uberblock, if any, with the allocation unit of its area in sectors, and the entries
-    /// found in the log.
-    pub(super) fn new(head: Option<(LogHead, u32)>, found: Vec<Entry>) -> Log {
-        let ring = head.and_then(|(head, unit)| Ring::found(&head, unit));
-        Log {
-            applying: AtomicBool::new(!found.is_empty()),
-            state: Mutex::new(State { ring, found, round: 1, sequence: 1, ..State::default() }),
-            turn: Mutex::default(),
-        }
-    }
-
-    /// Keeps frames from being written while the guard is held.
-    pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock()
-    }
-
-    /// Where the log stands when a group is frozen. The gate must be closed.
-    pub(super) fn standing(&self) -> Standing {
-        self.state.lock().ring.as_ref().map(Ring::standing).unwrap_or_default()
-    }
-
-    /// The uberblock of `txg` is stable.
-    pub(super) fn committed(&self, txg: Txg) {
-        let mut state = self.state.lock();
-        state.broken = state.broken.filter(|broken| *broken > txg);
-        if let Some(ring) = &mut state.ring {
-            ring.committed(txg);
-        }
-    }
-
-    /// Enlists a tree. Returns the round that will make the tree durable; `None` if no log can be written.
-    fn enlist(&self, head: &Arc<Head>) -> Option<u64> {
-        let mut state = self.state.lock();
-        state.stats.calls += 1;
-        if state.broken.is_some() || !state.ring.as_ref().is_some_and(Ring::is_named) {
-            return None;
-        }
-        state.enlisted.insert(head.id(), head.clone());
-        Some(state.round)
-    }
-
-    fn is_durable(&self, round: u64) -> bool {
-        self.state.lock().durable >= round
-    }
-
-    /// Begins a round with all enlisted trees.
-    fn begin(&self) -> (u64, Vec<Arc<Head>>) {
-        let mut state = self.state.lock();
-        state.round += 1;
-        (state.round - 1, std::mem::take(&mut state.enlisted).into_values().collect())
-    }
-
-    /// Whether entries found at import still have to be replayed.
-    pub(super) fn is_applying(&self) -> bool {
-        self.applying.load(Ordering::Acquire)
-    }
-
-    fn is_broken(&self) -> bool {
-        self.state.lock().broken.is_some()
-    }
-}
 
 /// The entry of one tree, and the records in it without an address yet.
 struct Collected {
@@ -423,16 +317,6 @@ impl Engine {
             Err(error) => Err(error),
         }
     }
-}
-
-/// A tree's changes for the log.
-pub(super) enum Touched<T> {
-    /// No unlogged changes.
-    Nothing,
-    /// More changes than fit a frame.
-    TooMuch,
-    /// The changed items.
-    Items(T),
 }
 
 #[cfg(test)]

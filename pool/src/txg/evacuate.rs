@@ -26,7 +26,7 @@ use crate::{
     error::{Error, Result},
     format::pointer::BlockPointer,
     space::{Packs, Regions, SAFE_STATES, Targets},
-    txg::{Engine, Still},
+    txg::engine::state::{Engine, Still},
     vdev::{Era, Group},
 };
 

@@ -51,43 +51,18 @@
 //! When all is copied, everything is flushed, and only then does the device get its first uberblock. The intent log is
 //! not copied: its entries from before the walk are committed by then.
 
-use std::ops::RangeInclusive;
+pub(super) mod note;
 
+use self::note::{FILLING_COUNTERS, Filling, FillingNote};
 use crate::{
     block::Copying,
     error::Result,
     format::pointer::BlockPointer,
     space::{OwnCursor, OwnExamined},
-    txg::{Engine, Still},
+    txg::engine::state::{Engine, Still},
     units::{Guid, Txg},
-    vdev::{Era, Group, Lacking},
+    vdev::{Group, Lacking},
 };
-
-/// The devices being resilvered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filling {
-    /// The devices, each with the txg up to which it is complete.
-    pub devices: Vec<Lacking>,
-    /// All of the devices have every block born up to this txg.
-    pub since: Txg,
-    /// How often the members of each mirror or RAID-Z had changed: a device that was offline meanwhile lacks blocks
-    /// again.
-    rounds: Vec<u64>,
-    /// How often the pool had been resumed: a failed device may have lost blocks copied before.
-    era: Era,
-}
-
-/// The kinds of the uberblock's counters that a [`FillingNote`] may take. The client defines their meaning.
-pub const FILLING_COUNTERS: RangeInclusive<u8> = 16..=31;
-
-/// The progress of a resilver, to be recorded in an uberblock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FillingNote {
-    /// The devices as they stood when the walk began.
-    pub filling: Filling,
-    /// The place, in counters of the kinds [`FILLING_COUNTERS`], ascending.
-    pub counters: Vec<(u8, u64)>,
-}
 
 /// The counters for the uberblock from a note made before the flush: none if devices have joined or left since the walk
 /// began.

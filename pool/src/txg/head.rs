@@ -19,8 +19,11 @@ use crate::{
     space::Seen,
     tree::{Batch, Births, Block, BlockCache, Entry, Kill, Miss, Node, NodeSource, Policy, Record, Root, Usage, View},
     txg::{
-        durable::Touched,
-        engine::{Cached, Caching, Engine, Pinned},
+        engine::{
+            caching::{Cached, Caching},
+            pinned::Pinned,
+            state::Engine,
+        },
         streams::Outlook,
     },
     units::Txg,
@@ -197,6 +200,16 @@ pub(super) struct Frozen {
     pub(super) root: Root,
     pub(super) kills: Vec<Kill>,
     pub(super) shares: Vec<BlockPointer>,
+}
+
+/// A tree's changes for the log.
+pub(super) enum Touched<T> {
+    /// No unlogged changes.
+    Nothing,
+    /// More changes than fit a frame.
+    TooMuch,
+    /// The changed items.
+    Items(T),
 }
 
 /// A panic while a batch is applied leaves half of the batch in the tree. The half must not be committed, so the pool

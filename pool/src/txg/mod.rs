@@ -21,7 +21,9 @@
 //! engine     an opened pool: shared state; opening, reading, admitting, committing
 //! head       one tree and its life through the groups
 //! sync       the second and third step
+//! client     the layers above, as the engine calls them
 //! streams    sequential readers, and the prefetch for them
+//! suspects   blocks with a bad copy, until they are examined
 //! still      no commit for a while: examining blocks, and repairing them
 //! fill       the engine's part of a resilver
 //! evacuate   the engine's part of removal and of other jobs that move chunks
@@ -33,6 +35,7 @@
 //! pace       how fast writers may go on when much is dirty
 //! ```
 
+mod client;
 mod committer;
 mod durable;
 mod engine;
@@ -43,23 +46,30 @@ mod head;
 mod pace;
 mod still;
 mod streams;
+mod suspects;
 mod sync;
 mod throttle;
 mod workers;
 
-pub use committer::Committer;
-pub use durable::LogStats;
-pub use engine::{
-    Ancestry, CATALOGUE, Caching, Due, Engine, Found, Opening, Pinned, Reclaimer, SETTLING_COMMITS, Settings,
+pub(crate) use self::{
+    client::Features,
+    engine::{REPEATS, state_of},
 };
-pub(crate) use engine::{Features, REPEATS, state_of};
-pub use evacuate::{Evacuation, Vacating};
-pub use feeder::Feeder;
-pub use fill::{FILLING_COUNTERS, Filling, FillingNote};
-pub use head::{Head, OpError, Plain, Quiet, TreeEpoch};
-pub use still::{Place, Still, Suspect, Verdict};
-pub use streams::Outlook;
-pub use sync::{Sync, SyncClient, Written};
+pub use self::{
+    client::{Sync, SyncClient, Written},
+    committer::Committer,
+    durable::rounds::LogStats,
+    engine::{
+        Ancestry, CATALOGUE, Caching, Due, Engine, Found, Opening, Pinned, Reclaimer, SETTLING_COMMITS, Settings, Still,
+    },
+    evacuate::{Evacuation, Vacating},
+    feeder::Feeder,
+    fill::note::{FILLING_COUNTERS, Filling, FillingNote},
+    head::{Head, OpError, Plain, Quiet, TreeEpoch},
+    still::Verdict,
+    streams::Outlook,
+    suspects::{Place, Suspect},
+};
 
 #[cfg(test)]
 mod tests;

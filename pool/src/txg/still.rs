@@ -18,9 +18,7 @@
 //!
 //! Several bad copies of a block may be written at once: all are written from the copy that verified.
 
-use std::{collections::VecDeque, sync::Arc};
-
-use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use crate::{
     block::Examined,
@@ -28,54 +26,13 @@ use crate::{
     format::{key::Key, pointer::BlockPointer},
     space::{OwnCursor, OwnExamined, Seen},
     tree::{Miss, Node, Root},
-    txg::Engine,
+    txg::{
+        engine::state::{Engine, Still},
+        suspects::{Place, Suspect},
+    },
     units::Txg,
     vdev::mend::LabelsExamined,
 };
-
-/// At most so many blocks wait to be looked at again; more are left to the next scrub.
-const SUSPECTS: usize = 1024;
-
-/// Where in a tree a block stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The node of this level with this key range.
-    Node {
-        /// The node's level, 0 for a leaf.
-        level: u8,
-        /// The first key of the range.
-        low: Key,
-        /// The end of the range.
-        high: Key,
-    },
-    /// The block of the item under this key.
-    Item(Key),
-}
-
-impl Place {
-    /// The place of a node.
-    pub fn of(miss: &Miss) -> Place {
-        Place::Node { level: miss.level, low: miss.low, high: miss.high }
-    }
-
-    fn start(&self) -> Key {
-        match self {
-            Place::Node { low, .. } => *low,
-            Place::Item(key) => *key,
-        }
-    }
-}
-
-/// A block with a bad copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Suspect {
-    /// The number of its open tree.
-    pub tree: u64,
-    /// Its place in the tree.
-    pub place: Place,
-    /// The block's pointer as read.
-    pub pointer: BlockPointer,
-}
 
 /// The outcome of examining a suspect.
 #[derive(Debug)]
@@ -95,40 +52,6 @@ pub enum Verdict {
     Lost,
     /// Whether the block is still in use is unknown: the path to it cannot be read.
     Unknown(Error),
-}
-
-/// The blocks with a bad copy found by readers and not examined since.
-#[derive(Debug, Default)]
-pub(super) struct Suspects(Mutex<Waiting>);
-
-#[derive(Debug, Default)]
-struct Waiting {
-    /// A block stays queued until examined.
-    blocks: VecDeque<Suspect>,
-    /// How many more there were than have room, or than could be examined.
-    passed: u64,
-    /// The value of `passed` when the scrub began.
-    covered: u64,
-}
-
-impl Suspects {
-    pub(super) fn add(&self, suspect: Suspect) {
-        let mut waiting = self.0.lock();
-        if waiting.blocks.contains(&suspect) {
-            return;
-        }
-        match waiting.blocks.len() < SUSPECTS {
-            true => waiting.blocks.push_back(suspect),
-            false => waiting.passed += 1,
-        }
-    }
-}
-
-/// A pool held still. Dropping this lets commits go on.
-#[must_use]
-pub struct Still<'a> {
-    engine: &'a Engine,
-    _syncing: MutexGuard<'a, ()>,
 }
 
 impl Engine {

@@ -24,8 +24,9 @@ use crate::{
     space::Class,
     tree::{Batch, Cell, ItemBlock, Kill, Node, Policy, Record, Root, Slot, Usage, View},
     txg::{
-        engine::{CATALOGUE_LEVEL, Engine},
-        fill::{FillingNote, fill_shares, noted},
+        client::{Sync, Written},
+        engine::{parameters::CATALOGUE_LEVEL, state::Engine},
+        fill::{fill_shares, noted},
         head::{Frozen, Head, OpError, Plain},
     },
     units::Txg,
@@ -36,41 +37,6 @@ use crate::{
 const CATALOGUE_COPIES: u8 = 3;
 /// About how many bytes one worker compresses and writes in one run.
 const RUN: usize = 1 << 20;
-
-/// The participant in each sync: the layer that knows the meaning of the trees.
-pub trait SyncClient: Send + std::marker::Sync {
-    /// Called in each transaction group, after all changed trees were written, and before the catalogue is.
-    fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()>;
-
-    /// Called after [`SyncClient::sync`]: the progress of the resilver, if it can be resumed from there. Nothing is
-    /// copied before the group is committed.
-    fn filling(&self, _sync: &mut Sync<'_>) -> Option<FillingNote> {
-        None
-    }
-}
-
-/// A changed tree, as written.
-pub struct Written {
-    /// The open tree.
-    pub head: Arc<Head>,
-    /// The written root node.
-    pub root: BlockPointer,
-    /// The root's level, 0 for a leaf.
-    pub level: u8,
-    /// The space of the blocks born in this transaction group, dropped ones included.
-    pub births: Usage,
-    /// The blocks dropped by the tree.
-    pub kills: Vec<BlockPointer>,
-    /// The references that the tree has taken to blocks of others, and may have given up again. They do not count as
-    /// births. A group takes all its references before giving up any.
-    pub shares: Vec<BlockPointer>,
-}
-
-/// Syncing context: the client's operations while a transaction group is written.
-pub struct Sync<'a> {
-    engine: &'a Engine,
-    txg: Txg,
-}
 
 impl Sync<'_> {
     /// The transaction group being written.

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use super::Engine;
+use super::state::Engine;
 use crate::{
     error::{Error, Result},
     space::{Class, DEFERRED_GROUPS},

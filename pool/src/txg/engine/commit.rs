@@ -10,7 +10,7 @@ use std::{
 
 use crossbeam_channel::Receiver;
 
-use super::Engine;
+use super::state::Engine;
 use crate::{
     error::{Error, Result},
     space::Hold,
@@ -18,17 +18,6 @@ use crate::{
     units::{Guid, Txg},
     vdev::Suspension,
 };
-
-/// Commits requested from the committer. Each request draws a number; a commit that begins later serves all numbers
-/// drawn before.
-#[derive(Default)]
-pub(super) struct Orders {
-    has_committer: bool,
-    drawn: u64,
-    served: u64,
-    /// A request wants a commit even if nothing has changed.
-    anyway: bool,
-}
 
 impl Engine {
     /// The newest committed transaction group.

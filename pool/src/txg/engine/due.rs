@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use super::Engine;
+use super::{
+    reclaimer::{Due, Reclaimer},
+    state::Engine,
+};
 
 /// The longest time that one call waits for space being freed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,26 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const EXPECTED: Duration = Duration::from_millis(500);
 /// How long a caller sleeps before it asks again for expected space.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// The result of one call of [`Reclaimer::free_due`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Due {
-    /// Nothing is due.
-    Nothing,
-    /// Nothing was freed, but space will be soon: the kernel still holds a file just removed.
-    Expected,
-    /// Some space was freed. There may be more.
-    Freed,
-}
-
-/// The layer that tracks due space.
-pub trait Reclaimer: Send + Sync {
-    /// Frees a bounded part of the due space. May commit.
-    fn free_due(&self) -> Due;
-
-    /// About how many bytes are due and not yet freed by any transaction group.
-    fn due(&self) -> u64;
-}
 
 impl Engine {
     /// Sets the layer that frees due space. To be called once.

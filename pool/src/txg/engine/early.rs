@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Engine;
+use super::state::Engine;
 use crate::{space::Class, tree::Record, units::Txg};
 
 impl Engine {

@@ -7,90 +7,24 @@
 //! only if the block's space cannot have been used again since: see [`Seen`]. Other bytes are neither cached, noted as
 //! suspect nor counted. There is no way to read without a token.
 
-use std::{
-    ops::Range,
-    sync::Arc,
-    sync::atomic::{AtomicU8, Ordering},
-};
+use std::{ops::Range, sync::Arc};
 
-use super::Engine;
+use super::{pinned::Pinned, state::Engine};
 use crate::{
     block::{Copying, Part, unpacked},
     error::{Error, Result},
     format::{key::Key, node::NODE_MAX, pointer::BlockPointer},
-    space::{Hold, Seen},
+    space::Seen,
     tree::{Miss, Node, verify_place},
     txg::{
         head::Head,
-        still::{Place, Suspect},
         streams::{Outlook, Windows},
+        suspects::{Place, Suspect},
     },
 };
 
 /// Requests under way for each CPU: enough that no device waits for a CPU.
 const REQUESTS: usize = 4;
-
-/// The blocks of a tree that a cache keeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Caching {
-    /// Nodes and data.
-    #[default]
-    All,
-    /// Nodes only.
-    Metadata,
-    /// Neither nodes nor data.
-    None,
-}
-
-/// The caching of a tree, in memory and on cache devices.
-#[derive(Debug, Default)]
-pub(in crate::txg) struct Cached {
-    memory: AtomicU8,
-    devices: AtomicU8,
-}
-
-impl Cached {
-    pub(in crate::txg) fn set(&self, memory: Caching, devices: Caching) {
-        self.memory.store(memory as u8, Ordering::Relaxed);
-        self.devices.store(devices as u8, Ordering::Relaxed);
-    }
-
-    /// Whether data is kept in memory.
-    pub(in crate::txg) fn keeps_data(&self) -> bool {
-        self.memory.load(Ordering::Relaxed) == Caching::All as u8
-    }
-
-    /// Whether nodes are kept in memory.
-    fn keeps_nodes(&self) -> bool {
-        self.memory.load(Ordering::Relaxed) != Caching::None as u8
-    }
-
-    /// Whether data may go to cache devices.
-    fn gives_data(&self) -> bool {
-        self.devices.load(Ordering::Relaxed) == Caching::All as u8
-    }
-
-    /// Whether nodes may go to cache devices.
-    fn gives_nodes(&self) -> bool {
-        self.devices.load(Ordering::Relaxed) != Caching::None as u8
-    }
-}
-
-/// The state of all trees at some time, kept as long as this lives and the pool has room. A read of it returns the
-/// right bytes or fails.
-#[derive(Clone)]
-pub struct Pinned {
-    seen: Seen,
-    _hold: Arc<Hold>,
-}
-
-impl Pinned {
-    /// The token to read blocks of the pinned state.
-    pub fn seen(&self) -> Seen {
-        self.seen
-    }
-}
 
 impl Engine {
     /// A token for pointers found from now on. Take the token before the look-up.
