@@ -13,9 +13,11 @@
 use std::sync::Arc;
 
 use super::{
-    open::shapes_of,
-    pool::{ClassedVdev, Labelling, NewVdev, Pool, name_features, write_new_label},
-    spares::{NO_VDEV, name_spares},
+    new_vdev::{ClassedVdev, NewVdev, name_features},
+    pool::{Labelling, Pool},
+    shapes::shapes_of,
+    spares::name_spares,
+    writing::{NO_VDEV, write_new_label},
 };
 use crate::{
     device::Device,
@@ -102,8 +104,39 @@ impl<'a> Addition<'a> {
     }
 }
 
+impl Pool {
+    /// Adds devices, each as a top-level vdev.
+    pub fn add(&self, devices: Vec<Arc<dyn Device>>) -> Result<()> {
+        self.begin_add(devices.into_iter().map(NewVdev::Disk).collect())?.finish()
+    }
+
+    /// The first half of adding vdevs: until [`Addition::finish`] the devices are no part of the pool, and the caller
+    /// may take them back. Labels are locked in between.
+    pub fn begin_add(&self, vdevs: Vec<impl Into<ClassedVdev>>) -> Result<Addition<'_>> {
+        self.begin_add_with(vdevs, &[])
+    }
+
+    /// Like [`Pool::begin_add`], with spares: all become part of the pool, or none.
+    pub fn begin_add_with(
+        &self,
+        vdevs: Vec<impl Into<ClassedVdev>>,
+        spares: &[Arc<dyn Device>],
+    ) -> Result<Addition<'_>> {
+        self.engine().writable()?;
+        Addition::begin(self, self.labelling(), vdevs.into_iter().map(Into::into).collect(), spares)
+    }
+
+    /// The features that labels will name once these vdevs are added, and do not name yet.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if such a vdev is impossible.
+    pub fn features_of(&self, vdevs: &[ClassedVdev]) -> Result<Vec<String>> {
+        features_of(&self.label(), vdevs)
+    }
+}
+
 /// The features that a label with these vdevs would name in addition.
-pub(super) fn features_of(label: &Label, classed: &[ClassedVdev]) -> Result<Vec<String>> {
+fn features_of(label: &Label, classed: &[ClassedVdev]) -> Result<Vec<String>> {
     classed.iter().try_for_each(ClassedVdev::check)?;
     let (sector, region) = units(label);
     let mut with_them = label.clone();

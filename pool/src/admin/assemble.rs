@@ -28,8 +28,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    open::{ByGuid, shrunk},
     put_out,
+    shapes::{shrunk, zones},
     untold::{Untold, pass_over},
 };
 use crate::{
@@ -38,17 +38,19 @@ use crate::{
     format::{
         label::{Label, classes::VdevClass, usable_size},
         uberblock::Uberblock,
-        vdev_config::{Behind, LeafConfig, Mark, MemberConfig, RaidZConfig, VdevConfig, VdevTree},
+        vdev_config::{Behind, LeafConfig, Mark, MemberConfig, VdevConfig, VdevTree},
     },
     space::SAFE_STATES,
     txg::state_of,
     units::{Guid, Txg},
     vdev::{
         Leaf, Lost, Member, Mirror, RaidZ, Single, State, Vdev,
-        raidz::zones::Zones,
         uberblocks::{self, Standing},
     },
 };
+
+/// The devices of a pool by GUID.
+pub(super) type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
 
 /// The vdevs of a pool, and the uberblocks of the newest state's line, newest first: at least one.
 pub(super) struct Assembly {
@@ -242,12 +244,6 @@ impl Rings {
         had.for_each(|state| leaf.keep_state(&Arc::new(state.clone())));
         Ok(Arc::new(leaf))
     }
-}
-
-/// The layout of the rows of a RAID-Z, by a label.
-pub(super) fn zones(label: &Label, raidz: &RaidZConfig) -> Result<Zones> {
-    let zones = Zones::of(raidz, 1 << label.ashift, label.region_size);
-    zones.ok_or_else(|| Error::damaged(format!("pool {}", label.pool_name), "it describes no raidz that can be"))
 }
 
 /// The members of a mirror or a RAID-Z, as a label describes them.

@@ -16,10 +16,11 @@
 use std::sync::Arc;
 
 use super::{
+    assemble::ByGuid,
     members::Reopen,
-    open::{ByGuid, shrunk},
-    pool::{Pool, write_new_label},
-    spares::NO_VDEV,
+    pool::Pool,
+    shapes::shrunk,
+    writing::{NO_VDEV, write_new_label},
 };
 use crate::{
     device::Device,
@@ -158,17 +159,5 @@ pub(super) fn open_caches(engine: &Engine, label: &Label, by_guid: &ByGuid) {
             opened.note_health(Health::Offline);
         }
         engine.secondary().add(Arc::new(opened));
-    }
-}
-
-/// Writes the pool's labels to cache devices. A device that fails the write is no longer used.
-pub(super) fn write_cache_labels(engine: &Engine, label: &Label) {
-    let named = |leaf: &Arc<Leaf>| label.is_cache(leaf.guid()) && leaf.health() == Health::Online;
-    for leaf in engine.secondary().devices().into_iter().filter(named) {
-        let own = Label { device: leaf.guid(), vdev: NO_VDEV, ..label.clone() };
-        if let Err(error) = labels::write_labels(&*leaf.device(), &own) {
-            tracing::warn!("a cache device cannot be used: {error}");
-            engine.secondary().put_out(leaf.guid(), Health::of(&error));
-        }
     }
 }

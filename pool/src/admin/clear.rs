@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use super::{open::shrunk, pool::Pool};
+use super::{pool::Pool, shapes::shrunk};
 use crate::{
     device::Device,
     error::{Error, Result},

@@ -25,10 +25,11 @@ use std::sync::Arc;
 
 use super::{
     add::check_rows,
-    assemble::zones,
     members::config_of,
-    open::shapes_of,
-    pool::{Pool, name_features, write_new_label},
+    new_vdev::name_features,
+    pool::Pool,
+    shapes::{shapes_of, zones},
+    writing::write_new_label,
 };
 use crate::{
     device::Device,

@@ -4,8 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     add::check_regions,
-    open::shapes_of,
-    pool::{ClassedVdev, NewVdev, Pool, name_features, write_new_label},
+    new_vdev::{ClassedVdev, NewVdev, name_features},
+    pool::Pool,
+    shapes::shapes_of,
+    writing::write_new_label,
 };
 use crate::{
     block::storage::{Storage, Vdevs},

@@ -38,9 +38,9 @@
 use std::sync::Arc;
 
 use super::{
-    assemble::zones,
-    open::shapes_of,
-    pool::{Pool, name_features},
+    new_vdev::name_features,
+    pool::Pool,
+    shapes::{shapes_of, zones},
 };
 use crate::{
     block::storage::Vdevs,

@@ -17,11 +17,11 @@
 use std::sync::Arc;
 
 use super::{
-    assemble::zones,
-    open::shrunk,
-    pool::{Pool, write_new_label},
+    pool::Pool,
+    shapes::{shrunk, zones},
     spares::settle_spares,
     untold::pass_over,
+    writing::write_new_label,
 };
 use crate::{
     device::Device,

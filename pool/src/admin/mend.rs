@@ -23,7 +23,7 @@ use std::sync::Arc;
 use super::{
     pool::{Labels, Pool},
     probe::probe_foreign,
-    spares::NO_VDEV,
+    writing::NO_VDEV,
 };
 use crate::{
     error::{Error, Result},

@@ -14,6 +14,7 @@
 //! expand    expanding into grown devices
 //! members   attach, detach, replace, offline and online devices
 //! mend      repair of lost labels and uberblock rings
+//! new_vdev  vdevs to create, and the features that they need
 //! open      from labels to the newest committed state, to an engine
 //! outdated  vdevs that are older copies
 //! pool      an opened pool: rename, export, destroy
@@ -21,12 +22,15 @@
 //! removal   removing vdevs
 //! renumber  changing the GUID of a pool
 //! rewind    rewinding to an older state
+//! shapes    the shapes of vdevs, by a label
 //! shrink    shrinking devices
 //! spares    hot spares
 //! standins  manual operations on spares
 //! split     one device of each mirror becomes a new pool
 //! trim      TRIM of unused space
 //! untold    unacknowledged states on returning devices
+//! watched   which devices return too many bad blocks
+//! writing   writing labels
 //! probe     recognizing foreign content before it is overwritten
 //! ```
 
@@ -40,6 +44,7 @@ mod create;
 mod expand;
 mod members;
 mod mend;
+mod new_vdev;
 mod open;
 mod outdated;
 mod pool;
@@ -48,12 +53,15 @@ mod put_out;
 mod removal;
 mod renumber;
 mod rewind;
+mod shapes;
 mod shrink;
 mod spares;
 mod split;
 mod standins;
 mod trim;
 mod untold;
+mod watched;
+mod writing;
 
 #[cfg(test)]
 mod columns_tests;
@@ -89,8 +97,9 @@ pub use self::{
     committed::CommittedState,
     create::{CreateOptions, MIN_DEVICE, create, create_of, suitable_region},
     members::Reopen,
+    new_vdev::{ClassedVdev, NewVdev},
     open::{OpenOptions, obstacle, open},
-    pool::{ClassedVdev, NewVdev, Pool},
+    pool::Pool,
     renumber::was_renumbered,
     rewind::{KeptState, SAFE_STATES, rewind, states},
     shrink::{ShrinkPlan, Wanted, end_at},

@@ -1,15 +1,17 @@
 //! Opening a pool: from labels to the newest committed state.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{mem, sync::Arc};
 
 use super::{
-    assemble::{Assembly, assemble},
+    assemble::{Assembly, ByGuid, assemble},
     caches::open_caches,
     outdated::outdated_logs,
-    pool::{Pool, settle_labels, write_labels_apart},
+    pool::Pool,
     renumber::was_renumbered,
+    shapes::shapes_of,
     spares::standing_by,
     untold::{Untold, forget},
+    writing::{settle_labels, write_labels_apart},
 };
 use crate::{
     block::storage::{Storage, Vdevs},
@@ -20,9 +22,9 @@ use crate::{
         codec::Reader,
         intent::Entry,
         key::Key,
-        label::{Label, PoolState, device_size},
+        label::{Label, PoolState},
         uberblock::{Epoch, Uberblock, slot},
-        vdev_config::{Mark, VdevConfig, VdevTree, Zone},
+        vdev_config::{Mark, VdevConfig},
     },
     log,
     space::{Regions, Space, SpaceRoot, VdevShape},
@@ -302,8 +304,6 @@ fn complete_vdevs(storage: &Storage, label: &Label) -> bool {
     has_grown
 }
 
-pub(super) type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
-
 /// The newest label, and the devices by GUID. All must be of one pool; power may have failed while its GUID was
 /// changed. Of devices with equal GUIDs the newest is kept.
 pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
@@ -375,29 +375,6 @@ pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
         return Err(Error::Request(problem));
     }
     Ok(())
-}
-
-/// The shapes of a vdev for the space layer: one, or one for each zone of a RAID-Z.
-pub(super) fn shapes_of(label: &Label, config: &VdevConfig) -> Vec<VdevShape> {
-    let vdev = config.id;
-    let class = label.sections.classes.get(&vdev).copied();
-    match &config.tree {
-        VdevTree::RaidZ(raidz) if !raidz.zones.is_empty() => {
-            let shape = |zone: &Zone| VdevShape {
-                vdev,
-                first_region: zone.first_region,
-                size: u64::from(zone.regions).saturating_mul(label.region_size),
-                unit: u32::from(zone.columns.saturating_sub(raidz.parity)),
-                class,
-            };
-            raidz.zones.iter().map(shape).collect()
-        }
-        tree => vec![VdevShape { vdev, first_region: 0, size: label.size_of(config), unit: tree.unit(), class }],
-    }
-}
-
-pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
-    Error::Shrunk { device: device.name().to_owned(), size: device.size(), needed: device_size(usable) }
 }
 
 pub(super) fn open_storage(label: &Label, vdevs: Vdevs, uberblock: &Uberblock) -> Result<Storage> {

@@ -38,10 +38,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    assemble::{Assembly, assemble},
-    open::{ByGuid, OpenOptions, check_state, chosen, first_txg, gather, open_storage},
-    pool::write_labels,
+    assemble::{Assembly, ByGuid, assemble},
+    open::{OpenOptions, check_state, chosen, first_txg, gather, open_storage},
     untold::{Untold, forget},
+    writing::write_labels,
 };
 use crate::{
     block::storage::Vdevs,

@@ -31,7 +31,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{create::MIN_DEVICE, members::config_of, open::shapes_of, pool::Pool};
+use super::{create::MIN_DEVICE, members::config_of, pool::Pool, shapes::shapes_of};
 use crate::{
     error::{Error, Result},
     format::{

@@ -24,17 +24,15 @@
 //! steps in for a device that the administrator took offline. A device with too many checksum errors stays in use until
 //! the spare is complete, because most of its blocks may be good, and is faulted then.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::sync::Arc;
 
 use super::{
     members::{Reopen, room_for},
-    pool::{Pool, write_new_label},
+    pool::Pool,
     probe::probe_foreign,
     standins::is_about_to_leave,
+    watched::Watched,
+    writing::{NO_VDEV, write_new_label},
 };
 use crate::{
     device::Device,
@@ -50,13 +48,6 @@ use crate::{
     units::{Guid, Txg, VdevId},
     vdev::{Group, Health, Leaf, Member, State, Vdev, labels},
 };
-
-/// So many checksum errors within this time are too many, as in OpenZFS.
-const TOO_MANY: u64 = 10;
-const WITHIN: Duration = Duration::from_secs(600);
-
-/// The vdev in the label of a spare, which is in none.
-pub(super) const NO_VDEV: VdevId = VdevId(0);
 
 /// A spare of a pool.
 #[derive(Clone)]
@@ -87,66 +78,6 @@ pub enum SpareChange {
         /// The device's path.
         device: String,
     },
-}
-
-/// Checksum errors of the devices, with the time of each count.
-#[derive(Debug, Default)]
-pub(super) struct Watched {
-    since: BTreeMap<Guid, (Duration, u64)>,
-    /// Devices with too many errors.
-    bad: BTreeMap<Guid, u64>,
-    /// Spares that stand in by the administrator's wish.
-    wanted: BTreeSet<Guid>,
-}
-
-impl Watched {
-    /// Records how many errors a device has had by now; returns whether there are too many. The verdict stays until
-    /// errors are cleared.
-    fn note(&mut self, device: Guid, errors: u64, now: Duration) -> bool {
-        if let Some(noted) = self.bad.get(&device) {
-            if errors >= *noted {
-                return true;
-            }
-            self.bad.remove(&device);
-            self.since.remove(&device);
-        }
-        let (since, before) = *self.since.entry(device).or_insert((now, 0));
-        if errors >= before + TOO_MANY {
-            self.bad.insert(device, errors);
-            return true;
-        }
-        if errors < before || now.saturating_sub(since) >= WITHIN {
-            self.since.insert(device, (now, errors));
-        }
-        false
-    }
-
-    /// True if a device with `errors` so far has too many. Errors cleared since the verdict do not count, even if the
-    /// clearing was not noted yet.
-    fn is_bad(&self, device: Guid, errors: u64) -> bool {
-        self.bad.get(&device).is_some_and(|noted| errors >= *noted)
-    }
-
-    /// Like [`Watched::is_bad`], by the device's current count.
-    fn has_too_many(&self, leaf: &Leaf) -> bool {
-        self.is_bad(leaf.guid(), leaf.counters().snapshot().checksum_errors)
-    }
-
-    /// Withdraws the verdict on a device that is wanted back: only later errors count.
-    pub(super) fn forgive(&mut self, device: Guid, errors: u64, now: Duration) {
-        self.bad.remove(&device);
-        self.since.insert(device, (now, errors));
-    }
-
-    /// Records that the administrator wants a spare to stand in.
-    pub(super) fn note_wanted(&mut self, spare: Guid) {
-        self.wanted.insert(spare);
-    }
-
-    /// Withdraws [`Watched::note_wanted`].
-    pub(super) fn forget_wanted(&mut self, spare: Guid) {
-        self.wanted.remove(&spare);
-    }
 }
 
 /// Enters devices into a label as spares; writes nothing.
@@ -449,38 +380,4 @@ pub(super) fn standing_by(label: &Label, find: impl Fn(Guid) -> Option<Arc<dyn D
         _ => Leaf::absent(&spare.leaf),
     };
     idle.map(|spare| Arc::new(leaf(spare))).collect()
-}
-
-/// Writes the pool's labels to spares. A spare that fails the write is not used until the next import.
-pub(super) fn write_spare_labels(spares: &[Arc<Leaf>], label: &Label) {
-    for leaf in spares.iter().filter(|leaf| leaf.health() == Health::Online) {
-        let own = Label { device: leaf.guid(), vdev: NO_VDEV, ..label.clone() };
-        if let Err(error) = labels::write_labels(&*leaf.device(), &own) {
-            tracing::warn!("a spare cannot be used: {error}");
-            leaf.note_fault();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn too_many_errors_are_ten_within_ten_minutes_until_cleared() {
-        let (mut watched, device) = (Watched::default(), Guid(1));
-        let at = |seconds| Duration::from_secs(seconds);
-        assert!(!watched.note(device, 9, at(0)));
-        assert!(!watched.note(device, 9, at(600)));
-        assert!(!watched.note(device, 18, at(700)), "nine since the last window");
-        assert!(watched.note(device, 19, at(701)));
-        assert!(watched.note(device, 19, at(9000)) && watched.is_bad(device, 19) && !watched.is_bad(device, 0));
-        assert!(!watched.note(device, 0, at(9001)) && !watched.is_bad(device, 19));
-        // Errors of a device without the verdict can be cleared as well.
-        assert!(!watched.note(device, 9, at(9601)));
-        assert!(!watched.note(device, 0, at(9602)));
-        assert!(watched.note(device, 10, at(9603)));
-        watched.forgive(device, 10, at(9604));
-        assert!(!watched.note(device, 19, at(9605)) && watched.note(device, 20, at(9606)));
-    }
 }

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use super::{
     members::{check_replaceable, config_of, leave_out, room_for, too_small},
-    pool::{Pool, write_new_label},
-    spares::NO_VDEV,
+    pool::Pool,
+    writing::{NO_VDEV, write_new_label},
 };
 use crate::{
     device::Device,
