@@ -25,7 +25,7 @@ use std::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use parking_lot::Mutex;
 
-use super::{Device, Pending, Whereabouts};
+use super::interface::{Device, Pending, Whereabouts};
 
 /// A device around another one, which must answer in time.
 pub struct DeadlineDevice {

@@ -19,7 +19,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
-use super::Device;
+use super::interface::Device;
 
 /// The operation that a fault waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

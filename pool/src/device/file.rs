@@ -25,8 +25,9 @@ use rustix::{
 };
 
 use super::{
-    Device, Whereabouts, backing, check_range,
+    backing,
     holder::{LockedFile, holder_of},
+    interface::{Device, Whereabouts, check_range},
     page_cache,
 };
 use crate::error::{Error, Holder, Result};

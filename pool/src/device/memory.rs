@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::RwLock;
 
-use super::{Device, check_range};
+use super::interface::{Device, check_range};
 
 /// The unit of allocation, and of sharing between snapshots, in bytes.
 const PAGE: u64 = 64 << 10;

@@ -20,7 +20,10 @@ use std::{io, sync::Arc};
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use super::{Device, MemoryDevice, TEAR_UNIT, check_range};
+use super::{
+    interface::{Device, TEAR_UNIT, check_range},
+    memory::MemoryDevice,
+};
 
 /// The fate of an unflushed write in a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

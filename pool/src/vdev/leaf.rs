@@ -21,7 +21,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
-use super::{Counters, Suspension, unflushed::Unflushed};
+use super::{counters::Counters, suspension::Suspension, unflushed::Unflushed};
 use crate::{
     device::{Device, Pending},
     error::{Error, Result},

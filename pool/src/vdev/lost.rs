@@ -7,7 +7,12 @@
 
 use std::{io, sync::Arc};
 
-use super::{Begun, Check, Examined, Found, Leaf, Sources, Suspension, Vdev};
+use super::{
+    interface::Vdev,
+    leaf::Leaf,
+    reads::{Begun, Check, Examined, Found, Sources},
+    suspension::Suspension,
+};
 use crate::{
     error::{Error, Result},
     units::{Guid, VdevId},

@@ -8,7 +8,12 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Begun, Check, Examined, Found, Health, Leaf, Sources, Suspension, Vdev, suspension::Era};
+use super::{
+    interface::Vdev,
+    leaf::{Health, Leaf},
+    reads::{Begun, Check, Examined, Found, Sources},
+    suspension::{Era, Suspension},
+};
 use crate::{
     error::Result,
     units::{Guid, VdevId},

@@ -4,12 +4,18 @@
 
 use std::sync::Arc;
 
-use super::{Group, State};
+use super::{Group, member::State};
 use crate::{
     error::Result,
     format::vdev_config::{Mark, VdevTree},
     units::{Guid, Txg, VdevId},
-    vdev::{Begun, Check, Examined, Found, Health, Leaf, RaidZ, Sources, Suspension, Vdev},
+    vdev::{
+        interface::Vdev,
+        leaf::{Health, Leaf},
+        raidz::RaidZ,
+        reads::{Begun, Check, Examined, Found, Sources},
+        suspension::Suspension,
+    },
 };
 
 /// The placement of bytes on the members of a group. Callers have checked that requests lie within the vdev's space.

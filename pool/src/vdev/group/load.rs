@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use super::Member;
+use super::member::Member;
 
 /// A read that begins within so many bytes of the end of a stream continues the stream.
 const NEAR: u64 = 1 << 20;

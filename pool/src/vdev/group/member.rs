@@ -30,7 +30,7 @@ use super::load::Load;
 use crate::{
     format::vdev_config::{Behind, MemberConfig},
     units::{Guid, Txg},
-    vdev::{Health, Leaf},
+    vdev::leaf::{Health, Leaf},
 };
 
 /// The state of a member.

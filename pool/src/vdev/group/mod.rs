@@ -37,9 +37,9 @@
 //!
 //! If too many of the remaining members are lost in the second case, import refuses until they are back.
 
-mod layout;
-mod load;
-mod member;
+pub(super) mod layout;
+pub(super) mod load;
+pub(super) mod member;
 mod writing;
 
 use std::{
@@ -53,11 +53,11 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-pub(super) use self::layout::Layout;
-pub(in crate::vdev) use self::load::Reading;
-use self::member::Details;
-pub use self::member::{Member, State};
-use super::{Health, Leaf, Suspension, suspension::Era};
+use self::member::{Details, Member, State};
+use super::{
+    leaf::{Health, Leaf},
+    suspension::{Era, Suspension},
+};
 use crate::{
     device::Device,
     error::{Error, Result},

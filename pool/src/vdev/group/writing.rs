@@ -5,10 +5,13 @@
 
 use std::{io, sync::Arc};
 
-use super::{Group, Member, State};
+use super::{
+    Group,
+    member::{Member, State},
+};
 use crate::{
     error::Result,
-    vdev::{Health, suspension::Era},
+    vdev::{leaf::Health, suspension::Era},
 };
 
 impl Group {

@@ -10,8 +10,12 @@ mod tests;
 use std::sync::{Arc, atomic::AtomicUsize};
 
 use super::{
-    Begun, Check, Examined, Found, Sources,
-    group::{Group, Layout, Member, Quorum, Reading, State},
+    group::{
+        Group, Quorum,
+        layout::Layout,
+        member::{Member, State},
+    },
+    reads::{Begun, Check, Examined, Found, Sources},
 };
 use crate::{
     error::Result,

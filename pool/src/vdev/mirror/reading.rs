@@ -9,10 +9,18 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use super::{Member, Mirror, Reading, State};
+use super::Mirror;
 use crate::{
     error::Result,
-    vdev::{Begun, Check, Examined, Found, Health, Sources, Vdev},
+    vdev::{
+        group::{
+            load::Reading,
+            member::{Member, State},
+        },
+        interface::Vdev,
+        leaf::Health,
+        reads::{Begun, Check, Examined, Found, Sources},
+    },
 };
 
 /// A stream leaves a member with so many more bytes outstanding than another member.

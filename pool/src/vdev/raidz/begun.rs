@@ -9,7 +9,10 @@ use super::{
     parity::{self, bit},
     reading::Columns,
 };
-use crate::vdev::{Begun, Check, Member, Sources, State};
+use crate::vdev::{
+    group::member::{Member, State},
+    reads::{Begun, Check, Sources},
+};
 
 impl RaidZ {
     /// Begins to read the devices that hold the bytes as data. Reads all devices if one of the former is missing or

@@ -27,8 +27,12 @@ use arc_swap::ArcSwap;
 
 use self::{geometry::Rows, reading::Suspects, zones::Zones};
 use super::{
-    Begun, Check, Examined, Found, Sources,
-    group::{Group, Layout, Member, State},
+    group::{
+        Group,
+        layout::Layout,
+        member::{Member, State},
+    },
+    reads::{Begun, Check, Examined, Found, Sources},
 };
 use crate::{
     error::{Error, Result},

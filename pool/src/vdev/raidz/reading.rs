@@ -15,7 +15,11 @@ use super::{
 use crate::{
     device::Pending,
     error::{Error, Result},
-    vdev::{Check, Examined, Found, Health, Member, State},
+    vdev::{
+        group::member::{Member, State},
+        leaf::Health,
+        reads::{Check, Examined, Found},
+    },
 };
 
 /// A read of one member: the sectors of one role in neighbouring rows.

@@ -39,7 +39,7 @@ use std::{cmp::Reverse, ops::Range};
 use super::geometry::{Geometry, Rows};
 use crate::{
     format::vdev_config::{MAX_ZONES, RAIDZ_COLUMNS, RaidZConfig, Zone},
-    vdev::Quorum,
+    vdev::group::Quorum,
 };
 
 /// The layout of the rows of a RAID-Z.
