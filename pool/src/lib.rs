@@ -22,6 +22,32 @@
 //! units      sizes, GUIDs, transaction group numbers
 //! ```
 //!
+//! # Invariants
+//!
+//! Assertions in release builds name these. A violation ends the thread before anything wrong is committed: the pool
+//! then takes no more changes, and the last committed state is whole.
+//!
+//! | id | invariant |
+//! | --- | --- |
+//! | SPACE-1 | Each sector of a chunk is either allocated, deferred or free, and in one free span at most. |
+//! | SPACE-2 | A vdev's sums of free and of deferred sectors are those of its chunks. |
+//! | SPACE-3 | Space freed by a group is allocated again only [`space::DEFERRED_GROUPS`] commits later. |
+//! | SPACE-4 | Chunks and allocations are whole units, and the unit of a region never changes. |
+//! | SPACE-5 | A region or a vdev that is given up has no allocated sectors. |
+//! | SPACE-6 | One set of regions is emptied at a time, and nothing is allocated in a chunk that moves. |
+//! | TXG-1 | Groups are written, synced and committed in ascending order, each once. |
+//! | TXG-2 | A node is written in the group that made it. |
+//! | TXG-3 | The intent log is replayed before the first commit. |
+//! | TXG-4 | Open trees have different numbers. |
+//! | TXG-5 | Reads without a look at the tree are of trees that never change. |
+//! | TXG-6 | A counter of the uberblock has one owner. |
+//! | VDEV-1 | At any time enough members of a mirror or a RAID-Z are complete. |
+//! | VDEV-2 | A vdev has devices, and each has a column of the vdev. |
+//! | ADMIN-1 | Each change of labels has a higher group than all labels before. |
+//! | ADMIN-2 | Labels list vdevs by ascending id, each once. Other labels would be refused as damaged. |
+//! | ADMIN-3 | An import goes on above every group that labels, uberblocks and the intent log name. |
+//! | ADMIN-4 | The last device of a vdev leaves only with the vdev. |
+//!
 //! This crate knows trees and blocks. The `dataset` crate defines datasets, files and snapshots, and joins in through
 //! [`txg::SyncClient`].
 

@@ -481,8 +481,9 @@ pub(super) fn leave_out(tree: &mut VdevTree, device: Guid) {
     match tree {
         VdevTree::Mirror(mirror) => mirror.members.retain(|member| member.leaf.guid != device),
         VdevTree::RaidZ(raidz) => raidz.members.retain(|member| member.member.leaf.guid != device),
-        VdevTree::Leaf(_) | VdevTree::Other { .. } => {}
+        VdevTree::Leaf(_) | VdevTree::Other { .. } => return,
     }
+    assert!(tree.leaves().next().is_some(), "ADMIN-4: the last device of a vdev leaves");
     tree.members_mut().for_each(|member| member.replaces = member.replaces.filter(|replaced| *replaced != device));
 }
 

@@ -275,6 +275,7 @@ pub(super) fn first_txg(label: &Label, newest: &Uberblock, base: &Uberblock, log
     while [newest, base].iter().any(|spared| slot(next) == slot(spared.txg)) {
         next = next.next();
     }
+    assert!(next > last, "ADMIN-3: the pool goes on at {next}, and has used {last}");
     Ok(next)
 }
 

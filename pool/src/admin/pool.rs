@@ -132,6 +132,8 @@ impl Labels {
     ) -> Result<()> {
         *highest = highest.next().max(engine.committed());
         let label = Label { txg: *highest, ..label };
+        let before = self.label.lock().txg;
+        assert!(before < label.txg, "ADMIN-1: labels of {} follow labels of {before}", label.txg);
         let label = settle_labels(engine, highest, label, joining)?;
         *self.label.lock() = label;
         Ok(())

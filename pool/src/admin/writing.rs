@@ -61,6 +61,7 @@ pub(super) fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()>
     };
     let own: Vec<(Arc<dyn Device>, Label)> = leaves.iter().map(own).collect();
     let devices: Vec<(&dyn Device, &Label)> = own.iter().map(|(device, label)| (&**device, label)).collect();
+    assert!(label.vdevs.is_sorted_by(|a, b| a.id < b.id), "ADMIN-2: the vdevs of {} are out of order", label.pool_name);
     let mut outcome = Ok(());
     for ((vdev, leaf), written) in leaves.iter().zip(labels::write_all_labels(&devices)) {
         if let Err(error) = written

@@ -184,7 +184,7 @@ impl Chunk {
 
     /// A chunk as described by the table and the log. The counts must have been checked.
     pub(super) fn open(id: ChunkId, sectors: u32, loaded: Loaded, tally: CountedIn) -> Chunk {
-        assert!(sectors.is_multiple_of(loaded.row.unit));
+        assert!(sectors.is_multiple_of(loaded.row.unit), "SPACE-4: a chunk of {sectors} sectors");
         let deferred = total(loaded.deferred.iter().flat_map(|(_, spans)| spans.iter().copied())) as u32;
         let free = sectors - loaded.allocated - deferred;
         let whole = free == sectors;
@@ -391,9 +391,11 @@ impl Chunk {
         for &span in &released {
             state.note_fresh(span, self.sectors);
             state.deferred -= span.len;
-            state.tally.counters.deferred.fetch_sub(u64::from(span.len), Relaxed);
+            take_off(&state.tally.counters.deferred, span.len);
             self.make_free(&mut state, span);
         }
+        let counted = state.free.saturating_add(state.deferred);
+        assert!(counted <= self.sectors, "SPACE-1: chunk {} counts {counted} of {} sectors", self.id, self.sectors);
         if !released.is_empty() {
             self.settle(&mut state);
         }
@@ -413,7 +415,7 @@ impl Chunk {
         }
         state.free -= span.len;
         self.hints.free.store(state.free, Relaxed);
-        state.tally.counters.free.fetch_sub(u64::from(span.len), Relaxed);
+        take_off(&state.tally.counters.free, span.len);
     }
 
     /// Adds `span` to the free map and the counts.
@@ -476,10 +478,16 @@ impl CountedIn {
     }
 
     fn sub(&self, free: u32, deferred: u32, is_empty: bool) {
-        self.counters.free.fetch_sub(free.into(), Relaxed);
-        self.counters.deferred.fetch_sub(deferred.into(), Relaxed);
+        take_off(&self.counters.free, free);
+        take_off(&self.counters.deferred, deferred);
         self.empty.fetch_sub(is_empty.into(), Relaxed);
     }
+}
+
+/// Takes a chunk's sectors off its vdev's sum.
+fn take_off(sum: &AtomicU64, sectors: u32) {
+    let before = sum.fetch_sub(sectors.into(), Relaxed);
+    assert!(before >= sectors.into(), "SPACE-2: a chunk counts {sectors} sectors, its vdev {before}");
 }
 
 fn seat(vdev: VdevId, region: u32) -> u64 {

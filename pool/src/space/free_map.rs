@@ -62,7 +62,7 @@ impl FreeMap {
 
     /// Makes the allocated `span` free.
     pub(super) fn put(&mut self, span: Span) {
-        assert!(!self.overlaps(span), "sectors {}+{} are free already", span.start, span.len);
+        assert!(!self.overlaps(span), "SPACE-1: sectors {}+{} are free already", span.start, span.len);
         if self.cursor.len > 0 && self.cursor.end() == span.start {
             self.cursor.len += span.len;
         } else {
@@ -132,7 +132,7 @@ impl FreeMap {
 
     fn unlink(&mut self, span: Span) {
         let known = self.by_start.remove(&span.start) == Some(span.len) && self.by_size.remove(&(span.len, span.start));
-        assert!(known, "the two indexes of a free map differ");
+        assert!(known, "SPACE-1: the two indexes of a free map differ");
     }
 }
 

@@ -42,13 +42,19 @@ impl History {
     /// group up to which frees are now reusable; `None` for the first groups of a pool.
     pub(super) fn commit(&mut self, txg: Txg, limit: impl FnOnce(Txg) -> Txg) -> Option<Txg> {
         let last = self.deferred.back();
-        assert!(last.is_none_or(|&last| last < txg), "transaction group {txg} is committed out of turn");
+        assert!(last.is_none_or(|&last| last < txg), "TXG-1: transaction group {txg} is committed out of turn");
         self.deferred.push_back(txg);
         if self.deferred.len() <= DEFERRED_GROUPS {
             return None;
         }
         self.due = self.deferred.pop_front()?;
         self.reusable = self.reusable.max(limit(self.due));
+        assert!(
+            self.reusable <= self.due,
+            "SPACE-3: space freed by {} is given out, {} is due",
+            self.reusable,
+            self.due
+        );
         Some(self.reusable)
     }
 

@@ -145,7 +145,7 @@ impl Vdev {
         let mut zones = self.zones.clone();
         match zones.iter_mut().find(|known| known.regions.start == zone.regions.start) {
             Some(known) => {
-                assert_eq!(known.unit, zone.unit, "the unit of a region never changes");
+                assert_eq!(known.unit, zone.unit, "SPACE-4: the unit of a region changes");
                 known.regions.end = known.regions.end.max(zone.regions.end);
             }
             None => zones.push(zone),
@@ -305,7 +305,7 @@ impl Layout {
     /// its empty chunk: that chunk is used again, and no other is made.
     pub(super) fn with_vdev(&self, shape: VdevShape) -> Layout {
         let VdevShape { vdev: id, unit, class, .. } = shape;
-        assert!(self.suits(unit), "sectors are allocated {unit} at a time");
+        assert!(self.suits(unit), "SPACE-4: a region has no room for units of {unit} sectors");
         let zone = self.zone_of(&shape);
         let before = self.vdevs.iter().position(|vdev| vdev.id == id);
         let mut vdev = match before {

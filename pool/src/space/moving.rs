@@ -115,9 +115,12 @@ impl Space {
     pub fn pair(&self, regions: &Regions, to: &Targets, packs: Packs) -> Result<()> {
         let _stored = self.stored.lock();
         let layout = self.layout.load();
-        assert!(self.moves.load().is_none(), "one set of regions is emptied at a time");
+        assert!(self.moves.load().is_none(), "SPACE-6: two sets of regions are emptied at a time");
         let moving: Vec<&Arc<Chunk>> = layout.chunks_in(regions).filter(|chunk| chunk.allocated() > 0).collect();
-        assert!(moving.iter().all(|chunk| chunk.standing() == Standing::Closed), "a chunk is moved that is in use");
+        assert!(
+            moving.iter().all(|chunk| chunk.standing() == Standing::Closed),
+            "SPACE-6: a chunk is moved while blocks are allocated in it"
+        );
         let twins = if packs == Packs::Always { None } else { layout.twins_of(&moving, to) };
         let targets: HashMap<ChunkId, Target> = match twins {
             Some(twins) => twins,
@@ -313,7 +316,9 @@ impl Space {
         let _stored = self.stored.lock();
         let mut layout = Layout::clone(&self.layout.load());
         let all = Regions::Vdev(vdev);
-        layout.chunks_in(&all).for_each(|chunk| assert!(chunk.is_free(), "a device that leaves holds something"));
+        layout
+            .chunks_in(&all)
+            .for_each(|chunk| assert!(chunk.is_free(), "SPACE-5: a vdev that leaves has allocated sectors"));
         layout.vdevs.retain(|known| known.id != vdev);
         self.layout.store(Arc::new(layout));
     }

@@ -110,7 +110,7 @@ impl Space {
         let vdev = layout.vdevs[at].with_zones(shapes.iter().map(|shape| layout.zone_of(shape)).collect());
         let (chunks, gone): (Vec<_>, Vec<_>) = vdev.chunks.iter().cloned().partition(|chunk| vdev.has(chunk));
         for chunk in &gone {
-            assert!(chunk.is_free(), "a region that is given up holds something");
+            assert!(chunk.is_free(), "SPACE-5: a region that is given up has allocated sectors");
             chunk.set_standing(Standing::Resting, Default::default());
         }
         let mut closed = BTreeSet::clone(&vdev.closed_regions);

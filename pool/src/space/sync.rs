@@ -53,7 +53,7 @@ impl Space {
     /// changes.
     pub fn sync(&self, txg: Txg, io: &dyn SpaceIo) -> Result<SpaceRoot> {
         let mut stored = self.stored.lock();
-        assert!(stored.txg < txg, "transaction group {txg} is synced out of turn");
+        assert!(stored.txg < txg, "TXG-1: transaction group {txg} is synced out of turn");
         let layout = self.layout.load_full();
         let writer = Writer { space: self, txg, disk: Disk { layout: &layout, io }, outbox: RefCell::default() };
         let table = writer.describe(&mut stored)?;

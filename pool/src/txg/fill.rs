@@ -71,7 +71,7 @@ pub(super) fn noted(engine: &Engine, note: Option<FillingNote>) -> Vec<(u8, u64)
     let counters = note.map_or_else(Vec::new, |note| note.counters);
     assert!(
         counters.iter().all(|(kind, _)| FILLING_COUNTERS.contains(kind)),
-        "these counters are others': {counters:?}"
+        "TXG-6: counters of other owners: {counters:?}"
     );
     counters
 }

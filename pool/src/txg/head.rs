@@ -332,7 +332,7 @@ impl Head {
 
     /// Reads from a tree that never changes, as long as the tree is open. A read that took too long is repeated.
     fn for_good<T>(&self, read: impl Fn(&Engine, Seen) -> Result<T>) -> Result<T> {
-        assert!(self.is_frozen, "what was found in a tree that changes may have gone since");
+        assert!(self.is_frozen, "TXG-5: a block of a tree that changes is read without a look at the tree");
         let engine = self.engine();
         loop {
             match read(&engine, self.seen(&engine)?) {

@@ -102,6 +102,8 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
         let heads = engine.heads.lock();
         (heads.values().filter_map(Head::freeze).collect::<Vec<Frozen>>(), engine.log.standing())
     });
+    let last = engine.committed();
+    assert!(last < txg, "TXG-1: transaction group {txg} is written after {last}");
     let mut written = Vec::with_capacity(frozen.len());
     store_records(engine, &frozen)?;
     engine.wait_landed(txg);
@@ -256,7 +258,7 @@ fn write_catalogue(engine: &Engine, txg: Txg) -> Result<(BlockPointer, u8)> {
 fn write_nodes(engine: &Engine, txg: Txg, root: &Root, copies: u8) -> Result<Usage> {
     let mut levels: Vec<Vec<(Arc<Cell>, Arc<Node>)>> = Vec::new();
     dirty_nodes(root, &mut |cell, node| {
-        assert_eq!(cell.txg(), txg, "a node of an earlier transaction group was never written");
+        assert_eq!(cell.txg(), txg, "TXG-2: a node of an earlier transaction group was never written");
         let level = usize::from(node.level());
         levels.resize_with(levels.len().max(level + 1), Vec::new);
         levels[level].push((cell.clone(), node));

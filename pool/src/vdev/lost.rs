@@ -32,7 +32,7 @@ pub struct Lost {
 impl Lost {
     /// A vdev of `size` bytes; with a name if it has several devices.
     pub fn new((id, guid): (VdevId, Guid), name: Option<String>, size: u64, leaves: Vec<Arc<Leaf>>) -> Lost {
-        assert!(!leaves.is_empty(), "a vdev has devices");
+        assert!(!leaves.is_empty(), "VDEV-2: a vdev has no device");
         Lost { id, guid, name, size, leaves }
     }
 

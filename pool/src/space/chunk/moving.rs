@@ -40,7 +40,7 @@ impl Chunk {
         tally: CountedIn,
     ) {
         let mut state = self.state.lock();
-        assert_ne!(standing, Standing::Open, "no table says that it lies there");
+        assert_ne!(standing, Standing::Open, "SPACE-6: a chunk has moved, and no table names its place");
         self.stand(&mut state, standing, tally);
         state.active = false;
         self.hints.active.store(false, Relaxed);

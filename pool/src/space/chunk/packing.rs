@@ -61,7 +61,7 @@ impl Chunk {
         let mut state = self.state.lock();
         for &span in spans {
             let map = self.load(&mut state, disk)?;
-            assert!(map.take_exactly(span), "what is packed lies where nothing is free");
+            assert!(map.take_exactly(span), "SPACE-1: packed blocks get sectors that are not free");
             self.note_allocated(&mut state, txg, span);
         }
         if state.class.is_none() && !spans.is_empty() {

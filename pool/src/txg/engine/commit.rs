@@ -116,7 +116,7 @@ impl Engine {
 
     /// Commits. The caller holds the `syncing` lock.
     fn commit_held(&self) -> Result<Txg> {
-        assert!(!self.log.is_applying(), "the intent log is put back before anything is committed");
+        assert!(!self.log.is_applying(), "TXG-3: a commit comes before the intent log is replayed");
         self.storage.space.ease_holds();
         let unwinding = FailOnPanic(self);
         let outcome = Suspension::patiently(|| sync::run(self));

@@ -221,7 +221,7 @@ impl Engine {
         let root = root.map_or_else(|| Root::empty(*gate), |(pointer, level)| Root::stored(pointer, level));
         let head = Head::new(id, Arc::downgrade(self), root, dirty);
         let before = self.heads.lock().insert(id, head.clone());
-        assert!(before.is_none(), "tree {id} is open already");
+        assert!(before.is_none(), "TXG-4: tree {id} is open already");
         self.touched.fetch_or(dirty, Ordering::Relaxed);
         head
     }

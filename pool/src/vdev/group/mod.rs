@@ -125,7 +125,7 @@ impl Group {
         least: u64,
         members: Vec<Arc<Member>>,
     ) -> Group {
-        assert!(quorum.is_met(&members, None), "enough columns of a vdev are complete");
+        assert!(quorum.is_met(&members, None), "VDEV-1: too few columns of a vdev are complete");
         Group {
             id,
             guid,
@@ -221,7 +221,7 @@ impl Group {
     /// new member surely has only blocks born after the open txg.
     pub(crate) fn set_members(&self, members: Vec<Arc<Member>>) {
         let _changing = self.changing.lock();
-        assert!(self.quorum().is_met(&members, None), "enough columns of a vdev are complete");
+        assert!(self.quorum().is_met(&members, None), "VDEV-1: too few columns of a vdev are complete");
         self.note_change();
         self.measure(&members);
         *self.members.write() = Arc::new(members);

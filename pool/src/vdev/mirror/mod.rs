@@ -32,7 +32,10 @@ pub struct Mirror {
 impl Mirror {
     /// Members as vdev `id`, of `size` bytes of space for the pool.
     pub fn new(id: VdevId, guid: Guid, size: u64, members: Vec<Arc<Member>>) -> Mirror {
-        assert!(members.iter().all(|member| member.column() == 0), "all members of a mirror hold the same");
+        assert!(
+            members.iter().all(|member| member.column() == 0),
+            "VDEV-2: a member of a mirror has a column of its own"
+        );
         Mirror {
             group: Group::new((id, guid), "mirror", Quorum { columns: 1, needed: 1 }, size, members),
             turn: AtomicUsize::new(0),

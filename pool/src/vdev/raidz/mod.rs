@@ -49,7 +49,10 @@ impl RaidZ {
     /// Members as vdev `id`, the smallest with `least` bytes between its labels. Enough columns are complete to read
     /// everything.
     pub fn new(id: VdevId, guid: Guid, zones: Zones, least: u64, members: Vec<Arc<Member>>) -> RaidZ {
-        assert!(members.iter().all(|member| member.column() < zones.columns()), "a member has one of the columns");
+        assert!(
+            members.iter().all(|member| member.column() < zones.columns()),
+            "VDEV-2: a member of a RAID-Z has none of its columns"
+        );
         let kind = format!("raidz{}", zones.parity());
         RaidZ {
             group: Group::new((id, guid), &kind, zones.quorum(), least, members),
