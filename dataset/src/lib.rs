@@ -4,6 +4,7 @@ pub mod admin;
 pub mod catalogue;
 pub mod fs;
 pub mod inspect;
+pub mod jobs;
 pub mod lineage;
 pub mod name;
 pub mod property;

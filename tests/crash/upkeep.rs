@@ -1,12 +1,14 @@
-//! The upkeep of a pool of many devices, step by step, in the service's order: spares are put in and released, rot is
-//! repaired, devices are resilvered, replaced devices leave, vdevs and regions are emptied, rows are widened, a scrub
-//! runs.
+//! What the owner of a pool of many devices does for it, step by step: spares step in and are given back, and the service's own
+//! scheduler has the jobs take turns, with steps of a fixed size.
 
 use std::{sync::Arc, time::Duration};
 
-use dataset::admin::{Expanding, Progress, Removing, Resizing};
+use dataset::{
+    admin::Error,
+    jobs::{Kind, Scheduler},
+};
 use pool::{
-    admin::{Pool, SpareChange},
+    admin::SpareChange,
     error::ErrorKind,
     space::TrimCursor,
     units::VdevId,
@@ -62,76 +64,55 @@ impl World {
         caches.iter().filter(|leaf| self.engine().secondary().held(leaf.guid()) > 0).count()
     }
 
-    /// Does a step; whether there may be more to do.
-    pub(crate) fn tend(&self, bytes: u64) -> Outcome<bool> {
-        let datasets = &self.datasets;
+    /// Has the service's scheduler take a turn; whether there may be more to do.
+    pub(crate) fn tend(&self, scheduler: &mut Scheduler) -> Outcome<bool> {
         self.see_to_spares()?;
-        let mended = step("mending", datasets.mend_step())? == Progress::Worked;
-        if step("a resilver", datasets.resilver_step(bytes))? == Progress::Worked {
-            return Ok(true);
-        }
-        tried("letting go of what was replaced", self.pool.finish_replacing())?;
-        if datasets.is_resilvering() {
-            return self.commit_and(mended);
-        }
-        if datasets.is_removing() {
-            return match step("a removal", datasets.removal_step(bytes))? {
-                Removing::Went(Progress::Worked) => Ok(true),
-                Removing::Went(Progress::Idle) => self.commit_and(datasets.is_removing()),
-                Removing::Leaves(vdev) => {
-                    if tried("a vdev's leaving", self.pool.remove_vdev(vdev))?.is_none() {
-                        return Ok(false);
-                    }
-                    step("the end of a removal", datasets.removal_done()).map(|()| true)
-                }
-            };
-        }
-        if datasets.is_rebalancing() {
-            return match step("a rebalance", datasets.rebalance_step(bytes))? {
-                Progress::Worked => Ok(true),
-                Progress::Idle => self.commit_and(datasets.is_rebalancing()),
-            };
-        }
-        if datasets.is_resizing() && self.make_smaller(bytes)? {
-            return Ok(true);
-        }
-        if datasets.is_defragmenting() {
-            return match step("a defragmentation", datasets.defragment_step(bytes))? {
-                Progress::Worked => Ok(true),
-                Progress::Idle => self.commit_and(datasets.is_defragmenting()),
-            };
-        }
-        if self.widen(&self.pool, bytes)? {
-            return Ok(true);
-        }
-        let scrubbed = step("a scrub", datasets.scrub_step(bytes))?;
-        Ok(scrubbed == Progress::Worked || mended)
-    }
-
-    /// Commits for work that waits for a commit.
-    fn commit_and(&self, goes_on: bool) -> Outcome<bool> {
-        step("a commit", self.engine().commit_anyway()).map(|_| goes_on)
-    }
-
-    /// Does a step of a resize; whether there may be more to do at once.
-    fn make_smaller(&self, bytes: u64) -> Outcome<bool> {
-        let datasets = &self.datasets;
-        let (vdev, regions) = match step("a resize", datasets.resize_step(bytes))? {
-            Resizing::Went(Progress::Worked) => return Ok(true),
-            Resizing::Went(Progress::Idle) if datasets.resize_obstacle().is_some() => return Ok(false),
-            Resizing::Went(Progress::Idle) => return self.commit_and(datasets.is_resizing()),
-            Resizing::Shrinks(vdev, regions) => (vdev, regions),
+        let before = self.datasets.resize_failure();
+        let turn = scheduler.turn(&self.datasets, &self.pool);
+        // A device refuses for a while only, and the owner of the pool tries again.
+        let refused = |error: &Error| matches!(error, Error::Pool(error) if error.kind() == ErrorKind::Device);
+        let turn = match turn {
+            Err(error) if refused(&error) => return Ok(false),
+            turn => step("a job", turn)?,
         };
-        match self.pool.shrink(vdev, regions) {
-            Ok(()) => step("the end of a resize", datasets.resize_done()).map(|()| true),
-            Err(error) if error.kind() == ErrorKind::Device || !self.is_whole(vdev) => {
-                datasets.resize_failed(&error);
-                // The pool's owner then tries again.
-                self.engine().env().sleep(REST);
-                Ok(false)
-            }
-            Err(error) => Err(format!("devices cannot be made smaller: {error}")),
+        self.see_to_movers(turn.job)?;
+        let failure = self.datasets.resize_failure();
+        if let Some(failure) = failure.filter(|_| failure != before) {
+            return self.see_to_resize(failure);
         }
+        match turn.job {
+            Some(_) if turn.worked => Ok(true),
+            // What waits for a commit gets one.
+            Some(waits) => {
+                step("a commit", self.engine().commit_anyway())?;
+                Ok(waits != Kind::Resilver || turn.worked)
+            }
+            None => Ok(turn.worked),
+        }
+    }
+
+    /// At most one mover is under way, and no job runs before a more urgent one.
+    fn see_to_movers(&self, at_work: Option<Kind>) -> Outcome<()> {
+        let is_under_way = |kind: &Kind| kind.of(&self.datasets).is_under_way();
+        let movers: Vec<Kind> =
+            Kind::IN_ORDER.into_iter().filter(|kind| kind.is_mover() && is_under_way(kind)).collect();
+        if movers.len() > 1 {
+            return Err(format!("several movers are under way: {movers:?}"));
+        }
+        let is_behind = |kind: &Kind| at_work.is_some_and(|at_work| at_work > *kind);
+        match movers.first().filter(|mover| is_behind(mover) && self.datasets.resize_obstacle().is_none()) {
+            Some(mover) => Err(format!("{at_work:?} works before {mover:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Devices could not be made smaller, because a device refused or is not there: the owner of the pool tries again later.
+    fn see_to_resize(&self, (kind, vdev): (ErrorKind, VdevId)) -> Outcome<bool> {
+        if kind != ErrorKind::Device && self.is_whole(vdev) {
+            return Err(format!("devices cannot be made smaller: {:?}", self.datasets.resize_obstacle()));
+        }
+        self.engine().env().sleep(REST);
+        Ok(false)
     }
 
     /// Whether all devices of a vdev are present and complete, and none is a spare. A device may have failed in the
@@ -142,27 +123,11 @@ impl World {
         members.all(|member| member.state() == State::Complete && !label.is_spare(member.leaf.guid()))
     }
 
-    fn widen(&self, pool: &Pool, bytes: u64) -> Outcome<bool> {
-        let Some(widening) = pool.widening() else { return Ok(false) };
-        let expanding = self.datasets.expansion_step(widening.vdev, &widening.narrow, bytes);
-        match step("an expansion", expanding)? {
-            Expanding::Went(Progress::Worked) => Ok(true),
-            Expanding::Went(Progress::Idle) if self.datasets.expansion_status().pause.is_some() => Ok(false),
-            // It waits for a resize that waits for a device.
-            Expanding::Went(Progress::Idle) if self.datasets.is_resizing() => Ok(false),
-            Expanding::Went(Progress::Idle) => self.commit_and(true),
-            Expanding::Widens(vdev, count) => {
-                step("widening", pool.widen(vdev, count))?;
-                self.datasets.expansion_done();
-                Ok(true)
-            }
-        }
-    }
-
-    /// Finishes all jobs under way, as far as space allows.
+    /// Brings everything that is under way to its end, as far as there is room for it.
     pub(crate) fn settle(&self) -> Outcome<()> {
+        let mut scheduler = Scheduler::of_steps(RESILVER_STEP, &self.datasets);
         for _ in 0..STEPS {
-            if !self.tend(RESILVER_STEP)? {
+            if !self.tend(&mut scheduler)? {
                 return Ok(());
             }
         }

@@ -13,7 +13,6 @@ use pool::{
 };
 
 use super::{
-    cursor::Cursor,
     error::{Error, Result},
     format,
     long_hold::LongHolds,
@@ -21,6 +20,7 @@ use super::{
 };
 use crate::{
     catalogue::{Effect, Transaction},
+    jobs::Cursor,
     lineage::{reference, written},
 };
 

@@ -15,19 +15,14 @@ use pool::{
 
 use super::{
     client::{Client, Ticket},
-    copying::Moved,
-    cursor::Cursor,
     error::{Error, Result},
-    expansion::Expander,
     feature,
     long_hold::LongHolds,
-    moving::Mover,
     open::OpenTable,
-    resilver::Resilverer,
-    scrub::Scrubber,
 };
 use crate::{
     catalogue::{MASTER, Transaction},
+    jobs::{Cursor, Jobs},
     lineage::{dataset, work},
     name::DatasetName,
 };
@@ -62,11 +57,7 @@ pub struct Datasets {
     pool: RwLock<DatasetName>,
     client: Arc<Client>,
     pub(super) mounts: Mutex<HashMap<u64, Mount>>,
-    pub(super) scrubber: Scrubber,
-    pub(super) resilverer: Resilverer,
-    pub(super) mover: Mover,
-    pub(super) expander: Expander,
-    pub(super) moved: Moved,
+    pub(crate) jobs: Jobs,
 }
 
 impl Datasets {
@@ -90,11 +81,7 @@ impl Datasets {
             pool: RwLock::new(pool),
             client,
             mounts: Mutex::default(),
-            scrubber: Scrubber::default(),
-            resilverer: Resilverer::default(),
-            mover: Mover::default(),
-            expander: Expander::default(),
-            moved: Moved::default(),
+            jobs: Jobs::default(),
         });
         // The engine is one of its parts, so it must not keep it.
         let reclaimer: Weak<dyn Reclaimer> = Arc::<Datasets>::downgrade(&datasets);
@@ -132,7 +119,7 @@ impl Datasets {
     }
 
     /// How far a resilver has come, for commits to note.
-    pub(super) fn cursor(&self) -> &Mutex<Option<Cursor>> {
+    pub(crate) fn cursor(&self) -> &Mutex<Option<Cursor>> {
         &self.client.cursor
     }
 
@@ -226,7 +213,7 @@ impl Datasets {
 
     /// Has the next commit carry out a request, whoever makes it. Nobody waits for the answer: a failure is logged, as
     /// `problem`.
-    pub(super) fn run_later<F>(&self, problem: &'static str, request: F) -> Result<()>
+    pub(crate) fn run_later<F>(&self, problem: &'static str, request: F) -> Result<()>
     where
         F: FnMut(&mut Transaction<'_>) -> Result<()> + Send + 'static,
     {

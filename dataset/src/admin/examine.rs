@@ -26,11 +26,11 @@ use super::{
     datasets::{Datasets, Progress},
     error::{Error, Result},
     resolve::Target,
-    scrub::{RETRIES, start, stored},
 };
 use crate::{
     catalogue::kind,
     fs::{self, Identity},
+    jobs::scrub::{RETRIES, start, stored},
     name::Name,
     scrub::{
         damage::{self, Damage, SPACE},

@@ -6,9 +6,10 @@
 
 use pool::format::label::{KNOWN_FEATURES, SPACES_IN_NAMES};
 
-use super::{datasets::Datasets, error::Result, moving::refused};
+use super::{datasets::Datasets, error::Result};
 use crate::{
     catalogue::{POOL, Transaction, Value, kind},
+    jobs::moving::refused,
     lineage::reference,
     property::{ENABLED, FEATURE},
 };
@@ -50,7 +51,7 @@ pub struct Sharing {
 }
 
 /// Whether a feature may be used.
-pub(super) fn is_enabled(tx: &Transaction<'_>, feature: &str) -> Result<bool> {
+pub(crate) fn is_enabled(tx: &Transaction<'_>, feature: &str) -> Result<bool> {
     let row = tx.find_named::<Value>(POOL, kind::PROPERTY, &format!("{FEATURE}{feature}"))?;
     Ok(row.is_some_and(|(_, row)| row.value.as_deref() == Some(ENABLED)))
 }

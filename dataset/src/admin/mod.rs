@@ -21,34 +21,24 @@
 //! modified   whether a dataset was changed or only read
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
-//! scrub      examining and mending everything           examine    a part of it, on demand
-//! copying    everything walked, to copy it elsewhere: for resilver, and for moving
-//! moving     regions emptied step by step: for evacuation, by which a vdev leaves, for resizing, by which
-//!            its devices become smaller, for expansion, and for batches
-//! batches    regions emptied some at a time: for rebalance and defragment
+//! examine    examining and mending a part of the pool, on demand; all of it, and whatever else takes long, is [`crate::jobs`]'s
 //! losses     what would be lost if devices were
 //! damage     the names of what is damaged for good
 //! ```
 //!
 //! Requests and answers are plain types without formatting; commands print them.
 
-mod batches;
 mod bookmark;
 mod client;
 mod clone;
 mod compare;
-mod copying;
 mod create;
-mod cursor;
 mod damage;
 mod datasets;
-mod defragment;
 mod destroy;
 mod error;
-mod evacuation;
 mod examine;
-mod expansion;
-mod feature;
+pub(crate) mod feature;
 mod format;
 mod history;
 mod hold;
@@ -57,38 +47,29 @@ mod list;
 mod long_hold;
 mod losses;
 mod modified;
-mod moving;
 mod open;
 mod placement;
 mod property;
 mod quotas;
-mod rebalance;
 mod receive;
 mod rename;
 mod replaced;
 mod replay;
-mod resilver;
-mod resizing;
 mod resolve;
 mod rollback;
-mod scrub;
 mod send;
 mod snapshot;
-mod stride;
 mod value;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use compare::{Difference, DifferenceKind};
 pub use create::CreateRequest;
 pub use datasets::{Datasets, Mount, Progress};
-pub use defragment::DefragmentStatus;
 pub use destroy::{DestroyRequest, DestroySnapshotsRequest, Destroyed};
 pub use error::{Error, Result};
-pub use evacuation::{RemovalStatus, Removing};
 pub use examine::{Examination, Examined, Scope};
-pub use expansion::{Expanding, ExpansionStatus, Pause};
 pub use feature::Sharing;
 pub use history::Event;
 pub use hold::HoldInfo;
@@ -97,14 +78,14 @@ pub use long_hold::{Holder, LongHold, Reader};
 pub use losses::{Loss, Survivors};
 pub use open::{Dataset, OpenSnapshot};
 pub use property::{Assignment, Valued};
-pub use rebalance::RebalanceStatus;
 pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 pub use rename::Renamed;
 pub use replaced::{Differing, Replaced};
-pub use resilver::{ResilverState, ResilverStatus, Resumed};
-pub use resizing::{ResizeStatus, Resizing};
 pub use resolve::Target;
 pub use rollback::{RollbackRequest, RolledBack};
-pub use scrub::ScrubStatus;
 pub use send::{Planned, SendFrom, SendRequest};
-pub use stride::Stride;
+
+pub use crate::jobs::{
+    DefragmentStatus, Expanding, ExpansionStatus, Pause, RebalanceStatus, RemovalStatus, Removing, ResilverState,
+    ResilverStatus, ResizeStatus, Resizing, Resumed, ScrubStatus, Stride,
+};

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use dataset::catalogue::ScrubState;
+use dataset::{catalogue::ScrubState, jobs::Scheduler};
 use pool::{
     admin::ClassedVdev,
     device::Device,
@@ -31,7 +31,7 @@ const DEVICES: usize = 22;
 /// The most columns of a RAID-Z, and the most devices of a mirror.
 const COLUMNS: usize = 7;
 const COPIES: usize = 4;
-/// The bytes copied or examined in a step, and the most steps at a time.
+/// The bytes that jobs handle in a step, and how many steps are done at a time.
 const STEP: u64 = 1 << 17;
 const STEPS: usize = 24;
 
@@ -97,11 +97,12 @@ impl Life {
     pub(super) fn tend(&mut self) -> Told {
         self.see_to_spares()?;
         let (steps, before) = (1 + self.below(STEPS), self.under_way());
+        let mut scheduler = Scheduler::of_steps(STEP, &self.world.datasets);
         let mut done = 0;
         // Trimming runs beside everything else.
         while done < steps && {
             self.trim()?;
-            self.expect("the upkeep", self.world.tend(STEP))?
+            self.expect("the upkeep", self.world.tend(&mut scheduler))?
         } {
             done += 1;
         }

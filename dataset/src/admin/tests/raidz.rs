@@ -35,9 +35,9 @@ pub(super) fn disk_of(number: usize, size: u64) -> Disk {
 }
 
 /// A pool with parity, and what it should hold.
-pub(in crate::admin) struct Life {
-    pub(in crate::admin) pool: Pool,
-    pub(in crate::admin) world: World,
+pub(crate) struct Life {
+    pub(crate) pool: Pool,
+    pub(crate) world: World,
     pub(super) disks: Vec<Disk>,
     /// The devices that are away, by their places among the disks.
     pub(super) away: Vec<usize>,
@@ -548,7 +548,7 @@ fn an_expansion_of_a_pool_without_room_waits_for_some() {
 }
 
 /// One that is being expanded, of whose narrow regions none finds another as narrow any more.
-pub(in crate::admin) fn before_packing() -> Life {
+pub(crate) fn before_packing() -> Life {
     let mut life = Life::new(3, 1, 54);
     let mut files = Files::new();
     let totals = || life.world.engine.space_totals();

@@ -18,9 +18,10 @@ use pool::{
 use super::cuts::{Disk, devices, disks, recorded, wherever_power_fails};
 use super::world::{World, name, noise, refusal, settings};
 use crate::{
-    admin::{Datasets, Progress, Removing, moving::Emptying},
+    admin::{Datasets, Progress, Removing},
     catalogue::MoveState,
     fs::ROOT,
+    jobs::moving::Emptying,
 };
 
 /// Small, so that every walk takes many steps.

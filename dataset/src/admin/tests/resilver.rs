@@ -14,7 +14,10 @@ use pool::{
 };
 
 use super::world::{World, name, noise};
-use crate::admin::{Datasets, Progress, ResilverState, resilver::LOST};
+use crate::{
+    admin::{Datasets, Progress},
+    jobs::{LOST, ResilverState},
+};
 
 /// Small, so that every walk takes many steps.
 const BUDGET: u64 = 64 << 10;

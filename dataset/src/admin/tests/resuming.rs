@@ -18,8 +18,9 @@ use super::{
     world::{Files, World, name, noise, settings},
 };
 use crate::{
-    admin::{Datasets, Progress, ResilverState, ResilverStatus, cursor::Shown},
+    admin::{Datasets, Progress, ResilverState, ResilverStatus},
     fs::ROOT,
+    jobs::cursor::Shown,
 };
 
 /// A small budget, so that every walk takes many steps.

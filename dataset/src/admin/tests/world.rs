@@ -26,55 +26,55 @@ use crate::{
 };
 
 /// Files by name, all in the root directory.
-pub(super) type Files = BTreeMap<String, Vec<u8>>;
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
 /// Nodes with their levels.
-pub(super) type Nodes = Vec<(u8, BlockPointer)>;
+pub(crate) type Nodes = Vec<(u8, BlockPointer)>;
 /// Blocks of items with their keys.
-pub(super) type Items = Vec<(Key, BlockPointer)>;
+pub(crate) type Items = Vec<(Key, BlockPointer)>;
 
 /// A pool named tank in memory.
-pub(in crate::admin) struct World {
-    pub(super) devices: Vec<Arc<dyn Device>>,
-    pub(in crate::admin) engine: Arc<Engine>,
-    pub(in crate::admin) datasets: Arc<Datasets>,
+pub(crate) struct World {
+    pub(crate) devices: Vec<Arc<dyn Device>>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) datasets: Arc<Datasets>,
 }
 
-pub(super) fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings { cache: 16 * MIB, dirty: 32 * MIB, workers: 0 }
 }
 
-pub(super) fn name(text: &str) -> DatasetName {
+pub(crate) fn name(text: &str) -> DatasetName {
     text.parse().unwrap()
 }
 
 impl World {
-    pub(super) fn new(seed: u64) -> World {
+    pub(crate) fn new(seed: u64) -> World {
         World::on(Arc::new(MemoryDevice::new("disk", 256 * MIB)), seed)
     }
 
     /// A new pool on this device.
-    pub(super) fn on(device: Arc<dyn Device>, seed: u64) -> World {
+    pub(crate) fn on(device: Arc<dyn Device>, seed: u64) -> World {
         World::over(vec![device], seed)
     }
 
     /// A new pool on this device, with threads that store.
-    pub(super) fn with_workers(device: Arc<dyn Device>, seed: u64, workers: usize) -> World {
+    pub(crate) fn with_workers(device: Arc<dyn Device>, seed: u64, workers: usize) -> World {
         World::with_settings(vec![device], seed, Settings { workers, ..settings() })
     }
 
     /// A new pool on these devices.
-    pub(super) fn over(devices: Vec<Arc<dyn Device>>, seed: u64) -> World {
+    pub(crate) fn over(devices: Vec<Arc<dyn Device>>, seed: u64) -> World {
         World::with_settings(devices, seed, settings())
     }
 
     /// A new pool on these devices, run with these settings.
-    pub(super) fn with_settings(devices: Vec<Arc<dyn Device>>, seed: u64, settings: Settings) -> World {
+    pub(crate) fn with_settings(devices: Vec<Arc<dyn Device>>, seed: u64, settings: Settings) -> World {
         World::with_env(devices, settings, Arc::new(SeededEnv::new(seed)))
     }
 
     /// The same, with this clock and randomness.
-    pub(super) fn with_env(devices: Vec<Arc<dyn Device>>, settings: Settings, env: Arc<dyn Env>) -> World {
+    pub(crate) fn with_env(devices: Vec<Arc<dyn Device>>, settings: Settings, env: Arc<dyn Env>) -> World {
         let options = CreateOptions { settings, ..CreateOptions::new("tank") };
         let pool = admin::create(devices.clone(), &options, env).unwrap();
         let engine = pool.engine().clone();
@@ -83,14 +83,14 @@ impl World {
     }
 
     /// Closes the pool and opens it again.
-    pub(super) fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         self.datasets.close_all().unwrap();
         let seed = self.engine.env().random();
         *self = World::open_all(self.devices.clone(), seed).unwrap();
     }
 
     /// A new pool of these vdevs.
-    pub(super) fn of(vdevs: &[ClassedVdev], seed: u64) -> World {
+    pub(crate) fn of(vdevs: &[ClassedVdev], seed: u64) -> World {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
         let pool = admin::create_of(vdevs, &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
@@ -100,17 +100,17 @@ impl World {
     }
 
     /// The pool on this device. `None` before its first dataset was committed.
-    pub(super) fn open(device: Arc<dyn Device>, seed: u64) -> Option<World> {
+    pub(crate) fn open(device: Arc<dyn Device>, seed: u64) -> Option<World> {
         World::open_all(vec![device], seed)
     }
 
     /// The pool on these devices.
-    pub(super) fn open_all(devices: Vec<Arc<dyn Device>>, seed: u64) -> Option<World> {
+    pub(crate) fn open_all(devices: Vec<Arc<dyn Device>>, seed: u64) -> Option<World> {
         World::open_as(devices, &OpenOptions::default(), seed).unwrap()
     }
 
     /// The same, as these options say.
-    pub(super) fn open_as(
+    pub(crate) fn open_as(
         devices: Vec<Arc<dyn Device>>,
         options: &OpenOptions,
         seed: u64,
@@ -123,15 +123,15 @@ impl World {
         Ok(is_made.then_some(World { devices, engine, datasets }))
     }
 
-    pub(super) fn fs(&self, dataset: &str) -> Arc<FileSystem> {
+    pub(crate) fn fs(&self, dataset: &str) -> Arc<FileSystem> {
         self.datasets.open_dataset(&name(dataset)).unwrap().fs().clone()
     }
 
-    pub(super) fn write(&self, dataset: &str, file: &str, content: &[u8]) {
+    pub(crate) fn write(&self, dataset: &str, file: &str, content: &[u8]) {
         self.try_write(dataset, file, content).unwrap();
     }
 
-    pub(super) fn try_write(&self, dataset: &str, file: &str, content: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn try_write(&self, dataset: &str, file: &str, content: &[u8]) -> Result<(), Errno> {
         let fs = self.fs(dataset);
         let ino = fs.create(&Caller::default(), ROOT, file.as_bytes(), 0o644, false)?.ino;
         fs.setattr(&Caller::default(), ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
@@ -142,7 +142,7 @@ impl World {
     }
 
     /// Writes files of this length, by their numbers, until there is no room; how many there are.
-    pub(super) fn fill(&self, dataset: &str, len: usize) -> u64 {
+    pub(crate) fn fill(&self, dataset: &str, len: usize) -> u64 {
         for number in 0.. {
             match self.try_write(dataset, &number.to_string(), &noise(number, len)) {
                 Ok(()) => {}
@@ -158,13 +158,13 @@ impl World {
     }
 
     /// Makes a file the copy of another, by sharing as far as that goes.
-    pub(super) fn copy(&self, from: &str, source: &str, to: &str, target: &str) {
+    pub(crate) fn copy(&self, from: &str, source: &str, to: &str, target: &str) {
         let size = self.fs(from).lookup(ROOT, source.as_bytes()).unwrap().size;
         assert_eq!(self.try_copy(from, source, to, target), Ok(size));
     }
 
     /// The same; how many bytes were copied.
-    pub(super) fn try_copy(&self, from: &str, source: &str, to: &str, target: &str) -> Result<u64, Errno> {
+    pub(crate) fn try_copy(&self, from: &str, source: &str, to: &str, target: &str) -> Result<u64, Errno> {
         let (other, fs) = (self.fs(from), self.fs(to));
         let source = other.lookup(ROOT, source.as_bytes())?;
         let ino = fs.create(&Caller::default(), ROOT, target.as_bytes(), 0o644, false)?.ino;
@@ -180,7 +180,7 @@ impl World {
     }
 
     /// Copies a range between two files that are there; returns how many bytes.
-    pub(super) fn copy_range(&self, from: (&str, &str, u64), to: (&str, &str, u64), len: u64) -> u64 {
+    pub(crate) fn copy_range(&self, from: (&str, &str, u64), to: (&str, &str, u64), len: u64) -> u64 {
         let (other, fs) = (self.fs(from.0), self.fs(to.0));
         let source = other.lookup(ROOT, from.1.as_bytes()).unwrap().ino;
         let target = fs.lookup(ROOT, to.1.as_bytes()).unwrap().ino;
@@ -197,17 +197,17 @@ impl World {
     }
 
     /// How many blocks are shared, and what that saves, in bytes.
-    pub(super) fn sharing(&self) -> (u64, u64) {
+    pub(crate) fn sharing(&self) -> (u64, u64) {
         let row = self.datasets.read(lineage::reference::sharing).unwrap();
         (row.blocks, row.saved.allocated)
     }
 
-    pub(super) fn remove(&self, dataset: &str, file: &str) {
+    pub(crate) fn remove(&self, dataset: &str, file: &str) {
         self.fs(dataset).unlink(ROOT, file.as_bytes()).unwrap();
     }
 
     /// The files of a dataset or snapshot.
-    pub(super) fn files(&self, of: &str) -> Files {
+    pub(crate) fn files(&self, of: &str) -> Files {
         match of.parse::<Name>().unwrap() {
             Name::Dataset(name) => read_all(self.datasets.open_dataset(&name).unwrap().fs()),
             Name::Snapshot(name) => read_all(&self.datasets.open_snapshot(&name).unwrap().fs),
@@ -217,7 +217,7 @@ impl World {
 
     /// The blocks of a dataset as it is committed: its nodes with their levels, the root first, and its items' blocks with
     /// their keys.
-    pub(super) fn blocks(&self, dataset: &str) -> (Nodes, Items) {
+    pub(crate) fn blocks(&self, dataset: &str) -> (Nodes, Items) {
         let id = self.datasets.open_dataset(&name(dataset)).unwrap().id();
         let (row, root) = self.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
         let mut walker = Walker::new(nodes::root(root.unwrap(), row.level), Key::MIN, Txg::ZERO);
@@ -232,20 +232,20 @@ impl World {
     }
 
     /// The blocks of the files of a dataset as it is committed.
-    pub(super) fn extents(&self, dataset: &str) -> Items {
+    pub(crate) fn extents(&self, dataset: &str) -> Items {
         let (_, mut blocks) = self.blocks(dataset);
         blocks.retain(|(key, _)| key.kind == EXTENT);
         blocks
     }
 
     /// The first block of a file as it is committed.
-    pub(super) fn extent(&self, dataset: &str, file: &str) -> BlockPointer {
+    pub(crate) fn extent(&self, dataset: &str, file: &str) -> BlockPointer {
         let ino = self.fs(dataset).lookup(ROOT, file.as_bytes()).unwrap().ino;
         let of_it = self.extents(dataset).into_iter().find(|(key, _)| key.object == ino);
         of_it.expect("the file has a block").1
     }
 
-    pub(super) fn create(&self, dataset: &str) -> Result<Vec<DatasetName>> {
+    pub(crate) fn create(&self, dataset: &str) -> Result<Vec<DatasetName>> {
         self.datasets.create(CreateRequest {
             name: name(dataset),
             parents: false,
@@ -254,24 +254,24 @@ impl World {
         })
     }
 
-    pub(super) fn snapshot(&self, snapshot: &str) -> Result<()> {
+    pub(crate) fn snapshot(&self, snapshot: &str) -> Result<()> {
         self.datasets.snapshot(vec![snapshot.parse().unwrap()], false, Vec::new()).map(drop)
     }
 
-    pub(super) fn clone(&self, snapshot: &str, dataset: &str) -> Result<()> {
+    pub(crate) fn clone(&self, snapshot: &str, dataset: &str) -> Result<()> {
         self.datasets.clone_snapshot(&snapshot.parse().unwrap(), &name(dataset), false, Vec::new(), (0, 0))
     }
 
-    pub(super) fn rollback(&self, snapshot: &str, later: bool, dependents: bool) -> Result<RolledBack> {
+    pub(crate) fn rollback(&self, snapshot: &str, later: bool, dependents: bool) -> Result<RolledBack> {
         self.datasets.rollback(RollbackRequest { snapshot: snapshot.parse().unwrap(), later, dependents })
     }
 
     /// Destroys a dataset, or snapshots.
-    pub(super) fn destroy(&self, what: &str, recursive: bool, dependents: bool) -> Result<Destroyed> {
+    pub(crate) fn destroy(&self, what: &str, recursive: bool, dependents: bool) -> Result<Destroyed> {
         self.destroy_or_not(what, recursive, dependents, false)
     }
 
-    pub(super) fn destroy_or_not(&self, what: &str, recursive: bool, dependents: bool, dry: bool) -> Result<Destroyed> {
+    pub(crate) fn destroy_or_not(&self, what: &str, recursive: bool, dependents: bool, dry: bool) -> Result<Destroyed> {
         match what.parse() {
             Ok(set) => {
                 let request = DestroySnapshotsRequest { set, recursive, dependents, defer: false };
@@ -282,33 +282,33 @@ impl World {
     }
 
     /// A property's canonical value; `-` where there is none.
-    pub(super) fn get(&self, of: &str, property: &str) -> String {
+    pub(crate) fn get(&self, of: &str, property: &str) -> String {
         let valued = self.datasets.get(&of.parse().unwrap(), property).unwrap();
         valued.map_or("-".into(), |valued| valued.value)
     }
 
-    pub(super) fn number(&self, of: &str, property: &str) -> u64 {
+    pub(crate) fn number(&self, of: &str, property: &str) -> u64 {
         self.get(of, property).parse().unwrap()
     }
 
     /// The names of everything there is.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let request = ListRequest { depth: None, ..ListRequest::default() };
         self.datasets.list(&request).unwrap().iter().map(|listed| listed.name.to_string()).collect()
     }
 
     /// Does all background work, in small steps.
-    pub(super) fn work(&self) {
+    pub(crate) fn work(&self) {
         while self.datasets.background_step_of(20).unwrap() == Progress::Worked {}
     }
 
     /// What the check of the datasets finds, before space maps and files.
-    pub(super) fn findings(&self) -> Vec<lineage::check::Finding> {
+    pub(crate) fn findings(&self) -> Vec<lineage::check::Finding> {
         lineage::check::check(&self.engine, &mut Ledger::default()).unwrap().findings
     }
 
     /// Makes the commits after which what was freed until now can be allocated again.
-    pub(super) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         for _ in 0..SETTLING_COMMITS {
             if self.engine.is_at_rest() {
                 break;
@@ -318,7 +318,7 @@ impl World {
     }
 
     /// Commits; what the check finds then, before files.
-    pub(super) fn all_findings(&self) -> Vec<check::Finding> {
+    pub(crate) fn all_findings(&self) -> Vec<check::Finding> {
         self.engine.commit().unwrap();
         let mut ledger = Ledger::default();
         check::enter_catalogue(&self.engine, &mut ledger);
@@ -327,7 +327,7 @@ impl World {
     }
 
     /// Which devices have errors, and which.
-    pub(super) fn harm(&self) -> Vec<String> {
+    pub(crate) fn harm(&self) -> Vec<String> {
         let leaves = self.engine.storage().vdevs.all().into_iter().flat_map(|vdev| vdev.leaves());
         let counts = leaves.map(|leaf| (leaf.name().to_owned(), leaf.counters().snapshot()));
         let harmed = counts.filter(|(_, it)| it.read_errors + it.write_errors + it.checksum_errors > 0);
@@ -335,19 +335,19 @@ impl World {
     }
 
     /// Clears the errors that devices have because they were damaged, or refused something, until now.
-    pub(super) fn forgive(&self) {
+    pub(crate) fn forgive(&self) {
         let leaves = self.engine.storage().vdevs.all().into_iter().flat_map(|vdev| vdev.leaves());
         leaves.for_each(|leaf| leaf.counters().clear_errors());
     }
 
     /// Commits, and fails if the check finds anything, or a device has errors: nothing was damaged.
-    pub(super) fn judge(&self) {
+    pub(crate) fn judge(&self) {
         self.judge_damaged();
         assert_eq!(self.harm(), [""; 0], "nothing was damaged");
     }
 
     /// The same of a pool whose devices were damaged, or refused something.
-    pub(super) fn judge_damaged(&self) {
+    pub(crate) fn judge_damaged(&self) {
         let findings = self.all_findings();
         assert!(findings.is_empty(), "{findings:#?}");
         for listed in self.datasets.list(&ListRequest { depth: None, ..ListRequest::default() }).unwrap() {
@@ -377,7 +377,7 @@ fn read_all(fs: &FileSystem) -> Files {
 }
 
 /// Bytes that do not compress.
-pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
         state ^= state << 13;
@@ -389,6 +389,6 @@ pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// The refusal of a request.
-pub(super) fn refusal<T: std::fmt::Debug>(result: Result<T>) -> Error {
+pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T>) -> Error {
     result.expect_err("the request should have been refused")
 }

@@ -6,17 +6,18 @@
 
 use parking_lot::Mutex;
 use pool::{
+    admin::Pool,
     env::Nanos,
     format::{key::Key, label::PACKED_CHUNKS},
     space::{Balanced, Imbalance, Packs},
 };
 
 use super::{
+    Job, Kind, Step,
     batches::{InBatches, Next},
-    datasets::{Datasets, Progress},
-    error::Result,
     moving::Mover,
 };
+use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, RebalanceRow, kind};
 
 /// How a rebalance stands: see [`RebalanceRow`].
@@ -58,6 +59,47 @@ impl InBatches for RebalanceRow {
     fn count_packed(&mut self, _packed: (usize, usize)) {}
 }
 
+/// The rebalance of a pool.
+pub struct Rebalance<'a> {
+    pub(super) datasets: &'a Datasets,
+}
+
+impl Job for Rebalance<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Rebalance
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.datasets.is_rebalancing()
+    }
+
+    fn step(&self, _pool: &Pool, budget: u64) -> Result<Step> {
+        if !self.is_under_way() || self.datasets.is_moving_paused() {
+            return Ok(Step::Idle);
+        }
+        Ok(match self.datasets.rebalance_step(budget)? {
+            Progress::Worked => Step::Worked,
+            Progress::Idle => self.datasets.a_while(),
+        })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.datasets.moving_limit()
+    }
+
+    fn handled(&self) -> u64 {
+        self.datasets.moved()
+    }
+
+    fn pause(&self) -> Result<()> {
+        self.datasets.pause_rebalance()
+    }
+
+    fn stop(&self, _pool: &Pool) -> Result<()> {
+        self.datasets.stop_rebalance()
+    }
+}
+
 impl Datasets {
     /// What a rebalance would move.
     pub fn imbalance(&self) -> Result<Imbalance> {
@@ -95,7 +137,7 @@ impl Datasets {
 
     /// The rebalance that is under way, or the last one.
     pub fn rebalance_status(&self) -> Option<RebalanceStatus> {
-        self.mover.rebalance.lock().clone()
+        self.jobs.mover.rebalance.lock().clone()
     }
 
     /// Whether a rebalance is under way, be it paused or not.

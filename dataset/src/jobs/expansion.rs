@@ -29,6 +29,7 @@
 
 use parking_lot::Mutex;
 use pool::{
+    admin::Pool,
     env::Nanos,
     format::vdev_config::Zone,
     space::{MovingPlan, Packs, Regions, Targets},
@@ -37,10 +38,10 @@ use pool::{
 };
 
 use super::{
-    datasets::{Datasets, Progress},
-    error::Result,
+    Job, Kind, Step,
     moving::{Emptying, Work, refused},
 };
+use crate::admin::{Datasets, Progress, Result};
 
 /// What a step of an expansion has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ pub struct ExpansionStatus {
 
 /// The expansion of an opened pool.
 #[derive(Default)]
-pub(super) struct Expander {
+pub(crate) struct Expander {
     /// Changed by whoever does the mover's work.
     round: Mutex<Option<Round>>,
     /// How it stands. Read at any time.
@@ -119,10 +120,61 @@ struct Round {
     plan: MovingPlan,
 }
 
+/// The expansion of a RAID-Z.
+pub struct Expansion<'a> {
+    pub(super) datasets: &'a Datasets,
+}
+
+impl Job for Expansion<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Expand
+    }
+
+    fn is_under_way(&self) -> bool {
+        let vdevs = self.datasets.engine().storage().vdevs.all();
+        vdevs.iter().any(|vdev| vdev.as_raidz().is_some_and(|raidz| raidz.zones().is_narrow()))
+    }
+
+    fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
+        let Some(widening) = pool.widening() else { return Ok(Step::Idle) };
+        Ok(match self.datasets.expansion_step(widening.vdev, &widening.narrow, budget)? {
+            Expanding::Went(Progress::Worked) => Step::Worked,
+            // It waits for room, a device or the operator, or for a resize that waits for a device.
+            Expanding::Went(Progress::Idle)
+                if self.datasets.expansion_status().pause.is_some() || self.datasets.is_moving() =>
+            {
+                Step::Idle
+            }
+            Expanding::Went(Progress::Idle) => self.datasets.a_while(),
+            Expanding::Widens(vdev, count) => {
+                pool.widen(vdev, count)?;
+                self.datasets.expansion_done();
+                Step::Worked
+            }
+        })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.datasets.moving_limit()
+    }
+
+    fn handled(&self) -> u64 {
+        self.datasets.moved()
+    }
+
+    fn pause(&self) -> Result<()> {
+        self.datasets.pause_expansion()
+    }
+
+    fn stop(&self, _pool: &Pool) -> Result<()> {
+        refused("an expansion cannot be stopped: rows that are wide stay so".to_owned())
+    }
+}
+
 impl Datasets {
     /// How the expansion stands, if one is under way.
     pub fn expansion_status(&self) -> ExpansionStatus {
-        *self.expander.status.lock()
+        *self.jobs.expander.status.lock()
     }
 
     /// An expansion is about to begin, at `limit` bytes a second if there is one.
@@ -160,10 +212,10 @@ impl Datasets {
             return refused("it is under way already".to_owned());
         }
         self.go_on(limit)?;
-        let mut status = self.expander.status.lock();
+        let mut status = self.jobs.expander.status.lock();
         status.pause = status.pause.filter(|pause| *pause != Pause::Operator);
         // It looks for room at once, whatever found too little before.
-        *self.expander.looked.lock() = Txg::ZERO;
+        *self.jobs.expander.looked.lock() = Txg::ZERO;
         self.forget_short();
         Ok(())
     }
@@ -177,13 +229,13 @@ impl Datasets {
 
     /// Has no round, because the operator has said so; `false` as long as chunks are changing places.
     fn rest(&self, work: &mut Work) -> bool {
-        let round = self.expander.round.lock().clone();
+        let round = self.jobs.expander.round.lock().clone();
         if let Some(round) = round {
             self.give_round_up(work, &round, Some(Pause::Operator));
         }
-        let has_none = self.expander.round.lock().is_none();
+        let has_none = self.jobs.expander.round.lock().is_none();
         if has_none {
-            self.expander.status.lock().pause = Some(Pause::Operator);
+            self.jobs.expander.status.lock().pause = Some(Pause::Operator);
         }
         has_none
     }
@@ -199,19 +251,19 @@ impl Datasets {
         if self.is_moving_paused() && self.rest(&mut work) {
             return idle;
         }
-        let round = self.expander.round.lock().clone();
+        let round = self.jobs.expander.round.lock().clone();
         let Some(round) = round else { return self.begin_round(&mut work, vdev, narrow) };
         let packs = if self.may_pack(|| false)? { Packs::IfNeeded } else { Packs::Never };
         match self.empty_step(&mut work, (&round.regions, &Targets::Anywhere), packs, budget)? {
-            Emptying::Worked { copied, .. } => self.expander.status.lock().copied += copied,
+            Emptying::Worked { copied, .. } => self.jobs.expander.status.lock().copied += copied,
             Emptying::Idle => return idle,
             Emptying::Vacated => {
                 // Rows of all columns want all of these to be complete.
                 if !self.are_complete(round.vdev)? {
-                    self.expander.status.lock().pause = Some(Pause::Degraded);
+                    self.jobs.expander.status.lock().pause = Some(Pause::Degraded);
                     return idle;
                 }
-                self.expander.status.lock().pause = None;
+                self.jobs.expander.status.lock().pause = None;
                 self.engine().outlast_states()?;
                 return Ok(Expanding::Widens(round.vdev, round.count));
             }
@@ -224,19 +276,19 @@ impl Datasets {
     /// The regions of the round are wide.
     pub fn expansion_done(&self) {
         let _work = self.mover_work();
-        *self.expander.round.lock() = None;
+        *self.jobs.expander.round.lock() = None;
         self.forget_short();
-        *self.expander.status.lock() = ExpansionStatus::default();
+        *self.jobs.expander.status.lock() = ExpansionStatus::default();
     }
 
     fn forget_short(&self) {
-        *self.expander.short_whole.lock() = None;
-        *self.expander.short_packed.lock() = None;
+        *self.jobs.expander.short_whole.lock() = None;
+        *self.jobs.expander.short_packed.lock() = None;
     }
 
     /// Refuses to empty other regions while there is a round.
-    pub(super) fn check_not_widening(&self) -> Result<()> {
-        match *self.expander.round.lock() {
+    pub(crate) fn check_not_widening(&self) -> Result<()> {
+        match *self.jobs.expander.round.lock() {
             Some(_) => refused("a raidz is being expanded; pool wait -t raidz_expand waits for it".to_owned()),
             None => Ok(()),
         }
@@ -245,7 +297,7 @@ impl Datasets {
     fn begin_round(&self, work: &mut Work, vdev: VdevId, narrow: &Zone) -> Result<Expanding> {
         let idle = Ok(Expanding::Went(Progress::Idle));
         let engine = self.engine();
-        let paused = |pause| self.expander.status.lock().pause = Some(pause);
+        let paused = |pause| self.jobs.expander.status.lock().pause = Some(pause);
         if self.expansion_status().pause == Some(Pause::Unreadable) {
             return idle;
         }
@@ -255,7 +307,7 @@ impl Datasets {
         }
         // In a state that was looked at there is no more room than there was.
         let state = engine.committed();
-        if std::mem::replace(&mut *self.expander.looked.lock(), state) == state {
+        if std::mem::replace(&mut *self.jobs.expander.looked.lock(), state) == state {
             return idle;
         }
         let next = match self.next_round(vdev, narrow) {
@@ -268,10 +320,10 @@ impl Datasets {
         };
         let regions = Regions::Range(vdev, narrow.first_region..narrow.first_region + count);
         let status = ExpansionStatus { pause: None, start: self.now(), regions: count, total: plan.bytes, copied: 0 };
-        *self.expander.status.lock() = status;
+        *self.jobs.expander.status.lock() = status;
         work.begin(None);
         engine.close(&regions);
-        *self.expander.round.lock() = Some(Round { vdev, count, regions, plan });
+        *self.jobs.expander.round.lock() = Some(Round { vdev, count, regions, plan });
         Ok(Expanding::Went(Progress::Worked))
     }
 
@@ -289,7 +341,7 @@ impl Datasets {
         let plan = |count| space.moving_plan(&Regions::Range(vdev, first..first + count), &Targets::Anywhere);
         let room = plan(1).available;
         let leaves_half = |plan: &MovingPlan| (plan.available - plan.needed) * 2 >= room;
-        let short = *self.expander.short_whole.lock();
+        let short = *self.jobs.expander.short_whole.lock();
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
             plan.fits_whole()
@@ -304,7 +356,7 @@ impl Datasets {
         let space = &self.engine().storage().space;
         let first = narrow.first_region;
         let plan = |count| space.moving_plan(&Regions::Range(vdev, first..first + count), &Targets::Anywhere);
-        let short = *self.expander.short_packed.lock();
+        let short = *self.jobs.expander.short_packed.lock();
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
             let is_easy = u64::from(plan.packed) * 2 <= u64::from(plan.spare);
@@ -320,19 +372,19 @@ impl Datasets {
     /// told yet that it waits.
     fn fall_short(&self, work: &mut Work, round: &Round) {
         let (short, empty) = match round.plan.fits_whole() {
-            true => (&self.expander.short_whole, round.plan.available),
-            false => (&self.expander.short_packed, round.plan.spare),
+            true => (&self.jobs.expander.short_whole, round.plan.available),
+            false => (&self.jobs.expander.short_packed, round.plan.spare),
         };
         *short.lock() = Some(Short { count: round.count, empty });
-        *self.expander.looked.lock() = Txg::ZERO;
+        *self.jobs.expander.looked.lock() = Txg::ZERO;
         self.give_round_up(work, round, None);
     }
 
     /// Gives a round up, unless chunks are changing places: then it goes on. Nobody holds the pool still.
     fn give_round_up(&self, work: &mut Work, round: &Round, pause: Option<Pause>) {
         if self.unpair(work) && self.engine().reopen(&round.regions) {
-            *self.expander.round.lock() = None;
-            *self.expander.status.lock() = ExpansionStatus { pause, ..ExpansionStatus::default() };
+            *self.jobs.expander.round.lock() = None;
+            *self.jobs.expander.status.lock() = ExpansionStatus { pause, ..ExpansionStatus::default() };
         }
     }
 }
@@ -352,7 +404,8 @@ fn most(limit: u32, fits: impl Fn(u32) -> bool) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::tests::raidz::before_packing, *};
+    use super::*;
+    use crate::admin::tests::raidz::before_packing;
 
     #[test]
     fn after_a_round_for_which_there_was_too_little_room_a_smaller_one_follows_or_one_with_more_room() {
@@ -362,7 +415,8 @@ mod tests {
         assert!(datasets.next_round(vdev, narrow).is_none());
         let next = || datasets.next_packed_round(vdev, narrow).unwrap();
         let (count, plan) = next().unwrap();
-        let found_too_little = |count, empty| *datasets.expander.short_packed.lock() = Some(Short { count, empty });
+        let found_too_little =
+            |count, empty| *datasets.jobs.expander.short_packed.lock() = Some(Short { count, empty });
         let counts = || next().map(|(count, _)| count);
         found_too_little(count, plan.spare - 1);
         assert_eq!(counts(), Some(count));
@@ -393,9 +447,9 @@ mod tests {
         let plan = MovingPlan { available: plan.needed, ..plan };
         datasets.mover_work().begin(None);
         datasets.engine().close(&regions);
-        *datasets.expander.round.lock() = Some(Round { vdev, count: 1, regions, plan });
+        *datasets.jobs.expander.round.lock() = Some(Round { vdev, count: 1, regions, plan });
         let worked = Expanding::Went(Progress::Worked);
-        while datasets.expander.round.lock().is_some() {
+        while datasets.jobs.expander.round.lock().is_some() {
             assert_eq!(datasets.expansion_step(vdev, narrow, 1 << 20).unwrap(), worked);
         }
         assert_eq!(datasets.expansion_status().pause, None, "it is not known yet whether it waits");

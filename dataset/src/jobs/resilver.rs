@@ -17,6 +17,7 @@
 
 use parking_lot::Mutex;
 use pool::{
+    admin::Pool,
     env::Nanos,
     format::pointer::BlockPointer,
     space::OwnCursor,
@@ -25,17 +26,17 @@ use pool::{
 };
 
 use super::{
+    Job, Kind, Step,
     copying::{Stepped, Walk},
     cursor::{Cursor, Noted, Shown},
-    datasets::{Datasets, Progress},
-    error::Result,
     moving::refused,
     scrub::SPACE_STEP,
 };
+use crate::admin::{Datasets, Progress, Result};
 use crate::scrub::mend;
 
 /// So much is known one by one of what a resilver cannot copy. A test shall not need as much.
-pub(super) const LOST: usize = if cfg!(test) { 16 } else { 1 << 16 };
+pub(crate) const LOST: usize = if cfg!(test) { 16 } else { 1 << 16 };
 
 const NANOS: Nanos = 1_000_000_000;
 
@@ -110,7 +111,7 @@ impl ResilverStatus {
 
 /// The resilver of an opened pool.
 #[derive(Default)]
-pub(super) struct Resilverer {
+pub(crate) struct Resilverer {
     running: Mutex<Option<Running>>,
     status: Mutex<Option<ResilverStatus>>,
 }
@@ -147,10 +148,44 @@ impl Running {
     }
 }
 
+/// The resilver of a pool's devices.
+pub struct Resilver<'a> {
+    pub(super) datasets: &'a Datasets,
+}
+
+impl Job for Resilver<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Resilver
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.datasets.is_resilvering()
+    }
+
+    fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
+        if self.datasets.resilver_step(budget)? == Progress::Worked {
+            return Ok(Step::Worked);
+        }
+        if self.datasets.engine().writable().is_ok() {
+            // Also what an earlier owner of the pool has left.
+            pool.finish_replacing()?;
+        }
+        Ok(if self.is_under_way() { self.datasets.a_while() } else { Step::Idle })
+    }
+
+    fn pause(&self) -> Result<()> {
+        refused("a resilver cannot be paused".to_owned())
+    }
+
+    fn stop(&self, _pool: &Pool) -> Result<()> {
+        refused("a resilver cannot be stopped: devices lack what it copies".to_owned())
+    }
+}
+
 impl Datasets {
     /// Goes on with the resilver that the state notes that was opened. To be called before anything is committed. One that
     /// cannot be gone on with begins again.
-    pub(super) fn resume_resilver(&self) {
+    pub(crate) fn resume_resilver(&self) {
         let found = self.engine().found();
         let filling = self.engine().filling().filter(|_| self.engine().writable().is_ok());
         let noted = filling.and_then(|filling| Some((Noted::found(found, &filling)?, filling)));
@@ -163,11 +198,11 @@ impl Datasets {
         let examined = noted.shown.examined;
         let resumed = Some(Resumed { at: self.now(), examined });
         let status = ResilverStatus { resumed, ..ResilverStatus::running(filling.clone(), noted.shown) };
-        *self.resilverer.status.lock() = Some(status);
+        *self.jobs.resilverer.status.lock() = Some(status);
         // If it came further than through the space layer's own blocks, it has counted these.
         let running = Running { missed, has_counted_space: examined > 0, ..Running::new(filling, walk) };
         self.note_place(&running);
-        *self.resilverer.running.lock() = Some(running);
+        *self.jobs.resilverer.running.lock() = Some(running);
     }
 
     /// Has a commit note how far the resilver has come, if none did since.
@@ -181,7 +216,7 @@ impl Datasets {
 
     /// The resilver that runs, or the last one since the pool was opened.
     pub fn resilver_status(&self) -> Option<ResilverStatus> {
-        self.resilverer.status.lock().clone()
+        self.jobs.resilverer.status.lock().clone()
     }
 
     /// Whether a resilver is at work, and not only a device that it could not make complete.
@@ -193,7 +228,7 @@ impl Datasets {
     /// Does a step of the resilver, if there is something to fill: looks at about `budget` bytes while the pool is held
     /// still.
     pub fn resilver_step(&self, budget: u64) -> Result<Progress> {
-        let mut running = self.resilverer.running.lock();
+        let mut running = self.jobs.resilverer.running.lock();
         let Some(filling) = self.engine().filling().filter(|_| self.engine().writable().is_ok()) else {
             *running = None;
             self.end_resilver(ResilverState::Canceled);
@@ -266,7 +301,7 @@ impl Datasets {
     /// If no resilver is stuck, devices have come or gone since, the resilver begins again, more is lost than is known one by
     /// one, or it is blocks of the space layer that are lost: to open the pool takes these.
     pub fn accept_losses(&self, devices: &[Guid]) -> Result<()> {
-        let mut slot = self.resilverer.running.lock();
+        let mut slot = self.jobs.resilverer.running.lock();
         let is_now =
             |running: &&Running| running.has_ended && self.engine().filling().as_ref() == Some(&running.filling);
         let Some(running) = slot.as_ref().filter(is_now) else {
@@ -298,18 +333,18 @@ impl Datasets {
         if !self.is_resilver_stuck() {
             return;
         }
-        let mut running = self.resilverer.running.lock();
+        let mut running = self.jobs.resilverer.running.lock();
         // It may have begun meanwhile.
         if self.is_resilver_stuck() {
             *running = None;
             // What came of it says nothing until it was tried: who waits for a resilver waits for that.
-            *self.resilverer.status.lock() = None;
+            *self.jobs.resilverer.status.lock() = None;
         }
     }
 
     /// Has the resilver begin again from the beginning, if devices lack something.
     pub fn restart_resilver(&self) {
-        let mut running = self.resilverer.running.lock();
+        let mut running = self.jobs.resilverer.running.lock();
         *self.cursor().lock() = None;
         *running = None;
     }
@@ -318,14 +353,14 @@ impl Datasets {
         let walk = Walk::begin(self, filling.since)?;
         let (start, total) = (self.now(), self.engine().space_totals().allocated);
         let status = ResilverStatus::running(filling.clone(), Shown { start, total, examined: 0, copied: 0 });
-        *self.resilverer.status.lock() = Some(status);
+        *self.jobs.resilverer.status.lock() = Some(status);
         Ok(Running::new(filling, walk))
     }
 
     /// Has commits note how far a resilver has come, if it could be gone on with from there.
     fn note_place(&self, running: &Running) {
         let is_sound = running.failed == Txg::ZERO && matches!(running.missed, Missed::Nothing);
-        let shown = self.resilverer.status.lock().as_ref().map(|status| Shown {
+        let shown = self.jobs.resilverer.status.lock().as_ref().map(|status| Shown {
             start: status.start,
             total: status.total,
             examined: status.examined,
@@ -334,7 +369,7 @@ impl Datasets {
         let cursor = shown.filter(|_| is_sound).map(|shown| Cursor {
             filling: running.filling.clone(),
             walk: running.walk.clone(),
-            moved: self.moved.clone(),
+            moved: self.jobs.moved.clone(),
             shown,
             committed: self.engine().committed(),
         });
@@ -344,7 +379,8 @@ impl Datasets {
     /// Notes what became of the resilver, if one runs.
     fn end_resilver(&self, state: ResilverState) {
         *self.cursor().lock() = None;
-        if let Some(status) = self.resilverer.status.lock().as_mut().filter(|s| s.state == ResilverState::Running) {
+        if let Some(status) = self.jobs.resilverer.status.lock().as_mut().filter(|s| s.state == ResilverState::Running)
+        {
             (status.state, status.end) = (state, self.now());
         }
     }
@@ -358,7 +394,7 @@ impl Datasets {
     }
 
     /// Finds out what is lost with blocks that could not be copied, and notes it.
-    pub(super) fn note_failed(&self, failed: &[Suspect]) -> Result<()> {
+    pub(crate) fn note_failed(&self, failed: &[Suspect]) -> Result<()> {
         let mut lost = Vec::new();
         for suspect in failed {
             lost.extend(mend::mend(self.engine(), suspect, false)?.damage);
@@ -368,7 +404,7 @@ impl Datasets {
 
     /// What was noted may be anything.
     fn count(&self, examined: u64, copied: u64, errors: u64) {
-        if let Some(status) = &mut *self.resilverer.status.lock() {
+        if let Some(status) = &mut *self.jobs.resilverer.status.lock() {
             status.examined = status.examined.saturating_add(examined);
             status.copied = status.copied.saturating_add(copied);
             status.errors = status.errors.saturating_add(errors);

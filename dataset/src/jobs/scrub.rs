@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use parking_lot::{Mutex, MutexGuard};
 use pool::{
+    admin::Pool,
     env::Nanos,
     format::key::Key,
     space::OwnCursor,
@@ -15,10 +16,8 @@ use pool::{
     units::Txg,
 };
 
-use super::{
-    datasets::{Datasets, Progress},
-    error::{Error, Result},
-};
+use super::{Job, Kind, Step};
+use crate::admin::{Datasets, Error, Progress, Result};
 use crate::{
     catalogue::{POOL, ScrubPosition, ScrubRow, ScrubState, Transaction, kind},
     scrub::{
@@ -34,17 +33,17 @@ const SCRUB: Key = Key::new(POOL, kind::SCRUB, 0);
 const SAVE_EVERY: u64 = 16 << 30;
 
 /// At most so many bytes of the space layer's own blocks are gone through in a step, while the pool is held still.
-pub(super) const SPACE_STEP: u64 = 16 << 20;
+pub(crate) const SPACE_STEP: u64 = 16 << 20;
 
 /// How often a step is tried again from one key because the tree changed under it.
-pub(super) const RETRIES: u32 = 3;
+pub(crate) const RETRIES: u32 = 3;
 
 /// How a scrub stands: see [`ScrubRow`].
 pub type ScrubStatus = ScrubRow;
 
 /// The scrub of an opened pool.
 #[derive(Default)]
-pub(super) struct Scrubber {
+pub(crate) struct Scrubber {
     /// Held for a step, and by whoever starts, pauses or stops.
     steps: Mutex<Stepping>,
     /// How it stands. Read at any time.
@@ -65,12 +64,44 @@ struct Stepping {
     retried: Option<(Key, u32)>,
 }
 
+/// The scrub of a pool.
+pub struct Scrub<'a> {
+    pub(super) datasets: &'a Datasets,
+}
+
+impl Job for Scrub<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Scrub
+    }
+
+    fn is_under_way(&self) -> bool {
+        let status = self.datasets.scrub_in_memory();
+        status.is_some_and(|status| matches!(status.state, ScrubState::Running | ScrubState::Paused))
+    }
+
+    fn step(&self, _pool: &Pool, budget: u64) -> Result<Step> {
+        Ok(match self.datasets.scrub_step(budget)? {
+            Progress::Worked if self.is_under_way() => Step::Worked,
+            Progress::Worked => Step::Done,
+            Progress::Idle => Step::Idle,
+        })
+    }
+
+    fn pause(&self) -> Result<()> {
+        self.datasets.pause_scrub()
+    }
+
+    fn stop(&self, _pool: &Pool) -> Result<()> {
+        self.datasets.stop_scrub()
+    }
+}
+
 impl Datasets {
     /// Begins a scrub, or goes on with one that is paused.
     pub fn start_scrub(&self) -> Result<()> {
         self.engine().writable()?;
         let mut stepping = self.stepping()?;
-        let before = self.scrubber.row.lock().clone();
+        let before = self.jobs.scrubber.row.lock().clone();
         let row = match before.map(|row| (row.state, row)) {
             Some((ScrubState::Running, _)) => {
                 return Err(Error::Scrub {
@@ -102,7 +133,7 @@ impl Datasets {
     fn end_scrub(&self, state: ScrubState, is_right: impl Fn(ScrubState) -> bool) -> Result<()> {
         self.engine().writable()?;
         let mut stepping = self.stepping()?;
-        let before = self.scrubber.row.lock().clone();
+        let before = self.jobs.scrubber.row.lock().clone();
         let Some(row) = before.filter(|row| is_right(row.state)) else {
             return Err(Error::Scrub { problem: "there is no active scrub", remedy: "pool scrub begins one" });
         };
@@ -111,7 +142,7 @@ impl Datasets {
 
     /// The scrub that runs, or the last one.
     pub fn scrub_status(&self) -> Result<Option<ScrubStatus>> {
-        if let Some(row) = self.scrubber.row.lock().clone() {
+        if let Some(row) = self.jobs.scrubber.row.lock().clone() {
             return Ok(Some(row));
         }
         self.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))
@@ -119,7 +150,7 @@ impl Datasets {
 
     /// The same as far as it stands in memory: nothing is read for it.
     pub fn scrub_in_memory(&self) -> Option<ScrubStatus> {
-        self.scrubber.row.lock().clone()
+        self.jobs.scrubber.row.lock().clone()
     }
 
     /// Does a step of the scrub: examines about `budget` bytes and mends what can be mended.
@@ -128,7 +159,7 @@ impl Datasets {
             return Ok(Progress::Idle);
         }
         let mut stepping = self.stepping()?;
-        let before = self.scrubber.row.lock().clone();
+        let before = self.jobs.scrubber.row.lock().clone();
         let Some(mut row) = before.filter(|row| row.state == ScrubState::Running) else { return Ok(Progress::Idle) };
         let is_done = match row.position {
             ScrubPosition::Labels => self.scrub_labels(&mut row),
@@ -146,7 +177,7 @@ impl Datasets {
             self.engine().note_scrub_ends();
         }
         let is_due = row.examined.saturating_sub(stepping.saved) >= SAVE_EVERY;
-        *self.scrubber.row.lock() = Some(row.clone());
+        *self.jobs.scrubber.row.lock() = Some(row.clone());
         if is_done || is_due {
             self.put_scrub(&mut stepping, row)?;
         }
@@ -156,7 +187,7 @@ impl Datasets {
     /// Writes to the catalogue how far the scrub has come, so that a crash costs no more than what comes after.
     pub fn save_scrub(&self) -> Result<()> {
         let mut stepping = self.stepping()?;
-        let row = self.scrubber.row.lock().clone();
+        let row = self.jobs.scrubber.row.lock().clone();
         match row.filter(|row| row.state == ScrubState::Running && row.examined != stepping.saved) {
             Some(row) => self.put_scrub(&mut stepping, row),
             None => Ok(()),
@@ -180,20 +211,20 @@ impl Datasets {
     /// What is damaged for good.
     pub fn damage(&self) -> Result<Vec<Damage>> {
         let mut list = self.read(damage::list)?;
-        list.extend(self.scrubber.unwritten.lock().iter());
+        list.extend(self.jobs.scrubber.unwritten.lock().iter());
         list.sort_unstable();
         list.dedup();
         Ok(list)
     }
 
     /// Runs a request that moves snapshots between datasets: a scrub among them starts again at the first one.
-    pub(super) fn with_scrub_at_first_data_set<T, F>(&self, mut request: F) -> Result<T>
+    pub(crate) fn with_scrub_at_first_data_set<T, F>(&self, mut request: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let _stepping = self.stepping()?;
-        let moved = self.moved.clone();
+        let moved = self.jobs.moved.clone();
         let answer = self.run(move |tx| {
             let answer = request(tx)?;
             moved.note();
@@ -203,7 +234,7 @@ impl Datasets {
             }
             Ok(answer)
         })?;
-        if let Some(row) = &mut *self.scrubber.row.lock() {
+        if let Some(row) = &mut *self.jobs.scrubber.row.lock() {
             go_back(row);
         }
         Ok(answer)
@@ -211,13 +242,13 @@ impl Datasets {
 
     /// Keeps everybody else from the scrub, whose row is in memory then.
     fn stepping(&self) -> Result<MutexGuard<'_, Stepping>> {
-        let mut stepping = self.scrubber.steps.lock();
+        let mut stepping = self.jobs.scrubber.steps.lock();
         if !stepping.is_loaded {
             let row = self.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))?;
             stepping.saved = row.as_ref().map_or(0, |row| row.examined);
             stepping.clock = self.now();
             stepping.is_loaded = true;
-            *self.scrubber.row.lock() = row;
+            *self.jobs.scrubber.row.lock() = row;
         }
         Ok(stepping)
     }
@@ -233,7 +264,7 @@ impl Datasets {
         })?;
         stepping.saved = row.examined;
         stepping.clock = self.now();
-        *self.scrubber.row.lock() = Some(row);
+        *self.jobs.scrubber.row.lock() = Some(row);
         Ok(())
     }
 
@@ -361,20 +392,20 @@ impl Datasets {
         Ok(if stepping.gives_up(part.from, next) { reached } else { next })
     }
 
-    pub(super) fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
+    pub(crate) fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
         // What is known and was seen since the last scrub began would stay as it is.
-        let since = self.scrubber.row.lock().as_ref().map_or(Txg::ZERO, |row| row.limit);
+        let since = self.jobs.scrubber.row.lock().as_ref().map_or(Txg::ZERO, |row| row.limit);
         self.note_damage_since(damage, since)
     }
 
     /// Notes damage, but for what is known and was seen after `since`.
-    pub(super) fn note_damage_since(&self, damage: Vec<Damage>, since: Txg) -> Result<()> {
+    pub(crate) fn note_damage_since(&self, damage: Vec<Damage>, since: Txg) -> Result<()> {
         if damage.is_empty() {
             return Ok(());
         }
         if self.engine().read_only() {
             // The catalogue cannot say it: as long as the pool is open, memory does.
-            let mut unwritten = self.scrubber.unwritten.lock();
+            let mut unwritten = self.jobs.scrubber.unwritten.lock();
             let room = damage::MAX_ENTRIES.saturating_sub(unwritten.len());
             unwritten.extend(damage.into_iter().take(room));
             return Ok(());
@@ -408,12 +439,12 @@ fn go_back(row: &mut ScrubRow) {
 }
 
 /// What one copy of a block takes, in bytes.
-pub(super) fn stored(suspect: &Suspect, sector: u32) -> u64 {
+pub(crate) fn stored(suspect: &Suspect, sector: u32) -> u64 {
     u64::from(suspect.pointer.stored).next_multiple_of(sector.into())
 }
 
 /// The first key of a place.
-pub(super) fn start(place: &Place) -> Key {
+pub(crate) fn start(place: &Place) -> Key {
     match place {
         Place::Node { low, .. } => *low,
         Place::Item(key) => *key,

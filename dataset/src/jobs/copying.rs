@@ -1,5 +1,5 @@
 //! A walk through everything that the pool refers to, to copy what lies in some places to others: to devices of mirrors that
-//! lack it ([`super::resilver`]), or away from a vdev that is to leave ([`super::evacuation`]). What makes that safe is argued
+//! lack it ([`super::resilver`]), or away from a vdev that is to leave ([`super::removal`]). What makes that safe is argued
 //! in [`pool::txg`], `fill` and `evacuate`; why a walk in steps misses nothing while snapshots come and go, in
 //! [`crate::scrub`].
 //!
@@ -28,7 +28,7 @@ use pool::{
     units::Txg,
 };
 
-use super::{datasets::Datasets, error::Result};
+use crate::admin::{Datasets, Result};
 use crate::{
     catalogue::{Transaction, kind},
     lineage::arrival,
@@ -41,11 +41,11 @@ use crate::{
 /// How often snapshots have moved between datasets. Counted where the catalogue is changed, so while nobody holds the pool
 /// still.
 #[derive(Clone, Default)]
-pub(super) struct Moved(Arc<AtomicU64>);
+pub(crate) struct Moved(Arc<AtomicU64>);
 
 impl Moved {
     /// To be called by a transaction that moves snapshots between datasets: walks go through all of these again.
-    pub(super) fn note(&self) {
+    pub(crate) fn note(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -56,7 +56,7 @@ impl Moved {
 
 /// A walk, and how far it has come.
 #[derive(Clone)]
-pub(super) struct Walk {
+pub(crate) struct Walk {
     /// Blocks born up to then need no copy.
     since: Txg,
     /// The commit that it began with: what was born later is where it belongs.
@@ -69,7 +69,7 @@ pub(super) struct Walk {
 
 /// Where a walk goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Position {
+pub(crate) enum Position {
     /// With the catalogue, whose keys below this one are done.
     Catalogue(Key),
     /// With the datasets: those before this one are done, and of it what was born up to `done`, and of its `member` the keys
@@ -80,17 +80,17 @@ pub(super) enum Position {
 }
 
 /// Copies blocks, and says of each how many bytes that were.
-pub(super) type Copy<'a> = &'a dyn Fn(&[BlockPointer]) -> Vec<PoolResult<u64>>;
+pub(crate) type Copy<'a> = &'a dyn Fn(&[BlockPointer]) -> Vec<PoolResult<u64>>;
 
 /// What a step has come to.
 #[derive(Default)]
-pub(super) struct Stepped {
+pub(crate) struct Stepped {
     /// Bytes looked at, all copies counted.
-    pub(super) examined: u64,
+    pub(crate) examined: u64,
     /// Bytes copied.
-    pub(super) copied: u64,
+    pub(crate) copied: u64,
     /// Blocks that could not be copied, and whether something below them was passed over.
-    pub(super) failed: Vec<(Suspect, bool)>,
+    pub(crate) failed: Vec<(Suspect, bool)>,
 }
 
 impl Position {
@@ -99,45 +99,45 @@ impl Position {
 
 impl Walk {
     /// Begins with a commit, and passes over what was born up to `since`.
-    pub(super) fn begin(datasets: &Datasets, since: Txg) -> Result<Walk> {
+    pub(crate) fn begin(datasets: &Datasets, since: Txg) -> Result<Walk> {
         let limit = datasets.engine().commit_anyway()?;
         let landing = datasets.read(arrival::hidden)?.into_iter().collect();
         let position = Position::Catalogue(Key::MIN);
-        Ok(Walk { since, limit, landing, moved: datasets.moved.count(), position })
+        Ok(Walk { since, limit, landing, moved: datasets.jobs.moved.count(), position })
     }
 
     /// Goes on where another walk had come in the state that was found when the pool was opened. Whoever lands something now may
     /// have done so since that one began.
-    pub(super) fn resumed(datasets: &Datasets, since: Txg, limit: Txg, position: Position) -> Result<Walk> {
+    pub(crate) fn resumed(datasets: &Datasets, since: Txg, limit: Txg, position: Position) -> Result<Walk> {
         let landing = datasets.read(arrival::hidden)?.into_iter().collect();
-        Ok(Walk { since, limit, landing, moved: datasets.moved.count(), position })
+        Ok(Walk { since, limit, landing, moved: datasets.jobs.moved.count(), position })
     }
 
     /// The commit that it began with.
-    pub(super) fn limit(&self) -> Txg {
+    pub(crate) fn limit(&self) -> Txg {
         self.limit
     }
 
     /// Where it goes on by the catalogue as `tx` has it, where snapshots have moved so often.
-    pub(super) fn position_in(&self, tx: &Transaction<'_>, moved: &Moved) -> Result<Position> {
+    pub(crate) fn position_in(&self, tx: &Transaction<'_>, moved: &Moved) -> Result<Position> {
         let mut walk = self.clone();
         walk.go_back_if(arrival::hidden(tx)?, moved.count());
         Ok(walk.position)
     }
 
     /// Whether everything was walked, and nothing waits to be freed. The pool is held still.
-    pub(super) fn is_through(&mut self, datasets: &Datasets) -> Result<bool> {
+    pub(crate) fn is_through(&mut self, datasets: &Datasets) -> Result<bool> {
         self.look_back(datasets)?;
         Ok(matches!(self.position, Position::Through) && datasets.freeing()? == 0)
     }
 
     /// Whether everything was walked but what waits to be freed.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.position, Position::Through)
     }
 
     /// Has about `budget` bytes copied.
-    pub(super) fn step(
+    pub(crate) fn step(
         &mut self,
         datasets: &Datasets,
         still: &Still<'_>,
@@ -156,7 +156,7 @@ impl Walk {
 
     /// Begins with the datasets again if trees have come to stand where the walk may have been.
     fn look_back(&mut self, datasets: &Datasets) -> Result<()> {
-        self.go_back_if(datasets.read(arrival::hidden)?, datasets.moved.count());
+        self.go_back_if(datasets.read(arrival::hidden)?, datasets.jobs.moved.count());
         Ok(())
     }
 

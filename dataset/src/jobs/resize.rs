@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use pool::{
     admin::{Pool, ShrinkPlan, end_at},
+    error::ErrorKind,
     format::{
         key::Key,
         label::{DEVICE_REMOVAL, PACKED_CHUNKS, REBALANCE, SHRUNKEN_DEVICES},
@@ -33,10 +34,10 @@ use pool::{
 };
 
 use super::{
-    datasets::{Datasets, Progress},
-    error::Result,
+    Job, Kind, Step,
     moving::{Emptying, Work, refused},
 };
+use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, ResizeRow, kind};
 
 /// How long it rests after devices could not be made smaller: each time takes some commits.
@@ -49,11 +50,11 @@ pub type ResizeStatus = ResizeRow;
 
 /// Why a resize does not go on, though everything has been moved.
 #[derive(Clone, Debug)]
-pub(super) enum Obstacle {
+pub(crate) enum Obstacle {
     /// This device is not there or lacks data.
     Lacking(String),
     /// The devices could not be made smaller, for that reason, when the environment had been up for so long.
-    Failed(String, Duration),
+    Failed { error: String, kind: ErrorKind, since: Duration },
 }
 
 /// What a step of a resize has come to.
@@ -66,9 +67,59 @@ pub enum Resizing {
     Shrinks(VdevId, u32),
 }
 
+/// The resize of the devices of a vdev.
+pub struct Resize<'a> {
+    pub(super) datasets: &'a Datasets,
+}
+
+impl Job for Resize<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Resize
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.datasets.is_resizing()
+    }
+
+    fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
+        if !self.is_under_way() || self.datasets.is_moving_paused() {
+            return Ok(Step::Idle);
+        }
+        match self.datasets.resize_step(budget)? {
+            Resizing::Went(Progress::Worked) => return Ok(Step::Worked),
+            Resizing::Went(Progress::Idle) => {}
+            Resizing::Shrinks(vdev, regions) => match pool.shrink(vdev, regions) {
+                Ok(()) => return self.datasets.resize_done().map(|()| Step::Done),
+                Err(error) => {
+                    tracing::warn!("cannot make the devices of vdev {vdev} smaller: {error}");
+                    self.datasets.resize_failed(&error);
+                }
+            },
+        }
+        // A resize that waits for a device keeps no other job waiting.
+        Ok(if self.datasets.resize_obstacle().is_some() { Step::Idle } else { self.datasets.a_while() })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.datasets.moving_limit()
+    }
+
+    fn handled(&self) -> u64 {
+        self.datasets.moved()
+    }
+
+    fn pause(&self) -> Result<()> {
+        self.datasets.pause_resize()
+    }
+
+    fn stop(&self, pool: &Pool) -> Result<()> {
+        self.datasets.stop_resize(pool)
+    }
+}
+
 impl Datasets {
     /// Goes on with a resize that was under way when the pool was closed. To be called before anything is allocated.
-    pub(super) fn resume_resize(&self) {
+    pub(crate) fn resume_resize(&self) {
         // It is named before the row is written.
         if !self.engine().is_active(SHRUNKEN_DEVICES) {
             return;
@@ -81,7 +132,7 @@ impl Datasets {
         {
             self.engine().storage().space.close(&behind(vdev, regions));
         }
-        *self.mover.resize.lock() = row;
+        *self.jobs.mover.resize.lock() = row;
     }
 
     /// Begins to make the devices of a vdev smaller, at `limit` bytes a second if there is one. Whether that can be was looked
@@ -92,7 +143,7 @@ impl Datasets {
         if let Some(running) = self.running_resize() {
             if under_way(&running) == Some((plan.vdev, plan.regions)) && (self.is_moving_paused() || limit.is_some()) {
                 // What it waited for may be there by now: it is looked at again.
-                *self.mover.obstacle.lock() = None;
+                *self.jobs.mover.obstacle.lock() = None;
                 return self.go_on(limit);
             }
             return refused(format!("the resize of {} is under way; use pool resize -s to stop it", running.name));
@@ -117,7 +168,7 @@ impl Datasets {
             ..Default::default()
         };
         work.begin(None);
-        *self.mover.obstacle.lock() = None;
+        *self.jobs.mover.obstacle.lock() = None;
         self.put_resize(row)?;
         self.engine().close(&regions);
         Ok(())
@@ -149,7 +200,7 @@ impl Datasets {
 
     /// The resize that is under way, or the last one.
     pub fn resize_status(&self) -> Option<ResizeStatus> {
-        self.mover.resize.lock().clone()
+        self.jobs.mover.resize.lock().clone()
     }
 
     /// Whether a resize is under way, be it paused or not.
@@ -159,11 +210,21 @@ impl Datasets {
 
     /// Why the resize that is under way does not go on by itself, though everything has been moved.
     pub fn resize_obstacle(&self) -> Option<String> {
-        let obstacle = self.mover.obstacle.lock().clone().filter(|_| self.is_resizing());
+        let obstacle = self.jobs.mover.obstacle.lock().clone().filter(|_| self.is_resizing());
         obstacle.map(|obstacle| match obstacle {
             Obstacle::Lacking(device) => format!("it waits for {device}, which is not there or lacks data"),
-            Obstacle::Failed(error, _) => format!("it is tried again each minute: {error}"),
+            Obstacle::Failed { error, .. } => format!("it is tried again each minute: {error}"),
         })
+    }
+
+    /// Why the devices could not be made smaller when that was tried last, and which vdev they are of; `None` if the resize does
+    /// not wait for that.
+    pub fn resize_failure(&self) -> Option<(ErrorKind, VdevId)> {
+        let vdev = self.running_resize().as_ref().and_then(under_way)?.0;
+        match &*self.jobs.mover.obstacle.lock() {
+            Some(Obstacle::Failed { kind, .. }) => Some((*kind, vdev)),
+            _ => None,
+        }
     }
 
     /// The devices could not be made smaller: it is tried again later.
@@ -172,7 +233,8 @@ impl Datasets {
         // Or it was given up meanwhile.
         if self.is_resizing() {
             let now = self.engine().env().uptime();
-            *self.mover.obstacle.lock() = Some(Obstacle::Failed(error.to_string(), now));
+            *self.jobs.mover.obstacle.lock() =
+                Some(Obstacle::Failed { error: error.to_string(), kind: error.kind(), since: now });
         }
     }
 
@@ -200,7 +262,7 @@ impl Datasets {
         let packs = self.packs_behind(&leaving)?;
         match self.empty_step(&mut work, (&leaving, &Targets::Anywhere), packs, budget)? {
             Emptying::Worked { copied, errors } => {
-                if let Some(row) = &mut *self.mover.resize.lock() {
+                if let Some(row) = &mut *self.jobs.mover.resize.lock() {
                     (row.copied, row.errors) = (row.copied + copied, row.errors + errors);
                 }
             }
@@ -228,19 +290,19 @@ impl Datasets {
 
     /// Whether nothing is left to do but to wait: without a commit, for that would be one a second, for as long as it takes.
     fn is_obstructed(&self, vdev: VdevId, leaving: &Regions) -> Result<bool> {
-        let before = self.mover.obstacle.lock().clone();
+        let before = self.jobs.mover.obstacle.lock().clone();
         let now = match (&before, self.lacking(vdev)?) {
             // What is vacated stays so: it is closed.
             (before, Some(device)) if before.is_some() || self.engine().storage().space.is_vacated(leaving) => {
                 Some(Obstacle::Lacking(device))
             }
-            (Some(Obstacle::Failed(_, since)), None) if self.engine().env().uptime() < *since + REST => before,
+            (Some(Obstacle::Failed { since, .. }), None) if self.engine().env().uptime() < *since + REST => before,
             _ => None,
         };
         let is_obstructed = now.is_some();
         // How it failed last is shown until it is known how it fares now.
-        if is_obstructed || matches!(*self.mover.obstacle.lock(), Some(Obstacle::Lacking(_))) {
-            *self.mover.obstacle.lock() = now;
+        if is_obstructed || matches!(*self.jobs.mover.obstacle.lock(), Some(Obstacle::Lacking(_))) {
+            *self.jobs.mover.obstacle.lock() = now;
         }
         Ok(is_obstructed)
     }
@@ -311,7 +373,7 @@ impl Datasets {
             tx.put(RESIZE, &stored, None);
             Ok(())
         })?;
-        *self.mover.resize.lock() = Some(row);
+        *self.jobs.mover.resize.lock() = Some(row);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 
 use parking_lot::Mutex;
 use pool::{
+    admin::Pool,
     env::Nanos,
     format::{
         key::Key,
@@ -19,11 +20,11 @@ use pool::{
 };
 
 use super::{
+    Job, Kind, Step,
     batches::{InBatches, Next},
-    datasets::{Datasets, Progress},
-    error::Result,
     moving::Mover,
 };
+use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{DefragmentRow, MoveState, POOL, kind};
 
 /// How a defragmentation stands: see [`DefragmentRow`].
@@ -73,6 +74,47 @@ impl InBatches for DefragmentRow {
     }
 }
 
+/// The defragmentation of a pool.
+pub struct Defragment<'a> {
+    pub(super) datasets: &'a Datasets,
+}
+
+impl Job for Defragment<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Defragment
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.datasets.is_defragmenting()
+    }
+
+    fn step(&self, _pool: &Pool, budget: u64) -> Result<Step> {
+        if !self.is_under_way() || self.datasets.is_moving_paused() {
+            return Ok(Step::Idle);
+        }
+        Ok(match self.datasets.defragment_step(budget)? {
+            Progress::Worked => Step::Worked,
+            Progress::Idle => self.datasets.a_while(),
+        })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.datasets.moving_limit()
+    }
+
+    fn handled(&self) -> u64 {
+        self.datasets.moved()
+    }
+
+    fn pause(&self) -> Result<()> {
+        self.datasets.pause_defragment()
+    }
+
+    fn stop(&self, _pool: &Pool) -> Result<()> {
+        self.datasets.stop_defragment()
+    }
+}
+
 impl Datasets {
     /// What a defragmentation would do.
     pub fn holes(&self) -> Fragmentation {
@@ -113,7 +155,7 @@ impl Datasets {
 
     /// The defragmentation that is under way, or the last one.
     pub fn defragment_status(&self) -> Option<DefragmentStatus> {
-        self.mover.defragment.lock().clone()
+        self.jobs.mover.defragment.lock().clone()
     }
 
     /// Whether a defragmentation is under way, be it paused or not.

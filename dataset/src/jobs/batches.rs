@@ -25,15 +25,12 @@ use pool::{
     space::Batch,
 };
 
-use super::{
-    datasets::{Datasets, Progress},
-    error::Result,
-    moving::{Emptying, Mover, Work, refused},
-};
+use super::moving::{Emptying, Mover, Work, refused};
+use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, Row};
 
 /// How something stands that goes batch by batch: a row of the catalogue.
-pub(super) trait InBatches: Row + Clone + Send + 'static {
+pub(crate) trait InBatches: Row + Clone + Send + 'static {
     /// Where the row stands.
     const KEY: Key;
     /// The command that begins and ends it.
@@ -54,7 +51,7 @@ pub(super) trait InBatches: Row + Clone + Send + 'static {
 }
 
 /// What is to be done next.
-pub(super) enum Next {
+pub(crate) enum Next {
     /// These are emptied.
     Batch(Batch),
     /// Nothing; it has ended so.
@@ -63,12 +60,12 @@ pub(super) enum Next {
 
 impl Datasets {
     /// How it stood when the pool was closed. To be called before anything is allocated.
-    pub(super) fn resume_batches<R: InBatches>(&self) {
-        *R::of(&self.mover).lock() = self.stored(R::KEY);
+    pub(crate) fn resume_batches<R: InBatches>(&self) {
+        *R::of(&self.jobs.mover).lock() = self.stored(R::KEY);
     }
 
     /// Has it go on if it is paused, or at another limit; whether it was under way at all.
-    pub(super) fn continue_batches<R: InBatches>(&self, limit: Option<u64>) -> Result<bool> {
+    pub(crate) fn continue_batches<R: InBatches>(&self, limit: Option<u64>) -> Result<bool> {
         match self.running::<R>() {
             None => Ok(false),
             Some(_) if self.is_moving_paused() || limit.is_some() => self.go_on(limit).map(|()| true),
@@ -77,7 +74,7 @@ impl Datasets {
     }
 
     /// Begins. That nothing else is moved was looked at.
-    pub(super) fn begin_batches<R: InBatches>(&self, work: &mut Work, limit: Option<u64>, row: R) -> Result<()> {
+    pub(crate) fn begin_batches<R: InBatches>(&self, work: &mut Work, limit: Option<u64>, row: R) -> Result<()> {
         self.activate_for_moving(DEVICE_REMOVAL)?;
         self.activate_for_moving(REBALANCE)?;
         self.set_limit(limit)?;
@@ -85,7 +82,7 @@ impl Datasets {
         self.put_batches(row)
     }
 
-    pub(super) fn pause_batches<R: InBatches>(&self) -> Result<()> {
+    pub(crate) fn pause_batches<R: InBatches>(&self) -> Result<()> {
         self.engine().writable()?;
         let mut work = self.mover_work();
         match self.running::<R>() {
@@ -99,7 +96,7 @@ impl Datasets {
         }
     }
 
-    pub(super) fn stop_batches<R: InBatches>(&self) -> Result<()> {
+    pub(crate) fn stop_batches<R: InBatches>(&self) -> Result<()> {
         self.engine().writable()?;
         let mut work = self.mover_work();
         match self.running::<R>() {
@@ -109,13 +106,13 @@ impl Datasets {
     }
 
     /// The row, if it is under way.
-    pub(super) fn running<R: InBatches>(&self) -> Option<R> {
-        R::of(&self.mover).lock().clone().filter(|row| row.state() == MoveState::Running)
+    pub(crate) fn running<R: InBatches>(&self) -> Option<R> {
+        R::of(&self.jobs.mover).lock().clone().filter(|row| row.state() == MoveState::Running)
     }
 
     /// Does a step, if it is under way and not paused: copies about `budget` bytes while the pool is held still, or makes a
     /// few commits.
-    pub(super) fn batch_step<R: InBatches>(&self, budget: u64) -> Result<Progress> {
+    pub(crate) fn batch_step<R: InBatches>(&self, budget: u64) -> Result<Progress> {
         let mut work = self.mover_work();
         let is_possible = self.engine().writable().is_ok() && !self.is_moving_paused();
         let Some(row) = self.running::<R>().filter(|_| is_possible) else { return Ok(Progress::Idle) };
@@ -136,7 +133,7 @@ impl Datasets {
         }
         match self.empty_step(&mut work, (&batch.regions, &batch.targets), batch.packs, budget)? {
             Emptying::Worked { copied, errors } => {
-                if let Some(row) = &mut *R::of(&self.mover).lock() {
+                if let Some(row) = &mut *R::of(&self.jobs.mover).lock() {
                     row.count(copied, errors);
                 }
             }
@@ -150,7 +147,7 @@ impl Datasets {
 
     /// Whether nothing that is allocated lies in the regions of a batch any more, and the table says so. What older states
     /// have there rests, whatever becomes of the regions.
-    pub(super) fn is_moved(&self, batch: &Batch) -> bool {
+    pub(crate) fn is_moved(&self, batch: &Batch) -> bool {
         let space = &self.engine().storage().space;
         self.engine().has_changed_places(&batch.regions) && !space.is_copying() && !space.is_switching()
     }
@@ -183,12 +180,12 @@ impl Datasets {
             tx.put(R::KEY, &stored, None);
             Ok(())
         })?;
-        *R::of(&self.mover).lock() = Some(row);
+        *R::of(&self.jobs.mover).lock() = Some(row);
         Ok(())
     }
 }
 
 /// What is said to whoever wants something else moved.
-pub(super) fn under_way(what: &str, stop: &str) -> String {
+pub(crate) fn under_way(what: &str, stop: &str) -> String {
     format!("a {what} is under way; use {stop} to stop it")
 }

@@ -1,6 +1,6 @@
 //! What removing a vdev, rebalancing, defragmenting, resizing and expanding have in common: regions are emptied while everything is in
-//! use, step by step, as fast as somebody wants. What is emptied and why is [`super::evacuation`]'s, [`super::rebalance`]'s,
-//! [`super::defragment`]'s, [`super::resizing`]'s and [`super::expansion`]'s; why nothing is lost is argued in [`pool::txg::Vacating`] and in the
+//! use, step by step, as fast as somebody wants. What is emptied and why is [`super::removal`]'s, [`super::rebalance`]'s,
+//! [`super::defragment`]'s, [`super::resize`]'s and [`super::expansion`]'s; why nothing is lost is argued in [`pool::txg::Vacating`] and in the
 //! pool's `space`; the walk is [`super::copying`]'s.
 //!
 //! One of them is under way at a time. That it is paused, or slowed down, is a row of the catalogue of its own.
@@ -31,11 +31,9 @@ use pool::{
 use super::{
     batches::{InBatches, under_way},
     copying::{Stepped, Walk},
-    datasets::Datasets,
-    error::Result,
-    feature,
-    resizing::Obstacle,
+    resize::Obstacle,
 };
+use crate::admin::{Datasets, Result, feature};
 use crate::catalogue::{DefragmentRow, POOL, PaceRow, RebalanceRow, RemovalRow, ResizeRow, Row, kind};
 
 const PACE: Key = Key::new(POOL, kind::PACE, 0);
@@ -49,21 +47,21 @@ const COMMITS: u32 = 10;
 
 /// What is moved in an opened pool.
 #[derive(Default)]
-pub(super) struct Mover {
+pub(crate) struct Mover {
     /// Held for a step, and by whoever starts, pauses or stops.
     work: Mutex<Work>,
     /// How the removal stands. Read at any time, as the others.
-    pub(super) removal: Mutex<Option<RemovalRow>>,
+    pub(crate) removal: Mutex<Option<RemovalRow>>,
     /// What it had copied when the pool was opened, in bytes.
-    pub(super) removed_before: AtomicU64,
+    pub(crate) removed_before: AtomicU64,
     /// How the rebalance stands.
-    pub(super) rebalance: Mutex<Option<RebalanceRow>>,
+    pub(crate) rebalance: Mutex<Option<RebalanceRow>>,
     /// How the defragmentation stands.
-    pub(super) defragment: Mutex<Option<DefragmentRow>>,
+    pub(crate) defragment: Mutex<Option<DefragmentRow>>,
     /// How the resize stands.
-    pub(super) resize: Mutex<Option<ResizeRow>>,
+    pub(crate) resize: Mutex<Option<ResizeRow>>,
     /// Why that one waits, if it does.
-    pub(super) obstacle: Mutex<Option<Obstacle>>,
+    pub(crate) obstacle: Mutex<Option<Obstacle>>,
     pace: Mutex<PaceRow>,
     /// How many bytes were copied since the pool was opened.
     copied: AtomicU64,
@@ -71,14 +69,14 @@ pub(super) struct Mover {
 
 /// How far it is.
 #[derive(Default)]
-pub(super) struct Work {
+pub(crate) struct Work {
     copying: Option<Copying>,
     /// How often it was tried to get the space layer's own blocks elsewhere.
     tries: u32,
     /// What is emptied at the moment, if it goes batch by batch, or part by part.
-    pub(super) batch: Option<Batch>,
+    pub(crate) batch: Option<Batch>,
     /// How many chunks of it were packed, and into how many.
-    pub(super) packed: (usize, usize),
+    pub(crate) packed: (usize, usize),
 }
 
 struct Copying {
@@ -89,7 +87,7 @@ struct Copying {
 }
 
 /// What a step of emptying regions has come to.
-pub(super) enum Emptying {
+pub(crate) enum Emptying {
     /// It goes on with another one. So much was copied, in bytes, and so many blocks were found without a good copy.
     Worked { copied: u64, errors: u64 },
     /// Nothing can be done now.
@@ -104,20 +102,20 @@ pub(super) enum Emptying {
 
 impl Work {
     /// Begins with other regions.
-    pub(super) fn begin(&mut self, batch: Option<Batch>) {
+    pub(crate) fn begin(&mut self, batch: Option<Batch>) {
         *self = Work { copying: None, tries: 0, batch, packed: (0, 0) };
     }
 }
 
 impl Datasets {
     /// Goes on with what was under way when the pool was closed. To be called before anything is allocated.
-    pub(super) fn resume_moving(&self) {
+    pub(crate) fn resume_moving(&self) {
         self.resume_removal();
         self.resume_resize();
         // It is named before such a row is written.
         if self.engine().is_active(REBALANCE) {
             self.resume_batches::<RebalanceRow>();
-            *self.mover.pace.lock() = self.stored(PACE).unwrap_or_default();
+            *self.jobs.mover.pace.lock() = self.stored(PACE).unwrap_or_default();
         }
         if self.engine().is_active(DEFRAGMENT) {
             self.resume_batches::<DefragmentRow>();
@@ -125,7 +123,7 @@ impl Datasets {
     }
 
     /// A row about what is moved, if there is one that can be read.
-    pub(super) fn stored<R: Row>(&self, key: Key) -> Option<R> {
+    pub(crate) fn stored<R: Row>(&self, key: Key) -> Option<R> {
         self.read(|tx| Ok(tx.find::<R>(key)?.map(|(row, _)| row))).unwrap_or_else(|error| {
             tracing::warn!("whether a {} is under way cannot be read: {error}", R::WHAT);
             None
@@ -138,7 +136,7 @@ impl Datasets {
     }
 
     /// Refuses to empty other regions while some are emptied.
-    pub(super) fn check_nothing_moves(&self) -> Result<()> {
+    pub(crate) fn check_nothing_moves(&self) -> Result<()> {
         let stop = |command: &str| format!("pool {command} -s");
         if self.is_removing() {
             return refused(under_way(RemovalRow::WHAT, &stop("remove")));
@@ -157,42 +155,42 @@ impl Datasets {
 
     /// Whether what is under way of these is paused.
     pub fn is_moving_paused(&self) -> bool {
-        self.mover.pace.lock().paused
+        self.jobs.mover.pace.lock().paused
     }
 
     /// How many bytes may be copied a second, if somebody has said so.
     pub fn moving_limit(&self) -> Option<u64> {
-        Some(self.mover.pace.lock().limit).filter(|limit| *limit > 0)
+        Some(self.jobs.mover.pace.lock().limit).filter(|limit| *limit > 0)
     }
 
     /// How many bytes were copied since the pool was opened.
     pub fn moved(&self) -> u64 {
-        self.mover.copied.load(Ordering::Relaxed)
+        self.jobs.mover.copied.load(Ordering::Relaxed)
     }
 
     /// Nobody else does a step, starts or stops while this lives.
-    pub(super) fn mover_work(&self) -> MutexGuard<'_, Work> {
-        self.mover.work.lock()
+    pub(crate) fn mover_work(&self) -> MutexGuard<'_, Work> {
+        self.jobs.mover.work.lock()
     }
 
     /// Has it go on, with this limit or the one before.
-    pub(super) fn go_on(&self, limit: Option<u64>) -> Result<()> {
-        let limit = limit.unwrap_or(self.mover.pace.lock().limit);
+    pub(crate) fn go_on(&self, limit: Option<u64>) -> Result<()> {
+        let limit = limit.unwrap_or(self.jobs.mover.pace.lock().limit);
         self.set_pace(PaceRow { paused: false, limit })
     }
 
     /// Has it begin, with this limit or none.
-    pub(super) fn set_limit(&self, limit: Option<u64>) -> Result<()> {
+    pub(crate) fn set_limit(&self, limit: Option<u64>) -> Result<()> {
         self.set_pace(PaceRow { paused: false, limit: limit.unwrap_or(0) })
     }
 
-    pub(super) fn pause_moving(&self) -> Result<()> {
-        let limit = self.mover.pace.lock().limit;
+    pub(crate) fn pause_moving(&self) -> Result<()> {
+        let limit = self.jobs.mover.pace.lock().limit;
         self.set_pace(PaceRow { paused: true, limit })
     }
 
     fn set_pace(&self, pace: PaceRow) -> Result<()> {
-        if *self.mover.pace.lock() == pace {
+        if *self.jobs.mover.pace.lock() == pace {
             return Ok(());
         }
         self.activate_for_moving(REBALANCE)?;
@@ -201,24 +199,24 @@ impl Datasets {
             tx.put(PACE, &stored, None);
             Ok(())
         })?;
-        *self.mover.pace.lock() = pace;
+        *self.jobs.mover.pace.lock() = pace;
         Ok(())
     }
 
     /// Has the pool use a feature.
-    pub(super) fn activate_for_moving(&self, feature: &'static str) -> Result<()> {
+    pub(crate) fn activate_for_moving(&self, feature: &'static str) -> Result<()> {
         self.check_feature(feature)?;
         Ok(self.engine().activate(feature)?)
     }
 
     /// Whether chunks may be moved at all.
-    pub(super) fn activate_moving(&self) -> Result<()> {
+    pub(crate) fn activate_moving(&self) -> Result<()> {
         self.activate_for_moving(DEVICE_REMOVAL)
     }
 
     /// Whether chunks may be packed: the pool does so already, or may begin to where that `is_needed`. Then the labels name
     /// the feature.
-    pub(super) fn may_pack(&self, is_needed: impl FnOnce() -> bool) -> Result<bool> {
+    pub(crate) fn may_pack(&self, is_needed: impl FnOnce() -> bool) -> Result<bool> {
         let engine = self.engine();
         // Asked at every step, and who needs it may have to look at all chunks.
         if engine.is_active(PACKED_CHUNKS) {
@@ -232,13 +230,13 @@ impl Datasets {
     }
 
     /// Whether chunks are packed already, or may be: nothing is changed by asking.
-    pub(super) fn could_pack(&self) -> Result<bool> {
+    pub(crate) fn could_pack(&self) -> Result<bool> {
         Ok(self.engine().is_active(PACKED_CHUNKS) || self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))?)
     }
 
     /// Does a step of emptying closed regions to these vdevs: copies about `budget` bytes while the pool is held still, or
     /// makes a few commits.
-    pub(super) fn empty_step(
+    pub(crate) fn empty_step(
         &self,
         work: &mut Work,
         (from, to): (&Regions, &Targets),
@@ -290,7 +288,7 @@ impl Datasets {
             copying.is_unreadable |= *is_unread || as_it_is.is_err();
         }
         drop(still);
-        self.mover.copied.fetch_add(copied, Ordering::Relaxed);
+        self.jobs.mover.copied.fetch_add(copied, Ordering::Relaxed);
         let errors = failed.len() as u64;
         self.note_failed(&failed.into_iter().map(|(block, _)| block).collect::<Vec<_>>())?;
         Ok(Emptying::Worked { copied, errors })
@@ -313,7 +311,7 @@ impl Datasets {
     }
 
     /// Takes the twins away again; false if chunks have changed places, and no table says so yet. Nobody holds the pool still.
-    pub(super) fn unpair(&self, work: &mut Work) -> bool {
+    pub(crate) fn unpair(&self, work: &mut Work) -> bool {
         // A commit may be copying what files have taken references to.
         let _still = self.engine().hold_still();
         let is_unpaired = self.engine().storage().space.unpair();
@@ -327,7 +325,7 @@ impl Datasets {
     ///
     /// # Errors
     /// If no table finds room to say so.
-    pub(super) fn unpair_settled(&self, work: &mut Work) -> Result<()> {
+    pub(crate) fn unpair_settled(&self, work: &mut Work) -> Result<()> {
         for _ in 0..COMMITS {
             if self.unpair(work) {
                 return Ok(());
@@ -338,6 +336,6 @@ impl Datasets {
     }
 }
 
-pub(super) fn refused<T>(problem: String) -> Result<T> {
+pub(crate) fn refused<T>(problem: String) -> Result<T> {
     Err(PoolError::Request(problem).into())
 }

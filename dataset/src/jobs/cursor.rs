@@ -18,10 +18,8 @@ use pool::{
     vdev::Lacking,
 };
 
-use super::{
-    copying::{Moved, Position, Walk},
-    error::Result,
-};
+use super::copying::{Moved, Position, Walk};
+use crate::admin::Result;
 use crate::catalogue::Transaction;
 
 const LIMIT: u8 = *FILLING_COUNTERS.start();
@@ -45,43 +43,43 @@ const THROUGH: u64 = 3;
 
 /// What a resilver has come to, to be noted by commits.
 #[derive(Clone)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// What is filled.
-    pub(super) filling: Filling,
+    pub(crate) filling: Filling,
     /// How far.
-    pub(super) walk: Walk,
+    pub(crate) walk: Walk,
     /// How often snapshots have moved, now.
-    pub(super) moved: Moved,
+    pub(crate) moved: Moved,
     /// What is shown of it.
-    pub(super) shown: Shown,
+    pub(crate) shown: Shown,
     /// The newest commit when it had come so far.
-    pub(super) committed: Txg,
+    pub(crate) committed: Txg,
 }
 
 /// What is shown of a resilver, and noted for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub(super) start: Nanos,
-    pub(super) total: u64,
-    pub(super) examined: u64,
-    pub(super) copied: u64,
+pub(crate) struct Shown {
+    pub(crate) start: Nanos,
+    pub(crate) total: u64,
+    pub(crate) examined: u64,
+    pub(crate) copied: u64,
 }
 
 /// What an uberblock has noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Noted {
+pub(crate) struct Noted {
     /// The commit that the walk began with.
-    pub(super) limit: Txg,
+    pub(crate) limit: Txg,
     /// What was filled.
     devices: u64,
     /// Where it goes on.
-    pub(super) position: Position,
-    pub(super) shown: Shown,
+    pub(crate) position: Position,
+    pub(crate) shown: Shown,
 }
 
 impl Cursor {
     /// What the uberblock of a group notes whose catalogue is as it will be.
-    pub(super) fn note(&self, sync: &Sync<'_>) -> Result<FillingNote> {
+    pub(crate) fn note(&self, sync: &Sync<'_>) -> Result<FillingNote> {
         let catalogue = sync.engine().catalogue();
         let position = catalogue.read(|view| self.walk.position_in(&Transaction::new(*view, 0), &self.moved))?;
         let (limit, shown) = (self.walk.limit(), self.shown);
@@ -92,7 +90,7 @@ impl Cursor {
 
 impl Noted {
     /// What the state that was opened notes of a resilver, if that was filling exactly this.
-    pub(super) fn found(found: &Found, filling: &Filling) -> Option<Noted> {
+    pub(crate) fn found(found: &Found, filling: &Filling) -> Option<Noted> {
         let noted = Noted::decode(found)?;
         (noted.devices == digest(filling) && noted.limit <= found.txg).then_some(noted)
     }

@@ -25,6 +25,7 @@
 use std::sync::atomic::Ordering;
 
 use pool::{
+    admin::Pool,
     format::{
         key::Key,
         label::{DEVICE_REMOVAL, PACKED_CHUNKS},
@@ -34,10 +35,10 @@ use pool::{
 };
 
 use super::{
-    datasets::{Datasets, Progress},
-    error::Result,
+    Job, Kind, Step,
     moving::{Emptying, Work, refused},
 };
+use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, RemovalRow, kind};
 
 /// About so many parts are moved one after the other, but at least a region at a time.
@@ -58,9 +59,55 @@ pub enum Removing {
     Leaves(VdevId),
 }
 
+/// The removal of a vdev from a pool.
+pub struct Removal<'a> {
+    pub(super) datasets: &'a Datasets,
+}
+
+impl Job for Removal<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Remove
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.datasets.is_removing()
+    }
+
+    fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
+        if !self.is_under_way() || self.datasets.is_moving_paused() {
+            return Ok(Step::Idle);
+        }
+        Ok(match self.datasets.removal_step(budget)? {
+            Removing::Went(Progress::Worked) => Step::Worked,
+            Removing::Went(Progress::Idle) => self.datasets.a_while(),
+            Removing::Leaves(vdev) => {
+                pool.remove_vdev(vdev)?;
+                self.datasets.removal_done()?;
+                Step::Done
+            }
+        })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.datasets.moving_limit()
+    }
+
+    fn handled(&self) -> u64 {
+        self.datasets.moved()
+    }
+
+    fn pause(&self) -> Result<()> {
+        self.datasets.pause_removal()
+    }
+
+    fn stop(&self, _pool: &Pool) -> Result<()> {
+        self.datasets.stop_removal()
+    }
+}
+
 impl Datasets {
     /// Goes on with a removal that was under way when the pool was closed. To be called before anything is allocated.
-    pub(super) fn resume_removal(&self) {
+    pub(crate) fn resume_removal(&self) {
         // It is named before the row is written.
         if !self.engine().is_active(DEVICE_REMOVAL) {
             return;
@@ -73,8 +120,8 @@ impl Datasets {
         {
             self.engine().storage().space.close(&Regions::Vdev(vdev));
         }
-        self.mover.removed_before.store(row.as_ref().map_or(0, |row| row.copied), Ordering::Relaxed);
-        *self.mover.removal.lock() = row;
+        self.jobs.mover.removed_before.store(row.as_ref().map_or(0, |row| row.copied), Ordering::Relaxed);
+        *self.jobs.mover.removal.lock() = row;
     }
 
     /// Begins to remove a vdev that is called `name`, on which `total` bytes are allocated, at `limit` bytes a second if
@@ -100,7 +147,7 @@ impl Datasets {
         let row =
             RemovalRow { vdev: vdev.0.into(), name: name.to_owned(), start: self.now(), total, ..Default::default() };
         work.begin(None);
-        self.mover.removed_before.store(0, Ordering::Relaxed);
+        self.jobs.mover.removed_before.store(0, Ordering::Relaxed);
         self.put_removal(row)?;
         self.engine().close(&Regions::Vdev(vdev));
         Ok(())
@@ -136,12 +183,12 @@ impl Datasets {
 
     /// The removal that is under way, or the last one.
     pub fn removal_status(&self) -> Option<RemovalStatus> {
-        self.mover.removal.lock().clone()
+        self.jobs.mover.removal.lock().clone()
     }
 
     /// How many bytes of what the removal has copied it had copied before the pool was opened.
     pub fn removed_before(&self) -> u64 {
-        self.mover.removed_before.load(Ordering::Relaxed)
+        self.jobs.mover.removed_before.load(Ordering::Relaxed)
     }
 
     /// Whether a removal is under way, be it paused or not.
@@ -179,7 +226,7 @@ impl Datasets {
         }
         match self.empty_step(&mut work, (&part.regions, &part.targets), packs, budget)? {
             Emptying::Worked { copied, errors } => {
-                if let Some(row) = &mut *self.mover.removal.lock() {
+                if let Some(row) = &mut *self.jobs.mover.removal.lock() {
                     (row.copied, row.errors) = (row.copied + copied, row.errors + errors);
                 }
             }
@@ -258,7 +305,7 @@ impl Datasets {
             tx.put(REMOVAL, &stored, None);
             Ok(())
         })?;
-        *self.mover.removal.lock() = Some(row);
+        *self.jobs.mover.removal.lock() = Some(row);
         Ok(())
     }
 }

@@ -1,0 +1,163 @@
+//! Jobs of a real pool take turns.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::{
+    admin::{self, CreateOptions, NewVdev, Pool},
+    device::{Device, MemoryDevice},
+    env::SeededEnv,
+    units::MIB,
+};
+
+use super::{Kind, Scheduler, Turn};
+use crate::{
+    admin::{
+        Datasets,
+        tests::world::{World, name, noise, refusal, settings},
+    },
+    catalogue::ScrubState,
+};
+
+const LEN: usize = 1 << 20;
+const FILES: u64 = 40;
+const STEP: u64 = 1 << 20;
+
+fn disk(name: &str) -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::new(name, 64 * MIB))
+}
+
+/// A pool with an almost full disk and an empty one.
+struct Bench {
+    pool: Pool,
+    world: World,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Bench {
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let pool = admin::create_of(&[NewVdev::Disk(disk("a"))], &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
+        let bench = Bench { pool, world: World { devices: Vec::new(), engine, datasets } };
+        (0..FILES).for_each(|number| bench.world.write("tank", &number.to_string(), &noise(number, LEN)));
+        bench.world.engine.commit().unwrap();
+        bench.pool.begin_add(vec![NewVdev::Disk(disk("b"))]).unwrap().finish().unwrap();
+        bench.world.engine.commit_anyway().unwrap();
+        bench
+    }
+
+    /// Has jobs take turns until none is under way. What happened in each turn that did something, and how much virtual time
+    /// all of them took.
+    fn turns(&self, scheduler: &mut Scheduler) -> (Vec<Turn>, Duration) {
+        let (datasets, env) = (&self.world.datasets, self.world.engine.env());
+        let (mut turns, begun) = (Vec::new(), env.uptime());
+        for _ in 0..10_000 {
+            let turn = scheduler.turn(datasets, &self.pool).unwrap();
+            if !turn.worked && turn.job.is_none() {
+                return (turns, env.uptime() - begun);
+            }
+            if turn.worked {
+                turns.push(turn);
+            } else {
+                self.world.work();
+                self.world.engine.commit_anyway().unwrap();
+            }
+            env.sleep(turn.wait);
+        }
+        panic!("jobs do not end: {:?}", turns.last());
+    }
+
+    fn in_order(&self, scheduler: &mut Scheduler) -> Vec<Kind> {
+        let mut kinds: Vec<Kind> = self.turns(scheduler).0.iter().filter_map(|turn| turn.job).collect();
+        kinds.dedup();
+        kinds
+    }
+}
+
+#[test]
+fn a_resilver_comes_before_a_mover_and_that_before_a_scrub() {
+    let bench = Bench::new(1);
+    let datasets = &bench.world.datasets;
+    let mut scheduler = Scheduler::of_steps(STEP, datasets);
+    datasets.start_scrub().unwrap();
+    datasets.start_rebalance(None).unwrap();
+    // Both have begun when a device comes that lacks everything.
+    for _ in 0..4 {
+        assert_eq!(scheduler.turn(datasets, &bench.pool).unwrap().job, Some(Kind::Rebalance));
+    }
+    bench.pool.attach("b", disk("c"), false).unwrap();
+    assert_eq!(bench.in_order(&mut scheduler), [Kind::Resilver, Kind::Rebalance, Kind::Scrub]);
+    assert_eq!(datasets.scrub_status().unwrap().unwrap().state, ScrubState::Finished);
+    bench.world.judge();
+}
+
+#[test]
+fn a_paused_mover_lets_a_scrub_go_on() {
+    let bench = Bench::new(2);
+    let datasets = &bench.world.datasets;
+    let mut scheduler = Scheduler::of_steps(STEP, datasets);
+    datasets.start_scrub().unwrap();
+    datasets.start_rebalance(None).unwrap();
+    let rebalance = Kind::Rebalance.of(datasets);
+    assert_eq!(scheduler.turn(datasets, &bench.pool).unwrap().job, Some(Kind::Rebalance));
+    rebalance.pause().unwrap();
+    assert_eq!(bench.in_order(&mut scheduler), [Kind::Scrub]);
+    assert!(rebalance.is_under_way());
+    rebalance.stop(&bench.pool).unwrap();
+    assert!(!rebalance.is_under_way());
+    assert_eq!(bench.in_order(&mut scheduler), []);
+}
+
+#[test]
+fn while_a_mover_is_under_way_no_other_one_begins() {
+    let bench = Bench::new(3);
+    let datasets = &bench.world.datasets;
+    let leaving = bench.pool.find_vdev("b").unwrap().id();
+    let shrink = bench.pool.plan_shrink("b", admin::Wanted::By(8 * MIB)).unwrap();
+    datasets.start_rebalance(None).unwrap();
+    let others = [
+        datasets.start_removal(leaving, "b", 0, None),
+        datasets.start_defragment(None).map(drop),
+        datasets.start_resize(&shrink, None),
+    ];
+    for other in others {
+        assert!(refusal(other).to_string().contains("a rebalance is under way"));
+    }
+    let movers = || Kind::IN_ORDER.into_iter().filter(|kind| kind.is_mover() && kind.of(datasets).is_under_way());
+    assert_eq!(movers().collect::<Vec<_>>(), [Kind::Rebalance]);
+    Kind::Rebalance.of(datasets).stop(&bench.pool).unwrap();
+    datasets.start_removal(leaving, "b", 0, None).unwrap();
+    assert!(refusal(datasets.start_rebalance(None).map(drop)).to_string().contains("a removal is under way"));
+    assert_eq!(movers().collect::<Vec<_>>(), [Kind::Remove]);
+}
+
+#[test]
+fn a_mover_keeps_to_its_limit_by_the_clock_of_the_pool() {
+    const LIMIT: u64 = 1 << 20;
+    let bench = Bench::new(4);
+    let datasets = &bench.world.datasets;
+    datasets.start_rebalance(Some(LIMIT)).unwrap();
+    let (_, time) = bench.turns(&mut Scheduler::of_steps(u64::MAX, datasets));
+    let copied = datasets.rebalance_status().unwrap().copied;
+    assert!(copied > 10 * LIMIT, "{copied}");
+    // What a step takes on beyond what is due is waited for before the next.
+    assert!(time.as_secs() + 2 >= copied / LIMIT, "{copied} bytes in {time:?}");
+}
+
+#[test]
+fn a_step_handles_no_more_than_its_budget() {
+    let bench = Bench::new(5);
+    let datasets = &bench.world.datasets;
+    let mut scheduler = Scheduler::of_steps(STEP, datasets);
+    datasets.start_scrub().unwrap();
+    loop {
+        let before = datasets.scrub_in_memory().unwrap();
+        let turn = scheduler.turn(datasets, &bench.pool).unwrap();
+        let after = datasets.scrub_in_memory().unwrap();
+        // A step ends with the leaf in which the budget is used up.
+        assert!(after.examined - before.examined <= 4 * STEP, "{before:?} {after:?}");
+        if after.state != ScrubState::Running {
+            return assert!(turn.worked);
+        }
+    }
+}
