@@ -333,17 +333,18 @@ fn walks(amount: &Amount, kind: &Kind, bytes: u64, size: u64) -> Result<Walks> {
     let opened = lab.open(count)?;
     let bytes = opened.datasets.engine().space_totals().allocated / data;
     let (scrub, scrub_seeks) = lab.timed(amount, bytes, || {
-        opened.datasets.start_scrub()?;
-        step_through(Stride::of_scrub(), |bytes| opened.datasets.scrub_step(bytes))
+        opened.datasets.scrub().start()?;
+        step_through(Stride::of_scrub(), |bytes| opened.datasets.scrub().advance(bytes))
     })?;
-    let status = opened.datasets.scrub_status()?.ok_or("there was no scrub")?;
+    let status = opened.datasets.scrub().status()?.ok_or("there was no scrub")?;
     assert!(status.errors == 0 && status.examined >= total, "the scrub has seen everything");
     opened.close()?;
     let opened = lab.open(count)?;
     opened.pool.attach("disk0", lab.disks[count].clone(), replaces)?;
-    let (resilver, resilver_seeks) =
-        lab.timed(amount, bytes, || step_through(Stride::of_copying(), |bytes| opened.datasets.resilver_step(bytes)))?;
-    let status = opened.datasets.resilver_status().ok_or("there was no resilver")?;
+    let (resilver, resilver_seeks) = lab.timed(amount, bytes, || {
+        step_through(Stride::of_copying(), |bytes| opened.datasets.resilver().advance(bytes))
+    })?;
+    let status = opened.datasets.resilver().status().ok_or("there was no resilver")?;
     assert!(status.state == ResilverState::Finished && status.copied >= total, "everything was copied");
     Ok(Walks { scrub, scrub_seeks, resilver, resilver_seeks })
 }

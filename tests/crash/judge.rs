@@ -190,12 +190,12 @@ impl World {
         let failed = |error| format!("a scrub fails: {error}");
         // Power may have failed during a scrub.
         let is_running = |status: &ScrubStatus| matches!(status.state, ScrubState::Running | ScrubState::Paused);
-        if self.datasets.scrub_status().map_err(failed)?.as_ref().is_some_and(is_running) {
-            self.datasets.stop_scrub().map_err(failed)?;
+        if self.datasets.scrub().status().map_err(failed)?.as_ref().is_some_and(is_running) {
+            self.datasets.scrub().give_up().map_err(failed)?;
         }
-        self.datasets.start_scrub().map_err(failed)?;
-        while self.datasets.scrub_step(RESILVER_STEP).map_err(failed)? == Progress::Worked {}
-        let status = self.datasets.scrub_status().map_err(failed)?.ok_or("a scrub that has ended is not known")?;
+        self.datasets.scrub().start().map_err(failed)?;
+        while self.datasets.scrub().advance(RESILVER_STEP).map_err(failed)? == Progress::Worked {}
+        let status = self.datasets.scrub().status().map_err(failed)?.ok_or("a scrub that has ended is not known")?;
         if status.errors == 0 {
             Ok(status.repaired)
         } else {

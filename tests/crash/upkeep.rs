@@ -67,7 +67,7 @@ impl World {
     /// Has the service's scheduler take a turn; whether there may be more to do.
     pub(crate) fn tend(&self, scheduler: &mut Scheduler) -> Outcome<bool> {
         self.see_to_spares()?;
-        let before = self.datasets.resize_failure();
+        let before = self.datasets.resize().failure();
         let turn = scheduler.turn(&self.datasets, &self.pool);
         // A device refuses for a while only, and the owner of the pool tries again.
         let refused = |error: &Error| matches!(error, Error::Pool(error) if error.kind() == ErrorKind::Device);
@@ -76,7 +76,7 @@ impl World {
             turn => step("a job", turn)?,
         };
         self.see_to_movers(turn.job)?;
-        let failure = self.datasets.resize_failure();
+        let failure = self.datasets.resize().failure();
         if let Some(failure) = failure.filter(|_| failure != before) {
             return self.see_to_resize(failure);
         }
@@ -100,7 +100,7 @@ impl World {
             return Err(format!("several movers are under way: {movers:?}"));
         }
         let is_behind = |kind: &Kind| at_work.is_some_and(|at_work| at_work > *kind);
-        match movers.first().filter(|mover| is_behind(mover) && self.datasets.resize_obstacle().is_none()) {
+        match movers.first().filter(|mover| is_behind(mover) && self.datasets.resize().obstacle().is_none()) {
             Some(mover) => Err(format!("{at_work:?} works before {mover:?}")),
             None => Ok(()),
         }
@@ -109,7 +109,7 @@ impl World {
     /// Devices could not be made smaller, because a device refused or is not there: the owner of the pool tries again later.
     fn see_to_resize(&self, (kind, vdev): (ErrorKind, VdevId)) -> Outcome<bool> {
         if kind != ErrorKind::Device && self.is_whole(vdev) {
-            return Err(format!("devices cannot be made smaller: {:?}", self.datasets.resize_obstacle()));
+            return Err(format!("devices cannot be made smaller: {:?}", self.datasets.resize().obstacle()));
         }
         self.engine().env().sleep(REST);
         Ok(false)

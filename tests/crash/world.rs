@@ -108,8 +108,8 @@ impl World {
     /// Resilvers the incomplete devices of the mirror that are present. Destroyed datasets must be freed before.
     pub(crate) fn resilver(&self) -> Outcome<()> {
         let failed = |error| format!("resilvering fails: {error}");
-        while self.datasets.resilver_step(RESILVER_STEP).map_err(failed)? == Progress::Worked {}
-        match self.datasets.resilver_status().map(|status| status.errors) {
+        while self.datasets.resilver().advance(RESILVER_STEP).map_err(failed)? == Progress::Worked {}
+        match self.datasets.resilver().status().map(|status| status.errors) {
             None | Some(0) => Ok(()),
             Some(errors) => Err(format!("a resilver finds nothing good of {errors} blocks")),
         }

@@ -24,7 +24,7 @@ pub(crate) fn of_pool(world: &World) -> String {
     let mut text = String::new();
     let comment = world.datasets.pool_property("comment").unwrap().unwrap_or_default();
     writeln!(text, "pool: comment={comment:?}").unwrap();
-    if let Some(scrub) = world.datasets.scrub_status().unwrap() {
+    if let Some(scrub) = world.datasets.scrub().status().unwrap() {
         let ScrubStatus { state, start, end, limit, total, examined, .. } = scrub;
         writeln!(text, "scrub: {state:?} from {start} to {end} below {limit}, {examined} of {total}").unwrap();
     }

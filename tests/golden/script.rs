@@ -17,6 +17,7 @@ use dataset::{
         ROOT, RenameFlags, SetAttr, SetQuota, SetTime, SetXattr,
         acl::{ACCESS, Acl, AclEntry, DEFAULT, Who},
     },
+    jobs::Job,
     name::{DatasetName, SnapshotName},
 };
 use pool::{
@@ -242,9 +243,9 @@ fn leave_things_unfinished(world: &World) {
     every_kind(&world.fs("tank/gone"), 100_000);
     copy(world, ("tank/shares", "source", 0), ("tank/gone", "copy", 0), 100_000);
     snapshot(world, "tank/gone@last", false);
-    world.datasets.start_scrub().unwrap();
-    world.datasets.scrub_step(1 << 20).unwrap();
-    world.datasets.pause_scrub().unwrap();
+    world.datasets.scrub().start().unwrap();
+    world.datasets.scrub().advance(1 << 20).unwrap();
+    world.datasets.scrub().pause().unwrap();
     let request = DestroyRequest { name: name("tank/gone"), recursive: true, dependents: false };
     world.datasets.destroy(request, false).unwrap();
     let fs = world.fs("tank/plain");

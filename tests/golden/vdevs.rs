@@ -11,6 +11,7 @@ use std::{cell::LazyCell, sync::Arc};
 use dataset::{
     admin::{Datasets, Expanding, Progress, Removing, Resizing},
     fs::ROOT,
+    jobs::Job,
 };
 use pool::{
     admin::{self, ClassedVdev, CreateOptions, NewVdev, OpenOptions, ShrinkPlan},
@@ -104,12 +105,12 @@ const KEPT: [Kept; 9] = [
         features: &[DEVICE_REMOVAL, REBALANCE],
         make: rebalanced,
         shows: |world| {
-            assert!(world.datasets.is_rebalancing() && world.datasets.is_moving_paused());
-            assert!(world.datasets.rebalance_status().unwrap().copied > 0);
+            assert!(world.datasets.rebalance().is_under_way() && world.datasets.moving().is_paused());
+            assert!(world.datasets.rebalance().status().unwrap().copied > 0);
         },
         go_on: |world| {
-            assert_eq!(world.datasets.start_rebalance(None).unwrap(), None);
-            rebalance(world, |world| !world.datasets.is_rebalancing());
+            assert_eq!(world.datasets.rebalance().start(None).unwrap(), None);
+            rebalance(world, |world| !world.datasets.rebalance().is_under_way());
         },
     },
     Kept {
@@ -154,13 +155,13 @@ const KEPT: [Kept; 9] = [
         features: &[DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, REBALANCE],
         make: defragmented,
         shows: |world| {
-            assert!(world.datasets.is_defragmenting() && world.datasets.is_moving_paused());
-            assert!(world.datasets.defragment_status().unwrap().emptied > 0);
+            assert!(world.datasets.defragment().is_under_way() && world.datasets.moving().is_paused());
+            assert!(world.datasets.defragment().status().unwrap().emptied > 0);
             assert!(world.engine().storage().space.packed().0 > 0);
         },
         go_on: |world| {
-            assert_eq!(world.datasets.start_defragment(None).unwrap(), None);
-            defragment(world, |world| !world.datasets.is_defragmenting());
+            assert_eq!(world.datasets.defragment().start(None).unwrap(), None);
+            defragment(world, |world| !world.datasets.defragment().is_under_way());
         },
     },
     Kept {
@@ -172,13 +173,13 @@ const KEPT: [Kept; 9] = [
         features: &[DEVICE_REMOVAL, REBALANCE, SHRUNKEN_DEVICES],
         make: resized,
         shows: |world| {
-            assert!(world.datasets.is_resizing() && world.datasets.moving_limit() == Some(1 << 30));
+            assert!(world.datasets.resize().is_under_way() && world.datasets.moving().limit() == Some(1 << 30));
             let ends: Vec<u64> = world.pool.label().sections.ends.into_values().collect();
             assert_eq!(ends, [device_size(u64::from(KEPT_REGIONS) << 20)]);
             assert_eq!(world.pool.growth(), 0);
         },
         go_on: |world| {
-            world.datasets.start_resize(&shrink(VdevId(1)), Some(1 << 40)).unwrap();
+            world.datasets.resize().start(&shrink(VdevId(1)), Some(1 << 40)).unwrap();
             resize(world);
             assert_eq!(world.pool.label().sections.ends.len(), 2);
             assert!(world.pool.regain(VdevId(0)).unwrap() && world.pool.expand(None).unwrap() > 0);
@@ -304,9 +305,9 @@ fn rebalanced() -> Vec<Arc<MemoryDevice>> {
     let world = furnished(&[classed(&images[0], None)], 44);
     world.pool.add(vec![device(&images[1])]).unwrap();
     world.engine().commit_anyway().unwrap();
-    assert_eq!(world.datasets.start_rebalance(None).unwrap(), None);
-    rebalance(&world, |world| world.datasets.rebalance_status().unwrap().copied > 0);
-    world.datasets.pause_rebalance().unwrap();
+    assert_eq!(world.datasets.rebalance().start(None).unwrap(), None);
+    rebalance(&world, |world| world.datasets.rebalance().status().unwrap().copied > 0);
+    world.datasets.rebalance().pause().unwrap();
     exported(&world, images)
 }
 
@@ -317,9 +318,9 @@ fn rebalance(world: &World, is_enough: impl Fn(&World) -> bool) {
             return;
         }
         world.clean_up().unwrap();
-        world.datasets.rebalance_step(STEP).unwrap();
+        world.datasets.rebalance().advance(STEP).unwrap();
     }
-    panic!("the rebalance does not get there: {:?}", world.datasets.rebalance_status());
+    panic!("the rebalance does not get there: {:?}", world.datasets.rebalance().status());
 }
 
 /// A disk with most data deleted, and a paused defragmentation that has packed some chunks.
@@ -337,9 +338,9 @@ fn defragmented() -> Vec<Arc<MemoryDevice>> {
         world.fs("tank/holes").unlink(ROOT, number.to_string().as_bytes()).unwrap();
     }
     (0..6).for_each(|_| _ = world.engine().commit_anyway().unwrap());
-    assert_eq!(world.datasets.start_defragment(Some(1 << 30)).unwrap(), None);
-    defragment(&world, |world| world.datasets.defragment_status().unwrap().emptied > 0);
-    world.datasets.pause_defragment().unwrap();
+    assert_eq!(world.datasets.defragment().start(Some(1 << 30)).unwrap(), None);
+    defragment(&world, |world| world.datasets.defragment().status().unwrap().emptied > 0);
+    world.datasets.defragment().pause().unwrap();
     exported(&world, images)
 }
 
@@ -362,18 +363,18 @@ fn defragment(world: &World, is_enough: impl Fn(&World) -> bool) {
             return;
         }
         world.clean_up().unwrap();
-        world.datasets.defragment_step(STEP).unwrap();
+        world.datasets.defragment().advance(STEP).unwrap();
     }
-    panic!("the defragmentation does not get there: {:?}", world.datasets.defragment_status());
+    panic!("the defragmentation does not get there: {:?}", world.datasets.defragment().status());
 }
 
 /// Two disks, one already shrunk, the other about to be.
 fn resized() -> Vec<Arc<MemoryDevice>> {
     let images = disks(&["shorter", "long"]);
     let world = furnished(&[classed(&images[0], None), classed(&images[1], None)], 6);
-    world.datasets.start_resize(&shrink(VdevId(0)), None).unwrap();
+    world.datasets.resize().start(&shrink(VdevId(0)), None).unwrap();
     resize(&world);
-    world.datasets.start_resize(&shrink(VdevId(1)), Some(1 << 30)).unwrap();
+    world.datasets.resize().start(&shrink(VdevId(1)), Some(1 << 30)).unwrap();
     exported(&world, images)
 }
 
@@ -387,15 +388,15 @@ fn shrink(vdev: VdevId) -> ShrinkPlan {
 /// Resizes until the job is done.
 fn resize(world: &World) {
     for _ in 0..STEPS {
-        match world.datasets.resize_step(STEP).unwrap() {
+        match world.datasets.resize().advance(STEP).unwrap() {
             Resizing::Went(_) => {}
             Resizing::Shrinks(vdev, regions) => {
                 world.pool.shrink(vdev, regions).unwrap();
-                return world.datasets.resize_done().unwrap();
+                return world.datasets.resize().has_shrunk().unwrap();
             }
         }
     }
-    panic!("the resize does not get there: {:?}", world.datasets.resize_status());
+    panic!("the resize does not get there: {:?}", world.datasets.resize().status());
 }
 
 /// A RAID-Z, after the removal of a disk vdev.
@@ -406,19 +407,19 @@ fn left_by_a_disk() -> (World, Vec<Arc<MemoryDevice>>) {
     let world = furnished(&vdevs, 16);
     let total = world.pool.plan_removal(VdevId(1)).unwrap().bytes;
     assert!(total > STEP, "there is something to pack");
-    world.datasets.start_removal(VdevId(1), "leaves", total, None).unwrap();
+    world.datasets.removal().start(VdevId(1), "leaves", total, None).unwrap();
     for _ in 0..STEPS {
-        if !world.datasets.is_removing() {
+        if !world.datasets.removal().is_under_way() {
             images.truncate(3);
             return (world, images);
         }
         world.clean_up().unwrap();
-        if let Removing::Leaves(vdev) = world.datasets.removal_step(STEP).unwrap() {
+        if let Removing::Leaves(vdev) = world.datasets.removal().advance(STEP).unwrap() {
             world.pool.remove_vdev(vdev).unwrap();
-            world.datasets.removal_done().unwrap();
+            world.datasets.removal().has_left().unwrap();
         }
     }
-    panic!("the removal does not end: {:?}", world.datasets.removal_status());
+    panic!("the removal does not end: {:?}", world.datasets.removal().status());
 }
 
 fn packed() -> Vec<Arc<MemoryDevice>> {
@@ -443,7 +444,7 @@ fn expanded() -> Vec<Arc<MemoryDevice>> {
         }
         expansion_step(&world);
     }
-    panic!("no rows become wide: {:?}", world.datasets.expansion_status());
+    panic!("no rows become wide: {:?}", world.datasets.expansion().status());
 }
 
 /// A RAID-Z with a device smaller than the others, and files behind its end.
@@ -484,11 +485,11 @@ fn of_different_sizes() -> Vec<Arc<MemoryDevice>> {
 fn expansion_step(world: &World) -> bool {
     world.clean_up().unwrap();
     let Some(widening) = world.pool.widening() else { return false };
-    match world.datasets.expansion_step(widening.vdev, &widening.narrow, STEP).unwrap() {
+    match world.datasets.expansion().advance(widening.vdev, &widening.narrow, STEP).unwrap() {
         Expanding::Went(progress) => progress == Progress::Worked,
         Expanding::Widens(vdev, count) => {
             world.pool.widen(vdev, count).unwrap();
-            world.datasets.expansion_done();
+            world.datasets.expansion().has_widened();
             true
         }
     }

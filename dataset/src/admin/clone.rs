@@ -55,6 +55,6 @@ impl Datasets {
             let moved = promotion.snapshots.iter().map(|(_, snapshot)| Ok(name.snapshot(snapshot)?));
             moved.collect()
         };
-        self.with_scrub_at_first_data_set(request)
+        self.scrub().going_back_with(request)
     }
 }

@@ -9,12 +9,12 @@ use std::fmt::Write;
 use pool::{
     format::key::Key,
     tree::{Event, Walker},
-    txg::CATALOGUE,
+    txg::{CATALOGUE, Verdict},
     units::Txg,
 };
 
 use super::{
-    datasets::Datasets,
+    datasets::{Datasets, Progress},
     error::{Error, Result},
     open::OpenSnapshot,
 };
@@ -26,13 +26,64 @@ use crate::{
     },
     lineage::nodes,
     name::Name,
-    scrub::damage::{Damage, SPACE},
+    scrub::{
+        damage::{self, Damage, SPACE},
+        mend,
+    },
 };
 
 /// At most so many files of one lost node are named.
 const NAMES: usize = 1024;
 
 impl Datasets {
+    /// Looks at one of the blocks again of which a reader met a bad copy, and mends it.
+    pub fn mend_step(&self) -> Result<Progress> {
+        // As long as devices are away, what they hold is not lost.
+        let is_able = self.engine().read_only() || self.engine().writable().is_ok();
+        let Some(suspect) = self.engine().next_suspect().filter(|_| is_able) else { return Ok(Progress::Idle) };
+        // Until its damage is noted it counts as not examined: nothing says meanwhile that all is well.
+        let examined = mend::mend(self.engine(), &suspect, false).and_then(|outcome| {
+            tracing::info!("{:?} of tree {}: {:?}", suspect.place, suspect.tree, outcome.verdict);
+            self.note_damage(outcome.damage).map(|()| !matches!(outcome.verdict, Verdict::Unknown(_)))
+        });
+        self.engine().settle_suspect(&suspect, matches!(examined, Ok(true)));
+        examined.map(|_| Progress::Worked)
+    }
+
+    /// What is damaged for good.
+    pub fn damage(&self) -> Result<Vec<Damage>> {
+        let mut list = self.read(damage::list)?;
+        list.extend(self.jobs.scrubber.unwritten.lock().iter());
+        list.sort_unstable();
+        list.dedup();
+        Ok(list)
+    }
+
+    pub(crate) fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
+        // What is known and was seen since the last scrub began would stay as it is.
+        let since = self.jobs.scrubber.row.lock().as_ref().map_or(Txg::ZERO, |row| row.limit);
+        self.note_damage_since(damage, since)
+    }
+
+    /// Notes damage, but for what is known and was seen after `since`.
+    pub(crate) fn note_damage_since(&self, damage: Vec<Damage>, since: Txg) -> Result<()> {
+        if damage.is_empty() {
+            return Ok(());
+        }
+        if self.engine().read_only() {
+            // The catalogue cannot say it: as long as the pool is open, memory does.
+            let mut unwritten = self.jobs.scrubber.unwritten.lock();
+            let room = damage::MAX_ENTRIES.saturating_sub(unwritten.len());
+            unwritten.extend(damage.into_iter().take(room));
+            return Ok(());
+        }
+        if self.engine().writable().is_err() {
+            return Ok(());
+        }
+        let new = self.read(|tx| damage::unknown(tx, &damage, since))?;
+        if new.is_empty() { Ok(()) } else { self.run(move |tx| damage::note(tx, &new)) }
+    }
+
     /// What is damaged for good, each by its name: `tank/home:/ann/notes`; a file that is gone, or has no name that can be
     /// read, as `tank/home:<0x2a>`, and so a dataset.
     pub fn damaged_names(&self) -> Result<Vec<String>> {

@@ -67,8 +67,8 @@ impl Datasets {
     pub fn open(engine: Arc<Engine>, pool: DatasetName) -> Result<Arc<Datasets>> {
         let datasets = Datasets::on(engine, pool);
         // Before anything is allocated.
-        datasets.resume_moving();
-        datasets.resume_resilver();
+        datasets.moving().resume();
+        datasets.resilver().resume();
         datasets.replay_log()?;
         Ok(datasets)
     }

@@ -25,7 +25,7 @@ use pool::{
     space::Batch,
 };
 
-use super::moving::{Emptying, Mover, Work, refused};
+use super::moving::{Emptying, Mover, Moving, Work, refused};
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, Row};
 
@@ -58,47 +58,47 @@ pub(crate) enum Next {
     Over(MoveState),
 }
 
-impl Datasets {
+impl Moving<'_> {
     /// How it stood when the pool was closed. To be called before anything is allocated.
     pub(crate) fn resume_batches<R: InBatches>(&self) {
-        *R::of(&self.jobs.mover).lock() = self.stored(R::KEY);
+        *R::of(&self.datasets.jobs.mover).lock() = self.stored(R::KEY);
     }
 
     /// Has it go on if it is paused, or at another limit; whether it was under way at all.
     pub(crate) fn continue_batches<R: InBatches>(&self, limit: Option<u64>) -> Result<bool> {
         match self.running::<R>() {
             None => Ok(false),
-            Some(_) if self.is_moving_paused() || limit.is_some() => self.go_on(limit).map(|()| true),
+            Some(_) if self.is_paused() || limit.is_some() => self.go_on(limit).map(|()| true),
             Some(_) => refused(under_way(R::WHAT, &format!("pool {} -s", R::COMMAND))),
         }
     }
 
     /// Begins. That nothing else is moved was looked at.
     pub(crate) fn begin_batches<R: InBatches>(&self, work: &mut Work, limit: Option<u64>, row: R) -> Result<()> {
-        self.activate_for_moving(DEVICE_REMOVAL)?;
-        self.activate_for_moving(REBALANCE)?;
+        self.activate(DEVICE_REMOVAL)?;
+        self.activate(REBALANCE)?;
         self.set_limit(limit)?;
         work.begin(None);
         self.put_batches(row)
     }
 
     pub(crate) fn pause_batches<R: InBatches>(&self) -> Result<()> {
-        self.engine().writable()?;
-        let mut work = self.mover_work();
+        self.datasets.engine().writable()?;
+        let mut work = self.work();
         match self.running::<R>() {
             None => refused(format!("no {} is under way", R::WHAT)),
-            Some(_) if self.is_moving_paused() => refused("it is paused already".to_owned()),
+            Some(_) if self.is_paused() => refused("it is paused already".to_owned()),
             Some(row) => {
                 let row = self.settle(&mut work, row)?;
                 self.put_batches(row)?;
-                self.pause_moving()
+                self.pause()
             }
         }
     }
 
     pub(crate) fn stop_batches<R: InBatches>(&self) -> Result<()> {
-        self.engine().writable()?;
-        let mut work = self.mover_work();
+        self.datasets.engine().writable()?;
+        let mut work = self.work();
         match self.running::<R>() {
             None => refused(format!("no {} is under way", R::WHAT)),
             Some(row) => self.end(&mut work, row, MoveState::Canceled),
@@ -107,19 +107,19 @@ impl Datasets {
 
     /// The row, if it is under way.
     pub(crate) fn running<R: InBatches>(&self) -> Option<R> {
-        R::of(&self.jobs.mover).lock().clone().filter(|row| row.state() == MoveState::Running)
+        R::of(&self.datasets.jobs.mover).lock().clone().filter(|row| row.state() == MoveState::Running)
     }
 
     /// Does a step, if it is under way and not paused: copies about `budget` bytes while the pool is held still, or makes a
     /// few commits.
     pub(crate) fn batch_step<R: InBatches>(&self, budget: u64) -> Result<Progress> {
-        let mut work = self.mover_work();
-        let is_possible = self.engine().writable().is_ok() && !self.is_moving_paused();
+        let mut work = self.work();
+        let is_possible = self.datasets.engine().writable().is_ok() && !self.is_paused();
         let Some(row) = self.running::<R>().filter(|_| is_possible) else { return Ok(Progress::Idle) };
         let Some(batch) = work.batch.clone() else {
-            match row.next(self)? {
+            match row.next(self.datasets)? {
                 Next::Batch(batch) => {
-                    self.engine().close(&batch.regions);
+                    self.datasets.engine().close(&batch.regions);
                     work.begin(Some(batch));
                 }
                 Next::Over(state) => self.end(&mut work, row, state)?,
@@ -133,7 +133,7 @@ impl Datasets {
         }
         match self.empty_step(&mut work, (&batch.regions, &batch.targets), batch.packs, budget)? {
             Emptying::Worked { copied, errors } => {
-                if let Some(row) = &mut *R::of(&self.jobs.mover).lock() {
+                if let Some(row) = &mut *R::of(&self.datasets.jobs.mover).lock() {
                     row.count(copied, errors);
                 }
             }
@@ -148,13 +148,13 @@ impl Datasets {
     /// Whether nothing that is allocated lies in the regions of a batch any more, and the table says so. What older states
     /// have there rests, whatever becomes of the regions.
     pub(crate) fn is_moved(&self, batch: &Batch) -> bool {
-        let space = &self.engine().storage().space;
-        self.engine().has_changed_places(&batch.regions) && !space.is_copying() && !space.is_switching()
+        let space = &self.datasets.engine().storage().space;
+        self.datasets.engine().has_changed_places(&batch.regions) && !space.is_copying() && !space.is_switching()
     }
 
     fn end<R: InBatches>(&self, work: &mut Work, row: R, state: MoveState) -> Result<()> {
         let row = self.settle(work, row)?;
-        self.put_batches(row.ended(state, self.now()))
+        self.put_batches(row.ended(state, self.datasets.now()))
     }
 
     /// Is done with the batch; the row that counts what has become of it.
@@ -169,18 +169,18 @@ impl Datasets {
     fn let_go(&self, work: &mut Work) -> Result<()> {
         let Some(batch) = work.batch.clone() else { return Ok(()) };
         self.unpair_settled(work)?;
-        self.engine().reopen(&batch.regions);
+        self.datasets.engine().reopen(&batch.regions);
         work.begin(None);
         Ok(())
     }
 
     fn put_batches<R: InBatches>(&self, row: R) -> Result<()> {
         let stored = row.clone();
-        self.run(move |tx| {
+        self.datasets.run(move |tx| {
             tx.put(R::KEY, &stored, None);
             Ok(())
         })?;
-        *R::of(&self.jobs.mover).lock() = Some(row);
+        *R::of(&self.datasets.jobs.mover).lock() = Some(row);
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ use crate::{
     catalogue::{Transaction, kind},
     lineage::arrival,
     scrub::{
-        members,
+        members, mend,
         pass::{self, Budget, Part},
     },
 };
@@ -236,6 +236,15 @@ impl Walk {
         self.position = next.map_or(Position::Through, position);
         Ok(())
     }
+}
+
+/// Finds out what is lost with blocks that could not be copied, and notes it.
+pub(super) fn note_failed(datasets: &Datasets, failed: &[Suspect]) -> Result<()> {
+    let mut lost = Vec::new();
+    for suspect in failed {
+        lost.extend(mend::mend(datasets.engine(), suspect, false)?.damage);
+    }
+    datasets.note_damage(lost)
 }
 
 /// Has a part of a tree copied; the key from which to go on.

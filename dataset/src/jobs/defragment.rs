@@ -50,7 +50,7 @@ impl InBatches for DefragmentRow {
         engine.outlast_states()?;
         Ok(match space.next_holes(engine.available()) {
             Some(batch) => Next::Batch(batch),
-            None => match datasets.holes().reason {
+            None => match datasets.defragment().plan().reason {
                 Some(Dense::NoRoom) => Next::Over(MoveState::NoRoom),
                 _ => Next::Over(MoveState::Finished),
             },
@@ -84,88 +84,77 @@ impl Job for Defragment<'_> {
         Kind::Defragment
     }
 
+    /// Whether a defragmentation is under way, be it paused or not.
     fn is_under_way(&self) -> bool {
-        self.datasets.is_defragmenting()
+        self.datasets.moving().running::<DefragmentRow>().is_some()
     }
 
     fn step(&self, _pool: &Pool, budget: u64) -> Result<Step> {
-        if !self.is_under_way() || self.datasets.is_moving_paused() {
+        if !self.is_under_way() || self.datasets.moving().is_paused() {
             return Ok(Step::Idle);
         }
-        Ok(match self.datasets.defragment_step(budget)? {
+        Ok(match self.advance(budget)? {
             Progress::Worked => Step::Worked,
             Progress::Idle => self.datasets.a_while(),
         })
     }
 
     fn limit(&self) -> Option<u64> {
-        self.datasets.moving_limit()
+        self.datasets.moving().limit()
     }
 
     fn handled(&self) -> u64 {
-        self.datasets.moved()
+        self.datasets.moving().copied()
     }
 
+    /// Has the defragmentation wait that is under way, until it is started again. The chunks that it has not packed are chosen
+    /// again then, and nothing is set aside until then.
     fn pause(&self) -> Result<()> {
-        self.datasets.pause_defragment()
+        self.datasets.moving().pause_batches::<DefragmentRow>()
     }
 
+    /// Gives the defragmentation up that is under way. What it has moved stays where it is.
     fn stop(&self, _pool: &Pool) -> Result<()> {
-        self.datasets.stop_defragment()
+        self.datasets.moving().stop_batches::<DefragmentRow>()
     }
 }
 
-impl Datasets {
+impl Defragment<'_> {
     /// What a defragmentation would do.
-    pub fn holes(&self) -> Fragmentation {
-        self.engine().storage().space.holes(self.engine().available())
+    pub fn plan(&self) -> Fragmentation {
+        self.datasets.engine().storage().space.holes(self.datasets.engine().available())
     }
 
     /// Begins to defragment, at `limit` bytes a second if there is one. One that is paused goes on, and one that is not gets
     /// another limit. Returns why there is nothing to do, and then does not begin.
-    pub fn start_defragment(&self, limit: Option<u64>) -> Result<Option<Dense>> {
-        self.engine().writable()?;
-        let mut work = self.mover_work();
-        if self.continue_batches::<DefragmentRow>(limit)? {
+    pub fn start(&self, limit: Option<u64>) -> Result<Option<Dense>> {
+        self.datasets.engine().writable()?;
+        let mut work = self.datasets.moving().work();
+        if self.datasets.moving().continue_batches::<DefragmentRow>(limit)? {
             return Ok(None);
         }
-        self.check_nothing_moves()?;
-        let Fragmentation { bytes, chunks, reason, .. } = self.holes();
+        self.datasets.moving().check_none()?;
+        let Fragmentation { bytes, chunks, reason, .. } = self.plan();
         if reason.is_some() {
             return Ok(reason);
         }
         [DEVICE_REMOVAL, REBALANCE, PACKED_CHUNKS, DEFRAGMENT]
             .into_iter()
-            .try_for_each(|feature| self.activate_for_moving(feature))?;
-        let row = DefragmentRow { start: self.now(), total: bytes, wanted: chunks.into(), ..Default::default() };
-        self.begin_batches(&mut work, limit, row)?;
+            .try_for_each(|feature| self.datasets.moving().activate(feature))?;
+        let row =
+            DefragmentRow { start: self.datasets.now(), total: bytes, wanted: chunks.into(), ..Default::default() };
+        self.datasets.moving().begin_batches(&mut work, limit, row)?;
         Ok(None)
     }
 
-    /// Has the defragmentation wait that is under way, until it is started again. The chunks that it has not packed are chosen
-    /// again then, and nothing is set aside until then.
-    pub fn pause_defragment(&self) -> Result<()> {
-        self.pause_batches::<DefragmentRow>()
-    }
-
-    /// Gives the defragmentation up that is under way. What it has moved stays where it is.
-    pub fn stop_defragment(&self) -> Result<()> {
-        self.stop_batches::<DefragmentRow>()
-    }
-
     /// The defragmentation that is under way, or the last one.
-    pub fn defragment_status(&self) -> Option<DefragmentStatus> {
-        self.jobs.mover.defragment.lock().clone()
-    }
-
-    /// Whether a defragmentation is under way, be it paused or not.
-    pub fn is_defragmenting(&self) -> bool {
-        self.running::<DefragmentRow>().is_some()
+    pub fn status(&self) -> Option<DefragmentStatus> {
+        self.datasets.jobs.mover.defragment.lock().clone()
     }
 
     /// Does a step of the defragmentation, if one is under way and not paused: copies about `budget` bytes while the pool is
     /// held still, or makes a few commits.
-    pub fn defragment_step(&self, budget: u64) -> Result<Progress> {
-        self.batch_step::<DefragmentRow>(budget)
+    pub fn advance(&self, budget: u64) -> Result<Progress> {
+        self.datasets.moving().batch_step::<DefragmentRow>(budget)
     }
 }

@@ -137,33 +137,42 @@ impl Job for Expansion<'_> {
 
     fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
         let Some(widening) = pool.widening() else { return Ok(Step::Idle) };
-        Ok(match self.datasets.expansion_step(widening.vdev, &widening.narrow, budget)? {
+        Ok(match self.advance(widening.vdev, &widening.narrow, budget)? {
             Expanding::Went(Progress::Worked) => Step::Worked,
             // It waits for room, a device or the operator, or for a resize that waits for a device.
             Expanding::Went(Progress::Idle)
-                if self.datasets.expansion_status().pause.is_some() || self.datasets.is_moving() =>
+                if self.status().pause.is_some() || self.datasets.moving().is_under_way() =>
             {
                 Step::Idle
             }
             Expanding::Went(Progress::Idle) => self.datasets.a_while(),
             Expanding::Widens(vdev, count) => {
                 pool.widen(vdev, count)?;
-                self.datasets.expansion_done();
+                self.has_widened();
                 Step::Worked
             }
         })
     }
 
     fn limit(&self) -> Option<u64> {
-        self.datasets.moving_limit()
+        self.datasets.moving().limit()
     }
 
     fn handled(&self) -> u64 {
-        self.datasets.moved()
+        self.datasets.moving().copied()
     }
 
+    /// Has the expansion wait that is under way, until it is told to go on; also after the next import.
     fn pause(&self) -> Result<()> {
-        self.datasets.pause_expansion()
+        self.datasets.engine().writable()?;
+        let mut work = self.datasets.moving().work();
+        self.check_expands_next()?;
+        if self.datasets.moving().is_paused() {
+            return refused("it is paused already".to_owned());
+        }
+        self.datasets.moving().pause()?;
+        self.rest(&mut work);
+        Ok(())
     }
 
     fn stop(&self, _pool: &Pool) -> Result<()> {
@@ -171,57 +180,44 @@ impl Job for Expansion<'_> {
     }
 }
 
-impl Datasets {
+impl Expansion<'_> {
     /// How the expansion stands, if one is under way.
-    pub fn expansion_status(&self) -> ExpansionStatus {
-        *self.jobs.expander.status.lock()
+    pub fn status(&self) -> ExpansionStatus {
+        *self.datasets.jobs.expander.status.lock()
     }
 
     /// An expansion is about to begin, at `limit` bytes a second if there is one.
-    pub fn prepare_expansion(&self, limit: Option<u64>) -> Result<()> {
-        let _work = self.mover_work();
-        match self.is_moving() {
+    pub fn prepare(&self, limit: Option<u64>) -> Result<()> {
+        let _work = self.datasets.moving().work();
+        match self.datasets.moving().is_under_way() {
             // It waits for these, and goes by what was said of them.
             true if limit.is_none() => Ok(()),
             true => refused(
                 "a removal, a rebalance, a defragmentation or a resize is under way, and has its own limit".to_owned(),
             ),
-            false => self.set_limit(limit),
+            false => self.datasets.moving().set_limit(limit),
         }
-    }
-
-    /// Has the expansion wait that is under way, until it is told to go on; also after the next import.
-    pub fn pause_expansion(&self) -> Result<()> {
-        self.engine().writable()?;
-        let mut work = self.mover_work();
-        self.check_expands_next()?;
-        if self.is_moving_paused() {
-            return refused("it is paused already".to_owned());
-        }
-        self.pause_moving()?;
-        self.rest(&mut work);
-        Ok(())
     }
 
     /// Has an expansion that waits go on, or gives the one that is under way another limit, in bytes a second.
-    pub fn resume_expansion(&self, limit: Option<u64>) -> Result<()> {
-        self.engine().writable()?;
-        let _work = self.mover_work();
+    pub fn go_on(&self, limit: Option<u64>) -> Result<()> {
+        self.datasets.engine().writable()?;
+        let _work = self.datasets.moving().work();
         self.check_expands_next()?;
-        if !self.is_moving_paused() && limit.is_none() {
+        if !self.datasets.moving().is_paused() && limit.is_none() {
             return refused("it is under way already".to_owned());
         }
         self.go_on(limit)?;
-        let mut status = self.jobs.expander.status.lock();
+        let mut status = self.datasets.jobs.expander.status.lock();
         status.pause = status.pause.filter(|pause| *pause != Pause::Operator);
         // It looks for room at once, whatever found too little before.
-        *self.jobs.expander.looked.lock() = Txg::ZERO;
+        *self.datasets.jobs.expander.looked.lock() = Txg::ZERO;
         self.forget_short();
         Ok(())
     }
 
     fn check_expands_next(&self) -> Result<()> {
-        match self.is_moving() {
+        match self.datasets.moving().is_under_way() {
             true => refused("it waits for a removal, a rebalance, a defragmentation or a resize".to_owned()),
             false => Ok(()),
         }
@@ -229,42 +225,42 @@ impl Datasets {
 
     /// Has no round, because the operator has said so; `false` as long as chunks are changing places.
     fn rest(&self, work: &mut Work) -> bool {
-        let round = self.jobs.expander.round.lock().clone();
+        let round = self.datasets.jobs.expander.round.lock().clone();
         if let Some(round) = round {
             self.give_round_up(work, &round, Some(Pause::Operator));
         }
-        let has_none = self.jobs.expander.round.lock().is_none();
+        let has_none = self.datasets.jobs.expander.round.lock().is_none();
         if has_none {
-            self.jobs.expander.status.lock().pause = Some(Pause::Operator);
+            self.datasets.jobs.expander.status.lock().pause = Some(Pause::Operator);
         }
         has_none
     }
 
     /// Does a step of expanding the RAID-Z `vdev`, whose first narrow rows are these: copies about `budget` bytes while the
     /// pool is held still, or makes a few commits. Regions of another one that are being emptied come first.
-    pub fn expansion_step(&self, vdev: VdevId, narrow: &Zone, budget: u64) -> Result<Expanding> {
-        let mut work = self.mover_work();
+    pub fn advance(&self, vdev: VdevId, narrow: &Zone, budget: u64) -> Result<Expanding> {
+        let mut work = self.datasets.moving().work();
         let idle = Ok(Expanding::Went(Progress::Idle));
-        if self.engine().writable().is_err() || self.is_moving() {
+        if self.datasets.engine().writable().is_err() || self.datasets.moving().is_under_way() {
             return idle;
         }
-        if self.is_moving_paused() && self.rest(&mut work) {
+        if self.datasets.moving().is_paused() && self.rest(&mut work) {
             return idle;
         }
-        let round = self.jobs.expander.round.lock().clone();
+        let round = self.datasets.jobs.expander.round.lock().clone();
         let Some(round) = round else { return self.begin_round(&mut work, vdev, narrow) };
-        let packs = if self.may_pack(|| false)? { Packs::IfNeeded } else { Packs::Never };
-        match self.empty_step(&mut work, (&round.regions, &Targets::Anywhere), packs, budget)? {
-            Emptying::Worked { copied, .. } => self.jobs.expander.status.lock().copied += copied,
+        let packs = if self.datasets.moving().may_pack(|| false)? { Packs::IfNeeded } else { Packs::Never };
+        match self.datasets.moving().empty_step(&mut work, (&round.regions, &Targets::Anywhere), packs, budget)? {
+            Emptying::Worked { copied, .. } => self.datasets.jobs.expander.status.lock().copied += copied,
             Emptying::Idle => return idle,
             Emptying::Vacated => {
                 // Rows of all columns want all of these to be complete.
                 if !self.are_complete(round.vdev)? {
-                    self.jobs.expander.status.lock().pause = Some(Pause::Degraded);
+                    self.datasets.jobs.expander.status.lock().pause = Some(Pause::Degraded);
                     return idle;
                 }
-                self.jobs.expander.status.lock().pause = None;
-                self.engine().outlast_states()?;
+                self.datasets.jobs.expander.status.lock().pause = None;
+                self.datasets.engine().outlast_states()?;
                 return Ok(Expanding::Widens(round.vdev, round.count));
             }
             Emptying::Unreadable => self.give_round_up(&mut work, &round, Some(Pause::Unreadable)),
@@ -274,21 +270,21 @@ impl Datasets {
     }
 
     /// The regions of the round are wide.
-    pub fn expansion_done(&self) {
-        let _work = self.mover_work();
-        *self.jobs.expander.round.lock() = None;
+    pub fn has_widened(&self) {
+        let _work = self.datasets.moving().work();
+        *self.datasets.jobs.expander.round.lock() = None;
         self.forget_short();
-        *self.jobs.expander.status.lock() = ExpansionStatus::default();
+        *self.datasets.jobs.expander.status.lock() = ExpansionStatus::default();
     }
 
     fn forget_short(&self) {
-        *self.jobs.expander.short_whole.lock() = None;
-        *self.jobs.expander.short_packed.lock() = None;
+        *self.datasets.jobs.expander.short_whole.lock() = None;
+        *self.datasets.jobs.expander.short_packed.lock() = None;
     }
 
     /// Refuses to empty other regions while there is a round.
-    pub(crate) fn check_not_widening(&self) -> Result<()> {
-        match *self.jobs.expander.round.lock() {
+    pub(crate) fn check_none(&self) -> Result<()> {
+        match *self.datasets.jobs.expander.round.lock() {
             Some(_) => refused("a raidz is being expanded; pool wait -t raidz_expand waits for it".to_owned()),
             None => Ok(()),
         }
@@ -296,9 +292,9 @@ impl Datasets {
 
     fn begin_round(&self, work: &mut Work, vdev: VdevId, narrow: &Zone) -> Result<Expanding> {
         let idle = Ok(Expanding::Went(Progress::Idle));
-        let engine = self.engine();
-        let paused = |pause| self.jobs.expander.status.lock().pause = Some(pause);
-        if self.expansion_status().pause == Some(Pause::Unreadable) {
+        let engine = self.datasets.engine();
+        let paused = |pause| self.datasets.jobs.expander.status.lock().pause = Some(pause);
+        if self.status().pause == Some(Pause::Unreadable) {
             return idle;
         }
         if !self.are_complete(vdev)? {
@@ -307,7 +303,7 @@ impl Datasets {
         }
         // In a state that was looked at there is no more room than there was.
         let state = engine.committed();
-        if std::mem::replace(&mut *self.jobs.expander.looked.lock(), state) == state {
+        if std::mem::replace(&mut *self.datasets.jobs.expander.looked.lock(), state) == state {
             return idle;
         }
         let next = match self.next_round(vdev, narrow) {
@@ -319,29 +315,30 @@ impl Datasets {
             return idle;
         };
         let regions = Regions::Range(vdev, narrow.first_region..narrow.first_region + count);
-        let status = ExpansionStatus { pause: None, start: self.now(), regions: count, total: plan.bytes, copied: 0 };
-        *self.jobs.expander.status.lock() = status;
+        let status =
+            ExpansionStatus { pause: None, start: self.datasets.now(), regions: count, total: plan.bytes, copied: 0 };
+        *self.datasets.jobs.expander.status.lock() = status;
         work.begin(None);
         engine.close(&regions);
-        *self.jobs.expander.round.lock() = Some(Round { vdev, count, regions, plan });
+        *self.datasets.jobs.expander.round.lock() = Some(Round { vdev, count, regions, plan });
         Ok(Expanding::Went(Progress::Worked))
     }
 
     /// Whether every device of a vdev holds everything.
     fn are_complete(&self, vdev: VdevId) -> Result<bool> {
-        let members = self.engine().storage().vdevs.get(vdev)?.as_group().map(|group| group.members());
+        let members = self.datasets.engine().storage().vdevs.get(vdev)?.as_group().map(|group| group.members());
         Ok(members.is_some_and(|members| members.iter().all(|member| member.state() == State::Complete)))
     }
 
     /// How many of the narrow regions can be emptied together, and how much lies there: as many as leave half of the room,
     /// or one.
     fn next_round(&self, vdev: VdevId, narrow: &Zone) -> Option<(u32, MovingPlan)> {
-        let space = &self.engine().storage().space;
+        let space = &self.datasets.engine().storage().space;
         let first = narrow.first_region;
         let plan = |count| space.moving_plan(&Regions::Range(vdev, first..first + count), &Targets::Anywhere);
         let room = plan(1).available;
         let leaves_half = |plan: &MovingPlan| (plan.available - plan.needed) * 2 >= room;
-        let short = *self.jobs.expander.short_whole.lock();
+        let short = *self.datasets.jobs.expander.short_whole.lock();
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
             plan.fits_whole()
@@ -353,10 +350,10 @@ impl Datasets {
 
     /// The same if what lies there is packed, which may be done where it has to.
     fn next_packed_round(&self, vdev: VdevId, narrow: &Zone) -> Result<Option<(u32, MovingPlan)>> {
-        let space = &self.engine().storage().space;
+        let space = &self.datasets.engine().storage().space;
         let first = narrow.first_region;
         let plan = |count| space.moving_plan(&Regions::Range(vdev, first..first + count), &Targets::Anywhere);
-        let short = *self.jobs.expander.short_packed.lock();
+        let short = *self.datasets.jobs.expander.short_packed.lock();
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
             let is_easy = u64::from(plan.packed) * 2 <= u64::from(plan.spare);
@@ -365,26 +362,26 @@ impl Datasets {
                 && (count == 1 || is_easy)
                 && short.is_none_or(|short| short.allows(count, plan.spare))
         });
-        Ok((count > 0 && self.may_pack(|| true)?).then(|| (count, plan(count))))
+        Ok((count > 0 && self.datasets.moving().may_pack(|| true)?).then(|| (count, plan(count))))
     }
 
     /// Gives a round up for which there was too little room. Whether there is for another one is looked at next, so nobody is
     /// told yet that it waits.
     fn fall_short(&self, work: &mut Work, round: &Round) {
         let (short, empty) = match round.plan.fits_whole() {
-            true => (&self.jobs.expander.short_whole, round.plan.available),
-            false => (&self.jobs.expander.short_packed, round.plan.spare),
+            true => (&self.datasets.jobs.expander.short_whole, round.plan.available),
+            false => (&self.datasets.jobs.expander.short_packed, round.plan.spare),
         };
         *short.lock() = Some(Short { count: round.count, empty });
-        *self.jobs.expander.looked.lock() = Txg::ZERO;
+        *self.datasets.jobs.expander.looked.lock() = Txg::ZERO;
         self.give_round_up(work, round, None);
     }
 
     /// Gives a round up, unless chunks are changing places: then it goes on. Nobody holds the pool still.
     fn give_round_up(&self, work: &mut Work, round: &Round, pause: Option<Pause>) {
-        if self.unpair(work) && self.engine().reopen(&round.regions) {
-            *self.jobs.expander.round.lock() = None;
-            *self.jobs.expander.status.lock() = ExpansionStatus { pause, ..ExpansionStatus::default() };
+        if self.datasets.moving().unpair(work) && self.datasets.engine().reopen(&round.regions) {
+            *self.datasets.jobs.expander.round.lock() = None;
+            *self.datasets.jobs.expander.status.lock() = ExpansionStatus { pause, ..ExpansionStatus::default() };
         }
     }
 }
@@ -412,8 +409,8 @@ mod tests {
         let life = before_packing();
         let (datasets, widening) = (&life.world.datasets, life.pool.widening().unwrap());
         let (vdev, narrow) = (widening.vdev, &widening.narrow);
-        assert!(datasets.next_round(vdev, narrow).is_none());
-        let next = || datasets.next_packed_round(vdev, narrow).unwrap();
+        assert!(datasets.expansion().next_round(vdev, narrow).is_none());
+        let next = || datasets.expansion().next_packed_round(vdev, narrow).unwrap();
         let (count, plan) = next().unwrap();
         let found_too_little =
             |count, empty| *datasets.jobs.expander.short_packed.lock() = Some(Short { count, empty });
@@ -428,11 +425,11 @@ mod tests {
         found_too_little(1, plan.spare);
         assert_eq!(counts(), None);
         let idle = Expanding::Went(Progress::Idle);
-        assert_eq!(datasets.expansion_step(vdev, narrow, 1 << 20).unwrap(), idle);
-        assert_eq!(datasets.expansion_status().pause, Some(Pause::NoRoom));
+        assert_eq!(datasets.expansion().advance(vdev, narrow, 1 << 20).unwrap(), idle);
+        assert_eq!(datasets.expansion().status().pause, Some(Pause::NoRoom));
         // Whoever has it go on has it look for room whatever was found.
-        datasets.pause_expansion().unwrap();
-        datasets.resume_expansion(None).unwrap();
+        datasets.expansion().pause().unwrap();
+        datasets.expansion().go_on(None).unwrap();
         assert_eq!(counts(), Some(count));
     }
 
@@ -445,15 +442,15 @@ mod tests {
         // As if its twins had been there when it began.
         let plan = life.world.engine.storage().space.moving_plan(&regions, &Targets::Anywhere);
         let plan = MovingPlan { available: plan.needed, ..plan };
-        datasets.mover_work().begin(None);
+        datasets.moving().work().begin(None);
         datasets.engine().close(&regions);
         *datasets.jobs.expander.round.lock() = Some(Round { vdev, count: 1, regions, plan });
         let worked = Expanding::Went(Progress::Worked);
         while datasets.jobs.expander.round.lock().is_some() {
-            assert_eq!(datasets.expansion_step(vdev, narrow, 1 << 20).unwrap(), worked);
+            assert_eq!(datasets.expansion().advance(vdev, narrow, 1 << 20).unwrap(), worked);
         }
-        assert_eq!(datasets.expansion_status().pause, None, "it is not known yet whether it waits");
-        assert_eq!(datasets.expansion_step(vdev, narrow, 1 << 20).unwrap(), worked);
-        assert!(datasets.expansion_status().regions > 0);
+        assert_eq!(datasets.expansion().status().pause, None, "it is not known yet whether it waits");
+        assert_eq!(datasets.expansion().advance(vdev, narrow, 1 << 20).unwrap(), worked);
+        assert!(datasets.expansion().status().regions > 0);
     }
 }

@@ -47,6 +47,7 @@ use crate::admin::{Datasets, Result};
 pub(crate) use cursor::Cursor;
 pub use defragment::{Defragment, DefragmentStatus};
 pub use expansion::{Expanding, Expansion, ExpansionStatus, Pause};
+pub use moving::Moving;
 pub use rebalance::{Rebalance, RebalanceStatus};
 pub use removal::{Removal, RemovalStatus, Removing};
 #[cfg(test)]
@@ -87,13 +88,13 @@ impl Kind {
     /// The job of this kind in a pool.
     pub fn of<'a>(self, datasets: &'a Datasets) -> Box<dyn Job + 'a> {
         match self {
-            Kind::Resilver => Box::new(Resilver { datasets }),
-            Kind::Remove => Box::new(Removal { datasets }),
-            Kind::Rebalance => Box::new(Rebalance { datasets }),
-            Kind::Resize => Box::new(Resize { datasets }),
-            Kind::Defragment => Box::new(Defragment { datasets }),
-            Kind::Expand => Box::new(Expansion { datasets }),
-            Kind::Scrub => Box::new(Scrub { datasets }),
+            Kind::Resilver => Box::new(datasets.resilver()),
+            Kind::Remove => Box::new(datasets.removal()),
+            Kind::Rebalance => Box::new(datasets.rebalance()),
+            Kind::Resize => Box::new(datasets.resize()),
+            Kind::Defragment => Box::new(datasets.defragment()),
+            Kind::Expand => Box::new(datasets.expansion()),
+            Kind::Scrub => Box::new(datasets.scrub()),
         }
     }
 
@@ -162,14 +163,55 @@ pub trait Job {
 /// What the jobs of an opened pool keep in memory.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    scrubber: scrub::Scrubber,
+    pub(crate) scrubber: scrub::Scrubber,
     resilverer: resilver::Resilverer,
     mover: moving::Mover,
     expander: expansion::Expander,
     moved: copying::Moved,
 }
 
+/// The jobs of the pool.
 impl Datasets {
+    /// The resilver.
+    pub fn resilver(&self) -> Resilver<'_> {
+        Resilver { datasets: self }
+    }
+
+    /// The removal of a vdev.
+    pub fn removal(&self) -> Removal<'_> {
+        Removal { datasets: self }
+    }
+
+    /// The rebalance.
+    pub fn rebalance(&self) -> Rebalance<'_> {
+        Rebalance { datasets: self }
+    }
+
+    /// The resize of the devices of a vdev.
+    pub fn resize(&self) -> Resize<'_> {
+        Resize { datasets: self }
+    }
+
+    /// The defragmentation.
+    pub fn defragment(&self) -> Defragment<'_> {
+        Defragment { datasets: self }
+    }
+
+    /// The expansion of a RAID-Z.
+    pub fn expansion(&self) -> Expansion<'_> {
+        Expansion { datasets: self }
+    }
+
+    /// What the jobs that move chunks have in common.
+    pub fn moving(&self) -> Moving<'_> {
+        Moving { datasets: self }
+    }
+
+    /// The scrub.
+    pub fn scrub(&self) -> Scrub<'_> {
+        Scrub { datasets: self }
+    }
+
     /// The step of a job that is under way and cannot do anything at the moment.
     fn a_while(&self) -> Step {
         Step::Wait(self.engine().env().uptime() + A_WHILE)

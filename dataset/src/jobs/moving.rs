@@ -21,7 +21,7 @@ use pool::{
     error::Error as PoolError,
     format::{
         key::Key,
-        label::{DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, REBALANCE},
+        label::{DEFRAGMENT, PACKED_CHUNKS, REBALANCE},
     },
     space::{Batch, Packs, Regions, Targets},
     txg::{Evacuation, Still, Vacating},
@@ -29,8 +29,9 @@ use pool::{
 };
 
 use super::{
+    Job,
     batches::{InBatches, under_way},
-    copying::{Stepped, Walk},
+    copying::{Stepped, Walk, note_failed},
     resize::Obstacle,
 };
 use crate::admin::{Datasets, Result, feature};
@@ -107,75 +108,83 @@ impl Work {
     }
 }
 
-impl Datasets {
+/// What all jobs that move chunks have in common.
+pub struct Moving<'a> {
+    pub(super) datasets: &'a Datasets,
+}
+
+impl<'a> Moving<'a> {
     /// Goes on with what was under way when the pool was closed. To be called before anything is allocated.
-    pub(crate) fn resume_moving(&self) {
-        self.resume_removal();
-        self.resume_resize();
+    pub(crate) fn resume(&self) {
+        self.datasets.removal().resume();
+        self.datasets.resize().resume();
         // It is named before such a row is written.
-        if self.engine().is_active(REBALANCE) {
+        if self.datasets.engine().is_active(REBALANCE) {
             self.resume_batches::<RebalanceRow>();
-            *self.jobs.mover.pace.lock() = self.stored(PACE).unwrap_or_default();
+            *self.datasets.jobs.mover.pace.lock() = self.stored(PACE).unwrap_or_default();
         }
-        if self.engine().is_active(DEFRAGMENT) {
+        if self.datasets.engine().is_active(DEFRAGMENT) {
             self.resume_batches::<DefragmentRow>();
         }
     }
 
     /// A row about what is moved, if there is one that can be read.
     pub(crate) fn stored<R: Row>(&self, key: Key) -> Option<R> {
-        self.read(|tx| Ok(tx.find::<R>(key)?.map(|(row, _)| row))).unwrap_or_else(|error| {
+        self.datasets.read(|tx| Ok(tx.find::<R>(key)?.map(|(row, _)| row))).unwrap_or_else(|error| {
             tracing::warn!("whether a {} is under way cannot be read: {error}", R::WHAT);
             None
         })
     }
 
     /// Whether a vdev is removed or resized, or chunks are moved by a rebalance or a defragmentation, be it paused or not.
-    pub fn is_moving(&self) -> bool {
-        self.is_removing() || self.is_rebalancing() || self.is_defragmenting() || self.is_resizing()
+    pub fn is_under_way(&self) -> bool {
+        self.datasets.removal().is_under_way()
+            || self.datasets.rebalance().is_under_way()
+            || self.datasets.defragment().is_under_way()
+            || self.datasets.resize().is_under_way()
     }
 
     /// Refuses to empty other regions while some are emptied.
-    pub(crate) fn check_nothing_moves(&self) -> Result<()> {
+    pub(crate) fn check_none(&self) -> Result<()> {
         let stop = |command: &str| format!("pool {command} -s");
-        if self.is_removing() {
+        if self.datasets.removal().is_under_way() {
             return refused(under_way(RemovalRow::WHAT, &stop("remove")));
         }
-        if self.is_rebalancing() {
+        if self.datasets.rebalance().is_under_way() {
             return refused(under_way(RebalanceRow::WHAT, &stop(RebalanceRow::COMMAND)));
         }
-        if self.is_defragmenting() {
+        if self.datasets.defragment().is_under_way() {
             return refused(under_way(DefragmentRow::WHAT, &stop(DefragmentRow::COMMAND)));
         }
-        if self.is_resizing() {
+        if self.datasets.resize().is_under_way() {
             return refused(under_way(ResizeRow::WHAT, &stop("resize")));
         }
-        self.check_not_widening()
+        self.datasets.expansion().check_none()
     }
 
     /// Whether what is under way of these is paused.
-    pub fn is_moving_paused(&self) -> bool {
-        self.jobs.mover.pace.lock().paused
+    pub fn is_paused(&self) -> bool {
+        self.datasets.jobs.mover.pace.lock().paused
     }
 
     /// How many bytes may be copied a second, if somebody has said so.
-    pub fn moving_limit(&self) -> Option<u64> {
-        Some(self.jobs.mover.pace.lock().limit).filter(|limit| *limit > 0)
+    pub fn limit(&self) -> Option<u64> {
+        Some(self.datasets.jobs.mover.pace.lock().limit).filter(|limit| *limit > 0)
     }
 
     /// How many bytes were copied since the pool was opened.
-    pub fn moved(&self) -> u64 {
-        self.jobs.mover.copied.load(Ordering::Relaxed)
+    pub fn copied(&self) -> u64 {
+        self.datasets.jobs.mover.copied.load(Ordering::Relaxed)
     }
 
     /// Nobody else does a step, starts or stops while this lives.
-    pub(crate) fn mover_work(&self) -> MutexGuard<'_, Work> {
-        self.jobs.mover.work.lock()
+    pub(crate) fn work(&self) -> MutexGuard<'a, Work> {
+        self.datasets.jobs.mover.work.lock()
     }
 
     /// Has it go on, with this limit or the one before.
     pub(crate) fn go_on(&self, limit: Option<u64>) -> Result<()> {
-        let limit = limit.unwrap_or(self.jobs.mover.pace.lock().limit);
+        let limit = limit.unwrap_or(self.datasets.jobs.mover.pace.lock().limit);
         self.set_pace(PaceRow { paused: false, limit })
     }
 
@@ -184,45 +193,40 @@ impl Datasets {
         self.set_pace(PaceRow { paused: false, limit: limit.unwrap_or(0) })
     }
 
-    pub(crate) fn pause_moving(&self) -> Result<()> {
-        let limit = self.jobs.mover.pace.lock().limit;
+    pub(crate) fn pause(&self) -> Result<()> {
+        let limit = self.datasets.jobs.mover.pace.lock().limit;
         self.set_pace(PaceRow { paused: true, limit })
     }
 
     fn set_pace(&self, pace: PaceRow) -> Result<()> {
-        if *self.jobs.mover.pace.lock() == pace {
+        if *self.datasets.jobs.mover.pace.lock() == pace {
             return Ok(());
         }
-        self.activate_for_moving(REBALANCE)?;
+        self.activate(REBALANCE)?;
         let stored = pace.clone();
-        self.run(move |tx| {
+        self.datasets.run(move |tx| {
             tx.put(PACE, &stored, None);
             Ok(())
         })?;
-        *self.jobs.mover.pace.lock() = pace;
+        *self.datasets.jobs.mover.pace.lock() = pace;
         Ok(())
     }
 
     /// Has the pool use a feature.
-    pub(crate) fn activate_for_moving(&self, feature: &'static str) -> Result<()> {
-        self.check_feature(feature)?;
-        Ok(self.engine().activate(feature)?)
-    }
-
-    /// Whether chunks may be moved at all.
-    pub(crate) fn activate_moving(&self) -> Result<()> {
-        self.activate_for_moving(DEVICE_REMOVAL)
+    pub(crate) fn activate(&self, feature: &'static str) -> Result<()> {
+        self.datasets.check_feature(feature)?;
+        Ok(self.datasets.engine().activate(feature)?)
     }
 
     /// Whether chunks may be packed: the pool does so already, or may begin to where that `is_needed`. Then the labels name
     /// the feature.
     pub(crate) fn may_pack(&self, is_needed: impl FnOnce() -> bool) -> Result<bool> {
-        let engine = self.engine();
+        let engine = self.datasets.engine();
         // Asked at every step, and who needs it may have to look at all chunks.
         if engine.is_active(PACKED_CHUNKS) {
             return Ok(true);
         }
-        if !is_needed() || !self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
+        if !is_needed() || !self.datasets.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
             return Ok(false);
         }
         engine.activate(PACKED_CHUNKS)?;
@@ -231,7 +235,8 @@ impl Datasets {
 
     /// Whether chunks are packed already, or may be: nothing is changed by asking.
     pub(crate) fn could_pack(&self) -> Result<bool> {
-        Ok(self.engine().is_active(PACKED_CHUNKS) || self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))?)
+        Ok(self.datasets.engine().is_active(PACKED_CHUNKS)
+            || self.datasets.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))?)
     }
 
     /// Does a step of emptying closed regions to these vdevs: copies about `budget` bytes while the pool is held still, or
@@ -246,7 +251,7 @@ impl Datasets {
         if work.copying.is_some() {
             return self.copy_step(work, budget);
         }
-        match self.engine().vacate(from, to, packs) {
+        match self.datasets.engine().vacate(from, to, packs) {
             Ok(Vacating::Working) => {
                 work.tries += 1;
                 if work.tries > TRIES {
@@ -256,8 +261,8 @@ impl Datasets {
             Ok(Vacating::Waiting) => return Ok(Emptying::Idle),
             Ok(Vacating::Copying) => {
                 work.tries = 0;
-                let evacuation = self.engine().evacuation();
-                let walk = Walk::begin(self, Txg::ZERO)?;
+                let evacuation = self.datasets.engine().evacuation();
+                let walk = Walk::begin(self.datasets, Txg::ZERO)?;
                 work.copying = Some(Copying { evacuation, walk, is_unreadable: false });
             }
             Ok(Vacating::Vacated) => return Ok(Emptying::Vacated),
@@ -270,17 +275,17 @@ impl Datasets {
     fn copy_step(&self, work: &mut Work, budget: u64) -> Result<Emptying> {
         let worked = Ok(Emptying::Worked { copied: 0, errors: 0 });
         let Some(copying) = work.copying.as_mut() else { return worked };
-        let still = self.engine().hold_still();
+        let still = self.datasets.engine().hold_still();
         if copying.walk.is_waiting() {
-            return match copying.walk.is_through(self)? {
+            return match copying.walk.is_through(self.datasets)? {
                 true => self.change_places(work, still),
                 false if copying.walk.is_waiting() => Ok(Emptying::Idle),
                 false => worked,
             };
         }
         let Stepped { copied, failed, .. } =
-            copying.walk.step(self, &still, budget, &|blocks| still.evacuate(blocks))?;
-        if self.engine().storage().space.has_run_out() {
+            copying.walk.step(self.datasets, &still, budget, &|blocks| still.evacuate(blocks))?;
+        if self.datasets.engine().storage().space.has_run_out() {
             return Ok(Emptying::NoRoom);
         }
         for (block, is_unread) in &failed {
@@ -288,9 +293,9 @@ impl Datasets {
             copying.is_unreadable |= *is_unread || as_it_is.is_err();
         }
         drop(still);
-        self.jobs.mover.copied.fetch_add(copied, Ordering::Relaxed);
+        self.datasets.jobs.mover.copied.fetch_add(copied, Ordering::Relaxed);
         let errors = failed.len() as u64;
-        self.note_failed(&failed.into_iter().map(|(block, _)| block).collect::<Vec<_>>())?;
+        note_failed(self.datasets, &failed.into_iter().map(|(block, _)| block).collect::<Vec<_>>())?;
         Ok(Emptying::Worked { copied, errors })
     }
 
@@ -301,9 +306,9 @@ impl Datasets {
         }
         match still.change_places(&copying.evacuation) {
             // No commit has come between.
-            Ok(true) => work.packed = self.engine().storage().space.packing(),
+            Ok(true) => work.packed = self.datasets.engine().storage().space.packing(),
             // A device may lack what was copied: it begins again.
-            Ok(false) => drop(self.engine().storage().space.unpair()),
+            Ok(false) => drop(self.datasets.engine().storage().space.unpair()),
             Err(PoolError::OutOfSpace) => return Ok(Emptying::NoRoom),
             Err(error) => return Err(error.into()),
         }
@@ -313,8 +318,8 @@ impl Datasets {
     /// Takes the twins away again; false if chunks have changed places, and no table says so yet. Nobody holds the pool still.
     pub(crate) fn unpair(&self, work: &mut Work) -> bool {
         // A commit may be copying what files have taken references to.
-        let _still = self.engine().hold_still();
-        let is_unpaired = self.engine().storage().space.unpair();
+        let _still = self.datasets.engine().hold_still();
+        let is_unpaired = self.datasets.engine().storage().space.unpair();
         if is_unpaired {
             work.copying = None;
         }
@@ -330,7 +335,7 @@ impl Datasets {
             if self.unpair(work) {
                 return Ok(());
             }
-            self.engine().commit_anyway()?;
+            self.datasets.engine().commit_anyway()?;
         }
         refused("the pool is too full to tell where what was moved is; delete something, and try again".to_owned())
     }

@@ -33,13 +33,13 @@ impl InBatches for RebalanceRow {
 
     fn next(&self, datasets: &Datasets) -> Result<Next> {
         let space = &datasets.engine().storage().space;
-        let may_pack = datasets.could_pack()?;
+        let may_pack = datasets.moving().could_pack()?;
         let Some(batch) = space.next_batch(may_pack) else {
             let is_short = space.imbalance(may_pack).reason == Some(Balanced::NoRoom);
             return Ok(Next::Over(if is_short { MoveState::NoRoom } else { MoveState::Finished }));
         };
         if batch.packs != Packs::Never {
-            datasets.activate_for_moving(PACKED_CHUNKS)?;
+            datasets.moving().activate(PACKED_CHUNKS)?;
         }
         Ok(Next::Batch(batch))
     }
@@ -69,85 +69,73 @@ impl Job for Rebalance<'_> {
         Kind::Rebalance
     }
 
+    /// Whether a rebalance is under way, be it paused or not.
     fn is_under_way(&self) -> bool {
-        self.datasets.is_rebalancing()
+        self.datasets.moving().running::<RebalanceRow>().is_some()
     }
 
     fn step(&self, _pool: &Pool, budget: u64) -> Result<Step> {
-        if !self.is_under_way() || self.datasets.is_moving_paused() {
+        if !self.is_under_way() || self.datasets.moving().is_paused() {
             return Ok(Step::Idle);
         }
-        Ok(match self.datasets.rebalance_step(budget)? {
+        Ok(match self.advance(budget)? {
             Progress::Worked => Step::Worked,
             Progress::Idle => self.datasets.a_while(),
         })
     }
 
     fn limit(&self) -> Option<u64> {
-        self.datasets.moving_limit()
+        self.datasets.moving().limit()
     }
 
     fn handled(&self) -> u64 {
-        self.datasets.moved()
-    }
-
-    fn pause(&self) -> Result<()> {
-        self.datasets.pause_rebalance()
-    }
-
-    fn stop(&self, _pool: &Pool) -> Result<()> {
-        self.datasets.stop_rebalance()
-    }
-}
-
-impl Datasets {
-    /// What a rebalance would move.
-    pub fn imbalance(&self) -> Result<Imbalance> {
-        Ok(self.engine().storage().space.imbalance(self.could_pack()?))
-    }
-
-    /// Begins to rebalance, at `limit` bytes a second if there is one. One that is paused goes on, and one that is not gets
-    /// another limit. Returns why there is nothing to move, and then does not begin.
-    pub fn start_rebalance(&self, limit: Option<u64>) -> Result<Option<Balanced>> {
-        self.engine().writable()?;
-        let mut work = self.mover_work();
-        if self.continue_batches::<RebalanceRow>(limit)? {
-            return Ok(None);
-        }
-        self.check_nothing_moves()?;
-        let Imbalance { bytes, reason, .. } = self.imbalance()?;
-        if reason.is_some() {
-            return Ok(reason);
-        }
-        let row = RebalanceRow { start: self.now(), total: bytes, ..Default::default() };
-        self.begin_batches(&mut work, limit, row)?;
-        Ok(None)
+        self.datasets.moving().copied()
     }
 
     /// Has the rebalance wait that is under way, until it is started again. The chunks that it has not moved are chosen again
     /// then, and nothing is set aside until then.
-    pub fn pause_rebalance(&self) -> Result<()> {
-        self.pause_batches::<RebalanceRow>()
+    fn pause(&self) -> Result<()> {
+        self.datasets.moving().pause_batches::<RebalanceRow>()
     }
 
     /// Gives the rebalance up that is under way. What it has moved stays where it is.
-    pub fn stop_rebalance(&self) -> Result<()> {
-        self.stop_batches::<RebalanceRow>()
+    fn stop(&self, _pool: &Pool) -> Result<()> {
+        self.datasets.moving().stop_batches::<RebalanceRow>()
+    }
+}
+
+impl Rebalance<'_> {
+    /// What a rebalance would move.
+    pub fn plan(&self) -> Result<Imbalance> {
+        Ok(self.datasets.engine().storage().space.imbalance(self.datasets.moving().could_pack()?))
+    }
+
+    /// Begins to rebalance, at `limit` bytes a second if there is one. One that is paused goes on, and one that is not gets
+    /// another limit. Returns why there is nothing to move, and then does not begin.
+    pub fn start(&self, limit: Option<u64>) -> Result<Option<Balanced>> {
+        self.datasets.engine().writable()?;
+        let mut work = self.datasets.moving().work();
+        if self.datasets.moving().continue_batches::<RebalanceRow>(limit)? {
+            return Ok(None);
+        }
+        self.datasets.moving().check_none()?;
+        let Imbalance { bytes, reason, .. } = self.plan()?;
+        if reason.is_some() {
+            return Ok(reason);
+        }
+        let row = RebalanceRow { start: self.datasets.now(), total: bytes, ..Default::default() };
+        self.datasets.moving().begin_batches(&mut work, limit, row)?;
+        Ok(None)
     }
 
     /// The rebalance that is under way, or the last one.
-    pub fn rebalance_status(&self) -> Option<RebalanceStatus> {
-        self.jobs.mover.rebalance.lock().clone()
-    }
-
-    /// Whether a rebalance is under way, be it paused or not.
-    pub fn is_rebalancing(&self) -> bool {
-        self.running::<RebalanceRow>().is_some()
+    pub fn status(&self) -> Option<RebalanceStatus> {
+        self.datasets.jobs.mover.rebalance.lock().clone()
     }
 
     /// Does a step of the rebalance, if one is under way and not paused: copies about `budget` bytes while the pool is held
     /// still, or makes a few commits.
-    pub fn rebalance_step(&self, budget: u64) -> Result<Progress> {
-        self.batch_step::<RebalanceRow>(budget)
+    pub fn advance(&self, budget: u64) -> Result<Progress> {
+        self.datasets.moving().batch_step::<RebalanceRow>(budget)
     }
 }

@@ -69,110 +69,54 @@ impl Job for Removal<'_> {
         Kind::Remove
     }
 
+    /// Whether a removal is under way, be it paused or not.
     fn is_under_way(&self) -> bool {
-        self.datasets.is_removing()
+        self.running().is_some()
     }
 
     fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
-        if !self.is_under_way() || self.datasets.is_moving_paused() {
+        if !self.is_under_way() || self.datasets.moving().is_paused() {
             return Ok(Step::Idle);
         }
-        Ok(match self.datasets.removal_step(budget)? {
+        Ok(match self.advance(budget)? {
             Removing::Went(Progress::Worked) => Step::Worked,
             Removing::Went(Progress::Idle) => self.datasets.a_while(),
             Removing::Leaves(vdev) => {
                 pool.remove_vdev(vdev)?;
-                self.datasets.removal_done()?;
+                self.has_left()?;
                 Step::Done
             }
         })
     }
 
     fn limit(&self) -> Option<u64> {
-        self.datasets.moving_limit()
+        self.datasets.moving().limit()
     }
 
     fn handled(&self) -> u64 {
-        self.datasets.moved()
-    }
-
-    fn pause(&self) -> Result<()> {
-        self.datasets.pause_removal()
-    }
-
-    fn stop(&self, _pool: &Pool) -> Result<()> {
-        self.datasets.stop_removal()
-    }
-}
-
-impl Datasets {
-    /// Goes on with a removal that was under way when the pool was closed. To be called before anything is allocated.
-    pub(crate) fn resume_removal(&self) {
-        // It is named before the row is written.
-        if !self.engine().is_active(DEVICE_REMOVAL) {
-            return;
-        }
-        // One of a vdev that cannot be has never begun.
-        let is_possible = |row: &RemovalRow| row.state != MoveState::Running || under_way(row).is_some();
-        let row = self.stored::<RemovalRow>(REMOVAL).filter(is_possible);
-        if let Some(vdev) = row.as_ref().and_then(under_way)
-            && !self.engine().read_only()
-        {
-            self.engine().storage().space.close(&Regions::Vdev(vdev));
-        }
-        self.jobs.mover.removed_before.store(row.as_ref().map_or(0, |row| row.copied), Ordering::Relaxed);
-        *self.jobs.mover.removal.lock() = row;
-    }
-
-    /// Begins to remove a vdev that is called `name`, on which `total` bytes are allocated, at `limit` bytes a second if
-    /// there is one. Whether it can be was looked at. A removal of it that is paused goes on, and one that is not gets
-    /// another limit.
-    pub fn start_removal(&self, vdev: VdevId, name: &str, total: u64, limit: Option<u64>) -> Result<()> {
-        self.engine().writable()?;
-        let mut work = self.mover_work();
-        if let Some(running) = self.running_removal() {
-            if under_way(&running) == Some(vdev) && (self.is_moving_paused() || limit.is_some()) {
-                return self.go_on(limit);
-            }
-            return refused(format!("the removal of {} is under way; use pool remove -s to stop it", running.name));
-        }
-        self.check_nothing_moves()?;
-        let plan = self.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
-        if !plan.fits_whole() && self.packs(vdev)? == Packs::Never {
-            let problem = "what lies on it finds no empty regions of its kind elsewhere, and the pool's feature";
-            return refused(format!("{problem} {PACKED_CHUNKS} is disabled; it is enabled by pool set"));
-        }
-        self.activate_moving()?;
-        self.set_limit(limit)?;
-        let row =
-            RemovalRow { vdev: vdev.0.into(), name: name.to_owned(), start: self.now(), total, ..Default::default() };
-        work.begin(None);
-        self.jobs.mover.removed_before.store(0, Ordering::Relaxed);
-        self.put_removal(row)?;
-        self.engine().close(&Regions::Vdev(vdev));
-        Ok(())
+        self.datasets.moving().copied()
     }
 
     /// Has the removal wait that is under way, until it is started again.
-    pub fn pause_removal(&self) -> Result<()> {
-        self.engine().writable()?;
-        let work = self.mover_work();
-        match self.running_removal() {
+    fn pause(&self) -> Result<()> {
+        self.datasets.engine().writable()?;
+        let work = self.datasets.moving().work();
+        match self.running() {
             None => refused("no removal is under way".to_owned()),
-            Some(_) if self.is_moving_paused() => refused("it is paused already".to_owned()),
+            Some(_) if self.datasets.moving().is_paused() => refused("it is paused already".to_owned()),
             // It is about to leave, and somebody has to note that it has.
             Some(row) if under_way(&row).is_none_or(|vdev| self.has_all_moved(&work, vdev)) => {
                 refused("everything on the vdev has been moved already".to_owned())
             }
-            Some(_) => self.pause_moving(),
+            Some(_) => self.datasets.moving().pause(),
         }
     }
 
     /// Gives the removal up that is under way.
-    pub fn stop_removal(&self) -> Result<()> {
-        self.engine().writable()?;
-        let mut work = self.mover_work();
-        match self.running_removal() {
+    fn stop(&self, _pool: &Pool) -> Result<()> {
+        self.datasets.engine().writable()?;
+        let mut work = self.datasets.moving().work();
+        match self.running() {
             None => refused("no removal is under way".to_owned()),
             Some(row) => match self.give_up(&mut work, row, MoveState::Canceled)? {
                 true => Ok(()),
@@ -180,34 +124,83 @@ impl Datasets {
             },
         }
     }
+}
+
+impl Removal<'_> {
+    /// Goes on with a removal that was under way when the pool was closed. To be called before anything is allocated.
+    pub(crate) fn resume(&self) {
+        // It is named before the row is written.
+        if !self.datasets.engine().is_active(DEVICE_REMOVAL) {
+            return;
+        }
+        // One of a vdev that cannot be has never begun.
+        let is_possible = |row: &RemovalRow| row.state != MoveState::Running || under_way(row).is_some();
+        let row = self.datasets.moving().stored::<RemovalRow>(REMOVAL).filter(is_possible);
+        if let Some(vdev) = row.as_ref().and_then(under_way)
+            && !self.datasets.engine().read_only()
+        {
+            self.datasets.engine().storage().space.close(&Regions::Vdev(vdev));
+        }
+        self.datasets.jobs.mover.removed_before.store(row.as_ref().map_or(0, |row| row.copied), Ordering::Relaxed);
+        *self.datasets.jobs.mover.removal.lock() = row;
+    }
+
+    /// Begins to remove a vdev that is called `name`, on which `total` bytes are allocated, at `limit` bytes a second if
+    /// there is one. Whether it can be was looked at. A removal of it that is paused goes on, and one that is not gets
+    /// another limit.
+    pub fn start(&self, vdev: VdevId, name: &str, total: u64, limit: Option<u64>) -> Result<()> {
+        self.datasets.engine().writable()?;
+        let mut work = self.datasets.moving().work();
+        if let Some(running) = self.running() {
+            if under_way(&running) == Some(vdev) && (self.datasets.moving().is_paused() || limit.is_some()) {
+                return self.datasets.moving().go_on(limit);
+            }
+            return refused(format!("the removal of {} is under way; use pool remove -s to stop it", running.name));
+        }
+        self.datasets.moving().check_none()?;
+        let plan = self.datasets.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
+        if !plan.fits_whole() && self.packs(vdev)? == Packs::Never {
+            let problem = "what lies on it finds no empty regions of its kind elsewhere, and the pool's feature";
+            return refused(format!("{problem} {PACKED_CHUNKS} is disabled; it is enabled by pool set"));
+        }
+        self.datasets.moving().activate(DEVICE_REMOVAL)?;
+        self.datasets.moving().set_limit(limit)?;
+        let row = RemovalRow {
+            vdev: vdev.0.into(),
+            name: name.to_owned(),
+            start: self.datasets.now(),
+            total,
+            ..Default::default()
+        };
+        work.begin(None);
+        self.datasets.jobs.mover.removed_before.store(0, Ordering::Relaxed);
+        self.put(row)?;
+        self.datasets.engine().close(&Regions::Vdev(vdev));
+        Ok(())
+    }
 
     /// The removal that is under way, or the last one.
-    pub fn removal_status(&self) -> Option<RemovalStatus> {
-        self.jobs.mover.removal.lock().clone()
+    pub fn status(&self) -> Option<RemovalStatus> {
+        self.datasets.jobs.mover.removal.lock().clone()
     }
 
     /// How many bytes of what the removal has copied it had copied before the pool was opened.
-    pub fn removed_before(&self) -> u64 {
-        self.jobs.mover.removed_before.load(Ordering::Relaxed)
-    }
-
-    /// Whether a removal is under way, be it paused or not.
-    pub fn is_removing(&self) -> bool {
-        self.running_removal().is_some()
+    pub fn copied_before(&self) -> u64 {
+        self.datasets.jobs.mover.removed_before.load(Ordering::Relaxed)
     }
 
     /// Does a step of the removal, if one is under way and not paused: copies about `budget` bytes while the pool is held
     /// still, or makes a few commits.
-    pub fn removal_step(&self, budget: u64) -> Result<Removing> {
-        let mut work = self.mover_work();
+    pub fn advance(&self, budget: u64) -> Result<Removing> {
+        let mut work = self.datasets.moving().work();
         let idle = Ok(Removing::Went(Progress::Idle));
-        let Some(row) = self.running_removal().filter(|_| self.engine().writable().is_ok()) else { return idle };
+        let Some(row) = self.running().filter(|_| self.datasets.engine().writable().is_ok()) else { return idle };
         let Some(vdev) = under_way(&row) else { return idle };
-        if self.engine().storage().vdevs.get(vdev).is_err() {
-            self.put_removal(RemovalRow { state: MoveState::Finished, end: self.now(), ..row })?;
+        if self.datasets.engine().storage().vdevs.get(vdev).is_err() {
+            self.put(RemovalRow { state: MoveState::Finished, end: self.datasets.now(), ..row })?;
             return idle;
         }
-        if self.is_moving_paused() {
+        if self.datasets.moving().is_paused() {
             return idle;
         }
         // Others may have taken what there was room for when the part was chosen.
@@ -220,20 +213,20 @@ impl Datasets {
                 part
             }
         };
-        if part.regions != whole && self.is_moved(&part) {
+        if part.regions != whole && self.datasets.moving().is_moved(&part) {
             self.end_part(&mut work, row)?;
             return Ok(Removing::Went(Progress::Worked));
         }
-        match self.empty_step(&mut work, (&part.regions, &part.targets), packs, budget)? {
+        match self.datasets.moving().empty_step(&mut work, (&part.regions, &part.targets), packs, budget)? {
             Emptying::Worked { copied, errors } => {
-                if let Some(row) = &mut *self.jobs.mover.removal.lock() {
+                if let Some(row) = &mut *self.datasets.jobs.mover.removal.lock() {
                     (row.copied, row.errors) = (row.copied + copied, row.errors + errors);
                 }
             }
             Emptying::Idle => return idle,
             Emptying::Vacated if part.regions != whole => self.end_part(&mut work, row)?,
             Emptying::Vacated => {
-                self.engine().outlast_states()?;
+                self.datasets.engine().outlast_states()?;
                 return Ok(Removing::Leaves(vdev));
             }
             Emptying::Unreadable => drop(self.give_up(&mut work, row, MoveState::Unreadable)?),
@@ -243,10 +236,10 @@ impl Datasets {
     }
 
     /// The vdev has left the pool.
-    pub fn removal_done(&self) -> Result<()> {
-        let _work = self.mover_work();
-        match self.running_removal() {
-            Some(row) => self.put_removal(RemovalRow { state: MoveState::Finished, end: self.now(), ..row }),
+    pub fn has_left(&self) -> Result<()> {
+        let _work = self.datasets.moving().work();
+        match self.running() {
+            Some(row) => self.put(RemovalRow { state: MoveState::Finished, end: self.datasets.now(), ..row }),
             None => Ok(()),
         }
     }
@@ -254,7 +247,7 @@ impl Datasets {
     /// What of a vdev is moved next, of about so many bytes that were to be moved: all of it if that is little, or has to be
     /// packed. Whether it is packed is asked at every step.
     fn next_part(&self, vdev: VdevId, total: u64) -> Batch {
-        let space = &self.engine().storage().space;
+        let space = &self.datasets.engine().storage().space;
         let (whole, targets) = (Regions::Vdev(vdev), Targets::Anywhere);
         let plan = space.moving_plan(&whole, &targets);
         let part = plan.fits_whole().then(|| space.first_regions(vdev, total / PARTS));
@@ -264,26 +257,26 @@ impl Datasets {
     /// Nothing is left in a part: the row counts what was copied of it.
     fn end_part(&self, work: &mut Work, row: RemovalRow) -> Result<()> {
         work.begin(None);
-        self.put_removal(row)
+        self.put(row)
     }
 
     /// Whether nothing is left on a vdev that is removed, be it that no table on the devices says so.
     fn has_all_moved(&self, work: &Work, vdev: VdevId) -> bool {
         let whole = Regions::Vdev(vdev);
         match work.batch.as_ref().is_some_and(|part| part.regions != whole) {
-            true => self.engine().storage().space.moving_plan(&whole, &Targets::Anywhere).needed == 0,
-            false => self.engine().has_changed_places(&whole),
+            true => self.datasets.engine().storage().space.moving_plan(&whole, &Targets::Anywhere).needed == 0,
+            false => self.datasets.engine().has_changed_places(&whole),
         }
     }
 
     /// Whether chunks of a vdev are packed. They are only where they have to be.
     fn packs(&self, vdev: VdevId) -> Result<Packs> {
-        let plan = || self.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
-        Ok(if self.may_pack(|| !plan().fits_whole())? { Packs::IfNeeded } else { Packs::Never })
+        let plan = || self.datasets.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
+        Ok(if self.datasets.moving().may_pack(|| !plan().fits_whole())? { Packs::IfNeeded } else { Packs::Never })
     }
 
-    fn running_removal(&self) -> Option<RemovalRow> {
-        self.removal_status().filter(|row| row.state == MoveState::Running)
+    fn running(&self) -> Option<RemovalRow> {
+        self.status().filter(|row| row.state == MoveState::Running)
     }
 
     /// Gives a removal up; `false` if it has come too far. Nobody holds the pool still.
@@ -292,20 +285,20 @@ impl Datasets {
         if self.has_all_moved(work, vdev) {
             return Ok(false);
         }
-        self.unpair_settled(work)?;
+        self.datasets.moving().unpair_settled(work)?;
         work.begin(None);
-        self.put_removal(RemovalRow { state, end: self.now(), ..row })?;
-        self.engine().reopen(&Regions::Vdev(vdev));
+        self.put(RemovalRow { state, end: self.datasets.now(), ..row })?;
+        self.datasets.engine().reopen(&Regions::Vdev(vdev));
         Ok(true)
     }
 
-    fn put_removal(&self, row: RemovalRow) -> Result<()> {
+    fn put(&self, row: RemovalRow) -> Result<()> {
         let stored = row.clone();
-        self.run(move |tx| {
+        self.datasets.run(move |tx| {
             tx.put(REMOVAL, &stored, None);
             Ok(())
         })?;
-        *self.jobs.mover.removal.lock() = Some(row);
+        *self.datasets.jobs.mover.removal.lock() = Some(row);
         Ok(())
     }
 }

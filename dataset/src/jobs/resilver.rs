@@ -21,19 +21,18 @@ use pool::{
     env::Nanos,
     format::pointer::BlockPointer,
     space::OwnCursor,
-    txg::{Filling, Still, Suspect},
+    txg::{Filling, Still},
     units::{Guid, Txg},
 };
 
 use super::{
     Job, Kind, Step,
-    copying::{Stepped, Walk},
+    copying::{Stepped, Walk, note_failed},
     cursor::{Cursor, Noted, Shown},
     moving::refused,
     scrub::SPACE_STEP,
 };
 use crate::admin::{Datasets, Progress, Result};
-use crate::scrub::mend;
 
 /// So much is known one by one of what a resilver cannot copy. A test shall not need as much.
 pub(crate) const LOST: usize = if cfg!(test) { 16 } else { 1 << 16 };
@@ -158,12 +157,14 @@ impl Job for Resilver<'_> {
         Kind::Resilver
     }
 
+    /// Whether a resilver is at work, and not only a device that it could not make complete.
     fn is_under_way(&self) -> bool {
-        self.datasets.is_resilvering()
+        let is_running = self.status().is_some_and(|status| status.state == ResilverState::Running);
+        is_running && self.datasets.engine().filling().is_some()
     }
 
     fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
-        if self.datasets.resilver_step(budget)? == Progress::Worked {
+        if self.advance(budget)? == Progress::Worked {
             return Ok(Step::Worked);
         }
         if self.datasets.engine().writable().is_ok() {
@@ -182,71 +183,66 @@ impl Job for Resilver<'_> {
     }
 }
 
-impl Datasets {
+impl Resilver<'_> {
     /// Goes on with the resilver that the state notes that was opened. To be called before anything is committed. One that
     /// cannot be gone on with begins again.
-    pub(crate) fn resume_resilver(&self) {
-        let found = self.engine().found();
-        let filling = self.engine().filling().filter(|_| self.engine().writable().is_ok());
+    pub(crate) fn resume(&self) {
+        let found = self.datasets.engine().found();
+        let filling = self.datasets.engine().filling().filter(|_| self.datasets.engine().writable().is_ok());
         let noted = filling.and_then(|filling| Some((Noted::found(found, &filling)?, filling)));
         let Some((noted, filling)) = noted else { return };
-        let walk = match Walk::resumed(self, filling.since, noted.limit, noted.position) {
+        let walk = match Walk::resumed(self.datasets, filling.since, noted.limit, noted.position) {
             Ok(walk) => walk,
             Err(error) => return tracing::warn!("the resilver begins again: {error}"),
         };
         let missed = if found.has_log { Missed::After(found.txg) } else { Missed::Nothing };
         let examined = noted.shown.examined;
-        let resumed = Some(Resumed { at: self.now(), examined });
+        let resumed = Some(Resumed { at: self.datasets.now(), examined });
         let status = ResilverStatus { resumed, ..ResilverStatus::running(filling.clone(), noted.shown) };
-        *self.jobs.resilverer.status.lock() = Some(status);
+        *self.datasets.jobs.resilverer.status.lock() = Some(status);
         // If it came further than through the space layer's own blocks, it has counted these.
         let running = Running { missed, has_counted_space: examined > 0, ..Running::new(filling, walk) };
         self.note_place(&running);
-        *self.jobs.resilverer.running.lock() = Some(running);
+        *self.datasets.jobs.resilverer.running.lock() = Some(running);
     }
 
     /// Has a commit note how far the resilver has come, if none did since.
-    pub fn save_resilver(&self) -> Result<()> {
-        let newest = self.cursor().lock().as_ref().map(|cursor| cursor.committed);
-        if newest == Some(self.engine().committed()) {
-            self.engine().commit_anyway()?;
+    pub fn save(&self) -> Result<()> {
+        let newest = self.datasets.cursor().lock().as_ref().map(|cursor| cursor.committed);
+        if newest == Some(self.datasets.engine().committed()) {
+            self.datasets.engine().commit_anyway()?;
         }
         Ok(())
     }
 
     /// The resilver that runs, or the last one since the pool was opened.
-    pub fn resilver_status(&self) -> Option<ResilverStatus> {
-        self.jobs.resilverer.status.lock().clone()
-    }
-
-    /// Whether a resilver is at work, and not only a device that it could not make complete.
-    pub fn is_resilvering(&self) -> bool {
-        let is_running = self.resilver_status().is_some_and(|status| status.state == ResilverState::Running);
-        is_running && self.engine().filling().is_some()
+    pub fn status(&self) -> Option<ResilverStatus> {
+        self.datasets.jobs.resilverer.status.lock().clone()
     }
 
     /// Does a step of the resilver, if there is something to fill: looks at about `budget` bytes while the pool is held
     /// still.
-    pub fn resilver_step(&self, budget: u64) -> Result<Progress> {
-        let mut running = self.jobs.resilverer.running.lock();
-        let Some(filling) = self.engine().filling().filter(|_| self.engine().writable().is_ok()) else {
+    pub fn advance(&self, budget: u64) -> Result<Progress> {
+        let mut running = self.datasets.jobs.resilverer.running.lock();
+        let Some(filling) = self.datasets.engine().filling().filter(|_| self.datasets.engine().writable().is_ok())
+        else {
             *running = None;
-            self.end_resilver(ResilverState::Canceled);
+            self.end(ResilverState::Canceled);
             return Ok(Progress::Idle);
         };
         if running.as_ref().is_none_or(|running| running.filling != filling) {
-            self.end_resilver(ResilverState::Canceled);
-            let begun = self.begin_resilver(filling)?;
+            self.end(ResilverState::Canceled);
+            let begun = self.begin(filling)?;
             self.note_place(&begun);
             *running = Some(begun);
             return Ok(Progress::Worked);
         }
         let Some(running) = running.as_mut().filter(|running| !running.has_ended) else { return Ok(Progress::Idle) };
         if let Missed::After(since) = running.missed {
-            running.missed = Missed::Walking(Walk::begin(self, since)?);
+            running.missed = Missed::Walking(Walk::begin(self.datasets, since)?);
             return Ok(Progress::Worked);
         }
-        let still = self.engine().hold_still();
+        let still = self.datasets.engine().hold_still();
         if let Some(from) = running.space {
             let filled = still.fill_space(from, budget.min(SPACE_STEP));
             let (bytes, mended) = if running.has_counted_space { (0, 0) } else { (filled.bytes, filled.mended) };
@@ -262,8 +258,8 @@ impl Datasets {
             running.missed = Missed::Nothing;
         }
         if running.walk.is_waiting() && matches!(running.missed, Missed::Nothing) {
-            return match running.walk.is_through(self)? {
-                true => self.finish_resilver(running, still),
+            return match running.walk.is_through(self.datasets)? {
+                true => self.finish(running, still),
                 // There may be datasets to go through again.
                 false if !running.walk.is_waiting() => Ok(Progress::Worked),
                 false => Ok(Progress::Idle),
@@ -273,7 +269,8 @@ impl Datasets {
             Missed::Walking(missed) => missed,
             _ => &mut running.walk,
         };
-        let Stepped { examined, copied, failed } = walk.step(self, &still, budget, &|blocks| still.fill(blocks))?;
+        let Stepped { examined, copied, failed } =
+            walk.step(self.datasets, &still, budget, &|blocks| still.fill(blocks))?;
         drop(still);
         let births = failed.iter().map(|(block, _)| block.pointer.birth);
         running.failed = births.fold(running.failed, Txg::max);
@@ -281,15 +278,14 @@ impl Datasets {
         running.lost.extend(failed.iter().take(room).map(|(block, is_unread)| (block.pointer, *is_unread)));
         self.count(examined, copied, failed.len() as u64);
         self.note_place(running);
-        self.note_failed(&failed.iter().map(|(block, _)| *block).collect::<Vec<_>>())?;
+        note_failed(self.datasets, &failed.iter().map(|(block, _)| *block).collect::<Vec<_>>())?;
         Ok(Progress::Worked)
     }
 
     /// Whether a resilver has found nothing good to copy, and there is nothing new to try it with.
-    pub fn is_resilver_stuck(&self) -> bool {
-        let status =
-            self.resilver_status().filter(|status| status.state == ResilverState::Finished && status.errors > 0);
-        status.is_some_and(|status| self.engine().filling() == Some(status.filling))
+    pub fn is_stuck(&self) -> bool {
+        let status = self.status().filter(|status| status.state == ResilverState::Finished && status.errors > 0);
+        status.is_some_and(|status| self.datasets.engine().filling() == Some(status.filling))
     }
 
     /// Calls these devices complete although they lack what a resilver that is stuck found no good copy of: it is as lost
@@ -301,9 +297,10 @@ impl Datasets {
     /// If no resilver is stuck, devices have come or gone since, the resilver begins again, more is lost than is known one by
     /// one, or it is blocks of the space layer that are lost: to open the pool takes these.
     pub fn accept_losses(&self, devices: &[Guid]) -> Result<()> {
-        let mut slot = self.jobs.resilverer.running.lock();
-        let is_now =
-            |running: &&Running| running.has_ended && self.engine().filling().as_ref() == Some(&running.filling);
+        let mut slot = self.datasets.jobs.resilverer.running.lock();
+        let is_now = |running: &&Running| {
+            running.has_ended && self.datasets.engine().filling().as_ref() == Some(&running.filling)
+        };
         let Some(running) = slot.as_ref().filter(is_now) else {
             return refused("no resilver has come to its end with something left".to_owned());
         };
@@ -313,7 +310,7 @@ impl Datasets {
         if running.lost.len() > LOST {
             return refused(format!("more than {LOST} blocks have no good copy"));
         }
-        let still = self.engine().hold_still();
+        let still = self.datasets.engine().hold_still();
         let pointers: Vec<BlockPointer> = running.lost.iter().map(|(pointer, _)| *pointer).collect();
         let copied = still.fill(&pointers);
         if running.lost.iter().zip(&copied).any(|((_, is_unread), copied)| *is_unread && copied.is_ok()) {
@@ -329,38 +326,38 @@ impl Datasets {
     }
 
     /// Has a resilver that is stuck tried again: what had no good copy may be gone, or have one.
-    pub fn try_resilver_again(&self) {
-        if !self.is_resilver_stuck() {
+    pub fn try_again(&self) {
+        if !self.is_stuck() {
             return;
         }
-        let mut running = self.jobs.resilverer.running.lock();
+        let mut running = self.datasets.jobs.resilverer.running.lock();
         // It may have begun meanwhile.
-        if self.is_resilver_stuck() {
+        if self.is_stuck() {
             *running = None;
             // What came of it says nothing until it was tried: who waits for a resilver waits for that.
-            *self.jobs.resilverer.status.lock() = None;
+            *self.datasets.jobs.resilverer.status.lock() = None;
         }
     }
 
     /// Has the resilver begin again from the beginning, if devices lack something.
-    pub fn restart_resilver(&self) {
-        let mut running = self.jobs.resilverer.running.lock();
-        *self.cursor().lock() = None;
+    pub fn restart(&self) {
+        let mut running = self.datasets.jobs.resilverer.running.lock();
+        *self.datasets.cursor().lock() = None;
         *running = None;
     }
 
-    fn begin_resilver(&self, filling: Filling) -> Result<Running> {
-        let walk = Walk::begin(self, filling.since)?;
-        let (start, total) = (self.now(), self.engine().space_totals().allocated);
+    fn begin(&self, filling: Filling) -> Result<Running> {
+        let walk = Walk::begin(self.datasets, filling.since)?;
+        let (start, total) = (self.datasets.now(), self.datasets.engine().space_totals().allocated);
         let status = ResilverStatus::running(filling.clone(), Shown { start, total, examined: 0, copied: 0 });
-        *self.jobs.resilverer.status.lock() = Some(status);
+        *self.datasets.jobs.resilverer.status.lock() = Some(status);
         Ok(Running::new(filling, walk))
     }
 
     /// Has commits note how far a resilver has come, if it could be gone on with from there.
     fn note_place(&self, running: &Running) {
         let is_sound = running.failed == Txg::ZERO && matches!(running.missed, Missed::Nothing);
-        let shown = self.jobs.resilverer.status.lock().as_ref().map(|status| Shown {
+        let shown = self.datasets.jobs.resilverer.status.lock().as_ref().map(|status| Shown {
             start: status.start,
             total: status.total,
             examined: status.examined,
@@ -369,42 +366,34 @@ impl Datasets {
         let cursor = shown.filter(|_| is_sound).map(|shown| Cursor {
             filling: running.filling.clone(),
             walk: running.walk.clone(),
-            moved: self.jobs.moved.clone(),
+            moved: self.datasets.jobs.moved.clone(),
             shown,
-            committed: self.engine().committed(),
+            committed: self.datasets.engine().committed(),
         });
-        *self.cursor().lock() = cursor;
+        *self.datasets.cursor().lock() = cursor;
     }
 
     /// Notes what became of the resilver, if one runs.
-    fn end_resilver(&self, state: ResilverState) {
-        *self.cursor().lock() = None;
-        if let Some(status) = self.jobs.resilverer.status.lock().as_mut().filter(|s| s.state == ResilverState::Running)
+    fn end(&self, state: ResilverState) {
+        *self.datasets.cursor().lock() = None;
+        if let Some(status) =
+            self.datasets.jobs.resilverer.status.lock().as_mut().filter(|s| s.state == ResilverState::Running)
         {
-            (status.state, status.end) = (state, self.now());
+            (status.state, status.end) = (state, self.datasets.now());
         }
     }
 
-    fn finish_resilver(&self, running: &mut Running, still: Still<'_>) -> Result<Progress> {
+    fn finish(&self, running: &mut Running, still: Still<'_>) -> Result<Progress> {
         if still.filled(&running.filling, running.failed)? {
-            self.end_resilver(ResilverState::Finished);
+            self.end(ResilverState::Finished);
             running.has_ended = true;
         }
         Ok(Progress::Worked)
     }
 
-    /// Finds out what is lost with blocks that could not be copied, and notes it.
-    pub(crate) fn note_failed(&self, failed: &[Suspect]) -> Result<()> {
-        let mut lost = Vec::new();
-        for suspect in failed {
-            lost.extend(mend::mend(self.engine(), suspect, false)?.damage);
-        }
-        self.note_damage(lost)
-    }
-
     /// What was noted may be anything.
     fn count(&self, examined: u64, copied: u64, errors: u64) {
-        if let Some(status) = &mut *self.jobs.resilverer.status.lock() {
+        if let Some(status) = &mut *self.datasets.jobs.resilverer.status.lock() {
             status.examined = status.examined.saturating_add(examined);
             status.copied = status.copied.saturating_add(copied);
             status.errors = status.errors.saturating_add(errors);

@@ -111,6 +111,11 @@ impl Scheduler {
         Ok(Turn { worked, job, wait })
     }
 
+    /// What the owner of the pool has asked of devices since the last turn is no use by others.
+    pub fn overlook(&mut self, datasets: &Datasets) {
+        self.operations = operations(datasets);
+    }
+
     /// Ends the work: repairs what readers have met, which nobody would know of afterwards, and saves how far jobs have come.
     pub fn finish(&mut self, datasets: &Datasets) {
         while matches!(datasets.mend_step(), Ok(Progress::Worked)) {}
@@ -139,13 +144,12 @@ impl Scheduler {
 
     /// Has a job do a step, if it is due by its limit.
     fn step(&mut self, job: &dyn Job, env: &dyn Env, pool: &Pool) -> Result<Step> {
-        if !job.is_under_way() {
-            return job.step(pool, 0);
-        }
-        let (now, limit) = (env.uptime(), job.limit());
-        let rest = self.paces.of(job.kind()).wait(now, job.handled(), limit);
-        if !rest.is_zero() {
-            return Ok(Step::Wait(now + rest));
+        let (now, limit) = (env.uptime(), job.limit().filter(|_| job.is_under_way()));
+        if job.is_under_way() {
+            let rest = self.paces.of(job.kind()).wait(now, job.handled(), limit);
+            if !rest.is_zero() {
+                return Ok(Step::Wait(now + rest));
+            }
         }
         let step = job.step(pool, Pace::step(self.strides.bytes(job.kind()), limit))?;
         if matches!(step, Step::Worked | Step::Done) {
@@ -158,10 +162,10 @@ impl Scheduler {
         if datasets.engine().writable().is_err() {
             return;
         }
-        if let Err(error) = datasets.save_scrub() {
+        if let Err(error) = datasets.scrub().save() {
             tracing::warn!("the progress of the scrub is not saved: {error}");
         }
-        if let Err(error) = datasets.save_resilver() {
+        if let Err(error) = datasets.resilver().save() {
             tracing::warn!("the progress of the resilver is not saved: {error}");
         }
     }

@@ -47,9 +47,9 @@ pub(crate) struct Scrubber {
     /// Held for a step, and by whoever starts, pauses or stops.
     steps: Mutex<Stepping>,
     /// How it stands. Read at any time.
-    row: Mutex<Option<ScrubRow>>,
+    pub(crate) row: Mutex<Option<ScrubRow>>,
     /// Damage that was met in a pool that was opened to be read only.
-    unwritten: Mutex<BTreeSet<Damage>>,
+    pub(crate) unwritten: Mutex<BTreeSet<Damage>>,
 }
 
 #[derive(Default)]
@@ -75,33 +75,40 @@ impl Job for Scrub<'_> {
     }
 
     fn is_under_way(&self) -> bool {
-        let status = self.datasets.scrub_in_memory();
+        let status = self.in_memory();
         status.is_some_and(|status| matches!(status.state, ScrubState::Running | ScrubState::Paused))
     }
 
     fn step(&self, _pool: &Pool, budget: u64) -> Result<Step> {
-        Ok(match self.datasets.scrub_step(budget)? {
+        Ok(match self.advance(budget)? {
             Progress::Worked if self.is_under_way() => Step::Worked,
             Progress::Worked => Step::Done,
             Progress::Idle => Step::Idle,
         })
     }
 
+    /// Pauses the scrub; it stays paused over export and import.
     fn pause(&self) -> Result<()> {
-        self.datasets.pause_scrub()
+        self.end(ScrubState::Paused, |state| state == ScrubState::Running)
     }
 
+    /// Gives the scrub up.
     fn stop(&self, _pool: &Pool) -> Result<()> {
-        self.datasets.stop_scrub()
+        self.give_up()
     }
 }
 
-impl Datasets {
+impl Scrub<'_> {
+    /// Gives the scrub up, as [`Job::stop`] does.
+    pub fn give_up(&self) -> Result<()> {
+        self.end(ScrubState::Stopped, |state| matches!(state, ScrubState::Running | ScrubState::Paused))
+    }
+
     /// Begins a scrub, or goes on with one that is paused.
-    pub fn start_scrub(&self) -> Result<()> {
-        self.engine().writable()?;
+    pub fn start(&self) -> Result<()> {
+        self.datasets.engine().writable()?;
         let mut stepping = self.stepping()?;
-        let before = self.jobs.scrubber.row.lock().clone();
+        let before = self.datasets.jobs.scrubber.row.lock().clone();
         let row = match before.map(|row| (row.state, row)) {
             Some((ScrubState::Running, _)) => {
                 return Err(Error::Scrub {
@@ -111,121 +118,86 @@ impl Datasets {
             }
             Some((ScrubState::Paused, row)) => ScrubRow { state: ScrubState::Running, end: 0, ..row },
             _ => {
-                self.engine().note_scrub_begins();
-                let limit = self.engine().commit()?;
-                let total = self.engine().space_totals().allocated;
-                ScrubRow { start: self.now(), limit, total, ..ScrubRow::default() }
+                self.datasets.engine().note_scrub_begins();
+                let limit = self.datasets.engine().commit()?;
+                let total = self.datasets.engine().space_totals().allocated;
+                ScrubRow { start: self.datasets.now(), limit, total, ..ScrubRow::default() }
             }
         };
-        self.put_scrub(&mut stepping, row)
+        self.put(&mut stepping, row)
     }
 
-    /// Pauses the scrub; it stays paused over export and import.
-    pub fn pause_scrub(&self) -> Result<()> {
-        self.end_scrub(ScrubState::Paused, |state| state == ScrubState::Running)
-    }
-
-    /// Gives the scrub up.
-    pub fn stop_scrub(&self) -> Result<()> {
-        self.end_scrub(ScrubState::Stopped, |state| matches!(state, ScrubState::Running | ScrubState::Paused))
-    }
-
-    fn end_scrub(&self, state: ScrubState, is_right: impl Fn(ScrubState) -> bool) -> Result<()> {
-        self.engine().writable()?;
+    fn end(&self, state: ScrubState, is_right: impl Fn(ScrubState) -> bool) -> Result<()> {
+        self.datasets.engine().writable()?;
         let mut stepping = self.stepping()?;
-        let before = self.jobs.scrubber.row.lock().clone();
+        let before = self.datasets.jobs.scrubber.row.lock().clone();
         let Some(row) = before.filter(|row| is_right(row.state)) else {
             return Err(Error::Scrub { problem: "there is no active scrub", remedy: "pool scrub begins one" });
         };
-        self.put_scrub(&mut stepping, ScrubRow { state, end: self.now(), ..row })
+        self.put(&mut stepping, ScrubRow { state, end: self.datasets.now(), ..row })
     }
 
     /// The scrub that runs, or the last one.
-    pub fn scrub_status(&self) -> Result<Option<ScrubStatus>> {
-        if let Some(row) = self.jobs.scrubber.row.lock().clone() {
+    pub fn status(&self) -> Result<Option<ScrubStatus>> {
+        if let Some(row) = self.datasets.jobs.scrubber.row.lock().clone() {
             return Ok(Some(row));
         }
-        self.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))
+        self.datasets.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))
     }
 
     /// The same as far as it stands in memory: nothing is read for it.
-    pub fn scrub_in_memory(&self) -> Option<ScrubStatus> {
-        self.jobs.scrubber.row.lock().clone()
+    pub fn in_memory(&self) -> Option<ScrubStatus> {
+        self.datasets.jobs.scrubber.row.lock().clone()
     }
 
     /// Does a step of the scrub: examines about `budget` bytes and mends what can be mended.
-    pub fn scrub_step(&self, budget: u64) -> Result<Progress> {
-        if self.engine().writable().is_err() {
+    pub fn advance(&self, budget: u64) -> Result<Progress> {
+        if self.datasets.engine().writable().is_err() {
             return Ok(Progress::Idle);
         }
         let mut stepping = self.stepping()?;
-        let before = self.jobs.scrubber.row.lock().clone();
+        let before = self.datasets.jobs.scrubber.row.lock().clone();
         let Some(mut row) = before.filter(|row| row.state == ScrubState::Running) else { return Ok(Progress::Idle) };
         let is_done = match row.position {
-            ScrubPosition::Labels => self.scrub_labels(&mut row),
-            ScrubPosition::Space { vdev, offset } => self.scrub_space(&mut row, OwnCursor { vdev, offset }, budget)?,
-            ScrubPosition::Catalogue { cursor } => {
-                self.scrub_catalogue(&mut stepping, &mut row, key(cursor), budget)?
-            }
-            ScrubPosition::Datasets { .. } => self.scrub_data_sets(&mut stepping, &mut row, budget)?,
+            ScrubPosition::Labels => self.labels(&mut row),
+            ScrubPosition::Space { vdev, offset } => self.space(&mut row, OwnCursor { vdev, offset }, budget)?,
+            ScrubPosition::Catalogue { cursor } => self.catalogue(&mut stepping, &mut row, key(cursor), budget)?,
+            ScrubPosition::Datasets { .. } => self.data_sets(&mut stepping, &mut row, budget)?,
         };
-        let now = self.now();
+        let now = self.datasets.now();
         row.elapsed = row.elapsed.saturating_add(u64::try_from(now - stepping.clock).unwrap_or(0));
         stepping.clock = now;
         if is_done {
             (row.state, row.end) = (ScrubState::Finished, now);
-            self.engine().note_scrub_ends();
+            self.datasets.engine().note_scrub_ends();
         }
         let is_due = row.examined.saturating_sub(stepping.saved) >= SAVE_EVERY;
-        *self.jobs.scrubber.row.lock() = Some(row.clone());
+        *self.datasets.jobs.scrubber.row.lock() = Some(row.clone());
         if is_done || is_due {
-            self.put_scrub(&mut stepping, row)?;
+            self.put(&mut stepping, row)?;
         }
         Ok(Progress::Worked)
     }
 
     /// Writes to the catalogue how far the scrub has come, so that a crash costs no more than what comes after.
-    pub fn save_scrub(&self) -> Result<()> {
+    pub fn save(&self) -> Result<()> {
         let mut stepping = self.stepping()?;
-        let row = self.jobs.scrubber.row.lock().clone();
+        let row = self.datasets.jobs.scrubber.row.lock().clone();
         match row.filter(|row| row.state == ScrubState::Running && row.examined != stepping.saved) {
-            Some(row) => self.put_scrub(&mut stepping, row),
+            Some(row) => self.put(&mut stepping, row),
             None => Ok(()),
         }
     }
 
-    /// Looks at one of the blocks again of which a reader met a bad copy, and mends it.
-    pub fn mend_step(&self) -> Result<Progress> {
-        // As long as devices are away, what they hold is not lost.
-        let is_able = self.engine().read_only() || self.engine().writable().is_ok();
-        let Some(suspect) = self.engine().next_suspect().filter(|_| is_able) else { return Ok(Progress::Idle) };
-        // Until its damage is noted it counts as not examined: nothing says meanwhile that all is well.
-        let examined = mend::mend(self.engine(), &suspect, false).and_then(|outcome| {
-            tracing::info!("{:?} of tree {}: {:?}", suspect.place, suspect.tree, outcome.verdict);
-            self.note_damage(outcome.damage).map(|()| !matches!(outcome.verdict, Verdict::Unknown(_)))
-        });
-        self.engine().settle_suspect(&suspect, matches!(examined, Ok(true)));
-        examined.map(|_| Progress::Worked)
-    }
-
-    /// What is damaged for good.
-    pub fn damage(&self) -> Result<Vec<Damage>> {
-        let mut list = self.read(damage::list)?;
-        list.extend(self.jobs.scrubber.unwritten.lock().iter());
-        list.sort_unstable();
-        list.dedup();
-        Ok(list)
-    }
-
     /// Runs a request that moves snapshots between datasets: a scrub among them starts again at the first one.
-    pub(crate) fn with_scrub_at_first_data_set<T, F>(&self, mut request: F) -> Result<T>
+    pub(crate) fn going_back_with<T, F>(&self, mut request: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let _stepping = self.stepping()?;
-        let moved = self.jobs.moved.clone();
-        let answer = self.run(move |tx| {
+        let moved = self.datasets.jobs.moved.clone();
+        let answer = self.datasets.run(move |tx| {
             let answer = request(tx)?;
             moved.note();
             if let Some((mut row, _)) = tx.find::<ScrubRow>(SCRUB)? {
@@ -234,7 +206,7 @@ impl Datasets {
             }
             Ok(answer)
         })?;
-        if let Some(row) = &mut *self.jobs.scrubber.row.lock() {
+        if let Some(row) = &mut *self.datasets.jobs.scrubber.row.lock() {
             go_back(row);
         }
         Ok(answer)
@@ -242,20 +214,20 @@ impl Datasets {
 
     /// Keeps everybody else from the scrub, whose row is in memory then.
     fn stepping(&self) -> Result<MutexGuard<'_, Stepping>> {
-        let mut stepping = self.jobs.scrubber.steps.lock();
+        let mut stepping = self.datasets.jobs.scrubber.steps.lock();
         if !stepping.is_loaded {
-            let row = self.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))?;
+            let row = self.datasets.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))?;
             stepping.saved = row.as_ref().map_or(0, |row| row.examined);
-            stepping.clock = self.now();
+            stepping.clock = self.datasets.now();
             stepping.is_loaded = true;
-            *self.jobs.scrubber.row.lock() = row;
+            *self.datasets.jobs.scrubber.row.lock() = row;
         }
         Ok(stepping)
     }
 
-    fn put_scrub(&self, stepping: &mut Stepping, row: ScrubRow) -> Result<()> {
+    fn put(&self, stepping: &mut Stepping, row: ScrubRow) -> Result<()> {
         let stored = row.clone();
-        self.run(move |tx| {
+        self.datasets.run(move |tx| {
             if stored.state == ScrubState::Finished {
                 damage::forget(tx, stored.limit)?;
             }
@@ -263,21 +235,21 @@ impl Datasets {
             Ok(())
         })?;
         stepping.saved = row.examined;
-        stepping.clock = self.now();
-        *self.jobs.scrubber.row.lock() = Some(row);
+        stepping.clock = self.datasets.now();
+        *self.datasets.jobs.scrubber.row.lock() = Some(row);
         Ok(())
     }
 
-    fn scrub_labels(&self, row: &mut ScrubRow) -> bool {
-        let mut examined = self.engine().hold_still().mend_labels();
-        examined += self.engine().mend_labels_apart();
+    fn labels(&self, row: &mut ScrubRow) -> bool {
+        let mut examined = self.datasets.engine().hold_still().mend_labels();
+        examined += self.datasets.engine().mend_labels_apart();
         row.repaired += examined.mended;
         row.position = ScrubPosition::Space { vdev: 0, offset: 0 };
         false
     }
 
-    fn scrub_space(&self, row: &mut ScrubRow, from: OwnCursor, budget: u64) -> Result<bool> {
-        let examined = self.engine().hold_still().mend_space(from, budget.min(SPACE_STEP));
+    fn space(&self, row: &mut ScrubRow, from: OwnCursor, budget: u64) -> Result<bool> {
+        let examined = self.datasets.engine().hold_still().mend_space(from, budget.min(SPACE_STEP));
         row.examined += examined.bytes;
         row.repaired += examined.mended;
         row.errors += examined.lost;
@@ -285,12 +257,12 @@ impl Datasets {
             Some(OwnCursor { vdev, offset }) => ScrubPosition::Space { vdev, offset },
             None => ScrubPosition::Catalogue { cursor: cursor(Key::MIN) },
         };
-        self.note_damage(if examined.lost > 0 { vec![Damage::of_space()] } else { Vec::new() })?;
+        self.datasets.note_damage(if examined.lost > 0 { vec![Damage::of_space()] } else { Vec::new() })?;
         Ok(false)
     }
 
-    fn scrub_catalogue(&self, stepping: &mut Stepping, row: &mut ScrubRow, from: Key, budget: u64) -> Result<bool> {
-        let root = mend::committed_root(self.engine(), CATALOGUE)?;
+    fn catalogue(&self, stepping: &mut Stepping, row: &mut ScrubRow, from: Key, budget: u64) -> Result<bool> {
+        let root = mend::committed_root(self.datasets.engine(), CATALOGUE)?;
         let next = match root {
             Some(((root, level), seen)) => {
                 let part = Part {
@@ -317,11 +289,11 @@ impl Datasets {
     }
 
     /// Goes on with the datasets; whether all of them are done.
-    fn scrub_data_sets(&self, stepping: &mut Stepping, row: &mut ScrubRow, budget: u64) -> Result<bool> {
+    fn data_sets(&self, stepping: &mut Stepping, row: &mut ScrubRow, budget: u64) -> Result<bool> {
         let ScrubPosition::Datasets { dataset, done, member: before, cursor: at } = row.position else {
             return Ok(true);
         };
-        let (found, seen) = self.read(|tx| Ok((members::next_member(tx, dataset, done)?, tx.seen())))?;
+        let (found, seen) = self.datasets.read(|tx| Ok((members::next_member(tx, dataset, done)?, tx.seen())))?;
         let found = found.filter(|_| dataset != 0);
         let Some(member) = found else { return self.next_data_set(row, dataset) };
         // The tree that the step before was at may have become a snapshot; then its keys are done there too.
@@ -351,7 +323,7 @@ impl Datasets {
     }
 
     fn next_data_set(&self, row: &mut ScrubRow, after: u64) -> Result<bool> {
-        let next = self.read(|tx| match members::next_dataset(tx, after)? {
+        let next = self.datasets.read(|tx| match members::next_dataset(tx, after)? {
             Some(next) => Ok(Some((next, members::done_before(tx, next)?))),
             None => Ok(None),
         })?;
@@ -370,14 +342,16 @@ impl Datasets {
         is_meant: impl Fn(Key) -> bool,
     ) -> Result<Key> {
         let Found { bytes, suspects, unread, next } =
-            pass::examine(self.engine(), part, Budget::freely(budget), is_meant);
+            pass::examine(self.datasets.engine(), part, Budget::freely(budget), is_meant);
         let reached = next.unwrap_or(part.from);
         let (mut next, mut lost) = (reached, Vec::new());
         row.examined += bytes;
         for suspect in &suspects {
-            let outcome = mend::mend(self.engine(), suspect, true)?;
+            let outcome = mend::mend(self.datasets.engine(), suspect, true)?;
             match outcome.verdict {
-                Verdict::Mended { copies } => row.repaired += stored(suspect, self.engine().sector()) * copies as u64,
+                Verdict::Mended { copies } => {
+                    row.repaired += stored(suspect, self.datasets.engine().sector()) * copies as u64
+                }
                 Verdict::Lost => row.errors += 1,
                 // What is below it was passed over, and stands under a younger node now.
                 Verdict::Gone if unread.contains(&suspect.place) => {
@@ -388,33 +362,8 @@ impl Datasets {
             }
             lost.extend(outcome.damage);
         }
-        self.note_damage(lost)?;
+        self.datasets.note_damage(lost)?;
         Ok(if stepping.gives_up(part.from, next) { reached } else { next })
-    }
-
-    pub(crate) fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
-        // What is known and was seen since the last scrub began would stay as it is.
-        let since = self.jobs.scrubber.row.lock().as_ref().map_or(Txg::ZERO, |row| row.limit);
-        self.note_damage_since(damage, since)
-    }
-
-    /// Notes damage, but for what is known and was seen after `since`.
-    pub(crate) fn note_damage_since(&self, damage: Vec<Damage>, since: Txg) -> Result<()> {
-        if damage.is_empty() {
-            return Ok(());
-        }
-        if self.engine().read_only() {
-            // The catalogue cannot say it: as long as the pool is open, memory does.
-            let mut unwritten = self.jobs.scrubber.unwritten.lock();
-            let room = damage::MAX_ENTRIES.saturating_sub(unwritten.len());
-            unwritten.extend(damage.into_iter().take(room));
-            return Ok(());
-        }
-        if self.engine().writable().is_err() {
-            return Ok(());
-        }
-        let new = self.read(|tx| damage::unknown(tx, &damage, since))?;
-        if new.is_empty() { Ok(()) } else { self.run(move |tx| damage::note(tx, &new)) }
     }
 }
 

@@ -22,8 +22,8 @@ const LEN: usize = 1 << 20;
 const FILES: u64 = 40;
 const STEP: u64 = 1 << 20;
 
-fn disk(name: &str) -> Arc<dyn Device> {
-    Arc::new(MemoryDevice::new(name, 64 * MIB))
+fn disk(name: &str, size: u64) -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::new(name, size))
 }
 
 /// A pool with an almost full disk and an empty one.
@@ -35,13 +35,14 @@ struct Bench {
 impl Bench {
     fn new(seed: u64) -> Bench {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
-        let pool = admin::create_of(&[NewVdev::Disk(disk("a"))], &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let pool =
+            admin::create_of(&[NewVdev::Disk(disk("a", 64 * MIB))], &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
         let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
         let bench = Bench { pool, world: World { devices: Vec::new(), engine, datasets } };
         (0..FILES).for_each(|number| bench.world.write("tank", &number.to_string(), &noise(number, LEN)));
         bench.world.engine.commit().unwrap();
-        bench.pool.begin_add(vec![NewVdev::Disk(disk("b"))]).unwrap().finish().unwrap();
+        bench.pool.begin_add(vec![NewVdev::Disk(disk("b", 96 * MIB))]).unwrap().finish().unwrap();
         bench.world.engine.commit_anyway().unwrap();
         bench
     }
@@ -79,15 +80,15 @@ fn a_resilver_comes_before_a_mover_and_that_before_a_scrub() {
     let bench = Bench::new(1);
     let datasets = &bench.world.datasets;
     let mut scheduler = Scheduler::of_steps(STEP, datasets);
-    datasets.start_scrub().unwrap();
-    datasets.start_rebalance(None).unwrap();
+    datasets.scrub().start().unwrap();
+    datasets.rebalance().start(None).unwrap();
     // Both have begun when a device comes that lacks everything.
     for _ in 0..4 {
         assert_eq!(scheduler.turn(datasets, &bench.pool).unwrap().job, Some(Kind::Rebalance));
     }
-    bench.pool.attach("b", disk("c"), false).unwrap();
+    bench.pool.attach("b", disk("c", 96 * MIB), false).unwrap();
     assert_eq!(bench.in_order(&mut scheduler), [Kind::Resilver, Kind::Rebalance, Kind::Scrub]);
-    assert_eq!(datasets.scrub_status().unwrap().unwrap().state, ScrubState::Finished);
+    assert_eq!(datasets.scrub().status().unwrap().unwrap().state, ScrubState::Finished);
     bench.world.judge();
 }
 
@@ -96,8 +97,8 @@ fn a_paused_mover_lets_a_scrub_go_on() {
     let bench = Bench::new(2);
     let datasets = &bench.world.datasets;
     let mut scheduler = Scheduler::of_steps(STEP, datasets);
-    datasets.start_scrub().unwrap();
-    datasets.start_rebalance(None).unwrap();
+    datasets.scrub().start().unwrap();
+    datasets.rebalance().start(None).unwrap();
     let rebalance = Kind::Rebalance.of(datasets);
     assert_eq!(scheduler.turn(datasets, &bench.pool).unwrap().job, Some(Kind::Rebalance));
     rebalance.pause().unwrap();
@@ -114,11 +115,11 @@ fn while_a_mover_is_under_way_no_other_one_begins() {
     let datasets = &bench.world.datasets;
     let leaving = bench.pool.find_vdev("b").unwrap().id();
     let shrink = bench.pool.plan_shrink("b", admin::Wanted::By(8 * MIB)).unwrap();
-    datasets.start_rebalance(None).unwrap();
+    datasets.rebalance().start(None).unwrap();
     let others = [
-        datasets.start_removal(leaving, "b", 0, None),
-        datasets.start_defragment(None).map(drop),
-        datasets.start_resize(&shrink, None),
+        datasets.removal().start(leaving, "b", 0, None),
+        datasets.defragment().start(None).map(drop),
+        datasets.resize().start(&shrink, None),
     ];
     for other in others {
         assert!(refusal(other).to_string().contains("a rebalance is under way"));
@@ -126,8 +127,8 @@ fn while_a_mover_is_under_way_no_other_one_begins() {
     let movers = || Kind::IN_ORDER.into_iter().filter(|kind| kind.is_mover() && kind.of(datasets).is_under_way());
     assert_eq!(movers().collect::<Vec<_>>(), [Kind::Rebalance]);
     Kind::Rebalance.of(datasets).stop(&bench.pool).unwrap();
-    datasets.start_removal(leaving, "b", 0, None).unwrap();
-    assert!(refusal(datasets.start_rebalance(None).map(drop)).to_string().contains("a removal is under way"));
+    datasets.removal().start(leaving, "b", 0, None).unwrap();
+    assert!(refusal(datasets.rebalance().start(None).map(drop)).to_string().contains("a removal is under way"));
     assert_eq!(movers().collect::<Vec<_>>(), [Kind::Remove]);
 }
 
@@ -136,9 +137,9 @@ fn a_mover_keeps_to_its_limit_by_the_clock_of_the_pool() {
     const LIMIT: u64 = 1 << 20;
     let bench = Bench::new(4);
     let datasets = &bench.world.datasets;
-    datasets.start_rebalance(Some(LIMIT)).unwrap();
+    datasets.rebalance().start(Some(LIMIT)).unwrap();
     let (_, time) = bench.turns(&mut Scheduler::of_steps(u64::MAX, datasets));
-    let copied = datasets.rebalance_status().unwrap().copied;
+    let copied = datasets.rebalance().status().unwrap().copied;
     assert!(copied > 10 * LIMIT, "{copied}");
     // What a step takes on beyond what is due is waited for before the next.
     assert!(time.as_secs() + 2 >= copied / LIMIT, "{copied} bytes in {time:?}");
@@ -149,11 +150,11 @@ fn a_step_handles_no_more_than_its_budget() {
     let bench = Bench::new(5);
     let datasets = &bench.world.datasets;
     let mut scheduler = Scheduler::of_steps(STEP, datasets);
-    datasets.start_scrub().unwrap();
+    datasets.scrub().start().unwrap();
     loop {
-        let before = datasets.scrub_in_memory().unwrap();
+        let before = datasets.scrub().in_memory().unwrap();
         let turn = scheduler.turn(datasets, &bench.pool).unwrap();
-        let after = datasets.scrub_in_memory().unwrap();
+        let after = datasets.scrub().in_memory().unwrap();
         // A step ends with the leaf in which the budget is used up.
         assert!(after.examined - before.examined <= 4 * STEP, "{before:?} {after:?}");
         if after.state != ScrubState::Running {

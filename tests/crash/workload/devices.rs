@@ -6,7 +6,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use dataset::{catalogue::ScrubState, jobs::Scheduler};
+use dataset::{
+    catalogue::ScrubState,
+    jobs::{Job, Scheduler},
+};
 use pool::{
     admin::ClassedVdev,
     device::Device,
@@ -118,11 +121,11 @@ impl Life {
         let (datasets, pool) = (&self.world.datasets, &self.world.pool);
         let kinds = [
             ("resilver", self.world.engine().filling().is_some()),
-            ("removal", datasets.is_removing()),
-            ("rebalance", datasets.is_rebalancing()),
-            ("defragmentation", datasets.is_defragmenting()),
+            ("removal", datasets.removal().is_under_way()),
+            ("rebalance", datasets.rebalance().is_under_way()),
+            ("defragmentation", datasets.defragment().is_under_way()),
             ("expansion", pool.widening().is_some()),
-            ("resize", datasets.is_resizing()),
+            ("resize", datasets.resize().is_under_way()),
             ("spare in use", pool.spares().iter().any(|spare| spare.used_in.is_some())),
             ("cache in use", self.world.caches_in_use() > 0),
             ("rows behind the smallest device in use", self.is_anything_behind_the_smallest()),
@@ -294,7 +297,7 @@ impl Life {
     /// Whether no job is emptying vdevs or regions.
     pub(super) fn is_nothing_moving(&self) -> bool {
         let datasets = &self.world.datasets;
-        !datasets.is_moving() && datasets.expansion_status().regions == 0
+        !datasets.moving().is_under_way() && datasets.expansion().status().regions == 0
     }
 
     /// Removes a random removable vdev; if `packed_if_possible`, a vdev that has to be packed, if there is one.
@@ -314,7 +317,7 @@ impl Life {
         let Some((vdev, plan)) = self.pick(&fitting) else { return Ok(None) };
         self.operator.heal(false);
         let name = vdev.as_group().map_or_else(|| vdev.leaves()[0].name().to_owned(), |group| group.name().to_owned());
-        let begun = self.world.datasets.start_removal(vdev.id(), &name, plan.bytes, None);
+        let begun = self.world.datasets.removal().start(vdev.id(), &name, plan.bytes, None);
         self.expect("remove", begun)?;
         let packs = if plan.fits_whole() { "" } else { ", packed" };
         Ok(Some((if plan.fits_whole() { "remove" } else { "remove packed" }, format!("{name}{packs}"))))
@@ -340,11 +343,11 @@ impl Life {
     }
 
     fn begin_a_scrub(&mut self) -> Told {
-        let status = self.expect("the scrub's state", self.world.datasets.scrub_status())?;
+        let status = self.expect("the scrub's state", self.world.datasets.scrub().status())?;
         if status.is_some_and(|status| status.state == ScrubState::Running) {
             return Ok(None);
         }
-        self.expect("scrub", self.world.datasets.start_scrub())?;
+        self.expect("scrub", self.world.datasets.scrub().start())?;
         Ok(Some(("scrub", String::new())))
     }
 }

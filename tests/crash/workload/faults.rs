@@ -169,7 +169,7 @@ impl Life {
         let steps = self.below(40);
         let datasets = self.world.datasets.clone();
         for _ in 0..steps {
-            if self.expect("resilver", datasets.resilver_step(FILLING_STEP))? == Progress::Idle {
+            if self.expect("resilver", datasets.resilver().advance(FILLING_STEP))? == Progress::Idle {
                 break;
             }
         }
@@ -233,13 +233,13 @@ impl Life {
     fn scrub(&mut self) -> Outcome<()> {
         let datasets = &self.world.datasets;
         // A scrub under way may be past these blocks.
-        let before = self.expect("the scrub's state", datasets.scrub_status())?;
+        let before = self.expect("the scrub's state", datasets.scrub().status())?;
         if before.is_some_and(|status| matches!(status.state, ScrubState::Running | ScrubState::Paused)) {
-            self.expect("stop the scrub", datasets.stop_scrub())?;
+            self.expect("stop the scrub", datasets.scrub().give_up())?;
         }
-        self.expect("start a scrub", datasets.start_scrub())?;
-        while self.expect("scrub", datasets.scrub_step(SCRUB_STEP))? == Progress::Worked {}
-        let status = self.expect("the scrub's result", datasets.scrub_status())?;
+        self.expect("start a scrub", datasets.scrub().start())?;
+        while self.expect("scrub", datasets.scrub().advance(SCRUB_STEP))? == Progress::Worked {}
+        let status = self.expect("the scrub's result", datasets.scrub().status())?;
         match status.ok_or("a scrub that has ended is not known")?.errors {
             0 => Ok(()),
             errors => Err(format!("a scrub finds {errors} blocks without a whole copy")),

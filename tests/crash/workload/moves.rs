@@ -12,6 +12,7 @@ use std::sync::Arc;
 use dataset::{
     admin::Error,
     fs::{Ino, ROOT},
+    jobs::Job,
 };
 use pool::{
     admin::{ClassedVdev, SpareChange},
@@ -238,7 +239,7 @@ impl Life {
             return Ok(None);
         }
         self.operator.heal(false);
-        let begun = self.expect("rebalance", self.world.datasets.start_rebalance(None))?;
+        let begun = self.expect("rebalance", self.world.datasets.rebalance().start(None))?;
         Ok(begun.is_none().then(|| ("rebalance", String::new())))
     }
 
@@ -247,7 +248,7 @@ impl Life {
             return Ok(None);
         }
         self.operator.heal(false);
-        let begun = self.expect("defragment", self.world.datasets.start_defragment(None))?;
+        let begun = self.expect("defragment", self.world.datasets.defragment().start(None))?;
         Ok(begun.is_none().then(|| ("defragment", String::new())))
     }
 
@@ -258,16 +259,20 @@ impl Life {
         let has_moved_all = |stopped: &Result<(), Error>| {
             stopped.as_ref().is_err_and(|error| error.to_string() == "everything on the vdev has been moved already")
         };
-        if datasets.is_resizing() {
+        if datasets.resize().is_under_way() {
             return self.give_up_a_resize();
         }
-        let (stopped, what) = match (datasets.is_removing(), datasets.is_rebalancing(), datasets.is_defragmenting()) {
-            (true, _, _) => (datasets.stop_removal(), "a removal"),
-            (_, true, _) => (datasets.stop_rebalance(), "a rebalance"),
-            (_, _, true) => (datasets.stop_defragment(), "a defragmentation"),
+        let (stopped, what) = match (
+            datasets.removal().is_under_way(),
+            datasets.rebalance().is_under_way(),
+            datasets.defragment().is_under_way(),
+        ) {
+            (true, _, _) => (datasets.removal().stop(&self.world.pool), "a removal"),
+            (_, true, _) => (datasets.rebalance().stop(&self.world.pool), "a rebalance"),
+            (_, _, true) => (datasets.defragment().stop(&self.world.pool), "a defragmentation"),
             _ => return Ok(None),
         };
-        if datasets.is_removing() && has_moved_all(&stopped) {
+        if datasets.removal().is_under_way() && has_moved_all(&stopped) {
             return Ok(None);
         }
         self.expect("stop", stopped)?;
@@ -278,7 +283,7 @@ impl Life {
     fn give_up_a_resize(&mut self) -> Told {
         self.operator.heal(false);
         let cannot = ["what was at the end changes places at the moment; try again", "the devices end there already"];
-        match self.world.datasets.stop_resize(&self.world.pool) {
+        match self.world.datasets.resize().stop(&self.world.pool) {
             Err(error) if cannot.contains(&error.to_string().as_str()) => Ok(None),
             stopped => self.expect("stop a resize", stopped).map(|()| Some(("stop", "a resize".into()))),
         }

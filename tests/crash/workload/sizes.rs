@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use dataset::jobs::Job;
 use pool::{
     admin::{MIN_DEVICE, ShrinkPlan, Wanted},
     device::Device,
@@ -47,7 +48,7 @@ impl Life {
 
     /// Expands the pool onto the added length of all devices, or one vdev, which also takes back space given up.
     pub(super) fn use_what_has_grown(&mut self) -> Told {
-        if self.world.datasets.is_resizing() {
+        if self.world.datasets.resize().is_under_way() {
             return Ok(None);
         }
         self.operator.heal(false);
@@ -87,7 +88,7 @@ impl Life {
         }
         let Some(plan) = self.pick(&plans) else { return Ok(None) };
         self.operator.heal(false);
-        self.expect("resize", self.world.datasets.start_resize(&plan, None))?;
+        self.expect("resize", self.world.datasets.resize().start(&plan, None))?;
         let (name, bytes) = (plan.name, plan.moving.bytes);
         let kind = if bytes > 0 { "shrink" } else { "shrink empty" };
         Ok(Some((kind, format!("{name} from {} to {} bytes, {bytes} to be moved", plan.now, plan.size))))

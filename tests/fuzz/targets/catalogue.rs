@@ -75,7 +75,7 @@ fn look(datasets: &Datasets) {
             let _ = datasets.open_snapshot(name).map(|open| open.fs.statfs());
         }
     }
-    let _ = (datasets.holds(&[snapshot(HOME, "older")], true), datasets.scrub_status());
+    let _ = (datasets.holds(&[snapshot(HOME, "older")], true), datasets.scrub().status());
     for (replicate, from) in [(true, None), (false, Some(SendFrom::Base(Name::Snapshot(snapshot(HOME, "old")))))] {
         let snapshot = snapshot(HOME, "a");
         let request = SendRequest { snapshot, from, replicate, skip_missing: true, properties: true };
@@ -91,7 +91,7 @@ fn change(datasets: &Datasets) {
         let Ok(open) = datasets.open_dataset(&name(dataset)) else { continue };
         let _ = (open.fs().statfs(), open.fs().unlink(dataset::fs::ROOT, b"file"));
     }
-    let _ = datasets.start_scrub();
+    let _ = datasets.scrub().start();
     let _ = datasets.snapshot(vec![snapshot("tank", "new")], true, Vec::new());
     let _ = datasets.clone_snapshot(&snapshot(HOME, "a"), &name("tank/other"), false, Vec::new(), (0, 0));
     let _ = datasets.promote(&name(CLONE));
@@ -114,7 +114,7 @@ fn work(datasets: &Datasets) {
         assert!(steps < STEPS, "work in the background never ends");
     };
     goes_on(&|| datasets.background_step());
-    goes_on(&|| datasets.scrub_step(1 << 20));
+    goes_on(&|| datasets.scrub().advance(1 << 20));
     goes_on(&|| datasets.mend_step());
 }
 

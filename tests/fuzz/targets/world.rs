@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use dataset::{
     admin::{Assignment, CreateRequest, Datasets, Error},
     fs::{Caller, Errno, FallocateFlags, FileSystem, ROOT, SetXattr},
+    jobs::Job,
     lineage,
     name::{DatasetName, Name},
 };
@@ -102,8 +103,8 @@ fn make() -> Result<MemoryDevice, Error> {
     let note = Assignment { property: "test:note".into(), value: "hers".into() };
     datasets.set(&[Name::Dataset(name(HOME))], &[quota, note])?;
     datasets.record("fs set", "ann", "well")?;
-    datasets.start_scrub()?;
-    datasets.pause_scrub()?;
+    datasets.scrub().start()?;
+    datasets.scrub().pause()?;
     datasets.close_all()?;
     pool.export()?;
     Ok(device.snapshot())

@@ -56,7 +56,7 @@ impl OpenPool {
             }
             Activity::Resilver => self.is_filling().then(|| self.to_resilver()),
             Activity::Scrub => {
-                let status = self.datasets.scrub_status().or_refused(ACTION, self.name())?;
+                let status = self.datasets.scrub().status().or_refused(ACTION, self.name())?;
                 let running = status.filter(|status| status.state == ScrubState::Running);
                 running.map(|status| status.total.saturating_sub(status.examined))
             }
@@ -72,7 +72,7 @@ impl OpenPool {
 
     /// The resilver that is under way.
     fn resilver(&self) -> Option<ResilverStatus> {
-        self.datasets.resilver_status().filter(|status| status.state == ResilverState::Running)
+        self.datasets.resilver().status().filter(|status| status.state == ResilverState::Running)
     }
 
     /// What a resilver has before it: everything, if it is about to begin.

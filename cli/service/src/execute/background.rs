@@ -6,7 +6,7 @@
 use std::{
     sync::{Arc, Weak},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, unbounded};
@@ -72,8 +72,9 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let end = Instant::now() + LAST_CHANCE;
-        self.free_while(|| Instant::now() < end);
+        let env = self.datasets.engine().env();
+        let end = env.uptime() + LAST_CHANCE;
+        self.free_while(|| env.uptime() < end);
     }
 
     /// Frees large files that have lost their last name and what was destroyed, at least one step of each and more while

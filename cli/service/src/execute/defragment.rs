@@ -1,6 +1,6 @@
-//! Requests about defragmenting. The work is done by the thread that scrubs: see [`super::scrub`].
+//! Requests about defragmenting. The work is done in the thread of [`super::jobs`].
 
-use dataset::catalogue::DefragmentRow;
+use dataset::{catalogue::DefragmentRow, jobs::Job as _};
 use pool::space::{Dense, Fragmentation};
 use protocol::{DefragmentPlan, DefragmentRecord, Failure};
 
@@ -16,19 +16,19 @@ impl OpenPool {
         dry_run: bool,
         job: &mut Job<'_>,
     ) -> Result<DefragmentPlan, Failure> {
-        let Fragmentation { chunks, bytes, empty, empty_then, reason } = self.datasets.holes();
+        let Fragmentation { chunks, bytes, empty, empty_then, reason } = self.datasets.defragment().plan();
         let region = self.engine().storage().space.region();
         let shown = |reason: Option<Dense>| reason.map(words).map(str::to_owned);
         let plan = DefragmentPlan { bytes, chunks, empty, empty_then, region, reason: shown(reason) };
         if dry_run {
             return Ok(plan);
         }
-        let reason = self.datasets.start_defragment(limit).or_refused(ACTION, self.name())?;
+        let reason = self.datasets.defragment().start(limit).or_refused(ACTION, self.name())?;
         if reason == Some(Dense::NoRoom) {
             let hint = "delete something, or add a device: pool add";
             return Err(Failure::cannot(ACTION, self.name(), words(Dense::NoRoom)).hint(hint));
         }
-        self.scrubbing.wake();
+        self.jobs.wake();
         if self.mounts.is_none() && reason.is_none() {
             // Nobody else would do it.
             self.wait_for_defragment(job)?;
@@ -37,11 +37,11 @@ impl OpenPool {
     }
 
     pub(super) fn pause_defragment(&self) -> Result<(), Failure> {
-        self.datasets.pause_defragment().or_refused("pause the defragmentation of", self.name())
+        self.datasets.defragment().pause().or_refused("pause the defragmentation of", self.name())
     }
 
     pub(super) fn stop_defragment(&self) -> Result<(), Failure> {
-        self.datasets.stop_defragment().or_refused("stop the defragmentation of", self.name())
+        self.datasets.defragment().stop(&self.pool).or_refused("stop the defragmentation of", self.name())
     }
 
     /// Returns when no defragmentation is under way.
@@ -53,7 +53,7 @@ impl OpenPool {
     /// How the defragmentation stands that is under way or was the last one.
     pub(super) fn defragment_record(&self) -> Option<DefragmentRecord> {
         let DefragmentRow { state, start, end, total, copied, errors, wanted, emptied, taken } =
-            self.datasets.defragment_status()?;
+            self.datasets.defragment().status()?;
         let moved = self.batches_record(Stood { state, start, end, total, copied, errors });
         let (packed, maps) = self.engine().storage().space.packed();
         Some(DefragmentRecord { moved, wanted, emptied, taken, packed: packed as u64, maps })

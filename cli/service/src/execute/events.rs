@@ -240,7 +240,7 @@ impl Watch {
     }
 
     fn look_at_scrub(&mut self) {
-        let Some(now) = self.datasets.scrub_in_memory().map(|status| (status.start, status.state)) else { return };
+        let Some(now) = self.datasets.scrub().in_memory().map(|status| (status.start, status.state)) else { return };
         let before = self.scrub.replace(now).filter(|(start, _)| *start == now.0);
         // One that began before the pool was opened goes on as it stood.
         let before = match before {
@@ -261,7 +261,7 @@ impl Watch {
     }
 
     fn look_at_resilver(&mut self) {
-        let Some(status) = self.datasets.resilver_status() else { return };
+        let Some(status) = self.datasets.resilver().status() else { return };
         let now = (status.start, status.state);
         let before = self.resilver.replace(now).filter(|(start, _)| *start == now.0);
         if before.is_none() && status.resumed.is_none() {
@@ -275,17 +275,17 @@ impl Watch {
     }
 
     fn look_at_batches(&mut self) {
-        let is_paused = self.datasets.is_moving_paused();
+        let is_paused = self.datasets.moving().is_paused();
         let seen = |start, state| (start, state, state == MoveState::Running && is_paused);
-        if let Some(now) = self.datasets.rebalance_status().map(|status| seen(status.start, status.state)) {
+        if let Some(now) = self.datasets.rebalance().status().map(|status| seen(status.start, status.state)) {
             let before = self.rebalance.replace(now);
             self.compare("rebalance", before, now);
         }
-        if let Some(now) = self.datasets.defragment_status().map(|status| seen(status.start, status.state)) {
+        if let Some(now) = self.datasets.defragment().status().map(|status| seen(status.start, status.state)) {
             let before = self.defragment.replace(now);
             self.compare("defragment", before, now);
         }
-        if let Some(now) = self.datasets.resize_status().map(|status| seen(status.start, status.state)) {
+        if let Some(now) = self.datasets.resize().status().map(|status| seen(status.start, status.state)) {
             let before = self.resize.replace(now);
             self.compare("resize", before, now);
         }

@@ -1,9 +1,8 @@
-//! Requests about a RAID-Z that gets a device more. The work is done by the thread that scrubs: see [`super::scrub`].
+//! Requests about a RAID-Z that gets a device more. The work is done in the thread of [`super::jobs`].
 
 use std::{thread, time::Duration};
 
-use dataset::admin::{Datasets, Expanding, Pause, Progress};
-use pool::admin::Pool;
+use dataset::jobs::{Job as _, Pause};
 use protocol::{ExpansionPause, ExpansionRecord, Failure, Layout};
 
 use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
@@ -14,30 +13,17 @@ const WATCH: Duration = Duration::from_millis(50);
 const NANOS: i64 = 1_000_000_000;
 const ACTION: &str = "expand";
 
-/// Does a step of the expansion that is under way: copies about so many bytes.
-pub(super) fn work(datasets: &Datasets, pool: &Pool, bytes: u64) -> dataset::admin::Result<Progress> {
-    let Some(widening) = pool.widening() else { return Ok(Progress::Idle) };
-    match datasets.expansion_step(widening.vdev, &widening.narrow, bytes)? {
-        Expanding::Went(progress) => Ok(progress),
-        Expanding::Widens(vdev, count) => {
-            pool.widen(vdev, count)?;
-            datasets.expansion_done();
-            Ok(Progress::Worked)
-        }
-    }
-}
-
 impl OpenPool {
     pub(super) fn pause_expansion(&self) -> Result<(), Failure> {
         self.expanding("pause the expansion in")?;
-        self.datasets.pause_expansion().or_refused("pause the expansion in", self.name())
+        self.datasets.expansion().pause().or_refused("pause the expansion in", self.name())
     }
 
     /// Has the expansion go on that is paused, or at another pace.
     pub(super) fn resume_expansion(&self, limit: Option<u64>) -> Result<(), Failure> {
         self.expanding(ACTION)?;
-        self.datasets.resume_expansion(limit).or_refused(ACTION, self.name())?;
-        self.scrubbing.wake();
+        self.datasets.expansion().go_on(limit).or_refused(ACTION, self.name())?;
+        self.jobs.wake();
         Ok(())
     }
 
@@ -76,7 +62,7 @@ impl OpenPool {
     /// How the expansion stands that is under way.
     pub(super) fn expansion(&self) -> Option<ExpansionRecord> {
         let widening = self.pool.widening()?;
-        let status = self.datasets.expansion_status();
+        let status = self.datasets.expansion().status();
         let seconds = if status.regions == 0 { 0 } else { (self.engine().env().now() - status.start) / NANOS };
         Some(ExpansionRecord {
             name: widening.name,
@@ -93,7 +79,7 @@ impl OpenPool {
             total: status.total,
             copied: status.copied,
             seconds: u64::try_from(seconds).unwrap_or(0),
-            limit: self.datasets.moving_limit(),
+            limit: self.datasets.moving().limit(),
         })
     }
 }

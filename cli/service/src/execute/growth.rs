@@ -1,10 +1,9 @@
 //! What devices have grown while their pool was open: noticed by the service, and used if that is wanted. One that was made
 //! smaller has not grown, however large it is; what it has given up is taken back when somebody asks for it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dataset::admin::Datasets;
-use dataset::property::pool::AUTOEXPAND;
+use dataset::{admin::Datasets, jobs::Job as _, property::pool::AUTOEXPAND};
 use pool::admin::Pool;
 use protocol::Failure;
 
@@ -13,18 +12,19 @@ use super::{open_pool::OpenPool, refusal::OrRefused, spares::note};
 /// How often the devices are measured.
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// When the devices are measured again.
-pub(super) struct Watch(Instant);
+/// The uptime of the environment at which the devices are measured again.
+pub(super) struct Watch(Duration);
 
 impl Watch {
     /// Opening has just measured them.
-    pub(super) fn new() -> Watch {
-        Watch(Instant::now() + INTERVAL)
+    pub(super) fn new(now: Duration) -> Watch {
+        Watch(now + INTERVAL)
     }
 
     /// Takes note of what has grown, if it is time, and has the pool use it if it is to.
     pub(super) fn step(&mut self, datasets: &Datasets, pool: &Pool) {
-        if Instant::now() < self.0 || pool.engine().writable().is_err() || pool.engine().suspension().is_suspended() {
+        let now = pool.engine().env().uptime();
+        if now < self.0 || pool.engine().writable().is_err() || pool.engine().suspension().is_suspended() {
             return;
         }
         match pool.remeasure() {
@@ -37,7 +37,7 @@ impl Watch {
         }
         // Also without news: the property may have been set since, or a larger device have taken another one's place.
         expand_if_wanted(datasets, pool);
-        self.0 = Instant::now() + INTERVAL;
+        self.0 = pool.engine().env().uptime() + INTERVAL;
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn tell_outgrown(pool: &Pool) {
 pub(super) fn expand_if_wanted(datasets: &Datasets, pool: &Pool) {
     let is_wanted = || datasets.pool_setting(&AUTOEXPAND);
     // What becomes smaller does not become larger meanwhile.
-    if pool.engine().read_only() || datasets.is_resizing() || pool.growth() == 0 || !is_wanted() {
+    if pool.engine().read_only() || datasets.resize().is_under_way() || pool.growth() == 0 || !is_wanted() {
         return;
     }
     match pool.expand(None) {
@@ -66,14 +66,14 @@ impl OpenPool {
         const ACTION: &str = "expand";
         self.pool.remeasure().or_refused(ACTION, device)?;
         let (vdev, _) = self.pool.find_device(device).or_refused(ACTION, device)?;
-        if self.datasets.is_resizing() {
+        if self.datasets.resize().is_under_way() {
             let why = "a resize is under way; use pool resize -s to stop it";
             return Err(Failure::cannot(ACTION, device, why));
         }
         self.pool.regain(vdev.id()).or_refused(ACTION, device)?;
         self.pool.expand(Some(vdev.id())).or_refused(ACTION, device)?;
         // Rows of a raidz may have become narrow by it.
-        self.scrubbing.wake();
+        self.jobs.wake();
         Ok(())
     }
 

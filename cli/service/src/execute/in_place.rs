@@ -47,6 +47,6 @@ impl OpenPool {
         if let Err(error) = self.pool.put_online(&number.to_string(), &|path| self.reopen(path)) {
             tracing::warn!("the device that was not replaced stays offline: {error}");
         }
-        self.scrubbing.wake();
+        self.jobs.wake();
     }
 }

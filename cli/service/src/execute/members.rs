@@ -77,7 +77,7 @@ impl OpenPool {
             self.pool.find_device(beside).or_refused(action, beside)?;
         }
         if replace && self.pool.use_spare(beside, &new.path.to_text()).or_refused(action, beside)? {
-            self.scrubbing.wake();
+            self.jobs.wake();
             return Ok(self.layout());
         }
         let vacated = if replace { self.let_go_in_place(beside, new, force)? } else { None };
@@ -86,7 +86,7 @@ impl OpenPool {
             self.take_back_in_place(number);
         }
         attached?;
-        self.scrubbing.wake();
+        self.jobs.wake();
         Ok(self.layout())
     }
 
@@ -106,7 +106,7 @@ impl OpenPool {
         match is_column {
             true => {
                 self.datasets.check_feature(RAIDZ_EXPANSION).or_refused(action, beside)?;
-                self.datasets.prepare_expansion(limit).or_refused(action, beside)?;
+                self.datasets.expansion().prepare(limit).or_refused(action, beside)?;
                 self.pool.attach_column(beside, device).map(drop).or_refused(action, beside)?;
             }
             false if limit.is_some() => {
@@ -129,7 +129,7 @@ impl OpenPool {
             return Err(self.refuse_loss(device, &heirs)?);
         }
         let guids: Vec<Guid> = heirs.iter().map(|heir| heir.leaf.guid()).collect();
-        self.datasets.accept_losses(&guids).or_refused(ACTION, device)?;
+        self.datasets.resilver().accept_losses(&guids).or_refused(ACTION, device)?;
         match self.pool.detach(device) {
             // Who looks after replacements may have been faster.
             Err(_) if self.pool.find_device(device).is_err() => {}
@@ -153,7 +153,7 @@ impl OpenPool {
     }
 
     fn refuse_loss(&self, device: &str, heirs: &[Arc<Member>]) -> Result<Failure, Failure> {
-        let lost = self.datasets.resilver_status().map_or(0, |status| status.errors);
+        let lost = self.datasets.resilver().status().map_or(0, |status| status.errors);
         let blocks = if lost == 1 { "one block".to_owned() } else { format!("{lost} blocks") };
         let heirs: Vec<&str> = heirs.iter().map(|heir| heir.leaf.name()).collect();
         let problem = format!("{} lacks {blocks} that no other device gives", heirs.join(", "));
@@ -192,7 +192,7 @@ impl OpenPool {
 
     pub(super) fn online(&self, device: &str, expand: bool) -> Result<(), Failure> {
         self.pool.put_online(device, &|path| self.reopen(path)).or_refused("online", device)?;
-        self.scrubbing.wake();
+        self.jobs.wake();
         if expand { self.expand_vdev_of(device) } else { Ok(()) }
     }
 
@@ -210,7 +210,7 @@ impl OpenPool {
             }
         }
         self.take_caches_back(device);
-        self.scrubbing.wake();
+        self.jobs.wake();
     }
 
     /// Returns when a device that has joined a mirror has everything, and the one that it replaces has left.
@@ -219,7 +219,7 @@ impl OpenPool {
         while self.lacks(device)? {
             self.engine().writable().or_refused("resilver", self.name())?;
             job.check()?;
-            if let Some(status) = self.datasets.resilver_status() {
+            if let Some(status) = self.datasets.resilver().status() {
                 job.tell(&what, status.examined, Some(status.total.max(status.examined)));
             }
             thread::sleep(WATCH);
@@ -238,7 +238,7 @@ impl OpenPool {
             // A spare stays beside the one that it stands in for. What replaces the spare waits for that to stand by again.
             State::Complete => Ok(member.replaces().is_some() && !self.pool.label().is_spare(leaf.guid())),
             State::Out => refused("it has failed, or was put out of use, before it had everything"),
-            State::Filling | State::Filled => match self.datasets.resilver_status().filter(|_| self.is_stuck()) {
+            State::Filling | State::Filled => match self.datasets.resilver().status().filter(|_| self.is_stuck()) {
                 Some(status) => Err(Failure::cannot(
                     "resilver",
                     device,
@@ -256,14 +256,14 @@ impl OpenPool {
     /// Has what fills devices begin again.
     pub(super) fn restart_resilver(&self) -> Result<(), Failure> {
         self.engine().writable().or_refused("resilver", self.name())?;
-        self.datasets.restart_resilver();
-        self.scrubbing.wake();
+        self.datasets.resilver().restart();
+        self.jobs.wake();
         Ok(())
     }
 
     /// Whether devices lack what no other device gives.
     pub(super) fn is_stuck(&self) -> bool {
-        self.datasets.is_resilver_stuck()
+        self.datasets.resilver().is_stuck()
     }
 
     /// Whether devices are being replaced, and it may come to an end.

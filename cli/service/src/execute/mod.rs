@@ -4,14 +4,14 @@
 //! open_pool   the pool: engine, datasets, mounts; opening and closing    devices     this machine's devices
 //! pool, dataset, property, accounts, snapshot, stream, files       one family of requests each
 //! mounts      which datasets are mounted where, and keeping mounts in step with changes
-//! background  freeing what was destroyed           scrub       verifying and mending, in strides
+//! background  freeing what was destroyed           scrub       verifying and mending
 //! job         progress, cancelling, the stream beside a request       parts       answers that come in parts
 //! suspended   going on after a device has failed, or giving up
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
 //! activity    what goes on in the background   events      what has happened
 //! losses      what would be lost with some devices          trim        giving free space back
-//! pace        how fast chunks are moved                 rebalance   having vdevs become equally full
+//! jobs        the thread in which jobs take turns       rebalance   having vdevs become equally full
 //! removal     taking a vdev out of the pool             defragment  having holes become whole regions
 //! growth      what devices have grown                   resize      having devices become smaller
 //! spares      devices that stand by
@@ -39,13 +39,13 @@ mod images;
 mod in_place;
 pub(crate) mod inspect;
 mod job;
+mod jobs;
 pub(crate) mod layout;
 mod losses;
 mod members;
 mod memory;
 mod mounts;
 mod open_pool;
-mod pace;
 mod parts;
 mod patience;
 mod pool;

@@ -4,11 +4,7 @@
 //! whether it has a mount table. Closing happens in two steps: unmounting, which may be refused and then leaves all as it
 //! was, and the rest, which ends in a commit.
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use dataset::{
     admin::{Assignment as Given, Datasets},
@@ -34,10 +30,10 @@ use super::{
     events::Events,
     growth,
     images::Images,
+    jobs::Jobs,
     memory,
     mounts::{Manner, Mounts, Places},
     refusal::OrRefused,
-    scrub::Scrubbing,
     trim::Trimming,
 };
 use crate::registry::KnownPool;
@@ -64,12 +60,13 @@ pub struct OpenPool {
     pub(super) datasets: Arc<Datasets>,
     pub(super) places: Places,
     pub(super) mounts: Option<Arc<Mounts>>,
-    pub(super) opened: Instant,
+    /// The uptime of the environment when the pool was opened.
+    pub(super) opened: Duration,
     pub(super) altroot: String,
     pub(super) background: Background,
     /// What holds where no property says otherwise.
     pub(super) defaults: Settings,
-    pub(super) scrubbing: Scrubbing,
+    pub(super) jobs: Jobs,
     pub(super) events: Events,
     pub(super) images: Images,
     pub(super) trimming: Trimming,
@@ -162,8 +159,8 @@ impl OpenPool {
             pool.engine().suspension().enable();
         }
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
-        let pool = Arc::new(pool);
-        let scrubbing = Scrubbing::start(datasets.clone(), pool.clone(), mounting);
+        let (pool, opened) = (Arc::new(pool), datasets.engine().env().uptime());
+        let jobs = Jobs::start(datasets.clone(), pool.clone(), mounting);
         let images = Images::start(datasets.clone());
         let events = Events::start(datasets.clone(), images.sight());
         let trimming = Trimming::start(datasets.clone(), pool.clone());
@@ -174,11 +171,11 @@ impl OpenPool {
             datasets,
             places,
             mounts,
-            opened: Instant::now(),
+            opened,
             altroot: known.altroot.clone().unwrap_or_default(),
             background,
             defaults: memory::default_settings(),
-            scrubbing,
+            jobs,
             events,
             images,
             trimming,
@@ -269,9 +266,8 @@ impl OpenPool {
     }
 
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
-        let OpenPool {
-            pool, datasets, mounts, background, scrubbing, events, images, trimming, committer, feeder, ..
-        } = self;
+        let OpenPool { pool, datasets, mounts, background, jobs, events, images, trimming, committer, feeder, .. } =
+            self;
         let name = datasets.pool_name();
         // From here on nobody could have it go on.
         match pool.engine().suspension().is_suspended() {
@@ -281,7 +277,7 @@ impl OpenPool {
         // A mount still there is cut: nothing must change what is about to be closed.
         drop(mounts);
         drop(background);
-        drop(scrubbing);
+        drop(jobs);
         drop(events);
         drop(images);
         drop(trimming);

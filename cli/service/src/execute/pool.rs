@@ -1,11 +1,6 @@
 //! Requests about the pool itself: properties, state, devices, counters, history.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
 
 use dataset::{
     admin::Sharing,
@@ -209,9 +204,9 @@ impl OpenPool {
         if engine.unexamined().0 == 0 || !(engine.read_only() || engine.writable().is_ok()) {
             return;
         }
-        self.scrubbing.wake();
-        let begun = Instant::now();
-        while engine.unexamined().0 > 0 && begun.elapsed() < EXAMINATION {
+        self.jobs.wake();
+        let end = engine.env().uptime() + EXAMINATION;
+        while engine.unexamined().0 > 0 && engine.env().uptime() < end {
             thread::sleep(GLANCE);
         }
     }
@@ -366,7 +361,11 @@ impl OpenPool {
             members: Vec::new(),
         };
         let vdevs = vdevs.into_iter().chain(self.cache_counts()).collect();
-        IoSample { elapsed: self.opened.elapsed().as_nanos().try_into().unwrap_or(u64::MAX), pool, vdevs }
+        IoSample {
+            elapsed: self.engine().env().uptime().saturating_sub(self.opened).as_nanos().try_into().unwrap_or(u64::MAX),
+            pool,
+            vdevs,
+        }
     }
 
     /// The history, with what was done besides commands if `internal` says so.

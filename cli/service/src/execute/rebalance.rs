@@ -1,9 +1,12 @@
-//! Requests about rebalancing, and what they share with those about defragmenting. The work is done by the thread that scrubs:
-//! see [`super::scrub`].
+//! Requests about rebalancing, and what they share with those about defragmenting. The work is done in the thread of
+//! [`super::jobs`].
 
 use std::{thread, time::Duration};
 
-use dataset::catalogue::{MoveState, RebalanceRow};
+use dataset::{
+    catalogue::{MoveState, RebalanceRow},
+    jobs::Job as _,
+};
 use pool::{
     env::Nanos,
     space::{Balanced, Imbalance},
@@ -31,18 +34,18 @@ impl OpenPool {
         dry_run: bool,
         job: &mut Job<'_>,
     ) -> Result<RebalancePlan, Failure> {
-        let Imbalance { chunks, bytes, reason } = self.datasets.imbalance().or_refused(ACTION, self.name())?;
+        let Imbalance { chunks, bytes, reason } = self.datasets.rebalance().plan().or_refused(ACTION, self.name())?;
         let region = self.engine().storage().space.region();
         let plan = RebalancePlan { bytes, chunks, region, reason: reason.map(words).map(str::to_owned) };
         if dry_run {
             return Ok(plan);
         }
-        let reason = self.datasets.start_rebalance(limit).or_refused(ACTION, self.name())?;
+        let reason = self.datasets.rebalance().start(limit).or_refused(ACTION, self.name())?;
         if reason == Some(Balanced::NoRoom) {
             let hint = "delete something, or add a device: pool add";
             return Err(Failure::cannot(ACTION, self.name(), words(Balanced::NoRoom)).hint(hint));
         }
-        self.scrubbing.wake();
+        self.jobs.wake();
         if self.mounts.is_none() && reason.is_none() {
             // Nobody else would do it.
             self.wait_for_rebalance(job)?;
@@ -51,11 +54,11 @@ impl OpenPool {
     }
 
     pub(super) fn pause_rebalance(&self) -> Result<(), Failure> {
-        self.datasets.pause_rebalance().or_refused("pause the rebalance of", self.name())
+        self.datasets.rebalance().pause().or_refused("pause the rebalance of", self.name())
     }
 
     pub(super) fn stop_rebalance(&self) -> Result<(), Failure> {
-        self.datasets.stop_rebalance().or_refused("stop the rebalance of", self.name())
+        self.datasets.rebalance().stop(&self.pool).or_refused("stop the rebalance of", self.name())
     }
 
     /// Returns when no rebalance is under way.
@@ -92,7 +95,7 @@ impl OpenPool {
 
     /// How the rebalance stands that is under way or was the last one.
     pub(super) fn rebalance_record(&self) -> Option<RebalanceRecord> {
-        let RebalanceRow { state, start, end, total, copied, errors } = self.datasets.rebalance_status()?;
+        let RebalanceRow { state, start, end, total, copied, errors } = self.datasets.rebalance().status()?;
         Some(self.batches_record(Stood { state, start, end, total, copied, errors }))
     }
 
@@ -103,8 +106,8 @@ impl OpenPool {
         let until = if ended.is_none() { self.engine().env().now() } else { end };
         RebalanceRecord {
             ended,
-            paused: ended.is_none() && self.datasets.is_moving_paused(),
-            limit: self.datasets.moving_limit().filter(|_| ended.is_none()),
+            paused: ended.is_none() && self.datasets.moving().is_paused(),
+            limit: self.datasets.moving().limit().filter(|_| ended.is_none()),
             start: start.div_euclid(NANOS),
             end: end.div_euclid(NANOS),
             seconds: seconds_between(start, until),

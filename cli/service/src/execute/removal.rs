@@ -1,12 +1,9 @@
-//! Requests about vdevs that leave the pool. The work is done by the thread that scrubs: see [`super::scrub`].
+//! Requests about vdevs that leave the pool. The work is done in the thread of [`super::jobs`].
 
 use std::{thread, time::Duration};
 
-use dataset::{
-    admin::{Progress, Removing},
-    catalogue::MoveState,
-};
-use pool::{admin::Pool, env::Nanos};
+use dataset::{catalogue::MoveState, jobs::Job as _};
+use pool::env::Nanos;
 use protocol::{Failure, Layout, RemovalEnd, RemovalPlan, RemovalRecord};
 
 use super::{job::Job, layout, open_pool::OpenPool, refusal::OrRefused};
@@ -16,18 +13,6 @@ const WATCH: Duration = Duration::from_millis(50);
 
 const NANOS: i64 = 1_000_000_000;
 const ACTION: &str = "remove";
-
-/// Does a step of the removal that is under way: copies about so many bytes.
-pub(super) fn work(datasets: &dataset::admin::Datasets, pool: &Pool, bytes: u64) -> dataset::admin::Result<Progress> {
-    match datasets.removal_step(bytes)? {
-        Removing::Went(progress) => Ok(progress),
-        Removing::Leaves(vdev) => {
-            pool.remove_vdev(vdev)?;
-            datasets.removal_done()?;
-            Ok(Progress::Worked)
-        }
-    }
-}
 
 impl OpenPool {
     /// Begins to remove a vdev, or with `dry_run` only says what that takes.
@@ -65,8 +50,8 @@ impl OpenPool {
             );
             return Err(Failure::cannot(ACTION, name, why).hint("delete something, or add a device: pool add"));
         }
-        self.datasets.start_removal(vdev.id(), &shown.vdev, plan.bytes, limit).or_refused(ACTION, name)?;
-        self.scrubbing.wake();
+        self.datasets.removal().start(vdev.id(), &shown.vdev, plan.bytes, limit).or_refused(ACTION, name)?;
+        self.jobs.wake();
         if self.mounts.is_none() {
             // Nobody else would do it.
             self.wait_for_removal(job)?;
@@ -84,11 +69,11 @@ impl OpenPool {
     }
 
     pub(super) fn pause_removal(&self) -> Result<(), Failure> {
-        self.datasets.pause_removal().or_refused("pause the removal of a vdev from", self.name())
+        self.datasets.removal().pause().or_refused("pause the removal of a vdev from", self.name())
     }
 
     pub(super) fn stop_removal(&self) -> Result<(), Failure> {
-        self.datasets.stop_removal().or_refused("stop the removal of a vdev from", self.name())
+        self.datasets.removal().stop(&self.pool).or_refused("stop the removal of a vdev from", self.name())
     }
 
     /// Returns when no removal is under way.
@@ -114,12 +99,13 @@ impl OpenPool {
 
     /// How long that has been under way since the pool was opened which began at `start`.
     pub(super) fn seconds_at_work(&self, start: Nanos) -> u64 {
-        seconds_between(start, self.engine().env().now()).min(self.opened.elapsed().as_secs())
+        seconds_between(start, self.engine().env().now())
+            .min(self.engine().env().uptime().saturating_sub(self.opened).as_secs())
     }
 
     /// How the removal stands that is under way or was the last one.
     pub(super) fn removal(&self) -> Option<RemovalRecord> {
-        let status = self.datasets.removal_status()?;
+        let status = self.datasets.removal().status()?;
         let ended = end_of(status.state);
         // What is shown of one that is under way was copied since the pool was opened.
         let seconds = match ended {
@@ -130,14 +116,14 @@ impl OpenPool {
             name: status.name,
             vdev: status.vdev,
             ended,
-            paused: ended.is_none() && self.datasets.is_moving_paused(),
-            limit: self.datasets.moving_limit().filter(|_| ended.is_none()),
+            paused: ended.is_none() && self.datasets.moving().is_paused(),
+            limit: self.datasets.moving().limit().filter(|_| ended.is_none()),
             start: status.start.div_euclid(NANOS),
             end: status.end.div_euclid(NANOS),
             seconds,
             total: status.total,
             copied: status.copied,
-            before: if ended.is_none() { self.datasets.removed_before() } else { 0 },
+            before: if ended.is_none() { self.datasets.removal().copied_before() } else { 0 },
             errors: status.errors,
         })
     }

@@ -1,12 +1,9 @@
-//! Requests about devices that become smaller. The work is done by the thread that scrubs: see [`super::scrub`].
+//! Requests about devices that become smaller. The work is done in the thread of [`super::jobs`].
 
 use std::thread;
 
-use dataset::{
-    admin::{Datasets, Progress, Resizing},
-    catalogue::ResizeRow,
-};
-use pool::admin::{Pool, Wanted};
+use dataset::{catalogue::ResizeRow, jobs::Job as _};
+use pool::admin::Wanted;
 use protocol::{Failure, NewSize, RemovalEnd, ResizePlan, ResizeRecord};
 
 use super::{
@@ -17,22 +14,6 @@ use super::{
 };
 
 const ACTION: &str = "resize";
-
-/// Does a step of the resize that is under way: copies about so many bytes.
-pub(super) fn work(datasets: &Datasets, pool: &Pool, bytes: u64) -> dataset::admin::Result<Progress> {
-    match datasets.resize_step(bytes)? {
-        Resizing::Went(progress) => Ok(progress),
-        Resizing::Shrinks(vdev, regions) => {
-            if let Err(error) = pool.shrink(vdev, regions) {
-                tracing::warn!("cannot make the devices of vdev {vdev} smaller: {error}");
-                datasets.resize_failed(&error);
-                return Ok(Progress::Idle);
-            }
-            datasets.resize_done()?;
-            Ok(Progress::Worked)
-        }
-    }
-}
 
 impl OpenPool {
     /// Begins to make a device smaller, or with `dry_run` only says what that takes.
@@ -68,7 +49,7 @@ impl OpenPool {
         if dry_run {
             return Ok(shown);
         }
-        if !self.datasets.is_resizing() && !moving.fits() {
+        if !self.datasets.resize().is_under_way() && !moving.fits() {
             let why = format!(
                 "what lies at its end takes {needed} empty regions of {} bytes elsewhere, and there are {available}",
                 moving.region
@@ -79,8 +60,8 @@ impl OpenPool {
             );
             return Err(Failure::cannot(ACTION, device, why).hint(hint));
         }
-        self.datasets.start_resize(&plan, limit).or_refused(ACTION, device)?;
-        self.scrubbing.wake();
+        self.datasets.resize().start(&plan, limit).or_refused(ACTION, device)?;
+        self.jobs.wake();
         if self.mounts.is_none() {
             // Nobody else would do it.
             self.wait_for_resize(job)?;
@@ -89,11 +70,11 @@ impl OpenPool {
     }
 
     pub(super) fn pause_resize(&self) -> Result<(), Failure> {
-        self.datasets.pause_resize().or_refused("pause the resize of a device of", self.name())
+        self.datasets.resize().pause().or_refused("pause the resize of a device of", self.name())
     }
 
     pub(super) fn stop_resize(&self) -> Result<(), Failure> {
-        self.datasets.stop_resize(&self.pool).or_refused("stop the resize of a device of", self.name())
+        self.datasets.resize().stop(&self.pool).or_refused("stop the resize of a device of", self.name())
     }
 
     /// Returns when no resize is under way: the devices that are larger than the pool uses of them.
@@ -122,7 +103,7 @@ impl OpenPool {
     /// The devices of the vdev that was resized last, as far as they are larger than the pool uses of them.
     fn larger_devices(&self) -> Vec<String> {
         let label = self.pool.label();
-        let last = self.datasets.resize_status().map(|row| row.vdev);
+        let last = self.datasets.resize().status().map(|row| row.vdev);
         let vdevs = self.engine().storage().vdevs.all();
         let leaves = vdevs.iter().filter(|vdev| Some(u64::from(vdev.id().0)) == last).flat_map(|vdev| vdev.leaves());
         let larger = leaves.filter(|leaf| label.end_of(leaf.guid()).is_some());
@@ -131,12 +112,12 @@ impl OpenPool {
 
     /// How the resize stands that is under way or was the last one.
     pub(super) fn resize_record(&self) -> Option<ResizeRecord> {
-        let ResizeRow { state, name, size, start, end, total, copied, errors, .. } = self.datasets.resize_status()?;
+        let ResizeRow { state, name, size, start, end, total, copied, errors, .. } = self.datasets.resize().status()?;
         let mut moved = self.batches_record(Stood { state, start, end, total, copied, errors });
         if moved.ended.is_none() {
             moved.seconds = self.seconds_at_work(start);
         }
-        let obstacle = self.datasets.resize_obstacle();
+        let obstacle = self.datasets.resize().obstacle();
         Some(ResizeRecord { moved, name, size, obstacle })
     }
 }

@@ -1,235 +1,36 @@
-//! The thread that scrubs, mends, fills devices, moves chunks and has spares step in, in the background, and the requests about
-//! it.
-//!
-//! What is done, and why it is safe, stands in `dataset::scrub`; here is only when. A scrub comes after everybody else: it
-//! works in short steps, and after each it looks away for a moment. If the devices were used meanwhile, somebody else is
-//! at work, and it waits for twice as long as its step took; so it takes a third of the devices' time at most, and nobody
-//! waits behind more than one step. Otherwise it goes on at once.
+//! Requests about scrubs of a whole pool, and scrubs of a part, which the caller waits for. A scrub of the pool runs in the thread
+//! of [`super::jobs`]; what it is and why it finds everything is argued in [`dataset::scrub`].
 
-use std::{
-    sync::Arc,
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use dataset::{
-    admin::{Datasets, Progress, Scope, ScrubStatus, Stride},
+    admin::{Progress, Scope},
     catalogue::ScrubState,
     fs::FileType,
+    jobs::{Job as _, ScrubStatus},
     name::Name,
 };
-use pool::admin::Pool;
 use protocol::{ExaminedRecord, Failure, Location, ScanKind, ScanRecord, ScrubAction, ScrubPart};
 
-use super::{
-    expansion, files, growth, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, resize,
-    spares, vital::Vital,
-};
+use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused};
 
 /// About how many bytes one step of the scrub of a part reads.
 const PART_STEP: u64 = 4 << 20;
-/// How often it is looked for something to do.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// How long it looks away after a step, to see whether somebody else is at work.
-const GLANCE: Duration = Duration::from_millis(1);
-/// How often the scrub's progress is saved.
-const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// How often who waits for a scrub looks at it.
 const WATCH: Duration = Duration::from_millis(50);
 
 const NANOS: i64 = 1_000_000_000;
 
-/// The thread; it ends when this is dropped, with the scrub's progress saved.
-pub(crate) struct Scrubbing {
-    orders: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Scrubbing {
-    /// Starts the thread.
-    pub(crate) fn start(datasets: Arc<Datasets>, pool: Arc<Pool>, is_service: bool) -> Scrubbing {
-        let (orders, received) = unbounded();
-        let thread = thread::Builder::new().name("cenote-scrub".into());
-        let thread =
-            thread.spawn(move || run(&datasets, &pool, is_service, &received)).expect("the system can start threads");
-        Scrubbing { orders: Some(orders), thread: Some(thread) }
-    }
-
-    /// Says that there may be something to do.
-    pub(super) fn wake(&self) {
-        let orders = self.orders.as_ref().expect("it runs until it is dropped");
-        // The thread ends early only by a defect, which was logged.
-        let _ = orders.send(());
-    }
-}
-
-impl Drop for Scrubbing {
-    fn drop(&mut self) {
-        drop(self.orders.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>) {
-    let _vital = Vital::new(datasets.engine(), "thread that scrubs and moves");
-    let mut saved = Instant::now();
-    let mut patience = GLANCE;
-    let mut looked = None;
-    let mut growth = growth::Watch::new();
-    let mut strides = Strides {
-        scrub: Stride::of_scrub(),
-        copying: Stride::of_copying(),
-        pace: Pace::new(Instant::now()),
-        rest: None,
-    };
-    loop {
-        let before = operations(datasets);
-        if let Err(RecvTimeoutError::Disconnected) = orders.recv_timeout(patience) {
-            break;
-        }
-        let is_busy = operations(datasets) != before;
-        strides.set_alone(!is_busy);
-        if is_service && looked.is_none_or(|looked: Instant| looked.elapsed() >= INTERVAL) {
-            spares::step(datasets, pool);
-            growth.step(datasets, pool);
-            looked = Some(Instant::now());
-        }
-        let begun = Instant::now();
-        let worked = work(datasets, pool, &mut strides).unwrap_or_else(|error| {
-            tracing::warn!("cannot scrub: {error}");
-            false
-        });
-        patience = match (worked, is_busy) {
-            (false, _) => strides.rest.map_or(INTERVAL, |rest| rest.min(INTERVAL)),
-            (true, true) => GLANCE + begun.elapsed() * 2,
-            (true, false) => GLANCE,
-        };
-        if saved.elapsed() >= SAVE_EVERY {
-            saved = Instant::now();
-            save(datasets);
-        }
-    }
-    // What readers have met is mended before the pool is closed: nobody would know of it afterwards.
-    while matches!(datasets.mend_step(), Ok(Progress::Worked)) {}
-    save(datasets);
-}
-
-/// How much each kind of work takes on in a step.
-struct Strides {
-    scrub: Stride,
-    /// Of resilvers, removals, rebalances, defragmentations and resizes.
-    copying: Stride,
-    /// Of removals, rebalances, defragmentations, resizes and expansions.
-    pace: Pace,
-    /// How long these have to wait.
-    rest: Option<Duration>,
-}
-
-impl Strides {
-    fn set_alone(&mut self, is_alone: bool) {
-        [&mut self.scrub, &mut self.copying].into_iter().for_each(|stride| stride.set_alone(is_alone));
-    }
-}
-
-/// Does a step of some work.
-fn stride(
-    stride: &mut Stride,
-    step: impl FnOnce(u64) -> dataset::admin::Result<Progress>,
-) -> dataset::admin::Result<Progress> {
-    let begun = Instant::now();
-    let progress = step(stride.bytes())?;
-    if progress == Progress::Worked {
-        stride.took(begun.elapsed());
-    }
-    Ok(progress)
-}
-
-/// Does a step; whether there may be more to do. What moves chunks waits for a resilver: what lacks something is more urgent; an expansion waits for all of them, and a scrub, too, but for none that is paused, or waits itself.
-fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
-    strides.rest = None;
-    let mended = datasets.mend_step()?;
-    if stride(&mut strides.copying, |bytes| datasets.resilver_step(bytes))? == Progress::Worked {
-        return Ok(true);
-    }
-    if datasets.engine().writable().is_ok() {
-        // Also what an earlier owner of the pool has left.
-        pool.finish_replacing()?;
-    }
-    if datasets.is_resilvering() {
-        return Ok(mended == Progress::Worked);
-    }
-    if datasets.is_moving() && !datasets.is_moving_paused() {
-        let is_worked = moved(datasets, pool, strides)? || mended == Progress::Worked;
-        if is_worked || datasets.resize_obstacle().is_none() {
-            return Ok(is_worked);
-        }
-    }
-    if pool.widening().is_some() && paced(datasets, strides, |bytes| expansion::work(datasets, pool, bytes))? {
-        return Ok(true);
-    }
-    let scrubbed = stride(&mut strides.scrub, |bytes| datasets.scrub_step(bytes))?;
-    Ok([mended, scrubbed].contains(&Progress::Worked))
-}
-
-/// Does a step of the removal, the rebalance, the defragmentation or the resize, if it is due; whether there may be more to do at once.
-fn moved(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
-    paced(datasets, strides, |bytes| match (datasets.is_removing(), datasets.is_rebalancing()) {
-        (true, _) => removal::work(datasets, pool, bytes),
-        (_, true) => datasets.rebalance_step(bytes),
-        _ if datasets.is_resizing() => resize::work(datasets, pool, bytes),
-        _ => datasets.defragment_step(bytes),
-    })
-}
-
-/// Does a step of what moves chunks, if it is due by the limit that somebody has set.
-fn paced(
-    datasets: &Datasets,
-    strides: &mut Strides,
-    step: impl FnOnce(u64) -> dataset::admin::Result<Progress>,
-) -> dataset::admin::Result<bool> {
-    let limit = datasets.moving_limit();
-    let rest = strides.pace.wait(Instant::now(), datasets.moved(), limit);
-    strides.rest = Some(rest).filter(|rest| !rest.is_zero());
-    if strides.rest.is_some() {
-        return Ok(false);
-    }
-    let progress = stride(&mut strides.copying, |bytes| step(Pace::step(bytes, limit)))?;
-    Ok(progress == Progress::Worked)
-}
-
-fn save(datasets: &Datasets) {
-    if datasets.engine().writable().is_err() {
-        return;
-    }
-    if let Err(error) = datasets.save_scrub() {
-        tracing::warn!("how far the scrub has come is not saved: {error}");
-    }
-    if let Err(error) = datasets.save_resilver() {
-        tracing::warn!("how far the resilver has come is not saved: {error}");
-    }
-}
-
-/// How many operations the devices were asked for.
-fn operations(datasets: &Datasets) -> u64 {
-    let vdevs = datasets.engine().storage().vdevs.all();
-    let counts = vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.counters().snapshot());
-    counts.map(|counts| counts.reads + counts.writes).sum()
-}
-
 impl OpenPool {
     /// Starts, resumes, pauses or stops the scrub.
     pub(super) fn scrub(&self, action: ScrubAction) -> Result<(), Failure> {
         let done = match action {
-            ScrubAction::Start => self.datasets.start_scrub(),
-            ScrubAction::Pause => self.datasets.pause_scrub(),
-            ScrubAction::Stop => self.datasets.stop_scrub(),
+            ScrubAction::Start => self.datasets.scrub().start(),
+            ScrubAction::Pause => self.datasets.scrub().pause(),
+            ScrubAction::Stop => self.datasets.scrub().stop(&self.pool),
         };
         done.or_refused("scrub", self.name())?;
-        self.scrubbing.wake();
+        self.jobs.wake();
         Ok(())
     }
 
@@ -284,7 +85,7 @@ impl OpenPool {
     pub(super) fn wait_for_scrub(&self, job: &mut Job<'_>) -> Result<ExaminedRecord, Failure> {
         let what = format!("scrubbing {}", self.name());
         loop {
-            let status = self.datasets.scrub_status().or_refused("scrub", self.name())?;
+            let status = self.datasets.scrub().status().or_refused("scrub", self.name())?;
             let Some(status) = status else { return Ok(ExaminedRecord { examined: 0, repaired: 0, errors: 0 }) };
             if status.state != ScrubState::Running {
                 let ScrubStatus { examined, repaired, errors, .. } = status;
@@ -299,10 +100,10 @@ impl OpenPool {
 
     /// How the scrub or the resilver stands that runs or was the last one.
     pub(super) fn scan(&self) -> Result<Option<ScanRecord>, Failure> {
-        let status = self.datasets.scrub_status().or_refused("open", self.name())?;
-        if let Some(resilver) = self.datasets.resilver_status() {
+        let status = self.datasets.scrub().status().or_refused("open", self.name())?;
+        if let Some(resilver) = self.datasets.resilver().status() {
             let is_later = status.as_ref().is_none_or(|scrub| scrub.start < resilver.start);
-            if self.datasets.is_resilvering() || is_later {
+            if self.datasets.resilver().is_under_way() || is_later {
                 return Ok(Some(members::scan(&resilver, self.engine().env().now())));
             }
         }

@@ -44,7 +44,7 @@ impl OpenPool {
 
     fn go_on(&self, action: &str, device: Option<&str>) -> Result<(), Failure> {
         self.engine().commit_within(PATIENCE).or_refused(action, self.name())?;
-        self.datasets.try_resilver_again();
+        self.datasets.resilver().try_again();
         self.take_back_failed(device);
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -93,21 +93,19 @@ enum State {
     Failed(String),
 }
 
-/// At most so many bytes a second, and how many were told of since when.
+/// At most so many bytes a second, and how many were told of since when, as the uptime of the environment.
 #[derive(Default)]
 struct Pace {
     rate: Option<u64>,
-    begun: Option<Instant>,
+    begun: Duration,
     bytes: u64,
 }
 
 impl Pace {
     /// How long to wait until what was told is due.
-    fn rest(&self) -> Duration {
-        match (self.rate, self.begun) {
-            (Some(rate), Some(begun)) => due(self.bytes, rate).saturating_sub(begun.elapsed()),
-            _ => Duration::ZERO,
-        }
+    fn rest(&self, now: Duration) -> Duration {
+        let due = self.rate.map_or(Duration::ZERO, |rate| due(self.bytes, rate));
+        due.saturating_sub(now.saturating_sub(self.begun))
     }
 }
 
@@ -116,15 +114,16 @@ impl Trimmer {
         let _vital = Vital::new(self.pool.engine(), "thread that trims");
         let (mut patience, mut fresh) = (INTERVAL, None);
         while orders.recv_timeout(patience) != Err(RecvTimeoutError::Disconnected) {
-            let begun = Instant::now();
             let engine = self.pool.engine();
+            let begun = engine.env().uptime();
             if engine.writable().is_err() || engine.suspension().is_suspended() {
                 patience = INTERVAL;
                 continue;
             }
             let worked = self.demanded_step() || self.fresh_step(&mut fresh);
-            let rest = if worked { begun.elapsed() * REST } else { INTERVAL };
-            patience = rest.max(self.pace.lock().rest()).min(INTERVAL);
+            let now = engine.env().uptime();
+            let rest = if worked { now.saturating_sub(begun) * REST } else { INTERVAL };
+            patience = rest.max(self.pace.lock().rest(now)).min(INTERVAL);
         }
     }
 
@@ -139,7 +138,7 @@ impl Trimmer {
         let Some((vdev, task)) = next else { return false };
         let budget = {
             let pace = self.pace.lock();
-            if !pace.rest().is_zero() {
+            if !pace.rest(self.pool.engine().env().uptime()).is_zero() {
                 return true;
             }
             pace.rate.map_or(STEP, |rate| rate.div_ceil(4).min(STEP))
@@ -186,7 +185,7 @@ impl Trimmer {
         if rate.is_none() && vdevs.iter().any(is_running) {
             return Err("it is being trimmed already; use -s to suspend that, or -c to cancel it");
         }
-        *self.pace.lock() = Pace { rate, begun: Some(Instant::now()), bytes: 0 };
+        *self.pace.lock() = Pace { rate, begun: self.pool.engine().env().uptime(), bytes: 0 };
         let fresh = Task { state: State::Running, cursor: TrimCursor::default(), bytes: 0, start: self.now() };
         for vdev in vdevs {
             let task = tasks.entry(*vdev).or_insert_with(|| fresh.clone());

@@ -16,6 +16,7 @@ use crate::{
     admin::{Datasets, Progress},
     catalogue::MoveState,
     fs::ROOT,
+    jobs::Job,
 };
 
 /// A small budget, so that every walk takes many steps.
@@ -31,7 +32,7 @@ fn disk(name: &str) -> Arc<dyn Device> {
 
 /// A pool being defragmented.
 struct Bench {
-    _pool: Pool,
+    pool: Pool,
     world: World,
 }
 
@@ -42,7 +43,7 @@ impl Bench {
         let pool = admin::create_of(&[vdev], &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
         let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
-        let bench = Bench { _pool: pool, world: World { devices: Vec::new(), engine, datasets } };
+        let bench = Bench { pool, world: World { devices: Vec::new(), engine, datasets } };
         ["tank/a", "tank/b"].into_iter().for_each(|name| drop(bench.world.create(name).unwrap()));
         bench
     }
@@ -51,7 +52,7 @@ impl Bench {
     fn new(vdev: NewVdev, seed: u64) -> Bench {
         let bench = Bench::bare(vdev, seed);
         let world = &bench.world;
-        assert_eq!(world.datasets.start_defragment(None).unwrap(), Some(Dense::Enough));
+        assert_eq!(world.datasets.defragment().start(None).unwrap(), Some(Dense::Enough));
         for number in 0..FILES {
             world.write("tank/b", &number.to_string(), &noise(number, LEN));
             if number % 20 == 19 {
@@ -73,36 +74,36 @@ impl Bench {
         let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
         let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
-        Bench { _pool: pool, world: World { devices, engine, datasets } }
+        Bench { pool, world: World { devices, engine, datasets } }
     }
 
     fn start(&self) {
-        assert_eq!(self.world.datasets.start_defragment(None).unwrap(), None);
+        assert_eq!(self.world.datasets.defragment().start(None).unwrap(), None);
     }
 
     /// Makes the given number of steps; false if the job ends before.
     fn steps(&self, count: usize) -> bool {
-        (0..count).all(|_| self.world.datasets.defragment_step(BUDGET).unwrap() == Progress::Worked)
+        (0..count).all(|_| self.world.datasets.defragment().advance(BUDGET).unwrap() == Progress::Worked)
     }
 
     /// Does all background work of a service.
     fn finish(&self) {
         for _ in 0..2000 {
             self.world.work();
-            if !self.steps(1) && !self.world.datasets.is_defragmenting() {
+            if !self.steps(1) && !self.world.datasets.defragment().is_under_way() {
                 return;
             }
         }
-        panic!("it does not end: {:?}", self.world.datasets.defragment_status());
+        panic!("it does not end: {:?}", self.world.datasets.defragment().status());
     }
 
     fn state(&self) -> MoveState {
-        self.world.datasets.defragment_status().unwrap().state
+        self.world.datasets.defragment().status().unwrap().state
     }
 
     fn holes(&self) -> Fragmentation {
         self.world.settle();
-        self.world.datasets.holes()
+        self.world.datasets.defragment().plan()
     }
 
     /// Asserts that the job has finished, no further region can be emptied, and no file has changed.
@@ -150,9 +151,9 @@ fn a_pool_full_of_holes_gets_whole_regions_back_while_it_is_used() {
     assert!(before.chunks > 20 && before.empty_then > before.empty + 10, "{before:?}");
     world.snapshot("tank/b@old").unwrap();
     bench.start();
-    assert!(refusal(world.datasets.start_defragment(None).map(drop)).to_string().contains("under way"));
+    assert!(refusal(world.datasets.defragment().start(None).map(drop)).to_string().contains("under way"));
     let mut round = 1000;
-    while world.datasets.is_defragmenting() {
+    while world.datasets.defragment().is_under_way() {
         round += 1;
         world.write("tank/a", &format!("new{}", round % 4), &noise(round, LEN));
         world.fs("tank/a").fsync(ROOT).unwrap();
@@ -171,7 +172,7 @@ fn a_pool_full_of_holes_gets_whole_regions_back_while_it_is_used() {
     assert!(world.files("tank/a")["copy"] == noise(4, LEN) && world.files("tank/c")["0"] == noise(0, LEN));
     let after = bench.holes();
     assert!(after.empty >= before.empty + 10, "{before:?} {after:?}");
-    let status = world.datasets.defragment_status().unwrap();
+    let status = world.datasets.defragment().status().unwrap();
     assert!(status.emptied >= status.wanted * 3 / 4 && status.taken * 2 <= status.emptied, "{status:?}");
     assert!(status.copied > 0 && status.errors == 0, "{status:?}");
     bench.judge("in use");
@@ -282,7 +283,7 @@ fn it_goes_on_when_the_pool_is_opened_again() {
         let goes_on = bench.steps(steps * 5);
         drop(bench);
         let bench = Bench::open(vec![disk], 8);
-        assert_eq!(bench.world.datasets.is_defragmenting(), goes_on);
+        assert_eq!(bench.world.datasets.defragment().is_under_way(), goes_on);
         bench.world.write("tank/a", "new", &noise(9, LEN));
         bench.finish();
         bench.judge(&format!("{steps} times 5 steps"));
@@ -295,8 +296,8 @@ fn it_goes_on_when_the_pool_is_opened_again() {
 fn it_can_be_paused_and_given_up_at_any_time() {
     let disk = disk("a");
     let mut bench = Bench::of_disk(&disk, 9);
-    assert!(refusal(bench.world.datasets.pause_defragment()).to_string().contains("no defragmentation"));
-    assert!(refusal(bench.world.datasets.stop_defragment()).to_string().contains("no defragmentation"));
+    assert!(refusal(bench.world.datasets.defragment().pause()).to_string().contains("no defragmentation"));
+    assert!(refusal(bench.world.datasets.defragment().stop(&bench.pool)).to_string().contains("no defragmentation"));
     bench.start();
     let mut rounds = 0;
     for steps in 1.. {
@@ -304,32 +305,32 @@ fn it_can_be_paused_and_given_up_at_any_time() {
             break;
         }
         let datasets = bench.world.datasets.clone();
-        assert!(refusal(datasets.start_rebalance(None)).to_string().contains("pool defragment -s"));
-        datasets.pause_defragment().unwrap();
-        assert!(refusal(datasets.pause_defragment()).to_string().contains("paused already"));
-        assert!(!bench.steps(1) && datasets.is_defragmenting());
-        let status = datasets.defragment_status().unwrap();
+        assert!(refusal(datasets.rebalance().start(None)).to_string().contains("pool defragment -s"));
+        datasets.defragment().pause().unwrap();
+        assert!(refusal(datasets.defragment().pause()).to_string().contains("paused already"));
+        assert!(!bench.steps(1) && datasets.defragment().is_under_way());
+        let status = datasets.defragment().status().unwrap();
         if steps % 2 == 0 {
             drop((bench, datasets));
             bench = Bench::open(vec![disk.clone()], 10 + steps as u64);
-            assert!(bench.world.datasets.is_moving_paused() && !bench.steps(1));
-            assert_eq!(bench.world.datasets.defragment_status().unwrap(), status);
+            assert!(bench.world.datasets.moving().is_paused() && !bench.steps(1));
+            assert_eq!(bench.world.datasets.defragment().status().unwrap(), status);
         }
         let datasets = bench.world.datasets.clone();
         let totals = bench.world.engine.space_totals();
         assert_eq!(totals.size, totals.allocated + totals.deferred + totals.free);
-        assert_eq!(datasets.start_defragment(Some(7)).unwrap(), None);
-        assert_eq!((datasets.is_moving_paused(), datasets.moving_limit()), (false, Some(7)));
+        assert_eq!(datasets.defragment().start(Some(7)).unwrap(), None);
+        assert_eq!((datasets.moving().is_paused(), datasets.moving().limit()), (false, Some(7)));
         if steps % 3 == 0 {
             bench.steps(steps);
-            if datasets.is_defragmenting() {
-                datasets.stop_defragment().unwrap();
+            if datasets.defragment().is_under_way() {
+                datasets.defragment().stop(&bench.pool).unwrap();
                 assert_eq!(bench.state(), MoveState::Canceled);
             }
             bench.judge_files("given up");
             assert!(!bench.steps(1));
-            match datasets.start_defragment(None).unwrap() {
-                None => assert_eq!(datasets.moving_limit(), None, "another one has no limit"),
+            match datasets.defragment().start(None).unwrap() {
+                None => assert_eq!(datasets.moving().limit(), None, "another one has no limit"),
                 Some(reason) => {
                     assert_eq!(reason, Dense::Enough);
                     break;
@@ -435,7 +436,7 @@ fn wherever_power_fails_every_file_is_there_and_it_goes_on() {
     bench.start();
     // The content covered by each fsync, and the position in the recording.
     let mut promised = Vec::new();
-    while bench.world.datasets.is_defragmenting() {
+    while bench.world.datasets.defragment().is_under_way() {
         let number = promised.len() as u64;
         bench.world.write("tank/a", &number.to_string(), &noise(1000 + number, 5000));
         bench.world.fs("tank/a").fsync(ROOT).unwrap();
@@ -456,7 +457,7 @@ fn wherever_power_fails_every_file_is_there_and_it_goes_on() {
         bench.world.engine.commit().unwrap();
         bench.judge_files(what);
         (0..60).for_each(|number| bench.world.remove("tank/a", &format!("more{number}")));
-        if bench.world.datasets.is_defragmenting() {
+        if bench.world.datasets.defragment().is_under_way() {
             bench.finish();
             bench.judge(what);
         }

@@ -187,8 +187,8 @@ impl Life {
         }
         self.world.engine.forget_read();
         self.verify();
-        self.world.datasets.start_scrub().unwrap();
-        while self.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {}
+        self.world.datasets.scrub().start().unwrap();
+        while self.world.datasets.scrub().advance(BUDGET).unwrap() == Progress::Worked {}
         assert_eq!(self.world.datasets.damage().unwrap().len(), 0, "everything was mended");
     }
 
@@ -208,7 +208,7 @@ impl Life {
     /// Does what a service does in the background until there is nothing to do.
     pub(super) fn finish(&self) {
         self.world.work();
-        while self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+        while self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
         self.pool.finish_replacing().unwrap();
         assert!(self.world.engine.filling().is_none(), "everything could be copied");
     }
@@ -319,9 +319,9 @@ fn where_one_device_too_many_is_rotten_that_file_is_lost_and_named_and_all_other
         // Whoever reads it has found it, and so does a scrub, which makes nothing worse.
         while life.world.datasets.mend_step().unwrap() == Progress::Worked {}
         assert_eq!(life.world.datasets.damaged_names().unwrap(), ["tank/a:/file3"]);
-        life.world.datasets.start_scrub().unwrap();
-        while life.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {}
-        let status = life.world.datasets.scrub_status().unwrap().unwrap();
+        life.world.datasets.scrub().start().unwrap();
+        while life.world.datasets.scrub().advance(BUDGET).unwrap() == Progress::Worked {}
+        let status = life.world.datasets.scrub().status().unwrap().unwrap();
         assert_eq!((status.errors, status.repaired), (1, 0), "{status:?}");
         assert_eq!(life.world.datasets.damaged_names().unwrap(), ["tank/a:/file3"]);
         life.world.engine.forget_read();
@@ -338,19 +338,19 @@ pub(super) fn expand(life: &Life) {
     for _ in 0..20_000 {
         let Some(widening) = life.pool.widening() else { return };
         life.world.work();
-        match datasets.expansion_step(widening.vdev, &widening.narrow, BUDGET).unwrap() {
+        match datasets.expansion().advance(widening.vdev, &widening.narrow, BUDGET).unwrap() {
             Expanding::Went(Progress::Worked) => {}
-            Expanding::Went(Progress::Idle) => match datasets.expansion_status().pause {
+            Expanding::Went(Progress::Idle) => match datasets.expansion().status().pause {
                 Some(_) => return,
                 None => drop(life.world.engine.commit_anyway().unwrap()),
             },
             Expanding::Widens(vdev, count) => {
                 life.pool.widen(vdev, count).unwrap();
-                datasets.expansion_done();
+                datasets.expansion().has_widened();
             }
         }
     }
-    panic!("the expansion does not end: {:?}", datasets.expansion_status());
+    panic!("the expansion does not end: {:?}", datasets.expansion().status());
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_raidz_that_is_more_than_half_full_gets_wide_to_its_end() {
     life.pool.attach_column("raidz1-0", new).unwrap();
     life.world.engine.commit_anyway().unwrap();
     expand(&life);
-    let (widening, status) = (life.pool.widening(), life.world.datasets.expansion_status());
+    let (widening, status) = (life.pool.widening(), life.world.datasets.expansion().status());
     assert!(widening.is_none(), "{:?} are left, {status:?}", widening.map(|widening| widening.narrow));
     life.judge();
     // Whichever is lost, everything is there.
@@ -406,14 +406,14 @@ fn one_that_is_expanded_while_another_one_is_waits_for_its_round() {
     }
     let new = more(&mut life, 1).remove(0);
     life.pool.attach_column("raidz1-1", new).unwrap();
-    while life.world.datasets.expansion_status().regions == 0 {
+    while life.world.datasets.expansion().status().regions == 0 {
         let widening = life.pool.widening().unwrap();
-        life.world.datasets.expansion_step(widening.vdev, &widening.narrow, BUDGET).unwrap();
+        life.world.datasets.expansion().advance(widening.vdev, &widening.narrow, BUDGET).unwrap();
     }
     let new = more(&mut life, 1).remove(0);
     life.pool.attach_column("raidz1-0", new).unwrap();
     expand(&life);
-    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion().status());
     life.judge();
     life.reopen();
     life.judge();
@@ -444,8 +444,8 @@ fn add_column(life: &mut Life) {
 fn step(life: &Life) -> (Expanding, Option<Pause>) {
     let widening = life.pool.widening().unwrap();
     let datasets = &life.world.datasets;
-    let expanding = datasets.expansion_step(widening.vdev, &widening.narrow, BUDGET).unwrap();
-    (expanding, datasets.expansion_status().pause)
+    let expanding = datasets.expansion().advance(widening.vdev, &widening.narrow, BUDGET).unwrap();
+    (expanding, datasets.expansion().status().pause)
 }
 
 const IDLE: Expanding = Expanding::Went(Progress::Idle);
@@ -454,7 +454,7 @@ const WORKED: Expanding = Expanding::Went(Progress::Worked);
 /// Brings the expansion to its end, and has everything be there without any one device.
 fn finish_expansion(life: &mut Life) {
     expand(life);
-    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion().status());
     life.judge();
     for gone in 0..life.disks.len() {
         life.away = vec![gone];
@@ -475,10 +475,10 @@ fn an_expansion_waits_for_devices_that_lack_something_before_a_round_and_at_its_
     let mut life = widening(12, 50);
     away(&mut life);
     assert_eq!(step(&life), (IDLE, Some(Pause::Degraded)));
-    assert_eq!(life.world.datasets.expansion_status().regions, 0);
+    assert_eq!(life.world.datasets.expansion().status().regions, 0);
     life.take_back();
     assert_eq!(step(&life), (WORKED, None));
-    assert!(life.world.datasets.expansion_status().regions > 0);
+    assert!(life.world.datasets.expansion().status().regions > 0);
     away(&mut life);
     // All is copied, and nothing becomes wide.
     let paused = (0..1000).map(|_| step(&life)).find(|(expanding, _)| *expanding != WORKED).unwrap();
@@ -503,7 +503,7 @@ fn an_expansion_that_cannot_read_something_changes_nothing_and_is_tried_again_at
     }
     let paused = (0..1000).map(|_| step(&life)).find(|(_, pause)| pause.is_some()).unwrap();
     assert_eq!(paused, (WORKED, Some(Pause::Unreadable)));
-    assert_eq!(life.world.datasets.expansion_status().regions, 0);
+    assert_eq!(life.world.datasets.expansion().status().regions, 0);
     life.disks.iter().for_each(|disk| disk.heal());
     life.world.engine.commit_anyway().unwrap();
     assert_eq!(step(&life), (IDLE, Some(Pause::Unreadable)), "not before the pool is opened again");
@@ -516,7 +516,7 @@ fn an_expansion_that_cannot_read_something_changes_nothing_and_is_tried_again_at
 fn an_expansion_whose_room_others_take_gives_its_round_up_and_goes_on_with_what_there_is() {
     let life = widening(120, 52);
     assert_eq!(step(&life), (WORKED, None));
-    let regions = || life.world.datasets.expansion_status().regions;
+    let regions = || life.world.datasets.expansion().status().regions;
     let first = regions();
     // A round has begun, and others take where it was to copy to.
     life.world.fill("tank/b", 1 << 20);
@@ -525,7 +525,7 @@ fn an_expansion_whose_room_others_take_gives_its_round_up_and_goes_on_with_what_
     assert_eq!(step(&life), (WORKED, None));
     assert!((1..first).contains(&regions()), "{} after {first}", regions());
     expand(&life);
-    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion().status());
     life.world.judge();
     life.judge();
 }
@@ -537,13 +537,13 @@ fn an_expansion_of_a_pool_without_room_waits_for_some() {
     life.world.engine.commit().unwrap();
     assert_eq!(step(&life), (IDLE, Some(Pause::NoRoom)));
     assert_eq!(step(&life), (IDLE, Some(Pause::NoRoom)), "nothing has changed");
-    assert_eq!(life.world.datasets.expansion_status().regions, 0);
+    assert_eq!(life.world.datasets.expansion().status().regions, 0);
     life.judge();
     (0..taken).for_each(|number| life.world.remove("tank/b", &number.to_string()));
     life.world.work();
     life.world.settle();
     expand(&life);
-    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion().status());
     life.judge();
 }
 
@@ -565,17 +565,17 @@ pub(crate) fn before_packing() -> Life {
         let (datasets, first) = (&life.world.datasets, widening.narrow.first_region);
         let next = Regions::Range(widening.vdev, first..first + 1);
         let plan = life.world.engine.storage().space.moving_plan(&next, &Targets::Anywhere);
-        if datasets.expansion_status().regions == 0 && !plan.fits_whole() {
+        if datasets.expansion().status().regions == 0 && !plan.fits_whole() {
             return life;
         }
-        match datasets.expansion_step(widening.vdev, &widening.narrow, 16 * BUDGET).unwrap() {
+        match datasets.expansion().advance(widening.vdev, &widening.narrow, 16 * BUDGET).unwrap() {
             Expanding::Widens(vdev, count) => {
                 life.pool.widen(vdev, count).unwrap();
-                datasets.expansion_done();
+                datasets.expansion().has_widened();
             }
             WORKED => {}
             Expanding::Went(_) => drop(life.world.engine.commit_anyway().unwrap()),
         }
     }
-    panic!("all find one: {:?}", life.world.datasets.expansion_status());
+    panic!("all find one: {:?}", life.world.datasets.expansion().status());
 }

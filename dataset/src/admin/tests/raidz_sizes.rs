@@ -99,8 +99,8 @@ fn holds_without(life: &Life, gone: &BTreeSet<usize>) {
 }
 
 fn scrub(life: &Life) {
-    life.world.datasets.start_scrub().unwrap();
-    while life.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {}
+    life.world.datasets.scrub().start().unwrap();
+    while life.world.datasets.scrub().advance(BUDGET).unwrap() == Progress::Worked {}
 }
 
 /// Replaces a device.
@@ -203,7 +203,7 @@ fn one_of_different_sizes_gets_a_device_more_and_goes_on_with_its_largest() {
     life.pool.attach_column("raidz1-0", new).unwrap();
     life.world.engine.commit_anyway().unwrap();
     expand(&life);
-    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion().status());
     let after = config(&life);
     assert_eq!(after.zones.iter().map(|zone| zone.columns).collect::<Vec<_>>(), [5, 3, 2]);
     assert_eq!(after.zones[1..], before.zones[1..]);
@@ -232,7 +232,7 @@ fn rows_become_wider_where_a_device_that_was_replaced_reaches() {
     assert!(smaller.to_string().contains("too small"), "rows are to become as wide as begun: {smaller}");
     life.reopen();
     expand(&life);
-    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion().status());
     assert_eq!(config(&life).zones.iter().map(|zone| zone.columns).collect::<Vec<_>>(), [3, 3]);
     assert_eq!(life.world.engine.space_totals().size, size + grown);
     fill(&mut life);
@@ -291,14 +291,14 @@ fn wherever_power_fails_while_devices_grow_and_rows_behind_the_smallest_become_w
         life.world.write("tank/b", &number.to_string(), &noise(1000 + number, 5000));
         life.world.fs("tank/b").fsync(ROOT).unwrap();
         promised.push(recorder.len());
-        assert!(promised.len() < 200, "{:?}", life.world.datasets.expansion_status());
+        assert!(promised.len() < 200, "{:?}", life.world.datasets.expansion().status());
         for _ in 0..4 {
             let datasets = &life.world.datasets;
             if let Expanding::Widens(vdev, count) =
-                datasets.expansion_step(widening.vdev, &widening.narrow, BUDGET).unwrap()
+                datasets.expansion().advance(widening.vdev, &widening.narrow, BUDGET).unwrap()
             {
                 life.pool.widen(vdev, count).unwrap();
-                datasets.expansion_done();
+                datasets.expansion().has_widened();
                 break;
             }
         }

@@ -16,6 +16,7 @@ use crate::{
     admin::{Datasets, Progress},
     catalogue::MoveState,
     fs::ROOT,
+    jobs::Job,
 };
 
 /// Small, so that every walk takes many steps.
@@ -56,7 +57,7 @@ impl Bench {
         (0..FILES).for_each(|number| bench.world.write("tank/b", &number.to_string(), &noise(number, LEN)));
         bench.world.engine.commit().unwrap();
         let reason = if first.len() == 1 { Balanced::NoPeers } else { Balanced::Level };
-        assert_eq!(bench.world.datasets.start_rebalance(None).unwrap(), Some(reason));
+        assert_eq!(bench.world.datasets.rebalance().start(None).unwrap(), Some(reason));
         bench.pool.begin_add(others).unwrap().finish().unwrap();
         bench.world.engine.commit_anyway().unwrap();
         bench
@@ -72,27 +73,27 @@ impl Bench {
     }
 
     fn start(&self) {
-        assert_eq!(self.world.datasets.start_rebalance(None).unwrap(), None);
+        assert_eq!(self.world.datasets.rebalance().start(None).unwrap(), None);
     }
 
     /// Makes the given number of steps; false if the job ends before.
     fn steps(&self, count: usize) -> bool {
-        (0..count).all(|_| self.world.datasets.rebalance_step(BUDGET).unwrap() == Progress::Worked)
+        (0..count).all(|_| self.world.datasets.rebalance().advance(BUDGET).unwrap() == Progress::Worked)
     }
 
     /// Does all background work of a service.
     fn finish(&self) {
         for _ in 0..1000 {
             self.world.work();
-            if !self.steps(1) && !self.world.datasets.is_rebalancing() {
+            if !self.steps(1) && !self.world.datasets.rebalance().is_under_way() {
                 return;
             }
         }
-        panic!("the rebalance does not end: {:?}", self.world.datasets.rebalance_status());
+        panic!("the rebalance does not end: {:?}", self.world.datasets.rebalance().status());
     }
 
     fn state(&self) -> MoveState {
-        self.world.datasets.rebalance_status().unwrap().state
+        self.world.datasets.rebalance().status().unwrap().state
     }
 
     /// The fill of the vdevs, in percent.
@@ -135,9 +136,9 @@ fn everything_goes_on_while_chunks_move_to_a_vdev_that_was_added() {
     assert!(before[0] > 60 && before[1] < 5, "{before:?}");
     world.snapshot("tank/b@old").unwrap();
     bench.start();
-    assert!(refusal(world.datasets.start_rebalance(None).map(drop)).to_string().contains("under way"));
+    assert!(refusal(world.datasets.rebalance().start(None).map(drop)).to_string().contains("under way"));
     let mut round = 100;
-    while world.datasets.is_rebalancing() {
+    while world.datasets.rebalance().is_under_way() {
         round += 1;
         world.write("tank/a", &format!("new{}", round % 4), &noise(round, 100_000));
         world.fs("tank/a").fsync(ROOT).unwrap();
@@ -152,9 +153,9 @@ fn everything_goes_on_while_chunks_move_to_a_vdev_that_was_added() {
         assert!(round < 1000);
     }
     assert!(world.files("tank/a")["copy"] == noise(1, LEN) && world.files("tank/c")["0"] == noise(0, LEN));
-    assert_eq!(world.datasets.start_rebalance(None).unwrap(), Some(Balanced::Level));
+    assert_eq!(world.datasets.rebalance().start(None).unwrap(), Some(Balanced::Level));
     bench.judge("in use");
-    let status = world.datasets.rebalance_status().unwrap();
+    let status = world.datasets.rebalance().status().unwrap();
     assert!(status.copied >= status.total * 3 / 4 && status.errors == 0, "{status:?}");
     drop(bench);
     Bench::open(disks.to_vec(), 2).judge("opened again");
@@ -169,7 +170,7 @@ fn a_rebalance_goes_on_when_the_pool_is_opened_again() {
         let goes_on = bench.steps(steps * 3);
         drop(bench);
         let bench = Bench::open(disks.to_vec(), 3);
-        assert_eq!(bench.world.datasets.is_rebalancing(), goes_on);
+        assert_eq!(bench.world.datasets.rebalance().is_under_way(), goes_on);
         bench.world.write("tank/a", "new", &noise(9, LEN));
         bench.finish();
         bench.judge(&format!("{steps} times 3 steps"));
@@ -183,8 +184,8 @@ fn a_rebalance_can_be_paused_and_given_up_at_any_time() {
     let disks = [disk("a"), disk("b")];
     let mut bench = Bench::new(disks.clone(), 4);
     let datasets = bench.world.datasets.clone();
-    assert!(refusal(datasets.pause_rebalance()).to_string().contains("no rebalance"));
-    assert!(refusal(datasets.stop_rebalance()).to_string().contains("no rebalance"));
+    assert!(refusal(datasets.rebalance().pause()).to_string().contains("no rebalance"));
+    assert!(refusal(datasets.rebalance().stop(&bench.pool)).to_string().contains("no rebalance"));
     drop(datasets);
     bench.start();
     let mut rounds = 0;
@@ -193,28 +194,31 @@ fn a_rebalance_can_be_paused_and_given_up_at_any_time() {
             break;
         }
         let datasets = &bench.world.datasets;
-        datasets.pause_rebalance().unwrap();
-        assert!(refusal(datasets.pause_rebalance()).to_string().contains("paused already"));
-        assert!(!bench.steps(1) && datasets.is_rebalancing());
-        let copied = datasets.rebalance_status().unwrap().copied;
+        datasets.rebalance().pause().unwrap();
+        assert!(refusal(datasets.rebalance().pause()).to_string().contains("paused already"));
+        assert!(!bench.steps(1) && datasets.rebalance().is_under_way());
+        let copied = datasets.rebalance().status().unwrap().copied;
         if steps % 2 == 0 {
             drop(bench);
             bench = Bench::open(disks.to_vec(), 5 + steps as u64);
-            assert!(bench.world.datasets.is_moving_paused() && !bench.steps(1));
-            assert_eq!(bench.world.datasets.rebalance_status().unwrap().copied, copied);
+            assert!(bench.world.datasets.moving().is_paused() && !bench.steps(1));
+            assert_eq!(bench.world.datasets.rebalance().status().unwrap().copied, copied);
         }
         let totals = bench.world.engine.space_totals();
         assert_eq!(totals.size, totals.allocated + totals.deferred + totals.free);
-        assert_eq!(bench.world.datasets.start_rebalance(Some(7)).unwrap(), None);
-        assert_eq!((bench.world.datasets.is_moving_paused(), bench.world.datasets.moving_limit()), (false, Some(7)));
+        assert_eq!(bench.world.datasets.rebalance().start(Some(7)).unwrap(), None);
+        assert_eq!(
+            (bench.world.datasets.moving().is_paused(), bench.world.datasets.moving().limit()),
+            (false, Some(7))
+        );
         if steps % 3 == 0 {
             bench.steps(steps);
-            bench.world.datasets.stop_rebalance().unwrap();
+            bench.world.datasets.rebalance().stop(&bench.pool).unwrap();
             assert_eq!(bench.state(), MoveState::Canceled);
             bench.judge_files("given up");
             assert!(!bench.steps(1));
-            match bench.world.datasets.start_rebalance(None).unwrap() {
-                None => assert_eq!(bench.world.datasets.moving_limit(), None, "another one has no limit"),
+            match bench.world.datasets.rebalance().start(None).unwrap() {
+                None => assert_eq!(bench.world.datasets.moving().limit(), None, "another one has no limit"),
                 Some(reason) => {
                     assert_eq!(reason, Balanced::Level);
                     break;
@@ -275,7 +279,7 @@ fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
     bench.start();
     // The content covered by each fsync, and the position in the recording.
     let mut promised = Vec::new();
-    while bench.world.datasets.is_rebalancing() {
+    while bench.world.datasets.rebalance().is_under_way() {
         let number = promised.len() as u64;
         bench.world.write("tank/a", &number.to_string(), &noise(100 + number, 5000));
         bench.world.fs("tank/a").fsync(ROOT).unwrap();
@@ -294,7 +298,7 @@ fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
         (0..20).for_each(|number| bench.world.write("tank/a", &format!("more{number}"), &noise(200 + number, LEN)));
         bench.world.engine.commit().unwrap();
         bench.judge_files(what);
-        if bench.world.datasets.rebalance_status().is_some() {
+        if bench.world.datasets.rebalance().status().is_some() {
             bench.finish();
             bench.judge(what);
         }
@@ -318,7 +322,7 @@ fn vdevs_whose_rows_differ_in_width_become_equally_full_too() {
         let before = bench.fill();
         bench.start();
         let mut round = 0;
-        while bench.world.datasets.is_rebalancing() {
+        while bench.world.datasets.rebalance().is_under_way() {
             round += 1;
             bench.world.write("tank/a", &format!("new{}", round % 4), &noise(round, 100_000));
             bench.world.work();
@@ -327,9 +331,9 @@ fn vdevs_whose_rows_differ_in_width_become_equally_full_too() {
         }
         assert_ne!(bench.fill(), before);
         bench.judge(&what);
-        let status = bench.world.datasets.rebalance_status().unwrap();
+        let status = bench.world.datasets.rebalance().status().unwrap();
         assert!(status.copied <= status.total * 2 && status.errors == 0, "{what}: {status:?}");
-        assert_eq!(bench.world.datasets.start_rebalance(None).unwrap(), Some(Balanced::Level), "{what}");
+        assert_eq!(bench.world.datasets.rebalance().start(None).unwrap(), Some(Balanced::Level), "{what}");
         drop(bench);
         Bench::open(disks[..count].to_vec(), seed + 10).judge(&what);
     }
@@ -345,9 +349,9 @@ fn a_rebalance_between_different_rows_goes_on_when_the_pool_is_opened_again_and_
             break;
         }
         if steps % 2 == 0 {
-            bench.world.datasets.pause_rebalance().unwrap();
+            bench.world.datasets.rebalance().pause().unwrap();
             assert!(!bench.steps(1));
-            bench.world.datasets.start_rebalance(None).unwrap();
+            bench.world.datasets.rebalance().start(None).unwrap();
         }
         drop(bench);
         bench = Bench::open(disks.clone(), 40 + steps as u64);
@@ -373,7 +377,7 @@ fn wherever_power_fails_while_chunks_are_packed_to_other_rows_every_file_is_ther
         (0..10).for_each(|number| bench.world.write("tank/a", &format!("more{number}"), &noise(200 + number, LEN)));
         bench.world.engine.commit().unwrap();
         bench.judge_files(what);
-        if bench.world.datasets.rebalance_status().is_some() {
+        if bench.world.datasets.rebalance().status().is_some() {
             bench.finish();
             bench.judge(what);
         }

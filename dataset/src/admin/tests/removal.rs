@@ -21,7 +21,7 @@ use crate::{
     admin::{Datasets, Progress, Removing},
     catalogue::MoveState,
     fs::ROOT,
-    jobs::moving::Emptying,
+    jobs::{Job, moving::Emptying},
 };
 
 /// Small, so that every walk takes many steps.
@@ -72,16 +72,16 @@ impl Bench {
     fn start(&self) {
         let plan = self.pool.plan_removal(GOES).unwrap();
         assert!(plan.fits());
-        self.world.datasets.start_removal(GOES, "it", plan.bytes, None).unwrap();
+        self.world.datasets.removal().start(GOES, "it", plan.bytes, None).unwrap();
     }
 
     /// Does so many steps of the removal; `false` if it has come to its end before.
     fn steps(&self, count: usize) -> bool {
-        (0..count).all(|_| match self.world.datasets.removal_step(BUDGET).unwrap() {
+        (0..count).all(|_| match self.world.datasets.removal().advance(BUDGET).unwrap() {
             Removing::Went(progress) => progress == Progress::Worked,
             Removing::Leaves(vdev) => {
                 self.pool.remove_vdev(vdev).unwrap();
-                self.world.datasets.removal_done().unwrap();
+                self.world.datasets.removal().has_left().unwrap();
                 false
             }
         })
@@ -91,16 +91,16 @@ impl Bench {
     fn finish(&self) {
         for _ in 0..1000 {
             self.world.work();
-            while self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
-            if !self.steps(1) && !self.world.datasets.is_removing() {
+            while self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
+            if !self.steps(1) && !self.world.datasets.removal().is_under_way() {
                 return;
             }
         }
-        panic!("the removal does not end: {:?}", self.world.datasets.removal_status());
+        panic!("the removal does not end: {:?}", self.world.datasets.removal().status());
     }
 
     fn state(&self) -> MoveState {
-        self.world.datasets.removal_status().unwrap().state
+        self.world.datasets.removal().status().unwrap().state
     }
 
     /// Nothing is missing, and nothing is left of the vdev.
@@ -163,7 +163,7 @@ fn everything_goes_on(bench: Bench, stay: &[Disk], go: &[Disk]) {
     world.snapshot("tank/b@old").unwrap();
     bench.start();
     let mut round = 100;
-    while world.datasets.is_removing() {
+    while world.datasets.removal().is_under_way() {
         round += 1;
         world.write("tank/a", &format!("new{round}"), &noise(round, 100_000));
         world.fs("tank/a").fsync(ROOT).unwrap();
@@ -234,13 +234,13 @@ fn what_has_moved_before_the_pool_was_closed_is_not_copied_again() {
         bench = Bench::open(devices(&disks), 18);
         // A part that is on its way, or of which no table says yet that it has moved, is moved again.
         assert!(left(&bench) <= before + region, "{} after {before} of {all}", left(&bench));
-        let copied = bench.world.datasets.removal_status().unwrap().copied;
-        assert!(copied > region && copied == bench.world.datasets.removed_before(), "{copied} of {all}");
+        let copied = bench.world.datasets.removal().status().unwrap().copied;
+        assert!(copied > region && copied == bench.world.datasets.removal().copied_before(), "{copied} of {all}");
     }
     bench.finish();
     bench.judge();
     bench.judge_files("at its end");
-    let copied = bench.world.datasets.removal_status().unwrap().copied;
+    let copied = bench.world.datasets.removal().status().unwrap().copied;
     assert!(copied < 2 * all, "{copied} of {all}");
 }
 
@@ -253,7 +253,7 @@ fn what_has_moved_when_a_removal_is_given_up_stays_there() {
     while left() > all / 2 {
         assert!(bench.steps(1));
     }
-    bench.world.datasets.stop_removal().unwrap();
+    bench.world.datasets.removal().stop(&bench.pool).unwrap();
     assert_eq!(bench.state(), MoveState::Canceled);
     assert!((1..=all / 2).contains(&left()), "{} of {all}", left());
     bench.world.judge();
@@ -317,11 +317,13 @@ fn a_removal_can_be_given_up_until_everything_has_moved() {
         bench.start();
         let goes_on = bench.steps(steps);
         if goes_on {
-            match bench.world.datasets.stop_removal() {
+            match bench.world.datasets.removal().stop(&bench.pool) {
                 Ok(()) => {
                     stopped += 1;
                     assert_eq!(bench.state(), MoveState::Canceled);
-                    assert!(refusal(bench.world.datasets.stop_removal()).to_string().contains("no removal"));
+                    assert!(
+                        refusal(bench.world.datasets.removal().stop(&bench.pool)).to_string().contains("no removal")
+                    );
                     bench.world.write("tank/a", "new", &noise(9, LEN));
                     bench.world.judge();
                     bench.judge_files("given up");
@@ -350,7 +352,7 @@ fn what_has_no_good_copy_is_noted_and_the_rest_leaves() {
     bench.world.engine.forget_read();
     bench.start();
     bench.finish();
-    let status = bench.world.datasets.removal_status().unwrap();
+    let status = bench.world.datasets.removal().status().unwrap();
     assert_eq!((status.state, status.errors), (MoveState::Finished, 1));
     assert_eq!(bench.world.datasets.damage().unwrap().len(), 1);
     assert!(labels::read_label(&*disks[1]).unwrap().is_none());
@@ -411,7 +413,7 @@ fn a_disk_that_takes_the_place_of_the_only_one_meanwhile_gets_what_was_copied_be
         let is_under_way = bench.steps(steps);
         // The disk is a mirror for a while, and a disk again.
         bench.pool.attach("stays", disks[2].clone(), true).unwrap();
-        while bench.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+        while bench.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
         bench.pool.finish_replacing().unwrap();
         assert_eq!(bench.pool.label().vdevs[0].tree.members().count(), 0, "it is a disk again");
         bench.finish();
@@ -447,7 +449,7 @@ fn power_fails_anywhere(recorder: &Arc<Recorder>, bench: Bench, places: usize) {
     bench.start();
     // What an fsync has promised, from which write on.
     let mut promised = Vec::new();
-    while bench.world.datasets.is_removing() {
+    while bench.world.datasets.removal().is_under_way() {
         let number = promised.len() as u64;
         bench.world.write("tank/a", &number.to_string(), &noise(100 + number, 5000));
         bench.world.fs("tank/a").fsync(ROOT).unwrap();
@@ -465,7 +467,7 @@ fn power_fails_anywhere(recorder: &Arc<Recorder>, bench: Bench, places: usize) {
         for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
             assert!(files.get(&number.to_string()) == Some(&noise(100 + number, 5000)), "fsync {number}, {what}");
         }
-        if bench.world.datasets.removal_status().is_some() {
+        if bench.world.datasets.removal().status().is_some() {
             bench.finish();
             bench.judge();
             bench.judge_files(what);
@@ -526,7 +528,7 @@ fn a_pool_that_has_gone_back_goes_on_with_the_removal_or_begins_it_again_or_has_
         for (txg, bench) in gone_back(&disks) {
             let is_there = bench.pool.label().vdevs.len() == 2;
             bench.judge_files(&format!("{txg}"));
-            outcomes[match (bench.world.datasets.is_removing(), is_there) {
+            outcomes[match (bench.world.datasets.removal().is_under_way(), is_there) {
                 (false, true) => {
                     // The disk takes part as before, until it is told to leave again.
                     outlast(&bench);
@@ -557,10 +559,10 @@ fn what_the_space_layer_never_leaves_is_given_up_after_a_while() {
     let disks = disks(["a", "b"]);
     let bench = Bench::of_disks(&disks, 16);
     let datasets = &bench.world.datasets;
-    let mut work = datasets.mover_work();
+    let mut work = datasets.moving().work();
     // As nobody has closed them, each commit has blocks of its own there.
     let regions = (&Regions::Vdev(GOES), &Targets::Anywhere);
-    let mut step = || datasets.empty_step(&mut work, regions, Packs::Never, BUDGET).unwrap();
+    let mut step = || datasets.moving().empty_step(&mut work, regions, Packs::Never, BUDGET).unwrap();
     let count = (0..5000).take_while(|_| matches!(step(), Emptying::Worked { copied: 0, .. })).count();
     assert!((100..5000).contains(&count), "{count}");
     assert!(matches!(step(), Emptying::NoRoom));

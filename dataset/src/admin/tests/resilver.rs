@@ -16,7 +16,7 @@ use pool::{
 use super::world::{World, name, noise};
 use crate::{
     admin::{Datasets, Progress},
-    jobs::{LOST, ResilverState},
+    jobs::{Job, LOST, ResilverState},
 };
 
 /// Small, so that every walk takes many steps.
@@ -55,14 +55,14 @@ impl Bench {
 
     /// Does so many steps of a resilver; `false` if it has come to its end before.
     fn steps(&self, count: usize) -> bool {
-        (0..count).all(|_| self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked)
+        (0..count).all(|_| self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked)
     }
 
     /// Does what a service does in the background until there is nothing to do.
     fn finish(&self) {
         for _ in 0..10_000 {
             self.world.work();
-            if self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Idle {
+            if self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Idle {
                 return self.pool.finish_replacing().unwrap();
             }
         }
@@ -236,25 +236,25 @@ fn without_a_good_copy_nobody_becomes_complete_and_nothing_is_given_up() {
     bench.world.engine.forget_read();
     bench.pool.attach("b", disk("c"), true).unwrap();
     bench.finish();
-    let status = bench.world.datasets.resilver_status().unwrap();
+    let status = bench.world.datasets.resilver().status().unwrap();
     assert_eq!((status.state, status.errors), (ResilverState::Finished, 1));
     assert_eq!((bench.state("c"), bench.state("b")), (State::Filling, State::Out));
-    assert!(!bench.world.datasets.is_resilvering(), "a scrub has its turn");
+    assert!(!bench.world.datasets.resilver().is_under_way(), "a scrub has its turn");
     assert_eq!(bench.world.datasets.damage().unwrap().len(), 1);
-    assert!(bench.world.datasets.is_resilver_stuck());
+    assert!(bench.world.datasets.resilver().is_stuck());
     // To try again without anything new is of no use, and does no harm.
     assert!(!bench.steps(1), "nobody has asked for it");
-    bench.world.datasets.try_resilver_again();
-    assert!(!bench.world.datasets.is_resilver_stuck(), "that is not known before it was tried");
+    bench.world.datasets.resilver().try_again();
+    assert!(!bench.world.datasets.resilver().is_stuck(), "that is not known before it was tried");
     assert!(bench.steps(1));
     bench.finish();
     assert_eq!(bench.state("c"), State::Filling);
     // What was found says nothing of another device until that was tried.
     bench.pool.detach("c").unwrap();
     bench.pool.attach("b", disk("c"), true).unwrap();
-    assert!(!bench.world.datasets.is_resilver_stuck());
+    assert!(!bench.world.datasets.resilver().is_stuck());
     bench.finish();
-    assert!(bench.world.datasets.is_resilver_stuck());
+    assert!(bench.world.datasets.resilver().is_stuck());
     // The other device had it all the time.
     let found: Arc<dyn Device> = disks[1].clone();
     bench.pool.put_online("b", &move |_| Ok(found.clone())).unwrap();
@@ -272,13 +272,13 @@ fn a_resilver_begins_again_when_it_is_asked_to() {
     let bench = Bench::new(&[disk("old")], 8);
     let content = noise(9, LEN);
     bench.world.write("tank/b", "file", &content);
-    bench.world.datasets.restart_resilver();
+    bench.world.datasets.resilver().restart();
     assert!(!bench.steps(1), "nothing lacks anything");
     bench.pool.attach("old", disk("new"), false).unwrap();
     assert!(bench.steps(6));
-    let examined = || bench.world.datasets.resilver_status().unwrap().examined;
+    let examined = || bench.world.datasets.resilver().status().unwrap().examined;
     assert!(examined() > 0);
-    bench.world.datasets.restart_resilver();
+    bench.world.datasets.resilver().restart();
     assert!(bench.steps(1));
     assert_eq!(examined(), 0);
     bench.go_on_with_the_new_one();
@@ -298,12 +298,12 @@ fn below_a_node_that_cannot_be_read_for_once_nothing_counts_as_copied() {
     let at = bench.place(&root);
     old.inject(Fault { range: at..at + 1, times: 1, ..Fault::failing(Operation::Read) });
     bench.finish();
-    let status = bench.world.datasets.resilver_status().unwrap();
+    let status = bench.world.datasets.resilver().status().unwrap();
     assert_eq!((status.state, status.errors), (ResilverState::Finished, 1));
     assert_eq!(bench.state("new"), State::Filling);
     // Whoever would do without the old one does not do without what is below.
     let new = bench.pool.find_device("new").unwrap().1.guid();
-    let refusal = bench.world.datasets.accept_losses(&[new]).unwrap_err().to_string();
+    let refusal = bench.world.datasets.resilver().accept_losses(&[new]).unwrap_err().to_string();
     assert!(refusal.contains("begins again"), "{refusal}");
     bench.go_on_with_the_new_one();
     assert!(bench.world.files("tank/b")["file"] == content);
@@ -322,9 +322,9 @@ fn what_could_not_be_read_for_once_is_there_when_the_loss_is_accepted() {
     // Together with its neighbours, and alone.
     old.inject(Fault { range: at..at + 1, times: 2, ..Fault::failing(Operation::Read) });
     bench.finish();
-    assert_eq!(bench.world.datasets.resilver_status().unwrap().errors, 1);
+    assert_eq!(bench.world.datasets.resilver().status().unwrap().errors, 1);
     let new = bench.pool.find_device("new").unwrap().1.guid();
-    bench.world.datasets.accept_losses(&[new]).unwrap();
+    bench.world.datasets.resilver().accept_losses(&[new]).unwrap();
     bench.pool.detach("old").unwrap();
     bench.world.engine.forget_read();
     bench.world.judge();
@@ -346,15 +346,15 @@ fn without_all_of_the_space_maps_nobody_becomes_complete() {
     assert!(bench.steps(1));
     old.heal();
     bench.finish();
-    let status = bench.world.datasets.resilver_status().unwrap();
+    let status = bench.world.datasets.resilver().status().unwrap();
     assert!(status.state == ResilverState::Finished && status.errors > 0, "{status:?}");
     assert_eq!(bench.state("new"), State::Filling);
-    assert!(bench.world.datasets.is_resilver_stuck());
+    assert!(bench.world.datasets.resilver().is_stuck());
     let new = bench.pool.find_device("new").unwrap().1.guid();
-    let refused = bench.world.datasets.accept_losses(&[new]).unwrap_err().to_string();
+    let refused = bench.world.datasets.resilver().accept_losses(&[new]).unwrap_err().to_string();
     assert!(refused.contains("blocks of the space maps have no good copy"), "{refused}");
     assert_eq!(bench.state("new"), State::Filling);
-    bench.world.datasets.try_resilver_again();
+    bench.world.datasets.resilver().try_again();
     bench.go_on_with_the_new_one();
     assert!(bench.world.files("tank/b")["file"] == content);
 }
@@ -374,19 +374,19 @@ fn a_loss_is_not_accepted_of_more_than_is_known_one_by_one() {
     bench.world.engine.forget_read();
     bench.pool.attach("old", disk("new"), false).unwrap();
     bench.finish();
-    let errors = || bench.world.datasets.resilver_status().unwrap().errors;
+    let errors = || bench.world.datasets.resilver().status().unwrap().errors;
     assert_eq!(errors(), LOST as u64 + 1);
     let new = bench.pool.find_device("new").unwrap().1.guid();
-    let refused = bench.world.datasets.accept_losses(&[new]).unwrap_err().to_string();
+    let refused = bench.world.datasets.resilver().accept_losses(&[new]).unwrap_err().to_string();
     assert!(refused.contains(&format!("more than {LOST} blocks have no good copy")), "{refused}");
     assert_eq!(bench.state("new"), State::Filling);
     // With one less it is known what they are.
     bench.world.remove("tank/b", &files[0]);
     bench.world.work();
-    bench.world.datasets.try_resilver_again();
+    bench.world.datasets.resilver().try_again();
     bench.finish();
     assert_eq!(errors(), LOST as u64);
-    bench.world.datasets.accept_losses(&[new]).unwrap();
+    bench.world.datasets.resilver().accept_losses(&[new]).unwrap();
     assert_eq!(bench.state("new"), State::Complete);
 }
 
@@ -402,11 +402,11 @@ fn a_loss_is_not_accepted_of_a_device_that_fails_meanwhile() {
     bench.pool.attach("old", new.clone(), false).unwrap();
     bench.pool.attach("old", other, false).unwrap();
     let guid = |name: &str| bench.pool.find_device(name).unwrap().1.guid();
-    let accept = || bench.world.datasets.accept_losses(&[guid("new"), guid("other")]);
+    let accept = || bench.world.datasets.resilver().accept_losses(&[guid("new"), guid("other")]);
     let none = "no resilver has come to its end";
     assert!(accept().unwrap_err().to_string().contains(none));
     bench.finish();
-    assert!(bench.world.datasets.is_resilver_stuck());
+    assert!(bench.world.datasets.resilver().is_stuck());
     // All is flushed before anybody is called complete.
     new.inject(Fault { times: 1, ..Fault::failing(Operation::Flush) });
     let refused = accept().unwrap_err().to_string();
@@ -415,6 +415,6 @@ fn a_loss_is_not_accepted_of_a_device_that_fails_meanwhile() {
     // The one that is left is filled again before it is asked for.
     assert!(accept().unwrap_err().to_string().contains(none));
     bench.finish();
-    bench.world.datasets.accept_losses(&[guid("other")]).unwrap();
+    bench.world.datasets.resilver().accept_losses(&[guid("other")]).unwrap();
     assert_eq!(bench.state("other"), State::Complete);
 }

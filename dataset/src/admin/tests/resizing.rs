@@ -17,6 +17,7 @@ use crate::{
     admin::{Datasets, Progress, Resizing},
     catalogue::MoveState,
     fs::ROOT,
+    jobs::Job,
 };
 
 /// Small, so that every walk takes many steps.
@@ -77,16 +78,16 @@ impl Bench {
     fn start(&self) {
         let plan = self.plan();
         assert!(plan.moving.fits() && plan.least < SMALL, "{plan:?}");
-        self.world.datasets.start_resize(&plan, None).unwrap();
+        self.world.datasets.resize().start(&plan, None).unwrap();
     }
 
     /// Does so many steps; `false` if it has come to its end before.
     fn steps(&self, count: usize) -> bool {
-        (0..count).all(|_| match self.world.datasets.resize_step(BUDGET).unwrap() {
+        (0..count).all(|_| match self.world.datasets.resize().advance(BUDGET).unwrap() {
             Resizing::Went(progress) => progress == Progress::Worked,
             Resizing::Shrinks(vdev, regions) => {
                 self.pool.shrink(vdev, regions).unwrap();
-                self.world.datasets.resize_done().unwrap();
+                self.world.datasets.resize().has_shrunk().unwrap();
                 false
             }
         })
@@ -96,16 +97,16 @@ impl Bench {
     fn finish(&self) {
         for _ in 0..1000 {
             self.world.work();
-            while self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
-            if !self.steps(1) && !self.world.datasets.is_resizing() {
+            while self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
+            if !self.steps(1) && !self.world.datasets.resize().is_under_way() {
                 return;
             }
         }
-        panic!("the resize does not end: {:?}", self.world.datasets.resize_status());
+        panic!("the resize does not end: {:?}", self.world.datasets.resize().status());
     }
 
     fn state(&self) -> MoveState {
-        self.world.datasets.resize_status().unwrap().state
+        self.world.datasets.resize().status().unwrap().state
     }
 
     /// All devices end where they were told, and nothing is missing.
@@ -141,15 +142,15 @@ fn everything_goes_on_while_the_end_of_a_disk_is_emptied() {
     bench.start();
     assert!(world.engine.is_active(SHRUNKEN_DEVICES));
     for refused in [
-        refusal(world.datasets.start_rebalance(None).map(|_: Option<Balanced>| ())),
-        refusal(world.datasets.start_removal(FIRST, "it", 0, None)),
-        refusal(world.datasets.start_defragment(None).map(drop)),
-        refusal(world.datasets.start_resize(&bench.plan(), None)),
+        refusal(world.datasets.rebalance().start(None).map(|_: Option<Balanced>| ())),
+        refusal(world.datasets.removal().start(FIRST, "it", 0, None)),
+        refusal(world.datasets.defragment().start(None).map(drop)),
+        refusal(world.datasets.resize().start(&bench.plan(), None)),
     ] {
         assert!(refused.to_string().contains("use pool resize -s to stop it"), "{refused}");
     }
     let mut round = 100;
-    while world.datasets.is_resizing() {
+    while world.datasets.resize().is_under_way() {
         round += 1;
         world.write("tank/a", &format!("new{}", round % 4), &noise(round, 100_000));
         world.fs("tank/a").fsync(ROOT).unwrap();
@@ -198,17 +199,19 @@ fn it_goes_on_when_the_pool_is_opened_again_and_can_be_given_up_until_everything
         bench.world.engine.commit().unwrap();
         if goes_on {
             bench.steps(2);
-            match bench.world.datasets.stop_resize(&bench.pool) {
+            match bench.world.datasets.resize().stop(&bench.pool) {
                 Ok(()) => {
                     stopped += 1;
                     assert_eq!(bench.state(), MoveState::Canceled);
-                    assert!(refusal(bench.world.datasets.stop_resize(&bench.pool)).to_string().contains("no resize"));
+                    assert!(refusal(bench.world.datasets.resize().stop(&bench.pool)).to_string().contains("no resize"));
                     assert_eq!(bench.world.engine.space_totals().size, 126 * MIB);
                     bench.judge_files("given up");
                     bench.start();
                 }
                 Err(error) => {
-                    assert!(error.to_string().contains("at the moment") || !bench.world.datasets.is_resizing());
+                    assert!(
+                        error.to_string().contains("at the moment") || !bench.world.datasets.resize().is_under_way()
+                    );
                 }
             }
         }
@@ -225,15 +228,17 @@ fn one_that_is_paused_waits_and_is_no_part_of_the_pool_s_room() {
     let bench = Bench::of_disk(&disk, 4);
     bench.start();
     assert!(bench.steps(3));
-    bench.world.datasets.pause_resize().unwrap();
-    assert!(refusal(bench.world.datasets.pause_resize()).to_string().contains("paused already"));
+    bench.world.datasets.resize().pause().unwrap();
+    assert!(refusal(bench.world.datasets.resize().pause()).to_string().contains("paused already"));
     assert!(!bench.steps(1));
     drop(bench);
     let bench = Bench::open(devices(std::slice::from_ref(&disk)), None, 5);
-    assert!(bench.world.datasets.is_resizing() && bench.world.datasets.is_moving_paused() && !bench.steps(1));
+    assert!(
+        bench.world.datasets.resize().is_under_way() && bench.world.datasets.moving().is_paused() && !bench.steps(1)
+    );
     assert!(bench.world.engine.space_totals().size < 110 * MIB, "what is closed and free is not the pool's");
-    bench.world.datasets.start_resize(&bench.plan(), Some(1 << 30)).unwrap();
-    assert_eq!(bench.world.datasets.moving_limit(), Some(1 << 30));
+    bench.world.datasets.resize().start(&bench.plan(), Some(1 << 30)).unwrap();
+    assert_eq!(bench.world.datasets.moving().limit(), Some(1 << 30));
     bench.finish();
     bench.judge("after a pause");
 }
@@ -255,7 +260,7 @@ fn what_cannot_be_read_or_finds_no_room_stays() {
     bench.world.engine.commit().unwrap();
     let plan = bench.plan();
     assert!(!plan.moving.fits() && plan.least > SMALL, "{plan:?}");
-    bench.world.datasets.start_resize(&plan, None).unwrap();
+    bench.world.datasets.resize().start(&plan, None).unwrap();
     bench.finish();
     assert_eq!(bench.state(), MoveState::NoRoom);
     assert_eq!(bench.world.engine.space_totals().size, 126 * MIB);
@@ -263,7 +268,7 @@ fn what_cannot_be_read_or_finds_no_room_stays() {
     // The least size that is said to be possible is.
     let least = bench.pool.plan_shrink("a", Wanted::To(plan.least)).unwrap();
     assert!(least.moving.fits() && least.size == plan.least, "{least:?}");
-    bench.world.datasets.start_resize(&least, None).unwrap();
+    bench.world.datasets.resize().start(&least, None).unwrap();
     bench.finish();
     assert_eq!((bench.state(), disk.size()), (MoveState::Finished, plan.least));
     bench.judge_files("as small as it could be");
@@ -275,11 +280,11 @@ fn a_device_gives_back_what_its_pool_does_not_use() {
     let bench = Bench::of_disk(&disk, 14);
     let larger: Disk = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("b", 200 * MIB))));
     bench.pool.attach("a", larger.clone(), true).unwrap();
-    while bench.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+    while bench.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
     bench.pool.finish_replacing().unwrap();
     let plan = bench.pool.plan_shrink("b", Wanted::To(160 * MIB)).unwrap();
     assert_eq!((plan.now, plan.moving.bytes), (200 * MIB, 0));
-    bench.world.datasets.start_resize(&plan, None).unwrap();
+    bench.world.datasets.resize().start(&plan, None).unwrap();
     bench.finish();
     assert_eq!((bench.state(), larger.size()), (MoveState::Finished, plan.size));
     assert_eq!(bench.world.engine.space_totals().size, 126 * MIB, "it uses what it did");
@@ -297,7 +302,7 @@ fn a_device_gives_back_what_its_pool_does_not_use() {
 fn a_resize_ends_or_is_given_up_when_a_smaller_device_has_come_meanwhile() {
     let large = |name: &str, size| -> Disk { Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, size)))) };
     let is_filled = |bench: &Bench| {
-        while bench.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+        while bench.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
         bench.pool.finish_replacing().unwrap();
     };
     for (is_mirror, is_given_up) in [(false, false), (true, false), (true, true)] {
@@ -307,15 +312,15 @@ fn a_resize_ends_or_is_given_up_when_a_smaller_device_has_come_meanwhile() {
         bench.pool.attach("a", b.clone(), true).unwrap();
         is_filled(&bench);
         let plan = bench.pool.plan_shrink("b", Wanted::To(160 * MIB)).unwrap();
-        bench.world.datasets.start_resize(&plan, None).unwrap();
-        bench.world.datasets.pause_resize().unwrap();
+        bench.world.datasets.resize().start(&plan, None).unwrap();
+        bench.world.datasets.resize().pause().unwrap();
         bench.pool.attach("b", c.clone(), !is_mirror).unwrap();
         is_filled(&bench);
         if is_given_up {
-            bench.world.datasets.stop_resize(&bench.pool).unwrap();
+            bench.world.datasets.resize().stop(&bench.pool).unwrap();
             assert_eq!((bench.state(), b.size(), c.size()), (MoveState::Canceled, 200 * MIB, 140 * MIB));
         } else {
-            bench.world.datasets.start_resize(&plan, None).unwrap();
+            bench.world.datasets.resize().start(&plan, None).unwrap();
             bench.finish();
             let left = if is_mirror { plan.size } else { 200 * MIB };
             assert_eq!((bench.state(), b.size(), c.size()), (MoveState::Finished, left, 140 * MIB));
@@ -333,9 +338,9 @@ fn a_mirror_waits_until_all_of_its_devices_are_there() {
     bench.pool.put_offline("b", false).unwrap();
     assert!(bench.pool.plan_shrink("a", Wanted::To(SMALL)).unwrap_err().to_string().contains("have to be whole"));
     let datasets = &bench.world.datasets;
-    assert!((0..300).any(|_| !bench.steps(1) && datasets.resize_obstacle().is_some()));
-    assert!(datasets.is_resizing() && disks[0].size() == SIZE * MIB);
-    assert_eq!(datasets.resize_obstacle().unwrap(), "it waits for b, which is not there or lacks data");
+    assert!((0..300).any(|_| !bench.steps(1) && datasets.resize().obstacle().is_some()));
+    assert!(datasets.resize().is_under_way() && disks[0].size() == SIZE * MIB);
+    assert_eq!(datasets.resize().obstacle().unwrap(), "it waits for b, which is not there or lacks data");
     let committed = bench.world.engine.committed();
     (0..10).for_each(|_| assert!(!bench.steps(1)));
     assert_eq!(bench.world.engine.committed(), committed, "who waits commits nothing");
@@ -357,13 +362,13 @@ fn one_that_goes_on_is_not_said_to_wait_for_a_device_that_is_back() {
     bench.start();
     bench.pool.put_offline("b", false).unwrap();
     let datasets = &bench.world.datasets;
-    assert!((0..300).any(|_| !bench.steps(1) && datasets.resize_obstacle().is_some()));
-    datasets.pause_resize().unwrap();
+    assert!((0..300).any(|_| !bench.steps(1) && datasets.resize().obstacle().is_some()));
+    datasets.resize().pause().unwrap();
     let found: Arc<dyn Device> = disks[1].clone();
     bench.pool.put_online("b", &move |_| Ok(found.clone())).unwrap();
-    while datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
-    datasets.start_resize(&bench.plan(), None).unwrap();
-    assert_eq!(datasets.resize_obstacle(), None);
+    while datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
+    datasets.resize().start(&bench.plan(), None).unwrap();
+    assert_eq!(datasets.resize().obstacle(), None);
     bench.finish();
     bench.judge("both are back");
 }
@@ -375,10 +380,10 @@ fn one_that_waits_can_be_given_up_and_what_it_has_emptied_is_used_again() {
     bench.start();
     bench.pool.put_offline("b", false).unwrap();
     let datasets = &bench.world.datasets;
-    assert!((0..300).any(|_| !bench.steps(1) && datasets.resize_obstacle().is_some()));
-    datasets.pause_resize().unwrap();
-    datasets.stop_resize(&bench.pool).unwrap();
-    assert_eq!((bench.state(), datasets.resize_obstacle()), (MoveState::Canceled, None));
+    assert!((0..300).any(|_| !bench.steps(1) && datasets.resize().obstacle().is_some()));
+    datasets.resize().pause().unwrap();
+    datasets.resize().stop(&bench.pool).unwrap();
+    assert_eq!((bench.state(), datasets.resize().obstacle()), (MoveState::Canceled, None));
     // Older states have something in what was emptied last.
     (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
     assert_eq!(bench.world.engine.space_totals().size, 126 * MIB);
@@ -399,7 +404,7 @@ fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
     bench.start();
     let datasets = &bench.world.datasets;
     let new_end = Fault { range: SMALL - BACK_LABELS..SMALL, ..Fault::failing(Operation::Write) };
-    let shrinks = || match (0..300).find_map(|_| match datasets.resize_step(BUDGET).unwrap() {
+    let shrinks = || match (0..300).find_map(|_| match datasets.resize().advance(BUDGET).unwrap() {
         Resizing::Shrinks(vdev, regions) => Some((vdev, regions)),
         Resizing::Went(_) => None,
     }) {
@@ -408,16 +413,16 @@ fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
     };
     disk.inject(new_end);
     let error = shrinks().unwrap_err();
-    datasets.resize_failed(&error);
-    assert_eq!(datasets.resize_obstacle(), Some(format!("it is tried again each minute: {error}")));
+    datasets.resize().failed(&error);
+    assert_eq!(datasets.resize().obstacle(), Some(format!("it is tried again each minute: {error}")));
     let committed = bench.world.engine.committed();
     (0..10).for_each(|_| assert!(!bench.steps(1)));
     assert_eq!(bench.world.engine.committed(), committed, "it rests");
     bench.world.engine.env().sleep(Duration::from_secs(60));
     let error = shrinks().unwrap_err();
-    datasets.resize_failed(&error);
+    datasets.resize().failed(&error);
     disk.heal();
-    datasets.stop_resize(&bench.pool).unwrap();
+    datasets.resize().stop(&bench.pool).unwrap();
     assert_eq!((bench.world.engine.space_totals().size, disk.size()), (126 * MIB, SIZE * MIB));
     (200..240).for_each(|number| bench.world.write("tank/a", &number.to_string(), &noise(number, LEN)));
     bench.world.engine.commit().unwrap();
@@ -427,9 +432,9 @@ fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
     // Labels that name the new end are told to nobody else.
     bench.start();
     shrinks().unwrap();
-    assert!(refusal(datasets.stop_resize(&bench.pool)).to_string().contains("end there already"));
-    assert!(refusal(datasets.pause_resize()).to_string().contains("end there already"));
-    datasets.resize_done().unwrap();
+    assert!(refusal(datasets.resize().stop(&bench.pool)).to_string().contains("end there already"));
+    assert!(refusal(datasets.resize().pause()).to_string().contains("end there already"));
+    datasets.resize().has_shrunk().unwrap();
     bench.judge("healed");
 }
 
@@ -443,7 +448,7 @@ fn wherever_power_fails_every_file_is_there() {
     bench.start();
     // What an fsync has promised, from which write on.
     let mut promised = Vec::new();
-    while bench.world.datasets.is_resizing() {
+    while bench.world.datasets.resize().is_under_way() {
         let number = promised.len() as u64;
         bench.world.write("tank/a", &number.to_string(), &noise(100 + number, 5000));
         bench.world.fs("tank/a").fsync(ROOT).unwrap();
@@ -459,7 +464,7 @@ fn wherever_power_fails_every_file_is_there() {
         for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
             assert!(files.get(&number.to_string()) == Some(&noise(100 + number, 5000)), "fsync {number}, {what}");
         }
-        if bench.world.datasets.resize_status().is_some() {
+        if bench.world.datasets.resize().status().is_some() {
             bench.finish();
             bench.judge(what);
         }
@@ -481,7 +486,7 @@ fn a_pool_that_has_gone_back_goes_on_with_the_resize_or_begins_it_again_or_has_d
             let is_large = bench.world.devices[0].size() > SMALL;
             let what = format!("{}", state.txg);
             bench.judge_files(&what);
-            outcomes[match (bench.world.datasets.is_resizing(), is_large) {
+            outcomes[match (bench.world.datasets.resize().is_under_way(), is_large) {
                 (false, true) => {
                     (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
                     bench.start();

@@ -82,18 +82,18 @@ impl Bench {
 
     /// Exports the pool, as a service does.
     fn close(self) {
-        self.world.datasets.save_resilver().unwrap();
+        self.world.datasets.resilver().save().unwrap();
         self.world.datasets.close_all().unwrap();
         self.pool.export().unwrap();
     }
 
     /// Makes the given number of steps; false if the resilver ends before.
     fn steps(&self, count: usize) -> bool {
-        (0..count).all(|_| self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked)
+        (0..count).all(|_| self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked)
     }
 
     fn status(&self) -> Option<ResilverStatus> {
-        self.world.datasets.resilver_status()
+        self.world.datasets.resilver().status()
     }
 
     /// The bytes examined by a resilver of an earlier import; `None` without a resilver.
@@ -105,7 +105,7 @@ impl Bench {
     fn finish(&self) {
         for _ in 0..10_000 {
             self.world.work();
-            if self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Idle {
+            if self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Idle {
                 return self.pool.finish_replacing().unwrap();
             }
         }
@@ -211,7 +211,7 @@ fn wherever_power_fails_the_filled_device_has_everything_in_the_end() {
                     promised.push(recorder.len());
                 }
                 5 if step < 8 => drop(world.datasets.promote(&name("tank/c")).unwrap()),
-                6 => world.datasets.save_resilver().unwrap(),
+                6 => world.datasets.resilver().save().unwrap(),
                 _ => drop(world.engine.commit().unwrap()),
             }
         }

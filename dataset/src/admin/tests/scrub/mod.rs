@@ -98,17 +98,17 @@ impl Bench {
     }
 
     fn scrub(&self) -> ScrubStatus {
-        self.world.datasets.start_scrub().unwrap();
+        self.world.datasets.scrub().start().unwrap();
         self.finish()
     }
 
     fn finish(&self) -> ScrubStatus {
-        while self.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {}
+        while self.world.datasets.scrub().advance(BUDGET).unwrap() == Progress::Worked {}
         self.status()
     }
 
     fn status(&self) -> ScrubStatus {
-        self.world.datasets.scrub_status().unwrap().expect("there was a scrub")
+        self.world.datasets.scrub().status().unwrap().expect("there was a scrub")
     }
 
     /// The sum of the errors of all devices.

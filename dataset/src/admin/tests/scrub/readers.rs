@@ -93,8 +93,8 @@ fn a_crash_while_mending_costs_nothing() {
     let device: Arc<dyn Device> = Arc::new(recorder.wrap(bench.disks[0].snapshot()));
     let world = World::open(device, 11).unwrap();
     let first = recorder.len();
-    world.datasets.start_scrub().unwrap();
-    while world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {}
+    world.datasets.scrub().start().unwrap();
+    while world.datasets.scrub().advance(BUDGET).unwrap() == Progress::Worked {}
     assert!(recorder.len() > first + 12);
     for cut in (first..=recorder.len()).step_by(2) {
         let image = Arc::new(recorder.images_at(cut, &mut Fate::seeded(cut as u64)).remove(0));
@@ -102,7 +102,7 @@ fn a_crash_while_mending_costs_nothing() {
         let after = Bench { world: World::open(image, cut as u64).unwrap(), disks };
         assert_eq!(after.world.files("tank"), wanted, "cut {cut}");
         // It runs already, unless the cut was before it began. What was saved of it lies before what can be torn.
-        let _ = after.world.datasets.start_scrub();
+        let _ = after.world.datasets.scrub().start();
         assert_eq!(after.finish().errors, 0, "cut {cut}");
         after.world.judge_damaged();
     }

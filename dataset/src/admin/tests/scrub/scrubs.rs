@@ -21,6 +21,7 @@ use crate::{
     },
     catalogue::{DatasetRow, ScrubPosition, ScrubState, dataset_key},
     fs::ROOT,
+    jobs::Job,
     scrub::pass::{self, Budget, Part},
 };
 
@@ -149,11 +150,11 @@ fn a_scrub_finds_everything_while_the_pool_changes() {
         bench.world.clone("tank/a@0", "tank/b").unwrap();
         bench.world.work();
         bench.spoil_everything();
-        bench.world.datasets.start_scrub().unwrap();
+        bench.world.datasets.scrub().start().unwrap();
         let mut random = noise(seed, 4000).into_iter();
         let mut next = || usize::from(random.next().expect("there is enough for all steps"));
         let mut step = 0;
-        while bench.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {
+        while bench.world.datasets.scrub().advance(BUDGET).unwrap() == Progress::Worked {
             step += 1;
             assert!(step < 2000, "seed {seed}: the scrub does not end");
             if step > 120 {
@@ -185,20 +186,20 @@ fn a_paused_scrub_stays_so_over_export_and_goes_on_where_it_was() {
     let mut bench = Bench::new(1, 7);
     bench.world.write("tank", "large", &noise(1, 1 << 20));
     let refused = |result: crate::admin::Result<()>| matches!(result, Err(Error::Scrub { .. }));
-    assert!(refused(bench.world.datasets.pause_scrub()));
-    assert!(refused(bench.world.datasets.stop_scrub()));
-    bench.world.datasets.start_scrub().unwrap();
-    assert!(refused(bench.world.datasets.start_scrub()));
+    assert!(refused(bench.world.datasets.scrub().pause()));
+    assert!(refused(bench.world.datasets.scrub().give_up()));
+    bench.world.datasets.scrub().start().unwrap();
+    assert!(refused(bench.world.datasets.scrub().start()));
     for _ in 0..8 {
-        bench.world.datasets.scrub_step(BUDGET).unwrap();
+        bench.world.datasets.scrub().advance(BUDGET).unwrap();
     }
-    bench.world.datasets.pause_scrub().unwrap();
+    bench.world.datasets.scrub().pause().unwrap();
     let paused = bench.status();
     assert_eq!((paused.state, paused.examined > 0), (ScrubState::Paused, true));
-    assert_eq!(bench.world.datasets.scrub_step(BUDGET).unwrap(), Progress::Idle);
+    assert_eq!(bench.world.datasets.scrub().advance(BUDGET).unwrap(), Progress::Idle);
     bench.world.reopen();
     assert_eq!(bench.status(), paused);
-    bench.world.datasets.start_scrub().unwrap();
+    bench.world.datasets.scrub().start().unwrap();
     assert_eq!((bench.status().examined, bench.status().start), (paused.examined, paused.start));
     let whole = bench.finish();
     assert_eq!(whole.state, ScrubState::Finished);
@@ -206,8 +207,8 @@ fn a_paused_scrub_stays_so_over_export_and_goes_on_where_it_was() {
     assert!(again.start >= whole.end);
     // The catalogue has not become smaller.
     assert!(again.examined + (64 << 10) >= whole.examined, "{again:?} {whole:?}");
-    bench.world.datasets.start_scrub().unwrap();
-    bench.world.datasets.stop_scrub().unwrap();
+    bench.world.datasets.scrub().start().unwrap();
+    bench.world.datasets.scrub().give_up().unwrap();
     assert_eq!(bench.status().state, ScrubState::Stopped);
     bench.world.reopen();
     assert_eq!(bench.status().state, ScrubState::Stopped);
@@ -219,14 +220,14 @@ fn a_crash_costs_a_scrub_what_came_after_it_was_saved() {
     bench.set("tank", "copies", "2");
     bench.world.write("tank", "large", &noise(1, 1 << 20));
     bench.spoil_everything();
-    bench.world.datasets.start_scrub().unwrap();
+    bench.world.datasets.scrub().start().unwrap();
     for _ in 0..8 {
-        bench.world.datasets.scrub_step(BUDGET).unwrap();
+        bench.world.datasets.scrub().advance(BUDGET).unwrap();
     }
-    bench.world.datasets.save_scrub().unwrap();
+    bench.world.datasets.scrub().save().unwrap();
     let saved = bench.status();
     for _ in 0..4 {
-        bench.world.datasets.scrub_step(BUDGET).unwrap();
+        bench.world.datasets.scrub().advance(BUDGET).unwrap();
     }
     assert!(bench.status().examined > saved.examined);
     let disks: Vec<_> = bench.disks.iter().map(|disk| Arc::new(disk.snapshot())).collect();
@@ -252,13 +253,13 @@ fn a_snapshot_that_goes_while_it_is_examined_leaves_nothing_unexamined() {
     bench.world.snapshot("tank/a@2").unwrap();
     bench.spoil_everything();
     let (first, passed) = (bench.id("tank/a@1"), bench.ino("tank/a", "file5"));
-    bench.world.datasets.start_scrub().unwrap();
+    bench.world.datasets.scrub().start().unwrap();
     let is_in_the_midst = || match bench.status().position {
         ScrubPosition::Datasets { member, cursor, .. } => member == first && cursor.0 > passed,
         _ => false,
     };
     while !is_in_the_midst() {
-        assert_eq!(bench.world.datasets.scrub_step(BUDGET).unwrap(), Progress::Worked);
+        assert_eq!(bench.world.datasets.scrub().advance(BUDGET).unwrap(), Progress::Worked);
     }
     bench.world.destroy("tank/a@1", false, false).unwrap();
     assert_eq!(bench.finish().errors, 0);

@@ -1,0 +1,77 @@
+//! The thread in which the jobs of an open pool take turns, and in which spares step in and devices that have grown are
+//! noticed. Which job has a turn, and when, is decided by [`dataset::jobs::Scheduler`]; requests about jobs are in a file a
+//! job beside this one.
+
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use dataset::{admin::Datasets, jobs::Scheduler};
+use pool::admin::Pool;
+
+use super::{growth, spares, vital::Vital};
+
+/// How often spares and devices are looked at, and the longest time between two turns.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The thread; it ends when this is dropped, with the progress of jobs saved.
+pub(crate) struct Jobs {
+    orders: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Jobs {
+    /// Starts the thread. A service also looks after spares and devices that grow.
+    pub(crate) fn start(datasets: Arc<Datasets>, pool: Arc<Pool>, is_service: bool) -> Jobs {
+        let (orders, received) = unbounded();
+        let thread = thread::Builder::new().name("cenote-jobs".into());
+        let thread =
+            thread.spawn(move || run(&datasets, &pool, is_service, &received)).expect("the system can start threads");
+        Jobs { orders: Some(orders), thread: Some(thread) }
+    }
+
+    /// Says that there may be something to do.
+    pub(super) fn wake(&self) {
+        let orders = self.orders.as_ref().expect("the thread runs until this is dropped");
+        // The thread ends early only by a defect, which was logged.
+        let _ = orders.send(());
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>) {
+    let _vital = Vital::new(datasets.engine(), "thread that runs jobs");
+    let env = datasets.engine().env();
+    let mut scheduler = Scheduler::new(datasets);
+    let mut growth = growth::Watch::new(env.uptime());
+    let (mut wait, mut looked) = (Duration::ZERO, None);
+    while orders.recv_timeout(wait) != Err(RecvTimeoutError::Disconnected) {
+        wait = scheduler.turn(datasets, pool).map_or_else(
+            |error| {
+                tracing::warn!("a job cannot go on: {error}");
+                INTERVAL
+            },
+            |turn| turn.wait,
+        );
+        let now = env.uptime();
+        if is_service && looked.is_none_or(|looked| now.saturating_sub(looked) >= INTERVAL) {
+            spares::step(datasets, pool);
+            growth.step(datasets, pool);
+            scheduler.overlook(datasets);
+            looked = Some(now);
+        }
+    }
+    scheduler.finish(datasets);
+}
