@@ -8,6 +8,7 @@ use dataset::{
     admin::{self, SendFrom, SendRequest},
     catalogue::kind,
     fs::{Account, Amount, Caller, ROOT, key},
+    jobs::Kind,
     name::{Name, SnapshotName},
     property::{DATASET, Definition, Kinds, POOL, Source},
 };
@@ -26,8 +27,8 @@ use pool::{
     txg::{Head, Plain},
 };
 use protocol::{
-    Assignment, Call, Chain, Failure, Location, Part, Progress, PropertyRecord, Reply, Request, Said, ScrubAction,
-    VdevKind, VdevRole, VdevSpec, VdevTreeSpec,
+    Assignment, Call, Chain, Failure, Location, Order, Part, Progress, PropertyRecord, Reply, Request, Said, VdevKind,
+    VdevRole, VdevSpec, VdevTreeSpec,
     frame::{self, MAX_CALL},
 };
 
@@ -211,7 +212,7 @@ fn messages(seeds: &mut Seeds) {
     let snapshot = || "tank/home@a".parse::<SnapshotName>().unwrap();
     let requests = [
         ("ping", Request::Ping),
-        ("scrub", Request::Scrub { action: ScrubAction::Pause }),
+        ("scrub", Request::job(Kind::Scrub, Order::Pause)),
         ("set", Request::Set { name: "tank".parse().unwrap(), assignments: assignments.clone(), no_mount: true }),
         (
             "list",

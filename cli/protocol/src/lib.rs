@@ -25,6 +25,7 @@ mod access;
 mod failure;
 pub mod frame;
 mod host;
+mod job;
 mod record;
 mod request;
 mod traits;
@@ -35,6 +36,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::failure::{Exit, Failure, Kind, unexpected_answer};
 pub use self::host::*;
+pub use self::job::{JobTarget, Order};
 pub use self::record::*;
 pub use self::request::*;
 pub use self::traits::{Permission, Suspended, Traits};

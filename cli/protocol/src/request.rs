@@ -1,10 +1,12 @@
 //! Requests within one imported pool, and their responses.
 
 use dataset::fs::OwnerKind;
+use dataset::jobs::Kind;
 use dataset::name::{BookmarkName, DatasetName, Name, SnapshotName, SnapshotSet};
 use dataset::property::{Kinds, Setting, Typed};
 use serde::{Deserialize, Serialize};
 
+use super::job::{JobTarget, Order};
 use super::record::*;
 
 /// A property and the canonical value it is to have.
@@ -61,15 +63,15 @@ pub enum Request {
     Sync,
     /// Verify the last committed state while work goes on. `Checked`
     Check,
-    /// Start or resume, pause or stop the scrub. `Done`
-    Scrub {
-        /// Which of these.
-        action: ScrubAction,
+    /// Give an order to a job. See [`Order`]
+    Job {
+        /// Which job.
+        kind: Kind,
+        /// What it is to do.
+        order: Order,
     },
     /// Scrub a part now. `Examined`
     ScrubPart(ScrubPart),
-    /// Wait until no scrub runs. `Done`
-    WaitForScrub,
     /// Forget the errors of devices. `Done`
     Clear {
         /// The path or the number of one; `None` for all.
@@ -102,8 +104,6 @@ pub enum Request {
     Activities,
     /// Take devices back that did not answer, as `Clear` does, and forget no errors. `Done`
     Reopen,
-    /// Have the resilver begin again, if one is due. `Done`
-    Resilver,
     /// Counters of input and output since import. `IoCounters`
     IoCounters,
     /// Add devices. `Layout`
@@ -151,73 +151,6 @@ pub enum Request {
         /// The number.
         guid: u64,
     },
-    /// Begin to take a vdev out of the pool. `Removal`
-    Remove {
-        /// A mirror's name, or a device's path or number.
-        vdev: String,
-        /// At most so many bytes are copied a second.
-        limit: Option<u64>,
-        /// Only say what would be.
-        dry_run: bool,
-    },
-    /// Have the removal wait that is under way. `Done`
-    PauseRemoval,
-    /// Give up the removal that is under way. `Done`
-    StopRemoval,
-    /// Wait until no removal is under way. `Layout`
-    WaitForRemoval,
-    /// Have the expansion wait that is under way. `Done`
-    PauseExpansion,
-    /// Have the expansion go on that is paused, or copy at another pace. `Done`
-    ResumeExpansion {
-        /// At most so many bytes a second; what was said before if it is none.
-        limit: Option<u64>,
-    },
-    /// Wait until no RAID-Z is expanded, or there is no room to go on. `Layout`
-    WaitForExpansion,
-    /// Begin to even out how full vdevs are. `Rebalance`
-    Rebalance {
-        /// At most so many bytes are copied a second.
-        limit: Option<u64>,
-        /// Only say what would be.
-        dry_run: bool,
-    },
-    /// Have the rebalance wait that is under way. `Done`
-    PauseRebalance,
-    /// Give up the rebalance that is under way. `Done`
-    StopRebalance,
-    /// Wait until no rebalance is under way. `Done`
-    WaitForRebalance,
-    /// Begin to empty regions that are mostly holes. `Defragment`
-    Defragment {
-        /// At most so many bytes are copied a second.
-        limit: Option<u64>,
-        /// Only say what would be.
-        dry_run: bool,
-    },
-    /// Have the defragmentation wait that is under way. `Done`
-    PauseDefragment,
-    /// Give up the defragmentation that is under way. `Done`
-    StopDefragment,
-    /// Wait until no defragmentation is under way. `Done`
-    WaitForDefragment,
-    /// Begin to make a device smaller. `Resize`
-    Resize {
-        /// Its path or number, or the name of its mirror.
-        device: String,
-        /// How large it is to be.
-        size: NewSize,
-        /// At most so many bytes are copied a second.
-        limit: Option<u64>,
-        /// Only say what would be.
-        dry_run: bool,
-    },
-    /// Have the resize wait that is under way. `Done`
-    PauseResize,
-    /// Give up the resize that is under way. `Done`
-    StopResize,
-    /// Wait until no resize is under way. `Resized`
-    WaitForResize,
     /// Put a device of a mirror out of use. `Done`
     Offline {
         /// Its path or number.
@@ -231,11 +164,6 @@ pub enum Request {
         device: String,
         /// Have the pool use what it has grown.
         expand: bool,
-    },
-    /// Wait until no device is being filled. `Done`
-    WaitForResilver {
-        /// The device's path.
-        device: String,
     },
 
     /// Datasets and their properties. Parts of `Datasets`, parents before children, snapshots by creation after their dataset;
@@ -536,6 +464,23 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// An order to a job.
+    pub fn job(kind: Kind, order: Order) -> Request {
+        Request::Job { kind, order }
+    }
+
+    /// Starting a job of the whole pool, or going on with it.
+    pub fn start(kind: Kind, limit: Option<u64>) -> Request {
+        Request::job(kind, Order::Start { target: JobTarget::Pool, limit })
+    }
+
+    /// Waiting for a job of the whole pool.
+    pub fn wait(kind: Kind) -> Request {
+        Request::job(kind, Order::Wait(JobTarget::Pool))
+    }
+}
+
 /// Which files beside the one named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProjectReach {
@@ -554,17 +499,6 @@ pub struct ProjectChange {
     pub id: Option<u32>,
     /// Whether a directory hands it down.
     pub inherit: Option<bool>,
-}
-
-/// What a scrub is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ScrubAction {
-    /// Begin, or go on after a pause.
-    Start,
-    /// Pause.
-    Pause,
-    /// Stop for good.
-    Stop,
 }
 
 /// What going through free space is to do.

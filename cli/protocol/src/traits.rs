@@ -107,15 +107,7 @@ impl Request {
             Request::Send { dry_run: true, .. } => OWNER.tried(),
 
             // What works or waits.
-            Request::Check
-            | Request::Sync
-            | Request::WaitForScrub
-            | Request::WaitForRemoval
-            | Request::WaitForExpansion
-            | Request::WaitForRebalance
-            | Request::WaitForDefragment
-            | Request::WaitForResize
-            | Request::WaitForResilver { .. } => OWNER,
+            Request::Check | Request::Sync => OWNER,
 
             // The service, and what it keeps in memory.
             Request::Shutdown { .. } => OWNER.ending(),
@@ -123,34 +115,20 @@ impl Request {
             Request::ClearEvents => OWNER.answered(),
             Request::Mount { .. } | Request::MountAt { .. } | Request::Unmount { .. } => OWNER,
 
+            // A plan changes nothing, and one who waits did not begin it.
+            Request::Job { order, .. } => OWNER.recorded_unless(!order.is_mutating()),
+
             // What changes the pool.
             Request::Clear { .. } | Request::Reopen => OWNER.recorded().answered(),
             Request::SetPool { .. }
-            | Request::Scrub { .. }
             | Request::ScrubPart(_)
             | Request::Trim { .. }
-            | Request::Resilver
             | Request::Attach { .. }
             | Request::Detach { .. }
             | Request::Renumber { .. }
-            | Request::PauseRemoval
-            | Request::StopRemoval
-            | Request::PauseExpansion
-            | Request::ResumeExpansion { .. }
-            | Request::PauseRebalance
-            | Request::StopRebalance
-            | Request::PauseDefragment
-            | Request::StopDefragment
-            | Request::PauseResize
-            | Request::StopResize
             | Request::Offline { .. }
             | Request::Online { .. } => OWNER.recorded(),
-            Request::AddVdevs { dry_run, .. }
-            | Request::Remove { dry_run, .. }
-            | Request::Rebalance { dry_run, .. }
-            | Request::Defragment { dry_run, .. }
-            | Request::Resize { dry_run, .. }
-            | Request::Split { dry_run, .. } => OWNER.recorded_unless(*dry_run),
+            Request::AddVdevs { dry_run, .. } | Request::Split { dry_run, .. } => OWNER.recorded_unless(*dry_run),
 
             // What changes datasets.
             Request::Set { .. }
@@ -180,7 +158,10 @@ impl Request {
 
 #[cfg(test)]
 mod tests {
+    use dataset::jobs::Kind;
+
     use super::*;
+    use crate::{JobTarget, Order};
 
     #[test]
     fn what_every_user_may_ask_has_no_stream_and_changes_nothing() {
@@ -195,7 +176,8 @@ mod tests {
 
     #[test]
     fn a_dry_run_is_not_recorded() {
-        let rebalance = |dry_run| Request::Rebalance { limit: None, dry_run }.traits().is_recorded;
-        assert_eq!([rebalance(false), rebalance(true)], [true, false]);
+        let rebalance = |order| Request::job(Kind::Rebalance, order).traits().is_recorded;
+        let start = Order::Start { target: JobTarget::Pool, limit: None };
+        assert_eq!([start, Order::Plan(JobTarget::Pool)].map(rebalance), [true, false]);
     }
 }

@@ -217,6 +217,9 @@ impl Expansion<'_> {
     }
 
     fn check_expands_next(&self) -> Result<()> {
+        if !self.is_under_way() {
+            return refused("no raidz is being expanded".to_owned());
+        }
         match self.datasets.moving().is_under_way() {
             true => refused("it waits for a removal, a rebalance, a defragmentation or a resize".to_owned()),
             false => Ok(()),

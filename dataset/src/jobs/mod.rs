@@ -41,6 +41,7 @@ mod tests;
 use std::time::Duration;
 
 use pool::admin::Pool;
+use serde::{Deserialize, Serialize};
 
 use crate::admin::{Datasets, Result};
 
@@ -62,7 +63,7 @@ pub use stride::Stride;
 const A_WHILE: Duration = Duration::from_secs(1);
 
 /// A kind of job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {
     /// Devices get what they lack.
     Resilver,

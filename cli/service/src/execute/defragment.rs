@@ -1,6 +1,6 @@
 //! Requests about defragmenting. The work is done in the thread of [`super::jobs`].
 
-use dataset::{catalogue::DefragmentRow, jobs::Job as _};
+use dataset::catalogue::DefragmentRow;
 use pool::space::{Dense, Fragmentation};
 use protocol::{DefragmentPlan, DefragmentRecord, Failure};
 
@@ -34,14 +34,6 @@ impl OpenPool {
             self.wait_for_defragment(job)?;
         }
         Ok(DefragmentPlan { reason: shown(reason), ..plan })
-    }
-
-    pub(super) fn pause_defragment(&self) -> Result<(), Failure> {
-        self.datasets.defragment().pause().or_refused("pause the defragmentation of", self.name())
-    }
-
-    pub(super) fn stop_defragment(&self) -> Result<(), Failure> {
-        self.datasets.defragment().stop(&self.pool).or_refused("stop the defragmentation of", self.name())
     }
 
     /// Returns when no defragmentation is under way.

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use dataset::jobs::{Job as _, Pause};
+use dataset::jobs::Pause;
 use protocol::{ExpansionPause, ExpansionRecord, Failure, Layout};
 
 use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
@@ -14,24 +14,11 @@ const NANOS: i64 = 1_000_000_000;
 const ACTION: &str = "expand";
 
 impl OpenPool {
-    pub(super) fn pause_expansion(&self) -> Result<(), Failure> {
-        self.expanding("pause the expansion in")?;
-        self.datasets.expansion().pause().or_refused("pause the expansion in", self.name())
-    }
-
     /// Has the expansion go on that is paused, or at another pace.
     pub(super) fn resume_expansion(&self, limit: Option<u64>) -> Result<(), Failure> {
-        self.expanding(ACTION)?;
         self.datasets.expansion().go_on(limit).or_refused(ACTION, self.name())?;
         self.jobs.wake();
         Ok(())
-    }
-
-    fn expanding(&self, action: &str) -> Result<(), Failure> {
-        match self.pool.widening() {
-            Some(_) => Ok(()),
-            None => Err(Failure::cannot(action, self.name(), "no raidz is being expanded")),
-        }
     }
 
     /// Returns when no expansion is under way, or the one that is has no room to go on.

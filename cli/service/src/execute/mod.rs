@@ -11,7 +11,8 @@
 //! inspect     looking into the structures of a pool that nobody has open
 //! activity    what goes on in the background   events      what has happened
 //! losses      what would be lost with some devices          trim        giving free space back
-//! jobs        the thread in which jobs take turns       rebalance   having vdevs become equally full
+//! jobs        the thread in which jobs take turns       orders      what jobs are told
+//! rebalance   having vdevs become equally full
 //! removal     taking a vdev out of the pool             defragment  having holes become whole regions
 //! growth      what devices have grown                   resize      having devices become smaller
 //! spares      devices that stand by
@@ -46,6 +47,7 @@ mod members;
 mod memory;
 mod mounts;
 mod open_pool;
+mod orders;
 mod parts;
 mod patience;
 mod pool;
@@ -120,9 +122,8 @@ impl OpenPool {
             Request::History { internal } => self.history(internal).map(Response::History),
             Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
             Request::Check => check::check_live(self, job).map(Response::Checked),
-            Request::Scrub { action } => self.scrub(action).map(done),
+            Request::Job { kind, order } => self.order(kind, order, job),
             Request::ScrubPart(part) => self.scrub_part(&part, job).map(Response::Examined),
-            Request::WaitForScrub => self.wait_for_scrub(job).map(Response::Examined),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
             Request::Trim { action, devices, rate, wait } => {
                 let bytes = self.trim((action, &devices), rate, wait, job)?;
@@ -133,7 +134,6 @@ impl OpenPool {
             Request::ClearEvents => Ok(Response::Cleared(self.events.clear())),
             Request::Activities => self.activities().map(Response::Activities),
             Request::Reopen => self.reopen_devices().map(done),
-            Request::Resilver => self.restart_resilver().map(done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
             Request::AddVdevs { vdevs, spares, force, dry_run } => {
                 self.add_vdevs(&vdevs, &spares, force, dry_run).map(Response::Layout)
@@ -144,30 +144,8 @@ impl OpenPool {
             Request::Detach { device, force } => self.detach(&device, force).map(Response::Layout),
             Request::Split { name, devices, dry_run } => self.split(&name, &devices, dry_run).map(Response::Split),
             Request::Renumber { guid } => self.renumber(guid).map(done),
-            Request::Remove { vdev, limit, dry_run } => self.remove(&vdev, limit, dry_run, job).map(Response::Removal),
-            Request::PauseRemoval => self.pause_removal().map(done),
-            Request::StopRemoval => self.stop_removal().map(done),
-            Request::WaitForRemoval => self.wait_for_removal(job).map(Response::Layout),
-            Request::PauseExpansion => self.pause_expansion().map(done),
-            Request::ResumeExpansion { limit } => self.resume_expansion(limit).map(done),
-            Request::WaitForExpansion => self.wait_for_expansion(job).map(Response::Layout),
-            Request::Rebalance { limit, dry_run } => self.rebalance(limit, dry_run, job).map(Response::Rebalance),
-            Request::PauseRebalance => self.pause_rebalance().map(done),
-            Request::StopRebalance => self.stop_rebalance().map(done),
-            Request::WaitForRebalance => self.wait_for_rebalance(job).map(done),
-            Request::Defragment { limit, dry_run } => self.defragment(limit, dry_run, job).map(Response::Defragment),
-            Request::PauseDefragment => self.pause_defragment().map(done),
-            Request::StopDefragment => self.stop_defragment().map(done),
-            Request::WaitForDefragment => self.wait_for_defragment(job).map(done),
-            Request::Resize { device, size, limit, dry_run } => {
-                self.resize(&device, size, limit, dry_run, job).map(Response::Resize)
-            }
-            Request::PauseResize => self.pause_resize().map(done),
-            Request::StopResize => self.stop_resize().map(done),
-            Request::WaitForResize => self.wait_for_resize(job).map(Response::Resized),
             Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
             Request::Online { device, expand } => self.online(&device, expand).map(done),
-            Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
             Request::List { root, depth, kinds, properties } => {
                 self.list(root, depth, kinds, &properties, job).map(done)
             }

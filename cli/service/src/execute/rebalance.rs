@@ -3,10 +3,7 @@
 
 use std::{thread, time::Duration};
 
-use dataset::{
-    catalogue::{MoveState, RebalanceRow},
-    jobs::Job as _,
-};
+use dataset::catalogue::{MoveState, RebalanceRow};
 use pool::{
     env::Nanos,
     space::{Balanced, Imbalance},
@@ -51,14 +48,6 @@ impl OpenPool {
             self.wait_for_rebalance(job)?;
         }
         Ok(RebalancePlan { reason: reason.map(words).map(str::to_owned), ..plan })
-    }
-
-    pub(super) fn pause_rebalance(&self) -> Result<(), Failure> {
-        self.datasets.rebalance().pause().or_refused("pause the rebalance of", self.name())
-    }
-
-    pub(super) fn stop_rebalance(&self) -> Result<(), Failure> {
-        self.datasets.rebalance().stop(&self.pool).or_refused("stop the rebalance of", self.name())
     }
 
     /// Returns when no rebalance is under way.

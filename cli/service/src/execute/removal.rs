@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use dataset::{catalogue::MoveState, jobs::Job as _};
+use dataset::catalogue::MoveState;
 use pool::env::Nanos;
 use protocol::{Failure, Layout, RemovalEnd, RemovalPlan, RemovalRecord};
 
@@ -66,14 +66,6 @@ impl OpenPool {
         }
         let left = (!dry_run).then(|| self.layout());
         Ok(RemovalPlan { vdev: name.to_owned(), bytes: 0, needed: 0, available: 0, region: 0, left })
-    }
-
-    pub(super) fn pause_removal(&self) -> Result<(), Failure> {
-        self.datasets.removal().pause().or_refused("pause the removal of a vdev from", self.name())
-    }
-
-    pub(super) fn stop_removal(&self) -> Result<(), Failure> {
-        self.datasets.removal().stop(&self.pool).or_refused("stop the removal of a vdev from", self.name())
     }
 
     /// Returns when no removal is under way.

@@ -69,14 +69,6 @@ impl OpenPool {
         Ok(shown)
     }
 
-    pub(super) fn pause_resize(&self) -> Result<(), Failure> {
-        self.datasets.resize().pause().or_refused("pause the resize of a device of", self.name())
-    }
-
-    pub(super) fn stop_resize(&self) -> Result<(), Failure> {
-        self.datasets.resize().stop(&self.pool).or_refused("stop the resize of a device of", self.name())
-    }
-
     /// Returns when no resize is under way: the devices that are larger than the pool uses of them.
     pub(super) fn wait_for_resize(&self, job: &mut Job<'_>) -> Result<Vec<String>, Failure> {
         loop {

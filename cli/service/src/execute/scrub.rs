@@ -10,7 +10,7 @@ use dataset::{
     jobs::{Job as _, ScrubStatus},
     name::Name,
 };
-use protocol::{ExaminedRecord, Failure, Location, ScanKind, ScanRecord, ScrubAction, ScrubPart};
+use protocol::{ExaminedRecord, Failure, Location, ScanKind, ScanRecord, ScrubPart};
 
 use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused};
 
@@ -22,14 +22,9 @@ const WATCH: Duration = Duration::from_millis(50);
 const NANOS: i64 = 1_000_000_000;
 
 impl OpenPool {
-    /// Starts, resumes, pauses or stops the scrub.
-    pub(super) fn scrub(&self, action: ScrubAction) -> Result<(), Failure> {
-        let done = match action {
-            ScrubAction::Start => self.datasets.scrub().start(),
-            ScrubAction::Pause => self.datasets.scrub().pause(),
-            ScrubAction::Stop => self.datasets.scrub().stop(&self.pool),
-        };
-        done.or_refused("scrub", self.name())?;
+    /// Starts or resumes the scrub.
+    pub(super) fn start_scrub(&self) -> Result<(), Failure> {
+        self.datasets.scrub().start().or_refused("scrub", self.name())?;
         self.jobs.wake();
         Ok(())
     }

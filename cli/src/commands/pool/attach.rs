@@ -1,7 +1,8 @@
 //! `pool attach`: a device becomes a mirror, a mirror gets another device, or a raidz.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request, Response, unexpected_answer};
+use dataset::jobs::Kind;
+use protocol::{Exit, Failure, JobTarget, Order, Request, Response, unexpected_answer};
 
 use super::trim;
 use crate::args::common::{pool_name, vdev, vdev_name};
@@ -60,13 +61,13 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     // Without a device, it is to pause.
     let Some(device) = arguments.device.as_deref().filter(|_| !arguments.pause) else {
-        return context.run(&pool, Request::PauseExpansion).map(|()| Exit::Done);
+        return context.run(&pool, Request::job(Kind::Expand, Order::Pause)).map(|()| Exit::Done);
     };
     let Some(new) = &arguments.new else {
         if !is_raidz(device) {
             return Err(Failure::usage(format!("which device is to be attached to '{device}'?")));
         }
-        context.run(&pool, Request::ResumeExpansion { limit })?;
+        context.run(&pool, Request::start(Kind::Expand, limit))?;
         return if arguments.wait { wait(&pool, context) } else { Ok(Exit::Done) };
     };
     let new = vdev(action, &pool, new)?;
@@ -77,13 +78,13 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return wait(&pool, context);
     }
     if arguments.wait {
-        context.run(&pool, Request::WaitForResilver { device: new.path.to_text() })?;
+        context.run(&pool, Request::job(Kind::Resilver, Order::Wait(JobTarget::Device(new.path.to_text()))))?;
     }
     Ok(Exit::Done)
 }
 
 fn wait(pool: &str, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    match context.call(pool, Request::WaitForExpansion)? {
+    match context.call(pool, Request::wait(Kind::Expand))? {
         Response::Layout(_) => Ok(Exit::Done),
         _ => Err(unexpected_answer()),
     }

@@ -1,7 +1,7 @@
 //! How the commands are spelled that have regions emptied some at a time: `pool rebalance` and `pool defragment`.
 
 use clap::Args;
-use protocol::Failure;
+use protocol::{Failure, JobTarget, Order};
 
 use super::trim;
 
@@ -27,23 +27,14 @@ pub(super) struct How {
     pub(super) pool: String,
 }
 
-/// What is to be done.
-pub(super) enum Order {
-    /// It waits until it is begun again.
-    Pause,
-    /// It is given up.
-    Stop,
-    /// It begins or goes on, at so many bytes a second; or it is only said what would be.
-    Begin { limit: Option<u64>, dry_run: bool },
-}
-
 impl How {
     pub(super) fn order(&self) -> Result<Order, Failure> {
         let limit = self.limit.as_deref().map(trim::limit).transpose()?;
         Ok(match (self.pause, self.stop) {
             (true, _) => Order::Pause,
             (_, true) => Order::Stop,
-            _ => Order::Begin { limit, dry_run: self.dry_run },
+            _ if self.dry_run => Order::Plan(JobTarget::Pool),
+            _ => Order::Start { target: JobTarget::Pool, limit },
         })
     }
 }

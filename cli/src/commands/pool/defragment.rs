@@ -1,10 +1,11 @@
 //! `pool defragment`: what is mostly holes becomes whole regions again.
 
 use clap::Args;
+use dataset::jobs::Kind;
 use dataset::property::size::format_bytes;
-use protocol::{DefragmentPlan, Exit, Failure, Request, Response, unexpected_answer};
+use protocol::{DefragmentPlan, Exit, Failure, Order, Request, Response, unexpected_answer};
 
-use super::batches::{How, Order};
+use super::batches::How;
 use crate::args::common::pool_name;
 use crate::context::Context;
 
@@ -41,17 +42,14 @@ pub struct Arguments {
 /// Defragments.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("defragment", &arguments.how.pool)?;
-    let (limit, dry_run) = match arguments.how.order()? {
-        Order::Pause => return context.run(&pool, Request::PauseDefragment).map(|()| Exit::Done),
-        Order::Stop => return context.run(&pool, Request::StopDefragment).map(|()| Exit::Done),
-        Order::Begin { limit, dry_run } => (limit, dry_run),
-    };
-    let request = Request::Defragment { limit, dry_run };
-    let Response::Defragment(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
-    if dry_run || plan.reason.is_some() {
-        context.print(&render(&plan))?;
-    } else if arguments.how.wait {
-        context.run(&pool, Request::WaitForDefragment)?;
+    let order = arguments.how.order()?;
+    let dry_run = matches!(order, Order::Plan(_));
+    match context.call(&pool, Request::job(Kind::Defragment, order))? {
+        Response::Done => {}
+        Response::Defragment(plan) if dry_run || plan.reason.is_some() => context.print(&render(&plan))?,
+        Response::Defragment(_) if arguments.how.wait => context.run(&pool, Request::wait(Kind::Defragment))?,
+        Response::Defragment(_) => {}
+        _ => return Err(unexpected_answer()),
     }
     Ok(Exit::Done)
 }

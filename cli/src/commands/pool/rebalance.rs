@@ -1,10 +1,11 @@
 //! `pool rebalance`: all vdevs of a pool become equally full.
 
 use clap::Args;
+use dataset::jobs::Kind;
 use dataset::property::size::format_bytes;
-use protocol::{Exit, Failure, RebalancePlan, Request, Response, unexpected_answer};
+use protocol::{Exit, Failure, Order, RebalancePlan, Request, Response, unexpected_answer};
 
-use super::batches::{How, Order};
+use super::batches::How;
 use crate::args::common::pool_name;
 use crate::context::Context;
 
@@ -38,17 +39,14 @@ pub struct Arguments {
 /// Rebalances.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("rebalance", &arguments.how.pool)?;
-    let (limit, dry_run) = match arguments.how.order()? {
-        Order::Pause => return context.run(&pool, Request::PauseRebalance).map(|()| Exit::Done),
-        Order::Stop => return context.run(&pool, Request::StopRebalance).map(|()| Exit::Done),
-        Order::Begin { limit, dry_run } => (limit, dry_run),
-    };
-    let request = Request::Rebalance { limit, dry_run };
-    let Response::Rebalance(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
-    if dry_run || plan.reason.is_some() {
-        context.print(&render(&plan))?;
-    } else if arguments.how.wait {
-        context.run(&pool, Request::WaitForRebalance)?;
+    let order = arguments.how.order()?;
+    let dry_run = matches!(order, Order::Plan(_));
+    match context.call(&pool, Request::job(Kind::Rebalance, order))? {
+        Response::Done => {}
+        Response::Rebalance(plan) if dry_run || plan.reason.is_some() => context.print(&render(&plan))?,
+        Response::Rebalance(_) if arguments.how.wait => context.run(&pool, Request::wait(Kind::Rebalance))?,
+        Response::Rebalance(_) => {}
+        _ => return Err(unexpected_answer()),
     }
     Ok(Exit::Done)
 }

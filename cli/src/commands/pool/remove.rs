@@ -1,8 +1,9 @@
 //! `pool remove`: a vdev leaves its pool, which moves what lies on it elsewhere.
 
 use clap::Args;
+use dataset::jobs::Kind;
 use dataset::property::size::format_bytes;
-use protocol::{Exit, Failure, RemovalPlan, Request, Response, unexpected_answer};
+use protocol::{Exit, Failure, JobTarget, Order, RemovalPlan, Request, Response, unexpected_answer};
 
 use super::trim;
 use crate::args::common::{pool_name, vdev_name};
@@ -59,13 +60,13 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("remove from", &arguments.pool)?;
     if arguments.stop {
-        return context.run(&pool, Request::StopRemoval).map(|()| Exit::Done);
+        return context.run(&pool, Request::job(Kind::Remove, Order::Stop)).map(|()| Exit::Done);
     }
     if arguments.pause && !arguments.dry_run {
         if !arguments.vdevs.is_empty() {
             return Err(Failure::usage("-p pauses the removal that is under way: no vdev is named"));
         }
-        return context.run(&pool, Request::PauseRemoval).map(|()| Exit::Done);
+        return context.run(&pool, Request::job(Kind::Remove, Order::Pause)).map(|()| Exit::Done);
     }
     if arguments.vdevs.is_empty() {
         return Err(Failure::usage("a vdev is to be named"));
@@ -83,7 +84,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     for (number, vdev) in (1..).zip(&vdevs) {
         let plan = ask(context, &pool, vdev, limit, false)?;
         if plan.left.is_none() && (arguments.wait || number < vdevs.len()) {
-            match context.call(&pool, Request::WaitForRemoval)? {
+            match context.call(&pool, Request::wait(Kind::Remove))? {
                 Response::Layout(_) => {}
                 _ => return Err(unexpected_answer()),
             }
@@ -100,7 +101,9 @@ fn ask(
     limit: Option<u64>,
     dry_run: bool,
 ) -> Result<RemovalPlan, Failure> {
-    match context.call(pool, Request::Remove { vdev: vdev.to_owned(), limit, dry_run })? {
+    let target = JobTarget::Device(vdev.to_owned());
+    let order = if dry_run { Order::Plan(target) } else { Order::Start { target, limit } };
+    match context.call(pool, Request::job(Kind::Remove, order))? {
         Response::Removal(plan) => Ok(plan),
         _ => Err(unexpected_answer()),
     }

@@ -1,7 +1,8 @@
 //! `pool replace`: a device takes the place of another one.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request, Response, VdevSpec, unexpected_answer};
+use dataset::jobs::Kind;
+use protocol::{Exit, Failure, JobTarget, Order, Request, Response, VdevSpec, unexpected_answer};
 
 use crate::args::common::{device_name, pool_name, vdev};
 use crate::context::Context;
@@ -59,7 +60,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let request = Request::Attach { device, new: new.clone(), replace: true, force: arguments.force, limit: None };
     let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.wait {
-        context.run(&pool, Request::WaitForResilver { device: new.path.to_text() })?;
+        context.run(&pool, Request::job(Kind::Resilver, Order::Wait(JobTarget::Device(new.path.to_text()))))?;
     }
     Ok(Exit::Done)
 }

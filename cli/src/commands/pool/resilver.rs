@@ -1,6 +1,7 @@
 //! `pool resilver`: the resilver of a pool begins again.
 
 use clap::Args;
+use dataset::jobs::Kind;
 use protocol::{Exit, Failure, Request};
 
 use crate::args::common::pool_name;
@@ -28,7 +29,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pools: Vec<String> =
         arguments.pools.iter().map(|text| pool_name("resilver", text)).collect::<Result<_, _>>()?;
     for pool in &pools {
-        context.run(pool, Request::Resilver)?;
+        context.run(pool, Request::start(Kind::Resilver, None))?;
     }
     Ok(Exit::Done)
 }

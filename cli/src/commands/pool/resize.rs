@@ -1,8 +1,9 @@
 //! `pool resize`: a device gives back what is at its end, after what lies there was moved elsewhere.
 
 use clap::Args;
+use dataset::jobs::Kind;
 use dataset::property::size::{format_bytes, parse_size};
-use protocol::{Exit, Failure, NewSize, Request, ResizePlan, Response, unexpected_answer};
+use protocol::{Exit, Failure, JobTarget, NewSize, Order, Request, ResizePlan, Response, unexpected_answer};
 
 use super::{remove::regions, trim};
 use crate::args::common::{pool_name, vdev_name};
@@ -67,14 +68,19 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("resize a device of", &arguments.pool)?;
     let (device, size) = match (&arguments.device, &arguments.size) {
-        _ if arguments.pause => return context.run(&pool, Request::PauseResize).map(|()| Exit::Done),
-        _ if arguments.stop => return context.run(&pool, Request::StopResize).map(|()| Exit::Done),
+        _ if arguments.pause => {
+            return context.run(&pool, Request::job(Kind::Resize, Order::Pause)).map(|()| Exit::Done);
+        }
+        _ if arguments.stop => return context.run(&pool, Request::job(Kind::Resize, Order::Stop)).map(|()| Exit::Done),
         (Some(device), Some(size)) => (vdev_name(device)?, new_size(size)?),
         _ => return Err(Failure::usage("a device and its new size are to be named")),
     };
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
-    let request = Request::Resize { device, size, limit, dry_run: arguments.dry_run };
-    let Response::Resize(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+    let target = JobTarget::Size(device, size);
+    let order = if arguments.dry_run { Order::Plan(target) } else { Order::Start { target, limit } };
+    let Response::Resize(plan) = context.call(&pool, Request::job(Kind::Resize, order))? else {
+        return Err(unexpected_answer());
+    };
     if arguments.dry_run {
         context.print(&render(&plan))?;
         return Ok(if plan.needed <= plan.available { Exit::Done } else { Exit::Failed });
@@ -83,7 +89,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         context.print(&format!("{}\n", rounded(&plan)))?;
     }
     if arguments.wait || plan.is_done {
-        let Response::Resized(left) = context.call(&pool, Request::WaitForResize)? else {
+        let Response::Resized(left) = context.call(&pool, Request::wait(Kind::Resize))? else {
             return Err(unexpected_answer());
         };
         for path in left {

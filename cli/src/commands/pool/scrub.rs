@@ -3,9 +3,10 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::Args;
+use dataset::jobs::Kind;
 use dataset::name::Name;
 use dataset::property::size::format_bytes;
-use protocol::{Exit, Failure, Location, Request, Response, ScrubAction, ScrubPart, unexpected_answer};
+use protocol::{Exit, Failure, JobTarget, Location, Order, Request, Response, ScrubPart, unexpected_answer};
 
 use crate::args::common::{Place, name, place};
 use crate::commands::fs::files::located;
@@ -59,14 +60,14 @@ enum Target {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let read = |text: &OsString| target(text, arguments, context);
     let targets: Vec<Target> = arguments.targets.iter().map(read).collect::<Result<_, _>>()?;
-    let action = match (arguments.pause, arguments.stop) {
-        (true, _) => ScrubAction::Pause,
-        (_, true) => ScrubAction::Stop,
-        _ => ScrubAction::Start,
+    let order = match (arguments.pause, arguments.stop) {
+        (true, _) => Order::Pause,
+        (_, true) => Order::Stop,
+        _ => Order::Start { target: JobTarget::Pool, limit: None },
     };
     let pools = targets.iter().filter_map(|target| if let Target::Pool(pool) = target { Some(pool) } else { None });
     for pool in pools.clone() {
-        context.run(pool, Request::Scrub { action })?;
+        context.run(pool, Request::job(Kind::Scrub, order.clone()))?;
     }
     let mut exit = Exit::Done;
     for (target, text) in targets.iter().zip(&arguments.targets) {
@@ -75,7 +76,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         }
     }
     for pool in pools.filter(|_| arguments.wait) {
-        let Response::Examined(found) = context.call(pool, Request::WaitForScrub)? else {
+        let Response::Examined(found) = context.call(pool, Request::wait(Kind::Scrub))? else {
             return Err(unexpected_answer());
         };
         if found.errors > 0 {

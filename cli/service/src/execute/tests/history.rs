@@ -2,7 +2,8 @@
 
 use std::{cell::RefCell, collections::BTreeSet, fs::File};
 
-use protocol::{Assignment, NewSize, ProjectChange, ProjectReach, ScrubAction, ScrubPart, VdevKind, VdevRole};
+use dataset::jobs::Kind as JobKind;
+use protocol::{Assignment, JobTarget, NewSize, Order, ProjectChange, ProjectReach, ScrubPart, VdevKind, VdevRole};
 
 use super::*;
 
@@ -203,12 +204,12 @@ fn devices(tried: &Tried) {
         limit: None,
     };
     tried.change(attach("second"));
-    let wait = Request::WaitForResilver { device: tried.named("second") };
+    let wait = Request::job(JobKind::Resilver, Order::Wait(JobTarget::Device(tried.named("second"))));
     tried.world.ask(wait.clone()).unwrap();
     tried.quiet(wait);
     tried.change(Request::Offline { device: tried.named("second"), temporary: false });
     tried.change(Request::Online { device: tried.named("second"), expand: false });
-    tried.world.ask(Request::WaitForResilver { device: tried.named("second") }).unwrap();
+    tried.world.ask(Request::job(JobKind::Resilver, Order::Wait(JobTarget::Device(tried.named("second"))))).unwrap();
     let split = |dry_run| Request::Split { name: "other".into(), devices: Vec::new(), dry_run };
     tried.quiet(split(true));
     tried.change(split(false));
@@ -218,7 +219,7 @@ fn devices(tried: &Tried) {
     tried.change(Request::Clear { device: None });
     tried.change(Request::Reopen);
     tried.change(Request::Trim { action: TrimAction::Start, devices: Vec::new(), rate: None, wait: false });
-    tried.change(Request::Scrub { action: ScrubAction::Start });
+    tried.change(Request::start(JobKind::Scrub, None));
     tried.change(Request::ScrubPart(ScrubPart::Damage));
 }
 
@@ -234,25 +235,19 @@ fn jobs(tried: &Tried) {
         dry_run: false,
     };
     tried.change(spare);
-    tried.change(Request::Resilver);
-    tried.change(Request::Rebalance { limit: None, dry_run: false });
-    tried.change(Request::Defragment { limit: None, dry_run: false });
-    tried.change(Request::Remove { vdev: tried.named("added"), limit: None, dry_run: false });
-    let size = NewSize::To(128 << 20);
-    tried.of_a_job(Request::Resize { device: tried.named("image"), size, limit: None, dry_run: false });
-    for request in [
-        Request::PauseRemoval,
-        Request::StopRemoval,
-        Request::PauseExpansion,
-        Request::ResumeExpansion { limit: None },
-        Request::PauseRebalance,
-        Request::StopRebalance,
-        Request::PauseDefragment,
-        Request::StopDefragment,
-        Request::PauseResize,
-        Request::StopResize,
-    ] {
-        tried.of_a_job(request);
+    tried.change(Request::start(JobKind::Resilver, None));
+    tried.change(Request::start(JobKind::Rebalance, None));
+    tried.change(Request::start(JobKind::Defragment, None));
+    let start = |target| Order::Start { target, limit: None };
+    tried.change(Request::job(JobKind::Remove, start(JobTarget::Device(tried.named("added")))));
+    let smaller = JobTarget::Size(tried.named("image"), NewSize::To(128 << 20));
+    tried.of_a_job(Request::job(JobKind::Resize, start(smaller)));
+    for kind in JobKind::IN_ORDER {
+        for order in [Order::Pause, Order::Stop, start(JobTarget::Pool)] {
+            tried.of_a_job(Request::job(kind, order));
+        }
+        tried.quiet(Request::job(kind, Order::Plan(JobTarget::Pool)));
+        tried.quiet(Request::wait(kind));
     }
 }
 
@@ -268,17 +263,11 @@ fn nothing(tried: &Tried) {
         Request::History { internal: false },
         Request::Sync,
         Request::Check,
-        Request::WaitForScrub,
         Request::Losses { devices: Vec::new() },
         Request::Events { after: 0 },
         Request::ClearEvents,
         Request::Activities,
         Request::IoCounters,
-        Request::WaitForRemoval,
-        Request::WaitForExpansion,
-        Request::WaitForRebalance,
-        Request::WaitForDefragment,
-        Request::WaitForResize,
         Request::List {
             root: None,
             depth: None,
