@@ -24,8 +24,8 @@
 //! round: its regions are given back. To stop for good is not possible, and to wait for ever is the same: the rows that are
 //! narrow stay so.
 //!
-//! Nothing runs by itself: whoever owns the pool calls [`Datasets::expansion_step`] again and again, and has the rows become
-//! wide when it says so.
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and a step of
+//! [`Job::step`] makes the rows wide when [`Expansion::advance`] says so.
 
 use parking_lot::Mutex;
 use pool::{
@@ -49,7 +49,7 @@ pub enum Expanding {
     /// A step was done, or nothing can be done now.
     Went(Progress),
     /// Nothing is in so many regions of this vdev any more, from its first narrow one on, and no state needs them. They are to
-    /// become wide, and then [`Datasets::expansion_done`] to be called.
+    /// become wide, and then [`Expansion::has_widened`] to be called.
     Widens(VdevId, u32),
 }
 

@@ -11,8 +11,8 @@
 //! at all, or the way to what is below a node is lost, it may be readable another time. Then nothing changes places, and
 //! whoever wanted it gives up.
 //!
-//! Nothing runs by itself: whoever owns the pool calls for step after step, and waits in between if there is a limit
-//! ([`Datasets::moving_limit`]).
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and waits in between if there is a limit
+//! ([`Moving::limit`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

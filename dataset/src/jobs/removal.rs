@@ -19,8 +19,8 @@
 //! | after everything has left the vdev | the removal, and nothing to copy |
 //! | after the labels leave the vdev out | a removal of a vdev that is not there: it is noted as finished |
 //!
-//! Nothing runs by itself: whoever owns the pool calls [`Datasets::removal_step`] again and again, and has the vdev leave
-//! when it says so.
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and a step of
+//! [`Job::step`] has the vdev leave when [`Removal::advance`] says so.
 
 use std::sync::atomic::Ordering;
 
@@ -55,7 +55,7 @@ pub enum Removing {
     /// A step was done, or nothing can be done now.
     Went(Progress),
     /// Nothing is on this vdev any more, and no state needs it. It is to leave the pool, and then
-    /// [`Datasets::removal_done`] to be called.
+    /// [`Removal::has_left`] to be called.
     Leaves(VdevId),
 }
 

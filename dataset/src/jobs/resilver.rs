@@ -11,7 +11,7 @@
 //! with it the one that it replaces. What is lost is noted as damage. The walk begins again when there is hope: when another
 //! device has come or gone, or an operator has cleared the pool.
 //!
-//! Nothing runs by itself: whoever owns the pool calls [`Datasets::resilver_step`] again and again. How far the walk has
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step. How far the walk has
 //! come stands in memory, and in each uberblock ([`super::cursor`]), so that it goes on there after an export or a crash. It
 //! begins again when a device has come, gone, or come back since, and if it had found something that it could not copy.
 

@@ -16,8 +16,8 @@
 //! It waits with the labels until all devices of the vdev are there and have everything: one that is not would not be told.
 //! While it waits nothing is committed, and until labels name the new end it can be given up ([`Pool::keep_ends`]).
 //!
-//! Nothing runs by itself: whoever owns the pool calls [`Datasets::resize_step`] again and again, and has the vdev shrink
-//! when it says so.
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and a step of
+//! [`Job::step`] has the vdev shrink when [`Resize::advance`] says so.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ pub enum Resizing {
     /// A step was done, or nothing can be done now.
     Went(Progress),
     /// Nothing is behind so many regions of this vdev any more, and no state needs what was. It is to shrink, and then
-    /// [`Datasets::resize_done`] to be called.
+    /// [`Resize::has_shrunk`] to be called.
     Shrinks(VdevId, u32),
 }
 

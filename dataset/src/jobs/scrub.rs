@@ -1,8 +1,8 @@
 //! Scrubbing the pool: starting, pausing and stopping it, its steps, and what is damaged for good. What a scrub is and why
 //! it finds everything is argued in [`crate::scrub`].
 //!
-//! Nothing here runs by itself: whoever owns the pool calls [`Datasets::scrub_step`] and [`Datasets::mend_step`] again and
-//! again. How far the scrub has come stands in memory, and in the catalogue as of the last time that it was saved.
+//! Nothing here runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and before each for
+//! [`Datasets::mend_step`]. How far the scrub has come stands in memory, and in the catalogue as of the last time that it was saved.
 
 use std::collections::BTreeSet;
 
