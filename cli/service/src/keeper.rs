@@ -7,7 +7,7 @@
 //! The registry changes under the pool's lock alone. The keeper waits for it only after a call; else a command that holds it
 //! has the next look do the work.
 
-use std::{sync::Weak, thread, time::Duration};
+use std::{collections::BTreeSet, sync::Weak, thread, time::Duration};
 
 use protocol::Failure;
 
@@ -46,6 +46,11 @@ impl Devices {
     pub(super) fn note(&self, registry: &Registry, lock: &PoolLock) -> Result<Option<KnownPool>, Failure> {
         // A pool that was exported meanwhile is not known any more.
         let Some(now) = registry.get(lock.pool())?.filter(|now| now.is_numbered(self.guid)) else { return Ok(None) };
+        // A device that was replaced by a new one at its path leaves nothing to note.
+        let set = |paths: &[DevicePath]| paths.iter().map(DevicePath::to_path).collect::<BTreeSet<_>>();
+        if set(&now.devices) == set(&self.paths) {
+            return Ok(Some(now));
+        }
         let known = KnownPool { devices: self.paths.clone(), ..now };
         registry.put(lock, &known)?;
         Ok(Some(known))
