@@ -220,3 +220,62 @@ fn properties_have_values_and_sources() {
     [exit 0]
     ");
 }
+
+#[test]
+fn properties_of_openzfs_have_one_value() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
+        "fs get encryption,volsize,casesensitivity,filesystem_limit tank/home",
+        "fs get -Hp -o value defaultuserquota tank/home",
+        "fs list -o name,encryption,volsize tank",
+        "fs set encryption=off tank/home",
+        "fs create -o normalization=none -o overlay=off tank/new",
+        "fs inherit dedup tank/home",
+        "fs set overlay=on tank/home",
+        "fs set keystatus=available tank/home",
+        "fs get -H -s local encryption,overlay tank/home",
+        "pool get cachefile,delegation,maxblocksize tank",
+        "pool set cachefile=none tank",
+        "pool set multihost=on tank",
+    ]), @r"
+    $ fs get encryption,volsize,casesensitivity,filesystem_limit tank/home
+    NAME       PROPERTY          VALUE      SOURCE
+    tank/home  encryption        off        default
+    tank/home  volsize           -          -
+    tank/home  casesensitivity   sensitive  -
+    tank/home  filesystem_limit  none       default
+    [exit 0]
+    $ fs get -Hp -o value defaultuserquota tank/home
+    0
+    [exit 0]
+    $ fs list -o name,encryption,volsize tank
+    NAME  ENCRYPTION  VOLSIZE
+    tank  off         -
+    [exit 0]
+    $ fs set encryption=off tank/home
+    [exit 0]
+    $ fs create -o normalization=none -o overlay=off tank/new
+    [exit 0]
+    $ fs inherit dedup tank/home
+    [exit 0]
+    $ fs set overlay=on tank/home
+    fs: cannot set property for 'tank/home': property 'overlay' is not supported: a directory that holds files is hidden only on request: fs mount -O
+    [exit 1]
+    $ fs set keystatus=available tank/home
+    fs: cannot set property for 'tank/home': 'keystatus' is readonly
+    [exit 1]
+    $ fs get -H -s local encryption,overlay tank/home
+    [exit 0]
+    $ pool get cachefile,delegation,maxblocksize tank
+    NAME  PROPERTY      VALUE  SOURCE
+    tank  cachefile     -      default
+    tank  delegation    off    default
+    tank  maxblocksize  16M    -
+    [exit 0]
+    $ pool set cachefile=none tank
+    [exit 0]
+    $ pool set multihost=on tank
+    pool: cannot set property for 'tank': property 'multihost' is not supported: it cannot be changed in this version
+    [exit 1]
+    ");
+}
