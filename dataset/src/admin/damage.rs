@@ -1,8 +1,7 @@
-//! The names of what is damaged for good.
+//! The names of permanently damaged files.
 //!
-//! Damage is kept by tree and object (see [`crate::scrub::damage`]); names are looked up when somebody asks, so that they
-//! are those of now. A lost node takes the inodes in it with it, and with them where the files are named: then the
-//! directories are searched.
+//! Damage is stored by tree and object (see [`crate::scrub::damage`]); names are looked up on request, so the names are
+//! current. A lost node takes inodes with it, and so the inodes' names: then the directories are searched.
 
 use std::fmt::Write;
 
@@ -32,7 +31,7 @@ use crate::{
     },
 };
 
-/// At most so many files of one lost node are named.
+/// The most files named for one lost node.
 const NAMES: usize = 1024;
 
 impl Datasets {
@@ -84,8 +83,8 @@ impl Datasets {
         if new.is_empty() { Ok(()) } else { self.run(move |tx| damage::note(tx, &new)) }
     }
 
-    /// What is damaged for good, each by its name: `tank/home:/ann/notes`; a file that is gone, or has no name that can be
-    /// read, as `tank/home:<0x2a>`, and so a dataset.
+    /// The permanently damaged objects, by name: `tank/home:/ann/notes`; a file without a readable name as
+    /// `tank/home:<0x2a>`, and a dataset likewise.
     pub fn damaged_names(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for damage in self.damage()? {
@@ -95,8 +94,8 @@ impl Datasets {
         Ok(names)
     }
 
-    /// Whether a node of a dataset or a snapshot is lost, and with it what is known of several files: to delete these takes more
-    /// than is left.
+    /// Whether a node of a dataset or snapshot is lost, with the inodes of several files, which cannot be deleted one
+    /// by one any more.
     pub fn has_lost_nodes(&self) -> Result<bool> {
         Ok(self.damage()?.iter().any(|damage| damage.tree != CATALOGUE && damage.first != damage.last))
     }
@@ -113,7 +112,7 @@ impl Datasets {
             return Ok(());
         };
         let before = names.len();
-        // A tree whose root is lost cannot be opened: then there are only numbers.
+        // A tree with a lost root cannot be opened: only numbers are left.
         if let Ok(open) = self.open_named(&name) {
             let paths = if first == last {
                 path_of(&open, first).into_iter().collect()
@@ -128,7 +127,7 @@ impl Datasets {
         Ok(())
     }
 
-    /// The name of a dataset or a snapshot, if it is still there.
+    /// The name of a dataset or snapshot, if it still exists.
     fn tree_name(&self, tree: u64) -> Result<Option<Name>> {
         let names = self.names();
         self.read(|tx| {
@@ -150,7 +149,7 @@ impl Datasets {
         }
     }
 
-    /// The paths of the files whose numbers lie in a range, by what the directories that can be read say.
+    /// The paths of the files with numbers in a range, according to the readable directories.
     fn paths_in(&self, open: &OpenSnapshot, first: Ino, last: Ino) -> Vec<Vec<u8>> {
         let Some((root, level)) = open.head.clean_root() else { return Vec::new() };
         let mut walker = Walker::new(nodes::root(root, level), Key::MIN, Txg::ZERO);
@@ -173,7 +172,7 @@ impl Datasets {
     }
 }
 
-/// A file's path, if it can be told.
+/// A file's path, if readable.
 fn path_of(open: &OpenSnapshot, ino: Ino) -> Option<Vec<u8>> {
     open.fs.path_of(ino).ok()
 }
@@ -186,7 +185,7 @@ fn join(mut dir: Vec<u8>, name: &[u8]) -> Vec<u8> {
     dir
 }
 
-/// A path on one line: control characters are shown by their numbers, and so are bytes that are no UTF-8.
+/// A path on one line: control characters and bytes that are not UTF-8 are shown as numbers.
 fn printable(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {

@@ -27,31 +27,31 @@ use crate::{
     name::DatasetName,
 };
 
-/// About how many blocks one step of background work frees.
+/// The approximate number of blocks freed in one step of background work.
 const STEP: usize = 8192;
 
-/// How many transaction groups a request tries to get into. Others that snapshot the same dataset may be first in each.
+/// The most txgs that a request tries. In each, another snapshot of the same dataset may come first.
 const TRIES: usize = 16;
 
-/// How far background work has come.
+/// The progress of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// There is nothing to do.
+    /// No work is left.
     Idle,
-    /// A step was done; there may be more.
+    /// A step was made; more may follow.
     Worked,
 }
 
-/// How a dataset is mounted, as far as its properties show it.
+/// The facts about a mount shown in properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
-    /// Where.
+    /// The mountpoint in use.
     pub path: String,
-    /// Properties that hold for this mount only: names and canonical values.
+    /// Properties for this mount only: names and canonical values.
     pub temporary: Vec<(String, String)>,
 }
 
-/// The datasets of an opened pool: requests to them, and which are open.
+/// The datasets of an opened pool: requests, and the table of open datasets.
 pub struct Datasets {
     engine: Arc<Engine>,
     pool: RwLock<DatasetName>,
@@ -61,12 +61,12 @@ pub struct Datasets {
 }
 
 impl Datasets {
-    /// The datasets of a pool that was opened. `pool` is its name now, and so that of its root dataset.
+    /// The datasets of an opened pool. `pool` is the pool's current name, and so the name of its root dataset.
     ///
-    /// What a crash has left in the intent log is put back and committed.
+    /// The intent log of a crash is replayed and committed.
     pub fn open(engine: Arc<Engine>, pool: DatasetName) -> Result<Arc<Datasets>> {
         let datasets = Datasets::on(engine, pool);
-        // Before anything is allocated.
+        // Resumed before anything is allocated.
         datasets.moving().resume();
         datasets.resilver().resume();
         datasets.replay_log()?;
@@ -83,14 +83,14 @@ impl Datasets {
             mounts: Mutex::default(),
             jobs: Jobs::default(),
         });
-        // The engine is one of its parts, so it must not keep it.
+        // The engine is a part of the datasets, so the engine's reference is weak.
         let reclaimer: Weak<dyn Reclaimer> = Arc::<Datasets>::downgrade(&datasets);
         datasets.engine.set_reclaimer(reclaimer);
         datasets
     }
 
-    /// As [`Datasets::open`] for a pool that was just made: makes its root dataset, whose root directory belongs to
-    /// `owner`, and commits.
+    /// As [`Datasets::open`], for a new pool: creates the root dataset with a root directory owned by `owner`, and
+    /// commits.
     pub fn create_root(engine: Arc<Engine>, pool: DatasetName, owner: (u32, u32)) -> Result<Arc<Datasets>> {
         let guid = Guid(engine.env().random());
         let datasets = Datasets::on(engine, pool);
@@ -104,7 +104,7 @@ impl Datasets {
         Ok(datasets)
     }
 
-    /// The engine below.
+    /// The engine of the pool.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -118,24 +118,24 @@ impl Datasets {
         &self.client.table
     }
 
-    /// How far a resilver has come, for commits to note.
+    /// The position of a resilver, for commits to record.
     pub(crate) fn cursor(&self) -> &Mutex<Option<Cursor>> {
         &self.client.cursor
     }
 
-    /// Reads the catalogue: what is there now, committed or about to be.
+    /// Reads the current catalogue, including uncommitted changes.
     pub fn read<T>(&self, mut look: impl FnMut(&Transaction<'_>) -> Result<T>) -> Result<T> {
         let now = self.now();
         self.engine.catalogue().read(|view| look(&Transaction::new(*view, now)))
     }
 
-    /// Runs a request on the catalogue as it is now and throws its changes away.
+    /// Runs a request on the current catalogue, and discards the changes.
     pub fn dry_run<T>(&self, request: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
         let (now, mut request) = (self.now(), self.judged(request));
         self.engine.catalogue().read(|view| request(&mut Transaction::new(*view, now)))
     }
 
-    /// Refuses a request, when it is known what it would take away, if a command reads a part of that as a whole.
+    /// Makes a request fail if its changes close a snapshot held by a command.
     fn judged<T, F>(&self, mut request: F) -> impl FnMut(&mut Transaction<'_>) -> Result<T> + use<T, F>
     where
         F: FnMut(&mut Transaction<'_>) -> Result<T>,
@@ -148,13 +148,13 @@ impl Datasets {
         }
     }
 
-    /// Has a request wait that writes what only programs with a feature understand, until the pool's labels name that. A
-    /// request that fails for another reason makes no feature active.
+    /// Makes a request wait that needs an inactive feature, until the pool's labels name the feature. A request that
+    /// fails for another reason activates no feature.
     fn announced<T, F>(&self, mut request: F) -> impl FnMut(&mut Transaction<'_>) -> Result<T> + use<T, F>
     where
         F: FnMut(&mut Transaction<'_>) -> Result<T>,
     {
-        // The engine keeps what is enqueued, which must not keep the engine.
+        // The engine keeps the queued request, so the request's reference to the engine is weak.
         let engine = Arc::downgrade(&self.engine);
         move |tx| {
             let answer = request(tx)?;
@@ -171,8 +171,7 @@ impl Datasets {
         &self.client.holds
     }
 
-    /// Carries out a request in the open transaction group, and returns when that is committed. A request that fails has
-    /// changed nothing.
+    /// Carries out a request in the open txg, and returns after the commit. A failed request has changed nothing.
     pub fn run<T, F>(&self, request: F) -> Result<T>
     where
         T: Send + 'static,
@@ -180,7 +179,7 @@ impl Datasets {
     {
         self.engine.writable()?;
         let mut request = self.announced(request);
-        // Most requests that fail do so at once: that needs no commit.
+        // Most failing requests fail at once, without a commit.
         match self.dry_run(&mut request) {
             Ok(_) | Err(Error::NextGroup | Error::Inactive { .. }) => {}
             Err(error) => return Err(error),
@@ -188,9 +187,9 @@ impl Datasets {
         let request = Arc::new(Mutex::new(self.judged(request)));
         for _ in 1..TRIES {
             match self.run_once(&request) {
-                // The group after this one is open by now.
+                // The next txg is open by now.
                 Err(Error::NextGroup) => {}
-                // All but that was as it must be.
+                // Only the feature is missing.
                 Err(Error::Inactive { feature }) => self.engine.activate(feature)?,
                 answer => return answer,
             }
@@ -211,8 +210,7 @@ impl Datasets {
         ticket.take().unwrap_or_else(|| Err(closed()))
     }
 
-    /// Has the next commit carry out a request, whoever makes it. Nobody waits for the answer: a failure is logged, as
-    /// `problem`.
+    /// Queues a request for the next commit, without waiting for the answer: a failure is logged as `problem`.
     pub(crate) fn run_later<F>(&self, problem: &'static str, request: F) -> Result<()>
     where
         F: FnMut(&mut Transaction<'_>) -> Result<()> + Send + 'static,
@@ -228,8 +226,7 @@ impl Datasets {
         Ok(())
     }
 
-    /// Does a step of the background work: freeing what was destroyed. Call it again until it is idle; every call is a
-    /// commit.
+    /// Makes a step of background work: freeing destroyed trees. The caller repeats until idle; every step is a commit.
     pub fn background_step(&self) -> Result<Progress> {
         self.background_step_of(STEP)
     }
@@ -242,15 +239,15 @@ impl Datasets {
         Ok(Progress::Worked)
     }
 
-    /// What background work has still to free, in bytes: the pool's property `freeing`.
+    /// The bytes still to be freed by background work: the pool's property `freeing`.
     pub fn freeing(&self) -> Result<u64> {
-        // Without asking for the time: in a simulated world that moves the clock.
+        // Does not ask for the time, which would advance the clock of a simulation.
         self.engine.catalogue().read(|view| Ok(Transaction::new(*view, Nanos::default()).master()?.freeing.allocated))
     }
 
-    /// Notes that a dataset is mounted, or with `None` that it is not any more: for the properties that say so.
+    /// Records that a dataset is mounted, or with `None` unmounted, for its properties.
     ///
-    /// Values that hold for one mount only reach the open file system here, and leave it here.
+    /// Values that hold for one mount only are applied to the open file system, and removed again, here.
     pub fn note_mount(&self, id: u64, mount: Option<Mount>) {
         let is_temporary = |mount: Option<&Mount>| mount.is_some_and(|mount| !mount.temporary.is_empty());
         let mut concerned = is_temporary(mount.as_ref());
@@ -267,24 +264,24 @@ impl Datasets {
         }
     }
 
-    /// Whether a dataset is noted as mounted, and how.
+    /// The recorded mount of a dataset, if mounted.
     pub fn mount_of(&self, id: u64) -> Option<Mount> {
         self.mounts.lock().get(&id).cloned()
     }
 
-    /// The time of day.
+    /// The time of day, in nanoseconds since 1970.
     pub fn now(&self) -> Nanos {
         self.engine.env().now()
     }
 
-    /// A random number for the life of something.
+    /// A random GUID.
     pub(super) fn new_guid(&self) -> Guid {
         Guid(self.engine.env().random())
     }
 }
 
 impl Reclaimer for Datasets {
-    /// Frees part of what removed files hold, and makes a step of the background work that a destroy has left.
+    /// Frees some of the removed files, and makes a step of the background work left by destroys.
     fn free_due(&self) -> Due {
         let files = self.free_due_files();
         let work = match self.background_step() {

@@ -1,29 +1,29 @@
-//! Administration: everything that can be asked of the datasets of an opened pool.
+//! Administration: all requests to the datasets of an opened pool.
 //!
 //! A request is checked and carried out as one [`Transaction`](crate::catalogue::Transaction) in the syncing context of
-//! one transaction group, and the caller gets the answer when that group is committed. So a request happens entirely or
-//! not at all, recursive ones are atomic, and what was answered survives a crash. The same closure over the catalogue as
-//! it is, with its changes thrown away, is a dry run.
+//! one txg, and the caller gets the answer after the commit. So a request is done entirely or not at all, recursive
+//! requests are atomic, and an acknowledged request survives a crash. A dry run executes the same closure on the
+//! current catalogue, and discards the changes.
 //!
 //! ```text
 //! datasets   the pool's datasets: running requests, reading the catalogue
-//! client     what happens in the syncing context
-//! resolve    from names to ids and back
+//! client     the syncing context
+//! resolve    names to ids, and back
 //! format     the tree of a new dataset
 //! open       opening datasets and snapshots: file systems, options
 //! create, destroy, rename, snapshot, rollback, clone, hold, bookmark
-//! property   setting, inheriting; where a value comes from
+//! property   setting, inheriting; the source of a value
 //! feature    the features of the pool's format
-//! list, value     what there is, and the value of each property
-//! limits, quotas  what a dataset may use, and what those below a quota may use together
-//! send, receive   what goes into a stream, and what becomes of one
-//! replaced   what differs for a mount when another tree takes the place of its file system's
-//! modified   whether a dataset was changed or only read
-//! compare    which files differ between two snapshots
-//! history    what was done to the pool
-//! examine    examining and mending a part of the pool, on demand; all of it, and whatever else takes long, is [`crate::jobs`]'s
-//! losses     what would be lost if devices were
-//! damage     the names of what is damaged for good
+//! list, value     the objects of a pool, and the value of each property
+//! limits, quotas  the space available to a dataset, and shared by all datasets below a quota
+//! send, receive   planning streams, and landing streams
+//! replaced   the differences for a mount when its file system's tree is replaced
+//! modified   whether a dataset was modified or only read
+//! compare    the files that differ between two snapshots
+//! history    the pool's history
+//! examine    scrubs a part of the pool, on demand; for everything else that takes long see [`crate::jobs`]
+//! losses     the loss if devices were missing
+//! damage     the names of permanently damaged files
 //! ```
 //!
 //! Requests and answers are plain types without formatting; commands print them.

@@ -1,22 +1,22 @@
-//! Regions emptied batch by batch: what rebalancing and defragmenting have in common. Which chunks are next is theirs to say
-//! ([`super::rebalance`], [`super::defragment`]); why nothing is lost when chunks change places or are packed is argued in
-//! [`pool::txg::Vacating`] and in the pool's `space`; the steps are [`super::moving`]'s.
+//! Emptying regions in batches: the common part of rebalance and defragmentation. [`super::rebalance`] and
+//! [`super::defragment`] choose the chunks; for the argument that nothing is lost see [`pool::txg::Vacating`] and the
+//! pool's `space`; the steps are in [`super::moving`].
 //!
-//! Some chunks are closed, copied and moved, and their regions are taken back at once, though what lies there now rests for a
-//! few commits. Then others are chosen. So little is set aside at a time, and whatever has moved stays where it is, however it
-//! ends.
+//! Some chunks are closed, copied and moved, and their regions are reopened at once, although the old content rests for
+//! a few commits. Then other chunks are chosen. So little space is reserved at a time, and moved chunks stay in their
+//! new places, however the job ends.
 //!
-//! That something is under way is a row of the catalogue. Which chunks are being moved is not: it is chosen anew.
+//! A row of the catalogue shows that a job is under way. The current batch is not stored: a batch is chosen again.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before the row is committed | nothing under way |
-//! | while a batch is copied | the row, and it is chosen again; the copies are free space |
-//! | after chunks have moved, before the table that says so is committed | the same |
-//! | after that, before the row counts the batch | the row, which goes on from what has moved, and does not count this batch |
-//! | after the row says that it has ended | it as it has ended, and no chunk that is closed |
+//! | before the row is committed | no job |
+//! | while a batch is copied | the row, and a batch is chosen again; the copies are free space |
+//! | after chunks have moved, before the table with the new places is committed | the same |
+//! | after that, before the row counts the batch | the row, which continues from the new state, and does not count this batch |
+//! | after the row records the end | a finished job, and no closed chunk |
 //!
-//! Chunks that have moved leave empty ones that rest; an import finds that in their rows.
+//! Moved chunks leave resting empty chunks behind; an import finds these in their rows.
 
 use parking_lot::Mutex;
 use pool::{
@@ -29,42 +29,42 @@ use super::moving::{Emptying, Mover, Moving, Work, refused};
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, Row};
 
-/// How something stands that goes batch by batch: a row of the catalogue.
+/// The row of a job in batches.
 pub(crate) trait InBatches: Row + Clone + Send + 'static {
-    /// Where the row stands.
+    /// The key of the row.
     const KEY: Key;
-    /// The command that begins and ends it.
+    /// The command that starts and stops the job.
     const COMMAND: &'static str;
 
-    /// Where it is kept in memory.
+    /// The row in memory.
     fn of(mover: &Mover) -> &Mutex<Option<Self>>;
-    /// What is next.
+    /// The next batch.
     fn next(&self, datasets: &Datasets) -> Result<Next>;
-    /// How it stands.
+    /// The job's state.
     fn state(&self) -> MoveState;
-    /// The same as it has ended.
+    /// The row of the ended job.
     fn ended(self, state: MoveState, end: Nanos) -> Self;
-    /// Counts what was copied, in bytes, and blocks without a good copy.
+    /// Adds bytes copied, and blocks without a good copy.
     fn count(&mut self, copied: u64, errors: u64);
-    /// Counts how many chunks were packed, and into how many.
+    /// Adds packed chunks, and the chunks that received the data.
     fn count_packed(&mut self, packed: (usize, usize));
 }
 
-/// What is to be done next.
+/// The next action of a job.
 pub(crate) enum Next {
-    /// These are emptied.
+    /// Empty the regions of the batch.
     Batch(Batch),
-    /// Nothing; it has ended so.
+    /// Nothing: the job has ended with the given state.
     Over(MoveState),
 }
 
 impl Moving<'_> {
-    /// How it stood when the pool was closed. To be called before anything is allocated.
+    /// Loads the row of a job when the pool was opened; called before anything is allocated.
     pub(crate) fn resume_batches<R: InBatches>(&self) {
         *R::of(&self.datasets.jobs.mover).lock() = self.stored(R::KEY);
     }
 
-    /// Has it go on if it is paused, or at another limit; whether it was under way at all.
+    /// Resumes a paused job, or changes its limit; false if the job is not under way.
     pub(crate) fn continue_batches<R: InBatches>(&self, limit: Option<u64>) -> Result<bool> {
         match self.running::<R>() {
             None => Ok(false),
@@ -73,7 +73,7 @@ impl Moving<'_> {
         }
     }
 
-    /// Begins. That nothing else is moved was looked at.
+    /// Starts a job. The caller has checked that no other job moves chunks.
     pub(crate) fn begin_batches<R: InBatches>(&self, work: &mut Work, limit: Option<u64>, row: R) -> Result<()> {
         self.activate(DEVICE_REMOVAL)?;
         self.activate(REBALANCE)?;
@@ -105,13 +105,13 @@ impl Moving<'_> {
         }
     }
 
-    /// The row, if it is under way.
+    /// The row, if the job is under way.
     pub(crate) fn running<R: InBatches>(&self) -> Option<R> {
         R::of(&self.datasets.jobs.mover).lock().clone().filter(|row| row.state() == MoveState::Running)
     }
 
-    /// Does a step, if it is under way and not paused: copies about `budget` bytes while the pool is held still, or makes a
-    /// few commits.
+    /// Makes a step, if the job is running: copies about `budget` bytes while the pool is held still, or makes a few
+    /// commits.
     pub(crate) fn batch_step<R: InBatches>(&self, budget: u64) -> Result<Progress> {
         let mut work = self.work();
         let is_possible = self.datasets.engine().writable().is_ok() && !self.is_paused();
@@ -145,8 +145,8 @@ impl Moving<'_> {
         Ok(Progress::Worked)
     }
 
-    /// Whether nothing that is allocated lies in the regions of a batch any more, and the table says so. What older states
-    /// have there rests, whatever becomes of the regions.
+    /// Whether nothing is allocated in the regions of a batch, and the table records so. Blocks of older states rest
+    /// there, whatever happens to the regions.
     pub(crate) fn is_moved(&self, batch: &Batch) -> bool {
         let space = &self.datasets.engine().storage().space;
         self.datasets.engine().has_changed_places(&batch.regions) && !space.is_copying() && !space.is_switching()
@@ -157,7 +157,7 @@ impl Moving<'_> {
         self.put_batches(row.ended(state, self.datasets.now()))
     }
 
-    /// Is done with the batch; the row that counts what has become of it.
+    /// Ends the batch; returns the row with the results counted.
     fn settle<R: InBatches>(&self, work: &mut Work, mut row: R) -> Result<R> {
         let packed = work.packed;
         self.let_go(work)?;
@@ -165,7 +165,7 @@ impl Moving<'_> {
         Ok(row)
     }
 
-    /// Takes the regions of the batch back, whatever lies there. Chunks that have moved stay where they are.
+    /// Reopens the regions of the batch, whatever their content. Moved chunks stay in their new places.
     fn let_go(&self, work: &mut Work) -> Result<()> {
         let Some(batch) = work.batch.clone() else { return Ok(()) };
         self.unpair_settled(work)?;
@@ -185,7 +185,7 @@ impl Moving<'_> {
     }
 }
 
-/// What is said to whoever wants something else moved.
+/// The refusal for another job that would move chunks.
 pub(crate) fn under_way(what: &str, stop: &str) -> String {
     format!("a {what} is under way; use {stop} to stop it")
 }

@@ -1,17 +1,17 @@
-//! A walk through everything that the pool refers to, to copy what lies in some places to others: to devices of mirrors that
-//! lack it ([`super::resilver`]), or away from a vdev that is to leave ([`super::removal`]). What makes that safe is argued
-//! in [`pool::txg`], `fill` and `evacuate`; why a walk in steps misses nothing while snapshots come and go, in
-//! [`crate::scrub`].
+//! A walk through everything that the pool refers to, copying blocks: to incomplete devices of mirrors
+//! ([`super::resilver`]), or away from a vdev being removed ([`super::removal`]). For the argument of safety see
+//! [`pool::txg`], `fill` and `evacuate`; [`crate::scrub`] explains why a walk in steps misses nothing while snapshots
+//! are taken and destroyed.
 //!
-//! What was destroyed and waits to be freed is not walked, and still read when it is freed; so the walk ends only when all of
-//! that is gone.
+//! Destroyed trees queued for freeing are not walked, yet are read when freed; so the walk ends only when the queue is
+//! empty.
 //!
-//! Blocks may come to stand where the walk has been already, and vanish from where it has not:
+//! Blocks may move from places still to be walked to places already walked:
 //!
-//! * What a file takes a reference to is copied by the commit that writes the reference: see `pool::txg::sync`.
-//! * A promotion moves snapshots: the datasets are walked again, and the transaction that moves them says so.
-//! * A stream that was landing when the walk began takes the place of a dataset that may lie behind: when it has landed, the
-//!   datasets are walked again. What lands in one that begins later is younger than the walk.
+//! * A new reference of a file: the commit that writes the reference copies the block; see `pool::txg::sync`.
+//! * A promotion moves snapshots: the promoting transaction notes so, and the datasets are walked again.
+//! * A stream being received when the walk began may replace a dataset already walked: after the receive, the datasets
+//!   are walked again. Later receives contain only blocks younger than the walk.
 
 use std::{
     collections::BTreeSet,
@@ -38,13 +38,12 @@ use crate::{
     },
 };
 
-/// How often snapshots have moved between datasets. Counted where the catalogue is changed, so while nobody holds the pool
-/// still.
+/// Counts the moves of snapshots between datasets. Counted by the transactions, so not while the pool is held still.
 #[derive(Clone, Default)]
 pub(crate) struct Moved(Arc<AtomicU64>);
 
 impl Moved {
-    /// To be called by a transaction that moves snapshots between datasets: walks go through all of these again.
+    /// Called by a transaction that moves snapshots between datasets: running walks repeat the datasets.
     pub(crate) fn note(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
@@ -54,42 +53,42 @@ impl Moved {
     }
 }
 
-/// A walk, and how far it has come.
+/// A walk, with its position.
 #[derive(Clone)]
 pub(crate) struct Walk {
-    /// Blocks born up to then need no copy.
+    /// Blocks born up to the txg need no copy.
     since: Txg,
-    /// The commit that it began with: what was born later is where it belongs.
+    /// The commit with which the walk began: blocks born later are in place already.
     limit: Txg,
-    /// The streams that were landing then.
+    /// The streams being received at that time.
     landing: BTreeSet<u64>,
     moved: u64,
     position: Position,
 }
 
-/// Where a walk goes on.
+/// The position of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// With the catalogue, whose keys below this one are done.
+    /// In the catalogue; lower keys are done.
     Catalogue(Key),
-    /// With the datasets: those before this one are done, and of it what was born up to `done`, and of its `member` the keys
-    /// below `at`.
+    /// In the datasets: lower ids are done; of `dataset`, blocks born up to `done`; and of its `member`, keys below
+    /// `at`.
     Datasets { dataset: u64, done: Txg, member: u64, at: Key },
-    /// Everything was walked but what waits to be freed.
+    /// Everything was walked; pending frees are awaited.
     Through,
 }
 
-/// Copies blocks, and says of each how many bytes that were.
+/// Copies blocks, and returns the bytes copied for each.
 pub(crate) type Copy<'a> = &'a dyn Fn(&[BlockPointer]) -> Vec<PoolResult<u64>>;
 
-/// What a step has come to.
+/// The result of a step.
 #[derive(Default)]
 pub(crate) struct Stepped {
-    /// Bytes looked at, all copies counted.
+    /// Bytes examined, over all copies.
     pub(crate) examined: u64,
     /// Bytes copied.
     pub(crate) copied: u64,
-    /// Blocks that could not be copied, and whether something below them was passed over.
+    /// Blocks that could not be copied; true if blocks below were skipped.
     pub(crate) failed: Vec<(Suspect, bool)>,
 }
 
@@ -98,7 +97,7 @@ impl Position {
 }
 
 impl Walk {
-    /// Begins with a commit, and passes over what was born up to `since`.
+    /// Begins with a commit; blocks born up to `since` are skipped.
     pub(crate) fn begin(datasets: &Datasets, since: Txg) -> Result<Walk> {
         let limit = datasets.engine().commit_anyway()?;
         let landing = datasets.read(arrival::hidden)?.into_iter().collect();
@@ -106,37 +105,37 @@ impl Walk {
         Ok(Walk { since, limit, landing, moved: datasets.jobs.moved.count(), position })
     }
 
-    /// Goes on where another walk had come in the state that was found when the pool was opened. Whoever lands something now may
-    /// have done so since that one began.
+    /// Continues at the position of another walk, recorded in the opened state. Any receive found now may have run
+    /// since that walk began.
     pub(crate) fn resumed(datasets: &Datasets, since: Txg, limit: Txg, position: Position) -> Result<Walk> {
         let landing = datasets.read(arrival::hidden)?.into_iter().collect();
         Ok(Walk { since, limit, landing, moved: datasets.jobs.moved.count(), position })
     }
 
-    /// The commit that it began with.
+    /// The commit with which the walk began.
     pub(crate) fn limit(&self) -> Txg {
         self.limit
     }
 
-    /// Where it goes on by the catalogue as `tx` has it, where snapshots have moved so often.
+    /// The position according to the catalogue in `tx`, given the moves of snapshots so far.
     pub(crate) fn position_in(&self, tx: &Transaction<'_>, moved: &Moved) -> Result<Position> {
         let mut walk = self.clone();
         walk.go_back_if(arrival::hidden(tx)?, moved.count());
         Ok(walk.position)
     }
 
-    /// Whether everything was walked, and nothing waits to be freed. The pool is held still.
+    /// Whether everything was walked, and no frees are pending. The pool is held still.
     pub(crate) fn is_through(&mut self, datasets: &Datasets) -> Result<bool> {
         self.look_back(datasets)?;
         Ok(matches!(self.position, Position::Through) && datasets.freeing()? == 0)
     }
 
-    /// Whether everything was walked but what waits to be freed.
+    /// Whether everything was walked except pending frees.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.position, Position::Through)
     }
 
-    /// Has about `budget` bytes copied.
+    /// Copies about `budget` bytes.
     pub(crate) fn step(
         &mut self,
         datasets: &Datasets,
@@ -154,13 +153,13 @@ impl Walk {
         Ok(stepped)
     }
 
-    /// Begins with the datasets again if trees have come to stand where the walk may have been.
+    /// Restarts at the datasets if trees may have moved to places already walked.
     fn look_back(&mut self, datasets: &Datasets) -> Result<()> {
         self.go_back_if(datasets.read(arrival::hidden)?, datasets.jobs.moved.count());
         Ok(())
     }
 
-    /// The same if these datasets are hidden and snapshots have moved so often.
+    /// As `look_back`, for the given hidden datasets and number of moves.
     fn go_back_if(&mut self, hidden: Vec<u64>, moved: u64) {
         if matches!(self.position, Position::Catalogue(_)) {
             return;
@@ -173,7 +172,7 @@ impl Walk {
     }
 
     fn catalogue(&mut self, still: &Still<'_>, from: Key, budget: u64, copy: Copy<'_>, stepped: &mut Stepped) {
-        // One that is being changed was not committed: that is tried again.
+        // A changed catalogue is not committed yet: the next step retries.
         let Some((root, level)) = still.engine().catalogue().clean_root() else { return };
         let (since, limit) = (self.since, self.limit);
         let part = Part {
@@ -187,7 +186,7 @@ impl Walk {
             from,
             to: Key::MAX,
         };
-        // The other blocks are the roots of trees.
+        // All other blocks are the roots of trees.
         self.position = match part_of(still, &part, budget, |key| key.kind == kind::PAGE, copy, stepped) {
             Key::MAX => Position::FIRST_DATASET,
             next => Position::Catalogue(next),
@@ -205,7 +204,7 @@ impl Walk {
         let Position::Datasets { dataset, done, member: before, at } = self.position else { return Ok(()) };
         let found = datasets.read(|tx| members::next_member(tx, dataset, done))?.filter(|_| dataset != 0);
         let Some(member) = found else { return self.after_data_set(datasets, dataset) };
-        // The tree that the step before was at may have become a snapshot; then its keys are done there too.
+        // The tree of the previous step may have become a snapshot; its keys are done there too.
         let from = if member.id == before || before == dataset { at } else { Key::MIN };
         let (since, limit) = (self.since, self.limit);
         let part = Part {
@@ -238,7 +237,7 @@ impl Walk {
     }
 }
 
-/// Finds out what is lost with blocks that could not be copied, and notes it.
+/// Determines and records the damage of blocks that could not be copied.
 pub(super) fn note_failed(datasets: &Datasets, failed: &[Suspect]) -> Result<()> {
     let mut lost = Vec::new();
     for suspect in failed {
@@ -247,7 +246,7 @@ pub(super) fn note_failed(datasets: &Datasets, failed: &[Suspect]) -> Result<()>
     datasets.note_damage(lost)
 }
 
-/// Has a part of a tree copied; the key from which to go on.
+/// Copies a part of a tree; returns the key to continue at.
 fn part_of(
     still: &Still<'_>,
     part: &Part,
@@ -261,7 +260,7 @@ fn part_of(
     for (block, copied) in found.suspects.iter().zip(copy(&pointers)) {
         let is_unread = found.unread.contains(&block.place);
         match copied {
-            // What is below a node that could not be read was passed over, though it can be read by now.
+            // Everything below an unreadable node was skipped, even if the node is readable by now.
             Ok(_) if is_unread => stepped.failed.push((*block, true)),
             Ok(bytes) => stepped.copied += bytes,
             Err(error) => {

@@ -1,12 +1,12 @@
-//! How far a resilver has come, as each uberblock that is committed meanwhile notes it, so that an import goes on there.
+//! The position of a resilver, recorded in each uberblock committed meanwhile, so that an import continues there.
 //!
-//! Why that is sound, and which instants of failure leave what, is argued in [`pool::txg::Filling`]'s module. Here is what is
-//! noted: where the walk goes on, with which commit it began, what it fills, and what `pool status` shows. Each is a
-//! number of the uberblock (`dataset/FORMAT.md`, "Resilver"); one that is zero is not written.
+//! For soundness and all instants of failure see the module of [`pool::txg::Filling`]. This module defines the recorded
+//! facts: the walk's position, the commit with which it began, the devices being resilvered, and the counters for `pool
+//! status`. Each is a number of the uberblock (`dataset/FORMAT.md`, "Resilver"); zeros are omitted.
 //!
-//! Not noted are the space layer's own blocks, which are few and filled again, and streams that were landing: what is
-//! hidden in the state that is opened counts as landing. A walk that has found something that it cannot copy is not noted
-//! either: the next import begins again, and may find it.
+//! Not recorded are the blocks of the space maps, which are few and copied again, and streams being received: hidden
+//! datasets in the opened state count as being received. A walk with blocks that cannot be copied is not recorded
+//! either: the next import restarts, and may find a good copy.
 
 use std::collections::BTreeMap;
 
@@ -36,27 +36,27 @@ const OBJECT: u8 = LIMIT + 10;
 const KIND: u8 = LIMIT + 11;
 const OFFSET: u8 = LIMIT + 12;
 
-/// Stages of a walk.
+/// The stages of a walk.
 const CATALOGUE: u64 = 1;
 const DATASETS: u64 = 2;
 const THROUGH: u64 = 3;
 
-/// What a resilver has come to, to be noted by commits.
+/// The state of a resilver, for commits to record.
 #[derive(Clone)]
 pub(crate) struct Cursor {
-    /// What is filled.
+    /// The devices being resilvered.
     pub(crate) filling: Filling,
-    /// How far.
+    /// The walk with its position.
     pub(crate) walk: Walk,
-    /// How often snapshots have moved, now.
+    /// The current number of moves of snapshots.
     pub(crate) moved: Moved,
-    /// What is shown of it.
+    /// The counters for `pool status`.
     pub(crate) shown: Shown,
-    /// The newest commit when it had come so far.
+    /// The newest commit at the time.
     pub(crate) committed: Txg,
 }
 
-/// What is shown of a resilver, and noted for that.
+/// The counters for `pool status`, as recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) start: Nanos,
@@ -65,20 +65,20 @@ pub(crate) struct Shown {
     pub(crate) copied: u64,
 }
 
-/// What an uberblock has noted.
+/// The facts recorded in an uberblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Noted {
-    /// The commit that the walk began with.
+    /// The commit with which the walk began.
     pub(crate) limit: Txg,
-    /// What was filled.
+    /// The digest of the devices being resilvered.
     devices: u64,
-    /// Where it goes on.
+    /// The position to continue at.
     pub(crate) position: Position,
     pub(crate) shown: Shown,
 }
 
 impl Cursor {
-    /// What the uberblock of a group notes whose catalogue is as it will be.
+    /// The numbers for the uberblock of a txg, from the txg's final catalogue.
     pub(crate) fn note(&self, sync: &Sync<'_>) -> Result<FillingNote> {
         let catalogue = sync.engine().catalogue();
         let position = catalogue.read(|view| self.walk.position_in(&Transaction::new(*view, 0), &self.moved))?;
@@ -89,7 +89,7 @@ impl Cursor {
 }
 
 impl Noted {
-    /// What the state that was opened notes of a resilver, if that was filling exactly this.
+    /// The facts recorded in the opened state, if about exactly the same devices.
     pub(crate) fn found(found: &Found, filling: &Filling) -> Option<Noted> {
         let noted = Noted::decode(found)?;
         (noted.devices == digest(filling) && noted.limit <= found.txg).then_some(noted)
@@ -122,13 +122,13 @@ impl Noted {
             }
             Position::Through => vec![(STAGE, THROUGH)],
         };
-        // By kind, and one that is not there is zero.
+        // Sorted by kind; a missing number is zero.
         let all: BTreeMap<u8, u64> = head.into_iter().chain(counts).chain(place).collect();
         all.into_iter().filter(|(_, value)| *value != 0).collect()
     }
 }
 
-/// What is filled, in a number: which devices, where and from which state on each, and what is passed over.
+/// A hash of the devices being resilvered: their identities, places and starting txgs, and the txg that is skipped.
 fn digest(filling: &Filling) -> u64 {
     let mut devices = filling.devices.clone();
     devices.sort_unstable();

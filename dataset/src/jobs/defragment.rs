@@ -1,12 +1,11 @@
-//! Defragmenting: chunks of data that are mostly holes are packed into fewer, and their regions are empty again. Which, is
-//! chosen by the pool's `space::holes`; what packing is, and why nothing is lost by it, is argued in the pool's
-//! `space::packing`; the rest is [`super::batches`]'s.
+//! Defragmentation: packs data chunks that are mostly holes into fewer chunks, and so empties their regions. The pool's
+//! `space::holes` chooses the chunks; `space::packing` explains packing, and argues that nothing is lost; for
+//! everything else see [`super::batches`].
 //!
-//! It ends when no region more would come of it. While somebody goes on writing and deleting that may never be so: it also
-//! ends when it has emptied twice as many regions as it set out to.
+//! The defragmentation ends when no further region can be emptied. With constant writes and deletes that may never be
+//! so: it also ends after emptying twice as many regions as planned.
 //!
-//! When no batch can be chosen for want of room, the regions that were emptied last may still rest. They are waited for before
-//! it is given up.
+//! If no batch fits, recently emptied regions may still rest. These are awaited before the defragmentation ends.
 
 use parking_lot::Mutex;
 use pool::{
@@ -27,7 +26,7 @@ use super::{
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{DefragmentRow, MoveState, POOL, kind};
 
-/// How a defragmentation stands: see [`DefragmentRow`].
+/// The status of a defragmentation: see [`DefragmentRow`].
 pub type DefragmentStatus = DefragmentRow;
 
 impl InBatches for DefragmentRow {
@@ -84,7 +83,7 @@ impl Job for Defragment<'_> {
         Kind::Defragment
     }
 
-    /// Whether a defragmentation is under way, be it paused or not.
+    /// Whether a defragmentation is under way, even paused.
     fn is_under_way(&self) -> bool {
         self.datasets.moving().running::<DefragmentRow>().is_some()
     }
@@ -107,26 +106,26 @@ impl Job for Defragment<'_> {
         self.datasets.moving().copied()
     }
 
-    /// Has the defragmentation wait that is under way, until it is started again. The chunks that it has not packed are chosen
-    /// again then, and nothing is set aside until then.
+    /// Pauses the current defragmentation until resumed. The chunks still to be packed are chosen again then, and no
+    /// space is reserved meanwhile.
     fn pause(&self) -> Result<()> {
         self.datasets.moving().pause_batches::<DefragmentRow>()
     }
 
-    /// Gives the defragmentation up that is under way. What it has moved stays where it is.
+    /// Cancels the current defragmentation. Moved chunks stay in their new places.
     fn stop(&self, _pool: &Pool) -> Result<()> {
         self.datasets.moving().stop_batches::<DefragmentRow>()
     }
 }
 
 impl Defragment<'_> {
-    /// What a defragmentation would do.
+    /// The effect of a defragmentation, as far as known in advance.
     pub fn plan(&self) -> Fragmentation {
         self.datasets.engine().storage().space.holes(self.datasets.engine().available())
     }
 
-    /// Begins to defragment, at `limit` bytes a second if there is one. One that is paused goes on, and one that is not gets
-    /// another limit. Returns why there is nothing to do, and then does not begin.
+    /// Starts a defragmentation, with a limit in bytes per second, if any. A paused defragmentation resumes; a running
+    /// one gets the new limit. If there is nothing to do, returns the reason and does not start.
     pub fn start(&self, limit: Option<u64>) -> Result<Option<Dense>> {
         self.datasets.engine().writable()?;
         let mut work = self.datasets.moving().work();
@@ -147,13 +146,13 @@ impl Defragment<'_> {
         Ok(None)
     }
 
-    /// The defragmentation that is under way, or the last one.
+    /// The current defragmentation, or the last.
     pub fn status(&self) -> Option<DefragmentStatus> {
         self.datasets.jobs.mover.defragment.lock().clone()
     }
 
-    /// Does a step of the defragmentation, if one is under way and not paused: copies about `budget` bytes while the pool is
-    /// held still, or makes a few commits.
+    /// Makes a step of the defragmentation, if running: copies about `budget` bytes while the pool is held still, or
+    /// makes a few commits.
     pub fn advance(&self, budget: u64) -> Result<Progress> {
         self.datasets.moving().batch_step::<DefragmentRow>(budget)
     }

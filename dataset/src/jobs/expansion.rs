@@ -1,28 +1,29 @@
-//! Expanding a RAID-Z: it has got a column more, and its rows become as wide, while everything is in use. Why nothing is lost
-//! is argued in the pool's `admin::columns`, [`pool::txg::Vacating`] and `space`; the steps are [`super::moving`]'s.
+//! RAID-Z expansion: after a column was added, rows become as wide as the vdev, while the pool is in use. For the
+//! argument that nothing is lost see the pool's `admin::columns`, [`pool::txg::Vacating`] and `space`; the steps are in
+//! [`super::moving`].
 //!
-//! It goes in rounds. The first regions of those with narrow rows are closed, as many as leave half of the room that there
-//! is; what lies there is copied to others of the same width; then these regions become fewer and wider ones. When too few
-//! of the same width are empty even for one, what lies there is packed instead, block by block: in wide rows as long as some
-//! are empty, for those are not emptied again. When there is no room for a round, it waits for some. A removal, a rebalance,
-//! a defragmentation and a resize come first, and do not begin while there is a round.
+//! The expansion proceeds in rounds. A round closes the first regions with narrow rows, as many as leave half of the
+//! free space; copies their content to other regions of the same width; and turns the emptied regions into fewer, wider
+//! regions. If too few regions of the same width are empty even for one, the content is packed instead, block by block:
+//! into wide rows if some are empty, because wide rows are not emptied again. Without space for a round, the expansion
+//! waits. A removal, a rebalance, a defragmentation and a resize have priority, and do not start during a round.
 //!
-//! How much room a round takes that is packed shows when it is, and one that is not may find that others have taken what it
-//! was to be copied to. A round that finds too little is given up; of its kind only one half as large follows, or one that begins with more
-//! room than it did. Each that comes to its end leaves fewer narrow rows, so there is an end to them.
+//! The space needed by a packed round shows only during the round, and another round may find its target space taken. A
+//! round that runs out of space is given up. The next round of the same kind is at most half as large, or begins with
+//! more space. Each completed round leaves fewer narrow rows, so the expansion terminates.
 //!
-//! That an expansion is under way is what the labels say: there are rows that have not all columns that reach there. So no row of the catalogue
-//! is needed, and nothing is stored of a round.
+//! The labels show that an expansion is under way: some rows do not use all columns. So no row of the catalogue is
+//! needed, and nothing is stored about a round.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
 //! | before the regions of a round are wide | narrow rows: a round begins, perhaps with other regions |
 //! | after that | fewer narrow rows, or none |
 //!
-//! An operator may have it wait, or limit how fast it copies: the row of the catalogue that says so is the one of a removal
-//! and a rebalance ([`super::moving`]), and whatever of the three is begun next begins with that anew. What waits has no
-//! round: its regions are given back. To stop for good is not possible, and to wait for ever is the same: the rows that are
-//! narrow stay so.
+//! The administrator may pause the expansion, or limit its speed, in the same row of the catalogue as a removal or a
+//! rebalance ([`super::moving`]); the next job of the three resets the row. A paused expansion has no round: its
+//! regions are reopened. An expansion cannot be cancelled; a permanent pause has the same effect: narrow rows stay
+//! narrow.
 //!
 //! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and a step of
 //! [`Job::step`] makes the rows wide when [`Expansion::advance`] says so.
@@ -43,60 +44,60 @@ use super::{
 };
 use crate::admin::{Datasets, Progress, Result};
 
-/// What a step of an expansion has come to.
+/// The result of a step of an expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expanding {
-    /// A step was done, or nothing can be done now.
+    /// A step was made, or no step is possible now.
     Went(Progress),
-    /// Nothing is in so many regions of this vdev any more, from its first narrow one on, and no state needs them. They are to
-    /// become wide, and then [`Expansion::has_widened`] to be called.
+    /// From the vdev's first narrow region on, the given number of regions is empty, and no state needs the old
+    /// content. The caller widens the regions, and then calls [`Expansion::has_widened`].
     Widens(VdevId, u32),
 }
 
-/// Why an expansion does not go on.
+/// The reason why an expansion waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// What lies in narrow rows finds too little room in others.
+    /// The content of narrow rows does not fit into other rows.
     NoRoom,
-    /// Not all devices of the RAID-Z hold everything.
+    /// Some devices of the RAID-Z are not complete.
     Degraded,
-    /// Something could not be read. It is tried again when the pool is opened the next time.
+    /// Some data could not be read. The expansion retries after the next import.
     Unreadable,
-    /// The operator has said so, until he says otherwise.
+    /// Paused by the administrator, until resumed.
     Operator,
 }
 
-/// How the round of an expansion stands, since the pool was opened.
+/// The status of the current round, since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpansionStatus {
-    /// Why it does not go on.
+    /// The reason for waiting, if any.
     pub pause: Option<Pause>,
-    /// When the round began.
+    /// The start of the round, in nanoseconds since 1970.
     pub start: Nanos,
-    /// How many regions become wide with it; none if there is no round.
+    /// The number of regions that the round widens; 0 without a round.
     pub regions: u32,
-    /// The bytes that lie there.
+    /// The bytes to copy.
     pub total: u64,
-    /// Those that were copied.
+    /// The bytes copied so far.
     pub copied: u64,
 }
 
-/// The expansion of an opened pool.
+/// The state of the expansion in an opened pool.
 #[derive(Default)]
 pub(crate) struct Expander {
-    /// Changed by whoever does the mover's work.
+    /// Changed only by the holder of the mover's work.
     round: Mutex<Option<Round>>,
-    /// How it stands. Read at any time.
+    /// Read at any time.
     status: Mutex<ExpansionStatus>,
-    /// The state in which there was no room for a round.
+    /// The state in which there was no space for a round.
     looked: Mutex<Txg>,
-    /// The last round that was not to be packed and for which there was too little room, since one came to its end.
+    /// The last unpacked round that ran out of space, since a round was completed.
     short_whole: Mutex<Option<Short>>,
-    /// The same of those that were to be packed.
+    /// The last packed round that ran out of space.
     short_packed: Mutex<Option<Short>>,
 }
 
-/// A round of so many regions did not find room, though so many were empty when it began.
+/// A round with `count` regions ran out of space, although `empty` regions were empty at its start.
 #[derive(Clone, Copy)]
 struct Short {
     count: u32,
@@ -104,19 +105,19 @@ struct Short {
 }
 
 impl Short {
-    /// Whether a round has more room, or is smaller by so much that few follow.
+    /// Whether a round has more space, or is so much smaller that few more can fail.
     fn allows(&self, count: u32, empty: u32) -> bool {
         2 * count <= self.count || empty > self.empty
     }
 }
 
-/// Regions of a vdev that are emptied.
+/// The regions emptied by a round.
 #[derive(Clone)]
 struct Round {
     vdev: VdevId,
     count: u32,
     regions: Regions,
-    /// What it was to take when it began.
+    /// The plan at the start of the round.
     plan: MovingPlan,
 }
 
@@ -139,7 +140,7 @@ impl Job for Expansion<'_> {
         let Some(widening) = pool.widening() else { return Ok(Step::Idle) };
         Ok(match self.advance(widening.vdev, &widening.narrow, budget)? {
             Expanding::Went(Progress::Worked) => Step::Worked,
-            // It waits for room, a device or the operator, or for a resize that waits for a device.
+            // The expansion waits for space, a device or the administrator, or for a resize that waits for a device.
             Expanding::Went(Progress::Idle)
                 if self.status().pause.is_some() || self.datasets.moving().is_under_way() =>
             {
@@ -162,7 +163,7 @@ impl Job for Expansion<'_> {
         self.datasets.moving().copied()
     }
 
-    /// Has the expansion wait that is under way, until it is told to go on; also after the next import.
+    /// Pauses the current expansion until resumed, also after the next import.
     fn pause(&self) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut work = self.datasets.moving().work();
@@ -181,16 +182,16 @@ impl Job for Expansion<'_> {
 }
 
 impl Expansion<'_> {
-    /// How the expansion stands, if one is under way.
+    /// The status of the current expansion.
     pub fn status(&self) -> ExpansionStatus {
         *self.datasets.jobs.expander.status.lock()
     }
 
-    /// An expansion is about to begin, at `limit` bytes a second if there is one.
+    /// Prepares the start of an expansion, with a limit in bytes per second, if any.
     pub fn prepare(&self, limit: Option<u64>) -> Result<()> {
         let _work = self.datasets.moving().work();
         match self.datasets.moving().is_under_way() {
-            // It waits for these, and goes by what was said of them.
+            // The expansion waits for the other job, and shares its limit.
             true if limit.is_none() => Ok(()),
             true => refused(
                 "a removal, a rebalance, a defragmentation or a resize is under way, and has its own limit".to_owned(),
@@ -199,7 +200,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// Has an expansion that waits go on, or gives the one that is under way another limit, in bytes a second.
+    /// Resumes a paused expansion, or changes the limit, in bytes per second.
     pub fn go_on(&self, limit: Option<u64>) -> Result<()> {
         self.datasets.engine().writable()?;
         let _work = self.datasets.moving().work();
@@ -210,7 +211,7 @@ impl Expansion<'_> {
         self.go_on(limit)?;
         let mut status = self.datasets.jobs.expander.status.lock();
         status.pause = status.pause.filter(|pause| *pause != Pause::Operator);
-        // It looks for room at once, whatever found too little before.
+        // Looks for space at once, whatever was found before.
         *self.datasets.jobs.expander.looked.lock() = Txg::ZERO;
         self.forget_short();
         Ok(())
@@ -226,7 +227,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// Has no round, because the operator has said so; `false` as long as chunks are changing places.
+    /// Ends the round because the administrator has paused the expansion; false while chunks are changing places.
     fn rest(&self, work: &mut Work) -> bool {
         let round = self.datasets.jobs.expander.round.lock().clone();
         if let Some(round) = round {
@@ -239,8 +240,8 @@ impl Expansion<'_> {
         has_none
     }
 
-    /// Does a step of expanding the RAID-Z `vdev`, whose first narrow rows are these: copies about `budget` bytes while the
-    /// pool is held still, or makes a few commits. Regions of another one that are being emptied come first.
+    /// Makes a step of expanding the RAID-Z `vdev`, with the given first narrow rows: copies about `budget` bytes while
+    /// the pool is held still, or makes a few commits. Regions of another vdev already being emptied come first.
     pub fn advance(&self, vdev: VdevId, narrow: &Zone, budget: u64) -> Result<Expanding> {
         let mut work = self.datasets.moving().work();
         let idle = Ok(Expanding::Went(Progress::Idle));
@@ -257,7 +258,7 @@ impl Expansion<'_> {
             Emptying::Worked { copied, .. } => self.datasets.jobs.expander.status.lock().copied += copied,
             Emptying::Idle => return idle,
             Emptying::Vacated => {
-                // Rows of all columns want all of these to be complete.
+                // Rows over all columns require all devices to be complete.
                 if !self.are_complete(round.vdev)? {
                     self.datasets.jobs.expander.status.lock().pause = Some(Pause::Degraded);
                     return idle;
@@ -272,7 +273,7 @@ impl Expansion<'_> {
         Ok(Expanding::Went(Progress::Worked))
     }
 
-    /// The regions of the round are wide.
+    /// Ends the round after its regions were widened.
     pub fn has_widened(&self) {
         let _work = self.datasets.moving().work();
         *self.datasets.jobs.expander.round.lock() = None;
@@ -285,7 +286,7 @@ impl Expansion<'_> {
         *self.datasets.jobs.expander.short_packed.lock() = None;
     }
 
-    /// Refuses to empty other regions while there is a round.
+    /// Fails during a round, for jobs that would empty other regions.
     pub(crate) fn check_none(&self) -> Result<()> {
         match *self.datasets.jobs.expander.round.lock() {
             Some(_) => refused("a raidz is being expanded; pool wait -t raidz_expand waits for it".to_owned()),
@@ -304,7 +305,7 @@ impl Expansion<'_> {
             paused(Pause::Degraded);
             return idle;
         }
-        // In a state that was looked at there is no more room than there was.
+        // The state was examined before, and offers no more space.
         let state = engine.committed();
         if std::mem::replace(&mut *self.datasets.jobs.expander.looked.lock(), state) == state {
             return idle;
@@ -327,14 +328,14 @@ impl Expansion<'_> {
         Ok(Expanding::Went(Progress::Worked))
     }
 
-    /// Whether every device of a vdev holds everything.
+    /// Whether all devices of a vdev are complete.
     fn are_complete(&self, vdev: VdevId) -> Result<bool> {
         let members = self.datasets.engine().storage().vdevs.get(vdev)?.as_group().map(|group| group.members());
         Ok(members.is_some_and(|members| members.iter().all(|member| member.state() == State::Complete)))
     }
 
-    /// How many of the narrow regions can be emptied together, and how much lies there: as many as leave half of the room,
-    /// or one.
+    /// The number of narrow regions that can be emptied together, and the plan: as many as leave half of the free
+    /// space, or one.
     fn next_round(&self, vdev: VdevId, narrow: &Zone) -> Option<(u32, MovingPlan)> {
         let space = &self.datasets.engine().storage().space;
         let first = narrow.first_region;
@@ -351,7 +352,7 @@ impl Expansion<'_> {
         (count > 0).then(|| (count, plan(count)))
     }
 
-    /// The same if what lies there is packed, which may be done where it has to.
+    /// As `next_round`, for a packed round where packing is necessary.
     fn next_packed_round(&self, vdev: VdevId, narrow: &Zone) -> Result<Option<(u32, MovingPlan)>> {
         let space = &self.datasets.engine().storage().space;
         let first = narrow.first_region;
@@ -360,7 +361,7 @@ impl Expansion<'_> {
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
             let is_easy = u64::from(plan.packed) * 2 <= u64::from(plan.spare);
-            // One more than they are, as blocks do not fill regions to the last sector.
+            // One more region than the blocks need, because blocks do not fill regions to the last sector.
             plan.packed < plan.spare
                 && (count == 1 || is_easy)
                 && short.is_none_or(|short| short.allows(count, plan.spare))
@@ -368,8 +369,8 @@ impl Expansion<'_> {
         Ok((count > 0 && self.datasets.moving().may_pack(|| true)?).then(|| (count, plan(count))))
     }
 
-    /// Gives a round up for which there was too little room. Whether there is for another one is looked at next, so nobody is
-    /// told yet that it waits.
+    /// Gives up a round that ran out of space. The expansion does not report a pause yet, because another round may
+    /// still fit.
     fn fall_short(&self, work: &mut Work, round: &Round) {
         let (short, empty) = match round.plan.fits_whole() {
             true => (&self.datasets.jobs.expander.short_whole, round.plan.available),
@@ -380,7 +381,7 @@ impl Expansion<'_> {
         self.give_round_up(work, round, None);
     }
 
-    /// Gives a round up, unless chunks are changing places: then it goes on. Nobody holds the pool still.
+    /// Gives up a round, unless chunks are changing places. The caller does not hold the pool still.
     fn give_round_up(&self, work: &mut Work, round: &Round, pause: Option<Pause>) {
         if self.datasets.moving().unpair(work) && self.datasets.engine().reopen(&round.regions) {
             *self.datasets.jobs.expander.round.lock() = None;
@@ -389,7 +390,7 @@ impl Expansion<'_> {
     }
 }
 
-/// The largest number up to `limit` that fits, where all smaller ones do; zero if none does.
+/// The largest number up to `limit` that fits, given that all smaller numbers fit; 0 if none does.
 fn most(limit: u32, fits: impl Fn(u32) -> bool) -> u32 {
     let (mut least, mut beyond) = (0, limit.saturating_add(1));
     while beyond - least > 1 {
@@ -424,13 +425,13 @@ mod tests {
         assert!(counts() < Some(count), "{:?} of {count}", counts());
         found_too_little(2 * count, plan.spare);
         assert_eq!(counts(), Some(count));
-        // There is no smaller one.
+        // No smaller round is possible.
         found_too_little(1, plan.spare);
         assert_eq!(counts(), None);
         let idle = Expanding::Went(Progress::Idle);
         assert_eq!(datasets.expansion().advance(vdev, narrow, 1 << 20).unwrap(), idle);
         assert_eq!(datasets.expansion().status().pause, Some(Pause::NoRoom));
-        // Whoever has it go on has it look for room whatever was found.
+        // Resuming looks for space again, whatever was found before.
         datasets.expansion().pause().unwrap();
         datasets.expansion().go_on(None).unwrap();
         assert_eq!(counts(), Some(count));
@@ -442,7 +443,7 @@ mod tests {
         let (datasets, widening) = (&life.world.datasets, life.pool.widening().unwrap());
         let (vdev, narrow) = (widening.vdev, &widening.narrow);
         let regions = Regions::Range(vdev, narrow.first_region..narrow.first_region + 1);
-        // As if its twins had been there when it began.
+        // As if the twins had been there at the start.
         let plan = life.world.engine.storage().space.moving_plan(&regions, &Targets::Anywhere);
         let plan = MovingPlan { available: plan.needed, ..plan };
         datasets.moving().work().begin(None);

@@ -1,25 +1,26 @@
-//! Jobs: work on a pool that takes long, in bounded steps, while the pool is used. A job is started, paused, limited and
-//! waited for, and goes on after a crash.
+//! Jobs: long-running work on a pool in use, in bounded steps. A job can be started, paused, limited and waited for,
+//! and continues after a crash.
 //!
-//! One [`Scheduler`] steps through the jobs of a pool, for the service and for the crash simulator alike: the resilver first,
-//! then the mover, then the scrub. At most one mover runs at a time. The clock is the pool's [`Env`](pool::env::Env).
+//! One [`Scheduler`] makes the steps of a pool's jobs, for the service and for the crash simulator alike: first the
+//! resilver, then the mover, then the scrub. At most one mover runs at a time. The clock is the pool's
+//! [`Env`](pool::env::Env).
 //!
 //! ```text
-//! scheduler  which job takes the next step, how large the step is, and how long to wait before it
-//! stride     the size of a step, so that others wait for moments only
-//! pace       the limit that an operator has set
-//! resilver   devices get what they lack; how far it has come is stored in uberblocks (cursor)
-//! removal    a vdev is emptied, and leaves
-//! rebalance  chunks move from full vdevs to others           batches   chunks moved some at a time: for rebalance and
-//! defragment sparse chunks are packed                                  defragment
-//! resize     what lies at the end of devices moves, and they end earlier
-//! expansion  rows of a RAID-Z become wider
-//! scrub      everything is examined, and repaired
-//! moving     regions emptied step by step: for all that move chunks
-//! copying    a walk through everything, to copy it elsewhere: for the resilver, and for moving
+//! scheduler  chooses the job for the next step, the size of the step, and the wait before it
+//! stride     the size of a step, small enough to delay others only briefly
+//! pace       the limit set by the administrator
+//! resilver   completes devices; its position is stored in uberblocks (cursor)
+//! removal    empties and removes a vdev
+//! rebalance  moves chunks from full vdevs to others          batches    moves some chunks at a time: for rebalance and
+//! defragment packs sparse chunks                                        defragment
+//! resize     moves the content at the end of devices, and shrinks the devices
+//! expansion  widens the rows of a RAID-Z
+//! scrub      reads and repairs everything
+//! moving     empties regions step by step: for all jobs that move chunks
+//! copying    a walk through everything, to copy data elsewhere: for resilver and moving
 //! ```
 //!
-//! Each job keeps its state where its file says: in a row of the catalogue, in uberblocks, in labels.
+//! Each job's file says where the job keeps its state: in a row of the catalogue, in uberblocks, or in labels.
 
 pub(crate) mod batches;
 pub(crate) mod copying;
@@ -59,34 +60,34 @@ pub use scheduler::{Scheduler, Turn};
 pub use scrub::{Scrub, ScrubStatus};
 pub use stride::Stride;
 
-/// How long a job waits that cannot say for how long: for a commit, or for a device.
+/// The wait of a job that cannot predict its wait: for a commit, or for a device.
 const A_WHILE: Duration = Duration::from_secs(1);
 
 /// A kind of job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {
-    /// Devices get what they lack.
+    /// Completes devices.
     Resilver,
-    /// A vdev is emptied, and leaves.
+    /// Empties and removes a vdev.
     Remove,
-    /// Chunks move from full vdevs to others.
+    /// Moves chunks from full vdevs to others.
     Rebalance,
-    /// Devices become smaller.
+    /// Shrinks devices.
     Resize,
-    /// Sparse chunks are packed.
+    /// Packs sparse chunks.
     Defragment,
-    /// A RAID-Z becomes wider.
+    /// Widens a RAID-Z.
     Expand,
-    /// Everything is examined.
+    /// Reads and repairs everything.
     Scrub,
 }
 
 impl Kind {
-    /// The kinds that take turns, most urgent first: what lacks something, what moves chunks, what examines.
+    /// The kinds in the order of their turns, most urgent first: missing redundancy, moving chunks, scrub.
     pub const IN_ORDER: [Kind; 7] =
         [Kind::Resilver, Kind::Remove, Kind::Rebalance, Kind::Resize, Kind::Defragment, Kind::Expand, Kind::Scrub];
 
-    /// The job of this kind in a pool.
+    /// The pool's job of the kind.
     pub fn of<'a>(self, datasets: &'a Datasets) -> Box<dyn Job + 'a> {
         match self {
             Kind::Resilver => Box::new(datasets.resilver()),
@@ -99,69 +100,69 @@ impl Kind {
         }
     }
 
-    /// Whether the job moves chunks at an operator's order: at most one such job is under way.
+    /// Whether the administrator starts the job to move chunks: at most one such job is under way.
     pub fn is_mover(self) -> bool {
         matches!(self, Kind::Remove | Kind::Rebalance | Kind::Resize | Kind::Defragment)
     }
 
-    /// Whether the jobs behind this one wait while it waits. An expansion may wait for room for days.
+    /// Whether a waiting job delays the later jobs. An expansion does not: it may wait for space for days.
     fn keeps_turn(self) -> bool {
         self != Kind::Expand
     }
 }
 
-/// What a step has come to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The step did something; there may be more to do.
+    /// The step made progress; more may follow.
     Worked,
-    /// The job is not under way, is paused, or cannot go on by itself: the next job gets the turn.
+    /// The job is not under way, paused, or blocked: the next job gets the turn.
     Idle,
-    /// The job goes on when the environment has been up for so long.
+    /// The job continues at the given uptime.
     Wait(Duration),
-    /// The job ended with this step.
+    /// The job ended with the step.
     Done,
 }
 
 /// A job of one pool.
 pub trait Job {
-    /// Its kind.
+    /// The kind of job.
     fn kind(&self) -> Kind;
 
-    /// Whether the job is under way, paused or not.
+    /// Whether the job is under way, even paused.
     fn is_under_way(&self) -> bool;
 
-    /// Does a step that handles about `budget` bytes. The scheduler holds neither the pool still nor any lock, and commits only
-    /// between steps.
+    /// Makes a step of about `budget` bytes. The scheduler calls without holding the pool still or any lock, and
+    /// commits only between steps.
     ///
     /// # Errors
-    /// If a device or the pool refuses. The state is that of before or after the step, and the step may be tried again.
+    /// If a device or the pool fails. The state is as before or after the step, and the step may be retried.
     fn step(&self, pool: &Pool, budget: u64) -> Result<Step>;
 
-    /// At most so many bytes are handled a second, if an operator has said so.
+    /// The limit in bytes per second, if the administrator has set one.
     fn limit(&self) -> Option<u64> {
         None
     }
 
-    /// The bytes to which the limit applies, handled since the pool was opened.
+    /// The bytes handled since the pool was opened, to which the limit applies.
     fn handled(&self) -> u64 {
         0
     }
 
-    /// Has the job wait until it is started again.
+    /// Pauses the job until resumed.
     ///
     /// # Errors
     /// If the job is not under way, is paused already, or cannot be paused.
     fn pause(&self) -> Result<()>;
 
-    /// Gives the job up. What it has done stays done.
+    /// Cancels the job. Work done stays done.
     ///
     /// # Errors
-    /// If the job is not under way, or cannot be given up.
+    /// If the job is not under way, or cannot be cancelled.
     fn stop(&self, pool: &Pool) -> Result<()>;
 }
 
-/// What the jobs of an opened pool keep in memory.
+/// The state of the jobs of an opened pool.
 #[derive(Default)]
 pub(crate) struct Jobs {
     pub(crate) scrubber: scrub::Scrubber,
@@ -203,7 +204,7 @@ impl Datasets {
         Expansion { datasets: self }
     }
 
-    /// What the jobs that move chunks have in common.
+    /// The common part of the jobs that move chunks.
     pub fn moving(&self) -> Moving<'_> {
         Moving { datasets: self }
     }
@@ -213,7 +214,7 @@ impl Datasets {
         Scrub { datasets: self }
     }
 
-    /// The step of a job that is under way and cannot do anything at the moment.
+    /// The step of a job that is under way but blocked at the moment.
     fn a_while(&self) -> Step {
         Step::Wait(self.engine().env().uptime() + A_WHILE)
     }

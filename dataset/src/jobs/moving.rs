@@ -1,15 +1,15 @@
-//! What removing a vdev, rebalancing, defragmenting, resizing and expanding have in common: regions are emptied while everything is in
-//! use, step by step, as fast as somebody wants. What is emptied and why is [`super::removal`]'s, [`super::rebalance`]'s,
-//! [`super::defragment`]'s, [`super::resize`]'s and [`super::expansion`]'s; why nothing is lost is argued in [`pool::txg::Vacating`] and in the
-//! pool's `space`; the walk is [`super::copying`]'s.
+//! Common parts of the jobs that move chunks: regions are emptied step by step while the pool is in use, within a speed
+//! limit. [`super::removal`], [`super::rebalance`], [`super::defragment`], [`super::resize`] and [`super::expansion`]
+//! choose the regions. For the argument that nothing is lost see [`pool::txg::Vacating`] and the pool's `space`; the
+//! walk is in [`super::copying`].
 //!
-//! One of them is under way at a time. That it is paused, or slowed down, is a row of the catalogue of its own.
+//! At most one of these jobs is under way. A separate row of the catalogue records a pause or a limit.
 //!
-//! # When there is nothing good to copy
+//! # Blocks without a good copy
 //!
-//! What has no good copy is noted as damage, and copied as it is: it is no worse elsewhere. But if something cannot be read
-//! at all, or the way to what is below a node is lost, it may be readable another time. Then nothing changes places, and
-//! whoever wanted it gives up.
+//! A block without a good copy is recorded as damage, and copied as is: the copy is no worse. But if a block cannot be
+//! read at all, or a node is lost with everything below, the data may be readable later. Then nothing changes places,
+//! and the job ends.
 //!
 //! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and waits in between if there is a limit
 //! ([`Moving::limit`]).
@@ -39,65 +39,66 @@ use crate::catalogue::{DefragmentRow, POOL, PaceRow, RebalanceRow, RemovalRow, R
 
 const PACE: Key = Key::new(POOL, kind::PACE, 0);
 
-/// So often it is tried to get the space layer's own blocks out of regions. Each time is a commit, and some take a few; where
-/// there is no room it is never enough.
+/// The most attempts to move the blocks of the space maps out of regions. Each attempt takes one or a few commits;
+/// without free space no number would suffice.
 const TRIES: u32 = 1000;
 
-/// Chunks that have changed places are taken back when a table says so: one of so many commits finds room for it.
+/// Chunks that have changed places can be released once a table records so: one of this number of commits has space for
+/// the table.
 const COMMITS: u32 = 10;
 
-/// What is moved in an opened pool.
+/// The state of the jobs that move chunks, in an opened pool.
 #[derive(Default)]
 pub(crate) struct Mover {
-    /// Held for a step, and by whoever starts, pauses or stops.
+    /// Held during a step, and by the starting, pausing or stopping thread.
     work: Mutex<Work>,
-    /// How the removal stands. Read at any time, as the others.
+    /// The removal's status. Read at any time, as all statuses.
     pub(crate) removal: Mutex<Option<RemovalRow>>,
-    /// What it had copied when the pool was opened, in bytes.
+    /// The bytes that the removal had copied when the pool was opened.
     pub(crate) removed_before: AtomicU64,
-    /// How the rebalance stands.
+    /// The rebalance's status.
     pub(crate) rebalance: Mutex<Option<RebalanceRow>>,
-    /// How the defragmentation stands.
+    /// The defragmentation's status.
     pub(crate) defragment: Mutex<Option<DefragmentRow>>,
-    /// How the resize stands.
+    /// The resize's status.
     pub(crate) resize: Mutex<Option<ResizeRow>>,
-    /// Why that one waits, if it does.
+    /// The reason why the resize waits, if it does.
     pub(crate) obstacle: Mutex<Option<Obstacle>>,
     pace: Mutex<PaceRow>,
-    /// How many bytes were copied since the pool was opened.
+    /// The bytes copied since the pool was opened.
     copied: AtomicU64,
 }
 
-/// How far it is.
+/// The progress of the current job.
 #[derive(Default)]
 pub(crate) struct Work {
     copying: Option<Copying>,
-    /// How often it was tried to get the space layer's own blocks elsewhere.
+    /// The number of attempts to move the blocks of the space maps.
     tries: u32,
-    /// What is emptied at the moment, if it goes batch by batch, or part by part.
+    /// The batch or part being emptied.
     pub(crate) batch: Option<Batch>,
-    /// How many chunks of it were packed, and into how many.
+    /// The number of packed chunks of the batch, and of chunks that received the data.
     pub(crate) packed: (usize, usize),
 }
 
 struct Copying {
     evacuation: Evacuation,
     walk: Walk,
-    /// Something could not be read at all.
+    /// Whether some data could not be read at all.
     is_unreadable: bool,
 }
 
-/// What a step of emptying regions has come to.
+/// The result of a step of emptying regions.
 pub(crate) enum Emptying {
-    /// It goes on with another one. So much was copied, in bytes, and so many blocks were found without a good copy.
+    /// More steps follow. With the bytes copied, and the number of blocks without a good copy.
     Worked { copied: u64, errors: u64 },
-    /// Nothing can be done now.
+    /// No step is possible now.
     Idle,
-    /// Nothing is there any more, not even what older states refer to.
+    /// The regions are empty, even of blocks that only older states refer to.
     Vacated,
-    /// Something cannot be read.
+    /// Some data cannot be read.
     Unreadable,
-    /// There is too little room elsewhere.
+    /// Other regions have too little free space.
     NoRoom,
 }
 
@@ -108,17 +109,17 @@ impl Work {
     }
 }
 
-/// What all jobs that move chunks have in common.
+/// The common part of all jobs that move chunks.
 pub struct Moving<'a> {
     pub(super) datasets: &'a Datasets,
 }
 
 impl<'a> Moving<'a> {
-    /// Goes on with what was under way when the pool was closed. To be called before anything is allocated.
+    /// Continues the jobs that were under way when the pool was closed; called before anything is allocated.
     pub(crate) fn resume(&self) {
         self.datasets.removal().resume();
         self.datasets.resize().resume();
-        // It is named before such a row is written.
+        // The feature is activated before such a row is written.
         if self.datasets.engine().is_active(REBALANCE) {
             self.resume_batches::<RebalanceRow>();
             *self.datasets.jobs.mover.pace.lock() = self.stored(PACE).unwrap_or_default();
@@ -128,7 +129,7 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// A row about what is moved, if there is one that can be read.
+    /// The row of a job, if readable.
     pub(crate) fn stored<R: Row>(&self, key: Key) -> Option<R> {
         self.datasets.read(|tx| Ok(tx.find::<R>(key)?.map(|(row, _)| row))).unwrap_or_else(|error| {
             tracing::warn!("whether a {} is under way cannot be read: {error}", R::WHAT);
@@ -136,7 +137,7 @@ impl<'a> Moving<'a> {
         })
     }
 
-    /// Whether a vdev is removed or resized, or chunks are moved by a rebalance or a defragmentation, be it paused or not.
+    /// Whether a removal, resize, rebalance or defragmentation is under way, even paused.
     pub fn is_under_way(&self) -> bool {
         self.datasets.removal().is_under_way()
             || self.datasets.rebalance().is_under_way()
@@ -144,7 +145,7 @@ impl<'a> Moving<'a> {
             || self.datasets.resize().is_under_way()
     }
 
-    /// Refuses to empty other regions while some are emptied.
+    /// Fails while a job empties regions, for jobs that would empty others.
     pub(crate) fn check_none(&self) -> Result<()> {
         let stop = |command: &str| format!("pool {command} -s");
         if self.datasets.removal().is_under_way() {
@@ -162,33 +163,33 @@ impl<'a> Moving<'a> {
         self.datasets.expansion().check_none()
     }
 
-    /// Whether what is under way of these is paused.
+    /// Whether the current job is paused.
     pub fn is_paused(&self) -> bool {
         self.datasets.jobs.mover.pace.lock().paused
     }
 
-    /// How many bytes may be copied a second, if somebody has said so.
+    /// The limit in bytes per second, if set.
     pub fn limit(&self) -> Option<u64> {
         Some(self.datasets.jobs.mover.pace.lock().limit).filter(|limit| *limit > 0)
     }
 
-    /// How many bytes were copied since the pool was opened.
+    /// The bytes copied since the pool was opened.
     pub fn copied(&self) -> u64 {
         self.datasets.jobs.mover.copied.load(Ordering::Relaxed)
     }
 
-    /// Nobody else does a step, starts or stops while this lives.
+    /// Excludes all other steps, starts and stops until dropped.
     pub(crate) fn work(&self) -> MutexGuard<'a, Work> {
         self.datasets.jobs.mover.work.lock()
     }
 
-    /// Has it go on, with this limit or the one before.
+    /// Resumes the current job, with the given or the previous limit.
     pub(crate) fn go_on(&self, limit: Option<u64>) -> Result<()> {
         let limit = limit.unwrap_or(self.datasets.jobs.mover.pace.lock().limit);
         self.set_pace(PaceRow { paused: false, limit })
     }
 
-    /// Has it begin, with this limit or none.
+    /// Sets the limit for a new job.
     pub(crate) fn set_limit(&self, limit: Option<u64>) -> Result<()> {
         self.set_pace(PaceRow { paused: false, limit: limit.unwrap_or(0) })
     }
@@ -212,17 +213,16 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
-    /// Has the pool use a feature.
+    /// Activates a feature of the pool.
     pub(crate) fn activate(&self, feature: &'static str) -> Result<()> {
         self.datasets.check_feature(feature)?;
         Ok(self.datasets.engine().activate(feature)?)
     }
 
-    /// Whether chunks may be packed: the pool does so already, or may begin to where that `is_needed`. Then the labels name
-    /// the feature.
+    /// Whether chunks may be packed: the feature is active, or is activated now because packing `is_needed`.
     pub(crate) fn may_pack(&self, is_needed: impl FnOnce() -> bool) -> Result<bool> {
         let engine = self.datasets.engine();
-        // Asked at every step, and who needs it may have to look at all chunks.
+        // Checked first, because this is called in every step, and `is_needed` may examine all chunks.
         if engine.is_active(PACKED_CHUNKS) {
             return Ok(true);
         }
@@ -233,14 +233,14 @@ impl<'a> Moving<'a> {
         Ok(true)
     }
 
-    /// Whether chunks are packed already, or may be: nothing is changed by asking.
+    /// Whether chunks are packed already or may be; changes nothing.
     pub(crate) fn could_pack(&self) -> Result<bool> {
         Ok(self.datasets.engine().is_active(PACKED_CHUNKS)
             || self.datasets.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))?)
     }
 
-    /// Does a step of emptying closed regions to these vdevs: copies about `budget` bytes while the pool is held still, or
-    /// makes a few commits.
+    /// Makes a step of emptying closed regions to the given vdevs: copies about `budget` bytes while the pool is held
+    /// still, or makes a few commits.
     pub(crate) fn empty_step(
         &self,
         work: &mut Work,
@@ -305,9 +305,9 @@ impl<'a> Moving<'a> {
             return Ok(Emptying::Unreadable);
         }
         match still.change_places(&copying.evacuation) {
-            // No commit has come between.
+            // No commit came in between.
             Ok(true) => work.packed = self.datasets.engine().storage().space.packing(),
-            // A device may lack what was copied: it begins again.
+            // A device may lack a copy: the copy restarts.
             Ok(false) => drop(self.datasets.engine().storage().space.unpair()),
             Err(PoolError::OutOfSpace) => return Ok(Emptying::NoRoom),
             Err(error) => return Err(error.into()),
@@ -315,9 +315,10 @@ impl<'a> Moving<'a> {
         Ok(Emptying::Worked { copied: 0, errors: 0 })
     }
 
-    /// Takes the twins away again; false if chunks have changed places, and no table says so yet. Nobody holds the pool still.
+    /// Releases the twins; false if chunks have changed places and no table records so yet. The caller does not hold
+    /// the pool still.
     pub(crate) fn unpair(&self, work: &mut Work) -> bool {
-        // A commit may be copying what files have taken references to.
+        // A commit may be copying blocks with new references.
         let _still = self.datasets.engine().hold_still();
         let is_unpaired = self.datasets.engine().storage().space.unpair();
         if is_unpaired {
@@ -326,10 +327,10 @@ impl<'a> Moving<'a> {
         is_unpaired
     }
 
-    /// The same, after the commit that says where chunks are that have changed places.
+    /// As `unpair`, after the commit that records the chunks' new places.
     ///
     /// # Errors
-    /// If no table finds room to say so.
+    /// If no table has space for the new places.
     pub(crate) fn unpair_settled(&self, work: &mut Work) -> Result<()> {
         for _ in 0..COMMITS {
             if self.unpair(work) {

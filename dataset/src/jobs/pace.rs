@@ -1,23 +1,23 @@
-//! How fast a job works, if an operator has set a limit: after each step it waits until what was handled is due.
+//! The speed limit of a job: after each step, the job waits until the handled bytes are due.
 
 use std::time::Duration;
 
-/// So much of what was not handled in time may be caught up on.
+/// The most lag that may be caught up on.
 const SLACK: Duration = Duration::from_secs(1);
-/// A step takes on as much as is due in such a part of a second.
+/// A step handles the bytes due in this part of a second.
 const STEPS_A_SECOND: u64 = 4;
 
-/// What was handled since when. Times are those of [`Env::uptime`](pool::env::Env::uptime).
+/// The bytes handled since a point in time. Times are those of [`Env::uptime`](pool::env::Env::uptime).
 #[derive(Default)]
 pub(super) struct Pace {
     limit: Option<u64>,
     begun: Duration,
-    /// The bytes that had been handled then.
+    /// The bytes handled at that time.
     handled: u64,
 }
 
 impl Pace {
-    /// How long nothing is to be done, if `handled` bytes were handled up to `now` and `limit` is how many may be a second.
+    /// The time to wait if `handled` bytes were handled up to `now`, with a limit in bytes per second.
     pub(super) fn wait(&mut self, now: Duration, handled: u64, limit: Option<u64>) -> Duration {
         let due = |pace: &Pace, limit: u64| {
             let millis = u128::from(handled.saturating_sub(pace.handled)) * 1000 / u128::from(limit.max(1));
@@ -35,7 +35,7 @@ impl Pace {
         due(self, rate).saturating_sub(elapsed)
     }
 
-    /// How many of `bytes` bytes the next step takes on.
+    /// The size of the next step: `bytes`, reduced by the limit.
     pub(super) fn step(bytes: u64, limit: Option<u64>) -> u64 {
         limit.map_or(bytes, |limit| bytes.min(limit.div_ceil(STEPS_A_SECOND)))
     }

@@ -1,8 +1,8 @@
-//! Rebalancing: chunks of vdevs that are fuller than others move to those, until all are about equally full. Which, is chosen
-//! by the pool's `space::balance`, and why that comes to an end is argued there; the rest is [`super::batches`]'s.
+//! Rebalance: moves chunks from fuller vdevs to emptier vdevs, until all are about equally full. The pool's
+//! `space::balance` chooses the chunks, and argues that the rebalance ends; for everything else see [`super::batches`].
 //!
-//! Between vdevs whose rows differ in width chunks are packed, if the pool may do so: then labels name that before the first
-//! batch that is.
+//! Between vdevs with rows of different widths chunks are packed, if the pool permits: the feature is activated before
+//! the first packed batch.
 
 use parking_lot::Mutex;
 use pool::{
@@ -20,7 +20,7 @@ use super::{
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, RebalanceRow, kind};
 
-/// How a rebalance stands: see [`RebalanceRow`].
+/// The status of a rebalance: see [`RebalanceRow`].
 pub type RebalanceStatus = RebalanceRow;
 
 impl InBatches for RebalanceRow {
@@ -69,7 +69,7 @@ impl Job for Rebalance<'_> {
         Kind::Rebalance
     }
 
-    /// Whether a rebalance is under way, be it paused or not.
+    /// Whether a rebalance is under way, even paused.
     fn is_under_way(&self) -> bool {
         self.datasets.moving().running::<RebalanceRow>().is_some()
     }
@@ -92,26 +92,26 @@ impl Job for Rebalance<'_> {
         self.datasets.moving().copied()
     }
 
-    /// Has the rebalance wait that is under way, until it is started again. The chunks that it has not moved are chosen again
-    /// then, and nothing is set aside until then.
+    /// Pauses the current rebalance until resumed. The chunks still to be moved are chosen again then, and no space is
+    /// reserved meanwhile.
     fn pause(&self) -> Result<()> {
         self.datasets.moving().pause_batches::<RebalanceRow>()
     }
 
-    /// Gives the rebalance up that is under way. What it has moved stays where it is.
+    /// Cancels the current rebalance. Moved chunks stay in their new places.
     fn stop(&self, _pool: &Pool) -> Result<()> {
         self.datasets.moving().stop_batches::<RebalanceRow>()
     }
 }
 
 impl Rebalance<'_> {
-    /// What a rebalance would move.
+    /// The chunks that a rebalance would move.
     pub fn plan(&self) -> Result<Imbalance> {
         Ok(self.datasets.engine().storage().space.imbalance(self.datasets.moving().could_pack()?))
     }
 
-    /// Begins to rebalance, at `limit` bytes a second if there is one. One that is paused goes on, and one that is not gets
-    /// another limit. Returns why there is nothing to move, and then does not begin.
+    /// Starts a rebalance, with a limit in bytes per second, if any. A paused rebalance resumes; a running one gets the
+    /// new limit. If there is nothing to move, returns the reason and does not start.
     pub fn start(&self, limit: Option<u64>) -> Result<Option<Balanced>> {
         self.datasets.engine().writable()?;
         let mut work = self.datasets.moving().work();
@@ -128,13 +128,13 @@ impl Rebalance<'_> {
         Ok(None)
     }
 
-    /// The rebalance that is under way, or the last one.
+    /// The current rebalance, or the last.
     pub fn status(&self) -> Option<RebalanceStatus> {
         self.datasets.jobs.mover.rebalance.lock().clone()
     }
 
-    /// Does a step of the rebalance, if one is under way and not paused: copies about `budget` bytes while the pool is held
-    /// still, or makes a few commits.
+    /// Makes a step of the rebalance, if running: copies about `budget` bytes while the pool is held still, or makes a
+    /// few commits.
     pub fn advance(&self, budget: u64) -> Result<Progress> {
         self.datasets.moving().batch_step::<RebalanceRow>(budget)
     }

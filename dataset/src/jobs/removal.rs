@@ -1,23 +1,23 @@
-//! Removing a vdev from the pool: what lies on it is copied elsewhere while everything is in use, and then it leaves. Why
-//! nothing is lost is argued in [`pool::txg::Vacating`] and in the pool's `space` and `admin::removal`; the steps are
-//! [`super::moving`]'s.
+//! Removal of a vdev: its content is copied elsewhere while the pool is in use, and then the vdev leaves the pool. For
+//! the argument that nothing is lost see [`pool::txg::Vacating`] and the pool's `space` and `admin::removal`; the steps
+//! are in [`super::moving`].
 //!
-//! The vdev is closed as a whole, and emptied in parts. One that has changed places stays where it is, however the removal ends: so
-//! little is copied again after a crash, and the twins of one part are set aside at a time. Each part takes a walk through all
-//! trees, so they are few. What has to be packed is packed in one piece, for room that is given to chunks as they are
-//! would be missed by those that come after.
+//! The vdev is closed as a whole, and emptied in parts. A part that has changed places stays in its new place, however
+//! the removal ends. So little is copied again after a crash, and only the twins of one part are reserved at a time.
+//! Each part takes a walk through all trees, so there are few parts. If packing is necessary, everything is packed in
+//! one part, because space given to whole chunks would be missing for later packing.
 //!
-//! That a removal is under way is a row of the catalogue. It is read before anything is allocated when the pool is opened,
-//! so that the vdev stays closed. Which part is being moved is not stored: what of it was copied is free space to the committed
-//! state, and it is chosen anew.
+//! A row of the catalogue shows that a removal is under way. The row is read before anything is allocated in an opened
+//! pool, so that the vdev stays closed. The current part is not stored: its copies are free space in the committed
+//! state, and the part is chosen again.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
 //! | before the row is committed | no removal |
-//! | while a part is copied, or before the table that says that it has changed places is committed | the removal; that part is copied again |
-//! | after that, before the row counts the part | the removal, which goes on with the next part, and does not count this one |
+//! | while a part is copied, or before the table with the part's new places is committed | the removal; the part is copied again |
+//! | after that, before the row counts the part | the removal, which continues with the next part, and does not count this part |
 //! | after everything has left the vdev | the removal, and nothing to copy |
-//! | after the labels leave the vdev out | a removal of a vdev that is not there: it is noted as finished |
+//! | after the labels omit the vdev | a removal of a missing vdev, which is recorded as finished |
 //!
 //! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and a step of
 //! [`Job::step`] has the vdev leave when [`Removal::advance`] says so.
@@ -41,21 +41,21 @@ use super::{
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, RemovalRow, kind};
 
-/// About so many parts are moved one after the other, but at least a region at a time.
+/// The approximate number of parts; a part is at least one region.
 const PARTS: u64 = 16;
 
 const REMOVAL: Key = Key::new(POOL, kind::REMOVAL, 0);
 
-/// How a removal stands: see [`RemovalRow`].
+/// The status of a removal: see [`RemovalRow`].
 pub type RemovalStatus = RemovalRow;
 
-/// What a step of a removal has come to.
+/// The result of a step of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removing {
-    /// A step was done, or nothing can be done now.
+    /// A step was made, or no step is possible now.
     Went(Progress),
-    /// Nothing is on this vdev any more, and no state needs it. It is to leave the pool, and then
-    /// [`Removal::has_left`] to be called.
+    /// The vdev is empty, and no state needs the old content. The caller removes the vdev from the pool, and then calls
+    /// [`Removal::has_left`].
     Leaves(VdevId),
 }
 
@@ -69,7 +69,7 @@ impl Job for Removal<'_> {
         Kind::Remove
     }
 
-    /// Whether a removal is under way, be it paused or not.
+    /// Whether a removal is under way, even paused.
     fn is_under_way(&self) -> bool {
         self.running().is_some()
     }
@@ -97,14 +97,14 @@ impl Job for Removal<'_> {
         self.datasets.moving().copied()
     }
 
-    /// Has the removal wait that is under way, until it is started again.
+    /// Pauses the current removal until resumed.
     fn pause(&self) -> Result<()> {
         self.datasets.engine().writable()?;
         let work = self.datasets.moving().work();
         match self.running() {
             None => refused("no removal is under way".to_owned()),
             Some(_) if self.datasets.moving().is_paused() => refused("it is paused already".to_owned()),
-            // It is about to leave, and somebody has to note that it has.
+            // The vdev is about to leave, and the end must be recorded.
             Some(row) if under_way(&row).is_none_or(|vdev| self.has_all_moved(&work, vdev)) => {
                 refused("everything on the vdev has been moved already".to_owned())
             }
@@ -112,7 +112,7 @@ impl Job for Removal<'_> {
         }
     }
 
-    /// Gives the removal up that is under way.
+    /// Cancels the current removal.
     fn stop(&self, _pool: &Pool) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut work = self.datasets.moving().work();
@@ -127,13 +127,13 @@ impl Job for Removal<'_> {
 }
 
 impl Removal<'_> {
-    /// Goes on with a removal that was under way when the pool was closed. To be called before anything is allocated.
+    /// Continues a removal that was under way when the pool was closed; called before anything is allocated.
     pub(crate) fn resume(&self) {
-        // It is named before the row is written.
+        // The feature is activated before the row is written.
         if !self.datasets.engine().is_active(DEVICE_REMOVAL) {
             return;
         }
-        // One of a vdev that cannot be has never begun.
+        // A row about an impossible vdev belongs to a removal that never began.
         let is_possible = |row: &RemovalRow| row.state != MoveState::Running || under_way(row).is_some();
         let row = self.datasets.moving().stored::<RemovalRow>(REMOVAL).filter(is_possible);
         if let Some(vdev) = row.as_ref().and_then(under_way)
@@ -145,9 +145,9 @@ impl Removal<'_> {
         *self.datasets.jobs.mover.removal.lock() = row;
     }
 
-    /// Begins to remove a vdev that is called `name`, on which `total` bytes are allocated, at `limit` bytes a second if
-    /// there is one. Whether it can be was looked at. A removal of it that is paused goes on, and one that is not gets
-    /// another limit.
+    /// Starts to remove the vdev `name` with `total` allocated bytes, with a limit in bytes per second, if any. The
+    /// caller has checked that the removal is possible. If the same removal is paused, it resumes; if running, it gets
+    /// the new limit.
     pub fn start(&self, vdev: VdevId, name: &str, total: u64, limit: Option<u64>) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut work = self.datasets.moving().work();
@@ -179,18 +179,18 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// The removal that is under way, or the last one.
+    /// The current removal, or the last.
     pub fn status(&self) -> Option<RemovalStatus> {
         self.datasets.jobs.mover.removal.lock().clone()
     }
 
-    /// How many bytes of what the removal has copied it had copied before the pool was opened.
+    /// The bytes that the removal had copied before the pool was opened.
     pub fn copied_before(&self) -> u64 {
         self.datasets.jobs.mover.removed_before.load(Ordering::Relaxed)
     }
 
-    /// Does a step of the removal, if one is under way and not paused: copies about `budget` bytes while the pool is held
-    /// still, or makes a few commits.
+    /// Makes a step of the removal, if running: copies about `budget` bytes while the pool is held still, or makes a
+    /// few commits.
     pub fn advance(&self, budget: u64) -> Result<Removing> {
         let mut work = self.datasets.moving().work();
         let idle = Ok(Removing::Went(Progress::Idle));
@@ -203,7 +203,7 @@ impl Removal<'_> {
         if self.datasets.moving().is_paused() {
             return idle;
         }
-        // Others may have taken what there was room for when the part was chosen.
+        // The space available when the part was chosen may have been taken since.
         let (whole, packs) = (Regions::Vdev(vdev), self.packs(vdev)?);
         let part = match work.batch.clone() {
             Some(part) => part,
@@ -235,7 +235,7 @@ impl Removal<'_> {
         Ok(Removing::Went(Progress::Worked))
     }
 
-    /// The vdev has left the pool.
+    /// Records that the vdev has left the pool.
     pub fn has_left(&self) -> Result<()> {
         let _work = self.datasets.moving().work();
         match self.running() {
@@ -244,8 +244,8 @@ impl Removal<'_> {
         }
     }
 
-    /// What of a vdev is moved next, of about so many bytes that were to be moved: all of it if that is little, or has to be
-    /// packed. Whether it is packed is asked at every step.
+    /// The next part of a vdev with `total` bytes to move: everything if little is left or packing is necessary. Each
+    /// step decides anew about packing.
     fn next_part(&self, vdev: VdevId, total: u64) -> Batch {
         let space = &self.datasets.engine().storage().space;
         let (whole, targets) = (Regions::Vdev(vdev), Targets::Anywhere);
@@ -254,13 +254,13 @@ impl Removal<'_> {
         Batch { regions: part.flatten().unwrap_or(whole), targets, packs: Packs::IfNeeded }
     }
 
-    /// Nothing is left in a part: the row counts what was copied of it.
+    /// Ends an empty part: the row counts the bytes copied.
     fn end_part(&self, work: &mut Work, row: RemovalRow) -> Result<()> {
         work.begin(None);
         self.put(row)
     }
 
-    /// Whether nothing is left on a vdev that is removed, be it that no table on the devices says so.
+    /// Whether the vdev is empty, even if no committed table shows so yet.
     fn has_all_moved(&self, work: &Work, vdev: VdevId) -> bool {
         let whole = Regions::Vdev(vdev);
         match work.batch.as_ref().is_some_and(|part| part.regions != whole) {
@@ -269,7 +269,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Whether chunks of a vdev are packed. They are only where they have to be.
+    /// Whether chunks of a vdev are packed: only if necessary.
     fn packs(&self, vdev: VdevId) -> Result<Packs> {
         let plan = || self.datasets.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
         Ok(if self.datasets.moving().may_pack(|| !plan().fits_whole())? { Packs::IfNeeded } else { Packs::Never })
@@ -279,7 +279,7 @@ impl Removal<'_> {
         self.status().filter(|row| row.state == MoveState::Running)
     }
 
-    /// Gives a removal up; `false` if it has come too far. Nobody holds the pool still.
+    /// Cancels a removal; false if too far advanced. The caller does not hold the pool still.
     fn give_up(&self, work: &mut Work, row: RemovalRow, state: MoveState) -> Result<bool> {
         let Some(vdev) = under_way(&row) else { return Ok(false) };
         if self.has_all_moved(work, vdev) {
@@ -303,7 +303,7 @@ impl Removal<'_> {
     }
 }
 
-/// The vdev of a removal that is under way.
+/// The vdev of a running removal.
 fn under_way(row: &RemovalRow) -> Option<VdevId> {
     let is_running = row.state == MoveState::Running;
     u32::try_from(row.vdev).ok().filter(|_| is_running).map(VdevId)

@@ -1,15 +1,16 @@
-//! Filling devices of mirrors with what they lack: a walk through everything that the pool refers to, as a scrub's, but one
-//! that copies. What makes it safe is argued in [`pool::txg::Filling`].
+//! Resilver: walks everything that the pool refers to, like a scrub, and copies to devices of mirrors whatever is
+//! missing there. For the argument of safety see [`pool::txg::Filling`].
 //!
-//! Nodes born before the devices lacked anything are passed over with all that hangs under them. The walk itself is
-//! [`super::copying`]'s.
+//! Nodes born before the devices lacked anything are skipped with everything below. For the walk see
+//! [`super::copying`].
 //!
-//! # When there is nothing good to copy
+//! # Blocks without a good copy
 //!
-//! A block that no complete device gives is missing on the devices that are being filled, though one that is out of use may
-//! have it, or the same one an hour later. Nobody becomes complete without it: a device that lacks it stays as it is, and
-//! with it the one that it replaces. What is lost is noted as damage. The walk begins again when there is hope: when another
-//! device has come or gone, or an operator has cleared the pool.
+//! A block that no complete device can supply stays missing on the incomplete devices, although an unavailable device
+//! may have the block, or the same device an hour later. No device becomes complete without the block: the incomplete
+//! device stays incomplete, and stays beside the device that it replaces. The loss is recorded as damage. The walk
+//! restarts when there is new hope: after another device was added or removed, or after the administrator has cleared
+//! errors.
 //!
 //! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step. How far the walk has
 //! come stands in memory, and in each uberblock ([`super::cursor`]), so that it goes on there after an export or a crash. It
@@ -34,51 +35,51 @@ use super::{
 };
 use crate::admin::{Datasets, Progress, Result};
 
-/// So much is known one by one of what a resilver cannot copy. A test shall not need as much.
+/// The most blocks listed individually that a resilver cannot copy. Fewer in tests.
 pub(crate) const LOST: usize = if cfg!(test) { 16 } else { 1 << 16 };
 
 const NANOS: Nanos = 1_000_000_000;
 
-/// What became of a resilver.
+/// The state of a resilver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResilverState {
     /// It runs.
     Running,
-    /// It has looked at everything.
+    /// The walk is complete.
     Finished,
-    /// The devices have gone, or others have joined, before it came to its end.
+    /// The devices were removed, or other devices were added, before the end.
     Canceled,
 }
 
-/// How a resilver stands.
+/// The status of a resilver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResilverStatus {
-    /// Whether it runs.
+    /// Running, or how it ended.
     pub state: ResilverState,
-    /// When it began.
+    /// The start, in nanoseconds since 1970.
     pub start: Nanos,
-    /// When it ended; 0 while it runs.
+    /// The end, in nanoseconds since 1970; 0 while running.
     pub end: Nanos,
-    /// About how many bytes there are to look at.
+    /// The approximate number of bytes to examine.
     pub total: u64,
-    /// How many of them it has looked at.
+    /// The bytes examined so far.
     pub examined: u64,
-    /// Bytes copied.
+    /// The bytes copied so far.
     pub copied: u64,
-    /// Blocks of which there was nothing good to copy.
+    /// The number of blocks without a good copy.
     pub errors: u64,
-    /// If it began before the pool was opened, and goes on: since when.
+    /// For a resilver continued after an import: where it continued.
     pub resumed: Option<Resumed>,
-    /// What it fills.
+    /// The devices being resilvered.
     filling: Filling,
 }
 
-/// That a resilver goes on which an earlier import has begun.
+/// Where a resilver of an earlier import continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumed {
-    /// When it was taken over.
+    /// The time of the import, in nanoseconds since 1970.
     pub at: Nanos,
-    /// How many bytes it had looked at by then.
+    /// The bytes examined before the import.
     pub examined: u64,
 }
 
@@ -89,15 +90,16 @@ impl ResilverStatus {
         ResilverStatus { state, start, end: 0, total, examined, copied, errors: 0, resumed: None, filling }
     }
 
-    /// How many bytes it has looked at in one second on the average, as long as it has been at work since the pool was opened.
-    /// `now` is the time of day if it runs.
+    /// The average bytes examined per second since the resilver runs in the opened pool. `now` is the time of day, for
+    /// a running resilver.
     pub fn rate(&self, now: Nanos) -> u64 {
         let begun = self.resumed.unwrap_or(Resumed { at: self.start, examined: 0 });
         let examined = self.examined.saturating_sub(begun.examined);
         examined.checked_div(self.seconds_since(begun.at, now)).unwrap_or(0)
     }
 
-    /// How many seconds it has taken, also with the pool closed. `now` is the time of day if it runs.
+    /// The seconds since the start, including time with the pool closed. `now` is the time of day, for a running
+    /// resilver.
     pub fn seconds(&self, now: Nanos) -> u64 {
         self.seconds_since(self.start, now)
     }
@@ -108,7 +110,7 @@ impl ResilverStatus {
     }
 }
 
-/// The resilver of an opened pool.
+/// The state of the resilver in an opened pool.
 #[derive(Default)]
 pub(crate) struct Resilverer {
     running: Mutex<Option<Running>>,
@@ -117,22 +119,23 @@ pub(crate) struct Resilverer {
 
 struct Running {
     filling: Filling,
-    /// When the youngest block was born that could not be copied. Who lacked nothing that old lacks nothing now.
+    /// The birth of the youngest block that could not be copied. A device that lacked only older blocks lacks nothing
+    /// more.
     failed: Txg,
-    /// What could not be copied, the first [`LOST`] of it, each with whether it is a node below which nothing was walked.
+    /// The first [`LOST`] blocks that could not be copied; true for a node whose subtree was not walked.
     lost: Vec<(BlockPointer, bool)>,
-    /// Where the space layer's own blocks are to be gone on with.
+    /// The position in the blocks of the space maps.
     space: Option<OwnCursor>,
-    /// What the intent log referred to when the pool was opened may be missing, too: what was born after this.
+    /// Blocks of the intent log at import may be missing, too: blocks born after the txg.
     missed: Missed,
-    /// What is shown has counted these, though they are filled again.
+    /// The shown counters already include the blocks of the space maps, although these are copied again.
     has_counted_space: bool,
     walk: Walk,
-    /// Everything was walked, and something could not be copied.
+    /// The walk is complete, and some blocks could not be copied.
     has_ended: bool,
 }
 
-/// What is gone over before a resilver goes on where an earlier import has left it.
+/// Blocks copied before a resilver continues at the position of an earlier import.
 enum Missed {
     Nothing,
     After(Txg),
@@ -157,7 +160,7 @@ impl Job for Resilver<'_> {
         Kind::Resilver
     }
 
-    /// Whether a resilver is at work, and not only a device that it could not make complete.
+    /// Whether a resilver is walking; false if it only waits because a device could not be completed.
     fn is_under_way(&self) -> bool {
         let is_running = self.status().is_some_and(|status| status.state == ResilverState::Running);
         is_running && self.datasets.engine().filling().is_some()
@@ -168,7 +171,7 @@ impl Job for Resilver<'_> {
             return Ok(Step::Worked);
         }
         if self.datasets.engine().writable().is_ok() {
-            // Also what an earlier owner of the pool has left.
+            // Also replacements left by an earlier owner of the pool.
             pool.finish_replacing()?;
         }
         Ok(if self.is_under_way() { self.datasets.a_while() } else { Step::Idle })
@@ -184,8 +187,8 @@ impl Job for Resilver<'_> {
 }
 
 impl Resilver<'_> {
-    /// Goes on with the resilver that the state notes that was opened. To be called before anything is committed. One that
-    /// cannot be gone on with begins again.
+    /// Continues the resilver recorded in the opened state; called before the first commit. A resilver that cannot
+    /// continue restarts.
     pub(crate) fn resume(&self) {
         let found = self.datasets.engine().found();
         let filling = self.datasets.engine().filling().filter(|_| self.datasets.engine().writable().is_ok());
@@ -200,13 +203,14 @@ impl Resilver<'_> {
         let resumed = Some(Resumed { at: self.datasets.now(), examined });
         let status = ResilverStatus { resumed, ..ResilverStatus::running(filling.clone(), noted.shown) };
         *self.datasets.jobs.resilverer.status.lock() = Some(status);
-        // If it came further than through the space layer's own blocks, it has counted these.
+        // A resilver that examined anything was through with the blocks of the space maps, and has counted these
+        // blocks.
         let running = Running { missed, has_counted_space: examined > 0, ..Running::new(filling, walk) };
         self.note_place(&running);
         *self.datasets.jobs.resilverer.running.lock() = Some(running);
     }
 
-    /// Has a commit note how far the resilver has come, if none did since.
+    /// Makes a commit that records the position, unless a recent commit did.
     pub fn save(&self) -> Result<()> {
         let newest = self.datasets.cursor().lock().as_ref().map(|cursor| cursor.committed);
         if newest == Some(self.datasets.engine().committed()) {
@@ -215,12 +219,12 @@ impl Resilver<'_> {
         Ok(())
     }
 
-    /// The resilver that runs, or the last one since the pool was opened.
+    /// The current resilver, or the last since the pool was opened.
     pub fn status(&self) -> Option<ResilverStatus> {
         self.datasets.jobs.resilverer.status.lock().clone()
     }
 
-    /// Does a step of the resilver, if there is something to fill: looks at about `budget` bytes while the pool is held
+    /// Makes a step of the resilver, if devices are incomplete: examines about `budget` bytes while the pool is held
     /// still.
     pub fn advance(&self, budget: u64) -> Result<Progress> {
         let mut running = self.datasets.jobs.resilverer.running.lock();
@@ -260,7 +264,7 @@ impl Resilver<'_> {
         if running.walk.is_waiting() && matches!(running.missed, Missed::Nothing) {
             return match running.walk.is_through(self.datasets)? {
                 true => self.finish(running, still),
-                // There may be datasets to go through again.
+                // Datasets may have to be walked again.
                 false if !running.walk.is_waiting() => Ok(Progress::Worked),
                 false => Ok(Progress::Idle),
             };
@@ -282,20 +286,20 @@ impl Resilver<'_> {
         Ok(Progress::Worked)
     }
 
-    /// Whether a resilver has found nothing good to copy, and there is nothing new to try it with.
+    /// Whether a resilver has blocks without a good copy, and nothing new to try.
     pub fn is_stuck(&self) -> bool {
         let status = self.status().filter(|status| status.state == ResilverState::Finished && status.errors > 0);
         status.is_some_and(|status| self.datasets.engine().filling() == Some(status.filling))
     }
 
-    /// Calls these devices complete although they lack what a resilver that is stuck found no good copy of: it is as lost
-    /// on them as on the others, and noted as damage. All else they have: the walk has copied it, or it was written since, or
-    /// it could not be read then and is copied now. Below a node that can be read by now nothing was walked, so the resilver
-    /// begins again if there is one.
+    /// Marks devices as complete although blocks are missing that a stuck resilver found no good copy of: the blocks
+    /// are lost on all devices, and are recorded as damage. Everything else is on the devices: copied by the walk,
+    /// written since, or unreadable then and copied now. Subtrees of unreadable nodes were not walked, so the resilver
+    /// restarts if such a node is readable by now.
     ///
     /// # Errors
-    /// If no resilver is stuck, devices have come or gone since, the resilver begins again, more is lost than is known one by
-    /// one, or it is blocks of the space layer that are lost: to open the pool takes these.
+    /// If no resilver is stuck, devices were added or removed since, the resilver restarts, more blocks are lost than
+    /// are listed individually, or blocks of the space maps are lost, which are needed to open the pool.
     pub fn accept_losses(&self, devices: &[Guid]) -> Result<()> {
         let mut slot = self.datasets.jobs.resilverer.running.lock();
         let is_now = |running: &&Running| {
@@ -325,21 +329,21 @@ impl Resilver<'_> {
         }
     }
 
-    /// Has a resilver that is stuck tried again: what had no good copy may be gone, or have one.
+    /// Restarts a stuck resilver: blocks without a good copy may be gone, or readable by now.
     pub fn try_again(&self) {
         if !self.is_stuck() {
             return;
         }
         let mut running = self.datasets.jobs.resilverer.running.lock();
-        // It may have begun meanwhile.
+        // The resilver may have restarted meanwhile.
         if self.is_stuck() {
             *running = None;
-            // What came of it says nothing until it was tried: who waits for a resilver waits for that.
+            // The old result is void until the retry: `pool wait` waits for the retry.
             *self.datasets.jobs.resilverer.status.lock() = None;
         }
     }
 
-    /// Has the resilver begin again from the beginning, if devices lack something.
+    /// Restarts the resilver from the beginning, if devices are incomplete.
     pub fn restart(&self) {
         let mut running = self.datasets.jobs.resilverer.running.lock();
         *self.datasets.cursor().lock() = None;
@@ -354,7 +358,7 @@ impl Resilver<'_> {
         Ok(Running::new(filling, walk))
     }
 
-    /// Has commits note how far a resilver has come, if it could be gone on with from there.
+    /// Lets commits record the position, if the resilver could continue there.
     fn note_place(&self, running: &Running) {
         let is_sound = running.failed == Txg::ZERO && matches!(running.missed, Missed::Nothing);
         let shown = self.datasets.jobs.resilverer.status.lock().as_ref().map(|status| Shown {
@@ -373,7 +377,7 @@ impl Resilver<'_> {
         *self.datasets.cursor().lock() = cursor;
     }
 
-    /// Notes what became of the resilver, if one runs.
+    /// Records the end of the resilver, if one runs.
     fn end(&self, state: ResilverState) {
         *self.datasets.cursor().lock() = None;
         if let Some(status) =
@@ -391,7 +395,7 @@ impl Resilver<'_> {
         Ok(Progress::Worked)
     }
 
-    /// What was noted may be anything.
+    /// The recorded counters are untrusted, so the sums saturate.
     fn count(&self, examined: u64, copied: u64, errors: u64) {
         if let Some(status) = &mut *self.datasets.jobs.resilverer.status.lock() {
             status.examined = status.examined.saturating_add(examined);

@@ -1,20 +1,21 @@
-//! Making the devices of a vdev smaller: what lies at their end is copied elsewhere while everything is in use, and then they
-//! end earlier. Why nothing is lost is argued in [`pool::txg::Vacating`] and in the pool's `space` and `admin::shrink`; the
-//! steps are [`super::moving`]'s.
+//! Shrinking the devices of a vdev: content at the end is copied elsewhere while the pool is in use; then the devices
+//! end earlier. For the argument that nothing is lost see [`pool::txg::Vacating`] and the pool's `space` and
+//! `admin::shrink`; the steps are in [`super::moving`].
 //!
-//! That it is under way is a row of the catalogue. It is read before anything is allocated when the pool is opened, so that
-//! the regions at the end stay closed; all else begins again then: what was copied so far is free space to the committed
-//! state.
+//! A row of the catalogue shows that a resize is under way. The row is read before anything is allocated in an opened
+//! pool, so that the regions at the end stay closed. Everything else restarts after an import: earlier copies are free
+//! space in the committed state.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before the row is committed | nothing under way |
-//! | after that | the row, and it begins again; if everything had left the end, there is nothing to copy |
-//! | after labels name the new end | the row, and a vdev that ends there: what is behind is given up |
-//! | after the row says that it has ended | it as it has ended |
+//! | before the row is committed | no resize |
+//! | after that | the row: the resize restarts; if the end is empty already, nothing is copied |
+//! | after labels name the new end | the row, and a vdev with the new end: content behind the end is gone |
+//! | after the row records the end of the resize | a finished resize |
 //!
-//! It waits with the labels until all devices of the vdev are there and have everything: one that is not would not be told.
-//! While it waits nothing is committed, and until labels name the new end it can be given up ([`Pool::keep_ends`]).
+//! Labels are changed only when all devices of the vdev are present and complete: a missing device would keep the old
+//! end. While waiting, the resize makes no commits, and until labels name the new end the resize can be cancelled
+//! ([`Pool::keep_ends`]).
 //!
 //! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and a step of
 //! [`Job::step`] has the vdev shrink when [`Resize::advance`] says so.
@@ -40,30 +41,30 @@ use super::{
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, ResizeRow, kind};
 
-/// How long it rests after devices could not be made smaller: each time takes some commits.
+/// The pause after devices could not be shrunk: each attempt takes some commits.
 const REST: Duration = Duration::from_secs(60);
 
 const RESIZE: Key = Key::new(POOL, kind::RESIZE, 0);
 
-/// How a resize stands: see [`ResizeRow`].
+/// The status of a resize: see [`ResizeRow`].
 pub type ResizeStatus = ResizeRow;
 
-/// Why a resize does not go on, though everything has been moved.
+/// The reason why a resize waits although everything was moved.
 #[derive(Clone, Debug)]
 pub(crate) enum Obstacle {
-    /// This device is not there or lacks data.
+    /// The named device is missing or incomplete.
     Lacking(String),
-    /// The devices could not be made smaller, for that reason, when the environment had been up for so long.
+    /// Shrinking failed at uptime `since`, for the given reason.
     Failed { error: String, kind: ErrorKind, since: Duration },
 }
 
-/// What a step of a resize has come to.
+/// The result of a step of a resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resizing {
-    /// A step was done, or nothing can be done now.
+    /// A step was made, or no step is possible now.
     Went(Progress),
-    /// Nothing is behind so many regions of this vdev any more, and no state needs what was. It is to shrink, and then
-    /// [`Resize::has_shrunk`] to be called.
+    /// Nothing is allocated behind the given number of regions of the vdev, and no state needs the old content. The
+    /// caller shrinks the vdev, and then calls [`Resize::has_shrunk`].
     Shrinks(VdevId, u32),
 }
 
@@ -77,7 +78,7 @@ impl Job for Resize<'_> {
         Kind::Resize
     }
 
-    /// Whether a resize is under way, be it paused or not.
+    /// Whether a resize is under way, even paused.
     fn is_under_way(&self) -> bool {
         self.running().is_some()
     }
@@ -97,7 +98,7 @@ impl Job for Resize<'_> {
                 }
             },
         }
-        // A resize that waits for a device keeps no other job waiting.
+        // A resize that waits for a device does not delay other jobs.
         Ok(if self.obstacle().is_some() { Step::Idle } else { self.datasets.a_while() })
     }
 
@@ -109,7 +110,7 @@ impl Job for Resize<'_> {
         self.datasets.moving().copied()
     }
 
-    /// Has the resize wait that is under way, until it is started again.
+    /// Pauses the current resize until resumed.
     fn pause(&self) -> Result<()> {
         self.datasets.engine().writable()?;
         let _work = self.datasets.moving().work();
@@ -121,7 +122,7 @@ impl Job for Resize<'_> {
         }
     }
 
-    /// Gives the resize up that is under way, unless labels name the new end.
+    /// Cancels the current resize, unless labels name the new end.
     fn stop(&self, pool: &Pool) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut work = self.datasets.moving().work();
@@ -135,13 +136,13 @@ impl Job for Resize<'_> {
 }
 
 impl Resize<'_> {
-    /// Goes on with a resize that was under way when the pool was closed. To be called before anything is allocated.
+    /// Continues a resize that was under way when the pool was closed; called before anything is allocated.
     pub(crate) fn resume(&self) {
-        // It is named before the row is written.
+        // The feature is activated before the row is written.
         if !self.datasets.engine().is_active(SHRUNKEN_DEVICES) {
             return;
         }
-        // One of a vdev that cannot be has never begun.
+        // A row about an impossible vdev belongs to a resize that never began.
         let is_possible = |row: &ResizeRow| row.state != MoveState::Running || under_way(row).is_some();
         let row = self.datasets.moving().stored::<ResizeRow>(RESIZE).filter(is_possible);
         if let Some((vdev, regions)) = row.as_ref().and_then(under_way)
@@ -152,8 +153,8 @@ impl Resize<'_> {
         *self.datasets.jobs.mover.resize.lock() = row;
     }
 
-    /// Begins to make the devices of a vdev smaller, at `limit` bytes a second if there is one. Whether that can be was looked
-    /// at. The same one that is paused goes on, and one that is not gets another limit.
+    /// Starts to shrink the devices of a vdev, with a limit in bytes per second, if any. The caller has checked the
+    /// plan. If the same resize is paused, it resumes; if running, it gets the new limit.
     pub fn start(&self, plan: &ShrinkPlan, limit: Option<u64>) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut work = self.datasets.moving().work();
@@ -161,7 +162,7 @@ impl Resize<'_> {
             if under_way(&running) == Some((plan.vdev, plan.regions))
                 && (self.datasets.moving().is_paused() || limit.is_some())
             {
-                // What it waited for may be there by now: it is looked at again.
+                // The obstacle may be gone by now, so check again.
                 *self.datasets.jobs.mover.obstacle.lock() = None;
                 return self.datasets.moving().go_on(limit);
             }
@@ -193,12 +194,12 @@ impl Resize<'_> {
         Ok(())
     }
 
-    /// The resize that is under way, or the last one.
+    /// The current resize, or the last.
     pub fn status(&self) -> Option<ResizeStatus> {
         self.datasets.jobs.mover.resize.lock().clone()
     }
 
-    /// Why the resize that is under way does not go on by itself, though everything has been moved.
+    /// The reason why the current resize waits although everything was moved.
     pub fn obstacle(&self) -> Option<String> {
         let obstacle = self.datasets.jobs.mover.obstacle.lock().clone().filter(|_| self.is_under_way());
         obstacle.map(|obstacle| match obstacle {
@@ -207,8 +208,8 @@ impl Resize<'_> {
         })
     }
 
-    /// Why the devices could not be made smaller when that was tried last, and which vdev they are of; `None` if the resize does
-    /// not wait for that.
+    /// The kind of error of the last attempt to shrink the devices, and the vdev; `None` if the resize waits for
+    /// nothing else.
     pub fn failure(&self) -> Option<(ErrorKind, VdevId)> {
         let vdev = self.running().as_ref().and_then(under_way)?.0;
         match &*self.datasets.jobs.mover.obstacle.lock() {
@@ -217,10 +218,10 @@ impl Resize<'_> {
         }
     }
 
-    /// The devices could not be made smaller: it is tried again later.
+    /// Records that the devices could not be shrunk; the attempt is repeated later.
     pub fn failed(&self, error: &pool::error::Error) {
         let _work = self.datasets.moving().work();
-        // Or it was given up meanwhile.
+        // The resize may have been cancelled meanwhile.
         if self.is_under_way() {
             let now = self.datasets.engine().env().uptime();
             *self.datasets.jobs.mover.obstacle.lock() =
@@ -228,8 +229,8 @@ impl Resize<'_> {
         }
     }
 
-    /// Does a step of the resize, if one is under way and not paused: copies about `budget` bytes while the pool is held
-    /// still, or makes a few commits.
+    /// Makes a step of the resize, if running: copies about `budget` bytes while the pool is held still, or makes a few
+    /// commits.
     pub fn advance(&self, budget: u64) -> Result<Resizing> {
         let mut work = self.datasets.moving().work();
         let idle = Ok(Resizing::Went(Progress::Idle));
@@ -238,7 +239,7 @@ impl Resize<'_> {
         let Some((vdev, regions)) = under_way(&row) else { return idle };
         let leaving = behind(vdev, regions);
         if self.datasets.engine().storage().vdevs.get(vdev).is_err() {
-            // A state from before the vdev left was gone back to.
+            // After a rewind to a state from before the vdev was removed.
             self.put(ResizeRow { state: MoveState::Canceled, end: self.datasets.now(), ..row })?;
             return idle;
         }
@@ -246,7 +247,7 @@ impl Resize<'_> {
             return idle;
         }
         if !self.datasets.engine().storage().space.is_copying() {
-            // Whoever was about to use what the vdev has grown when this began may have added regions since.
+            // A job that used a grown vdev's space may have added regions since.
             self.datasets.engine().close(&leaving);
         }
         let packs = self.packs_behind(&leaving)?;
@@ -257,7 +258,7 @@ impl Resize<'_> {
                 }
             }
             Emptying::Idle => return idle,
-            // One that has left since is waited for by the next step.
+            // A device that has disappeared since is awaited by the next step.
             Emptying::Vacated if self.lacking(vdev)?.is_some() => return idle,
             Emptying::Vacated => {
                 self.datasets.engine().outlast_states()?;
@@ -269,7 +270,7 @@ impl Resize<'_> {
         Ok(Resizing::Went(Progress::Worked))
     }
 
-    /// The vdev has shrunk.
+    /// Records that the vdev has shrunk.
     pub fn has_shrunk(&self) -> Result<()> {
         let _work = self.datasets.moving().work();
         match self.running() {
@@ -278,11 +279,12 @@ impl Resize<'_> {
         }
     }
 
-    /// Whether nothing is left to do but to wait: without a commit, for that would be one a second, for as long as it takes.
+    /// Whether only waiting is left. Checked without a commit, because a wait would otherwise cost one commit per
+    /// second.
     fn is_obstructed(&self, vdev: VdevId, leaving: &Regions) -> Result<bool> {
         let before = self.datasets.jobs.mover.obstacle.lock().clone();
         let now = match (&before, self.lacking(vdev)?) {
-            // What is vacated stays so: it is closed.
+            // Vacated regions stay vacated: the regions are closed.
             (before, Some(device))
                 if before.is_some() || self.datasets.engine().storage().space.is_vacated(leaving) =>
             {
@@ -294,14 +296,14 @@ impl Resize<'_> {
             _ => None,
         };
         let is_obstructed = now.is_some();
-        // How it failed last is shown until it is known how it fares now.
+        // The last failure is shown until the next attempt has a result.
         if is_obstructed || matches!(*self.datasets.jobs.mover.obstacle.lock(), Some(Obstacle::Lacking(_))) {
             *self.datasets.jobs.mover.obstacle.lock() = now;
         }
         Ok(is_obstructed)
     }
 
-    /// A device of a vdev that does not hold everything.
+    /// A missing or incomplete device of a vdev.
     fn lacking(&self, vdev: VdevId) -> Result<Option<String>> {
         let members = self.datasets.engine().storage().vdevs.get(vdev)?.as_group().map(|group| group.members());
         let mut members = members.iter().flat_map(|members| members.iter());
@@ -309,13 +311,13 @@ impl Resize<'_> {
         Ok(lacking.map(|member| member.leaf.name().to_owned()))
     }
 
-    /// Whether the devices end where they are to.
+    /// Whether the devices already have the new end.
     fn ends_there(&self, row: &ResizeRow) -> bool {
         let vdevs = self.datasets.engine().storage().vdevs.all();
         vdevs.iter().any(|vdev| u64::from(vdev.id().0) == row.vdev && end_at(&vdev.labelled(), row.size))
     }
 
-    /// Whether chunks are packed. They are only where they have to be.
+    /// Whether chunks are packed: only if necessary.
     fn packs_behind(&self, regions: &Regions) -> Result<Packs> {
         let plan = || self.datasets.engine().storage().space.moving_plan(regions, &Targets::Anywhere);
         Ok(if self.datasets.moving().may_pack(|| !plan().fits_whole())? { Packs::IfNeeded } else { Packs::Never })
@@ -325,17 +327,18 @@ impl Resize<'_> {
         self.status().filter(|row| row.state == MoveState::Running)
     }
 
-    /// Gives a resize up that cannot go on, unless nothing is left to be moved: labels may say it then.
+    /// Cancels a resize that cannot continue, unless everything was moved: labels may name the new end then.
     fn end(&self, work: &mut Work, row: ResizeRow, state: MoveState) -> Result<Resizing> {
         let keep = |vdev, regions| Ok(!self.datasets.engine().has_changed_places(&behind(vdev, regions)));
         let is_over = self.give_up(work, row, state, keep)?;
         Ok(Resizing::Went(if is_over { Progress::Worked } else { Progress::Idle }))
     }
 
-    /// Gives a resize up; `false` if `keep` says so of its vdev and regions, or chunks change places. Nobody holds the pool
-    /// still.
+    /// Cancels a resize; false if `keep` returns true for its vdev and regions, or chunks are changing places. The
+    /// caller does not hold the pool still.
     ///
-    /// The regions are taken back before the row says it: if power fails in between, it begins again with what lies there.
+    /// The regions are reopened before the row records the end: if power fails in between, the resize restarts with the
+    /// content there.
     fn give_up(
         &self,
         work: &mut Work,
@@ -346,8 +349,8 @@ impl Resize<'_> {
         let Some((vdev, regions)) = under_way(&row) else { return Ok(false) };
         let leaving = behind(vdev, regions);
         {
-            // Nobody has chunks change places or devices become smaller meanwhile; who would have them do it next finds
-            // regions that are in use.
+            // While the pool is held still, no thread makes chunks change places or shrinks devices; a later attempt
+            // finds the regions in use.
             let _still = self.datasets.engine().hold_still();
             if !keep(vdev, regions)? || !self.datasets.engine().reopen(&leaving) {
                 return Ok(false);
@@ -372,12 +375,12 @@ impl Resize<'_> {
     }
 }
 
-/// What is given up.
+/// The regions behind the new end.
 fn behind(vdev: VdevId, regions: u32) -> Regions {
     Regions::Range(vdev, regions..u32::MAX)
 }
 
-/// The vdev of a resize that is under way, and how many regions it keeps.
+/// The vdev of a running resize, and the number of regions that stay.
 fn under_way(row: &ResizeRow) -> Option<(VdevId, u32)> {
     let is_running = row.state == MoveState::Running;
     let (vdev, regions) = (u32::try_from(row.vdev).ok()?, u32::try_from(row.regions).ok()?);

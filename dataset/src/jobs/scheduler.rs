@@ -1,13 +1,13 @@
-//! Which job takes the next step, how large the step is, and how long to wait before it. Nothing runs by itself: the owner of
-//! the pool calls [`Scheduler::turn`] again and again, and waits in between for as long as it says. The service does so in a
-//! thread; the crash simulator between what users do, with a clock of its own.
+//! Decides which job takes the next step, the size of the step, and the wait before it. Nothing runs by itself: the
+//! owner of the pool calls [`Scheduler::turn`] repeatedly, and waits in between for the returned time. The service does
+//! so in a thread; the crash simulator between the operations of users, with a simulated clock.
 //!
-//! Jobs take turns in the order of [`Kind::IN_ORDER`]. A job that works, or is about to go on, keeps those behind it waiting:
-//! what lacks something is more urgent than what moves, and a scrub examines what has come to rest.
+//! Jobs take turns in the order of [`Kind::IN_ORDER`]. A working or waiting job delays all later jobs: missing
+//! redundancy is more urgent than moving data, and a scrub examines data that no longer moves.
 //!
-//! Jobs come after the users of the pool. After each step the scheduler looks whether the devices were used meanwhile. If so, it
-//! waits for twice as long as the step took: jobs get a third of the devices' time at most, and a user waits behind one step,
-//! of 100 ms at most. Otherwise the next step comes at once and may be longer.
+//! Users have priority over jobs. After each step the scheduler checks whether the devices were used meanwhile. If so,
+//! the wait is twice the time of the step: jobs get at most a third of the devices' time, and a user waits for at most
+//! one step, of at most 100 ms. Otherwise the next step follows at once and may be longer.
 
 use std::time::Duration;
 
@@ -16,33 +16,33 @@ use pool::{admin::Pool, env::Env};
 use super::{Job, Kind, Step, Stride, pace::Pace};
 use crate::admin::{Datasets, Progress, Result};
 
-/// How often the scheduler looks for something to do.
+/// The interval at which an idle scheduler looks for work.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long the scheduler lets others have the devices after a step, to see whether there are any.
+/// The pause after a step in which other users of the devices can be noticed.
 const GLANCE: Duration = Duration::from_millis(1);
-/// How often the progress of jobs is saved.
+/// The interval at which the progress of jobs is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 
-/// What a turn has come to.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Whether something was done, and there may be more to do.
+    /// Whether a step was made; more work may follow.
     pub worked: bool,
-    /// The job that had the turn: it worked, or those behind it wait for it.
+    /// The job that had the turn: the job worked, or delays all later jobs.
     pub job: Option<Kind>,
-    /// How long to wait before the next turn.
+    /// The wait before the next turn.
     pub wait: Duration,
 }
 
-/// The size of steps.
+/// The sizes of steps.
 enum Strides {
-    /// All of so many bytes: for simulations.
+    /// A fixed number of bytes: for simulations.
     Fixed(u64),
-    /// As long as a step should take.
+    /// Sizes adapted so that a step takes a given time.
     Measured { scrub: Stride, copying: Stride },
 }
 
-/// What was handled in what time, of jobs that have a limit. What moves chunks is counted together.
+/// The bytes handled and the time, for jobs with a limit. All jobs that move chunks are counted together.
 #[derive(Default)]
 struct Paces {
     resilver: Pace,
@@ -60,24 +60,24 @@ impl Paces {
     }
 }
 
-/// Has the jobs of one pool take turns.
+/// Schedules the jobs of one pool.
 pub struct Scheduler {
     strides: Strides,
     paces: Paces,
-    /// The operations that devices had been asked for after the last turn.
+    /// The sum of device operations after the last turn.
     operations: u64,
-    /// When the progress of jobs was saved last.
+    /// The uptime when the progress of jobs was last saved.
     saved: Duration,
 }
 
 impl Scheduler {
-    /// A scheduler whose steps take moments.
+    /// A scheduler with short steps of measured size.
     pub fn new(datasets: &Datasets) -> Scheduler {
         let strides = Strides::Measured { scrub: Stride::of_scrub(), copying: Stride::of_copying() };
         Scheduler::with(strides, datasets)
     }
 
-    /// A scheduler whose steps handle about `bytes` bytes, however long that takes.
+    /// A scheduler with steps of about `bytes` bytes, however long a step takes.
     pub fn of_steps(bytes: u64, datasets: &Datasets) -> Scheduler {
         Scheduler::with(Strides::Fixed(bytes), datasets)
     }
@@ -87,10 +87,10 @@ impl Scheduler {
         Scheduler { strides, paces: Paces::default(), operations: operations(datasets), saved }
     }
 
-    /// Repairs what readers have met, and has one job do a step.
+    /// Repairs blocks that readers have reported, and lets one job make a step.
     ///
     /// # Errors
-    /// If a device or the pool refuses. The next turn tries again.
+    /// If a device or the pool fails. The next turn tries again.
     pub fn turn(&mut self, datasets: &Datasets, pool: &Pool) -> Result<Turn> {
         let env = datasets.engine().env();
         let (begun, is_busy) = (env.uptime(), operations(datasets) != self.operations);
@@ -116,13 +116,14 @@ impl Scheduler {
         self.operations = operations(datasets);
     }
 
-    /// Ends the work: repairs what readers have met, which nobody would know of afterwards, and saves how far jobs have come.
+    /// Finishes at export: repairs blocks that readers have reported, because the reports are in memory only, and saves
+    /// the progress of jobs.
     pub fn finish(&mut self, datasets: &Datasets) {
         while matches!(datasets.mend_step(), Ok(Progress::Worked)) {}
         self.save(datasets);
     }
 
-    /// Whether something was done, by which job, or which one is waited for, until when.
+    /// Returns whether a step was made, the job that made the step or is waited for, and until when.
     fn round(&mut self, datasets: &Datasets, pool: &Pool) -> Result<(bool, Option<Kind>, Option<Duration>)> {
         let mended = datasets.mend_step()? == Progress::Worked;
         let (mut waits, mut soonest) = (None, None);
@@ -142,7 +143,7 @@ impl Scheduler {
         Ok((mended, waits, soonest))
     }
 
-    /// Has a job do a step, if it is due by its limit.
+    /// Lets a job make a step, if the job's limit permits.
     fn step(&mut self, job: &dyn Job, env: &dyn Env, pool: &Pool) -> Result<Step> {
         let (now, limit) = (env.uptime(), job.limit().filter(|_| job.is_under_way()));
         if job.is_under_way() {
@@ -201,7 +202,7 @@ impl Strides {
     }
 }
 
-/// The operations that the devices were asked for.
+/// The sum of all device operations.
 fn operations(datasets: &Datasets) -> u64 {
     let vdevs = datasets.engine().storage().vdevs.all();
     let counts = vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.counters().snapshot());

@@ -1,8 +1,8 @@
-//! Scrubbing the pool: starting, pausing and stopping it, its steps, and what is damaged for good. What a scrub is and why
-//! it finds everything is argued in [`crate::scrub`].
+//! The scrub as a job: starting, pausing and stopping, and its steps. [`crate::scrub`] explains the scrub, and argues
+//! that it finds everything.
 //!
-//! Nothing here runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and before each for
-//! [`Datasets::mend_step`]. How far the scrub has come stands in memory, and in the catalogue as of the last time that it was saved.
+//! Nothing here runs by itself: the [`Scheduler`](super::Scheduler) makes the steps, and before each calls
+//! [`Datasets::mend_step`]. The position is in memory; the catalogue has the position last saved.
 
 use std::collections::BTreeSet;
 
@@ -29,38 +29,38 @@ use crate::{
 
 const SCRUB: Key = Key::new(POOL, kind::SCRUB, 0);
 
-/// After so many bytes examined the scrub is saved without being asked to.
+/// The number of examined bytes after which the position is saved without a request.
 const SAVE_EVERY: u64 = 16 << 30;
 
-/// At most so many bytes of the space layer's own blocks are gone through in a step, while the pool is held still.
+/// The most bytes of the space maps' blocks read per step, while the pool is held still.
 pub(crate) const SPACE_STEP: u64 = 16 << 20;
 
-/// How often a step is tried again from one key because the tree changed under it.
+/// The most retries of a step from the same key, when the tree changes meanwhile.
 pub(crate) const RETRIES: u32 = 3;
 
-/// How a scrub stands: see [`ScrubRow`].
+/// The status of a scrub: see [`ScrubRow`].
 pub type ScrubStatus = ScrubRow;
 
-/// The scrub of an opened pool.
+/// The state of the scrub in an opened pool.
 #[derive(Default)]
 pub(crate) struct Scrubber {
-    /// Held for a step, and by whoever starts, pauses or stops.
+    /// Held during a step, and by the starting, pausing or stopping thread.
     steps: Mutex<Stepping>,
-    /// How it stands. Read at any time.
+    /// The scrub's row. Read at any time.
     pub(crate) row: Mutex<Option<ScrubRow>>,
-    /// Damage that was met in a pool that was opened to be read only.
+    /// Damage found in a pool opened read-only.
     pub(crate) unwritten: Mutex<BTreeSet<Damage>>,
 }
 
 #[derive(Default)]
 struct Stepping {
-    /// Whether the row was read from the catalogue.
+    /// Whether the row was loaded from the catalogue.
     is_loaded: bool,
-    /// When it was last told how long the scrub has worked.
+    /// The time up to which the row's `elapsed` is counted.
     clock: Nanos,
-    /// How much was examined when it was last saved.
+    /// The bytes examined when the row was last saved.
     saved: u64,
-    /// From which key the last step has to be tried again, and how often it was.
+    /// The key of the step to retry, and the number of retries.
     retried: Option<(Key, u32)>,
 }
 
@@ -87,24 +87,24 @@ impl Job for Scrub<'_> {
         })
     }
 
-    /// Pauses the scrub; it stays paused over export and import.
+    /// Pauses the scrub, also across export and import.
     fn pause(&self) -> Result<()> {
         self.end(ScrubState::Paused, |state| state == ScrubState::Running)
     }
 
-    /// Gives the scrub up.
+    /// Cancels the scrub.
     fn stop(&self, _pool: &Pool) -> Result<()> {
         self.give_up()
     }
 }
 
 impl Scrub<'_> {
-    /// Gives the scrub up, as [`Job::stop`] does.
+    /// Cancels the scrub, as [`Job::stop`].
     pub fn give_up(&self) -> Result<()> {
         self.end(ScrubState::Stopped, |state| matches!(state, ScrubState::Running | ScrubState::Paused))
     }
 
-    /// Begins a scrub, or goes on with one that is paused.
+    /// Starts a scrub, or resumes a paused scrub.
     pub fn start(&self) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut stepping = self.stepping()?;
@@ -137,7 +137,7 @@ impl Scrub<'_> {
         self.put(&mut stepping, ScrubRow { state, end: self.datasets.now(), ..row })
     }
 
-    /// The scrub that runs, or the last one.
+    /// The current scrub, or the last.
     pub fn status(&self) -> Result<Option<ScrubStatus>> {
         if let Some(row) = self.datasets.jobs.scrubber.row.lock().clone() {
             return Ok(Some(row));
@@ -145,12 +145,12 @@ impl Scrub<'_> {
         self.datasets.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))
     }
 
-    /// The same as far as it stands in memory: nothing is read for it.
+    /// As [`Scrub::status`], from memory only.
     pub fn in_memory(&self) -> Option<ScrubStatus> {
         self.datasets.jobs.scrubber.row.lock().clone()
     }
 
-    /// Does a step of the scrub: examines about `budget` bytes and mends what can be mended.
+    /// Makes a step of the scrub: examines about `budget` bytes, and repairs bad copies.
     pub fn advance(&self, budget: u64) -> Result<Progress> {
         if self.datasets.engine().writable().is_err() {
             return Ok(Progress::Idle);
@@ -179,7 +179,7 @@ impl Scrub<'_> {
         Ok(Progress::Worked)
     }
 
-    /// Writes to the catalogue how far the scrub has come, so that a crash costs no more than what comes after.
+    /// Saves the position in the catalogue, so that a crash costs only later work.
     pub fn save(&self) -> Result<()> {
         let mut stepping = self.stepping()?;
         let row = self.datasets.jobs.scrubber.row.lock().clone();
@@ -189,7 +189,7 @@ impl Scrub<'_> {
         }
     }
 
-    /// Runs a request that moves snapshots between datasets: a scrub among them starts again at the first one.
+    /// Runs a request that moves snapshots between datasets: a scrub among the datasets restarts at the first.
     pub(crate) fn going_back_with<T, F>(&self, mut request: F) -> Result<T>
     where
         T: Send + 'static,
@@ -212,7 +212,7 @@ impl Scrub<'_> {
         Ok(answer)
     }
 
-    /// Keeps everybody else from the scrub, whose row is in memory then.
+    /// Excludes other users of the scrub, and loads the row.
     fn stepping(&self) -> Result<MutexGuard<'_, Stepping>> {
         let mut stepping = self.datasets.jobs.scrubber.steps.lock();
         if !stepping.is_loaded {
@@ -276,7 +276,7 @@ impl Scrub<'_> {
                     from,
                     to: Key::MAX,
                 };
-                // The other blocks are the roots of trees.
+                // All other blocks are the roots of trees.
                 self.examine(stepping, row, &part, budget, |key| key.kind == kind::PAGE)?
             }
             None => Key::MAX,
@@ -288,7 +288,7 @@ impl Scrub<'_> {
         Ok(false)
     }
 
-    /// Goes on with the datasets; whether all of them are done.
+    /// Continues with the datasets; true if all are done.
     fn data_sets(&self, stepping: &mut Stepping, row: &mut ScrubRow, budget: u64) -> Result<bool> {
         let ScrubPosition::Datasets { dataset, done, member: before, cursor: at } = row.position else {
             return Ok(true);
@@ -296,7 +296,7 @@ impl Scrub<'_> {
         let (found, seen) = self.datasets.read(|tx| Ok((members::next_member(tx, dataset, done)?, tx.seen())))?;
         let found = found.filter(|_| dataset != 0);
         let Some(member) = found else { return self.next_data_set(row, dataset) };
-        // The tree that the step before was at may have become a snapshot; then its keys are done there too.
+        // The tree of the previous step may have become a snapshot; its keys are done there too.
         let goes_on = member.id == before || before == dataset;
         let from = if goes_on { key(at) } else { Key::MIN };
         let (tree, limit) = (member.id, row.limit);
@@ -332,7 +332,7 @@ impl Scrub<'_> {
         Ok(false)
     }
 
-    /// Examines a part of a tree and mends what can be mended. Returns the key from which to go on.
+    /// Examines a part of a tree, and repairs bad copies. Returns the key to continue at.
     fn examine(
         &self,
         stepping: &mut Stepping,
@@ -353,7 +353,7 @@ impl Scrub<'_> {
                     row.repaired += stored(suspect, self.datasets.engine().sector()) * copies as u64
                 }
                 Verdict::Lost => row.errors += 1,
-                // What is below it was passed over, and stands under a younger node now.
+                // Everything below was skipped, and is below a younger node now.
                 Verdict::Gone if unread.contains(&suspect.place) => {
                     next = next.min(start(&suspect.place).max(part.from))
                 }
@@ -368,7 +368,7 @@ impl Scrub<'_> {
 }
 
 impl Stepping {
-    /// Whether a step has been tried often enough: a tree that changes again and again under it must not hold the scrub up.
+    /// Whether a step was retried often enough: a constantly changing tree must not block the scrub.
     fn gives_up(&mut self, from: Key, next: Key) -> bool {
         if next > from {
             self.retried = None;
@@ -380,14 +380,14 @@ impl Stepping {
     }
 }
 
-/// Takes a scrub that is at the datasets back to the first one.
+/// Moves a scrub among the datasets back to the first dataset.
 fn go_back(row: &mut ScrubRow) {
     if let ScrubPosition::Datasets { dataset, done, member, cursor: at } = &mut row.position {
         (*dataset, *done, *member, *at) = (0, Txg::ZERO, 0, cursor(Key::MIN));
     }
 }
 
-/// What one copy of a block takes, in bytes.
+/// The bytes of one copy of a block.
 pub(crate) fn stored(suspect: &Suspect, sector: u32) -> u64 {
     u64::from(suspect.pointer.stored).next_multiple_of(sector.into())
 }

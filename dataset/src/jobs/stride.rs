@@ -1,29 +1,29 @@
-//! How much a step of background work takes on: as much as can be done in a moment, which is longer where nobody else is at
-//! work.
+//! The size of a step of background work: as much as fits into a short time, which is longer if no other work uses the
+//! devices.
 //!
-//! With large steps a disk goes through much of its content before its head moves on, and with small ones nobody waits long
-//! behind them. How long a step takes depends on the devices and on who else uses them, so that is looked at, step by step.
+//! With large steps a disk reads much of its content before a seek; with small steps other requests wait briefly. The
+//! duration of a step depends on the devices and on other users, so each step is measured.
 
 use std::time::Duration;
 
-/// The least that a step takes on, in bytes.
+/// The least bytes of a step.
 const LEAST: u64 = 1 << 20;
-/// The most.
+/// The most bytes of a step.
 const MOST: u64 = 1 << 30;
 
-/// About how long a step takes while others are at work, and when nobody else is.
+/// The target duration of a step, beside other work and alone.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     beside: Duration,
     alone: Duration,
 }
 
-/// Of a scrub, for which nearly nobody has to wait,
+/// For a scrub, which delays hardly any other thread,
 const SCRUB: Moments = Moments { beside: Duration::from_millis(100), alone: Duration::from_secs(1) };
-/// and of what copies while commits wait.
+/// and for copies, which delay commits.
 const COPYING: Moments = Moments { beside: Duration::from_millis(50), alone: Duration::from_millis(400) };
 
-/// How much the next step takes on.
+/// The size of the next step, adapted step by step.
 #[derive(Debug)]
 pub struct Stride {
     bytes: u64,
@@ -32,12 +32,12 @@ pub struct Stride {
 }
 
 impl Stride {
-    /// Steps of a scrub.
+    /// For steps of a scrub.
     pub fn of_scrub() -> Stride {
         Stride::new(SCRUB)
     }
 
-    /// Steps of a resilver, and of whatever else copies.
+    /// For steps of a resilver and of all other jobs that copy.
     pub fn of_copying() -> Stride {
         Stride::new(COPYING)
     }
@@ -46,12 +46,13 @@ impl Stride {
         Stride { bytes: 4 * LEAST, moments, is_alone: false }
     }
 
-    /// About how many bytes the next step is to do.
+    /// The approximate number of bytes of the next step.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Notes whether nobody else is at work. Who has come finds steps at once that are as short as they are beside others.
+    /// Records whether no other work uses the devices. When other work begins, the size falls at once to the short
+    /// duration.
     pub fn set_alone(&mut self, is_alone: bool) {
         if std::mem::replace(&mut self.is_alone, is_alone) && !is_alone {
             let times = self.moments.alone.as_millis() / self.moments.beside.as_millis();
@@ -59,10 +60,10 @@ impl Stride {
         }
     }
 
-    /// Notes how long a step took that had something to do.
+    /// Records the duration of a step with work.
     pub fn took(&mut self, time: Duration) {
         let moment = if self.is_alone { self.moments.alone } else { self.moments.beside };
-        // What lies ahead may be slower, or not as slow: half or twice as much at a time.
+        // The next content may be slower or faster, so the size changes at most by a factor of two.
         let times = (moment.as_secs_f64() / time.as_secs_f64()).clamp(0.5, 2.0);
         self.bytes = ((self.bytes as f64 * times) as u64).clamp(LEAST, MOST);
     }

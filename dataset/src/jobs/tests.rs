@@ -1,4 +1,4 @@
-//! Jobs of a real pool take turns.
+//! Jobs of a real pool, stepped by the scheduler.
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,8 +47,7 @@ impl Bench {
         bench
     }
 
-    /// Has jobs take turns until none is under way. What happened in each turn that did something, and how much virtual time
-    /// all of them took.
+    /// Lets jobs take turns until none is under way. Returns the turns with progress, and the virtual time of all.
     fn turns(&self, scheduler: &mut Scheduler) -> (Vec<Turn>, Duration) {
         let (datasets, env) = (&self.world.datasets, self.world.engine.env());
         let (mut turns, begun) = (Vec::new(), env.uptime());
@@ -82,7 +81,7 @@ fn a_resilver_comes_before_a_mover_and_that_before_a_scrub() {
     let mut scheduler = Scheduler::of_steps(STEP, datasets);
     datasets.scrub().start().unwrap();
     datasets.rebalance().start(None).unwrap();
-    // Both have begun when a device comes that lacks everything.
+    // Both jobs have begun when an empty device is attached.
     for _ in 0..4 {
         assert_eq!(scheduler.turn(datasets, &bench.pool).unwrap().job, Some(Kind::Rebalance));
     }
@@ -141,7 +140,7 @@ fn a_mover_keeps_to_its_limit_by_the_clock_of_the_pool() {
     let (_, time) = bench.turns(&mut Scheduler::of_steps(u64::MAX, datasets));
     let copied = datasets.rebalance().status().unwrap().copied;
     assert!(copied > 10 * LIMIT, "{copied}");
-    // What a step takes on beyond what is due is waited for before the next.
+    // Bytes beyond the due bytes of a step delay the next step.
     assert!(time.as_secs() + 2 >= copied / LIMIT, "{copied} bytes in {time:?}");
 }
 

@@ -1,5 +1,5 @@
-//! Lives of pools with parity: files are written, kept and removed while devices die, rot, come back and are replaced, never
-//! more of them at a time than there is parity.
+//! Lives of pools with parity: files are written, kept and removed while devices fail, rot, return and are replaced,
+//! never more at a time than the parity covers.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,12 +34,12 @@ pub(super) fn disk_of(number: usize, size: u64) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(format!("disk{number}"), size))))
 }
 
-/// A pool with parity, and what it should hold.
+/// A pool with parity, and its expected files.
 pub(crate) struct Life {
     pub(crate) pool: Pool,
     pub(crate) world: World,
     pub(super) disks: Vec<Disk>,
-    /// The devices that are away, by their places among the disks.
+    /// The missing devices, by their index among the disks.
     pub(super) away: Vec<usize>,
     parity: usize,
     made: usize,
@@ -54,7 +54,7 @@ impl Life {
         Life::of(&vec![SIZE; count], parity, seed)
     }
 
-    /// One on disks of these sizes.
+    /// A pool on disks of the given sizes.
     pub(super) fn of(sizes: &[u64], parity: u8, seed: u64) -> Life {
         let disks: Vec<Disk> = sizes.iter().enumerate().map(|(number, size)| disk_of(number, *size)).collect();
         let devices: Vec<Arc<dyn Device>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
@@ -81,7 +81,7 @@ impl Life {
         }
     }
 
-    /// The pool that is on these disks, and the files that it should hold.
+    /// Opens the pool on the given disks, with the expected files.
     pub(super) fn opened(disks: Vec<Disk>, parity: u8, files: Files, seed: u64) -> Life {
         let devices: Vec<Arc<dyn Device>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
         let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
@@ -114,7 +114,7 @@ impl Life {
         self.steps += 1;
     }
 
-    /// Where a finding was made: the seed is of the test's loop.
+    /// The circumstances of a finding.
     fn told(&self) -> String {
         format!("after {} steps, {} files, without {:?}", self.steps, self.files.len(), self.away)
     }
@@ -159,7 +159,7 @@ impl Life {
         let Some(at) = self.away.pop() else { return };
         self.disks[at].heal();
         let found: Arc<dyn Device> = self.disks[at].clone();
-        // Whoever has not been missed yet is still in use.
+        // A device not missed yet is still in use.
         self.pool.put_online(self.disks[at].name(), &|_| Ok(found.clone())).unwrap();
         self.finish();
     }
@@ -173,7 +173,7 @@ impl Life {
         self.finish();
     }
 
-    /// As many devices as there is parity hold something else in places of their own.
+    /// Overwrites parts of as many devices as the parity covers, at different places of each.
     fn rot(&mut self) {
         if !self.away.is_empty() {
             return;
@@ -205,7 +205,7 @@ impl Life {
         self.finish();
     }
 
-    /// Does what a service does in the background until there is nothing to do.
+    /// Does all background work of a service.
     pub(super) fn finish(&self) {
         self.world.work();
         while self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
@@ -220,9 +220,9 @@ impl Life {
         }
     }
 
-    /// Its devices may have been away, or have refused something.
+    /// Fails if the check finds anything; devices may have errors.
     pub(super) fn judge(&self) {
-        // Whoever is away is missed by now: the check asks all that are in use.
+        // Missing devices are noticed by now: the check reads all devices in use.
         self.world.engine.commit_anyway().unwrap();
         self.world.engine.forget_read();
         self.world.judge_damaged();
@@ -244,7 +244,7 @@ pub(super) fn lived(mut life: Life) {
     while !life.away.is_empty() {
         life.take_back();
     }
-    // Whichever are lost now.
+    // Any devices may be lost now.
     let first = life.below(life.disks.len());
     life.away = (first..first + life.parity).map(|at| at % life.disks.len()).collect();
     life.reopen();
@@ -268,7 +268,7 @@ fn whatever_befalls_the_devices_of_triple_parity_files_are_what_was_written() {
     live(4, 3, 22);
 }
 
-/// The rows in which a block lies.
+/// The rows of a block.
 fn rows(world: &World, block: &BlockPointer) -> Rows {
     let storage = world.engine.storage();
     let (vdev, offset) = storage.space.resolve(block.addresses[0], block.stored).unwrap();
@@ -276,7 +276,7 @@ fn rows(world: &World, block: &BlockPointer) -> Rows {
     vdev.as_raidz().unwrap().zones().rows(offset, u64::from(block.stored)).unwrap()
 }
 
-/// What each file gives when all of it is read.
+/// The content of each file, or the error.
 fn each_file(world: &World, files: &Files) -> BTreeMap<String, Result<Vec<u8>, Errno>> {
     let fs = world.fs("tank/a");
     let read = |file: &String| {
@@ -316,7 +316,7 @@ fn where_one_device_too_many_is_rotten_that_file_is_lost_and_named_and_all_other
             }
         };
         judge(&life);
-        // Whoever reads it has found it, and so does a scrub, which makes nothing worse.
+        // Readers and scrubs report the damage, and make nothing worse.
         while life.world.datasets.mend_step().unwrap() == Progress::Worked {}
         assert_eq!(life.world.datasets.damaged_names().unwrap(), ["tank/a:/file3"]);
         life.world.datasets.scrub().start().unwrap();
@@ -332,7 +332,7 @@ fn where_one_device_too_many_is_rotten_that_file_is_lost_and_named_and_all_other
     }
 }
 
-/// Has the rows of the first vdev become as wide as they can, as far as there is room.
+/// Expands the rows of the first vdev as far as space permits.
 pub(super) fn expand(life: &Life) {
     let datasets = &life.world.datasets;
     for _ in 0..20_000 {
@@ -375,7 +375,7 @@ fn a_raidz_that_is_more_than_half_full_gets_wide_to_its_end() {
     let (widening, status) = (life.pool.widening(), life.world.datasets.expansion().status());
     assert!(widening.is_none(), "{:?} are left, {status:?}", widening.map(|widening| widening.narrow));
     life.judge();
-    // Whichever is lost, everything is there.
+    // Everything is there without any one device.
     for gone in 0..4 {
         life.away = vec![gone];
         life.reopen();
@@ -419,7 +419,7 @@ fn one_that_is_expanded_while_another_one_is_waits_for_its_round() {
     life.judge();
 }
 
-/// A RAID-Z with so many files that has got a column more, whose rows are to become as wide.
+/// A RAID-Z with the given number of files and a new column, about to be expanded.
 fn widening(files: u64, seed: u64) -> Life {
     let mut life = Life::new(3, 1, seed);
     for number in 0..files {
@@ -440,7 +440,7 @@ fn add_column(life: &mut Life) {
     life.world.engine.commit_anyway().unwrap();
 }
 
-/// Does one step of the expansion; what it has come to, and why it does not go on.
+/// Makes a step of the expansion; returns the result and the reason for a pause.
 fn step(life: &Life) -> (Expanding, Option<Pause>) {
     let widening = life.pool.widening().unwrap();
     let datasets = &life.world.datasets;
@@ -451,7 +451,7 @@ fn step(life: &Life) -> (Expanding, Option<Pause>) {
 const IDLE: Expanding = Expanding::Went(Progress::Idle);
 const WORKED: Expanding = Expanding::Went(Progress::Worked);
 
-/// Brings the expansion to its end, and has everything be there without any one device.
+/// Finishes the expansion, and checks that everything is there without any one device.
 fn finish_expansion(life: &mut Life) {
     expand(life);
     assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion().status());
@@ -480,7 +480,7 @@ fn an_expansion_waits_for_devices_that_lack_something_before_a_round_and_at_its_
     assert_eq!(step(&life), (WORKED, None));
     assert!(life.world.datasets.expansion().status().regions > 0);
     away(&mut life);
-    // All is copied, and nothing becomes wide.
+    // Everything is copied, but no row is widened.
     let paused = (0..1000).map(|_| step(&life)).find(|(expanding, _)| *expanding != WORKED).unwrap();
     assert_eq!(paused, (IDLE, Some(Pause::Degraded)));
     assert_eq!(step(&life), paused);
@@ -518,7 +518,7 @@ fn an_expansion_whose_room_others_take_gives_its_round_up_and_goes_on_with_what_
     assert_eq!(step(&life), (WORKED, None));
     let regions = || life.world.datasets.expansion().status().regions;
     let first = regions();
-    // A round has begun, and others take where it was to copy to.
+    // A round has begun, and then its target space is taken.
     life.world.fill("tank/b", 1 << 20);
     assert_eq!(step(&life), (WORKED, None), "it is not known yet whether it waits");
     assert_eq!(regions(), 0);
@@ -547,7 +547,7 @@ fn an_expansion_of_a_pool_without_room_waits_for_some() {
     life.judge();
 }
 
-/// One that is being expanded, of whose narrow regions none finds another as narrow any more.
+/// A pool being expanded in which no narrow region has a target of its width any more.
 pub(crate) fn before_packing() -> Life {
     let mut life = Life::new(3, 1, 54);
     let mut files = Files::new();

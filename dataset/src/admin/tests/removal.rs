@@ -1,4 +1,4 @@
-//! Vdevs leave a pool in use, and nobody misses anything.
+//! Vdevs are removed from a pool in use, without any loss.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ use crate::{
     jobs::{Job, moving::Emptying},
 };
 
-/// Small, so that every walk takes many steps.
+/// A small budget, so that every walk takes many steps.
 const BUDGET: u64 = 256 << 10;
 const LEN: usize = 512 << 10;
 const GOES: VdevId = VdevId(1);
 
-/// A pool that a vdev leaves.
+/// A pool with a vdev to remove.
 struct Bench {
     pool: Pool,
     world: World,
 }
 
 impl Bench {
-    /// A pool on these vdevs, with two datasets and files on all vdevs.
+    /// A pool on the given vdevs, with two datasets and files on all vdevs.
     fn new(vdevs: &[NewVdev], seed: u64) -> Bench {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
         let pool = admin::create_of(vdevs, &options, Arc::new(SeededEnv::new(seed))).unwrap();
@@ -60,7 +60,7 @@ impl Bench {
         Bench::new(&devices(disks).into_iter().map(NewVdev::Disk).collect::<Vec<_>>(), seed)
     }
 
-    /// The pool on these devices, opened again.
+    /// Reopens the pool on the given devices.
     fn open(devices: Vec<Arc<dyn Device>>, seed: u64) -> Bench {
         let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
         let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
@@ -75,7 +75,7 @@ impl Bench {
         self.world.datasets.removal().start(GOES, "it", plan.bytes, None).unwrap();
     }
 
-    /// Does so many steps of the removal; `false` if it has come to its end before.
+    /// Makes the given number of steps; false if the removal ends before.
     fn steps(&self, count: usize) -> bool {
         (0..count).all(|_| match self.world.datasets.removal().advance(BUDGET).unwrap() {
             Removing::Went(progress) => progress == Progress::Worked,
@@ -87,7 +87,7 @@ impl Bench {
         })
     }
 
-    /// Does what a service does in the background until there is nothing to do.
+    /// Does all background work of a service.
     fn finish(&self) {
         for _ in 0..1000 {
             self.world.work();
@@ -103,7 +103,7 @@ impl Bench {
         self.world.datasets.removal().status().unwrap().state
     }
 
-    /// Nothing is missing, and nothing is left of the vdev.
+    /// Asserts that the vdev is gone and nothing is missing.
     fn judge(&self) {
         assert_eq!(self.state(), MoveState::Finished);
         assert_eq!(self.pool.label().vdevs.iter().map(|vdev| vdev.id).collect::<Vec<_>>(), [VdevId(0)]);
@@ -118,7 +118,7 @@ impl Bench {
         }
     }
 
-    /// The root of a dataset's tree and the first block of a file that lie on the vdev that goes, by their places there.
+    /// The offsets on the removed vdev of the root of a dataset's tree, if there, and of the first block of a file.
     fn blocks(&self) -> (Option<u64>, u64) {
         let storage = self.world.engine.storage();
         let on_it = |pointer: &BlockPointer| {
@@ -131,7 +131,7 @@ impl Bench {
     }
 }
 
-/// Runs `test` with a removal that was so many steps on its way, for every number of steps that it takes.
+/// Runs `test` with a removal after 0, 1, 2, … steps, up to its end.
 fn after_any_number_of_steps(mut test: impl FnMut(usize) -> bool) {
     let count = (0..1000).take_while(|&steps| test(steps)).count();
     assert!(count > 10, "it took {count} steps");
@@ -157,7 +157,7 @@ fn a_vdev_leaves_for_one_of_another_shape() {
     everything_goes_on(Bench::new(&vdevs, 12), &there[..3], &there[3..]);
 }
 
-/// Has a vdev leave while files are written, copied and removed. These disks stay, and those go.
+/// Removes a vdev while files are written, copied and removed; `stay` and `go` are the disks.
 fn everything_goes_on(bench: Bench, stay: &[Disk], go: &[Disk]) {
     let world = &bench.world;
     world.snapshot("tank/b@old").unwrap();
@@ -187,7 +187,7 @@ fn everything_goes_on(bench: Bench, stay: &[Disk], go: &[Disk]) {
     let again = Bench::open(devices(stay), 2);
     assert!(again.world.files("tank/b@old")["1"] == noise(1, LEN));
     again.judge();
-    // What was moved is freed where it lies now.
+    // Moved blocks are freed in their new place.
     ["2", "3", "4", "5", "6", "7"].into_iter().for_each(|name| again.world.remove("tank/b", name));
     again.world.destroy("tank/b@old", false, true).unwrap();
     again.world.work();
@@ -224,7 +224,7 @@ fn what_has_moved_before_the_pool_was_closed_is_not_copied_again() {
     let region = bench.pool.plan_removal(GOES).unwrap().region;
     assert!(all > 5 * region, "{all}");
     bench.start();
-    // It is opened again when a half has moved, and another time when three quarters have.
+    // The pool is reopened after a half, and after three quarters.
     for part in [2, 4] {
         while left(&bench) > all / part {
             assert!(bench.steps(1));
@@ -232,7 +232,7 @@ fn what_has_moved_before_the_pool_was_closed_is_not_copied_again() {
         let before = left(&bench);
         drop(bench);
         bench = Bench::open(devices(&disks), 18);
-        // A part that is on its way, or of which no table says yet that it has moved, is moved again.
+        // A part in progress, or without a committed table of its new places, is moved again.
         assert!(left(&bench) <= before + region, "{} after {before} of {all}", left(&bench));
         let copied = bench.world.datasets.removal().status().unwrap().copied;
         assert!(copied > region && copied == bench.world.datasets.removal().copied_before(), "{copied} of {all}");
@@ -397,7 +397,7 @@ fn a_device_that_was_away_gets_what_has_moved_to_its_mirror() {
         bench.pool.put_online("b", &move |_| Ok(found.clone())).unwrap();
         bench.finish();
         bench.judge();
-        // What the device holds is all there is.
+        // Only the content of the device is left.
         bench.pool.detach("a").unwrap();
         bench.judge();
         bench.judge_files(&format!("after {steps} steps"));
@@ -411,7 +411,7 @@ fn a_disk_that_takes_the_place_of_the_only_one_meanwhile_gets_what_was_copied_be
         let bench = Bench::of_disks(&disks[..2], 8);
         bench.start();
         let is_under_way = bench.steps(steps);
-        // The disk is a mirror for a while, and a disk again.
+        // The disk becomes a mirror for a while, and a disk again.
         bench.pool.attach("stays", disks[2].clone(), true).unwrap();
         while bench.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
         bench.pool.finish_replacing().unwrap();
@@ -442,12 +442,12 @@ fn wherever_power_fails_what_is_packed_is_there() {
     power_fails_anywhere(&recorder, Bench::new(&vdevs, 13), 20);
 }
 
-/// Cuts a removal at about so many places.
+/// Cuts the power at about the given number of places of a removal.
 fn power_fails_anywhere(recorder: &Arc<Recorder>, bench: Bench, places: usize) {
     bench.world.fs("tank/a").fsync(ROOT).unwrap();
     let begin = recorder.len();
     bench.start();
-    // What an fsync has promised, from which write on.
+    // The content covered by each fsync, and the position in the recording.
     let mut promised = Vec::new();
     while bench.world.datasets.removal().is_under_way() {
         let number = promised.len() as u64;
@@ -481,13 +481,13 @@ fn a_removal_for_which_there_is_no_room_any_more_is_given_up() {
     let bench = Bench::of_disks(&disks, 12);
     bench.world.create("tank/b/more").unwrap();
     bench.start();
-    // Others take what there was room for.
+    // The remaining space is taken.
     let taken = bench.world.fill("tank/a", LEN);
     bench.finish();
     assert_eq!(bench.state(), MoveState::NoRoom);
     bench.world.judge();
     bench.judge_files("given up");
-    // What lies on it is the pool's as before.
+    // The vdev is usable as before.
     let more = bench.world.fill("tank/b/more", LEN);
     assert!(more > 20, "{taken} {more}");
     (0..taken).for_each(|number| bench.world.remove("tank/a", &number.to_string()));
@@ -500,7 +500,7 @@ fn a_removal_for_which_there_is_no_room_any_more_is_given_up() {
     bench.judge_files("with room again");
 }
 
-/// The state of each safe transaction group, of a pool on such devices that has gone back there, with its number.
+/// For each safe txg: the txg, and the pool rewound to its state, on copies of the disks.
 fn gone_back(disks: &[Arc<MemoryDevice>]) -> Vec<(Txg, Bench)> {
     let copies = || -> Vec<Arc<dyn Device>> {
         let copies = disks.iter().map(|disk| Arc::new(disk.snapshot()) as Arc<dyn Device>);
@@ -522,7 +522,7 @@ fn a_pool_that_has_gone_back_goes_on_with_the_removal_or_begins_it_again_or_has_
     let bench = Bench::new(&vdevs, 15);
     let outlast = |bench: &Bench| (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
     outlast(&bench);
-    // How many were not under way yet, were, and were although the disk has left.
+    // The number of states without a removal yet, with a removal, and with a removal although the disk has left.
     let mut outcomes = [0; 3];
     let mut judge = || {
         for (txg, bench) in gone_back(&disks) {
@@ -530,7 +530,7 @@ fn a_pool_that_has_gone_back_goes_on_with_the_removal_or_begins_it_again_or_has_
             bench.judge_files(&format!("{txg}"));
             outcomes[match (bench.world.datasets.removal().is_under_way(), is_there) {
                 (false, true) => {
-                    // The disk takes part as before, until it is told to leave again.
+                    // The disk is usable as before, until removed again.
                     outlast(&bench);
                     bench.start();
                     0
@@ -560,7 +560,7 @@ fn what_the_space_layer_never_leaves_is_given_up_after_a_while() {
     let bench = Bench::of_disks(&disks, 16);
     let datasets = &bench.world.datasets;
     let mut work = datasets.moving().work();
-    // As nobody has closed them, each commit has blocks of its own there.
+    // The vdev is not closed, so each commit allocates blocks there.
     let regions = (&Regions::Vdev(GOES), &Targets::Anywhere);
     let mut step = || datasets.moving().empty_step(&mut work, regions, Packs::Never, BUDGET).unwrap();
     let count = (0..5000).take_while(|_| matches!(step(), Emptying::Worked { copied: 0, .. })).count();

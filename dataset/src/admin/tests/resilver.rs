@@ -1,4 +1,4 @@
-//! Devices are filled while everything else goes on, and what they then hold alone is read.
+//! Devices are resilvered in a pool in use; then everything is read from the new device alone.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     jobs::{Job, LOST, ResilverState},
 };
 
-/// Small, so that every walk takes many steps.
+/// A small budget, so that every walk takes many steps.
 const BUDGET: u64 = 64 << 10;
 const LEN: usize = 512 << 10;
 
@@ -29,14 +29,14 @@ fn disk(name: &str) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, 128 * MIB))))
 }
 
-/// A pool whose devices come and go.
+/// A pool with devices that are added and removed.
 struct Bench {
     pool: Pool,
     world: World,
 }
 
 impl Bench {
-    /// A pool on these devices, as a mirror if there are several, with two datasets.
+    /// A pool on the given devices, a mirror if several, with two datasets.
     fn new(disks: &[Disk], seed: u64) -> Bench {
         let devices: Vec<Arc<dyn Device>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
         let settings = Settings { cache: 16 * MIB, dirty: 32 * MIB, workers: 0 };
@@ -53,12 +53,12 @@ impl Bench {
         bench
     }
 
-    /// Does so many steps of a resilver; `false` if it has come to its end before.
+    /// Makes the given number of steps; false if the resilver ends before.
     fn steps(&self, count: usize) -> bool {
         (0..count).all(|_| self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked)
     }
 
-    /// Does what a service does in the background until there is nothing to do.
+    /// Does all background work of a service.
     fn finish(&self) {
         for _ in 0..10_000 {
             self.world.work();
@@ -74,7 +74,7 @@ impl Bench {
         vdev.as_group().map_or(State::Complete, |mirror| mirror.member(leaf.guid()).unwrap().state())
     }
 
-    /// Fills the new device, and goes on with it alone.
+    /// Resilvers the new device, and continues without the old one.
     fn go_on_with_the_new_one(&self) {
         self.finish();
         self.pool.detach("old").unwrap();
@@ -82,20 +82,20 @@ impl Bench {
         self.world.judge();
     }
 
-    /// The root of a dataset's tree, and a block of a file in it.
+    /// The root of a dataset's tree, and a block of a file.
     fn blocks(&self, dataset: &str, file: &str) -> (BlockPointer, BlockPointer) {
         self.world.engine.commit().unwrap();
         (self.world.blocks(dataset).0[0].1, self.world.extent(dataset, file))
     }
 
-    /// Where the first copy of a block lies on a device.
+    /// The offset of a block's first copy on a device.
     fn place(&self, pointer: &BlockPointer) -> u64 {
         let storage = self.world.engine.storage();
         DATA_START + storage.space.resolve(pointer.addresses[0], pointer.stored).unwrap().1
     }
 }
 
-/// Runs `test` with a resilver that was so many steps on its way, for every number of steps that it takes.
+/// Runs `test` with a resilver after 0, 1, 2, … steps, up to its end.
 fn after_any_number_of_steps(mut test: impl FnMut(usize) -> bool) {
     let count = (0..1000).take_while(|&steps| test(steps)).count();
     assert!(count > 10, "it took {count} steps");
@@ -153,7 +153,7 @@ fn what_was_landing_when_the_walk_began_is_copied_wherever_it_lands() {
     there.write("tank/s", "third", &noise(4, LEN));
     there.snapshot("tank/s@2").unwrap();
     let more = there.send("tank/s@2", Some("tank/s@1"), |_| ()).unwrap();
-    // What is told last but one is that all has come and was not put in its place yet.
+    // At the second to last call everything has been read but is not visible yet.
     let mut told = Vec::new();
     let pilot = World::new(9);
     pilot.receive("tank/r", &all, false).unwrap();
@@ -195,7 +195,7 @@ fn what_a_promotion_moves_is_copied() {
         ["tank/b", "tank/c"].into_iter().for_each(|dataset| world.write(dataset, "file", b""));
         bench.pool.attach("old", disk("new"), false).unwrap();
         let goes_on = bench.steps(steps);
-        // Back to a dataset that comes before.
+        // Back to an earlier dataset.
         world.datasets.promote(&name("tank/b")).unwrap();
         bench.go_on_with_the_new_one();
         assert!(world.files("tank/b@1")["file"] == content, "after {steps} steps");
@@ -242,20 +242,20 @@ fn without_a_good_copy_nobody_becomes_complete_and_nothing_is_given_up() {
     assert!(!bench.world.datasets.resilver().is_under_way(), "a scrub has its turn");
     assert_eq!(bench.world.datasets.damage().unwrap().len(), 1);
     assert!(bench.world.datasets.resilver().is_stuck());
-    // To try again without anything new is of no use, and does no harm.
+    // Retrying without any change is useless and harmless.
     assert!(!bench.steps(1), "nobody has asked for it");
     bench.world.datasets.resilver().try_again();
     assert!(!bench.world.datasets.resilver().is_stuck(), "that is not known before it was tried");
     assert!(bench.steps(1));
     bench.finish();
     assert_eq!(bench.state("c"), State::Filling);
-    // What was found says nothing of another device until that was tried.
+    // The result says nothing about another device until the resilver was tried.
     bench.pool.detach("c").unwrap();
     bench.pool.attach("b", disk("c"), true).unwrap();
     assert!(!bench.world.datasets.resilver().is_stuck());
     bench.finish();
     assert!(bench.world.datasets.resilver().is_stuck());
-    // The other device had it all the time.
+    // The other device had the block all the time.
     let found: Arc<dyn Device> = disks[1].clone();
     bench.pool.put_online("b", &move |_| Ok(found.clone())).unwrap();
     bench.finish();
@@ -301,7 +301,7 @@ fn below_a_node_that_cannot_be_read_for_once_nothing_counts_as_copied() {
     let status = bench.world.datasets.resilver().status().unwrap();
     assert_eq!((status.state, status.errors), (ResilverState::Finished, 1));
     assert_eq!(bench.state("new"), State::Filling);
-    // Whoever would do without the old one does not do without what is below.
+    // Accepting the loss does not accept the unread subtree.
     let new = bench.pool.find_device("new").unwrap().1.guid();
     let refusal = bench.world.datasets.resilver().accept_losses(&[new]).unwrap_err().to_string();
     assert!(refusal.contains("begins again"), "{refusal}");
@@ -319,7 +319,7 @@ fn what_could_not_be_read_for_once_is_there_when_the_loss_is_accepted() {
     bench.pool.attach("old", disk("new"), false).unwrap();
     bench.world.engine.forget_read();
     let at = bench.place(&block);
-    // Together with its neighbours, and alone.
+    // The read fails together with its neighbours, and alone.
     old.inject(Fault { range: at..at + 1, times: 2, ..Fault::failing(Operation::Read) });
     bench.finish();
     assert_eq!(bench.world.datasets.resilver().status().unwrap().errors, 1);
@@ -340,7 +340,7 @@ fn without_all_of_the_space_maps_nobody_becomes_complete() {
     bench.world.engine.commit().unwrap();
     bench.pool.attach("old", disk("new"), false).unwrap();
     assert!(bench.steps(1));
-    // The space layer's own blocks come first.
+    // The blocks of the space maps come first.
     let end = old.size() - DATA_START;
     old.inject(Fault { range: DATA_START..end, ..Fault::failing(Operation::Read) });
     assert!(bench.steps(1));
@@ -380,7 +380,7 @@ fn a_loss_is_not_accepted_of_more_than_is_known_one_by_one() {
     let refused = bench.world.datasets.resilver().accept_losses(&[new]).unwrap_err().to_string();
     assert!(refused.contains(&format!("more than {LOST} blocks have no good copy")), "{refused}");
     assert_eq!(bench.state("new"), State::Filling);
-    // With one less it is known what they are.
+    // With one block less, all lost blocks are listed individually.
     bench.world.remove("tank/b", &files[0]);
     bench.world.work();
     bench.world.datasets.resilver().try_again();
@@ -407,12 +407,12 @@ fn a_loss_is_not_accepted_of_a_device_that_fails_meanwhile() {
     assert!(accept().unwrap_err().to_string().contains(none));
     bench.finish();
     assert!(bench.world.datasets.resilver().is_stuck());
-    // All is flushed before anybody is called complete.
+    // A flush precedes the mark as complete.
     new.inject(Fault { times: 1, ..Fault::failing(Operation::Flush) });
     let refused = accept().unwrap_err().to_string();
     assert!(refused.contains("devices have come or gone meanwhile"), "{refused}");
     assert_eq!((bench.state("new"), bench.state("other")), (State::Out, State::Filling));
-    // The one that is left is filled again before it is asked for.
+    // The remaining device is resilvered again before its loss can be accepted.
     assert!(accept().unwrap_err().to_string().contains(none));
     bench.finish();
     bench.world.datasets.resilver().accept_losses(&[guid("other")]).unwrap();

@@ -1,4 +1,4 @@
-//! Devices of a pool in use become smaller, and nobody misses anything.
+//! Devices of a pool in use are shrunk, without any loss.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,15 +20,15 @@ use crate::{
     jobs::Job,
 };
 
-/// Small, so that every walk takes many steps.
+/// A small budget, so that every walk takes many steps.
 const BUDGET: u64 = 2 << 20;
 const LEN: usize = 1 << 20;
 const FILES: std::ops::Range<u64> = 55..90;
-/// What it becomes: 70 regions, and labels.
+/// The new size: 70 regions, and labels.
 const SMALL: u64 = 70 * MIB + 3 * MIB / 2;
 const FIRST: VdevId = VdevId(0);
 
-/// A pool of one vdev, of which the front is empty and the end is not.
+/// A pool of one vdev with an empty front and a used end.
 struct Bench {
     pool: Pool,
     world: World,
@@ -60,7 +60,7 @@ impl Bench {
         Bench::new(NewVdev::Disk(disk.clone()), seed)
     }
 
-    /// The pool on these devices, opened again.
+    /// Reopens the pool on the given devices.
     fn open(devices: Vec<Arc<dyn Device>>, state: Option<Txg>, seed: u64) -> Bench {
         let options = OpenOptions { settings: settings(), read_only: state.is_some(), state, ..OpenOptions::default() };
         let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
@@ -81,7 +81,7 @@ impl Bench {
         self.world.datasets.resize().start(&plan, None).unwrap();
     }
 
-    /// Does so many steps; `false` if it has come to its end before.
+    /// Makes the given number of steps; false if the resize ends before.
     fn steps(&self, count: usize) -> bool {
         (0..count).all(|_| match self.world.datasets.resize().advance(BUDGET).unwrap() {
             Resizing::Went(progress) => progress == Progress::Worked,
@@ -93,7 +93,7 @@ impl Bench {
         })
     }
 
-    /// Does what a service does in the background until there is nothing to do.
+    /// Does all background work of a service.
     fn finish(&self) {
         for _ in 0..1000 {
             self.world.work();
@@ -109,7 +109,7 @@ impl Bench {
         self.world.datasets.resize().status().unwrap().state
     }
 
-    /// All devices end where they were told, and nothing is missing.
+    /// Asserts that all devices have the new end, and nothing is missing.
     fn judge(&self, what: &str) {
         assert_eq!(self.state(), MoveState::Finished, "{what}");
         assert!(self.world.devices.iter().all(|device| device.size() == SMALL), "{what}");
@@ -127,7 +127,7 @@ impl Bench {
     }
 }
 
-/// Runs `test` with a resize that was so many steps on its way, for many numbers of steps that it takes.
+/// Runs `test` with a resize after 0, 3, 6, … steps, up to its end.
 fn after_some_steps(mut test: impl FnMut(usize) -> bool) {
     let count = (0..1000).step_by(3).take_while(|&steps| test(steps)).count();
     assert!(count > 3, "it took {count} times three steps");
@@ -173,7 +173,7 @@ fn everything_goes_on_while_the_end_of_a_disk_is_emptied() {
     }
     let bench = Bench::open(devices(std::slice::from_ref(&disk)), None, 3);
     bench.judge("opened again");
-    // What was given up is taken back, and filled.
+    // The space given up is taken back, and filled.
     assert!(bench.pool.regain(FIRST).unwrap());
     assert_eq!(bench.pool.expand(None).unwrap(), 56 * MIB);
     (200..240).for_each(|number| bench.world.write("tank/a", &number.to_string(), &noise(number, LEN)));
@@ -265,7 +265,7 @@ fn what_cannot_be_read_or_finds_no_room_stays() {
     assert_eq!(bench.state(), MoveState::NoRoom);
     assert_eq!(bench.world.engine.space_totals().size, 126 * MIB);
     bench.judge_files("without room");
-    // The least size that is said to be possible is.
+    // The least size reported is possible.
     let least = bench.pool.plan_shrink("a", Wanted::To(plan.least)).unwrap();
     assert!(least.moving.fits() && least.size == plan.least, "{least:?}");
     bench.world.datasets.resize().start(&least, None).unwrap();
@@ -348,7 +348,7 @@ fn a_mirror_waits_until_all_of_its_devices_are_there() {
     bench.pool.put_online("b", &move |_| Ok(found.clone())).unwrap();
     bench.finish();
     bench.judge("both are back");
-    // What the device holds is all there is.
+    // Only the content of the device is left.
     bench.pool.detach("a").unwrap();
     drop(bench);
     let bench = Bench::open(devices(&disks[1..]), None, 8);
@@ -384,7 +384,7 @@ fn one_that_waits_can_be_given_up_and_what_it_has_emptied_is_used_again() {
     datasets.resize().pause().unwrap();
     datasets.resize().stop(&bench.pool).unwrap();
     assert_eq!((bench.state(), datasets.resize().obstacle()), (MoveState::Canceled, None));
-    // Older states have something in what was emptied last.
+    // Older states have content in the regions emptied last.
     (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
     assert_eq!(bench.world.engine.space_totals().size, 126 * MIB);
     (200..240).for_each(|number| bench.world.write("tank/a", &number.to_string(), &noise(number, LEN)));
@@ -429,7 +429,7 @@ fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
     (200..240).for_each(|number| bench.world.remove("tank/a", &number.to_string()));
     bench.world.work();
     (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
-    // Labels that name the new end are told to nobody else.
+    // Only the vdev's own devices learn the new end.
     bench.start();
     shrinks().unwrap();
     assert!(refusal(datasets.resize().stop(&bench.pool)).to_string().contains("end there already"));
@@ -446,7 +446,7 @@ fn wherever_power_fails_every_file_is_there() {
     bench.world.fs("tank/a").fsync(ROOT).unwrap();
     let begin = recorder.len();
     bench.start();
-    // What an fsync has promised, from which write on.
+    // The content covered by each fsync, and the position in the recording.
     let mut promised = Vec::new();
     while bench.world.datasets.resize().is_under_way() {
         let number = promised.len() as u64;
@@ -475,7 +475,7 @@ fn wherever_power_fails_every_file_is_there() {
 fn a_pool_that_has_gone_back_goes_on_with_the_resize_or_begins_it_again_or_has_done_it() {
     let disk = Arc::new(MemoryDevice::new("disk", SIZE * MIB));
     let bench = Bench::new(NewVdev::Disk(disk.clone()), 15);
-    // How many were not under way yet, were, and were although the disk is small.
+    // The number of states without a resize yet, with a resize, and with a resize although the disk is small.
     let mut outcomes = [0; 3];
     let mut judge = || {
         for state in &states(&[disk.clone() as Arc<dyn Device>], &OpenOptions::default()).unwrap()[..SAFE_STATES] {

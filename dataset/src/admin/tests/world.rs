@@ -1,4 +1,4 @@
-//! A pool to administer.
+//! A pool for tests of administration.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -58,7 +58,7 @@ impl World {
         World::over(vec![device], seed)
     }
 
-    /// A new pool on this device, with threads that store.
+    /// A new pool on the device, with threads that write.
     pub(crate) fn with_workers(device: Arc<dyn Device>, seed: u64, workers: usize) -> World {
         World::with_settings(vec![device], seed, Settings { workers, ..settings() })
     }
@@ -68,12 +68,12 @@ impl World {
         World::with_settings(devices, seed, settings())
     }
 
-    /// A new pool on these devices, run with these settings.
+    /// A new pool on the devices, with the given settings.
     pub(crate) fn with_settings(devices: Vec<Arc<dyn Device>>, seed: u64, settings: Settings) -> World {
         World::with_env(devices, settings, Arc::new(SeededEnv::new(seed)))
     }
 
-    /// The same, with this clock and randomness.
+    /// A new pool on the devices, with the given clock and randomness.
     pub(crate) fn with_env(devices: Vec<Arc<dyn Device>>, settings: Settings, env: Arc<dyn Env>) -> World {
         let options = CreateOptions { settings, ..CreateOptions::new("tank") };
         let pool = admin::create(devices.clone(), &options, env).unwrap();
@@ -89,7 +89,7 @@ impl World {
         *self = World::open_all(self.devices.clone(), seed).unwrap();
     }
 
-    /// A new pool of these vdevs.
+    /// A new pool of the given vdevs.
     pub(crate) fn of(vdevs: &[ClassedVdev], seed: u64) -> World {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
         let pool = admin::create_of(vdevs, &options, Arc::new(SeededEnv::new(seed))).unwrap();
@@ -99,7 +99,7 @@ impl World {
         World { devices, engine, datasets }
     }
 
-    /// The pool on this device. `None` before its first dataset was committed.
+    /// The pool on the device; `None` before the first dataset was committed.
     pub(crate) fn open(device: Arc<dyn Device>, seed: u64) -> Option<World> {
         World::open_all(vec![device], seed)
     }
@@ -109,7 +109,7 @@ impl World {
         World::open_as(devices, &OpenOptions::default(), seed).unwrap()
     }
 
-    /// The same, as these options say.
+    /// The pool on the devices, opened with the given options.
     pub(crate) fn open_as(
         devices: Vec<Arc<dyn Device>>,
         options: &OpenOptions,
@@ -141,14 +141,14 @@ impl World {
         Ok(())
     }
 
-    /// Writes files of this length, by their numbers, until there is no room; how many there are.
+    /// Writes files of the given length, named by number, until the space is used up; returns their number.
     pub(crate) fn fill(&self, dataset: &str, len: usize) -> u64 {
         for number in 0.. {
             match self.try_write(dataset, &number.to_string(), &noise(number, len)) {
                 Ok(()) => {}
                 Err(refusal) => {
                     assert_eq!(refusal, Errno::NOSPC);
-                    // Of the last one there may be some.
+                    // A partial last file may exist.
                     let _ = self.fs(dataset).unlink(ROOT, number.to_string().as_bytes());
                     return number;
                 }
@@ -157,13 +157,13 @@ impl World {
         unreachable!("it fills")
     }
 
-    /// Makes a file the copy of another, by sharing as far as that goes.
+    /// Copies a file, sharing blocks if possible.
     pub(crate) fn copy(&self, from: &str, source: &str, to: &str, target: &str) {
         let size = self.fs(from).lookup(ROOT, source.as_bytes()).unwrap().size;
         assert_eq!(self.try_copy(from, source, to, target), Ok(size));
     }
 
-    /// The same; how many bytes were copied.
+    /// As `copy`; returns the number of bytes copied.
     pub(crate) fn try_copy(&self, from: &str, source: &str, to: &str, target: &str) -> Result<u64, Errno> {
         let (other, fs) = (self.fs(from), self.fs(to));
         let source = other.lookup(ROOT, source.as_bytes())?;
@@ -179,12 +179,12 @@ impl World {
         Ok(copied)
     }
 
-    /// Copies a range between two files that are there; returns how many bytes.
+    /// Copies a range between two existing files; returns the number of bytes.
     pub(crate) fn copy_range(&self, from: (&str, &str, u64), to: (&str, &str, u64), len: u64) -> u64 {
         let (other, fs) = (self.fs(from.0), self.fs(to.0));
         let source = other.lookup(ROOT, from.1.as_bytes()).unwrap().ino;
         let target = fs.lookup(ROOT, to.1.as_bytes()).unwrap().ino;
-        // A file that is copied within itself may grow meanwhile.
+        // A copy within one file may extend the file.
         let len = len.min(other.getattr(source).unwrap().size.saturating_sub(from.2));
         let mut copied = 0;
         while copied < len {
@@ -196,7 +196,7 @@ impl World {
         copied
     }
 
-    /// How many blocks are shared, and what that saves, in bytes.
+    /// The number of shared blocks, and the bytes saved.
     pub(crate) fn sharing(&self) -> (u64, u64) {
         let row = self.datasets.read(lineage::reference::sharing).unwrap();
         (row.blocks, row.saved.allocated)
@@ -215,8 +215,7 @@ impl World {
         }
     }
 
-    /// The blocks of a dataset as it is committed: its nodes with their levels, the root first, and its items' blocks with
-    /// their keys.
+    /// The blocks of a committed dataset: nodes with levels, the root first, and the items' blocks with keys.
     pub(crate) fn blocks(&self, dataset: &str) -> (Nodes, Items) {
         let id = self.datasets.open_dataset(&name(dataset)).unwrap().id();
         let (row, root) = self.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
@@ -231,14 +230,14 @@ impl World {
         (found, blocks)
     }
 
-    /// The blocks of the files of a dataset as it is committed.
+    /// The committed blocks of a dataset's files.
     pub(crate) fn extents(&self, dataset: &str) -> Items {
         let (_, mut blocks) = self.blocks(dataset);
         blocks.retain(|(key, _)| key.kind == EXTENT);
         blocks
     }
 
-    /// The first block of a file as it is committed.
+    /// The first committed block of a file.
     pub(crate) fn extent(&self, dataset: &str, file: &str) -> BlockPointer {
         let ino = self.fs(dataset).lookup(ROOT, file.as_bytes()).unwrap().ino;
         let of_it = self.extents(dataset).into_iter().find(|(key, _)| key.object == ino);
@@ -281,7 +280,7 @@ impl World {
         }
     }
 
-    /// A property's canonical value; `-` where there is none.
+    /// A property's canonical value; `-` without a value.
     pub(crate) fn get(&self, of: &str, property: &str) -> String {
         let valued = self.datasets.get(&of.parse().unwrap(), property).unwrap();
         valued.map_or("-".into(), |valued| valued.value)
@@ -291,23 +290,23 @@ impl World {
         self.get(of, property).parse().unwrap()
     }
 
-    /// The names of everything there is.
+    /// The names of all datasets, snapshots and bookmarks.
     pub(crate) fn names(&self) -> Vec<String> {
         let request = ListRequest { depth: None, ..ListRequest::default() };
         self.datasets.list(&request).unwrap().iter().map(|listed| listed.name.to_string()).collect()
     }
 
-    /// Does all background work, in small steps.
+    /// Finishes all background work, in small steps.
     pub(crate) fn work(&self) {
         while self.datasets.background_step_of(20).unwrap() == Progress::Worked {}
     }
 
-    /// What the check of the datasets finds, before space maps and files.
+    /// The findings of the check of datasets, without space maps and files.
     pub(crate) fn findings(&self) -> Vec<lineage::check::Finding> {
         lineage::check::check(&self.engine, &mut Ledger::default()).unwrap().findings
     }
 
-    /// Makes the commits after which what was freed until now can be allocated again.
+    /// Makes commits until all freed space can be reused.
     pub(crate) fn settle(&self) {
         for _ in 0..SETTLING_COMMITS {
             if self.engine.is_at_rest() {
@@ -317,7 +316,7 @@ impl World {
         }
     }
 
-    /// Commits; what the check finds then, before files.
+    /// Commits, and returns all findings except those about files.
     pub(crate) fn all_findings(&self) -> Vec<check::Finding> {
         self.engine.commit().unwrap();
         let mut ledger = Ledger::default();
@@ -326,7 +325,7 @@ impl World {
         check::conclude(&self.engine, &mut ledger).unwrap()
     }
 
-    /// Which devices have errors, and which.
+    /// The devices with errors, and their counts.
     pub(crate) fn harm(&self) -> Vec<String> {
         let leaves = self.engine.storage().vdevs.all().into_iter().flat_map(|vdev| vdev.leaves());
         let counts = leaves.map(|leaf| (leaf.name().to_owned(), leaf.counters().snapshot()));
@@ -334,19 +333,19 @@ impl World {
         harmed.map(|(name, counts)| format!("{name}: {counts:?}")).collect()
     }
 
-    /// Clears the errors that devices have because they were damaged, or refused something, until now.
+    /// Clears the errors of devices that tests have damaged.
     pub(crate) fn forgive(&self) {
         let leaves = self.engine.storage().vdevs.all().into_iter().flat_map(|vdev| vdev.leaves());
         leaves.for_each(|leaf| leaf.counters().clear_errors());
     }
 
-    /// Commits, and fails if the check finds anything, or a device has errors: nothing was damaged.
+    /// Commits, and fails if the check finds anything or a device has errors.
     pub(crate) fn judge(&self) {
         self.judge_damaged();
         assert_eq!(self.harm(), [""; 0], "nothing was damaged");
     }
 
-    /// The same of a pool whose devices were damaged, or refused something.
+    /// As `judge`, for a pool with damaged devices.
     pub(crate) fn judge_damaged(&self) {
         let findings = self.all_findings();
         assert!(findings.is_empty(), "{findings:#?}");
@@ -376,7 +375,7 @@ fn read_all(fs: &FileSystem) -> Files {
     entries.into_iter().filter(|(name, _)| name != "." && name != "..").map(|(name, ino)| (name, read(ino))).collect()
 }
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
@@ -388,7 +387,7 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// The refusal of a request.
+/// The error of a refused request.
 pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T>) -> Error {
     result.expect_err("the request should have been refused")
 }

@@ -1,4 +1,4 @@
-//! What readers find bad on their way is healed from its copy, if it is still there to be healed.
+//! Bad copies met by readers are repaired from good copies, if the block is still in use.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ fn a_block_that_was_freed_meanwhile_is_not_written() {
     bench.spoil(&block, 0);
     bench.read("tank", "file").unwrap();
     bench.world.remove("tank", "file");
-    // Long enough for its place to be anybody's.
+    // Enough txgs for the space to be reused.
     for n in 0..5 {
         bench.world.write("tank", &format!("other{n}"), &noise(n + 2, 50_000));
         bench.world.engine.commit().unwrap();
@@ -101,7 +101,7 @@ fn a_crash_while_mending_costs_nothing() {
         let disks = vec![image.clone()];
         let after = Bench { world: World::open(image, cut as u64).unwrap(), disks };
         assert_eq!(after.world.files("tank"), wanted, "cut {cut}");
-        // It runs already, unless the cut was before it began. What was saved of it lies before what can be torn.
+        // The scrub runs already, unless the cut was before its start. Its saved position is before any torn write.
         let _ = after.world.datasets.scrub().start();
         assert_eq!(after.finish().errors, 0, "cut {cut}");
         after.world.judge_damaged();
