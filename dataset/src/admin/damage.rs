@@ -35,12 +35,13 @@ use crate::{
 const NAMES: usize = 1024;
 
 impl Datasets {
-    /// Looks at one of the blocks again of which a reader met a bad copy, and mends it.
+    /// Rereads and repairs a block of which a reader met a bad copy.
     pub fn mend_step(&self) -> Result<Progress> {
-        // As long as devices are away, what they hold is not lost.
+        // While devices are missing, their blocks are not lost.
         let is_able = self.engine().read_only() || self.engine().writable().is_ok();
         let Some(suspect) = self.engine().next_suspect().filter(|_| is_able) else { return Ok(Progress::Idle) };
-        // Until its damage is noted it counts as not examined: nothing says meanwhile that all is well.
+        // Until the damage is recorded, the block counts as not examined, so that no report calls the pool healthy
+        // meanwhile.
         let examined = mend::mend(self.engine(), &suspect, false).and_then(|outcome| {
             tracing::info!("{:?} of tree {}: {:?}", suspect.place, suspect.tree, outcome.verdict);
             self.note_damage(outcome.damage).map(|()| !matches!(outcome.verdict, Verdict::Unknown(_)))
@@ -49,7 +50,7 @@ impl Datasets {
         examined.map(|_| Progress::Worked)
     }
 
-    /// What is damaged for good.
+    /// The permanent damage, sorted: from the catalogue, and from memory for a pool opened read-only.
     pub fn damage(&self) -> Result<Vec<Damage>> {
         let mut list = self.read(damage::list)?;
         list.extend(self.jobs.scrubber.unwritten.lock().iter());
@@ -59,18 +60,18 @@ impl Datasets {
     }
 
     pub(crate) fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
-        // What is known and was seen since the last scrub began would stay as it is.
+        // Known damage seen since the last scrub began stays unchanged.
         let since = self.jobs.scrubber.row.lock().as_ref().map_or(Txg::ZERO, |row| row.limit);
         self.note_damage_since(damage, since)
     }
 
-    /// Notes damage, but for what is known and was seen after `since`.
+    /// Records damage, except known damage seen after `since`.
     pub(crate) fn note_damage_since(&self, damage: Vec<Damage>, since: Txg) -> Result<()> {
         if damage.is_empty() {
             return Ok(());
         }
         if self.engine().read_only() {
-            // The catalogue cannot say it: as long as the pool is open, memory does.
+            // A read-only pool keeps damage in memory while open.
             let mut unwritten = self.jobs.scrubber.unwritten.lock();
             let room = damage::MAX_ENTRIES.saturating_sub(unwritten.len());
             unwritten.extend(damage.into_iter().take(room));

@@ -115,12 +115,12 @@ impl Datasets {
         })
     }
 
-    /// The value of a pool's property that is kept in the pool; `None` where it was never set.
+    /// The stored value of a pool property; `None` if never set.
     pub fn pool_value<T: Setting>(&self, property: &Typed<T>) -> Result<Option<T>> {
         Ok(self.pool_property(property.name)?.and_then(|value| property.read(&value)))
     }
 
-    /// A setting of the pool: its default where it was never set, or cannot be read because devices are away.
+    /// The value of a pool property; the default if never set, or unreadable because devices are missing.
     pub fn pool_setting<T: Setting>(&self, property: &Typed<T>) -> T {
         self.pool_value(property).ok().flatten().unwrap_or_else(|| property.default())
     }

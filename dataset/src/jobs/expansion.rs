@@ -25,8 +25,8 @@
 //! regions are reopened. An expansion cannot be cancelled; a permanent pause has the same effect: narrow rows stay
 //! narrow.
 //!
-//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and a step of
-//! [`Job::step`] makes the rows wide when [`Expansion::advance`] says so.
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) requests the steps, and [`Job::step`] widens the rows
+//! when [`Expansion::advance`] reports so.
 
 use parking_lot::Mutex;
 use pool::{

@@ -11,8 +11,8 @@
 //! read at all, or a node is lost with everything below, the data may be readable later. Then nothing changes places,
 //! and the job ends.
 //!
-//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and waits in between if there is a limit
-//! ([`Moving::limit`]).
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) requests the steps, and waits in between if a limit is
+//! set ([`Moving::limit`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

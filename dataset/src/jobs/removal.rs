@@ -19,8 +19,8 @@
 //! | after everything has left the vdev | the removal, and nothing to copy |
 //! | after the labels omit the vdev | a removal of a missing vdev, which is recorded as finished |
 //!
-//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and a step of
-//! [`Job::step`] has the vdev leave when [`Removal::advance`] says so.
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) requests the steps, and [`Job::step`] removes the vdev
+//! when [`Removal::advance`] reports so.
 
 use std::sync::atomic::Ordering;
 

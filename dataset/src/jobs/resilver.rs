@@ -12,9 +12,9 @@
 //! restarts when there is new hope: after another device was added or removed, or after the administrator has cleared
 //! errors.
 //!
-//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step. How far the walk has
-//! come stands in memory, and in each uberblock ([`super::cursor`]), so that it goes on there after an export or a crash. It
-//! begins again when a device has come, gone, or come back since, and if it had found something that it could not copy.
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) requests the steps. The walk's position is in memory,
+//! and in each uberblock ([`super::cursor`]), so a resilver continues after an export or a crash. The resilver restarts
+//! if devices were added, removed or returned since, or if some blocks could not be copied.
 
 use parking_lot::Mutex;
 use pool::{
@@ -43,7 +43,7 @@ const NANOS: Nanos = 1_000_000_000;
 /// The state of a resilver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResilverState {
-    /// It runs.
+    /// Walking.
     Running,
     /// The walk is complete.
     Finished,

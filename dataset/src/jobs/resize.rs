@@ -17,8 +17,8 @@
 //! end. While waiting, the resize makes no commits, and until labels name the new end the resize can be cancelled
 //! ([`Pool::keep_ends`]).
 //!
-//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) calls for step after step, and a step of
-//! [`Job::step`] has the vdev shrink when [`Resize::advance`] says so.
+//! Nothing runs by itself: the [`Scheduler`](super::Scheduler) requests the steps, and [`Job::step`] shrinks the vdev
+//! when [`Resize::advance`] reports so.
 
 use std::time::Duration;
 
