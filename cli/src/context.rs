@@ -7,6 +7,7 @@ use protocol::{
 };
 use serde_json::Value;
 
+use crate::output::called::called;
 use crate::output::failure::render;
 use crate::output::json::{Encoder, envelope};
 use crate::output::progress::Meter;
@@ -59,6 +60,12 @@ impl Context<'_> {
         Ok(self.console.output.write_all(text.as_bytes())?)
     }
 
+    /// Prints a result in which commands are named; the user sees the names by which the programs were called.
+    pub fn print_called(&mut self, text: &str) -> Result<(), Failure> {
+        let text = called(text, self.program);
+        self.print(&text)
+    }
+
     /// Prints a message.
     pub fn note(&mut self, text: &str) -> Result<(), Failure> {
         Ok(self.console.error.write_all(text.as_bytes())?)
@@ -66,7 +73,7 @@ impl Context<'_> {
 
     /// Prints a failure of one part of a command that goes on with the rest.
     pub fn report(&mut self, failure: &Failure) -> Result<(), Failure> {
-        let text = render(failure, self.prefix());
+        let text = called(&render(failure, self.prefix()), self.program);
         self.note(&text)
     }
 

@@ -13,6 +13,7 @@ use crate::args::absent;
 use crate::args::flow::flowing_command;
 use crate::args::fs::FsCli;
 use crate::args::pool::PoolCli;
+use crate::args::usage::with_usage;
 use crate::commands;
 use crate::context::{Console, Context, Terminals};
 use crate::output::time::Zone;
@@ -116,8 +117,14 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
     }
 }
 
-/// The words with `-?`, which asks for help as in ZFS, as the parser knows it.
+/// The words with a request for help as the parser knows it. As in ZFS `-?` asks for help, and so does `-h` as the only
+/// argument of a subcommand that has another use for `-h`.
 fn with_help(words: &[OsString]) -> Vec<OsString> {
+    if let [program, subcommand, option] = words
+        && option == "-h"
+    {
+        return vec![program.clone(), subcommand.clone(), "--help".into()];
+    }
     let options = words.iter().take_while(|word| *word != "--").count();
     let word = |(at, word): (usize, &OsString)| match at < options && word == "-?" {
         true => "--help".into(),
@@ -166,7 +173,7 @@ pub fn command(program: Program, name: &'static str) -> clap::Command {
         Program::Fs => FsCli::command(),
         Program::Mount => commands::mount_helper::Arguments::command(),
     };
-    flowing_command(command.name(name).bin_name(name))
+    with_usage(flowing_command(command.name(name).bin_name(name), program, name), program, name)
 }
 
 /// The name the program was started under, if it is one of its names.

@@ -144,7 +144,7 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     fs: 'allow' is not supported: a pool is administered by the user whose service has it, and by root
     [exit 2]
     $ fs create -V 1G tank/volume
-    fs: 'create -V' is not supported: this version of Cenote has file systems, and no block volumes
+    fs: 'create -V' is not supported: volumes (zvols) do not exist in this version
     [exit 2]
     $ fs send -t token
     fs: 'send -t' is not supported: a stream that was cut off leaves nothing, and is sent again from its beginning

@@ -51,10 +51,10 @@ fn wrong_properties_are_refused_by_name() {
     fs: cannot set property for 'tank/home': 'used' is readonly
     [exit 1]
     $ fs set dedup=on tank/home
-    fs: cannot set property for 'tank/home': property 'dedup' is not supported: this version of Cenote does not deduplicate; clones and snapshots share blocks
+    fs: cannot set property for 'tank/home': property 'dedup' is not supported: deduplication does not exist in this version; clones, snapshots and file copies share blocks
     [exit 1]
     $ fs create -o encryption=on tank/safe
-    fs: cannot create 'tank/safe': property 'encryption' is not supported: this version of Cenote does not encrypt; put the pool's image on an encrypted device
+    fs: cannot create 'tank/safe': property 'encryption' is not supported: native encryption does not exist in this version; use encrypted devices (LUKS)
     [exit 1]
     $ fs get color tank/home
     fs: bad property list: invalid property 'color'

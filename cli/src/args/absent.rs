@@ -1,21 +1,37 @@
 //! Subcommands and options that ZFS users know and this version does not have, with the reason each is refused.
 //!
-//! What nobody has ever heard of is the parser's affair.
+//! The parser refuses unknown names.
 
 use crate::run::Program;
 
-const NO_VOLUMES: &str = "this version of Cenote has file systems, and no block volumes";
-const NO_ENCRYPTION: &str = "this version of Cenote does not encrypt; put the pool's image on an encrypted device";
-const NO_RESUMING: &str = "a stream that was cut off leaves nothing, and is sent again from its beginning";
-const NO_SHARING: &str = "share the mounted directory with the tools of your NFS or SMB server";
-const NO_DELEGATION: &str = "a pool is administered by the user whose service has it, and by root";
-const NO_ZONES: &str = "file systems are not handed to containers; mount them and bind the directory";
+const NO_VOLUMES: &str = "volumes (zvols) do not exist in this version";
+const NO_ENCRYPTION: &str = "native encryption does not exist in this version; use encrypted devices (LUKS)";
+const NO_RESUMING: &str = "resumable receive does not exist in this version; send the stream again";
+const NO_SHARING: &str = "share the mount point with the NFS or SMB server's own tools";
+const NO_DELEGATION: &str = "only the owner of the pool's service, and root, administer a pool";
+const NO_ZONES: &str = "delegation to containers does not exist; bind-mount the file system";
+
+const NO_ALTROOT: &str = "only 'pool split -R' sets an alternate root in this version";
+const NO_TEMPORARY_NAMES: &str = "temporary pool names do not exist in this version";
+const FULL_PATHS: &str = "device paths are always printed in full; JSON output (-j) includes GUIDs";
+const NO_CLOCK: &str = "time stamps do not exist here in this version; 'pool wait -T' prints the time";
+const NO_DEVICE_SCRIPTS: &str = "scripts for each device do not exist in this version";
+const NO_POWER: &str = "control of enclosure slot power does not exist in this version";
+const ONE_ASHIFT: &str = "ashift is set for the whole pool by: pool create -o ashift=N";
+const NO_REBUILD: &str =
+    "sequential reconstruction does not exist in this version; the resilver copies used blocks only";
+const NAME_POOLS: &str = "name the pools";
 
 const POOL: &[(&[&str], &str)] = &[
-    (&["checkpoint"], "snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME"),
-    (&["initialize"], "free space is left as it is; it is given back by: pool trim"),
-    (&["upgrade"], "there is one version of the format, and nothing to upgrade"),
-    (&["prefetch", "ddtprune"], "this version of Cenote does not deduplicate; clones and snapshots share blocks"),
+    (
+        &["checkpoint"],
+        "pool checkpoints do not exist in this version; use recursive snapshots: fs snapshot -r POOL@NAME",
+    ),
+    (&["initialize"], "free space is not initialized; to discard free space: pool trim"),
+    (&["upgrade"], "the on-disk format has a single version; for features: pool set feature@NAME=enabled POOL"),
+    (&["prefetch"], "metadata is read when needed and cached; nothing is loaded in advance"),
+    (&["ddtprune"], "deduplication does not exist in this version; clones, snapshots and file copies share blocks"),
+    (&["condense"], "space maps are condensed automatically"),
 ];
 
 const FS: &[(&[&str], &str)] = &[
@@ -23,19 +39,82 @@ const FS: &[(&[&str], &str)] = &[
     (&["load-key", "unload-key", "change-key"], NO_ENCRYPTION),
     (&["share", "unshare"], NO_SHARING),
     (&["jail", "unjail", "zone", "unzone"], NO_ZONES),
-    (&["upgrade"], "there is one version of the format, and nothing to upgrade"),
-    (&["redact"], "streams are of whole snapshots"),
-    (&["program"], "scripts run commands of 'fs' and 'pool', which print JSON with -j"),
-    (&["wait"], "what is under way is shown by: pool status"),
+    (&["upgrade"], "the on-disk format has a single version, so no file system needs an upgrade"),
+    (&["redact"], "redacted streams do not exist in this version"),
+    (&["program"], "channel programs do not exist; use scripts, with JSON output (-j)"),
+    (&["wait"], "to wait for background activity: pool wait"),
+    (&["rewrite"], "to spread blocks over new vdevs: pool rebalance; to apply new properties, copy the files"),
 ];
 
-const FS_OPTIONS: &[(&str, &[&str], &str)] = &[
+/// Subcommand, options, reason.
+type Options = &'static [(&'static str, &'static [&'static str], &'static str)];
+
+const POOL_OPTIONS: Options = &[
+    ("create", &["-R"], NO_ALTROOT),
+    (
+        "create",
+        &["-d"],
+        "a feature is enabled at its first use; to enable further features: pool set feature@NAME=enabled",
+    ),
+    ("create", &["-t"], NO_TEMPORARY_NAMES),
+    ("add", &["-g", "-L", "-P"], FULL_PATHS),
+    ("add", &["-o"], ONE_ASHIFT),
+    ("attach", &["-o"], ONE_ASHIFT),
+    ("attach", &["-s"], NO_REBUILD),
+    ("replace", &["-o"], ONE_ASHIFT),
+    ("replace", &["-s"], NO_REBUILD),
+    ("split", &["-g", "-L", "-P"], FULL_PATHS),
+    ("split", &["-l"], NO_ENCRYPTION),
+    ("import", &["-R"], NO_ALTROOT),
+    ("import", &["-c"], "Cenote keeps known pools in its registry; search for others with -d"),
+    ("import", &["-s"], "name the directories to search with -d"),
+    ("import", &["-l"], NO_ENCRYPTION),
+    ("import", &["-t"], NO_TEMPORARY_NAMES),
+    ("import", &["-X"], "to rewind further: -F -T TXG"),
+    ("export", &["-F"], "to unmount busy file systems: -f; to give up a suspended pool: --abandon"),
+    ("clear", &["-F", "-n", "-X"], "to rewind, export the pool, then: pool import -F"),
+    ("clear", &["--power"], NO_POWER),
+    ("offline", &["--power"], NO_POWER),
+    ("offline", &["-f"], "a device cannot be marked faulted in this version; use offline without -f"),
+    ("online", &["--power"], NO_POWER),
+    (
+        "scrub",
+        &["-C", "-S", "-E"],
+        "a scrub verifies all txgs; file systems, snapshots and files can be scrubbed by name",
+    ),
+    ("scrub", &["-a"], NAME_POOLS),
+    ("trim", &["-a"], NAME_POOLS),
+    ("trim", &["-d"], "secure discard does not exist in this version"),
+    ("list", &["-g", "-L", "-P"], FULL_PATHS),
+    ("list", &["-T"], NO_CLOCK),
+    ("status", &["-g", "-L"], FULL_PATHS),
+    ("status", &["-T"], NO_CLOCK),
+    ("status", &["-c"], NO_DEVICE_SCRIPTS),
+    ("status", &["-D"], "deduplication does not exist in this version"),
+    ("status", &["-i"], "free space is not initialized in this version"),
+    ("status", &["-s"], "slow I/O operations are not counted in this version"),
+    ("iostat", &["-g", "-L", "-P"], FULL_PATHS),
+    ("iostat", &["-T"], NO_CLOCK),
+    ("iostat", &["-c"], NO_DEVICE_SCRIPTS),
+    ("iostat", &["-l", "-q", "-r", "-w"], "latency, queue and request size statistics do not exist in this version"),
+];
+
+const FS_OPTIONS: Options = &[
     ("create", &["-V", "-s", "-b"], NO_VOLUMES),
     ("send", &["-t", "--saved", "-S"], NO_RESUMING),
     ("receive", &["-s", "-A"], NO_RESUMING),
-    ("send", &["-d", "--redact", "-X"], "what is sent is chosen by name"),
+    (
+        "receive",
+        &["-c"],
+        "corrective receive does not exist in this version; 'pool scrub' repairs from copies and parity",
+    ),
+    ("send", &["-d", "--redact"], "redacted streams do not exist in this version"),
+    ("send", &["-D"], "deduplicated streams do not exist in this version"),
+    ("send", &["-X"], "datasets cannot be excluded from a replication; name the datasets to send"),
     ("mount", &["-l"], NO_ENCRYPTION),
-    ("receive", &["-M"], "use -u, or unmount what is in use: fs unmount -f"),
+    ("mount", &["-f"], "to mount over a directory with files: -O"),
+    ("unmount", &["-u"], NO_ENCRYPTION),
+    ("receive", &["-M"], "use -u, or unmount busy file systems first: fs unmount -f"),
 ];
 
 /// Why a subcommand that ZFS has is not here; `None` if ZFS has none of this name either.
@@ -47,8 +126,9 @@ pub fn subcommand(program: Program, name: &str) -> Option<&'static str> {
 /// Why an option that ZFS has for a subcommand is not here.
 pub fn option(program: Program, subcommand: &str, option: &str) -> Option<&'static str> {
     let subcommand = if subcommand == "recv" { "receive" } else { subcommand };
-    let is_it = |(of, options, _): &&(&str, &[&str], &str)| *of == subcommand && options.contains(&option);
-    FS_OPTIONS.iter().filter(|_| program == Program::Fs).find(is_it).map(|(_, _, reason)| *reason)
+    let table = if program == Program::Pool { POOL_OPTIONS } else { FS_OPTIONS };
+    let known = table.iter().find(|(of, options, _)| *of == subcommand && options.contains(&option));
+    known.map(|(_, _, reason)| *reason)
 }
 
 #[cfg(test)]
@@ -63,10 +143,11 @@ mod tests {
             let has = |name: &str| known.get_subcommands().any(|s| s.get_name() == name);
             assert!(table.iter().flat_map(|(names, _)| *names).all(|name| !has(name)));
         }
-        let known = command(Program::Fs, "fs");
-        for (of, options, _) in FS_OPTIONS {
-            let found = known.get_subcommands().find(|s| s.get_name() == *of).unwrap();
-            for option in *options {
+        for (program, table) in [(Program::Pool, POOL_OPTIONS), (Program::Fs, FS_OPTIONS)] {
+            let known = command(program, "x");
+            for (of, option) in table.iter().flat_map(|(of, options, _)| options.iter().map(move |option| (of, option)))
+            {
+                let found = known.find_subcommand(of).unwrap();
                 let is_it = |arg: &clap::Arg| {
                     let short = arg.get_short().map(|short| format!("-{short}"));
                     short.as_deref() == Some(option)

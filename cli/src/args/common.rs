@@ -11,16 +11,16 @@ use protocol::{Assignment, Failure, Location, PathBytes, VdevKind, VdevRole, Vde
 /// How a table is printed.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Format {
-    /// For scripts: no head, and one tab between values
+    /// Scripted mode: no header, fields separated by one tab
     #[arg(short = 'H')]
     pub scripted: bool,
-    /// Exact numbers instead of rounded ones
+    /// Print exact numbers
     #[arg(short = 'p')]
     pub exact: bool,
     /// Print JSON
     #[arg(short = 'j', long)]
     pub json: bool,
-    /// In JSON, numbers as numbers instead of strings
+    /// In JSON, print numbers as integers instead of strings
     #[arg(long, requires = "json")]
     pub json_int: bool,
 }
@@ -35,7 +35,7 @@ impl Format {
 /// For tables whose numbers are never rounded.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PlainFormat {
-    /// For scripts: no head, and one tab between values
+    /// Scripted mode: no header, fields separated by one tab
     #[arg(short = 'H')]
     pub scripted: bool,
     /// Print JSON
@@ -46,10 +46,10 @@ pub struct PlainFormat {
 /// How far below the named datasets to go.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Recursion {
-    /// With everything below
+    /// Include all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// With what is at most so many levels below
+    /// Include descendants down to DEPTH levels
     #[arg(short = 'd', value_name = "DEPTH")]
     pub depth: Option<u32>,
 }

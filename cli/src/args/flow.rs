@@ -1,25 +1,55 @@
-//! What stands below the options in a help text, made such that it can be wrapped once more.
+//! The order of a help text, and its form, which the parser can wrap.
+//!
+//! The order is that of OpenZFS's manual pages: synopsis, description, options, examples, see also. A command's `after_help`
+//! holds the description and the examples; here they are put before and behind the options.
 //!
 //! Paragraphs are written in lines as long as those of the code, and the command line's parser wraps each line of them for the
 //! terminal. So the lines of a paragraph are made one here. A line that begins with a blank is of a list, such as the examples,
 //! and stays a line; what explains it stands in a column, and goes on there if it is longer than a terminal is wide.
 
-/// As wide as a terminal that nobody has made wider.
+use super::related::related;
+use crate::output::called::called;
+use crate::run::Program;
+
+/// The width of a terminal of unknown width.
 const WIDTH: usize = 80;
 /// In fewer columns nothing is explained.
 const NARROWEST: usize = 20;
 
-/// A command whose texts, and those of its subcommands, can be wrapped.
-pub fn flowing_command(mut command: clap::Command) -> clap::Command {
-    let names: Vec<String> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
-    for name in names {
-        command = command.mut_subcommand(name, flowing_command);
+const TEMPLATE: &str = "{usage-heading} {usage}\n\n{about-with-newline}\n{before-help}{all-args}{after-help}";
+
+/// The heading of the examples, with which the description ends.
+pub const EXAMPLES: &str = "Examples:\n";
+
+/// The heading of the related commands.
+pub const SEE_ALSO: &str = "See also:";
+
+/// The description and the examples of a help text.
+pub fn parts(help: &str) -> (&str, &str) {
+    help.find(EXAMPLES).map_or((help, ""), |at| help.split_at(at))
+}
+
+/// The command line of a program, called by `name`, and its subcommands with their help in order.
+pub fn flowing_command(mut command: clap::Command, program: Program, name: &str) -> clap::Command {
+    let subcommands: Vec<String> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
+    for subcommand in subcommands {
+        command = command.mut_subcommand(subcommand, |known| flowing_command(known, program, name));
     }
-    if let Some(text) = command.get_after_help().map(|text| flowing(&text.to_string())) {
-        command = command.after_help(text);
+    command = command.help_template(TEMPLATE);
+    let Some(help) = command.get_after_help().map(ToString::to_string) else { return command };
+    let related = related(program, command.get_name());
+    let see_also = if related.is_empty() { String::new() } else { format!("\n\n{SEE_ALSO}\n  {}", related.join(", ")) };
+    let (description, examples) = parts(&help);
+    let finished = |text: &str| flowing(&called(&format!("{text}{see_also}"), name));
+    let long = command.get_after_long_help().map(|text| finished(&text.to_string()));
+    let short = finished(examples);
+    let description = flowing(&called(description.trim_end(), name));
+    if !description.is_empty() {
+        command = command.before_help(description);
     }
-    match command.get_after_long_help().map(|text| flowing(&text.to_string())) {
-        Some(text) => command.after_long_help(text),
+    command = command.after_help(short);
+    match long {
+        Some(long) => command.after_long_help(long),
         None => command,
     }
 }
@@ -79,11 +109,24 @@ mod tests {
     fn no_remark_is_wrapped_by_the_parser_and_no_paragraph_has_two_lines() {
         for program in [Program::Pool, Program::Fs] {
             for known in command(program, "x").get_subcommands() {
-                let help = known.get_after_help().map(ToString::to_string).unwrap_or_default();
-                let lines: Vec<&str> = help.lines().collect();
-                let is_text = |line: &str| !line.is_empty() && !line.starts_with(' ');
-                assert!(!lines.windows(2).any(|pair| pair.iter().all(|line| is_text(line))), "{help}");
-                let wide = lines.iter().find(|line| line.starts_with(' ') && in_columns(line).len() > 1);
+                for help in [known.get_before_help(), known.get_after_help()] {
+                    let help = help.map(ToString::to_string).unwrap_or_default();
+                    let lines: Vec<&str> = help.lines().collect();
+                    let is_text = |line: &str| !line.is_empty() && !line.starts_with(' ');
+                    assert!(!lines.windows(2).any(|pair| pair.iter().all(|line| is_text(line))), "{help}");
+                    let wide = lines.iter().find(|line| line.starts_with(' ') && in_columns(line).len() > 1);
+                    assert_eq!(wide, None, "{}", known.get_name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_of_lists_in_descriptions_fit_a_terminal() {
+        for program in [Program::Pool, Program::Fs] {
+            for known in command(program, "x").get_subcommands() {
+                let help = known.get_before_help().map(ToString::to_string).unwrap_or_default();
+                let wide = help.lines().find(|line| line.starts_with(' ') && line.len() > WIDTH);
                 assert_eq!(wide, None, "{}", known.get_name());
             }
         }

@@ -5,10 +5,10 @@ use clap::{Parser, Subcommand};
 use crate::commands::fs::*;
 use crate::commands::{completions, manual, version};
 
-/// Administers file systems, snapshots, clones and streams in Cenote's pools
+/// Administers Cenote file systems, snapshots, clones and streams
 ///
-/// Where a file system is asked for, its name is meant (tank/home); a snapshot is tank/home@monday, a bookmark
-/// tank/home#monday.
+/// A file system is named tank/home, a snapshot tank/home@monday, a bookmark tank/home#monday. Commands for files take
+/// DATASET:/PATH, as in tank/home:/ann/notes.
 #[derive(Parser, Debug)]
 #[command(name = "fs", version, subcommand_required = true, arg_required_else_help = true, infer_long_args = true)]
 pub struct FsCli {
@@ -30,58 +30,58 @@ pub enum FsCommand {
     Get(get::Arguments),
     /// Set properties
     Set(set::Arguments),
-    /// Drop a property's own value, so that it is inherited again
+    /// Clear a property, so that the value is inherited again
     Inherit(inherit::Arguments),
     /// Rename a file system or a snapshot
     Rename(rename::Arguments),
-    /// Mount a file system, or show what is mounted
+    /// Mount file systems, or list mounted file systems
     Mount(mount::Arguments),
-    /// Unmount a file system
+    /// Unmount file systems
     #[command(visible_alias = "umount")]
     Unmount(unmount::Arguments),
     /// Take snapshots
     #[command(visible_alias = "snap")]
     Snapshot(snapshot::Arguments),
-    /// Take a file system back to a snapshot
+    /// Roll a file system back to a snapshot
     Rollback(rollback::Arguments),
-    /// Make a file system of a snapshot
+    /// Clone a snapshot into a new file system
     Clone(clone::Arguments),
     /// Make a clone independent of its origin
     Promote(promote::Arguments),
-    /// Keep snapshots from being destroyed
+    /// Hold snapshots, so that they cannot be destroyed
     Hold(hold::Arguments),
-    /// Show the holds of snapshots
+    /// List the holds of snapshots
     Holds(holds::Arguments),
-    /// Take a hold away
+    /// Release a hold of snapshots
     Release(release::Arguments),
-    /// Remember a snapshot as the base of later incremental streams
+    /// Bookmark a snapshot as a base of incremental streams
     Bookmark(bookmark::Arguments),
-    /// Show what changed since a snapshot
+    /// Show the files that changed since a snapshot
     Diff(diff::Arguments),
-    /// Write a snapshot as a stream
+    /// Send a snapshot as a stream
     Send(send::Arguments),
-    /// Make snapshots from a stream
+    /// Receive snapshots from a stream
     #[command(visible_alias = "recv")]
     Receive(receive::Arguments),
-    /// List files, without a mount
+    /// List files without a mount
     Ls(ls::Arguments),
-    /// Print files, without a mount
+    /// Print files without a mount
     Cat(cat::Arguments),
-    /// Copy files in or out, without a mount
+    /// Copy files in, out or within a pool without a mount
     Cp(cp::Arguments),
-    /// Set attributes of files: immutable, compression and others
+    /// Set file attributes, such as immutable or compression
     #[command(name = "setattr")]
     SetAttr(setattr::Arguments),
-    /// Show attributes of files
+    /// Show file attributes
     #[command(name = "getattr")]
     GetAttr(getattr::Arguments),
-    /// Show what users use, and their quotas
+    /// Show space used by each user, and quotas
     Userspace(userspace::Arguments),
-    /// Show what groups use, and their quotas
+    /// Show space used by each group, and quotas
     Groupspace(userspace::Arguments),
-    /// Show what projects use, and their quotas
+    /// Show space used by each project, and quotas
     Projectspace(userspace::Arguments),
-    /// Show or set which project files are of
+    /// List, check or set the project ID of files
     Project(project::Arguments),
     /// Print the version
     Version(version::Arguments),

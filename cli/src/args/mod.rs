@@ -9,5 +9,7 @@ pub mod flow;
 pub mod fs;
 pub mod pool;
 pub mod reference;
+pub mod related;
 pub mod sort;
 pub mod spares;
+pub mod usage;

@@ -5,9 +5,9 @@ use clap::{Parser, Subcommand};
 use crate::commands::pool::*;
 use crate::commands::{completions, manual, version};
 
-/// Administers Cenote's storage pools
+/// Administers Cenote storage pools
 ///
-/// A pool is made of image files or block devices; its file systems are administered with fs(1).
+/// A pool stores file systems on image files or block devices. fs(1) administers the file systems.
 #[derive(Parser, Debug)]
 #[command(name = "pool", version, subcommand_required = true, arg_required_else_help = true, infer_long_args = true)]
 pub struct PoolCli {
@@ -25,73 +25,73 @@ pub enum PoolCommand {
     Destroy(destroy::Arguments),
     /// List pools
     List(list::Arguments),
-    /// Show the state of pools and their devices
+    /// Show the health of pools and their devices
     Status(status::Arguments),
     /// Show properties
     Get(get::Arguments),
     /// Set a property
     Set(set::Arguments),
-    /// Close a pool, so that it can be moved or checked
+    /// Export pools, so that their devices can be moved or checked
     Export(export::Arguments),
-    /// Open a pool, or show which could be opened
+    /// Import pools, or list pools that can be imported
     Import(import::Arguments),
     /// Show the commands that changed a pool
     History(history::Arguments),
-    /// Commit what was written
+    /// Commit all pending writes
     Sync(sync::Arguments),
-    /// Show input and output
+    /// Show I/O statistics
     Iostat(iostat::Arguments),
-    /// Add devices to a pool
+    /// Add vdevs, spares or cache devices to a pool
     Add(add::Arguments),
-    /// Make a device hold the same as another one
+    /// Attach a device to form or extend a mirror, or widen a RAID-Z
     Attach(attach::Arguments),
-    /// Take a device out of its mirror
+    /// Detach a device from a mirror
     Detach(detach::Arguments),
-    /// Have regions that are mostly holes become empty ones
+    /// Consolidate fragmented free space
     Defragment(defragment::Arguments),
-    /// Have all vdevs of a pool become equally full
+    /// Spread existing data evenly over all vdevs
     Rebalance(rebalance::Arguments),
-    /// Have a device become smaller, which moves what lies at its end
+    /// Shrink a device; data at its end is moved first
     Resize(resize::Arguments),
-    /// Have one device of each mirror be a pool of its own
+    /// Split one device off each mirror into a new pool
     Split(split::Arguments),
-    /// Take a vdev out of a pool, which moves what lies on it
+    /// Remove a vdev; its data is moved to the remaining vdevs first
     Remove(remove::Arguments),
-    /// Have a device take the place of another one
+    /// Replace a device
     Replace(replace::Arguments),
-    /// Put devices out of use that others can do without
+    /// Take devices offline
     Offline(offline::Arguments),
-    /// Take devices back, or use what they have grown
+    /// Bring devices online; -e uses added space
     Online(online::Arguments),
-    /// Give a pool another number
+    /// Give a pool a new GUID
     Reguid(reguid::Arguments),
-    /// Tell the devices which space nobody needs
+    /// TRIM unused space
     Trim(trim::Arguments),
-    /// Say what the loss of devices would cost
+    /// Show what a loss of devices would cost
     Simulate(simulate::Arguments),
-    /// Show what has happened to pools since they were imported
+    /// Show events of pools since import
     Events(events::Arguments),
-    /// Wait until what goes on in the background has ceased
+    /// Wait for background activity to finish
     Wait(wait::Arguments),
-    /// Take devices back that did not answer
+    /// Reopen failed or missing devices
     Reopen(reopen::Arguments),
-    /// Have the resilver of a pool begin again
+    /// Restart the resilver of a pool
     Resilver(resilver::Arguments),
-    /// Have a device belong to no pool any more
+    /// Erase the pool labels from a device
     Labelclear(labelclear::Arguments),
-    /// Verify a pool that is in use, and mend what can be mended
+    /// Verify the data of a pool, and repair damage
     Scrub(scrub::Arguments),
-    /// Have a pool go on after its devices have failed, and forget their errors
+    /// Clear device errors and resume a suspended pool
     Clear(clear::Arguments),
-    /// Verify a pool without mending, also while it is in use
+    /// Verify a pool without repair, imported or exported
     Check(check::Arguments),
-    /// Look into the structures of a pool that nobody has open
+    /// Inspect on-disk structures of an exported pool
     Debug(debug::Arguments),
-    /// Show the main job from end to end, on pools in image files
+    /// Demonstrate the main features on temporary image files
     Tour(tour::Arguments),
     /// Print the version
     Version(version::Arguments),
-    /// Be the service of a pool
+    /// Run the service of a pool
     #[command(hide = true)]
     Service(service::Arguments),
     /// Print a completion script for a shell

@@ -4,6 +4,7 @@
 //! A manual page is filled but for lines that begin with a blank, and is indented: so all lines of a list begin with
 //! blanks, and none is longer than 70 columns.
 
+use super::flow::parts;
 use dataset::property::{DATASET, Definition, MAX_USER_VALUE, Nature, POOL, Precision, Syntax};
 
 /// The longest line of a list: eighty columns, without what a manual page is indented by.
@@ -13,61 +14,61 @@ const COLUMN: usize = 25;
 
 /// Properties of pools that are in no table, as there are many of them: names, values, help.
 const MORE_OF_POOLS: &[(&str, &str, &str)] =
-    &[("feature@NAME", "enabled", "A feature that the pool may begin to use; 'pool get all' names them.")];
+    &[("feature@NAME", "enabled", "Allow the pool to use a feature; 'pool get all' lists all features.")];
 
 /// The same of datasets.
 const MORE_OF_DATASETS: &[(&str, &str, &str)] = &[
-    ("userquota@NAME", "a size, or none", "The most space that files of this user may take."),
-    ("groupquota@NAME", "a size, or none", "The same of a group."),
-    ("projectquota@NUMBER", "a size, or none", "The same of a project: fs project."),
-    ("userobjquota@NAME", "a number, or none", "The most files and directories of this user."),
-    ("groupobjquota@NAME", "a number, or none", "The same of a group."),
-    ("projectobjquota@NUMBER", "a number, or none", "The same of a project."),
+    ("userquota@NAME", "a size, or none", "Limit of the space used by files of a user."),
+    ("groupquota@NAME", "a size, or none", "Limit of the space used by files of a group."),
+    ("projectquota@NUMBER", "a size, or none", "Limit of the space used by files of a project: see 'fs project'."),
+    ("userobjquota@NAME", "a number, or none", "Limit of the number of files and directories of a user."),
+    ("groupobjquota@NAME", "a number, or none", "Limit of the number of files and directories of a group."),
+    ("projectobjquota@NUMBER", "a number, or none", "Limit of the number of files and directories of a project."),
 ];
 
 /// What only `fs get` knows.
 const MORE_TO_GET: &[(&str, &str, &str)] = &[
-    ("userused@NAME", "", "The space that files of this user take; also groupused@NAME, projectused@NUMBER."),
-    ("userobjused@NAME", "", "How many these are; also groupobjused@NAME, projectobjused@NUMBER."),
-    ("written@SNAPSHOT", "", "Space referenced now that this snapshot did not."),
+    ("userused@NAME", "", "Space used by files of a user; also groupused@NAME, projectused@NUMBER."),
+    ("userobjused@NAME", "", "Number of files of a user; also groupobjused@NAME, projectobjused@NUMBER."),
+    ("written@SNAPSHOT", "", "Referenced space written since the snapshot."),
 ];
 
-/// The end of the long help of `pool set`: properties, and what stands below its short help.
-pub fn pool_set(rest: &str) -> String {
-    format!("{}{rest}", settable_of_pools())
+/// The end of the long help of `pool set`: properties, and the examples of `help`.
+pub fn pool_set(help: &str) -> String {
+    settable_of_pools() + parts(help).1
 }
 
 /// The end of the long help of `pool get`.
-pub fn pool_get(rest: &str) -> String {
-    format!("{}{}{rest}", computed(POOL, &[]), settable_of_pools())
+pub fn pool_get(help: &str) -> String {
+    computed(POOL, &[]) + &settable_of_pools() + parts(help).1
 }
 
 /// The end of the long help of `fs set`.
-pub fn fs_set(rest: &str) -> String {
-    format!("{}{rest}", settable_of_datasets())
+pub fn fs_set(help: &str) -> String {
+    settable_of_datasets() + parts(help).1
 }
 
 /// The end of the long help of `fs get`.
-pub fn fs_get(rest: &str) -> String {
-    format!("{}{}{rest}", computed(DATASET, MORE_TO_GET), settable_of_datasets())
+pub fn fs_get(help: &str) -> String {
+    computed(DATASET, MORE_TO_GET) + &settable_of_datasets() + parts(help).1
 }
 
 fn computed(table: &[Definition], more: &[(&str, &str, &str)]) -> String {
-    section("Computed properties:", table, Nature::ReadOnly, more)
+    section("Read-only properties:", table, Nature::ReadOnly, more)
 }
 
 fn settable_of_pools() -> String {
-    let once = section("Properties that are given with 'pool create' or 'pool import':", POOL, Nature::SetOnce, &[]);
-    section("Properties that can be set:", POOL, Nature::Settable, MORE_OF_POOLS) + &once
+    let once = section("Properties set by 'pool create' or 'pool import':", POOL, Nature::SetOnce, &[]);
+    section("Settable properties:", POOL, Nature::Settable, MORE_OF_POOLS) + &once
 }
 
 fn settable_of_datasets() -> String {
     let text = Syntax::Text { longest: MAX_USER_VALUE }.to_string();
-    let help = "A property of your own; file systems below have it, too, and snapshots can have some of their own.";
+    let help = "A user property; inherited by descendants, and settable on snapshots.";
     let user = [("MODULE:NAME", &*text, help)];
-    let inherited = "Properties that file systems below have, too, unless set there:";
+    let inherited = "Inheritable properties:";
     section(inherited, DATASET, Nature::Inheritable, &user)
-        + &section("Properties of one file system alone:", DATASET, Nature::Settable, MORE_OF_DATASETS)
+        + &section("Properties that are not inherited:", DATASET, Nature::Settable, MORE_OF_DATASETS)
 }
 
 /// A heading, and all properties of one nature.
@@ -85,7 +86,7 @@ fn values(definition: &Definition) -> String {
     }
     let default = definition.default.map(|default| definition.syntax.print(default, Precision::Human));
     match default.filter(|default| !default.is_empty()) {
-        Some(default) => format!("{}; by default {default}", definition.syntax),
+        Some(default) => format!("{}; default {default}", definition.syntax),
         None => definition.syntax.to_string(),
     }
 }
@@ -147,8 +148,8 @@ mod tests {
         }
         assert_eq!(
             told_of("recordsize", &reference(Program::Fs, "set")),
-            "recordsize a power of two from 4K to 16M; by default 128K \
-             The size of the records that the files written from now on are stored in."
+            "recordsize a power of two from 4K to 16M; default 128K \
+             Maximum block size of new files."
         );
     }
 

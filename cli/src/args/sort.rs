@@ -21,9 +21,11 @@ impl Args for SortKeys {
         let arg = |id: &'static str, short, help: &'static str| {
             Arg::new(id).short(short).value_name("PROPERTY").action(ArgAction::Append).help(help)
         };
-        command
-            .arg(arg("sort-ascending", 's', "Sort by a property, the smallest first; may be given several times"))
-            .arg(arg("sort-descending", 'S', "Sort by a property, the greatest first"))
+        command.arg(arg("sort-ascending", 's', "Sort by a property, ascending; may be repeated")).arg(arg(
+            "sort-descending",
+            'S',
+            "Sort by a property, descending; may be repeated",
+        ))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args};
 use protocol::{Exit, Failure};
 
+use crate::args::flow::SEE_ALSO;
 use crate::context::Context;
 
 /// Arguments of `man`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fs man ~/.local/share/man/man1      write fs.1, fs-create.1 and so on
-  pool man | man -l -                 read the page of the program")]
+  pool man | man -l -                 show the page of the program")]
 pub struct Arguments {
-    /// The directory to write the pages of all subcommands to; without it the program's page is printed
+    /// Directory for the pages of all subcommands (default: print the page of the program)
     directory: Option<PathBuf>,
 }
 
@@ -29,32 +30,44 @@ pub fn run(arguments: &Arguments, mut command: clap::Command, context: &mut Cont
 }
 
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
+    let text = |text: Option<&clap::builder::StyledStr>| text.map(ToString::to_string);
+    let described = match text(command.get_before_help()) {
+        Some(description) => {
+            let about = text(command.get_about()).unwrap_or_default();
+            command.clone().long_about(format!("{about}.\n\n{description}"))
+        }
+        None => command.clone(),
+    };
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    clap_mangen::Man::new(described).render(&mut page)?;
     Ok(revised(&String::from_utf8_lossy(&page), command).into_bytes())
 }
 
-/// The page as people know pages: its synopsis names the values of options and what may be given several times, what stands
-/// below the options has a heading, and the examples have one of their own and stay as they are written.
+const EXTRA: &str = ".SH EXTRA";
+const RELATED: &str = ".SH SEE ALSO";
+
+/// The page in OpenZFS's form: the synopsis names the values of options and marks repeated arguments; properties, examples and
+/// related commands have headings; examples keep their lines.
 fn revised(page: &str, command: &clap::Command) -> String {
-    const EXTRA: &str = ".SH EXTRA";
     let several: Vec<(String, String)> =
         command.get_positionals().filter(|arg| is_repeated(arg)).map(repeated).collect();
     let (mut revised, mut before, mut is_example) = (String::new(), "", false);
     for line in page.lines() {
-        if is_example && line.starts_with(".SH") {
+        if is_example && (line.starts_with(".SH") || line == SEE_ALSO) {
             revised += ".fi\n";
             is_example = false;
         }
+        let line = if line == SEE_ALSO { RELATED } else { line };
         match (before, line) {
             (".SH SYNOPSIS", _) => revised += &synopsis(command),
+            (RELATED, names) => revised += &pages(names),
             (_, EXTRA) => {}
             (_, "Examples:") => {
                 revised += ".SH EXAMPLES\n.nf";
                 is_example = true;
             }
             (before, line) => {
-                revised += if before == EXTRA { ".SH NOTES\n" } else { "" };
+                revised += if before == EXTRA { ".SH PROPERTIES\n" } else { "" };
                 let header = several.iter().find(|(once, _)| before == ".TP" && line == once);
                 revised += header.map_or(line, |(_, repeated)| repeated);
             }
@@ -65,6 +78,12 @@ fn revised(page: &str, command: &clap::Command) -> String {
         before = line;
     }
     revised + if is_example { ".fi\n" } else { "" }
+}
+
+/// The names of commands, `pool add, fs set`, as those of their pages: `pool-add(1), fs-set(1)`.
+fn pages(names: &str) -> String {
+    let page = |name: &str| format!("\\fB{}\\fR(1)", escaped(&name.trim().replace(' ', "-")));
+    names.split(',').map(page).collect::<Vec<_>>().join(", ")
 }
 
 fn is_repeated(arg: &clap::Arg) -> bool {
@@ -145,12 +164,21 @@ mod tests {
     }
 
     #[test]
-    fn notes_and_examples_have_headings_and_examples_are_not_filled() {
+    fn sections_are_those_of_openzfs_and_examples_are_not_filled() {
         let page = page_of("remove");
-        assert!(page.contains(".SH NOTES\nEverything stays") && !page.contains("EXTRA"), "{page}");
+        let headings: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        assert_eq!(headings, ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "SEE ALSO"]);
         let examples = page.split(".SH EXAMPLES\n.nf\n").nth(1).unwrap();
-        assert!(examples.starts_with("  pool remove tank") && examples.trim_end().ends_with(".fi"), "{page}");
+        assert!(examples.starts_with("  pool remove tank") && examples.contains("\n.fi\n.SH"), "{page}");
+        assert!(page.trim_end().ends_with("\\fBpool\\-wait\\fR(1)"), "{page}");
         let page = page_of("sync");
         assert_eq!(page.matches(".nf\n").count(), page.matches(".fi\n").count(), "{page}");
+        assert!(page_of("get").contains(".SH PROPERTIES\nRead"), "{page}");
+    }
+
+    #[test]
+    fn each_line_of_a_list_stays_a_line() {
+        let page = page_of("check");
+        assert!(page.contains("\n  C001  unreadable node\n  C002  damaged block\n"), "{page}");
     }
 }

@@ -27,9 +27,9 @@ const OF_OTHERS: &[&str] = &[
     name = "mount.cenote",
     version,
     arg_required_else_help = true,
-    after_help = "mount(8) runs this program for the type cenote, if /sbin has it. A file system needs mountpoint=legacy.
-A snapshot is always read-only; its files have the numbers that they have in the
-file system, so that backup programs recognise what has not changed.
+    after_help = "mount(8) runs this program for file systems of type cenote if the program is installed in /sbin. The file system needs
+mountpoint=legacy. A snapshot is mounted read-only, with the inode numbers of the file system, so that backup programs detect
+unchanged files.
 
 Examples:
   mount -t cenote tank/home /home
@@ -48,22 +48,22 @@ pub struct Arguments {
     /// Ignore unknown options
     #[arg(short = 's')]
     sloppy: bool,
-    /// Only check the arguments
+    /// Check the arguments only
     #[arg(short = 'f')]
     fake: bool,
-    /// Accepted, and of no effect: there is no mtab
+    /// Accepted and ignored: no mtab exists
     #[arg(short = 'n')]
     no_mtab: bool,
-    /// Accepted, and of no effect
+    /// Accepted and ignored
     #[arg(short = 'v')]
     verbose: bool,
-    /// Refused: the mount would be made where the pool's service is
+    /// Refused: the pool's service mounts in its own namespace
     #[arg(short = 'N', value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// Options: those of fs mount, and remount
+    /// Mount options of fs mount, and remount
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
-    /// The type, as mount(8) has it
+    /// The file system type given by mount(8)
     #[arg(short = 't', value_name = "TYPE")]
     fs_type: Option<String>,
 }

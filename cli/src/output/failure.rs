@@ -31,7 +31,7 @@ mod tests {
         let error = dedup.parse_value("on", false).unwrap_err();
         insta::assert_snapshot!(
             render(&Failure::property("set property for", "tank", &error), ""),
-            @"cannot set property for 'tank': property 'dedup' is not supported: this version of Cenote does not deduplicate; clones and snapshots share blocks"
+            @"cannot set property for 'tank': property 'dedup' is not supported: deduplication does not exist in this version; clones, snapshots and file copies share blocks"
         );
     }
 }

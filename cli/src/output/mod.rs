@@ -2,6 +2,7 @@
 //!
 //! Everything but [`progress`] is a pure function from data to text.
 
+pub mod called;
 pub mod failure;
 pub mod json;
 pub mod names;

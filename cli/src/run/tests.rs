@@ -51,14 +51,12 @@ fn what_cannot_be_undone_is_said() {
         "import",
     ];
     for name in changing.into_iter().chain(["export", "online", "rebalance", "defragment", "trim", "clear"]) {
-        let help = known.find_subcommand(name).unwrap().get_after_help().unwrap().to_string();
-        let text = help.split("Examples:\n").next().unwrap();
-        assert!(text.lines().any(|line| line.starts_with("Cannot be undone: ")), "{name}: {help}");
+        let text = known.find_subcommand(name).unwrap().get_before_help().unwrap().to_string();
+        assert!(text.lines().any(|line| line.starts_with("Cannot be undone: ")), "{name}: {text}");
     }
     for name in ["add", "offline", "split", "simulate", "remove", "replace", "resize", "rebalance"] {
-        let help = known.find_subcommand(name).unwrap().get_after_help().unwrap().to_string();
-        let text = help.split("Examples:\n").next().unwrap();
-        assert!(text.lines().any(|line| line.starts_with("If devices are lost: ")), "{name}: {help}");
+        let text = known.find_subcommand(name).unwrap().get_before_help().unwrap().to_string();
+        assert!(text.lines().any(|line| line.starts_with("If devices are lost: ")), "{name}: {text}");
     }
 }
 
@@ -164,7 +162,7 @@ fn wrong_names_and_values_change_nothing() {
     [exit 1]
     ");
     insta::assert_snapshot!(output_of("fs set encryption=on tank"), @r"
-    fs: cannot set property for 'tank': property 'encryption' is not supported: this version of Cenote does not encrypt; put the pool's image on an encrypted device
+    fs: cannot set property for 'tank': property 'encryption' is not supported: native encryption does not exist in this version; use encrypted devices (LUKS)
     [exit 1]
     ");
     insta::assert_snapshot!(output_of("fs set recordsize=100K tank"), @r"
@@ -272,6 +270,36 @@ fn help_is_no_error_and_ends_with_examples() {
     cenote-0.1.0
     [exit 0]
     ");
+}
+
+#[test]
+fn a_single_h_asks_every_subcommand_for_help() {
+    for line in ["fs send -h", "fs receive -h", "fs diff -h", "pool status -h"] {
+        let help = output_of(line);
+        assert!(help.starts_with("Usage: ") && help.ends_with("[exit 0]"), "{line}: {help}");
+    }
+}
+
+#[test]
+fn help_names_the_program_that_was_called() {
+    for (program, name) in [(Program::Pool, "zpool"), (Program::Fs, "zfs")] {
+        for subcommand in command(program, name).get_subcommands_mut() {
+            let name = subcommand.get_name().to_owned();
+            let help = subcommand.render_long_help().to_string();
+            let ours = [" pool list", " pool status", " fs list", " fs set", "'pool ", "'fs "];
+            assert_eq!(ours.iter().find(|ours| help.contains(**ours)), None, "{name}: {help}");
+        }
+    }
+    assert!(output_of("zfs set --help").contains("Usage: zfs set [OPTIONS] <PROPERTY=VALUE>... <DATASET>..."));
+    assert!(output_of("zpool iostat --help").contains("\n  zpool iostat -v tank 5 "));
+}
+
+#[test]
+fn absent_options_of_openzfs_are_named() {
+    insta::assert_snapshot!(output_of("zpool create -R /mnt tank /a.img"), @"");
+    insta::assert_snapshot!(output_of("zpool iostat -l"), @"");
+    insta::assert_snapshot!(output_of("fs rewrite tank"), @"");
+    insta::assert_snapshot!(output_of("pool prefetch tank"), @"");
 }
 
 #[test]

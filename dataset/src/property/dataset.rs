@@ -103,133 +103,133 @@ rows! {
         "The name.";
     TYPE: String = "type", "TYPE",
         computed(Figure::Type, ALL, Syntax::Word),
-        "What it is: filesystem, snapshot or bookmark.";
+        "The type: filesystem, snapshot or bookmark.";
     CREATION: u64 = "creation", "CREATION",
         computed(Figure::Creation, ALL, Syntax::Date),
-        "When it was created.";
+        "The creation time.";
     USED: u64 = "used", "USED",
         computed(Figure::Used, FS_SNAP, Syntax::Bytes),
-        "Space that it and everything below it takes.";
+        "Space used by the dataset and all descendants.";
     AVAILABLE: u64 = "available", "AVAIL",
         computed(Figure::Available, FS, Syntax::Bytes),
-        "Space that is left for it, quotas and reservations considered.";
+        "Space available, within quotas and reservations.";
     REFERENCED: u64 = "referenced", "REFER",
         computed(Figure::Referenced, ALL, Syntax::Bytes),
-        "Space of the data it can reach, shared or not.";
+        "Space of all referenced data, shared or not.";
     COMPRESSRATIO: String = "compressratio", "RATIO",
         computed(Figure::CompressRatio, FS_SNAP, Syntax::Ratio),
-        "How many times smaller compression made used space.";
+        "Compression ratio of the used data.";
     MOUNTED: String = "mounted", "MOUNTED",
         computed(Figure::Mounted, FS, Syntax::Choice(&["yes", "no"])),
-        "Whether it is mounted now.";
+        "Whether the file system is mounted.";
     ORIGIN: String = "origin", "ORIGIN",
         computed(Figure::Origin, FS, Syntax::Word),
-        "The snapshot that it is a clone of.";
+        "The snapshot from which a clone was created.";
     QUOTA: u64 = "quota", "QUOTA",
         limit(Limit::Quota),
-        "The most space that it and everything below it may take.";
+        "Limit of the space used, with descendants and snapshots.";
     RESERVATION: u64 = "reservation", "RESERV",
         limit(Limit::Reservation),
-        "The least space set aside for it and everything below it.";
+        "Space guaranteed to the dataset and its descendants.";
     RECORDSIZE: u32 = "recordsize", "RECSIZE",
         inherited(Syntax::PowerOfTwo { least: 4 << 10, most: 16 << 20 }, "131072"),
-        "The size of the records that the files written from now on are stored in.";
+        "Maximum block size of new files.";
     MOUNTPOINT: String = "mountpoint", "MOUNTPOINT",
         Definition { default: None, ..inherited(Syntax::Mountpoint, "") }.affecting(PLACED),
-        "The directory it is mounted at; none for nowhere, legacy to leave it to mount(8).";
+        "The mount point; none: not mounted, legacy: mounted by mount(8).";
     CHECKSUM: Checksum = "checksum", "CHECKSUM",
         inherited(Syntax::Checksum, "on"),
-        "How data is checked; on is blake3.";
+        "Checksum algorithm; on is blake3.";
     COMPRESSION: CompressionChoice = "compression", "COMPRESS",
         inherited(Syntax::Compression, "on"),
-        "How data is compressed; on is lz4.";
+        "Compression algorithm; on is lz4.";
     ATIME: bool = "atime", "ATIME",
         inherited(ON_OFF, "on").affecting(SHOWN),
-        "Whether reading a file updates its access time; what the kernel has cached is read without.";
+        "Whether reads update access times; reads from the kernel cache do not.";
     DEVICES: bool = "devices", "DEVICES",
         inherited(ON_OFF, "on").affecting(SHOWN),
         "Whether device nodes can be opened.";
     EXEC: bool = "exec", "EXEC",
         inherited(ON_OFF, "on").affecting(SHOWN),
-        "Whether programs can be run from it.";
+        "Whether programs can be executed.";
     SETUID: bool = "setuid", "SETUID",
         inherited(ON_OFF, "on").affecting(SHOWN),
-        "Whether the set-user-id and set-group-id bits act.";
+        "Whether set-user-ID and set-group-ID bits are respected.";
     READONLY: bool = "readonly", "RDONLY",
         inherited(ON_OFF, "off").affecting(SHOWN.with(Effect::WRITE_BACK)),
-        "Whether it refuses changes.";
+        "Whether the file system is read-only.";
     SNAPDIR: SnapDir = "snapdir", "SNAPDIR",
         inherited(Syntax::Choice(SnapDir::WORDS), "hidden").affecting(SHOWN.with(AGREED)),
-        "Whether .zfs is listed; disabled: it is empty, and opening files is cheaper.";
+        "Whether .zfs is visible; disabled: .zfs is empty, and opening files is faster.";
     ACLTYPE: AclType = "acltype", "ACLTYPE",
         inherited(Syntax::AclType, "off").affecting(AGREED),
-        "Which ACLs there are: none, or those of POSIX.";
+        "The ACL type: off, or POSIX ACLs.";
     CREATETXG: u64 = "createtxg", "CREATETXG",
         computed(Figure::CreateTxg, ALL, Syntax::Identifier),
-        "The transaction group that created it.";
+        "The txg of creation.";
     CANMOUNT: CanMount = "canmount", "CANMOUNT",
         own(Syntax::Choice(CanMount::WORDS), "on").affecting(PLACED),
-        "Whether it is mounted: with all, never, or only by name.";
+        "Whether to mount automatically (on), never (off), or only by name (noauto).";
     XATTR: bool = "xattr", "XATTR",
         inherited(Syntax::Xattr, "on").affecting(AGREED),
-        "Whether extended attributes can be used; ACLs need them.";
+        "Whether extended attributes are enabled; ACLs need xattr=on.";
     COPIES: u8 = "copies", "COPIES",
         inherited(Syntax::Integer { least: 1, most: 3 }, "1"),
-        "How many copies of data are stored.";
+        "Number of copies of each data block.";
     SPECIAL_SMALL_BLOCKS: u32 = "special_small_blocks", "SPECIAL_SMALL_BLOCKS",
         inherited(Syntax::PowerOfTwoOrZero { least: 512, most: 16 << 20 }, "0"),
-        "Records up to this size, as stored, go to special vdevs, where there are any; 0 for none.";
+        "Blocks up to this stored size go to special vdevs; 0: metadata only.";
     ALLOC: Spread = "alloc", "ALLOC",
         inherited(Syntax::Choice(Spread::WORDS), "striped"),
-        "Whether a file is spread over all vdevs, or lies on one, and the next file on the next.";
+        "Whether each file is spread over all vdevs, or placed on a single vdev.";
     VDEVS: Preferred = "vdevs", "VDEVS",
         inherited(Syntax::Vdevs, "any"),
-        "The vdevs that its data go to as long as there is room.";
+        "Preferred vdevs for data, while space is left.";
     PRIMARYCACHE: Caching = "primarycache", "PRIMARYCACHE",
         inherited(CACHED, "all"),
-        "What of that which is read stays in the cache in memory: all, only metadata, or none.";
+        "What is cached in memory (ARC): all, metadata or none.";
     SECONDARYCACHE: Caching = "secondarycache", "SECONDARYCACHE",
         inherited(CACHED, "all"),
-        "What of that which is read goes to cache devices, where there are any: all, only metadata, or none.";
+        "What is cached on cache devices (L2ARC): all, metadata or none.";
     REFQUOTA: u64 = "refquota", "REFQUOTA",
         limit(Limit::Refquota),
-        "The most space that it may reference, those below not counted.";
+        "Limit of the referenced space, without descendants and snapshots.";
     REFRESERVATION: u64 = "refreservation", "REFRESERV",
         limit(Limit::Refreservation),
-        "The least space set aside for it, those below not counted.";
+        "Space guaranteed to the dataset, without descendants.";
     GUID: u64 = "guid", "GUID",
         computed(Figure::Guid, ALL, Syntax::Identifier),
-        "The number that identifies it; a received snapshot keeps it.";
+        "The GUID; a received snapshot keeps the GUID of its source.";
     USEDBYSNAPSHOTS: u64 = "usedbysnapshots", "USEDSNAP",
         computed(Figure::UsedBySnapshots, FS, Syntax::Bytes),
-        "Space that destroying its snapshots would free.";
+        "Space freed if all snapshots were destroyed.";
     USEDBYDATASET: u64 = "usedbydataset", "USEDDS",
         computed(Figure::UsedByDataset, FS, Syntax::Bytes),
-        "Space that it takes itself.";
+        "Space used by the dataset alone.";
     USEDBYCHILDREN: u64 = "usedbychildren", "USEDCHILD",
         computed(Figure::UsedByChildren, FS, Syntax::Bytes),
-        "Space that the datasets below it take.";
+        "Space used by child datasets.";
     USEDBYREFRESERVATION: u64 = "usedbyrefreservation", "USEDREFRESERV",
         computed(Figure::UsedByRefreservation, FS, Syntax::Bytes),
-        "Space that its refreservation sets aside.";
+        "Space reserved by refreservation.";
     DEFER_DESTROY: bool = "defer_destroy", "DEFER_DESTROY",
         computed(Figure::DeferDestroy, SNAP, ON_OFF),
-        "Whether it goes when its last hold or clone goes.";
+        "Whether the snapshot is destroyed with its last hold or clone.";
     USERREFS: u64 = "userrefs", "USERREFS",
         computed(Figure::UserRefs, SNAP, Syntax::Count),
-        "How many holds it has.";
+        "Number of holds.";
     OBJSETID: u64 = "objsetid", "OBJSETID",
         computed(Figure::ObjsetId, FS_SNAP, Syntax::Identifier),
-        "The number of its tree in the pool.";
+        "The object set ID within the pool.";
     SYNC: Durability = "sync", "SYNC",
         inherited(Syntax::Choice(Durability::WORDS), "standard"),
-        "Which writes are durable when they return: those that ask, all, or none.";
+        "Synchronous writes: as requested (standard), every write (always), or none (disabled).";
     REFCOMPRESSRATIO: String = "refcompressratio", "REFRATIO",
         computed(Figure::RefCompressRatio, FS_SNAP, Syntax::Ratio),
-        "The same for the space that it references.";
+        "Compression ratio of the referenced data.";
     WRITTEN: u64 = "written", "WRITTEN",
         computed(Figure::Written, FS_SNAP, Syntax::Bytes),
-        "Space referenced now that the snapshot before did not.";
+        "Referenced space written since the previous snapshot.";
     LOGICALUSED: u64 = "logicalused", "LUSED",
         computed(Figure::LogicalUsed, FS, Syntax::Bytes),
         "Used space before compression.";
@@ -238,14 +238,14 @@ rows! {
         "Referenced space before compression.";
     RELATIME: bool = "relatime", "RELATIME",
         inherited(ON_OFF, "on").affecting(SHOWN),
-        "Whether access times are updated once a day or after a change.";
+        "Whether access times are updated only once a day or after a change.";
     CLONES: String = "clones", "CLONES",
         computed(Figure::Clones, SNAP, Syntax::Word),
-        "The file systems cloned from it.";
+        "The clones of the snapshot.";
     RECEIVE_RESUME_TOKEN: String = "receive_resume_token", "RECEIVE_RESUME_TOKEN",
         computed(Figure::ReceiveResumeToken, FS, Syntax::Word),
-        "Where an interrupted receive stopped.";
+        "Always '-': a receive cannot be resumed.";
     SNAPSHOTS_CHANGED: u64 = "snapshots_changed", "SNAPSHOTS_CHANGED",
         computed(Figure::SnapshotsChanged, FS_SNAP, Syntax::Date),
-        "When a snapshot came or went.";
+        "Time of the last creation or destruction of a snapshot.";
 }

@@ -44,7 +44,7 @@ pub enum PropertyError {
         expected: String,
     },
     /// A feature of the pool can only be set to `enabled`.
-    #[error("bad value '{}' for '{name}': the only one that can be set is '{ENABLED}'", on_one_line(.value))]
+    #[error("bad value '{}' for '{name}': only '{ENABLED}' can be set", on_one_line(.value))]
     Feature {
         /// The property.
         name: String,
@@ -60,7 +60,7 @@ pub enum PropertyError {
         character: char,
     },
     /// The value of a user property has a control character, which would break lines of output.
-    #[error("the value of '{name}' has the control character {character:?}")]
+    #[error("the value of '{name}' contains the control character {character:?}")]
     Control {
         /// The property.
         name: String,
@@ -93,7 +93,7 @@ impl PropertyError {
     pub fn hint(&self) -> Option<String> {
         match self {
             PropertyError::Unknown { name } if name.contains(':') => {
-                Some("pools have no properties of users; file systems do: fs set".into())
+                Some("user properties are not supported on pools; on datasets: fs set".into())
             }
             PropertyError::Unknown { .. } => {
                 Some("user properties have a colon in their name, as in 'me:backup'".into())

@@ -8,26 +8,24 @@ use super::{Backing, Definition, Kinds, Nature, Source, Syntax};
 const FS: Kinds = Kinds::FILESYSTEM;
 const FS_SNAP: Kinds = Kinds::FILESYSTEM.with(Kinds::SNAPSHOT);
 
-const ENCRYPTION: &str = "this version of Cenote does not encrypt; put the pool's image on an encrypted device";
-const DEDUP: &str = "this version of Cenote does not deduplicate; clones and snapshots share blocks";
-const FIXED_NAMES: &str = "file names are stored and compared as the bytes they are";
-const VOLUMES: &str = "this version of Cenote has file systems, and no block volumes";
-const SHARING: &str = "share the mounted directory with the tools of your NFS or SMB server";
-const ONE_LOG: &str = "what must be durable goes to the intent log, which lies on a log vdev if there is one";
-const CACHING: &str =
-    "primarycache and secondarycache say what is cached; for a single file, its attribute direct does: fs setattr";
-const METADATA: &str = "the catalogue has three copies, other metadata two, or one in a pool of one vdev";
-const ACL: &str =
-    "it is about NFSv4 ACLs; those of POSIX (acltype=posix) are inherited and follow the mode by POSIX's rules";
-const LIMITS: &str = "counts of datasets are not limited in this version; 'quota' limits their space";
-const DEFAULT_QUOTAS: &str = "this version has no default quotas; set 'userquota@NAME' and the like for each owner";
-const OVERLAY: &str = "a directory that holds files is hidden only on request: fs mount -O";
-const CONTEXTS: &str = "mounts of this version do not set SELinux contexts";
-const REDACTION: &str = "this version sends whole snapshots";
-const FEATURES: &str = "a pool names the features it needs one by one, as feature@NAME";
-const CACHEFILE: &str = "Cenote's registry lists the imported pools; see 'pool import'";
-const LISTING: &str = "name what to list: fs list -t filesystem,snapshot";
-const FIXED: &str = "it cannot be changed in this version";
+const ENCRYPTION: &str = "native encryption does not exist in this version; use encrypted devices (LUKS)";
+const DEDUP: &str = "deduplication does not exist in this version; clones, snapshots and file copies share blocks";
+const FIXED_NAMES: &str = "file names are always stored and compared as raw bytes";
+const VOLUMES: &str = "volumes (zvols) do not exist in this version";
+const SHARING: &str = "share the mount point with the NFS or SMB server's own tools";
+const ONE_LOG: &str = "synchronous writes always use the intent log, on a log vdev if the pool has any";
+const CACHING: &str = "primarycache and secondarycache control caching; for a single file: fs setattr direct=on";
+const METADATA: &str = "the catalogue (MOS) has three copies, other metadata two, or one in a pool with a single vdev";
+const ACL: &str = "NFSv4 ACLs do not exist in this version; POSIX ACLs (acltype=posix) follow POSIX rules";
+const LIMITS: &str = "dataset counts cannot be limited in this version; quota limits space";
+const DEFAULT_QUOTAS: &str = "default quotas do not exist in this version; set 'userquota@NAME' and the like for each owner";
+const OVERLAY: &str = "mounting over a directory with files needs: fs mount -O";
+const CONTEXTS: &str = "SELinux mount contexts do not exist in this version";
+const REDACTION: &str = "redacted streams do not exist in this version";
+const FEATURES: &str = "pools use feature flags, feature@NAME";
+const CACHEFILE: &str = "Cenote keeps known pools in its registry; see 'pool import'";
+const LISTING: &str = "name the types to list: fs list -t filesystem,snapshot";
+const FIXED: &str = "cannot be changed in this version";
 
 /// The texts of OpenZFS for an unlimited count: exact, and for people.
 const UNLIMITED: &[&str] = &["18446744073709551615", "none"];

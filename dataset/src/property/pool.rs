@@ -53,80 +53,80 @@ rows! {
         "The name.";
     SIZE: u64 = "size", "SIZE",
         computed(Figure::Size, Syntax::Bytes),
-        "The space of all devices together.";
+        "Total space of all devices.";
     CAPACITY: u64 = "capacity", "CAP",
         computed(Figure::Capacity, Syntax::Percent),
-        "The part of it that is allocated.";
+        "Percentage of space allocated.";
     ALTROOT: String = "altroot", "ALTROOT",
         computed(Figure::Altroot, Syntax::Word),
-        "The directory below which its file systems are mounted while it is imported: see 'pool split -R'.";
+        "Alternate root directory of all mount points until export: see 'pool split -R'.";
     HEALTH: String = "health", "HEALTH",
         computed(Figure::Health, Syntax::Word),
-        "Whether all devices answer and nothing is damaged: ONLINE if so.";
+        "Health of the pool: ONLINE, DEGRADED, SUSPENDED or UNAVAIL.";
     GUID: u64 = "guid", "GUID",
         computed(Figure::Guid, Syntax::Identifier),
-        "The number that identifies it.";
+        "The GUID.";
     VERSION: String = "version", "VERSION",
         computed(Figure::Version, Syntax::Word),
-        "Always '-': pools name the features they need, feature@NAME.";
+        "Always '-': pools use feature flags, feature@NAME.";
     DEDUPRATIO: String = "dedupratio", "DEDUP",
         computed(Figure::DedupRatio, Syntax::Ratio),
-        "Always 1.00: nothing is deduplicated.";
+        "Always 1.00: no deduplication.";
     BCLONEUSED: u64 = "bcloneused", "BCLONE_USED",
         computed(Figure::BcloneUsed, Syntax::Bytes),
-        "The space of blocks that several files share, each once.";
+        "Space of cloned blocks, each counted once.";
     BCLONESAVED: u64 = "bclonesaved", "BCLONE_SAVED",
         computed(Figure::BcloneSaved, Syntax::Bytes),
-        "The space that sharing blocks saves.";
+        "Space saved by block cloning.";
     BCLONERATIO: String = "bcloneratio", "BCLONE_RATIO",
         computed(Figure::BcloneRatio, Syntax::Ratio),
-        "How often shared blocks are referred to on average.";
+        "Average number of references to a cloned block.";
     FREE: u64 = "free", "FREE",
         computed(Figure::Free, Syntax::Bytes),
-        "The space that is not allocated.";
+        "Space not allocated.";
     ALLOCATED: u64 = "allocated", "ALLOC",
         computed(Figure::Allocated, Syntax::Bytes),
-        "The space that is allocated.";
+        "Space allocated.";
     READONLY: bool = "readonly", "RDONLY",
         once(ON_OFF, "off"),
-        "Whether it was imported to be read only; given with import.";
+        "Whether the pool is imported read-only; set by import.";
     ASHIFT: u8 = "ashift", "ASHIFT",
         once(Syntax::Integer { least: 9, most: 16 }, "12"),
-        "The power of two of bytes in which space is allocated; 12 is 4K.";
+        "Sector size as a power of two; 12 is 4K.";
     COMMENT: String = "comment", "COMMENT",
         settable(Syntax::Text { longest: 32 }, ""),
-        "A text for the administrator.";
+        "Free text for the administrator.";
     FAILMODE: FailMode = "failmode", "FAILMODE",
         settable(Syntax::FailMode, "wait"),
-        "What programs meet while the pool is suspended because a device failed: they wait, or get errors (continue).";
+        "Behaviour of a suspended pool: programs wait, or get I/O errors (continue).";
     EXPANDSIZE: u64 = "expandsize", "EXPANDSZ",
         computed(Figure::ExpandSize, Syntax::Bytes),
-        "Space of devices that grew and is not used yet.";
+        "Space added to devices and not used yet.";
     AUTOEXPAND: bool = "autoexpand", "EXPAND",
         settable(ON_OFF, "off"),
-        "Whether the pool uses what its devices have grown, at import and while it is imported.";
+        "Whether the pool expands automatically into space added to devices.";
     AUTOREPLACE: bool = "autoreplace", "REPLACE",
         settable(ON_OFF, "off"),
-        "Whether a device that appears, without content, where one has failed takes its place.";
+        "Whether a new empty device at the path of a failed device replaces it automatically.";
     AUTOTRIM: bool = "autotrim", "AUTOTRIM",
         settable(ON_OFF, "off"),
-        "Whether devices are told by themselves what has become free; image files get holes there.";
+        "Whether freed space is trimmed continuously; image files become sparse.";
     FREEING: u64 = "freeing", "FREEING",
         computed(Figure::Freeing, Syntax::Bytes),
-        "Space of destroyed datasets that is still being freed.";
+        "Space of destroyed datasets still to be freed.";
     LEAKED: u64 = "leaked", "LEAKED",
         computed(Figure::Leaked, Syntax::Bytes),
-        "Space that freeing met damage in and gave up.";
+        "Space lost because damage prevented freeing.";
     CHECKPOINT: u64 = "checkpoint", "CKPOINT",
         computed(Figure::Checkpoint, Syntax::Bytes),
-        "Always '-': there are no checkpoints of whole pools.";
+        "Always '-': no pool checkpoints.";
     FRAGMENTATION: u64 = "fragmentation", "FRAG",
         computed(Figure::Fragmentation, Syntax::Percent),
-        "How much of the free space lies in regions that are partly used: pool defragment.";
+        "Share of free space in partly used regions: see 'pool defragment'.";
     CACHE_SIZE: u64 = "cache_size", "CACHE_SIZE",
         settable(Syntax::AtLeast(16 << 20), "268435456"),
-        "The most memory for data and metadata kept after reading; by default no more than an eighth of what there is.";
+        "Limit of the read cache (ARC) in memory; by default at most 1/8 of memory.";
     DIRTY_LIMIT: u64 = "dirty_limit", "DIRTY_LIMIT",
         settable(Syntax::AtLeast(16 << 20), "134217728"),
-        "The most memory for changes not on a device yet; writers wait beyond it. By default no more than a sixteenth of all.";
+        "Limit of pending writes in memory; writers beyond the limit wait. By default at most 1/16 of memory.";
 }

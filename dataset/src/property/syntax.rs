@@ -99,7 +99,7 @@ impl Syntax {
         match self {
             Syntax::Choice(words) if words.contains(&text) => Ok(text.to_owned()),
             Syntax::FailMode if text == "panic" => {
-                Err(format!("must be one of {self}; panic would lose what waits to be written"))
+                Err(format!("must be one of {self}; panic would lose pending writes"))
             }
             Syntax::FailMode => Syntax::Choice(FailMode::WORDS).parse(text),
             Syntax::Fixed(values) if values.contains(&text) => Ok(values[0].to_owned()),
@@ -107,13 +107,13 @@ impl Syntax {
             Syntax::Xattr => match text {
                 "on" | "sa" => Ok("on".to_owned()),
                 "off" => Ok("off".to_owned()),
-                "dir" => Err("is not there: extended attributes are stored with their file".to_owned()),
+                "dir" => Err("is not supported: extended attributes are stored with their file (sa)".to_owned()),
                 _ => Err(format!("must be one of {self}")),
             },
             Syntax::AclType => match text {
                 "off" | "noacl" => Ok("off".to_owned()),
                 "posix" | "posixacl" => Ok("posix".to_owned()),
-                "nfsv4" => Err("is not there: ACLs are those of POSIX".to_owned()),
+                "nfsv4" => Err("is not supported: only POSIX ACLs are".to_owned()),
                 _ => Err(format!("must be one of {self}")),
             },
             Syntax::Compression => compression(text),
@@ -225,7 +225,7 @@ impl fmt::Display for Syntax {
             Syntax::Limit => f.write_str("a size, or none"),
             Syntax::CountLimit => f.write_str("a number, or none"),
             Syntax::Mountpoint => f.write_str("an absolute path | none | legacy"),
-            Syntax::Vdevs => f.write_str("any, or vdevs and special, with commas between them"),
+            Syntax::Vdevs => f.write_str("any, or a comma-separated list of vdevs and special"),
             Syntax::Text { longest } => write!(f, "text of at most {longest} bytes"),
             Syntax::Bytes => f.write_str("a size"),
             Syntax::Count | Syntax::Identifier => f.write_str("a number"),

@@ -9,15 +9,20 @@ use crate::context::Context;
 
 /// Arguments of `fs bookmark`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "A bookmark records the creation txg of a snapshot, and serves as the base of incremental streams after the snapshot is
+destroyed.
+
+Examples:
   fs bookmark tank/home@monday tank/home#monday
   fs bookmark tank/home@monday '#monday'
-  fs destroy tank/home@monday; fs send -i '#monday' tank/home@tuesday > increment")]
+  fs destroy tank/home@monday; fs send -i '#monday' tank/home@tuesday > increment"
+)]
 pub struct Arguments {
     /// A snapshot, or a bookmark to copy
     #[arg(value_name = "SNAPSHOT|BOOKMARK")]
     from: String,
-    /// The new bookmark; '#NAME' is enough
+    /// The new bookmark, also as '#NAME'
     #[arg(value_name = "BOOKMARK")]
     to: String,
 }

@@ -14,13 +14,13 @@ use crate::context::Context;
   fs clone tank/home@monday tank/home-test
   fs clone -p -o readonly=on tank/home@monday tank/look/monday")]
 pub struct Arguments {
-    /// Create those above it too
+    /// Create missing parent file systems
     #[arg(short = 'p')]
     parents: bool,
     /// Set a property
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     properties: Vec<(String, String)>,
-    /// Do not mount it
+    /// Do not mount the clone
     #[arg(short = 'u')]
     no_mount: bool,
     /// The snapshot

@@ -12,28 +12,27 @@ use crate::context::Context;
 
 /// Arguments of `fs cp`.
 #[derive(Args, Debug)]
-#[command(override_usage = "fs cp [OPTIONS] <FROM>... <TO>")]
 #[command(
-    after_help = "One side is in a pool, DATASET:/PATH, the other on this machine or in the same pool; within a pool files share their
-blocks. Mode, times, links, extended attributes and, for root, owners are kept. What is on this machine and has a ':/' in
-its name is written with './' before it.
+    after_help = "Copies between a pool (DATASET:/PATH) and the local file system, or within a pool. Copies within a pool share blocks, so they
+take almost no space. Modes, times, links and extended attributes are kept, and owners if run by root. A local name with ':/'
+is written with './' in front.
 
 Examples:
   fs cp -r project tank/home:/
-  fs cp -r project/. tank/home:/ann          what is in it, not itself
+  fs cp -r project/. tank/home:/ann          only the content of the directory
   fs cp tank/home@monday:/ann/notes .
-  fs cp tank/home@monday:/ann/notes tank/home:/ann     hardly takes space
+  fs cp tank/home@monday:/ann/notes tank/home:/ann     within the pool
   fs cp -rv tank/home:/ann /backup"
 )]
 pub struct Arguments {
-    /// Directories too
+    /// Copy directories recursively
     #[arg(short = 'r', short_aliases = ['R', 'a'])]
     recursive: bool,
-    /// Say what was copied
+    /// Print the number of files and bytes copied
     #[arg(short = 'v')]
     verbose: bool,
-    /// What to copy, and at last where to
-    #[arg(value_name = "PLACES", required = true)]
+    /// The sources, then the destination
+    #[arg(value_name = "FROM|TO", required = true)]
     places: Vec<OsString>,
 }
 

@@ -12,26 +12,26 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fs create tank/home
-  fs create -p tank/srv/www/logs             with those above it
+  fs create -p tank/srv/www/logs             with missing parents
   fs create -o compression=zstd -o quota=10G tank/archive
-  fs create -nv -o mountpoint=/srv tank/srv  only say what would be")]
+  fs create -nv -o mountpoint=/srv tank/srv  dry run")]
 pub struct Arguments {
-    /// Create those above it too, and succeed if it exists
+    /// Create missing parents; succeed if the file system exists
     #[arg(short = 'p')]
     parents: bool,
     /// Set a property
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     properties: Vec<(String, String)>,
-    /// Do not mount it
+    /// Do not mount the file system
     #[arg(short = 'u')]
     no_mount: bool,
-    /// Only say what would be
+    /// Dry run
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Say what is done
+    /// Verbose: print the file systems and properties
     #[arg(short = 'v')]
     verbose: bool,
-    /// Say it in lines for scripts
+    /// Print parsable lines
     #[arg(short = 'P')]
     parsable: bool,
     /// The file system

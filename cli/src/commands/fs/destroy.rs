@@ -10,38 +10,40 @@ use crate::context::Context;
 
 /// Arguments of `fs destroy`.
 #[derive(Args, Debug)]
-#[command(after_help = "From a terminal, destroying more than the one thing that is named asks first; -f does not ask.
+#[command(
+    after_help = "On a terminal, asks for confirmation if more than the named dataset would be destroyed, unless -f is given.
 
 Examples:
   fs destroy tank/old
-  fs destroy -nv -r tank/old                 only say what would go, and what that frees
+  fs destroy -nv -r tank/old                 dry run: names and space to be freed
   fs destroy tank/home@monday
   fs destroy tank/home@a%c                   all snapshots from a to c
-  fs destroy -r tank@daily-1,daily-2         of these names, in every file system
-  fs destroy tank/home#sent")]
+  fs destroy -r tank@daily-1,daily-2         in every file system of the pool
+  fs destroy tank/home#sent"
+)]
 pub struct Arguments {
-    /// With everything below it; of snapshots, those of that name in every file system below
+    /// Destroy all descendants; for snapshots: same-named snapshots of all descendants
     #[arg(short = 'r')]
     recursive: bool,
-    /// With everything below it and all clones
+    /// Destroy all descendants and all dependent clones
     #[arg(short = 'R')]
     dependents: bool,
-    /// Do not ask, and unmount what is in use
+    /// Do not ask; unmount busy file systems
     #[arg(short = 'f')]
     force: bool,
-    /// Snapshots that are held or have clones go when that ends
+    /// Defer: destroy held or cloned snapshots after the last release
     #[arg(short = 'd')]
     defer: bool,
-    /// Wait for commands that are reading the snapshots, such as fs send
+    /// Wait for commands reading the snapshots, such as fs send
     #[arg(short = 'w', long = "wait")]
     wait: bool,
-    /// Only say what would be
+    /// Dry run
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Say what is done
+    /// Verbose: print the names and the space freed
     #[arg(short = 'v')]
     verbose: bool,
-    /// With -v, lines for scripts
+    /// Print parsable lines
     #[arg(short = 'p')]
     parsable: bool,
     /// A file system, snapshots or a bookmark

@@ -16,23 +16,23 @@ use crate::output::{names::put, nested::Nested};
 /// Arguments of `fs diff`.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
-#[command(after_help = "The first column says what happened: + added, - removed, M modified, R renamed.
+#[command(after_help = "The first column shows the change: + added, - removed, M modified, R renamed.
 
 Examples:
-  fs diff tank/home@monday                   since then
-  fs diff tank/home@monday @tuesday          between the two
-  fs diff -FH tank/home@monday tank/home     for scripts, with the kind of each")]
+  fs diff tank/home@monday                   snapshot to current state
+  fs diff tank/home@monday @tuesday          between two snapshots
+  fs diff -FH tank/home@monday tank/home     for scripts, with file types")]
 pub struct Arguments {
-    /// Show what kind each is: / directory, F file, @ link, | pipe, = socket, C and B devices
+    /// Print the file type: / directory, F file, @ link, | pipe, = socket, C and B devices
     #[arg(short = 'F')]
     kinds: bool,
-    /// For scripts: tabs instead of arrows
+    /// Scripted mode: tabs instead of arrows
     #[arg(short = 'H')]
     scripted: bool,
-    /// Show when each changed
+    /// Print the change time of each file
     #[arg(short = 't')]
     times: bool,
-    /// Print unusual characters as they are, not as \0ooo
+    /// Print unusual characters raw instead of as \0ooo (as the only argument: help)
     #[arg(short = 'h')]
     raw: bool,
     /// Print JSON
@@ -41,10 +41,10 @@ pub struct Arguments {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// The older state
+    /// The older snapshot
     #[arg(value_name = "SNAPSHOT")]
     from: String,
-    /// The newer state: a later snapshot ('@NAME' is enough), or the file system as it is now
+    /// A later snapshot, also as '@NAME' (default: the current file system)
     #[arg(value_name = "SNAPSHOT|FILESYSTEM")]
     to: Option<String>,
 }

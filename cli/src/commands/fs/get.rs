@@ -15,8 +15,8 @@ use crate::output::json::Encoder;
 const NOTES: &str = "Examples:
   fs get all tank/home
   fs get compression,recordsize tank tank/home
-  fs get -r -s local all tank                what was set, anywhere
-  fs get written@monday tank/home            how much is new since that snapshot
+  fs get -r -s local all tank                all values set explicitly
+  fs get written@monday tank/home            space written since a snapshot
   fs get -Hp -o value used tank/home         for scripts";
 
 /// Arguments of `fs get`.
@@ -27,19 +27,19 @@ pub struct Arguments {
     format: Format,
     #[command(flatten)]
     recursion: Recursion,
-    /// The kinds to show: filesystem, snapshot, bookmark, all
+    /// Types to show, separated by commas: filesystem, snapshot, bookmark, all
     #[arg(short = 't', value_name = "TYPES", value_parser = kinds)]
     kinds: Option<Kinds>,
-    /// The columns
+    /// Columns to print
     #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
     fields: Vec<Field>,
-    /// Only values from these sources
+    /// Print only values from these sources
     #[arg(short = 's', value_name = "SOURCES", value_delimiter = ',')]
     sources: Vec<SourceFilter>,
-    /// The properties, or 'all'
+    /// Properties, separated by commas, or 'all'
     #[arg(value_name = "PROPERTIES")]
     properties: String,
-    /// File systems, snapshots, bookmarks, or paths where one is mounted; without one, all
+    /// File systems, snapshots, bookmarks or mounted paths (default: all)
     #[arg(value_name = "DATASET")]
     names: Vec<String>,
 }

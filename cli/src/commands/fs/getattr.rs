@@ -21,28 +21,29 @@ const TOGETHER_BYTES: usize = 1 << 20;
 
 /// Arguments of `fs getattr`.
 #[derive(Args, Debug)]
-#[command(override_usage = "fs getattr [OPTIONS] [ATTRIBUTE,...|all] <FILE>...")]
-#[command(after_help = "A value of '-' is that of the dataset's property. See 'fs setattr --help' for the attributes.
+#[command(
+    after_help = "A value of '-' means: inherited from the dataset property. 'fs setattr --help' describes the attributes.
 
 Examples:
   fs getattr /tank/home/archive
   fs getattr -r immutable,append tank/home:/papers
-  fs getattr -Hp compression tank/home@monday:/papers")]
+  fs getattr -Hp compression tank/home@monday:/papers"
+)]
 pub struct Arguments {
-    /// Directories with everything below
+    /// Recurse into directories
     #[arg(short = 'r', short_alias = 'R')]
     recursive: bool,
-    /// For scripts: no head, and one tab between values
+    /// Scripted mode: no header, fields separated by one tab
     #[arg(short = 'H')]
     scripted: bool,
-    /// Exact numbers instead of rounded ones
+    /// Print exact numbers
     #[arg(short = 'p')]
     exact: bool,
     /// Print JSON
     #[arg(short = 'j', long)]
     json: bool,
-    /// The attributes, and then the files: their paths where they are mounted, or DATASET:/PATH
-    #[arg(value_name = "WORDS", required = true)]
+    /// Attributes, then files: paths in a mount, or DATASET:/PATH
+    #[arg(value_name = "ATTRIBUTE|FILE", required = true)]
     words: Vec<OsString>,
 }
 

@@ -9,14 +9,16 @@ use crate::context::Context;
 
 /// Arguments of `fs hold`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "A held snapshot cannot be destroyed until 'fs release' removes the last hold.
+
+Examples:
   fs hold keep tank/home@monday
-  fs hold -r audit tank@2025                 in every file system below too")]
+  fs hold -r audit tank@2025                 also in all descendants")]
 pub struct Arguments {
-    /// Those of that name in every file system below too
+    /// Include same-named snapshots of all descendants
     #[arg(short = 'r')]
     recursive: bool,
-    /// The hold's name
+    /// The name of the hold
     tag: String,
     /// The snapshots
     #[arg(value_name = "SNAPSHOT", required = true)]

@@ -19,7 +19,7 @@ use crate::output::time::{self, Zone};
 pub struct Arguments {
     #[command(flatten)]
     format: Format,
-    /// Those of that name in every file system below too
+    /// Include same-named snapshots of all descendants
     #[arg(short = 'r')]
     recursive: bool,
     /// The snapshots

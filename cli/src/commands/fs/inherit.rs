@@ -12,13 +12,13 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fs inherit compression tank/archive
-  fs inherit -r mountpoint tank/srv          there and everywhere below
-  fs inherit -S quota backup/home            back to the received value")]
+  fs inherit -r mountpoint tank/srv          also in all descendants
+  fs inherit -S quota backup/home            revert to the received value")]
 pub struct Arguments {
-    /// Of everything below too
+    /// Include all descendants
     #[arg(short = 'r')]
     recursive: bool,
-    /// Back to the value that was received, if one was
+    /// Revert to the received value, if any
     #[arg(short = 'S')]
     received: bool,
     /// The property

@@ -27,9 +27,9 @@ const SPACE: &str = "name,available,used,usedbysnapshots,usedbydataset,usedbyref
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fs list                                    all file systems
-  fs list -r tank/home                       one and those below it
+  fs list -r tank/home                       with descendants
   fs list -t snapshot -o name,used,creation tank/home
-  fs list -t all -S used                     the largest first
+  fs list -t all -S used                     sorted by used space, descending
   fs list -Hp -o name,used                   for scripts
   fs list -j | jq '.datasets[].name'")]
 pub struct Arguments {
@@ -37,15 +37,15 @@ pub struct Arguments {
     format: Format,
     #[command(flatten)]
     recursion: Recursion,
-    /// The kinds to list: filesystem, snapshot, bookmark, all
+    /// Types to list, separated by commas: filesystem, snapshot, bookmark, all
     #[arg(short = 't', value_name = "TYPES", value_parser = kinds)]
     kinds: Option<Kinds>,
-    /// The columns: names of properties, or `space` for those about space
+    /// Columns to print: property names, or space for all space properties
     #[arg(short = 'o', value_name = "PROPERTIES", default_value = COLUMNS)]
     columns: String,
     #[command(flatten)]
     sort: SortKeys,
-    /// File systems, snapshots, bookmarks, or paths where one is mounted
+    /// File systems, snapshots, bookmarks or mounted paths (default: all)
     #[arg(value_name = "DATASET")]
     names: Vec<String>,
 }

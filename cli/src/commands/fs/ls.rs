@@ -25,18 +25,18 @@ const TOGETHER_BYTES: usize = 1 << 20;
 #[command(after_help = "Examples:
   fs ls tank/home
   fs ls -l tank/home:/ann
-  fs ls -lR tank/home@monday:/ann            as it was on monday")]
+  fs ls -lR tank/home@monday:/ann            in a snapshot")]
 pub struct Arguments {
-    /// With permissions, owner, size and time
+    /// Long format: permissions, owner, size and time
     #[arg(short = 'l')]
     long: bool,
-    /// A directory itself, not what is in it
+    /// List directories themselves, not their contents
     #[arg(short = 'd')]
     directory_itself: bool,
-    /// With everything below
+    /// Recurse into directories
     #[arg(short = 'R', short_alias = 'r')]
     recursive: bool,
-    /// Exact sizes and times
+    /// Print exact sizes and times
     #[arg(short = 'p')]
     exact: bool,
     /// Print JSON

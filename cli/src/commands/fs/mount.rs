@@ -13,30 +13,30 @@ use crate::output::table::{Column, Table};
 
 /// Arguments of `fs mount`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  fs mount                                   show what is mounted
+#[command(
+    after_help = "Without arguments, lists the mounted file systems. File systems with mountpoint=legacy are mounted by mount(8): mount -t cenote
+tank/home /mnt.
+
+A directory with files is refused unless -O is given, because the mount would hide the files; ZFS on Linux mounts over the
+files by default. Mounting over another mounted file system of a pool is refused even with -O.
+
+Examples:
+  fs mount                                   list mounted file systems
   fs mount tank/home
-  fs mount -o ro,noatime tank/home           until it is unmounted
-  fs mount -a                                everything
-
-What has mountpoint=legacy is mounted by mount(8): mount -t cenote tank/home /mnt.
-
-A directory that holds something is refused without -O: files that somebody put
-there while the file system was not mounted would be hidden and forgotten. ZFS
-on Linux mounts over them by default. Where another file system of a pool is
-mounted, nothing is mounted, with -O neither.")]
+  fs mount -o ro,noatime tank/home           options last until unmount
+  fs mount -a                                mount all"
+)]
 pub struct Arguments {
-    /// Everything that canmount and mountpoint allow
+    /// Mount all file systems with canmount=on and a mount point
     #[arg(short = 'a', conflicts_with = "name")]
     all: bool,
-    /// Options until it is unmounted: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev, [no]acl,
-    /// [no]xattr
+    /// Temporary mount options: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev, [no]acl, [no]xattr
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
-    /// Also on a directory that holds something, which the mount hides
+    /// Overlay: mount over a directory with files, and hide the files
     #[arg(short = 'O')]
     overlay: bool,
-    /// Print JSON, with how the kernel's requests come, and how many of each kind have
+    /// Print JSON, with the transport and the request counts of each mount
     #[arg(short = 'j', long, conflicts_with_all = ["all", "name"])]
     json: bool,
     /// The file system

@@ -13,39 +13,41 @@ use crate::context::{Console, Context};
 
 /// Arguments of `fs project`.
 #[derive(Args, Debug)]
-#[command(after_help = "Without -p, -s, -C or -c it lists: the project's number, P if it is handed down, and the path.
+#[command(
+    after_help = "Without -p, -s, -C or -c, lists files: the project ID, P if new files inherit the ID, and the path.
 
 Examples:
-  fs project /tank/home/papers               the directory, and what is in it
-  fs project -s -p 7 -r /tank/home/papers    all of it is of project 7, and what comes will be
-  fs project -c -r /tank/home/papers         what is not
-  fs project -C -r /tank/home/papers         none of it is of any project any more")]
+  fs project /tank/home/papers               list a directory and its files
+  fs project -s -p 7 -r /tank/home/papers    assign all files, and future files, to project 7
+  fs project -c -r /tank/home/papers         list files with another project ID
+  fs project -C -r /tank/home/papers         clear the project ID"
+)]
 pub struct Arguments {
-    /// The directory itself, not what is in it
+    /// The directory itself, not its files
     #[arg(short = 'd', conflicts_with = "recursive")]
     itself: bool,
-    /// Everything below too
+    /// Recurse into directories
     #[arg(short = 'r')]
     recursive: bool,
-    /// The project's number
+    /// The project ID
     #[arg(short = 'p', value_name = "ID", conflicts_with = "clear")]
     project: Option<u32>,
-    /// Have directories hand it down
+    /// Set the inherit flag of directories
     #[arg(short = 's', conflicts_with_all = ["clear", "check", "itself"])]
     inherit: bool,
-    /// Have files be of no project, and directories hand none down
+    /// Clear the project ID and the inherit flag
     #[arg(short = 'C', conflicts_with_all = ["check", "itself"])]
     clear: bool,
-    /// With -C: keep the project, and only hand it down no more
+    /// With -C: keep the project ID, clear only the inherit flag
     #[arg(short = 'k', requires = "clear")]
     keep: bool,
-    /// Show what is not of the project, by default that of the directory, or does not hand it down
+    /// Check: list files without the project ID (default: ID of the directory) or the flag
     #[arg(short = 'c')]
     check: bool,
-    /// With -c: nothing but paths, each ended by a zero byte
+    /// With -c: print only paths, each terminated by a NUL byte
     #[arg(short = '0', requires = "check")]
     zero: bool,
-    /// Files and directories: paths where they are mounted, or DATASET:/PATH
+    /// Files and directories: paths in a mount, or DATASET:/PATH
     #[arg(value_name = "FILE", required = true)]
     files: Vec<OsString>,
 }

@@ -10,7 +10,7 @@ use crate::context::Context;
 /// Arguments of `fs promote`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The snapshots up to the clone's origin become the clone's; then the old file system can be destroyed.
+    after_help = "The clone takes over the snapshots up to its origin. The former origin file system becomes a clone and can be destroyed.
 
 Examples:
   fs promote tank/home-test"

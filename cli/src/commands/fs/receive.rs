@@ -16,52 +16,51 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 #[command(
-    after_help = "A snapshot is received whole or not at all: a damaged or cut stream leaves nothing of the one it breaks in.
-Of several, those before that one have been received, and are named. All streams are received until the input ends: several
-in one file come one after the other, and what is no stream ends the command with exit status 1 and undoes nothing.
+    after_help = "Creates snapshots from the streams on standard input, until the input ends. A snapshot is received completely or not at all. If a
+later stream is damaged or cut, the earlier snapshots remain and are named; the exit status is 1.
 
-Of a replicated package, -o sets the property of the topmost file system; those below inherit it. -o origin=SNAPSHOT makes
-the first stream a clone of that snapshot: an increment of its own base, a full stream of any.
+-o sets a property on the topmost received file system; descendants inherit the value. -o origin=SNAPSHOT receives the first
+stream as a clone of SNAPSHOT.
 
-With -F, a replicated increment (fs send -R -i or -I) destroys datasets and snapshots that the sender does not have
-any more, and later snapshots than the increment's base go. If its first stream is refused, nothing is destroyed. An
-increment of more than some 200,000 datasets or 500,000 snapshots does not say what its sender has: it only adds.
+With -F, a replicated increment (fs send -R -i or -I) also destroys datasets and snapshots missing at the sender, and
+snapshots newer than its base. If the first stream is refused, nothing is destroyed. An increment of more than about 200,000
+datasets or 500,000 snapshots has no list of the sender's datasets, and destroys nothing.
 
-Programs may have files open in what is received into: they see them as received, and ESTALE of those that are gone.
+Open files of the target show the received content; files no longer present return ESTALE.
 
 Examples:
   fs receive backup/home < home.stream
-  fs receive -F backup/home < increment      drop local changes and later snapshots first
-  fs receive -d backup < home.stream         as backup/home
+  fs receive -F backup/home < increment      discard local changes first
+  fs receive -d backup < home.stream         receive as backup/home
   fs receive -u -o readonly=on -x mountpoint backup/home < home.stream
-  fs receive -nv backup/home < home.stream   only say what is in it"
+  fs receive -nv backup/home < home.stream   dry run: list the streams"
 )]
 pub struct Arguments {
-    /// Go back to the increment's base; replicating, destroy what the sender does not have
+    /// Roll back to the base of the increment; replicated: destroy datasets missing at the sender
     #[arg(short = 'F')]
     force: bool,
-    /// Receive nothing, only say what would be
+    /// Dry run: receive nothing
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Say what is received
+    /// Verbose: print each received stream
     #[arg(short = 'v')]
     verbose: bool,
-    /// Do not mount it
+    /// Do not mount received file systems
     #[arg(short = 'u')]
     no_mount: bool,
-    /// Below the target, under the sent name without its pool
+    /// Append the sent name, without its pool, to the target
     #[arg(short = 'd', conflicts_with = "last_component")]
     without_pool: bool,
-    /// Below the target, under the last part of the sent name
+    /// Append the last component of the sent name to the target
     #[arg(short = 'e')]
     last_component: bool,
-    /// Set a property instead of taking it from the stream; origin=SNAPSHOT receives a clone of that snapshot
+    /// Set a property, overriding the stream; origin=SNAPSHOT receives a clone of SNAPSHOT
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     properties: Vec<(String, String)>,
-    /// Do not take a property from the stream
+    /// Ignore a property of the stream
     #[arg(short = 'x', value_name = "PROPERTY")]
     exclude: Vec<String>,
-    /// Leave holds out
+    /// Ignore the holds of the stream (as the only argument: help)
     #[arg(short = 'h')]
     skip_holds: bool,
     /// Print help

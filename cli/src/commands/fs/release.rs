@@ -14,10 +14,10 @@ use crate::context::Context;
   fs release keep tank/home@monday
   fs release -r audit tank@2025")]
 pub struct Arguments {
-    /// Those of that name in every file system below too
+    /// Include same-named snapshots of all descendants
     #[arg(short = 'r')]
     recursive: bool,
-    /// The hold's name
+    /// The name of the hold
     tag: String,
     /// The snapshots
     #[arg(value_name = "SNAPSHOT", required = true)]

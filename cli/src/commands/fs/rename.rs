@@ -11,25 +11,25 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fs rename tank/home tank/users
-  fs rename -p tank/a tank/archive/2025/a    create those above it
+  fs rename -p tank/a tank/archive/2025/a    create missing parents
   fs rename tank/home@a @monday
-  fs rename -r tank@a @monday                in every file system")]
+  fs rename -r tank@a @monday                also in all descendants")]
 pub struct Arguments {
-    /// Create the missing ones above the new name
+    /// Create missing parents of the new name
     #[arg(short = 'p')]
     parents: bool,
-    /// Rename the snapshot of that name of every file system below too
+    /// Rename same-named snapshots of all descendants
     #[arg(short = 'r')]
     recursive: bool,
-    /// Leave mounts where they are
+    /// Do not remount
     #[arg(short = 'u')]
     no_mount: bool,
-    /// Unmount even what is in use
+    /// Unmount busy file systems
     #[arg(short = 'f')]
     force: bool,
     /// The old name
     from: String,
-    /// The new name; of a snapshot, '@NAME' or 'NAME' is enough
+    /// The new name; for a snapshot also '@NAME' or 'NAME'
     to: String,
 }
 

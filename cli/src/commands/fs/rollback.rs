@@ -9,21 +9,22 @@ use crate::context::Context;
 
 /// Arguments of `fs rollback`.
 #[derive(Args, Debug)]
-#[command(after_help = "Everything written since the snapshot is gone afterwards. Programs may have files open
-meanwhile: what they read next, and see in mappings, is as it was at the snapshot. Files
-that were not there then fail with ESTALE.
+#[command(
+    after_help = "Discards all changes since the snapshot. Open files and mappings show the content of the snapshot; files created since
+return ESTALE.
 
 Examples:
   fs rollback tank/home@monday
-  fs rollback -r tank/home@monday            although there are newer snapshots: they are destroyed")]
+  fs rollback -r tank/home@monday            destroy newer snapshots first"
+)]
 pub struct Arguments {
-    /// Destroy the newer snapshots and bookmarks
+    /// Destroy newer snapshots and bookmarks
     #[arg(short = 'r')]
     recursive: bool,
-    /// Destroy also the clones of those
+    /// Destroy newer snapshots and bookmarks, and their clones
     #[arg(short = 'R')]
     clones: bool,
-    /// With -R, unmount clones that are in use
+    /// With -R: unmount busy clones
     #[arg(short = 'f')]
     force: bool,
     /// The snapshot

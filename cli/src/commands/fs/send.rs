@@ -14,43 +14,45 @@ use crate::context::Context;
 /// Arguments of `fs send`.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
-#[command(after_help = "Data is sent as it is stored, compressed; -L, -e, -c and -w say nothing more and are accepted.
+#[command(
+    after_help = "Blocks are always sent as stored, compressed. The OpenZFS options -L, -e, -c and -w are accepted and change nothing.
 
 Examples:
   fs send tank/home@monday > home.stream
   fs send -i @monday tank/home@tuesday > increment
   fs send -I @monday tank/home@friday | ssh host fs receive -d backup
   fs send -R tank@friday | fs receive -F backup/tank
-  fs send -nv -i '#monday' tank/home@tuesday  only the size")]
+  fs send -nv -i '#monday' tank/home@tuesday  print the size only"
+)]
 pub struct Arguments {
-    /// Only what changed since this snapshot or bookmark; '@NAME' or '#NAME' is enough
+    /// Incremental from this snapshot or bookmark, also as '@NAME' or '#NAME'
     #[arg(short = 'i', value_name = "SNAPSHOT|BOOKMARK", conflicts_with = "all_since")]
     since: Option<String>,
-    /// The same, with all snapshots in between
+    /// Incremental with all intermediate snapshots
     #[arg(short = 'I', value_name = "SNAPSHOT")]
     all_since: Option<String>,
-    /// With everything below, all snapshots, properties and clones
+    /// Replicate: all descendants, snapshots, properties and clones
     #[arg(short = 'R', long = "replicate")]
     replicate: bool,
-    /// With -R, leave out what lacks the snapshot
+    /// With -R: skip file systems without the snapshot
     #[arg(short = 's', long = "skip-missing", requires = "replicate")]
     skip_missing: bool,
-    /// With properties
+    /// Include properties
     #[arg(short = 'p', long = "props")]
     properties: bool,
-    /// With holds
+    /// Include holds (as the only argument: help)
     #[arg(short = 'h', long = "holds")]
     holds: bool,
-    /// Send nothing, only say what would be sent
+    /// Dry run: send nothing
     #[arg(short = 'n', long = "dryrun")]
     dry_run: bool,
-    /// Say what is sent
+    /// Verbose: print the estimated size of each stream
     #[arg(short = 'v', long = "verbose")]
     verbose: bool,
-    /// Say it in lines for scripts
+    /// Print parsable lines
     #[arg(short = 'P', long = "parsable")]
     parsable: bool,
-    /// With -n, say it in JSON
+    /// With -n: print JSON
     #[arg(short = 'j', long, requires = "dry_run")]
     json: bool,
     #[arg(short = 'L', long = "large-block", hide = true)]

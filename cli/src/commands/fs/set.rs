@@ -10,24 +10,23 @@ use crate::args::reference::fs_set;
 use crate::context::Context;
 
 /// What stands below the help; the long help tells of the properties before.
-const NOTES: &str = "With readonly=on, what programs have changed in mappings is written before. If one still has a \
-file open for writing, the property is set all the same and this fails: what is written from then on is refused.
+const NOTES: &str = "Setting readonly=on first writes back changes of mapped files. If a program has a file open for writing, the property is still
+set, the command fails, and further writes are refused.
 
 Examples:
   fs set compression=zstd-3 tank/archive
   fs set quota=50G refquota=40G tank/home/ann
-  fs set me:backup=daily tank/home tank/srv  a property of your own";
+  fs set me:backup=daily tank/home tank/srv  a user property";
 
 /// Arguments of `fs set`.
 #[derive(Args, Debug)]
-#[command(override_usage = "fs set [OPTIONS] <PROPERTY=VALUE>... <DATASET>...")]
 #[command(after_help = NOTES, after_long_help = fs_set(NOTES))]
 pub struct Arguments {
-    /// Do not mount, unmount or remount because of it
+    /// Do not mount, unmount or remount file systems
     #[arg(short = 'u')]
     no_mount: bool,
-    /// One or more PROPERTY=VALUE, then file systems or snapshots
-    #[arg(value_name = "WORDS", required = true)]
+    /// Properties, then file systems or snapshots
+    #[arg(value_name = "PROPERTY=VALUE|DATASET", required = true)]
     words: Vec<String>,
 }
 

@@ -12,31 +12,28 @@ use crate::context::Context;
 
 /// Arguments of `fs setattr`.
 #[derive(Args, Debug)]
-#[command(override_usage = "fs setattr [OPTIONS] <ATTRIBUTE=VALUE>... <FILE>...")]
-#[command(after_help = "Attributes:
-  immutable=on|off     nobody changes, renames or removes the file, root neither
-  append=on|off        the same, but it may grow at its end
-  nodump=on|off        backup programs that ask leave it out
-  noatime=on|off       reading it does not change its access time
-  direct=on|off        its content goes past the caches
-  compression=VALUE    as the property, for what is written from now on; or inherit
-  recordsize=SIZE      as the property, from the file's first block on; or inherit
+#[command(after_help = "  immutable=on|off     no change, rename or removal, even by root
+  append=on|off        the same, but appending is allowed
+  nodump=on|off        backup programs may skip the file
+  noatime=on|off       reading does not update the access time
+  direct=on|off        bypass the caches
+  compression=VALUE    like the property, for new writes; or inherit
+  recordsize=SIZE      like the property, for an empty file; or inherit
 
-What is made in a directory gets nodump, noatime, direct, compression and
-recordsize from it. The pages of a direct file stay out of the kernel's cache
-only in mounts that are made after the first file of the dataset became direct.
-chattr and lsattr know i, a, d, A, and for compression c and m.
+New files inherit nodump, noatime, direct, compression and recordsize from their directory. Pages of a direct file stay out of
+the kernel cache only in mounts made after the first use of direct in the dataset. chattr and lsattr show immutable as i, append
+as a, nodump as d, noatime as A, and compression as c or m.
 
 Examples:
   fs setattr compression=zstd-9 recordsize=1M /tank/home/archive
   fs setattr -R immutable=on tank/home:/papers     without a mount
   fs setattr compression=inherit /tank/home/archive")]
 pub struct Arguments {
-    /// Directories with everything below
+    /// Recurse into directories
     #[arg(short = 'R', short_alias = 'r')]
     recursive: bool,
-    /// What to set, and then the files: their paths where they are mounted, or DATASET:/PATH
-    #[arg(value_name = "WORDS", required = true)]
+    /// Attributes, then files: paths in a mount, or DATASET:/PATH
+    #[arg(value_name = "ATTRIBUTE=VALUE|FILE", required = true)]
     words: Vec<OsString>,
 }
 

@@ -12,13 +12,15 @@ use crate::context::Context;
 
 /// Arguments of `fs snapshot`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "All named snapshots of a pool are taken atomically.
+
+Examples:
   fs snapshot tank/home@monday
-  fs snapshot -r tank@2025-11-21             of every file system, at one instant
-  fs snapshot tank/a@x tank/b@x              both or none
+  fs snapshot -r tank@2025-11-21             of all file systems, atomically
+  fs snapshot tank/a@x tank/b@x
   fs snapshot -o me:why=upgrade tank@before")]
 pub struct Arguments {
-    /// Of every file system below too
+    /// Include all descendants
     #[arg(short = 'r')]
     recursive: bool,
     /// Set a user property

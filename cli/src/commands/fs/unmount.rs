@@ -10,21 +10,20 @@ use crate::context::Context;
 
 /// Arguments of `fs unmount`.
 #[derive(Args, Debug)]
-#[command(after_help = "With -f, what programs have changed in mappings is written before. Whatever they do with files
-that they still have open fails afterwards.
+#[command(after_help = "With -f, changes of mapped files are written back first. Open files then return errors.
 
 Examples:
   fs unmount tank/home
   fs unmount /tank/home
   fs unmount -a")]
 pub struct Arguments {
-    /// Everything
+    /// Unmount all file systems
     #[arg(short = 'a', conflicts_with = "target", required_unless_present = "target")]
     all: bool,
-    /// Even what is in use
+    /// Unmount busy file systems
     #[arg(short = 'f')]
     force: bool,
-    /// A file system or a snapshot, or the directory it is mounted at
+    /// A file system, a snapshot, or a mount point
     #[arg(value_name = "FILESYSTEM|SNAPSHOT|MOUNTPOINT")]
     target: Option<String>,
 }

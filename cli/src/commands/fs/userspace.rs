@@ -20,12 +20,13 @@ use crate::output::table::{Column, Table};
 /// Arguments of `fs userspace`, `fs groupspace` and `fs projectspace`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What is used is the length of files without their holes, as du shows it, each reference counted;
-extended attributes and names cost nothing. Under a quota of bytes the attributes of a file may take 4 KiB together,
-and a quota of objects bounds how many files and directories there are. Of a write at a file's end a quota admits as much as fits.
-Quotas are set by: fs set userquota@NAME=SIZE, userobjquota@NAME=COUNT, and so for group and project.
-From the first quota on, also one of none, the file system keeps count; until then all files are counted each time.
-Quotas travel with streams. Setting one on a replica is a change of it, as changing a file is.
+    after_help = "The space of a file is its length without holes, as shown by du; shared blocks count for every file. Extended attributes and
+names are free, up to 4 KiB of attributes per file under a space quota. An object quota limits the number of files and
+directories. A write at the end of a file is cut to the space left in the quota.
+
+Quotas are set by 'fs set userquota@NAME=SIZE' or 'userobjquota@NAME=COUNT', and the same for group and project. After the first
+quota (even none) the file system keeps running totals; before, each command counts all files. Streams carry quotas.
+Setting a quota on a replica counts as a local change.
 
 Examples:
   fs userspace tank/home
@@ -36,21 +37,21 @@ Examples:
 pub struct Arguments {
     #[command(flatten)]
     format: Format,
-    /// Numbers instead of names
+    /// Print numeric IDs instead of names
     #[arg(short = 'n')]
     numeric: bool,
-    /// For scripts written for ZFS: numbers of other systems are not kept, so none are translated
+    /// Accepted for ZFS scripts and ignored: no SIDs are stored
     #[arg(short = 'i', hide = true)]
     translate: bool,
-    /// The columns: type, name, used, quota, objused, objquota
+    /// Columns to print: type, name, used, quota, objused, objquota
     #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
     fields: Vec<Field>,
     #[command(flatten)]
     sort: SortKeys,
-    /// Whose: posixuser, posixgroup, all
+    /// Types to print: posixuser, posixgroup, all
     #[arg(short = 't', value_name = "TYPES", value_delimiter = ',')]
     types: Vec<Type>,
-    /// A file system or a snapshot, or a path where one is mounted
+    /// A file system, a snapshot, or a mounted path
     #[arg(value_name = "FILESYSTEM|SNAPSHOT|PATH")]
     name: String,
 }
@@ -58,17 +59,17 @@ pub struct Arguments {
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Field {
-    /// User, group or project
+    /// user, group or project
     Type,
-    /// Its name, or its number
+    /// name or ID
     Name,
-    /// Bytes used
+    /// space used
     Used,
-    /// The most bytes
+    /// space quota
     Quota,
-    /// Objects used
+    /// files and directories
     Objused,
-    /// The most objects
+    /// object quota
     Objquota,
 }
 
@@ -110,15 +111,15 @@ impl Field {
 /// Whose accounts are wanted, in the words of ZFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Type {
-    /// Users and groups
+    /// users and groups
     All,
-    /// Users
+    /// users
     Posixuser,
-    /// Groups
+    /// groups
     Posixgroup,
-    /// Users of Windows: there are none
+    /// Windows users (none exist)
     Smbuser,
-    /// Groups of Windows: there are none
+    /// Windows groups (none exist)
     Smbgroup,
 }
 

@@ -11,37 +11,38 @@ use crate::context::Context;
 /// Arguments of `pool add`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Cannot be undone: a raidz, vdevs for special or log, spares and cache devices come with features, \
-which the pool keeps when they have left. Older programs that do not know these refuse a pool with a raidz, and only \
-read one with any of the others. The vdevs themselves leave with 'pool remove', as far as there is room for what \
-lies on them.
+    after_help = "Data is spread over all vdevs. A device without a group word is a vdev without redundancy. The words mirror and raidz1 to
+raidz3 group the devices after them into a vdev, as in 'pool create'.
 
-If devices are lost: data is spread over all vdevs, so the whole pool is lost with one vdev that lacks more devices \
-than it can do without. A device that is a vdev by itself has no redundancy: with it everything is lost. With a log \
-vdev it is only what was promised since the last commit, if power fails as well; with cache devices and spares it is \
-nothing.
+Cannot be undone: RAID-Z, special and log vdevs, spares and cache devices each enable a feature, which the pool keeps after
+their removal. Programs without the RAID-Z feature refuse the pool; programs without the other features import it only with
+readonly=on. 'pool remove' removes a vdev again if the remaining vdevs have room for its data.
+
+If devices are lost: the pool is lost when a data or special vdev loses more devices than its redundancy allows. A single
+device has no redundancy. Losing a log vdev costs synchronous writes since the last commit, and only if power fails as well.
+Losing a cache device or a spare costs nothing.
 
 Examples:
   pool add tank /dev/sdd
   pool add tank mirror /dev/sdd /dev/sde
   pool add tank raidz1 /dev/sdd /dev/sde /dev/sdf
   pool add tank special mirror /dev/nvme0n1 /dev/nvme1n1
-  pool add tank log /dev/pmem0               an fsync then touches no other device
-  pool add tank 10G:/var/lib/tank2.img
-  pool add tank spare /dev/sdg               stands by, and steps in for a device that fails
-  pool add tank cache /dev/nvme0n1           copies of what is read, for reading again
-  pool add -n tank /dev/sdd                  say what would be, and what a loss would cost"
+  pool add tank log /dev/pmem0               fsync then writes to no other device
+  pool add tank 10G:/var/lib/tank2.img       create the image
+  pool add tank spare /dev/sdg
+  pool add tank cache /dev/nvme0n1           second-level read cache (L2ARC)
+  pool add -n tank /dev/sdd                  show the layout and the cost of a loss"
 )]
 pub struct Arguments {
-    /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much
+    /// Use devices that contain data (it is destroyed); allow vdevs of different redundancy
     #[arg(short = 'f')]
     force: bool,
-    /// Only say what would be
+    /// Dry run: show the resulting layout
     #[arg(short = 'n')]
     dry_run: bool,
     /// The pool
     pool: String,
-    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special, log, cache or spare before what is for that
+    /// Devices, optionally grouped: mirror A B, raidz2 A B C D, special X, log X, cache X, spare X
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }

@@ -11,45 +11,45 @@ use crate::context::Context;
 /// Arguments of `pool attach`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The new device is filled with all that the other one holds, in the background: 'pool status' shows how far that has come.
-Until it is done, the new device does not protect against a failure of the other one.
+    after_help = "Attached to a single device or a mirror, the new device is resilvered in the background; 'pool status' shows the progress. The
+new device adds no redundancy until the resilver completes.
 
-A raidz gets wider: its space is given to rows of one device more, as far as what lies there finds room elsewhere on \
-it, and as many devices may be lost as before. It can be paused, and goes on when the raidz is named without a \
-device. After an export or a crash the rows that were being emptied are begun anew. A removal or a rebalance that is \
-begun meanwhile has it go on after that.
+Attached to a RAID-Z, the new device widens the vdev. Blocks are moved into rows with the new device, as far as the vdev has
+free space. Redundancy stays the same. The expansion can be paused, and continues after 'pool attach POOL RAIDZ'. An export or a
+crash only repeats the rows under way. A removal or a rebalance makes the expansion wait.
 
-Cannot be undone: what the new device held is lost. 'pool detach' takes a device out of a mirror again, but none out \
-of a raidz. A raidz that gets wider brings features that the pool keeps: older programs that do not know them refuse \
-it. 'pool import -F' goes back to no state that has something where the wider raidz has given up the space since.
+Cannot be undone: the previous content of the new device is destroyed. 'pool detach' removes a device from a mirror, but not
+from a RAID-Z. An expanded RAID-Z enables features; programs without them refuse the pool. 'pool import -F' can no longer rewind
+to a txg with blocks in space given up by the expansion.
 
 Examples:
   pool attach tank /dev/sdb /dev/sdc
   pool attach tank raidz1-0 /dev/sdd
-  pool attach --limit 20M tank raidz1-0 /dev/sdd    copy at most so many bytes a second
-  pool attach --limit 50M tank raidz1-0             the same of one that is under way
-  pool attach -p tank                               pause it; 'pool attach tank raidz1-0' goes on
+  pool attach --limit 20M tank raidz1-0 /dev/sdd    copy at most 20M per second
+  pool attach --limit 50M tank raidz1-0             change the limit
+  pool attach -p tank                               pause the expansion
+  pool attach tank raidz1-0                         continue the expansion
   pool attach -w tank /srv/tank.img 10G:/mnt/usb/tank.img"
 )]
 pub struct Arguments {
-    /// Take the device although it holds something; what it holds is lost
+    /// Use a device that contains data; the data is destroyed
     #[arg(short = 'f')]
     force: bool,
-    /// Pause the expansion that is under way
+    /// Pause the expansion
     #[arg(short = 'p', conflicts_with_all = ["force", "wait", "limit", "new"])]
     pause: bool,
-    /// While a raidz is expanded, copy at most so many bytes a second; 'none' lifts a limit
+    /// Limit the expansion to RATE bytes per second; 'none' removes the limit
     #[arg(long = "limit", value_name = "RATE")]
     limit: Option<String>,
-    /// Wait until it is filled, or the raidz is as wide as there is room
+    /// Wait until the resilver or the expansion finishes
     #[arg(short = 'w')]
     wait: bool,
     /// The pool
     pool: String,
-    /// A device of the pool, by its path or number, or the name of a raidz
+    /// A device of the pool (path or GUID), or the name of a RAID-Z
     #[arg(required_unless_present = "pause")]
     device: Option<String>,
-    /// The new device; without one, an expansion that is paused goes on
+    /// The new device; without NEW, a paused expansion continues
     #[arg(value_name = "NEW")]
     new: Option<String>,
 }

@@ -8,19 +8,19 @@ use super::trim;
 /// What to do, and how.
 #[derive(Args, Debug)]
 pub(super) struct How {
-    /// Only say what would be moved
+    /// Dry run: show what would be moved
     #[arg(short = 'n', conflicts_with_all = ["pause", "stop", "wait", "limit"])]
     dry_run: bool,
-    /// Pause what is under way
+    /// Pause
     #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "limit"])]
     pause: bool,
-    /// Stop what is under way
+    /// Stop; moved data stays where it is
     #[arg(short = 's', conflicts_with_all = ["wait", "limit"])]
     stop: bool,
-    /// Wait until it is done
+    /// Wait until done
     #[arg(short = 'w')]
     pub(super) wait: bool,
-    /// Copy at most so many bytes a second; 'none' lifts a limit
+    /// Limit copying to RATE bytes per second; 'none' removes the limit
     #[arg(long = "limit", value_name = "RATE")]
     limit: Option<String>,
     /// The pool

@@ -14,28 +14,35 @@ use crate::context::Context;
 /// Arguments of `pool check`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Of a pool that is imported, the last commit is verified while work goes on. The exit code is 0 if the pool is clean, 3 if
-something is wrong with it. Nothing is changed. Each finding begins with a code that never changes its meaning:
+    after_help = "Verifies every block and every counter, and changes nothing. Of an imported pool the last commit is verified while the pool
+stays in use. The exit status is 0 for a clean pool, 3 for a damaged pool. Each finding begins with a code of fixed meaning:
 
-  C001 unreadable node      C002 damaged block      C003 overlapping blocks    C004 unallocated block
-  C005 leaked space         C006 unreadable pool    C100 catalogue             C101 wrong counter
-  C102 deadlist             C200 file system
+  C001  unreadable node
+  C002  damaged block
+  C003  overlapping blocks
+  C004  unallocated block
+  C005  leaked space
+  C006  unreadable pool
+  C100  catalogue (MOS)
+  C101  wrong counter
+  C102  deadlist
+  C200  file system
 
-What they mean, and the numbers behind them (L01 to L19, F01 to F24), is in dataset/CHECK.md of the source.
+The source describes the codes, and their details L01 to L19 and F01 to F24, in dataset/CHECK.md.
 
 Examples:
-  pool check tank                            while it is in use
+  pool check tank                            while imported
   pool check -d /var/lib tank
   pool check -d /dev/sdb 1234567890 && echo clean"
 )]
 pub struct Arguments {
-    /// Look in this directory, or at this device; may be given several times
+    /// Search this directory or device; may be repeated
     #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
     search: Vec<PathBuf>,
     /// Print JSON
     #[arg(short = 'j', long)]
     json: bool,
-    /// The pool's name or number
+    /// The name or GUID of the pool
     #[arg(value_name = "POOL|GUID")]
     pool: String,
 }

@@ -9,13 +9,11 @@ use crate::context::Context;
 /// Arguments of `pool clear`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A suspended pool goes on where it stood still: nothing is lost that programs were told is written.
-A device that came back as another one, or as an older state of itself, is refused.
-One of a mirror that is away is done without, if another one holds all that it holds. A resilver that has ended with errors
-is tried again.
-The list of damaged files stays: a scrub that does not find them any more clears it.
+    after_help = "A suspended pool resumes where writing stopped; no acknowledged write is lost. A returning device with foreign or outdated
+content is refused. A missing member of a mirror is faulted if another member is complete. A resilver with errors is retried.
+The list of damaged files stays until a scrub finds the files intact.
 
-Cannot be undone: the counts of errors are forgotten.
+Cannot be undone: the error counters are reset to zero.
 
 Examples:
   pool clear tank
@@ -25,7 +23,7 @@ pub struct Arguments {
     /// The pool
     #[arg(value_name = "POOL")]
     pool: String,
-    /// Only this device, by its path or number
+    /// Clear the errors of one device only (path or GUID)
     #[arg(value_name = "DEVICE")]
     device: Option<String>,
 }

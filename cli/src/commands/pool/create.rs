@@ -14,19 +14,20 @@ use crate::context::Context;
 /// Arguments of `pool create`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A device is the path of an image file or a block device; SIZE:PATH creates the image. Data is spread over all
-devices, and each byte is on one of them. Devices named after the word 'mirror' hold the same: as long as one is left, nothing
-is lost. Of those after 'raidz1' (or 'raidz'), 'raidz2' or 'raidz3', any one, two or three may be lost; that much of their
-space is parity. A block there takes whole rows, of a sector of each device that is left: small blocks take more. If some of
-them are larger, what they have more is used as far as there are more of them than of parity: -n shows what comes of it.
-Those after 'spare' hold nothing, and stand by until another one fails.
+    after_help = "A vdev is a single device or a group of devices. A device is the path of an image file or a block device; SIZE:PATH creates an
+image. Data is spread over all vdevs.
 
-What is named after 'special' takes metadata first of all, and records of datasets that are small enough for their property
-special_small_blocks; it is lost with everything, so let it stand as much as the rest. What is named after 'log' takes
-the intent log and nothing else: an fsync then touches no other device. What is named after 'cache' takes copies of what is
-read (ZFS: L2ARC), for data that is read again and again and is too much for memory. It takes nothing that is not elsewhere,
-so it is a single device, and none of the pool's space; it keeps what it has over export and import. What goes there is
-the property secondarycache.
+  DEVICE                a vdev without redundancy
+  mirror DEVICE...      all devices hold the same data
+  raidz1 DEVICE...      any 1 device may fail (raidz2: 2, raidz3: 3)
+  spare DEVICE...       hot spares, used when a device fails
+  log VDEV...           only the intent log (SLOG); speeds up fsync
+  special VDEV...       metadata and small blocks (special_small_blocks)
+  cache DEVICE...       second-level read cache (L2ARC), kept over export
+
+A RAID-Z stores a block in whole rows of a sector per device, so small blocks need relatively more parity. Extra space on larger
+disks is used while more of them than parity have it; -n shows the result. If a special vdev fails the pool is lost: give it the
+same redundancy as the data vdevs. A cache device needs no redundancy; the property secondarycache selects its content.
 
 Examples:
   pool create tank 10G:/var/lib/tank.img
@@ -37,27 +38,27 @@ Examples:
   pool create tank mirror /dev/sdb /dev/sdc special mirror /dev/nvme0n1 /dev/nvme1n1 log /dev/pmem0
   pool create tank mirror /dev/sdb /dev/sdc spare /dev/sdd
   pool create tank mirror /dev/sdb /dev/sdc cache /dev/nvme0n1
-  pool create -n tank /dev/sdb               say what would be, and what a loss would cost"
+  pool create -n tank /dev/sdb               show the layout and the cost of a loss"
 )]
 pub struct Arguments {
-    /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much
+    /// Use devices that contain data (it is destroyed); allow vdevs of different redundancy
     #[arg(short = 'f')]
     force: bool,
-    /// Only say what would be
+    /// Dry run: show the resulting layout
     #[arg(short = 'n')]
     dry_run: bool,
     /// Set a property of the pool
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     pool_properties: Vec<(String, String)>,
-    /// Set a property of the pool's root file system, for all to inherit
+    /// Set a property of the root file system, inherited by all file systems
     #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     root_properties: Vec<(String, String)>,
-    /// Where the root file system is mounted: a directory, none, or legacy
+    /// Mount point of the root file system: a directory, none or legacy
     #[arg(short = 'm', value_name = "MOUNTPOINT")]
     mountpoint: Option<String>,
     /// The pool
     name: String,
-    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special, log, cache or spare before what is for that
+    /// Devices, optionally grouped: mirror A B, raidz2 A B C D, special X, log X, cache X, spare X
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }

@@ -16,12 +16,12 @@ use crate::output::json::output_version;
 /// Arguments of `pool debug`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Nothing is changed. What is damaged is said to be, and what lies behind it is read all the same where it can be. The
-formats are in pool/FORMAT.md and dataset/FORMAT.md of the source. The first object of -j says which version of the output
-follows.
+    after_help = "Reads on-disk structures and changes nothing. Damaged structures are marked; reading continues behind the damage where possible.
+Labels and uberblocks can be read while the pool is imported. The source describes the formats in pool/FORMAT.md and
+dataset/FORMAT.md. With -j the first object states the version of the output.
 
 Examples:
-  pool debug label /srv/tank.img             also while it is in use
+  pool debug label /srv/tank.img             also while imported
   pool debug uberblocks /srv/tank.img | grep txg
   pool debug catalogue -d /srv tank
   pool debug file -d /srv tank/home:/ann/notes
@@ -37,23 +37,23 @@ pub struct Arguments {
 enum What {
     /// The four labels of a device
     Label(OfDevice),
-    /// The rings of uberblocks of a device
+    /// The uberblock rings of a device
     Uberblocks(OfDevice),
     /// The chunk table and the checkpoints of free space
     Space(OfPool),
     /// The space log, newest block first
     Log(OfPool),
-    /// The tree of datasets, snapshots, properties and history
+    /// The catalogue (MOS): datasets, snapshots, properties, history
     Catalogue(OfPool),
     /// The tree of a dataset or a snapshot
     Tree(OfDataset),
-    /// The inode, the names, the attributes and the extents of a file
+    /// The inode, names, attributes and extents of a file
     File(OfFile),
 }
 
 #[derive(Args, Debug)]
 struct OfDevice {
-    /// Print a JSON object a line
+    /// Print one JSON object per line
     #[arg(short = 'j', long)]
     json: bool,
     /// An image file or a block device
@@ -63,13 +63,13 @@ struct OfDevice {
 
 #[derive(Args, Debug)]
 struct Where {
-    /// Look in this directory, or at this device; may be given several times
+    /// Search this directory or device; may be repeated
     #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
     search: Vec<PathBuf>,
-    /// The state of this transaction group, not the newest
+    /// Read the state of this transaction group instead of the newest
     #[arg(short = 'T', value_name = "TXG")]
     txg: Option<u64>,
-    /// Print a JSON object a line
+    /// Print one JSON object per line
     #[arg(short = 'j', long)]
     json: bool,
 }
@@ -78,7 +78,7 @@ struct Where {
 struct OfPool {
     #[command(flatten)]
     place: Where,
-    /// The pool's name or number
+    /// The name or GUID of the pool
     #[arg(value_name = "POOL|GUID")]
     pool: String,
 }

@@ -12,27 +12,23 @@ use crate::context::Context;
 /// Arguments of `pool defragment`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What was deleted leaves holes, and in the end no region is empty: large files are then stored in pieces. 'pool list' shows
-under FRAG how much of the free space lies in regions that are partly used. Here regions that are about half empty or more
-are emptied into fewer ones, some at a time, while everything stays mounted and in use. 'pool status' shows how far it has come.
-It goes on after the pool was exported and imported, or after a crash.
+    after_help = "Deleted data leaves small gaps of free space; new large files are then stored in pieces. The FRAG column of 'pool list' shows the
+share of free space in partly used regions. 'pool defragment' empties regions at least about half free into fewer regions. The
+pool stays online; 'pool status' shows the progress. The job continues after an export or a crash.
 
-It moves what lies in these regions, once; it does not put files in order. Where things were and where they are now is kept
-in maps: each piece that was moved takes 16 bytes of memory until it is freed, which 'pool status' adds up, and a read of it
-one search in memory more. Holes that come after that are defragmented like all others. Regions of metadata are left as they
-are: metadata fills its own holes. With copies=2 or 3 on one device, copies may come to lie nearer to each other.
+Data is moved once and files are not reordered. A map in memory records the new addresses, with 16 bytes for each moved piece
+until the piece is freed; 'pool status' shows the total. Regions of metadata stay as they are. With copies=2 or 3 on a single
+device, copies may end up closer together. Removal, expansion, rebalance, resize and defragmentation exclude each other.
 
-While it is under way, no vdev can be removed, expanded or rebalanced, nor the other way round: one thing is moved at a time.
-
-Cannot be undone: what was moved stays where it is, and the pool keeps the features that come with it: older \
-programs that do not know them refuse it.
+Cannot be undone: moved data stays where it is. The pool keeps the features enabled by moving data; programs without them
+refuse the pool.
 
 Examples:
-  pool defragment -n tank                    only say what would be moved, and gained
+  pool defragment -n tank                    dry run
   pool defragment -w tank
-  pool defragment --limit 20M tank           copy at most so many bytes a second; also one that is under way
-  pool defragment -p tank                    pause; 'pool defragment tank' goes on
-  pool defragment -s tank                    stop; what was moved stays where it is"
+  pool defragment --limit 20M tank           copy at most 20M per second; also while running
+  pool defragment -p tank                    pause; 'pool defragment tank' continues
+  pool defragment -s tank                    stop"
 )]
 pub struct Arguments {
     #[command(flatten)]

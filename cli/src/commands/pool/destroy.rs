@@ -9,18 +9,18 @@ use crate::context::Context;
 /// Arguments of `pool destroy`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "From a terminal this asks first; -f does not ask. Image files stay, and can be removed afterwards.
+    after_help = "Asks for confirmation on a terminal, unless -f is given. Image files remain and can be deleted afterwards.
 
-Cannot be undone: when its devices have been used again, or their labels cleared. Until then 'pool import -D' brings the pool \
-back, with all that was in it.
+Cannot be undone: once the devices are reused or their labels are cleared. Until then 'pool import -D' recovers the pool with all
+data.
 
 Examples:
   pool destroy tank
-  pool destroy -f tank                       do not ask, unmount what is in use; also if it is imported read-only
-  pool import -D -d /var/lib tank            that was a mistake"
+  pool destroy -f tank                       no confirmation; unmount busy file systems
+  pool import -D -d /var/lib tank            recover a destroyed pool"
 )]
 pub struct Arguments {
-    /// Do not ask, unmount what is in use, and destroy one that is imported read-only too
+    /// Do not ask; unmount busy file systems; also destroy a pool imported read-only
     #[arg(short = 'f')]
     force: bool,
     /// The pool

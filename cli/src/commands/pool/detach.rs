@@ -9,24 +9,24 @@ use crate::context::Context;
 /// Arguments of `pool detach`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Cannot be undone: the device belongs to nobody after that, its labels are erased, and it does not \
-come back. From then on its mirror can lose one device less. One that alone holds what its mirror holds is not \
-detached.
+    after_help = "Detaching the new device cancels a replacement. A replacement blocked by blocks without a good copy is completed by detaching
+the old device with -f; the content of the blocks stays lost. Without -f the command reports the loss and refuses. The only
+complete device of a mirror cannot be detached.
 
-A replacement is canceled by detaching the new device. One that cannot complete, because some blocks have no good copy, is
-brought to its end by detaching the old device with -f: what these blocks held stays lost. Without -f it is said what that is.
+Cannot be undone: the labels of the device are erased, and the device cannot return with its content. The mirror tolerates one
+failure less.
 
 Examples:
   pool detach tank /dev/sdc
-  pool detach -f tank /dev/sdb               it cannot be replaced without loss: let it go"
+  pool detach -f tank /dev/sdb               give up blocks without a good copy"
 )]
 pub struct Arguments {
-    /// Although the device that takes its place lacks blocks of which there is no good copy
+    /// Detach even if the replacement lacks blocks without a good copy
     #[arg(short = 'f')]
     force: bool,
     /// The pool
     pool: String,
-    /// The device, by its path or number
+    /// The device (path or GUID)
     device: String,
 }
 

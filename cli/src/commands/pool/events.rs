@@ -17,33 +17,33 @@ const NANOS: i64 = 1_000_000_000;
 /// Arguments of `pool events`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Classes have the names that OpenZFS gives them: devices that change their state, come and go; errors of devices;
-scrubs and resilvers; a pool that is suspended and goes on; commands that change it.
-The last thousand events are kept in memory, as long as the pool's service runs. What it was told to do stands in 'pool history' for good.
+    after_help = "Event classes have OpenZFS's names: devices that change state, device errors, scrubs and resilvers, suspension, and commands
+that change the pool. The service of the pool keeps the last thousand events in memory. 'pool history' keeps the commands
+permanently.
 
 Examples:
   pool events tank
-  pool events -v tank                        with details
-  pool events -f                             and what is still to come
-  pool events -c tank                        forget them"
+  pool events -v tank                        with all details
+  pool events -f                             follow new events
+  pool events -c tank                        clear the list"
 )]
 pub struct Arguments {
-    /// With details
+    /// Print all details of each event
     #[arg(short = 'v')]
     verbose: bool,
-    /// For scripts: no head, and one tab between values
+    /// Scripted mode: no header, fields separated by one tab
     #[arg(short = 'H')]
     scripted: bool,
-    /// Go on with what is still to come
+    /// Follow: print new events as they occur
     #[arg(short = 'f')]
     follow: bool,
-    /// Forget all events so far
+    /// Clear all previous events
     #[arg(short = 'c', conflicts_with_all = ["verbose", "scripted", "follow", "json"])]
     clear: bool,
     /// Print JSON
     #[arg(short = 'j', long, conflicts_with = "follow")]
     json: bool,
-    /// The pools; without one, all
+    /// The pools (default: all)
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }

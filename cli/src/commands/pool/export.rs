@@ -8,22 +8,22 @@ use crate::context::Context;
 
 /// Arguments of `pool export`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Cannot be undone: --abandon gives up what a suspended pool could not write. Where its devices can \
-be brought back, 'pool clear' writes that instead, and nothing is lost. An export without it gives up nothing.
+#[command(after_help = "Unmounts the file systems of the pools, commits, and closes the devices.
+
+Cannot be undone: --abandon gives up what a suspended pool could not write. If the devices can be brought back, 'pool clear'
+writes the data instead and loses nothing. An export without --abandon gives up nothing.
 
 Examples:
   pool export tank
-  pool export --abandon tank                 without what cannot be written"
-)]
+  pool export --abandon tank                 discard unwritten data of a suspended pool")]
 pub struct Arguments {
-    /// All pools
+    /// Export all pools
     #[arg(short = 'a', conflicts_with = "pools", required_unless_present = "pools")]
     all: bool,
-    /// Unmount what is in use
+    /// Unmount busy file systems
     #[arg(short = 'f')]
     force: bool,
-    /// Give up what a suspended pool cannot write: it is left as its last commit
+    /// Discard what a suspended pool cannot write; its last commit remains
     #[arg(long)]
     abandon: bool,
     /// The pools

@@ -24,16 +24,16 @@ const NOTES: &str = "Examples:
 pub struct Arguments {
     #[command(flatten)]
     format: Format,
-    /// The columns
+    /// Columns to print
     #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
     fields: Vec<Field>,
-    /// Only values from these sources
+    /// Print only values from these sources
     #[arg(short = 's', value_name = "SOURCES", value_delimiter = ',')]
     sources: Vec<SourceFilter>,
-    /// The properties, or 'all'
+    /// Properties, separated by commas, or 'all'
     #[arg(value_name = "PROPERTIES")]
     properties: String,
-    /// The pools; without one, all
+    /// The pools (default: all)
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }

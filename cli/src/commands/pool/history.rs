@@ -11,18 +11,18 @@ use crate::output::time::{self, Zone};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   pool history tank
-  pool history -il tank                      with what was done, and who asked")]
+  pool history -il tank                      with internal events, users and hosts")]
 pub struct Arguments {
-    /// Also internal lines: what requests and the pool itself did, with the transaction group
+    /// Include internal events, with their transaction groups
     #[arg(short = 'i')]
     internal: bool,
-    /// With user and host
+    /// Long format: include user and host
     #[arg(short = 'l')]
     long: bool,
     /// Print JSON
     #[arg(short = 'j', long)]
     json: bool,
-    /// The pools; without one, all
+    /// The pools (default: all)
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }

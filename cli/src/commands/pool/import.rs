@@ -17,63 +17,63 @@ use crate::output::table::{Column, Table};
 
 /// Arguments of `pool import`.
 #[derive(Args, Debug)]
-#[command(after_help = "Without a name or -a, the pools that could be imported are shown.
+#[command(after_help = "Without a pool or -a, lists the pools available for import.
 
-Cannot be undone: what -F and -m give up. With -F it is all that came after the state that the pool goes back to, \
-and what fsync has promised since that one; -F -n says what that is, and with -o readonly=on nothing is given up. \
-With -m it is what was promised since the last commit and stood on the log devices alone. -f takes a pool that \
-another host may have: if that one still writes to it, both destroy it.
+Cannot be undone: the data that -F and -m give up. -F discards all changes after the state that is opened, including
+synchronous writes; '-F -n' shows the loss, and '-F -o readonly=on' discards nothing. -m discards synchronous writes since the
+last commit if only the missing log devices have them. -f imports a pool that another host may be using: if both hosts write,
+the pool is destroyed.
 
 Examples:
-  pool import -d /var/lib                    what is there?
+  pool import -d /var/lib                    list available pools
   pool import -d /var/lib tank
-  pool import -d /backup tank oldtank        under another name
+  pool import -d /backup tank oldtank        import under a new name
   pool import -o readonly=on -N tank
-  pool import -F -n tank                     the newest state is damaged: what would going back lose?
-  pool import -m tank                        its log device is gone
-  pool import -F tank                        back to the newest state that can be read
-  pool import -F -T 1234 -o readonly=on tank  look at an older state; nothing is written
-  pool import -D -d /var/lib                 which pools were destroyed?
-  pool import -D -d /var/lib tank            that was a mistake
-  pool import -a                             all, after a reboot too")]
+  pool import -F -n tank                     show what a rewind would lose
+  pool import -F tank                        rewind to the newest readable state
+  pool import -F -T 1234 -o readonly=on tank  inspect an older state without writing
+  pool import -m tank                        import without the missing log device
+  pool import -D -d /var/lib                 list destroyed pools
+  pool import -D -d /var/lib tank            recover a destroyed pool
+  pool import -a                             import all, for example after a reboot")]
 pub struct Arguments {
-    /// Look in this directory, or at this device; may be given several times
+    /// Search this directory or device; may be repeated
     #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
     search: Vec<PathBuf>,
-    /// All pools
+    /// Import all pools found
     #[arg(short = 'a', conflicts_with = "pool")]
     all: bool,
-    /// Only pools that were destroyed: until its devices are used again, one can be brought back
+    /// Destroyed pools only; importable until their devices are reused
     #[arg(short = 'D')]
     destroyed: bool,
-    /// Although another host seems to have it
+    /// Import even if another host seems to use the pool
     #[arg(short = 'f')]
     force: bool,
-    /// Although its log devices are missing: what was promised since the last commit is lost
+    /// Import without the missing log devices; synchronous writes since the last commit are lost
     #[arg(short = 'm')]
     without_log: bool,
     /// Do not mount file systems
     #[arg(short = 'N')]
     no_mount: bool,
-    /// Go back to the newest state that can be read, if the newest of all cannot
+    /// Rewind to the newest readable state if the newest state is damaged
     #[arg(short = 'F', requires = "pool", conflicts_with = "all")]
     rewind: bool,
-    /// With -F: only say what would be lost
+    /// With -F: dry run, show what would be lost
     #[arg(short = 'n', requires = "rewind")]
     dry_run: bool,
-    /// With -F: go back to the state of this transaction group
+    /// With -F: rewind to this transaction group
     #[arg(short = 'T', value_name = "TXG", requires = "rewind")]
     txg: Option<u64>,
-    /// Set a property of the pool; readonly=on holds for as long as it is imported
+    /// Set a pool property; readonly=on lasts until export
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     properties: Vec<(String, String)>,
-    /// Print JSON: without a pool, or with -F -n
+    /// Print JSON: for a list, or with -F -n
     #[arg(short = 'j', long, conflicts_with = "all")]
     json: bool,
-    /// The pool's name or number
+    /// The name or GUID of the pool
     #[arg(value_name = "POOL|GUID")]
     pool: Option<String>,
-    /// A new name for it
+    /// A new name for the pool
     #[arg(value_name = "NEWNAME")]
     new_name: Option<String>,
 }

@@ -13,29 +13,32 @@ use crate::context::Context;
 
 /// Arguments of `pool iostat`.
 #[derive(Args, Debug)]
-#[command(override_usage = "pool iostat [OPTIONS] [POOL]... [INTERVAL [COUNT]]")]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Prints operations and bytes per second: first the average since import, then one report per interval.
+
+Examples:
   pool iostat                                averages since import
   pool iostat -v tank 5                      every five seconds, with devices
-  pool iostat tank 1 10                      ten times")]
+  pool iostat tank 1 10                      ten reports, one per second"
+)]
 pub struct Arguments {
-    /// With devices
+    /// Include vdevs and devices
     #[arg(short = 'v')]
     verbose: bool,
-    /// For scripts: no head, and one tab between values
+    /// Scripted mode: no header, fields separated by one tab
     #[arg(short = 'H')]
     scripted: bool,
-    /// Exact numbers
+    /// Print exact numbers
     #[arg(short = 'p')]
     exact: bool,
-    /// Leave the averages since import out
+    /// Omit the first report, the averages since import
     #[arg(short = 'y')]
     skip_first: bool,
-    /// Print JSON, one document each time
+    /// Print JSON, one document per report
     #[arg(short = 'j', long)]
     json: bool,
-    /// Pools, then an interval in seconds, then how many times
-    #[arg(value_name = "WORDS")]
+    /// Pools (default: all), then an interval in seconds, then a count
+    #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
 }
 

@@ -9,18 +9,19 @@ use crate::context::Context;
 /// Arguments of `pool labelclear`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Cannot be undone: what the pool holds there is lost with the labels, unless other devices hold it too.
-A device of an imported pool is refused, with -f too: take it out first, or destroy the pool.
+    after_help = "A device of an imported pool is refused, with or without -f: detach or remove the device first, or destroy the pool.
+
+Cannot be undone: the data on the device is lost, unless other devices hold copies.
 
 Examples:
-  pool labelclear /dev/sdb                   of a pool that was destroyed
-  pool labelclear -f /dev/sdb                although it belongs to an exported pool"
+  pool labelclear /dev/sdb                   device of a destroyed pool
+  pool labelclear -f /dev/sdb                device of an exported pool"
 )]
 pub struct Arguments {
-    /// Although the device belongs to a pool that is exported or may be in use by another host, or its labels are damaged
+    /// Erase labels of an exported pool, of a pool in use by another host, or damaged labels
     #[arg(short = 'f')]
     force: bool,
-    /// The device, by its path
+    /// The path of the device
     #[arg(value_name = "DEVICE")]
     device: std::ffi::OsString,
 }

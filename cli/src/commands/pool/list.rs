@@ -20,24 +20,23 @@ const COLUMNS: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentat
 
 /// Arguments of `pool list`.
 #[derive(Args, Debug)]
-#[command(override_usage = "pool list [OPTIONS] [POOL]... [INTERVAL [COUNT]]")]
 #[command(after_help = "Examples:
   pool list
-  pool list -v tank                          with its devices
+  pool list -v tank                          with devices
   pool list tank 5                           every five seconds
   pool list -Hp -o name,free                 for scripts
   pool list -j | jq '.pools.tank.properties.free.value'")]
 pub struct Arguments {
     #[command(flatten)]
     format: Format,
-    /// With devices
+    /// Include vdevs and devices
     #[arg(short = 'v')]
     verbose: bool,
-    /// The columns: names of properties
+    /// Columns to print: property names
     #[arg(short = 'o', value_name = "PROPERTIES", default_value = COLUMNS, hide_default_value = true)]
     columns: String,
-    /// Pools, without one all; then an interval in seconds, then how many times
-    #[arg(value_name = "WORDS")]
+    /// Pools (default: all), then an interval in seconds, then a count
+    #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
 }
 

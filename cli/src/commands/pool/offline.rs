@@ -9,23 +9,23 @@ use crate::context::Context;
 /// Arguments of `pool offline`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Nothing is read from the device or written to it until 'pool online' takes it back, also after the pool was exported and imported.
+    after_help = "No data is read from or written to an offline device until 'pool online', even after export and import. A device without
+redundant copies on other devices is refused.
 
-If devices are lost: until the device is back and has got what it missed, its vdev can lose one device less; a \
-mirror of two can lose none, and with the other device the whole pool is lost. A device that the others cannot do \
-without is refused.
+If devices are lost: the vdev tolerates one failure less until the device is online and resilvered. A mirror of two then
+tolerates none: with the other device the pool is lost.
 
 Examples:
   pool offline tank /dev/sdb
-  pool offline -t tank /dev/sdb              until the pool is imported again"
+  pool offline -t tank /dev/sdb              until the next import"
 )]
 pub struct Arguments {
-    /// Only until the next import
+    /// Temporary: only until the next import
     #[arg(short = 't')]
     temporary: bool,
     /// The pool
     pool: String,
-    /// The devices, by their paths or numbers
+    /// The devices (paths or GUIDs)
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<String>,
 }

@@ -8,29 +8,28 @@ use crate::context::Context;
 
 /// Arguments of `pool online`.
 #[derive(Args, Debug)]
-#[command(after_help = "A device that was changed without the others is refused: detach it, and attach it again.
+#[command(
+    after_help = "A device that missed writes is resilvered. A device modified without the rest of the pool is refused: detach the device, then
+attach it again.
 
-With -e the pool becomes larger by what the devices have grown. A mirror or a raidz grows as far as the smallest of its
-devices; a raidz that was made of devices of different sizes uses each as far as enough others go on with it, and as far as
-those that 'pool status' names before it. -e makes one of devices of one size such a raidz if those that are named first have
-grown, and they are more than its parity; what others have grown is not used until those before them have, too, because rows
-begin with the first device. The service notices by itself that a device has grown, 'pool list' shows under EXPANDSZ what comes
-of it without that, and with the property autoexpand=on it is used without -e. A raidz that is being expanded by a device grows
-when that is done.
+With -e the pool uses space added to the devices. A mirror or RAID-Z grows up to its smallest device. A RAID-Z of devices of
+different sizes uses extra space while more devices than parity have it. Devices must grow in the order of 'pool status',
+because rows begin at the first device. 'pool list' shows space not used yet under EXPANDSZ. With autoexpand=on the space is
+used without -e. A RAID-Z under expansion grows afterwards.
 
-Cannot be undone: a raidz that has taken into use what its devices have grown does not become smaller again. Other \
-devices do, with 'pool resize'.
+Cannot be undone: a RAID-Z does not shrink again. Single devices and mirrors do, with 'pool resize'.
 
 Examples:
   pool online tank /dev/sdb
-  pool online -e tank /dev/sdb               the pool uses what it has grown, while it is mounted")]
+  pool online -e tank /dev/sdb               expand into added space"
+)]
 pub struct Arguments {
-    /// Use what the devices have grown
+    /// Expand into space added to the devices
     #[arg(short = 'e')]
     expand: bool,
     /// The pool
     pool: String,
-    /// The devices, by their paths or numbers
+    /// The devices (paths or GUIDs)
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<String>,
 }

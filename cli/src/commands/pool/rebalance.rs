@@ -12,23 +12,21 @@ use crate::context::Context;
 /// Arguments of `pool rebalance`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "After 'pool add' the old vdevs are as full as before, and the new one is empty. What lies on the fuller ones moves to the
-emptier ones, some regions at a time, while everything stays mounted and in use. Between vdevs whose rows differ in width, such
-as a disk and a raidz, only data moves, in pieces: where they are is kept in memory until they are freed, and the pool begins to
-use the feature packed_chunks. 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or
-after a crash.
+    after_help = "After 'pool add' the old vdevs are as full as before and the new vdev is empty. 'pool rebalance' moves data from fuller vdevs to
+emptier vdevs. The pool stays online; 'pool status' shows the progress. The job continues after an export or a crash. Between
+vdevs of different row width, such as a disk and a RAID-Z, only data moves, not metadata. A map in memory then records the
+moved pieces, and the pool enables the feature packed_chunks.
 
-Cannot be undone: what was moved stays where it is, however the rebalance ends. The pool keeps the features that \
-come with it: older programs that do not know them refuse it.
+Cannot be undone: moved data stays where it is, even after a stop. The pool keeps the features enabled by moving data; programs
+without them refuse the pool.
 
-If devices are lost: what is moved to another vdev is as safe as that one is; as any, it is lost with the pool if one \
-vdev is.
+If devices are lost: moved data has the redundancy of its new vdev. The pool is lost with any data vdev, as before.
 
 Examples:
-  pool rebalance -n tank                     only say what would be moved
+  pool rebalance -n tank                     dry run
   pool rebalance -w tank
-  pool rebalance --limit 20M tank            copy at most so many bytes a second; also one that is under way
-  pool rebalance -p tank                     pause; 'pool rebalance tank' goes on
+  pool rebalance --limit 20M tank            copy at most 20M per second; also while running
+  pool rebalance -p tank                     pause; 'pool rebalance tank' continues
   pool rebalance -s tank                     stop"
 )]
 pub struct Arguments {

@@ -9,17 +9,17 @@ use crate::context::Context;
 /// Arguments of `pool reguid`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A copy of a pool, such as of its images, has the number of the pool, and cannot be imported beside it before one of the two
-has another. All devices have to be there, and to lack nothing; the pool is used meanwhile.
+    after_help = "A copy of a pool, such as a copy of its images, has the same GUID and cannot be imported beside the original. A new GUID for
+either pool solves the conflict. All devices must be online and complete. The pool stays online.
 
-Cannot be undone: 'pool import -F' goes back to no state from before.
+Cannot be undone: 'pool import -F' can no longer rewind to a txg with the old GUID.
 
 Examples:
   pool reguid tank
-  pool reguid -g 1234567890 tank             this number"
+  pool reguid -g 1234567890 tank             set a specific GUID"
 )]
 pub struct Arguments {
-    /// The new number; without it, one that is drawn
+    /// The new GUID (default: random)
     #[arg(short = 'g', value_name = "GUID", value_parser = clap::value_parser!(u64).range(1..))]
     guid: Option<u64>,
     /// The pool

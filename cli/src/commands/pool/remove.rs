@@ -12,46 +12,43 @@ use crate::context::Context;
 /// Arguments of `pool remove`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Everything stays mounted and in use meanwhile; 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or after a crash: \
-it goes part by part, and what was copied of the last one is copied again.
+    after_help = "The pool stays online; 'pool status' shows the progress. The removal continues after an export or a crash, and repeats only the
+part under way. Several vdevs are removed in turn: the command waits for all but the last. Spares and cache devices are removed
+at once.
 
-Cannot be undone: at the end the labels of the devices are erased, and they belong to nobody; until then -s stops \
-it. 'pool import -F' goes back to no state from before that has something on the vdev. The pool keeps the features \
-that come with moving what lies on it: older programs that do not know them refuse it.
+Cannot be undone: at the end the labels of the devices are erased; until then -s stops the removal. 'pool import -F' can no
+longer rewind to a txg that references the vdev. The pool keeps the features enabled by moving data; programs without them
+refuse the pool.
 
-If devices are lost: until it has left, the vdev is needed as before, and so are those that get what lies on it. \
-Afterwards as many devices may be lost as the vdevs that stay can do without: what was on a mirror may then lie on a \
-single disk.
-
-A spare that stands by leaves at once, and so does a cache device: nothing has to be moved.
-Several vdevs leave one after the other: then the command waits for all but the last.
+If devices are lost: until the removal completes, the pool needs the vdev as before. Afterwards the data has the redundancy of
+the remaining vdevs: data of a mirror may then be on a single disk.
 
 Examples:
   pool remove tank /dev/sdd
-  pool remove -n tank mirror-1               only say what would be moved, and whether there is room
-  pool remove -p tank                        pause; the same command as before goes on
-  pool remove --limit 20M tank /dev/sdd      copy at most so many bytes a second; also one that is under way
-  pool remove -s tank                        stop; what has moved stays where it is now"
+  pool remove -n tank mirror-1               show what would be moved, and the free space
+  pool remove -p tank                        pause; repeat the original command to continue
+  pool remove --limit 20M tank /dev/sdd      copy at most 20M per second; also while running
+  pool remove -s tank                        stop; moved data stays where it is"
 )]
 pub struct Arguments {
-    /// Only say what would be moved, and whether there is room
+    /// Dry run: show what would be moved, and whether there is room
     #[arg(short = 'n', conflicts_with_all = ["stop", "wait"])]
     dry_run: bool,
-    /// Pause the removal that is under way; with -n, print exact numbers
+    /// Pause the removal; with -n: print exact numbers
     #[arg(short = 'p', conflicts_with_all = ["stop", "wait"])]
     pause: bool,
-    /// Copy at most so many bytes a second; 'none' lifts a limit
+    /// Limit copying to RATE bytes per second; 'none' removes the limit
     #[arg(long = "limit", value_name = "RATE", conflicts_with_all = ["stop", "dry_run"])]
     limit: Option<String>,
-    /// Stop the removal that is under way
+    /// Stop the removal; moved data stays where it is
     #[arg(short = 's', conflicts_with_all = ["wait", "vdevs"])]
     stop: bool,
-    /// Wait until it is done
+    /// Wait until the removal finishes
     #[arg(short = 'w')]
     wait: bool,
     /// The pool
     pool: String,
-    /// The vdevs: a device by its path or number, or the name of several, such as mirror-1
+    /// The vdevs: a device (path or GUID), or a group such as mirror-1
     #[arg(value_name = "VDEV", required_unless_present_any = ["stop", "pause"])]
     vdevs: Vec<String>,
 }

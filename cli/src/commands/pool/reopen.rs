@@ -8,19 +8,18 @@ use crate::context::Context;
 /// Arguments of `pool reopen`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "As 'pool clear', without forgetting errors: a suspended pool goes on, and devices that have failed are
-taken back. Those that were put offline stay so, as does a device that is still away. Devices are measured anew: see
-'pool online -e'.
+    after_help = "Reopens devices like 'pool clear', but keeps the error counters: a suspended pool resumes, and returning devices are resilvered.
+Offline devices stay offline. Device sizes are read again: see 'pool online -e'.
 
 Examples:
   pool reopen
   pool reopen tank"
 )]
 pub struct Arguments {
-    /// Leave a scrub as it is; that is always so
+    /// Do not restart a scrub (always the case)
     #[arg(short = 'n', hide = true)]
     keep_scrub: bool,
-    /// The pools; without one, all
+    /// The pools (default: all)
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }

@@ -10,37 +10,35 @@ use crate::context::Context;
 /// Arguments of `pool replace`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The new device is attached, filled in the background, and then the old one leaves: until then it serves as before, if it
-still does. A device that is the only one of its vdev is replaced as well. If the new one cannot be given all that the old one
-holds, the old one stays, and 'pool detach' of the new one cancels it until then.
+    after_help = "The new device is attached and resilvered in the background. Then the old device is detached; until then a working old device
+stays in use. 'pool detach' of the new device cancels the replacement. If blocks have no good copy, the old device stays attached.
 
-With one device, the new one is what stands at its path by now, which may be the same disk, wiped. A spare of the pool steps in as it would by itself, and stays \
-until 'pool detach' gives it back. If a spare has stepped in for the device and has everything, the device leaves at once, and the \
-spare stands by again when the new one has everything.
+Without NEW, the new device is the device now at the path of the old device, even the same disk after a wipe. A spare named as
+NEW stays in use until 'pool detach' returns it. If a spare already replaced the device and is complete, the old device
+is detached at once; the spare becomes available after the resilver.
 
-If devices are lost: until the new device has everything it counts for nothing, and the old one for what it still \
-gives; if that is offline or gone, its vdev can lose one device less until then.
+Cannot be undone: the previous content of the new device is destroyed. The labels of the old device are erased at the end.
 
-Cannot be undone: what the new device held is lost at once. When the old one has left, its labels are erased, and it \
-does not come back.
+If devices are lost: the new device adds no redundancy until the resilver completes. While the old device is missing, the vdev
+tolerates one failure less.
 
 Examples:
   pool replace tank /dev/sdb /dev/sdd
-  pool replace tank /dev/sdb                 by another disk at the same path
-  pool replace -w tank /dev/sdb /dev/sdd     wait until the old device has left"
+  pool replace tank /dev/sdb                 new disk at the same path
+  pool replace -w tank /dev/sdb /dev/sdd     wait until the old device is detached"
 )]
 pub struct Arguments {
-    /// Take the device although it holds something; what it holds is lost
+    /// Use a device that contains data; the data is destroyed
     #[arg(short = 'f')]
     force: bool,
-    /// Wait until the old device has left
+    /// Wait until the replacement finishes
     #[arg(short = 'w')]
     wait: bool,
     /// The pool
     pool: String,
-    /// The device to be replaced, by its path or number
+    /// The device to replace (path or GUID)
     device: String,
-    /// The new device, or a spare of the pool; without one, what stands at the path of the old one
+    /// The new device, or a spare of the pool (default: the device at the same path)
     #[arg(value_name = "NEW")]
     new: Option<String>,
 }

@@ -10,9 +10,8 @@ use crate::context::Context;
 /// Arguments of `pool resilver`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A device that lacks something is filled at once and without this, and after an export or a crash from where that was. What
-has no good copy is looked for again.
-Where no device lacks anything there is nothing to do.
+    after_help = "A resilver starts automatically when a device lacks data, and continues after an export or a crash. 'pool resilver' restarts it
+from the beginning and retries blocks without a good copy. If all devices are complete, nothing is done.
 
 Examples:
   pool resilver tank

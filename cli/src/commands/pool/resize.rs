@@ -12,54 +12,48 @@ use crate::context::Context;
 /// Arguments of `pool resize`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What lies at the end of the device moves elsewhere, while everything stays mounted and in use; 'pool status' shows how far
-it has come. It goes on after the pool was exported and imported, or after a crash, and then copies everything again: nothing
-counts before all of it has changed places. In the end an image file is cut. A partition or a volume stays as large as it is, and
-may be made as small as the pool uses of it.
+    after_help = "Data at the end of the device is moved elsewhere. The pool stays online; 'pool status' shows the progress. The job continues
+after an export or a crash, but starts copying again. At the end an image file is truncated. A partition or a volume keeps its
+size and can be shrunk to the new size afterwards.
 
-SIZE is a size, such as 10G, or by how much the device becomes smaller, such as -1G. It is rounded up to whole regions. All
-devices of a mirror are resized together; if one is away then, everything moves, and the rest waits for it. A raidz cannot
-be: add a smaller vdev instead, and then remove the raidz.
+SIZE is the new size, such as 10G, or a decrease, such as -1G. SIZE is rounded up to whole regions. All devices of a mirror are
+resized together; the job waits for missing devices. A RAID-Z cannot be resized: add a smaller vdev, then remove the RAID-Z.
+'pool online -e' makes a device larger again; autoexpand does not reclaim space given up here.
 
-'pool online -e' makes a device larger, and takes back what was given up of a partition that is still as large; the property
-autoexpand does not.
+Cannot be undone: 'pool import -F' can no longer rewind to a txg with blocks in the space given up; until the end -s stops the
+job. The pool keeps the features enabled by a resize; programs without them refuse the pool.
 
-If devices are lost: as many may be as before, while it moves and afterwards; what moves to another vdev is as safe as \
-that one is.
-
-Cannot be undone: 'pool import -F' goes back to no state that has something where the pool has given up the space \
-since; until then -s stops it. The pool keeps the features that come with a resize, however that ends: older \
-programs that do not know them refuse it.
+If devices are lost: redundancy is unchanged, except for data moved to another vdev, which has the redundancy of that vdev.
 
 Examples:
-  pool resize -n tank /dev/sdb1 10G          only say what would be moved, and how small it could be
+  pool resize -n tank /dev/sdb1 10G          dry run; show the smallest possible size
   pool resize -w tank disk.img -1G
-  pool resize --limit 20M tank disk.img 10G  copy at most so many bytes a second; also one that is under way
-  pool resize -p tank                        pause; the same command as before goes on
-  pool resize -s tank                        stop; everything stays where it is"
+  pool resize --limit 20M tank disk.img 10G  copy at most 20M per second; also while running
+  pool resize -p tank                        pause; repeat the original command to continue
+  pool resize -s tank                        stop; all data stays where it is"
 )]
 pub struct Arguments {
-    /// Only say what would be moved, and how small the device could be
+    /// Dry run: show what would be moved, and the smallest possible size
     #[arg(short = 'n', conflicts_with_all = ["pause", "stop", "wait", "limit"])]
     dry_run: bool,
-    /// Pause the resize that is under way
+    /// Pause the resize
     #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "limit", "device"])]
     pause: bool,
-    /// Stop the resize that is under way
+    /// Stop the resize
     #[arg(short = 's', conflicts_with_all = ["wait", "limit", "device"])]
     stop: bool,
-    /// Wait until it is done
+    /// Wait until the resize finishes
     #[arg(short = 'w')]
     wait: bool,
-    /// Copy at most so many bytes a second; 'none' lifts a limit
+    /// Limit copying to RATE bytes per second; 'none' removes the limit
     #[arg(long = "limit", value_name = "RATE")]
     limit: Option<String>,
     /// The pool
     pool: String,
-    /// The device, by its path or number, or its mirror, such as mirror-1
+    /// The device (path or GUID), or its mirror, such as mirror-1
     #[arg(required_unless_present_any = ["pause", "stop"])]
     device: Option<String>,
-    /// Its new size, or with a minus in front, by how much it becomes smaller
+    /// The new size, or the decrease, such as -1G
     #[arg(required_unless_present_any = ["pause", "stop"], allow_hyphen_values = true)]
     size: Option<String>,
 }

@@ -15,37 +15,37 @@ use crate::context::Context;
 /// Arguments of `pool scrub`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A scrub works in the background, after everybody else. 'pool status' shows how far it has come and what it found.
-It goes on after the pool was exported and imported.
+    after_help = "A scrub runs in the background at low priority; 'pool status' shows the progress and the result. A scrub continues after an
+export and import.
 
-A part is verified at once, while the command waits: a file system as it is now, without its snapshots; a snapshot; a
-file, by its place or its path in a mount; with -e what is known to be damaged, which is forgotten if it is good again. The
-root file system of a pool is written POOL:/.
+Parts of a pool are verified in the foreground: a file system without its snapshots, a snapshot, or a file (DATASET:/PATH, or
+the path in a mount). With -e only known damage is verified; repaired entries leave the error list. The root file system of a
+pool is written POOL:/.
 
-If something has no good copy, the command ends with 3: also with -w, which zpool does not do.
+With -w, or for parts of a pool, the exit status is 3 if damage without a good copy was found.
 
 Examples:
   pool scrub tank
   pool scrub -w tank && pool status -v tank
-  pool scrub -p tank                         pause; 'pool scrub tank' goes on
+  pool scrub -p tank                         pause; 'pool scrub tank' continues
   pool scrub tank/home                       a file system
   pool scrub tank/home@monday tank/home:/ann/notes
-  pool scrub -e tank                         what 'pool status -v' names"
+  pool scrub -e tank                         files listed by 'pool status -v'"
 )]
 pub struct Arguments {
-    /// Pause
+    /// Pause the scrub
     #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "damage"])]
     pause: bool,
-    /// Stop
+    /// Stop the scrub
     #[arg(short = 's', conflicts_with_all = ["wait", "damage"])]
     stop: bool,
-    /// Wait until it is done
+    /// Wait until the scrub finishes
     #[arg(short = 'w')]
     wait: bool,
-    /// Only what is known to be damaged
+    /// Verify only known damage
     #[arg(short = 'e')]
     damage: bool,
-    /// The pools, file systems, snapshots, or files
+    /// Pools, file systems, snapshots or files
     #[arg(value_name = "POOL", required = true)]
     targets: Vec<OsString>,
 }

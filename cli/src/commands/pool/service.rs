@@ -11,7 +11,7 @@ use crate::context::Context;
 #[command(after_help = "Examples:
   pool service tank")]
 pub struct Arguments {
-    /// Start it again when it crashes
+    /// Restart the service after a crash
     #[arg(long)]
     supervise: bool,
     /// The pool

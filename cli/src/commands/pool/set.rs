@@ -17,7 +17,7 @@ const NOTES: &str = "Examples:
 #[derive(Args, Debug)]
 #[command(after_help = NOTES, after_long_help = pool_set(NOTES))]
 pub struct Arguments {
-    /// What to set
+    /// The property and its value
     #[arg(value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     property: (String, String),
     /// The pool

@@ -10,25 +10,25 @@ use crate::output::table::{Column, Table};
 
 /// Arguments of `pool simulate`.
 #[derive(Args, Debug)]
-#[command(after_help = "Nothing is changed. The exit code is 0 if nothing would be lost, 1 if something would be.
+#[command(after_help = "Changes nothing. The exit status is 0 if nothing would be lost, 1 otherwise.
 
-If devices are lost: a pool that lacks a vdev other than one for the log cannot be imported, whatever of it is left. \
-What is then said of a dataset is which of its blocks would still have a copy, not that anybody could read them.
+If devices are lost: a pool with a missing data or special vdev cannot be imported, even if other vdevs are intact. The table
+then counts the blocks with a remaining copy, although no program can read them.
 
 Examples:
   pool simulate lose tank /dev/sdb
   pool simulate lose tank /dev/sdb /dev/sdc  both at once
-  pool simulate lose tank mirror-0           all of its devices")]
+  pool simulate lose tank mirror-0           all devices of the mirror")]
 pub struct Arguments {
-    /// What is to be imagined.
+    /// What to simulate.
     #[command(subcommand)]
     what: What,
 }
 
-/// What is to be imagined.
+/// What to simulate.
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Devices are lost, all at once
+    /// Lose devices, all at once
     Lose(Lose),
 }
 
@@ -41,7 +41,7 @@ struct Lose {
     /// The pool
     #[arg(value_name = "POOL")]
     pool: String,
-    /// The devices, by their paths or numbers, or vdevs with all of theirs, such as mirror-0
+    /// Devices (paths or GUIDs), or vdevs such as mirror-0
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<String>,
 }

@@ -20,27 +20,26 @@ const ACTION: &str = "split";
 /// Arguments of `pool split`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "All vdevs have to be mirrors, and none of them is being resilvered. Of each mirror the device leaves that is named, or
-else the last that holds everything. The new pool has all that was committed before, under a number of its own; it is exported
-unless -R is given. The old pool goes on, with one device less in each mirror.
+    after_help = "All vdevs must be mirrors without a resilver under way. From each mirror the named device is split off, by default the last
+complete device. The new pool has all committed data and a new GUID, and stays exported unless -R is given.
 
-Cannot be undone: the two pools do not come together again. What left is taken back only by attaching it, which \
-gives up what it holds.
+Cannot be undone: the two pools cannot be merged. A device returns to the old pool only by 'pool attach', which destroys its
+content.
 
-If devices are lost: each vdev of the new pool is one device without redundancy, and each mirror of the old one can \
-lose one less, until 'pool attach' gives them more.
+If devices are lost: the vdevs of the new pool have no redundancy, and the mirrors of the old pool tolerate one failure less,
+until 'pool attach' adds devices.
 
 Examples:
-  pool split -n tank copy                    say which devices would leave
+  pool split -n tank copy                    show the devices that would be split off
   pool split tank copy
-  pool split tank copy /dev/sdb /dev/sdd     these
-  pool split -R /mnt/copy tank copy          import it below this directory"
+  pool split tank copy /dev/sdb /dev/sdd     choose the devices
+  pool split -R /mnt/copy tank copy          import below /mnt/copy"
 )]
 pub struct Arguments {
-    /// Only say what would be
+    /// Dry run: show the layout of the new pool
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Import the new pool, with its file systems below this directory
+    /// Import the new pool with ROOT as altroot
     #[arg(short = 'R', value_name = "ROOT")]
     altroot: Option<String>,
     /// Set a property of the new pool
@@ -51,7 +50,7 @@ pub struct Arguments {
     /// The name of the new pool
     #[arg(value_name = "NEWPOOL")]
     new: String,
-    /// The devices that leave, by their paths or numbers
+    /// The devices to split off (paths or GUIDs)
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
 }

@@ -17,34 +17,33 @@ use crate::output::time::{self, Zone};
 
 /// Arguments of `pool status`.
 #[derive(Args, Debug)]
-#[command(override_usage = "pool status [OPTIONS] [POOL]... [INTERVAL [COUNT]]")]
 #[command(after_help = "Examples:
   pool status
-  pool status -v tank                        name every damaged file
+  pool status -v tank                        list every damaged file
   pool status -x                             only pools with problems
-  pool status -t tank                        and how 'pool trim' stands
+  pool status -t tank                        with TRIM status
   pool status tank 5                         every five seconds")]
 pub struct Arguments {
-    /// Name every damaged file
+    /// List every damaged file
     #[arg(short = 'v')]
     verbose: bool,
-    /// Only pools with problems
+    /// Show only pools with problems
     #[arg(short = 'x')]
     unhealthy: bool,
-    /// Whether the devices were told which space nobody needs
+    /// Show TRIM status
     #[arg(short = 't')]
     trim: bool,
-    /// Exact numbers
+    /// Print exact numbers
     #[arg(short = 'p')]
     exact: bool,
-    /// Full paths; they are always shown
+    /// Full paths (always shown)
     #[arg(short = 'P', hide = true)]
     full_paths: bool,
-    /// Print JSON, one document each time
+    /// Print JSON, one document per report
     #[arg(short = 'j', long)]
     json: bool,
-    /// Pools, without one all; then an interval in seconds, then how many times
-    #[arg(value_name = "WORDS")]
+    /// Pools (default: all), then an interval in seconds, then a count
+    #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
 }
 

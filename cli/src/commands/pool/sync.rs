@@ -7,11 +7,13 @@ use crate::context::Context;
 
 /// Arguments of `pool sync`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "Commits all pending changes of the pools, and returns when the commit is on stable storage.
+
+Examples:
   pool sync
   pool sync tank")]
 pub struct Arguments {
-    /// The pools; without one, all
+    /// The pools (default: all)
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }

@@ -10,11 +10,13 @@ use crate::tour;
 
 /// Arguments of `pool tour`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "Creates pools in image files in a temporary directory, and deletes the files at the end.
+
+Examples:
   pool tour
   pool tour ~/src/linux")]
 pub struct Arguments {
-    /// The files to copy in; else source code that Cargo has unpacked
+    /// A directory of files to copy (default: source code unpacked by Cargo)
     folder: Option<PathBuf>,
 }
 

@@ -10,39 +10,38 @@ use crate::context::Context;
 /// Arguments of `pool trim`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Image files get holes where nothing is. Free space in pieces below 1M is left alone, and so is what is used next. Nothing is
-touched that the last three commits refer to.
+    after_help = "Tells devices to discard free space; image files become sparse. Free pieces below 1M, space about to be allocated, and blocks of
+the last three commits are skipped.
 
-The service of the pool does the work, in steps; 'pool status -t' shows how far it has come. It ends with the service: what
-was done stays done. Without a service the command waits, as with -w. A vdev is gone through as a whole, whichever of its
-devices is named. With the property autotrim=on what becomes free is given back by itself, in pieces of 128K and more.
+The service of the pool trims in steps; 'pool status -t' shows the progress. A trim ends with the service; trimmed space stays
+trimmed. A vdev is trimmed as a whole, even if only a single device is named. With autotrim=on, freed space of 128K or more is
+trimmed continuously.
 
-Cannot be undone: what a device gave back is gone from it, and with it what states had that are older than the last \
-three commits: 'pool import -F' may find these unreadable.
+Cannot be undone: trimmed space loses its content. 'pool import -F' may be unable to rewind more than three commits.
 
 Examples:
   pool trim tank
-  pool trim -w -r 100M tank                  at most so many bytes a second; wait until it is done
-  pool trim -s tank                          suspend; 'pool trim tank' goes on
-  pool trim -c tank /dev/sdb                 cancel it on the vdev of that device"
+  pool trim -w -r 100M tank                  at most 100M per second; wait for the end
+  pool trim -s tank                          suspend; 'pool trim tank' continues
+  pool trim -c tank /dev/sdb                 cancel on the vdev of a device"
 )]
 pub struct Arguments {
-    /// At most so many bytes a second
+    /// Limit the trim to RATE bytes per second
     #[arg(short = 'r', value_name = "RATE", conflicts_with_all = ["suspend", "cancel"])]
     rate: Option<String>,
-    /// Suspend it
+    /// Suspend the trim
     #[arg(short = 's', conflicts_with_all = ["cancel", "wait"])]
     suspend: bool,
-    /// Cancel it
+    /// Cancel the trim
     #[arg(short = 'c', conflicts_with = "wait")]
     cancel: bool,
-    /// Wait until it is done
+    /// Wait until the trim finishes
     #[arg(short = 'w')]
     wait: bool,
     /// The pool
     #[arg(value_name = "POOL")]
     pool: String,
-    /// Only the vdevs of these devices
+    /// Devices (paths or GUIDs) whose vdevs to trim (default: all)
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
 }

@@ -26,47 +26,45 @@ const ABSENT: &[(&[&str], &str)] =
 
 /// Arguments of `pool wait`.
 #[derive(Args, Debug)]
-#[command(after_help = "Activities:
-  defragment    regions that are mostly holes are emptied; what is paused has
-                ceased
-  freeing       what was destroyed is freed
-  raidz_expand  rows of a raidz get another device; when there is no room
-                to go on it has ceased
-  rebalance     vdevs become equally full; one that is paused has ceased
-  remove        a vdev is being removed
-  replace       devices are being replaced
-  resilver      devices are being filled
-  resize        a device becomes smaller; one that is paused, or waits for
-                a device, has ceased
-  scrub         everything is being verified; one that is paused has ceased
-  trim          devices are told what is free, because of 'pool trim'; one that
-                is suspended has ceased
+#[command(
+    after_help = "Waits for all activities, or for the activities given by -t. Paused and suspended activities count as finished. With an interval,
+prints the bytes left of each activity, or '-' when finished.
 
-A resilver that has found no good copy of something has ceased, too: 'pool status' tells.
-The command ends with 0 whatever a scrub has found: 'pool scrub -w' ends with 3 after errors.
-With an interval the bytes that are left are shown, and '-' for what has ceased.
+  defragment    consolidation of free space
+  freeing       freeing of destroyed datasets
+  raidz_expand  RAID-Z expansion; finished if no room is left to continue
+  rebalance     spreading of data over all vdevs
+  remove        removal of a vdev
+  replace       replacement of devices
+  resilver      resilver; finished even if blocks have no good copy
+  resize        shrinking of a device; finished while waiting for a device
+  scrub         scrub
+  trim          TRIM started by 'pool trim'
+
+The exit status is 0 even if a scrub found damage; 'pool scrub -w' exits with 3.
 
 Examples:
-  pool wait tank                             until all have ceased
+  pool wait tank                             wait for all activities
   pool wait -t scrub,resilver tank
-  pool wait -t scrub tank 5                  and show every five seconds how much is left")]
+  pool wait -t scrub tank 5                  print the bytes left every five seconds"
+)]
 pub struct Arguments {
-    /// For scripts: no head, and one tab between values
+    /// Scripted mode: no header, fields separated by one tab
     #[arg(short = 'H')]
     scripted: bool,
-    /// Exact numbers
+    /// Print exact numbers
     #[arg(short = 'p')]
     exact: bool,
-    /// Show the time above each row: as seconds since 1970, or as a date
+    /// Print the time above each row: u as seconds since 1970, d as a date
     #[arg(short = 'T', value_name = "u|d")]
     clock: Option<Clock>,
-    /// These activities only, separated by commas
+    /// Activities to wait for, separated by commas
     #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',')]
     activities: Vec<String>,
     /// The pool
     #[arg(value_name = "POOL")]
     pool: String,
-    /// Show how much is left, every so many seconds
+    /// Print the bytes left every INTERVAL seconds
     #[arg(value_name = "INTERVAL")]
     interval: Option<String>,
 }

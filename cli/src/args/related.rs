@@ -1,0 +1,108 @@
+//! The commands that the help of a command names under `See also`.
+
+use crate::run::Program;
+
+const POOL: &[(&str, &[&str])] = &[
+    ("add", &["pool create", "pool attach", "pool remove", "pool rebalance"]),
+    ("attach", &["pool detach", "pool replace", "pool add", "pool status"]),
+    ("check", &["pool scrub", "pool debug", "pool import"]),
+    ("clear", &["pool status", "pool online", "pool reopen", "pool export"]),
+    ("create", &["pool add", "pool destroy", "pool set", "fs create"]),
+    ("debug", &["pool check", "pool import"]),
+    ("defragment", &["pool list", "pool rebalance", "pool status", "pool wait"]),
+    ("destroy", &["pool export", "pool import", "pool labelclear"]),
+    ("detach", &["pool attach", "pool replace", "pool remove", "pool split"]),
+    ("events", &["pool history", "pool status"]),
+    ("export", &["pool import", "pool destroy", "fs unmount"]),
+    ("get", &["pool set", "pool list", "fs get"]),
+    ("history", &["pool events"]),
+    ("import", &["pool export", "pool check", "pool status", "fs mount"]),
+    ("iostat", &["pool list", "pool status"]),
+    ("labelclear", &["pool destroy", "pool detach", "pool remove"]),
+    ("list", &["pool status", "pool get", "fs list"]),
+    ("offline", &["pool online", "pool detach", "pool replace"]),
+    ("online", &["pool offline", "pool resize", "pool reopen"]),
+    ("rebalance", &["pool add", "pool defragment", "pool status", "pool wait"]),
+    ("reguid", &["pool import", "pool split"]),
+    ("remove", &["pool add", "pool detach", "pool resize", "pool wait"]),
+    ("reopen", &["pool clear", "pool online", "pool status"]),
+    ("replace", &["pool attach", "pool detach", "pool status", "pool wait"]),
+    ("resilver", &["pool status", "pool scrub", "pool wait"]),
+    ("resize", &["pool online", "pool remove", "pool wait"]),
+    ("scrub", &["pool status", "pool check", "pool wait"]),
+    ("set", &["pool get", "fs set"]),
+    ("simulate", &["pool status", "pool offline"]),
+    ("split", &["pool detach", "pool import", "pool reguid"]),
+    ("status", &["pool list", "pool clear", "pool scrub", "pool events"]),
+    ("sync", &["pool status"]),
+    ("tour", &["pool create", "fs create"]),
+    ("trim", &["pool status", "pool set", "pool wait"]),
+    ("wait", &["pool status"]),
+];
+
+const FS: &[(&str, &[&str])] = &[
+    ("bookmark", &["fs snapshot", "fs send", "fs destroy"]),
+    ("cat", &["fs ls", "fs cp"]),
+    ("clone", &["fs snapshot", "fs promote", "fs destroy"]),
+    ("cp", &["fs ls", "fs cat", "fs send"]),
+    ("create", &["fs set", "fs mount", "fs destroy"]),
+    ("destroy", &["fs snapshot", "fs hold", "fs promote"]),
+    ("diff", &["fs snapshot", "fs ls"]),
+    ("get", &["fs set", "fs inherit", "fs list"]),
+    ("getattr", &["fs setattr"]),
+    ("groupspace", &["fs userspace", "fs projectspace", "fs set"]),
+    ("hold", &["fs holds", "fs release", "fs destroy"]),
+    ("holds", &["fs hold", "fs release"]),
+    ("inherit", &["fs set", "fs get"]),
+    ("list", &["fs get", "pool list"]),
+    ("ls", &["fs cat", "fs cp", "fs diff"]),
+    ("mount", &["fs unmount", "fs set", "fs get"]),
+    ("project", &["fs projectspace", "fs set"]),
+    ("projectspace", &["fs project", "fs userspace", "fs set"]),
+    ("promote", &["fs clone", "fs destroy"]),
+    ("receive", &["fs send", "fs rollback", "fs snapshot"]),
+    ("release", &["fs hold", "fs holds"]),
+    ("rename", &["fs create", "fs snapshot", "pool import"]),
+    ("rollback", &["fs snapshot", "fs clone", "fs diff"]),
+    ("send", &["fs receive", "fs snapshot", "fs bookmark"]),
+    ("set", &["fs get", "fs inherit"]),
+    ("setattr", &["fs getattr", "fs set"]),
+    ("snapshot", &["fs list", "fs rollback", "fs clone", "fs destroy"]),
+    ("unmount", &["fs mount"]),
+    ("userspace", &["fs groupspace", "fs projectspace", "fs set"]),
+];
+
+/// The commands named below the help of a subcommand; none for an unknown one.
+pub fn related(program: Program, subcommand: &str) -> &'static [&'static str] {
+    let table = if program == Program::Pool { POOL } else { FS };
+    table.iter().find(|(name, _)| *name == subcommand).map_or(&[], |(_, related)| related)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::command;
+
+    #[test]
+    fn every_command_names_commands_that_exist() {
+        let (pool, fs) = (command(Program::Pool, "pool"), command(Program::Fs, "fs"));
+        for (program, table, known) in [(Program::Pool, POOL, &pool), (Program::Fs, FS, &fs)] {
+            for subcommand in known.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+                let name = subcommand.get_name();
+                let is_alone = matches!(name, "version" | "completions" | "man");
+                assert_eq!(related(program, name).is_empty(), is_alone, "{name}");
+            }
+            for (name, related) in table {
+                assert!(known.find_subcommand(name).is_some(), "{name}");
+                for other in *related {
+                    let found = match other.split_once(' ') {
+                        Some(("pool", other)) => pool.find_subcommand(other),
+                        Some(("fs", other)) => fs.find_subcommand(other),
+                        _ => None,
+                    };
+                    assert!(found.is_some(), "{name}: {other}");
+                }
+            }
+        }
+    }
+}

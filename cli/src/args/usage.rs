@@ -1,0 +1,30 @@
+//! Usage lines that the parser cannot make of the arguments, because words of several kinds follow each other.
+
+use clap::Command;
+
+use crate::run::Program;
+
+const POOL: &[(&str, &str)] = &[
+    ("iostat", "[OPTIONS] [POOL]... [INTERVAL [COUNT]]"),
+    ("list", "[OPTIONS] [POOL]... [INTERVAL [COUNT]]"),
+    ("status", "[OPTIONS] [POOL]... [INTERVAL [COUNT]]"),
+];
+
+const FS: &[(&str, &str)] = &[
+    ("cp", "[OPTIONS] <FROM>... <TO>"),
+    ("getattr", "[OPTIONS] [ATTRIBUTE,...|all] <FILE>..."),
+    ("set", "[OPTIONS] <PROPERTY=VALUE>... <DATASET>..."),
+    ("setattr", "[OPTIONS] <ATTRIBUTE=VALUE>... <FILE>..."),
+];
+
+/// The command line of a program that was called by `name`, with the usage lines.
+pub fn with_usage(command: Command, program: Program, name: &str) -> Command {
+    let table = match program {
+        Program::Pool => POOL,
+        Program::Fs => FS,
+        Program::Mount => &[],
+    };
+    table.iter().fold(command, |command, (subcommand, usage)| {
+        command.mut_subcommand(subcommand, |known| known.override_usage(format!("{name} {subcommand} {usage}")))
+    })
+}
