@@ -82,7 +82,7 @@ fn a_cache_device_is_named_shown_and_leaves_at_once() {
     	  [LAB]/c.img
 
     space: 98M
-    mirror-0: any one device may be lost; with a second one of the same vdev, the pool is lost
+    mirror-0: any one device may fail; if a second device of the same vdev fails, the pool is lost
     [exit 0]
     $ pool create -m none tank mirror 100M:a.img 100M:b.img cache 64M:c.img
     [exit 0]
@@ -133,7 +133,7 @@ fn a_cache_device_is_named_shown_and_leaves_at_once() {
     	  [LAB]/d.img
 
     space: 98M
-    mirror-0: any one device may be lost; with a second one of the same vdev, the pool is lost
+    mirror-0: any one device may fail; if a second device of the same vdev fails, the pool is lost
     [exit 0]
     $ pool add tank cache 64M:d.img log 64M:e.img
     [exit 0]
@@ -171,7 +171,7 @@ fn a_cache_device_is_named_shown_and_leaves_at_once() {
         "pool status tank",
     ]), @r"
     $ pool remove -n tank c.img
-    [LAB]/c.img would leave at once: nothing has to be moved
+    [LAB]/c.img would be removed at once: it holds no pool data
     [exit 0]
     $ pool remove tank c.img
     [exit 0]
@@ -238,11 +238,11 @@ fn what_a_cache_device_cannot_be_is_refused() {
         "pool status tank",
     ]), @r"
     $ pool add tank cache mirror 64M:d.img 64M:e.img
-    pool: cannot add to 'tank': a cache device is a single device: nothing is lost with it
+    pool: cannot add to 'tank': a cache device is always a single device, and needs no redundancy
       name vdevs before the word 'cache'
     [exit 1]
     $ pool add tank cache 32M:d.img
-    pool: cannot add to 'tank': [LAB]/d.img would have 33554432 bytes; the smallest device is 64 MiB
+    pool: cannot add to 'tank': [LAB]/d.img is too small: 32M, at least 64M needed
     [exit 1]
     $ pool add tank cache
     pool: cannot add to 'tank': 'cache' is followed by no device
@@ -347,9 +347,9 @@ fn a_cache_device_that_rots_or_shrinks_in_use_costs_nothing() {
       pool: tank
      state: ONLINE
     status: A cache device is missing or has failed.
-    	Nothing is lost; what it held is read from the other devices.
-    action: If it is there again: pool online tank [LAB]/c.img
-    	If it is gone: pool remove tank [LAB]/c.img
+    	No data is lost; reads use the other devices.
+    action: If the device is back: pool online tank [LAB]/c.img
+    	If the device is lost: pool remove tank [LAB]/c.img
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM
@@ -364,9 +364,9 @@ fn a_cache_device_that_rots_or_shrinks_in_use_costs_nothing() {
       pool: tank
      state: ONLINE
     status: A cache device is missing or has failed.
-    	Nothing is lost; what it held is read from the other devices.
-    action: If it is there again: pool online tank [LAB]/c.img
-    	If it is gone: pool remove tank [LAB]/c.img
+    	No data is lost; reads use the other devices.
+    action: If the device is back: pool online tank [LAB]/c.img
+    	If the device is lost: pool remove tank [LAB]/c.img
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM
@@ -378,7 +378,7 @@ fn a_cache_device_that_rots_or_shrinks_in_use_costs_nothing() {
     errors: No known data errors
     [exit 0]
     $ pool online tank c.img
-    pool: cannot online '[LAB]/c.img': [LAB]/c.img is not the device that was there; remove it, and add it anew
+    pool: cannot online '[LAB]/c.img': [LAB]/c.img is a different device; remove the cache device, then add it again
     [exit 1]
     ");
     // A new image of the same name is another device.
@@ -423,9 +423,9 @@ fn a_missing_cache_device_comes_back_after_import() {
       pool: tank
      state: ONLINE
     status: A cache device is missing or has failed.
-    	Nothing is lost; what it held is read from the other devices.
-    action: If it is there again: pool online tank [LAB]/c.img
-    	If it is gone: pool remove tank [LAB]/c.img
+    	No data is lost; reads use the other devices.
+    action: If the device is back: pool online tank [LAB]/c.img
+    	If the device is lost: pool remove tank [LAB]/c.img
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM

@@ -55,8 +55,8 @@ fn special_and_log_vdevs_are_added_shown_apart_and_removed() {
     	  [LAB]/e.img
 
     space: 160M
-    mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
-    [LAB]/e.img: with any device of these, what was promised since the last commit is lost if power fails as well
+    mirror-0, mirror-1: any one device of each may fail; if a second device of the same vdev fails, the pool is lost
+    [LAB]/e.img: no redundancy: if any device fails, synchronous writes since the last commit are lost if power fails as well
     [exit 0]
     $ pool create -m none tank mirror 100M:a.img 100M:b.img special mirror 64M:c.img 64M:d.img log 64M:e.img
     [exit 0]
@@ -164,8 +164,8 @@ fn what_stands_less_than_the_pool_is_refused_unless_one_insists() {
         ]),
         @r"
         $ pool add tank special 64M:c.img
-        pool: cannot add to 'tank': mismatched replication level: 1 device may be lost of other vdevs, and none of the special disk
-          use -f to have it so: the pool is lost with a special vdev as with any other
+        pool: cannot add to 'tank': mismatched replication level: other vdevs tolerate the loss of 1 device, the special disk of none
+          use -f to override; the pool is lost if the special vdev fails
         [exit 1]
         $ pool add -n tank log 64M:c.img
         would update 'tank' to the following configuration:
@@ -178,8 +178,8 @@ fn what_stands_less_than_the_pool_is_refused_unless_one_insists() {
         	  [LAB]/c.img
 
         space: 98M
-        mirror-0: any one device may be lost; with a second one of the same vdev, the pool is lost
-        [LAB]/c.img: with any device of these, what was promised since the last commit is lost if power fails as well
+        mirror-0: any one device may fail; if a second device of the same vdev fails, the pool is lost
+        [LAB]/c.img: no redundancy: if any device fails, synchronous writes since the last commit are lost if power fails as well
         [exit 0]
         $ pool add tank log raidz1 64M:c.img 64M:d.img
         pool: cannot add to 'tank': a log is a single device or a mirror, not a raidz
@@ -190,7 +190,7 @@ fn what_stands_less_than_the_pool_is_refused_unless_one_insists() {
         [LAB]/c.img without [LAB]/c.img: lost
 
         the pool could not be imported without [LAB]/c.img;
-        this is what would have a copy left, and what would not:
+        blocks with and without a remaining copy:
 
         NAME  BLOCKS  LOST  FILES  LOST
         <metadata>  11  6  0  0  damaged
@@ -207,7 +207,7 @@ fn a_lost_log_is_reported_and_the_pool_goes_on() {
     keep(&lab, "one", 1);
     assert_snapshot!(lab.session(&["pool simulate lose tank e.img"]), @r"
     $ pool simulate lose tank e.img
-    [LAB]/e.img without [LAB]/e.img: lost, with what was promised since the last commit if power fails as well
+    [LAB]/e.img without [LAB]/e.img: lost, with synchronous writes since the last commit if power fails as well
 
     nothing would be lost:
 
@@ -229,9 +229,9 @@ fn a_lost_log_is_reported_and_the_pool_goes_on() {
         ]),
         @r"
         $ pool import -d . tank
-        pool: cannot open 'tank': the intent log of pool tank lies on [LAB]/e.img, which is missing
-          look there too: pool import -d DIR tank
-          if it is gone for good: pool import -m tank; what was promised since the last commit is lost then
+        pool: cannot open 'tank': the intent log of pool tank is on [LAB]/e.img, which is missing
+          search the directory of the missing devices: pool import -d DIR tank
+          if the log is lost: pool import -m tank; synchronous writes since the last commit are lost
         [exit 1]
         $ pool import -m -d . tank
         [exit 0]
@@ -239,9 +239,9 @@ fn a_lost_log_is_reported_and_the_pool_goes_on() {
           pool: tank
          state: DEGRADED
         status: A log device is missing.
-        	The pool goes on without it, and its log lies on other devices.
-        action: If it is there again: pool export tank; pool import tank
-        	If it is gone for good: pool remove tank DEVICE
+        	The pool continues with the intent log on other devices.
+        action: If the device is back: pool export tank; pool import tank
+        	If the device is lost: pool remove tank DEVICE
         config:
 
         	NAME  STATE  READ  WRITE  CKSUM
@@ -255,7 +255,7 @@ fn a_lost_log_is_reported_and_the_pool_goes_on() {
         errors: No known data errors
         [exit 0]
         $ pool online tank e.img
-        pool: cannot online '[LAB]/e.img': [LAB]/e.img is of a log that the pool goes on without: if it is there again, pool export and pool import take it back; if it is gone for good, pool remove
+        pool: cannot online '[LAB]/e.img': [LAB]/e.img belongs to a missing log vdev: if the device is back, export and import the pool; if the device is lost: pool remove
         [exit 1]
         $ pool remove -w tank e.img
         [exit 0]
@@ -310,14 +310,14 @@ fn a_dataset_chooses_vdevs_for_its_data() {
     [exit 0]
     $ fs set vdevs=disk-0,mirror-1 tank
     fs: cannot set property for 'tank': bad value 'disk-0,mirror-1' for 'vdevs': the pool has no vdev 'mirror-1'
-      values: what pool status calls vdevs
+      values: use vdev names as in pool status
     [exit 1]
     $ fs set vdevs=disk-0,disk-3 tank
-    fs: cannot set property for 'tank': bad value 'disk-0,disk-3' for 'vdevs': 'disk-3' is for the intent log, and takes no data
-      values: what pool status calls vdevs
+    fs: cannot set property for 'tank': bad value 'disk-0,disk-3' for 'vdevs': 'disk-3' is a log vdev, which stores no data
+      values: use vdev names as in pool status
     [exit 1]
     $ fs set vdevs= tank
-    fs: cannot set property for 'tank': bad value '' for 'vdevs': must be any, or vdevs and special, with commas between them
+    fs: cannot set property for 'tank': bad value '' for 'vdevs': must be any, or a comma-separated list of vdevs and special
     [exit 1]
     $ fs inherit vdevs tank/b
     [exit 0]

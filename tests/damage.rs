@@ -75,8 +75,8 @@ fn a_scrub_heals_what_has_a_second_copy() {
      state: ONLINE
     status: One or more devices had errors since the pool was imported.
     	No data is lost.
-    action: Look at the devices, and verify everything: pool scrub tank
-    	Then forget the errors: pool clear tank
+    action: Clear the errors: pool clear tank
+    	If the errors return, replace the device: pool replace tank DEVICE NEW
       scan: scrub repaired 100K in [TIME] with 0 errors on [DATE]
     config:
 
@@ -132,7 +132,7 @@ fn what_a_read_could_not_give_is_named_at_once() {
         lab.pool(&["import", "-d", &lab.at(""), "-o", &option, "tank"]);
         lab.run("fs", &["cat", "tank/home:/spoiled"]).fails(1);
         let said = lab.pool(&["status", "-v", "tank"]);
-        assert!(said.contains("Some files are damaged") && said.contains("tank/home:/spoiled"), "{said}");
+        assert!(said.contains("Some files have unrecoverable errors") && said.contains("tank/home:/spoiled"), "{said}");
         assert!(!said.contains("No known data errors"), "{said}");
     }
 }
@@ -144,13 +144,13 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
     spoil(&lab, 1);
     reopen(&lab);
     assert_snapshot!(lab.shown("pool scrub -w tank"), @r"
-    tank: 1 errors; what is lost is named by: pool status -v tank
+    tank: 1 errors; to list the damage: pool status -v tank
     [exit 3]
     ");
     assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
-    status: Some files are damaged: there is no good copy of what they have lost.
+    status: Some files have unrecoverable errors.
     action: Restore the files from a backup, or delete them.
     	Then: pool scrub tank
       scan: scrub repaired 0B in [TIME] with 1 errors on [DATE]
@@ -175,7 +175,7 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
     assert_snapshot!(lab.shown("pool status tank"), @r"
       pool: tank
      state: ONLINE
-    status: Some files are damaged: there is no good copy of what they have lost.
+    status: Some files have unrecoverable errors.
     action: Restore the files from a backup, or delete them.
     	Then: pool scrub tank
       scan: scrub repaired 0B in [TIME] with 1 errors on [DATE]
@@ -193,7 +193,7 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
     assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
-    status: Some files are damaged: there is no good copy of what they have lost.
+    status: Some files have unrecoverable errors.
     action: Restore the files from a backup, or delete them.
     	Then: pool scrub tank
       scan: scrub repaired 0B in [TIME] with 1 errors on [DATE]
@@ -258,22 +258,22 @@ fn scrub_of_parts_clears_repaired_damage() {
     [exit 0]
     $ pool scrub tank/home@monday:/spoiled
     tank/home@monday:/spoiled: [SIZE] verified, 0B repaired, 1 errors
-    what is lost is named by: pool status -v tank
+    to list the damage: pool status -v tank
     [exit 3]
     $ pool scrub tank/home
     tank/home: [SIZE] verified, 0B repaired, 1 errors
-    what is lost is named by: pool status -v tank
+    to list the damage: pool status -v tank
     [exit 3]
     $ pool scrub -e tank
     tank: [SIZE] verified, 0B repaired, 2 errors
-    what is lost is named by: pool status -v tank
+    to list the damage: pool status -v tank
     [exit 3]
     $ pool scrub tank/home:/
     tank/home:/: [SIZE] verified, 0B repaired, 1 errors
-    what is lost is named by: pool status -v tank
+    to list the damage: pool status -v tank
     [exit 3]
     $ pool scrub -p tank/home
-    pool: -p, -s and -e are of whole pools
+    pool: -p, -s and -e apply to whole pools
     [exit 2]
     $ pool scrub tank/nowhere
     pool: cannot open 'tank/nowhere': dataset does not exist
@@ -285,8 +285,8 @@ fn scrub_of_parts_clears_repaired_damage() {
     pool: cannot scrub 'tank/home#mark': a bookmark has no files
     [exit 1]
     $ pool scrub /etc/passwd
-    pool: cannot open '/etc/passwd': no file system of a pool is mounted there
-      a file of one that is not mounted is written DATASET:/PATH
+    pool: cannot open '/etc/passwd': no Cenote file system is mounted there
+      name a file of an unmounted file system as DATASET:/PATH
     [exit 1]
     ");
     // Restores the damaged sectors.
@@ -311,7 +311,7 @@ fn a_scrub_is_paused_resumed_and_stopped() {
     let (lab, _filters) = (furnished("1"), filters().bind_to_scope());
     assert_snapshot!(lab.shown("pool scrub -p tank"), @r"
     pool: cannot scrub 'tank': there is no active scrub
-      pool scrub begins one
+      to start a scrub: pool scrub
     [exit 1]
     ");
     assert_snapshot!(lab.shown("pool scrub -s -w tank"), @r"

@@ -56,7 +56,8 @@ fn holds_all(home: &Path, count: u64) {
 /// The number of empty regions, now and after a defragmentation; `None` if nothing would be moved.
 fn empty(lab: &Lab) -> Option<(u64, u64)> {
     let said = lab.pool(&["defragment", "-n", "tank"]);
-    let numbers = said.lines().nth(1)?.strip_prefix("empty regions: ")?.strip_suffix(" then")?.split_once(" now, ")?;
+    let numbers =
+        said.lines().nth(1)?.strip_prefix("empty regions: ")?.strip_suffix(" after")?.split_once(" before, ")?;
     Some((numbers.0.parse().unwrap(), numbers.1.parse().unwrap()))
 }
 
@@ -190,10 +191,10 @@ fn where_nothing_is_to_be_gained_nothing_is_moved() {
         ]),
         @r"
     $ pool defragment -n tank
-    nothing would be moved: no region more would be empty
+    Nothing to do: no further region could be emptied
     [exit 0]
     $ pool defragment -w tank
-    nothing would be moved: no region more would be empty
+    Nothing to do: no further region could be emptied
     [exit 0]
     $ pool defragment -s tank
     pool: cannot stop the defragmentation of 'tank': no defragmentation is under way

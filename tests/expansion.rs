@@ -53,7 +53,7 @@ fn a_raidz_gets_wider_and_any_device_may_be_lost_after_it() {
         "pool status tank",
     ]), @r"
     $ pool attach tank raidz1-0 64M:small.img
-    pool: cannot attach to 'raidz1-0': [LAB]/small.img is too small: it has 67108864 bytes, and it takes 83886080
+    pool: cannot attach to 'raidz1-0': [LAB]/small.img is too small: 64M, at least 80M needed
     [exit 1]
     $ pool attach tank raidz1-1 80M:e.img
     pool: cannot attach to 'raidz1-1': no such device in pool: raidz1-1
@@ -110,15 +110,15 @@ fn an_expansion_is_limited_paused_and_resumed() {
     let status = |part: &str| {
         lab::wait_until("the status says so", || lab.pool(&["status", "tank"]).contains(part));
     };
-    assert!(lab.run("pool", &["attach", "-p", "tank"]).fails(1).contains("no raidz is being expanded"));
-    assert!(lab.run("pool", &["attach", "tank", "raidz1-0"]).fails(1).contains("no raidz is being expanded"));
+    assert!(lab.run("pool", &["attach", "-p", "tank"]).fails(1).contains("no RAID-Z expansion is in progress"));
+    assert!(lab.run("pool", &["attach", "tank", "raidz1-0"]).fails(1).contains("no RAID-Z expansion is in progress"));
     lab.run("pool", &["attach", "tank", "a.img"]).fails(2);
     lab.pool(&["attach", "--limit", "64K", "tank", "raidz1-0", "80M:e.img"]);
     status("limited to 64K/s");
-    assert!(lab.run("pool", &["attach", "tank", "raidz1-0"]).fails(1).contains("it is under way already"));
+    assert!(lab.run("pool", &["attach", "tank", "raidz1-0"]).fails(1).contains("it is already running"));
     lab.pool(&["attach", "-p", "tank"]);
     status("expansion of raidz1-0 is paused");
-    assert!(lab.run("pool", &["attach", "-p", "tank"]).fails(1).contains("it is paused already"));
+    assert!(lab.run("pool", &["attach", "-p", "tank"]).fails(1).contains("it is already paused"));
     // The paused expansion has given back its reserved space.
     lab.pool(&["wait", "-t", "raidz_expand", "tank"]);
     (40..44).for_each(|seed| put(&lab, seed));

@@ -141,7 +141,7 @@ fn a_disk_becomes_a_mirror_a_raidz_and_a_disk_again_in_use() {
         ]), @r"
         $ pool add tank raidz1 100M:c.img 100M:d.img 100M:e.img
         pool: cannot add to 'tank': mismatched replication level: pool uses 2-way mirror and new vdev is raidz1
-          use -f to have it so: data is spread over all vdevs, and lost with any of them
+          use -f to override; the pool is lost if any vdev fails
         [exit 1]
         $ pool add -f tank raidz1 100M:c.img 100M:d.img 100M:e.img
         [exit 0]
@@ -165,7 +165,7 @@ fn a_disk_becomes_a_mirror_a_raidz_and_a_disk_again_in_use() {
         [exit 0]
         $ pool add tank raidz2 100M:f.img 100M:g.img 100M:h.img 100M:i.img
         pool: cannot add to 'tank': mismatched replication level: pool uses raidz1 and new vdev is raidz2
-          use -f to have it so: data is spread over all vdevs, and lost with any of them
+          use -f to override; the pool is lost if any vdev fails
         [exit 1]
         ");
         user.goes_on();
@@ -215,7 +215,7 @@ fn a_disk_becomes_a_mirror_a_raidz_and_a_disk_again_in_use() {
         [exit 1]
         $ pool add tank 100M:f.img
         pool: cannot add to 'tank': mismatched replication level: pool uses raidz1 and new vdev is disk
-          use -f to have it so: data is spread over all vdevs, and lost with any of them
+          use -f to override; the pool is lost if any vdev fails
         [exit 1]
         $ pool add -f tank 100M:f.img
         [exit 0]
@@ -286,11 +286,11 @@ fn vdevs_that_stand_unequally_much_are_mixed_only_by_force() {
     ]), @r"
     $ pool create -m none tank mirror 64M:a.img 64M:b.img raidz1 64M:c.img 64M:d.img 64M:e.img 64M:f.img
     pool: cannot create 'tank': mismatched replication level: both 2-way mirror and raidz1 vdevs are named
-      use -f to have it so: data is spread over all vdevs, and lost with any of them
+      use -f to override; the pool is lost if any vdev fails
     [exit 1]
     $ pool create -m none tank raidz1 64M:x.img 64M:y.img 64M:z.img raidz2 64M:c.img 64M:d.img 64M:e.img 64M:f.img
     pool: cannot create 'tank': mismatched replication level: both raidz1 and raidz2 vdevs are named
-      use -f to have it so: data is spread over all vdevs, and lost with any of them
+      use -f to override; the pool is lost if any vdev fails
     [exit 1]
     ");
     assert!(!lab.path("a.img").exists() && !lab.path("x.img").exists(), "who is refused leaves nothing");
@@ -316,11 +316,11 @@ fn vdevs_that_stand_unequally_much_are_mixed_only_by_force() {
     ]), @r"
     $ pool add tank raidz2 64M:c.img 64M:d.img 64M:e.img 64M:f.img
     pool: cannot add to 'tank': mismatched replication level: pool uses raidz1 and new vdev is raidz2
-      use -f to have it so: data is spread over all vdevs, and lost with any of them
+      use -f to override; the pool is lost if any vdev fails
     [exit 1]
     $ pool add tank 64M:g.img
     pool: cannot add to 'tank': mismatched replication level: pool uses raidz1 and new vdev is disk
-      use -f to have it so: data is spread over all vdevs, and lost with any of them
+      use -f to override; the pool is lost if any vdev fails
     [exit 1]
     $ pool list -v -H -o name,health tank
     tank	ONLINE

@@ -67,8 +67,8 @@ fn a_raidz_loses_as_many_devices_as_parity_and_replaces_them() {
       pool: tank
       id: [GUID]
      state: DEGRADED
-    status: One or more devices are missing from the system,
-    	and others hold all that they hold.
+    status: One or more devices are missing from the system.
+    	The remaining devices have all data.
     action: The pool can be imported despite missing devices, in a degraded state.
     config:
 
@@ -88,9 +88,9 @@ fn a_raidz_loses_as_many_devices_as_parity_and_replaces_them() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 
@@ -164,7 +164,7 @@ fn one_device_more_than_there_is_parity_is_one_too_many() {
     [exit 0]
     $ pool import -d [LAB]/ tank
     pool: cannot import 'tank': its devices [LAB]/a.img, [LAB]/c.img, [LAB]/d.img are missing
-      look there too: pool import -d DIR
+      search the directory of the missing devices: pool import -d DIR
     [exit 1]
     ");
     fs::rename(lab.path("away/c.img"), lab.path("c.img")).unwrap();
@@ -180,7 +180,7 @@ fn a_device_is_put_out_of_use_and_comes_back() {
     put(&lab, 2);
     assert_snapshot!(lab.session(&["pool offline tank a.img", "pool list -H -o name,health"]), @r"
     $ pool offline tank a.img
-    pool: cannot offline '[LAB]/a.img': raidz2-0 needs 3 complete devices, and [LAB]/a.img is one of so many
+    pool: cannot offline '[LAB]/a.img': raidz2-0 needs 3 complete devices, including [LAB]/a.img
     [exit 1]
     $ pool list -H -o name,health
     tank	DEGRADED
@@ -238,13 +238,13 @@ fn what_cannot_be_is_refused_in_words() {
         "pool replace tank a.img 64M:small.img",
     ]), @r"
     $ pool attach tank a.img 80M:x.img
-    pool: cannot attach to '[LAB]/a.img': [LAB]/a.img is of a raidz, and nothing is attached to it alone: name the raidz, such as raidz1-0, to expand it
+    pool: cannot attach to '[LAB]/a.img': [LAB]/a.img is a device of a raidz; to expand the raidz, name the raidz, such as raidz1-0
     [exit 1]
     $ pool detach tank a.img
-    pool: cannot detach '[LAB]/a.img': raidz2-0 cannot do with one device less: replace [LAB]/a.img instead
+    pool: cannot detach '[LAB]/a.img': raidz2-0 cannot lose a device: replace [LAB]/a.img instead
     [exit 1]
     $ pool replace tank a.img 64M:small.img
-    pool: cannot replace '[LAB]/a.img': [LAB]/small.img is too small: it has 67108864 bytes, and it takes 83886080
+    pool: cannot replace '[LAB]/a.img': [LAB]/small.img is too small: 64M, at least 80M needed
     [exit 1]
     ");
 }
@@ -281,7 +281,7 @@ fn devices_of_different_sizes_use_their_extra_space() {
     	  [LAB]/c.img
 
     space: 236M
-    raidz1-0: any one device may be lost; with a second one of the same vdev, the pool is lost
+    raidz1-0: any one device may fail; if a second device of the same vdev fails, the pool is lost
     [exit 0]
     $ pool create -n -m none tank raidz1 a.img d.img e.img
     would create 'tank' with the following layout:
@@ -293,7 +293,7 @@ fn devices_of_different_sizes_use_their_extra_space() {
     	  [LAB]/e.img
 
     space: 156M
-    raidz1-0: any one device may be lost; with a second one of the same vdev, the pool is lost
+    raidz1-0: any one device may fail; if a second device of the same vdev fails, the pool is lost
     [exit 0]
     $ pool create -n -m none tank raidz2 a.img b.img c.img
     would create 'tank' with the following layout:
@@ -305,8 +305,8 @@ fn devices_of_different_sizes_use_their_extra_space() {
     	  [LAB]/c.img
 
     space: 78M
-    raidz2-0: its devices are not of one size, and 160M in all of the larger ones is of no use
-    raidz2-0: any 2 devices may be lost; with one more of the same vdev, the pool is lost
+    raidz2-0: its devices differ in size; 160M of the larger devices is unused
+    raidz2-0: any 2 devices may fail; if one more device of the same vdev fails, the pool is lost
     [exit 0]
     $ pool create -m none tank raidz1 a.img b.img c.img
     [exit 0]
@@ -328,13 +328,13 @@ fn devices_of_different_sizes_use_their_extra_space() {
     	  [LAB]/f.img
 
     space: 392M
-    raidz1-0, raidz1-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
+    raidz1-0, raidz1-1: any one device of each may fail; if a second device of the same vdev fails, the pool is lost
     [exit 0]
     $ pool replace tank b.img 80M:small.img
-    pool: cannot replace '[LAB]/b.img': [LAB]/small.img is too small: it has 83886080 bytes, and it takes 167247872
+    pool: cannot replace '[LAB]/b.img': [LAB]/small.img is too small: 80M, at least 160M needed
     [exit 1]
     $ pool replace tank a.img 64M:smaller.img
-    pool: cannot replace '[LAB]/a.img': [LAB]/smaller.img is too small: it has 67108864 bytes, and it takes 83886080
+    pool: cannot replace '[LAB]/a.img': [LAB]/smaller.img is too small: 64M, at least 80M needed
     [exit 1]
     $ pool status tank
       pool: tank
@@ -460,7 +460,7 @@ fn the_predicted_space_is_the_real_space() {
     lab.pool(&line(&[]));
     let size = lab.pool(&["list", "-H", "-o", "size", "tank"]);
     assert!(said.lines().any(|line| line == format!("space: {}", size.trim())), "{size}{said}");
-    assert!(said.contains("raidz2-0: any 2 devices may be lost"), "{said}");
+    assert!(said.contains("raidz2-0: any 2 devices may fail"), "{said}");
     let add = |extra: &'static [&str]| {
         let more = ["tank", "raidz2", "70M:f.img", "70M:g.img", "70M:h.img", "70M:i.img"];
         lab.pool(&[&["add"], extra, &more[..]].concat())
@@ -481,7 +481,7 @@ fn of_triple_parity_three_devices_are_lost_and_replaced() {
     ]), @r"
     $ pool create -m none tank raidz3 80M:a.img 80M:b.img 80M:c.img
     pool: cannot create 'tank': a raidz3 has 4 to 32 devices
-      name them after the word: raidz3 DEVICE DEVICE DEVICE DEVICE
+      name devices after the word: raidz3 DEVICE DEVICE DEVICE DEVICE
     [exit 1]
     $ pool create -m none tank raidz3 80M:a.img 80M:b.img 80M:c.img 80M:d.img 80M:e.img 80M:f.img
     [exit 0]
@@ -497,9 +497,9 @@ fn of_triple_parity_three_devices_are_lost_and_replaced() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 

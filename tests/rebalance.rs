@@ -65,7 +65,7 @@ fn a_disk_that_was_added_gets_its_share() {
         ]),
         @r"
     $ pool rebalance tank
-    nothing would be moved: there are no two vdevs that may exchange what lies on them
+    Nothing to do: no two vdevs can exchange data
     [exit 0]
     $ pool rebalance -s tank
     pool: cannot stop the rebalance of 'tank': no rebalance is under way
@@ -81,7 +81,7 @@ fn a_disk_that_was_added_gets_its_share() {
     $ pool rebalance -w tank
     [exit 0]
     $ pool rebalance -n tank
-    nothing would be moved: all vdevs are about equally full
+    Nothing to do: all vdevs are about equally full
     [exit 0]
     $ pool wait -t rebalance tank
     [exit 0]
@@ -157,7 +157,7 @@ fn one_thing_is_moved_at_a_time_and_a_removal_is_paused_too() {
     let status = lab.pool(&["status", "tank"]);
     assert!(status.contains("a.img paused, started on"), "{status}");
     assert!(lab.session(&["pool remove -p tank a.img"]).contains("[exit 2]"));
-    assert!(lab.session(&["pool remove -p tank"]).contains("it is paused already"));
+    assert!(lab.session(&["pool remove -p tank"]).contains("it is already paused"));
     lab.pool(&["remove", "--limit", "none", "tank", "a.img"]);
     assert!(!lab.pool(&["status", "tank"]).contains("limited to"));
     lab.pool(&["wait", "-t", "remove", "tank"]);

@@ -17,8 +17,8 @@ fn filters() -> Settings {
     let mut settings = lab::told::filters_for_devices();
     settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");
     settings.add_filter(r"(?m)^[\d.]+[BKM]? would be moved", "[SIZE] would be moved");
-    settings.add_filter(r"takes \d+ empty", "takes [COUNT] empty");
-    settings.add_filter(r"there are \d+", "there are [COUNT]");
+    settings.add_filter(r"\d+ empty regions", "[COUNT] empty regions");
+    settings.add_filter(r"\d+ (are )?available", "[COUNT] ${1}available");
     settings
 }
 
@@ -52,7 +52,7 @@ fn a_disk_leaves_and_is_free_for_another_pool() {
     assert_snapshot!(lab.session(&["pool remove -n tank b.img", "pool remove -w tank b.img", "pool status tank"]), @r"
     $ pool remove -n tank b.img
     [SIZE] would be moved off [LAB]/b.img
-    it takes [COUNT] empty regions of 1M elsewhere, and there are [COUNT]
+    [COUNT] empty regions of 1M needed elsewhere, [COUNT] available
     [exit 0]
     $ pool remove -w tank b.img
     [exit 0]
@@ -92,9 +92,9 @@ fn removal_refuses_a_missing_device_and_reports_lack_of_space() {
     [exit 1]
     $ pool remove -n tank b.img c.img
     [SIZE] would be moved off [LAB]/b.img
-    it takes [COUNT] empty regions of 1M elsewhere, and there are [COUNT]
+    [COUNT] empty regions of 1M needed elsewhere, [COUNT] available
     [SIZE] would be moved off [LAB]/c.img
-    it takes [COUNT] empty regions of 1M elsewhere, and there are [COUNT]
+    [COUNT] empty regions of 1M needed elsewhere, [COUNT] available
     [exit 0]
     ");
     for name in ["a.img", "b.img", "c.img"] {
@@ -106,7 +106,7 @@ fn removal_refuses_a_missing_device_and_reports_lack_of_space() {
     assert_snapshot!(lab.session(&["pool remove -n tank b.img"]), @r"
     $ pool remove -n tank b.img
     [SIZE] would be moved off [LAB]/b.img
-    it takes [COUNT] empty regions of 1M elsewhere, and there are [COUNT]: too few
+    [COUNT] empty regions of 1M needed elsewhere, [COUNT] available: too few
     [exit 1]
     ");
 }
@@ -126,7 +126,7 @@ fn what_cannot_be_removed_is_refused_with_the_reason() {
         ]),
         @r"
         $ pool remove tank c.img
-        pool: cannot remove '[LAB]/c.img': [LAB]/c.img is a device of mirror-1: a whole vdev can be removed, 'mirror-1'; pool detach takes a device out of its mirror
+        pool: cannot remove '[LAB]/c.img': [LAB]/c.img is a device of mirror-1: only a whole vdev can be removed, such as 'mirror-1'; pool detach takes a device out of its mirror
         [exit 1]
         $ pool remove tank mirror-7
         pool: cannot remove 'mirror-7': no such device in pool: mirror-7
@@ -158,8 +158,8 @@ fn without_enough_room_nothing_is_moved() {
     }
     assert_snapshot!(lab.session(&["pool remove tank b.img", "pool list -H -o name,health"]), @r"
     $ pool remove tank b.img
-    pool: cannot remove '[LAB]/b.img': what lies on it takes [COUNT] empty regions of 1048576 bytes elsewhere, and there are [COUNT]
-      delete something, or add a device: pool add
+    pool: cannot remove '[LAB]/b.img': its data needs [COUNT] empty regions of 1M on other vdevs, and [COUNT] are available
+      free some space, or add a device: pool add
     [exit 1]
     $ pool list -H -o name,health
     tank	ONLINE

@@ -23,8 +23,8 @@ fn filters() -> Settings {
     settings.add_filter(r"moved [\d.]+[BKM]? in \d+h\d+m", "moved [SIZE] in [TIME]");
     settings.add_filter(r"(?m)^[\d.]+[BKM]? would be moved off its end", "[SIZE] would be moved off its end");
     settings
-        .add_filter(r"it takes \d+ empty regions of 1M elsewhere, and there are \d+", "it takes [COUNT] of [COUNT]");
-    settings.add_filter(r"is [\d.]+M \(\d+ bytes\)", "is [SIZE]");
+        .add_filter(r"\d+ empty regions of 1M needed elsewhere, \d+ available", "[COUNT] needed, [COUNT] available");
+    settings.add_filter(r"possible size: [\d.]+M", "possible size: [SIZE]");
     settings.add_filter(r"(?m)^mounts: .*\n", "");
     settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
     settings
@@ -99,7 +99,7 @@ fn a_disk_becomes_smaller_while_files_are_used_and_larger_again() {
         });
         let _ending = Ending(&is_over);
         let said = lab.pool(&["resize", "-w", "tank", "b.img", "70M"]);
-        assert!(said.contains("gets 70.5M (73924608 bytes): it keeps whole regions of 1M"), "{said}");
+        assert!(said.contains("b.img: 70.5M (whole regions of 1M)"), "{said}");
     });
     assert!(rounds.load(SeqCst) > 3);
     assert_eq!((length(&lab, "a.img"), length(&lab, "b.img")), (100 << 20, SMALL));
@@ -176,7 +176,7 @@ fn a_resize_that_waits_for_a_device_blocks_no_other_work() {
     wait_until("everything has moved", || !json(&lab)["obstacle"].is_null());
     let status = lab.pool(&["status", "tank"]);
     assert!(
-        status.contains("\tit waits for ") && status.contains("b.img, which is not there or lacks data"),
+        status.contains("\tit is waiting for ") && status.contains("b.img, which is missing or incomplete"),
         "{status}"
     );
     lab.pool(&["wait", "-t", "resize", "tank"]);
@@ -212,10 +212,10 @@ fn impossible_resizes_are_refused() {
         ]),
         @r"
     $ pool resize -n tank b.img 70M
-    [LAB]/b.img gets 70.5M (73924608 bytes): it keeps whole regions of 1M
+    new size of [LAB]/b.img: 70.5M (whole regions of 1M)
     [SIZE] would be moved off its end
-    it takes [COUNT] of [COUNT]
-    the least size possible now is [SIZE]
+    [COUNT] needed, [COUNT] available
+    smallest possible size: [SIZE]
     [exit 0]
     $ pool resize tank b.img
     error: the following required arguments were not provided:
@@ -229,19 +229,19 @@ fn impossible_resizes_are_refused() {
     pool: bad size: 'plenty' is not a number
     [exit 2]
     $ pool resize tank b.img 200M
-    pool: cannot resize '[LAB]/b.img': [LAB]/b.img has 104857600 bytes, and becomes larger with pool online -e
+    pool: cannot resize '[LAB]/b.img': [LAB]/b.img has 100M; to use added space: pool online -e
     [exit 1]
     $ pool resize tank b.img 100M
-    pool: cannot resize '[LAB]/b.img': [LAB]/b.img has 104857600 bytes, and gives back whole regions of 1048576 bytes
+    pool: cannot resize '[LAB]/b.img': [LAB]/b.img has 100M and can only shrink by whole regions of 1M
     [exit 1]
     $ pool resize tank b.img 20M
-    pool: cannot resize '[LAB]/b.img': a device of a pool has at least 67108864 bytes, and 20971520 are less
+    pool: cannot resize '[LAB]/b.img': 20M is too small: at least 64M needed
     [exit 1]
     $ pool resize tank c.img 70M
     pool: cannot resize '[LAB]/c.img': no such device in pool: [LAB]/c.img
     [exit 1]
     $ pool resize wide 1.img -20M
-    pool: cannot resize '[LAB]/1.img': raidz1-0 is a raidz, which cannot be made smaller; add a smaller vdev instead, and then remove raidz1-0
+    pool: cannot resize '[LAB]/1.img': raidz1-0 is a raidz, which cannot be shrunk; add a smaller vdev instead, then remove raidz1-0
     [exit 1]
     $ pool resize -s tank
     pool: cannot stop the resize of a device of 'tank': no resize is under way
@@ -250,13 +250,13 @@ fn impossible_resizes_are_refused() {
     pool: cannot pause the resize of a device of 'tank': no resize is under way
     [exit 1]
     $ pool resize -w tank b.img -29M
-    [LAB]/b.img gets 71.5M (74973184 bytes): it keeps whole regions of 1M
+    new size of [LAB]/b.img: 71.5M (whole regions of 1M)
     [exit 0]
     $ pool status tank
       pool: tank
      state: ONLINE
     resize: moved [SIZE] in [TIME] on [DATE]
-    	[LAB]/b.img ends at 71.5M
+    	[LAB]/b.img is now 71.5M
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM
@@ -273,7 +273,7 @@ fn impossible_resizes_are_refused() {
     fs::write(lab.path("file"), noise(available - (2 << 20), 7)).unwrap();
     lab.fs(&["cp", "file", "tank/home:/large"]);
     let refused = lab.run("pool", &["resize", "tank", "b.img", "64M"]).fails(1);
-    assert!(refused.contains("empty regions") && refused.contains("the least size possible now is"), "{refused}");
+    assert!(refused.contains("empty regions") && refused.contains("smallest possible size: "), "{refused}");
     holds_all(&lab);
     lab.check("tank");
 }

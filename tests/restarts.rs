@@ -166,7 +166,7 @@ fn an_import_meets_a_restart() {
     wait_until("the first supervisor has ended", || lab.supervisors().len() == 1);
     // The import comes second, and waits for the supervisor.
     let run = restarted_before(&lab, "pool", &["import", "tank"]);
-    assert_eq!(run.stderr, "note: 'tank' was imported already; its service had crashed, and is running again\n");
+    assert_eq!(run.stderr, "note: 'tank' was already imported; its service had crashed and was restarted\n");
     run.ok();
     // An import with further options is refused.
     let refused = restarted_before(&lab, "pool", &["import", "-o", "readonly=on", "tank"]);

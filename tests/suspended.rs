@@ -100,7 +100,7 @@ fn a_pool_without_room_below_stands_still_and_goes_on() {
     status: One or more devices are faulted in response to I/O failures.
     	[LAB]/small/tank.img: cannot [DO]: No space left on device
     action: Make sure the affected devices are connected, then run 'pool clear tank'.
-    	To give up what cannot be written, run 'pool export --abandon tank'.
+    	To discard unwritten data, run 'pool export --abandon tank'.
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM
@@ -125,38 +125,38 @@ fn a_pool_without_room_below_stands_still_and_goes_on() {
     $ fs create tank/new
     fs: cannot use 'tank': pool I/O is currently suspended
       [LAB]/small/tank.img: cannot [DO]: No space left on device
-      its devices: pool status tank; to go on when they are back: pool clear tank
-      to give up what cannot be written: pool export --abandon tank
+      to see the devices: pool status tank; to resume when the devices are back: pool clear tank
+      to discard unwritten data: pool export --abandon tank
     [exit 1]
     $ fs snapshot tank@now
     fs: cannot use 'tank': pool I/O is currently suspended
       [LAB]/small/tank.img: cannot [DO]: No space left on device
-      its devices: pool status tank; to go on when they are back: pool clear tank
-      to give up what cannot be written: pool export --abandon tank
+      to see the devices: pool status tank; to resume when the devices are back: pool clear tank
+      to discard unwritten data: pool export --abandon tank
     [exit 1]
     $ pool sync tank
     pool: cannot use 'tank': pool I/O is currently suspended
       [LAB]/small/tank.img: cannot [DO]: No space left on device
-      its devices: pool status tank; to go on when they are back: pool clear tank
-      to give up what cannot be written: pool export --abandon tank
+      to see the devices: pool status tank; to resume when the devices are back: pool clear tank
+      to discard unwritten data: pool export --abandon tank
     [exit 1]
     $ pool set failmode=continue tank
     pool: cannot use 'tank': pool I/O is currently suspended
       [LAB]/small/tank.img: cannot [DO]: No space left on device
-      its devices: pool status tank; to go on when they are back: pool clear tank
-      to give up what cannot be written: pool export --abandon tank
+      to see the devices: pool status tank; to resume when the devices are back: pool clear tank
+      to discard unwritten data: pool export --abandon tank
     [exit 1]
     $ pool export tank
-    pool: cannot use 'tank': pool I/O is currently suspended
+    pool: cannot export 'tank': pool I/O is currently suspended
       [LAB]/small/tank.img: cannot [DO]: No space left on device
-      its devices: pool status tank; to go on when they are back: pool clear tank
-      to give up what cannot be written: pool export --abandon tank
+      to see the devices: pool status tank; to resume when the devices are back: pool clear tank
+      to discard unwritten data: pool export --abandon tank
     [exit 1]
     $ pool destroy tank
     pool: cannot use 'tank': pool I/O is currently suspended
       [LAB]/small/tank.img: cannot [DO]: No space left on device
-      its devices: pool status tank; to go on when they are back: pool clear tank
-      to give up what cannot be written: pool export --abandon tank
+      to see the devices: pool status tank; to resume when the devices are back: pool clear tank
+      to discard unwritten data: pool export --abandon tank
     [exit 1]
     ");
     assert_snapshot!(shown(&lab, "pool list -H -o name,health tank"), @r"
@@ -167,7 +167,7 @@ fn a_pool_without_room_below_stands_still_and_goes_on() {
     assert_snapshot!(shown(&lab, "pool clear tank"), @r"
     $ pool clear tank
     pool: cannot clear errors for 'tank': [LAB]/small/tank.img: cannot [DO]: No space left on device
-      look at the path, its permissions and the device itself; then pool status
+      check the path, the permissions and the device; for a pool: pool status
     [exit 1]
     ");
     assert!(writer.try_wait().unwrap().is_none(), "the writer waits");
@@ -206,7 +206,7 @@ fn a_pool_that_stands_still_can_be_given_up() {
     wait_until("the pool is suspended", || is_suspended(&lab, "tank"));
     assert_snapshot!(shown(&lab, "pool export --abandon tank"), @r"
     $ pool export --abandon tank
-    note: 'tank' is left as of transaction group [TXG]; what came later was given up
+    note: 'tank' keeps the state of transaction group [TXG]; later changes were discarded
     [exit 0]
     ");
     assert!(!writer.wait().unwrap().success(), "nobody was told that it is written");
@@ -254,7 +254,7 @@ fn a_device_that_vanishes_and_is_back_loses_nothing() {
     status: One or more devices are faulted in response to I/O failures.
     	[LAB]/mnt/outer/inner.img: cannot [DO]: [GONE]
     action: Make sure the affected devices are connected, then run 'pool clear inner'.
-    	To give up what cannot be written, run 'pool export --abandon inner'.
+    	To discard unwritten data, run 'pool export --abandon inner'.
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM
@@ -269,7 +269,7 @@ fn a_device_that_vanishes_and_is_back_loses_nothing() {
     assert_snapshot!(shown(&lab, "pool clear inner"), @r"
     $ pool clear inner
     pool: cannot clear errors for 'inner': [LAB]/mnt/outer/inner.img: cannot open: [GONE]
-      look at the path, its permissions and the device itself; then pool status
+      check the path, the permissions and the device; for a pool: pool status
     [exit 1]
     ");
 
@@ -319,7 +319,7 @@ fn a_device_that_is_older_than_it_was_is_refused() {
     fs::rename(&copy, &image).unwrap();
     assert_snapshot!(shown(&lab, "pool clear inner"), @r"
     $ pool clear inner
-    pool: cannot clear errors for 'inner': [LAB]/mnt/attic/inner.img is older than what was written to it
+    pool: cannot clear errors for 'inner': [LAB]/mnt/attic/inner.img is older than the last write to it
     [exit 1]
     ");
     fs::rename(&aside, &image).unwrap();
@@ -345,7 +345,7 @@ fn a_hanging_device_keeps_no_command_waiting() {
     status: One or more devices are faulted in response to I/O failures.
     	[LAB]/mnt/cellar/inner.img: cannot [DO]: it has not answered for 3 seconds
     action: Make sure the affected devices are connected, then run 'pool clear inner'.
-    	To give up what cannot be written, run 'pool export --abandon inner'.
+    	To discard unwritten data, run 'pool export --abandon inner'.
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM
@@ -359,8 +359,8 @@ fn a_hanging_device_keeps_no_command_waiting() {
     $ fs create inner/new
     fs: cannot use 'inner': pool I/O is currently suspended
       [LAB]/mnt/cellar/inner.img: cannot [DO]: it has not answered for 3 seconds
-      its devices: pool status inner; to go on when they are back: pool clear inner
-      to give up what cannot be written: pool export --abandon inner
+      to see the devices: pool status inner; to resume when the devices are back: pool clear inner
+      to discard unwritten data: pool export --abandon inner
     [exit 1]
     ");
     assert!(writer.try_wait().unwrap().is_none(), "the writer waits");
@@ -373,7 +373,7 @@ fn a_hanging_device_keeps_no_command_waiting() {
     wait_until("the pool is suspended", || is_suspended(&lab, "inner"));
     assert_snapshot!(shown(&lab, "pool export --abandon inner"), @r"
     $ pool export --abandon inner
-    note: 'inner' is left as of transaction group [TXG]; what came later was given up
+    note: 'inner' keeps the state of transaction group [TXG]; later changes were discarded
     [exit 0]
     ");
     drop(stopped);

@@ -68,12 +68,13 @@ impl Context<'_> {
 
     /// Prints a message.
     pub fn note(&mut self, text: &str) -> Result<(), Failure> {
+        let text = called(text, self.program);
         Ok(self.console.error.write_all(text.as_bytes())?)
     }
 
     /// Prints a failure of one part of a command that goes on with the rest.
     pub fn report(&mut self, failure: &Failure) -> Result<(), Failure> {
-        let text = called(&render(failure, self.prefix()), self.program);
+        let text = render(failure, self.prefix());
         self.note(&text)
     }
 

@@ -35,7 +35,7 @@ pub fn available() -> Result<()> {
     if may_mount() || find_fusermount().is_some() {
         return Ok(());
     }
-    Err(unavailable("mounting needs root, or the program fusermount3 (Debian, Ubuntu: apt install fuse3)".into()))
+    Err(unavailable("mounting needs root or fusermount3 (Debian, Ubuntu: apt install fuse3)".into()))
 }
 
 /// Mounts on `mountpoint`, an absolute path without symbolic links; returns the descriptor that carries the requests.

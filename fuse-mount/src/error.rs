@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// Another user may have put a symbolic link where root is about to mount.
     #[error(
-        "cannot mount on {}: {} is a symbolic link that another user may have put there (remove it, or mount elsewhere)",
+        "cannot mount on {}: {} is a symbolic link possibly created by another user (remove the link, or mount elsewhere)",
         .mountpoint.display(), .link.display()
     )]
     Link {
@@ -34,8 +34,7 @@ pub enum Error {
     },
     /// `fusermount3` cannot reach a mountpoint within a mount that only its user may enter.
     #[error(
-        "cannot mount on {}: it lies within another mount, which fusermount3 may not enter (either the file system above \
-         gets canmount=off and is a plain folder, or root puts user_allow_other into /etc/fuse.conf)",
+        "cannot mount on {}: fusermount3 may not enter the mount above it (set canmount=off on the parent file system, or let root add user_allow_other to /etc/fuse.conf)",
         .mountpoint.display()
     )]
     Nested {
@@ -59,13 +58,13 @@ pub enum Error {
         cause: io::Error,
     },
     /// A program has a file open or its working directory below the mountpoint.
-    #[error("cannot unmount {}: it is in use (close what uses it, or unmount with -f)", .mountpoint.display())]
+    #[error("cannot unmount {}: it is in use (end the programs using it, or unmount with -f)", .mountpoint.display())]
     Busy {
         /// The mounted directory.
         mountpoint: PathBuf,
     },
     /// Another mount covers the path; unmounting by path would hit that mount.
-    #[error("cannot reach {}: {by} is mounted over it (unmount that first)", .mountpoint.display())]
+    #[error("cannot reach {}: {by} is mounted over it (unmount {by} first)", .mountpoint.display())]
     Covered {
         /// The covered mountpoint.
         mountpoint: PathBuf,

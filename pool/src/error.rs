@@ -8,7 +8,10 @@ use std::{
     io,
 };
 
-use crate::units::{Guid, Txg};
+use crate::{
+    size::format_apart,
+    units::{Guid, Txg},
+};
 
 /// A result with the engine's error by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -91,7 +94,7 @@ pub enum Error {
         pool: String,
     },
     /// The intent log cannot be read, because its devices are missing or were exchanged.
-    #[error("the intent log of pool {pool} lies on {paths}, which {problem}")]
+    #[error("the intent log of pool {pool} is on {paths}, which {problem}")]
     LostLog {
         /// The pool's name.
         pool: String,
@@ -113,9 +116,7 @@ pub enum Error {
         missing: String,
     },
     /// Devices of a mirror or a RAID-Z were changed separately: split brain.
-    #[error(
-        "pool {pool} is split: {device} holds changes that the other devices lack, and they hold some that it lacks"
-    )]
+    #[error("pool {pool} is split: {device} and the other devices were modified separately (split brain)")]
     Split {
         /// The pool's name.
         pool: String,
@@ -123,7 +124,7 @@ pub enum Error {
         device: String,
     },
     /// All devices of a vdev are older copies.
-    #[error("{device} of pool {pool} is an older copy: the pool was used since, and not with it")]
+    #[error("{device} of pool {pool} is an outdated copy: the pool has been used without it since")]
     OlderCopy {
         /// The pool's name.
         pool: String,
@@ -131,7 +132,7 @@ pub enum Error {
         device: String,
     },
     /// A device of the pool is smaller than before: it was truncated, or is a shorter copy.
-    #[error("{device} has {size} bytes, but its label says {needed}")]
+    #[error("{device} has {}", shortfall(*size, *needed))]
     Shrunk {
         /// The device's path or name.
         device: String,
@@ -154,11 +155,16 @@ pub enum Error {
     #[error("the pool takes no changes: {0}")]
     Closed(String),
     /// The object being read was destroyed or replaced meanwhile.
-    #[error("it was destroyed, rolled back or replaced while it was read")]
+    #[error("the data was destroyed, rolled back or replaced while being read")]
     Stale,
     /// A device failed, and the pool waits for the operator.
     #[error("pool I/O is currently suspended: {0}")]
     Suspended(String),
+}
+
+fn shortfall(size: u64, needed: u64) -> String {
+    let (size, needed) = format_apart(size, needed);
+    format!("{size}, but its label says {needed}")
 }
 
 fn lack(needed: usize) -> String {

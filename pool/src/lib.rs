@@ -61,6 +61,7 @@ pub mod format;
 pub mod inspect;
 pub mod log;
 pub mod secondary;
+pub mod size;
 pub mod space;
 pub mod tree;
 pub mod txg;

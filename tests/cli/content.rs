@@ -37,7 +37,8 @@ fn streams_are_announced_and_received() {
     fs: cannot open 'tank/home@never': dataset does not exist
     [exit 1]
     $ fs send tank/home
-    fs: cannot send 'tank/home': a snapshot's name has an '@': dataset@snapshot (at character 10 of 'tank/home')
+    fs: cannot send 'tank/home': only a snapshot can be sent, DATASET@SNAPSHOT
+      to list snapshots: fs list -t snapshot tank/home; to take one: fs snapshot tank/home@NAME
     [exit 1]
     ");
     let stream = lab.run("fs", &["send", "tank/home@monday"]);
@@ -58,19 +59,19 @@ fn streams_are_announced_and_received() {
     assert_snapshot!(said.concat(), @r"
     fs: cannot receive into 'tank/copy': the stream ends too early, at byte 0 in record 0: send it again
     [exit 1]
-    fs: cannot receive into 'tank/copy': this is not a Cenote stream: give the output of 'fs send'
+    fs: cannot receive into 'tank/copy': this is not a Cenote stream; streams are made by 'fs send'
     [exit 1]
-    fs: cannot receive 'tank/home@monday': this very snapshot is here already
-      nothing is to be done
+    fs: cannot receive 'tank/home@monday': the destination already has this snapshot
+      nothing to do
     [exit 1]
     fs: cannot receive into 'tank/none/copy': parent does not exist
-      create it first: fs create -p tank/none
+      to create it: fs create -p tank/none
     [exit 1]
     would receive full stream of tank/home@monday into tank/copy@monday
     [exit 0]
     [exit 0]
-    fs: cannot receive 'tank/copy@monday': this very snapshot is here already
-      nothing is to be done
+    fs: cannot receive 'tank/copy@monday': the destination already has this snapshot
+      nothing to do
     [exit 1]
     ");
     assert!(receive(&["receive", "tank/other"], &damaged).ends_with("[exit 1]\n"));
@@ -117,7 +118,7 @@ fn each_member_of_a_package_is_named() {
     [exit 0]
     fs: cannot receive into 'tank/to/copy': the stream ends too early, at byte [N] in record 14: send it again
     [exit 1]
-    fs: cannot receive into 'tank/to/copy': the stream ends too early, at byte [N] in record 14: send it again; received before that, and kept: tank/to/copy@monday, tank/to/copy@tuesday
+    fs: cannot receive into 'tank/to/copy': the stream ends too early, at byte [N] in record 14: send it again; already received, and kept: tank/to/copy@monday, tank/to/copy@tuesday
     [exit 1]
     [exit 0]
     $ fs get -o all quota tank/to/copy
@@ -189,7 +190,7 @@ fn files_are_copied_and_read_without_a_mount() {
     fs: cannot copy '[LAB]/none': No such file or directory
     [exit 1]
     $ fs cp text text
-    fs: one side of a copy is in a pool (DATASET:/PATH)
+    fs: either source or destination must be in a pool (DATASET:/PATH)
     [exit 2]
     $ fs cp tank/home:/first tank/home@monday:/third
     fs: cannot copy to 'tank/home@monday': it is read-only

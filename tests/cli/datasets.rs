@@ -202,7 +202,7 @@ fn properties_have_values_and_sources() {
     [exit 0]
     $ fs inherit quota tank/home
     fs: 'quota' property cannot be inherited
-      back to its default: fs set quota=none DATASET
+      to restore the default: fs set quota=none DATASET
     [exit 2]
     $ fs set quota=20M refquota=10M tank/home
     [exit 0]

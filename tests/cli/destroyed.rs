@@ -27,11 +27,11 @@ fn a_pool_that_was_destroyed_comes_back_whole() {
     $ pool import -d .
     pool: no pools available to import
       pool 'tank' was destroyed: pool import -D -d DIR
-      look elsewhere: pool import -d DIR
+      to search another directory: pool import -d DIR
     [exit 1]
     $ pool import -d . tank
-    pool: cannot import 'tank': it was destroyed
-      bring it back: pool import -D -d DIR tank
+    pool: cannot import 'tank': the pool was destroyed
+      to recover the pool: pool import -D -d DIR tank
     [exit 1]
     $ pool import -a -d .
     [exit 0]
@@ -43,14 +43,14 @@ fn a_pool_that_was_destroyed_comes_back_whole() {
         id: [GUID]
      state: ONLINE (DESTROYED)
     action: The pool can be imported using its name or numeric identifier.
-    	It was destroyed: the '-D' flag brings it back.
+    	The pool was destroyed; the '-D' flag recovers it.
     config:
 
     	tank                               ONLINE
     	  [LAB]/tank.img  ONLINE
     [exit 0]
     $ pool import -D -F -n -d . tank
-    the newest state of pool 'tank' can be read: transaction group [TXG], of [DATE]
+    the newest state of pool 'tank' is readable: transaction group [TXG], of [DATE]
     Nothing would be lost. Nothing was written.
     [exit 0]
     $ pool import -D -d . tank
@@ -60,15 +60,15 @@ fn a_pool_that_was_destroyed_comes_back_whole() {
     [exit 0]
     $ pool import -d .
     pool: no pools available to import
-      look elsewhere: pool import -d DIR
+      to search another directory: pool import -d DIR
     [exit 1]
     $ pool import -D -d .
     pool: no destroyed pools available to import
-      look elsewhere: pool import -D -d DIR
+      to search another directory: pool import -D -d DIR
     [exit 1]
     $ pool import -D tank
     pool: cannot import 'tank': no such pool available
-      look elsewhere: pool import -D -d DIR
+      to search another directory: pool import -D -d DIR
     [exit 1]
     $ fs list -H -o name -t all
     tank
@@ -88,7 +88,7 @@ fn a_pool_that_was_destroyed_comes_back_whole() {
     assert_snapshot!(lab.session(&["pool import -D -d . tank", "pool import -D -d . tank back"]), @r"
     $ pool import -D -d . tank
     pool: cannot import 'tank': a pool named 'tank' is already imported
-      give it another name: pool import -D [GUID] NEWNAME
+      import under another name: pool import -D [GUID] NEWNAME
     [exit 1]
     $ pool import -D -d . tank back
     [exit 0]
@@ -122,10 +122,10 @@ fn a_destroyed_pool_comes_back_from_its_unused_devices() {
       pool: tank
         id: [GUID]
      state: DEGRADED (DESTROYED)
-    status: One or more devices are missing from the system,
-    	and others hold all that they hold.
+    status: One or more devices are missing from the system.
+    	The remaining devices have all data.
     action: The pool can be imported despite missing devices, in a degraded state.
-    	It was destroyed: the '-D' flag brings it back.
+    	The pool was destroyed; the '-D' flag recovers it.
     config:
 
     	tank                              DEGRADED
@@ -138,9 +138,9 @@ fn a_destroyed_pool_comes_back_from_its_unused_devices() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 
@@ -159,9 +159,9 @@ fn a_destroyed_pool_comes_back_from_its_unused_devices() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 
@@ -190,7 +190,7 @@ fn a_destroyed_pool_comes_back_from_its_unused_devices() {
     [exit 0]
     $ pool import -D -d . tank
     pool: cannot import 'tank': no such pool available
-      look elsewhere: pool import -D -d DIR
+      to search another directory: pool import -D -d DIR
     [exit 1]
     ");
 }

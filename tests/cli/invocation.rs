@@ -101,7 +101,7 @@ fn under_their_other_names_the_programs_speak_as_those() {
     [exit 0]
     $ zpool list vault
     cannot open 'vault': no such pool
-      known pools: pool list; others: pool import
+      known pools: zpool list; others: zpool import
     [exit 1]
     $ zfs list -H -o name
     tank
@@ -135,22 +135,22 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
         "fs recv -s tank/a",
     ]), @r"
     $ pool checkpoint tank
-    pool: 'checkpoint' is not supported: snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME
+    pool: 'checkpoint' is not supported: pool checkpoints do not exist in this version; use recursive snapshots: fs snapshot -r POOL@NAME
     [exit 2]
     $ pool upgrade
-    pool: 'upgrade' is not supported: there is one version of the format, and nothing to upgrade
+    pool: 'upgrade' is not supported: the on-disk format has a single version; for features: pool set feature@NAME=enabled POOL
     [exit 2]
     $ fs allow ann create tank
-    fs: 'allow' is not supported: a pool is administered by the user whose service has it, and by root
+    fs: 'allow' is not supported: only the owner of the pool's service, and root, administer a pool
     [exit 2]
     $ fs create -V 1G tank/volume
     fs: 'create -V' is not supported: volumes (zvols) do not exist in this version
     [exit 2]
     $ fs send -t token
-    fs: 'send -t' is not supported: a stream that was cut off leaves nothing, and is sent again from its beginning
+    fs: 'send -t' is not supported: resumable receive does not exist in this version; send the stream again
     [exit 2]
     $ fs recv -s tank/a
-    fs: 'recv -s' is not supported: a stream that was cut off leaves nothing, and is sent again from its beginning
+    fs: 'recv -s' is not supported: resumable receive does not exist in this version; send the stream again
     [exit 2]
     ");
 }
@@ -161,7 +161,7 @@ fn ways_out_lead_out() {
     let stream = lab.fs_bytes(&["send", "tank/home@monday"]);
     assert_snapshot!(lab.feed("fs", &["receive", "tank/no/home"], &stream).told(), @r"
     fs: cannot receive into 'tank/no/home': parent does not exist
-      create it first: fs create -p tank/no
+      to create it: fs create -p tank/no
     [exit 1]
     ");
     lab.fs(&["snapshot", "tank/home@tuesday"]);
@@ -174,19 +174,19 @@ fn ways_out_lead_out() {
     ]), @r"
     $ fs rollback -r tank/home@monday
     fs: cannot rollback to 'tank/home@monday': 'tank/home@tuesday' is held: keep
-      release the holds: fs holds, fs release
+      to list and release holds: fs holds, fs release
     [exit 1]
     $ fs inherit canmount tank/home
     fs: 'canmount' property cannot be inherited
-      back to its default: fs set canmount=on DATASET
+      to restore the default: fs set canmount=on DATASET
     [exit 2]
     $ fs inherit quota tank/home
     fs: 'quota' property cannot be inherited
-      back to its default: fs set quota=none DATASET
+      to restore the default: fs set quota=none DATASET
     [exit 2]
     $ pool set me:note=x tank
     pool: cannot set property for 'tank': invalid property 'me:note'
-      pools have no properties of users; file systems do: fs set
+      user properties are not supported on pools; on datasets: fs set
     [exit 1]
     ");
     lab.fs(&["release", "keep", "tank/home@tuesday"]);
@@ -203,12 +203,12 @@ fn a_search_without_a_pool_says_what_it_found() {
     $ pool import -d .
     pool: no pools available to import
       [LAB]/other.img holds an ext2, ext3 or ext4 file system
-      look elsewhere: pool import -d DIR
+      to search another directory: pool import -d DIR
     [exit 1]
     $ pool import -d other.img
     pool: no pools available to import
       [LAB]/other.img holds an ext2, ext3 or ext4 file system
-      look elsewhere: pool import -d DIR
+      to search another directory: pool import -d DIR
     [exit 1]
     ");
 }
@@ -222,7 +222,7 @@ fn what_is_set_stays_in_its_line() {
     [exit 1]
     ");
     assert_snapshot!(told("fs", &["set", "me:note=a\tb", "tank/home"]), @r"
-    fs: cannot set property for 'tank/home': the value of 'me:note' has the control character '\t'
+    fs: cannot set property for 'tank/home': the value of 'me:note' contains the control character '\t'
     [exit 1]
     ");
     let _ = told("fs", &["snapshot", "-o", "me:note=fine", "tank/home@x"]);

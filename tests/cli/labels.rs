@@ -14,8 +14,8 @@ fn a_device_belongs_to_no_pool_any_more() {
     assert_snapshot!(lab.session(&["pool labelclear -f a.img"]), @r"
     $ pool labelclear -f a.img
     pool: cannot clear the labels of '[LAB]/a.img': it belongs to pool 'tank', which is imported
-      take it out of its mirror: pool detach tank [LAB]/a.img
-      or give up the pool: pool destroy tank
+      detach the device from its mirror: pool detach tank [LAB]/a.img
+      or destroy the pool: pool destroy tank
     [exit 1]
     ");
     lab.pool(&["export", "tank"]);
@@ -24,7 +24,7 @@ fn a_device_belongs_to_no_pool_any_more() {
     assert_snapshot!(lab.session(&["pool labelclear a.img"]), @r"
     $ pool labelclear a.img
     pool: cannot clear the labels of '[LAB]/a.img': it belongs to pool 'tank', which is exported
-      use -f to erase them anyway: what the pool holds there is lost
+      use -f to erase the labels; the pool's data on the device is lost
     [exit 1]
     ");
     assert!(fs::read(lab.path("a.img")).unwrap() == exported, "it was refused");
@@ -43,7 +43,7 @@ fn a_device_belongs_to_no_pool_any_more() {
     [exit 1]
     $ pool labelclear none.img
     pool: cannot clear the labels of '[LAB]/none.img': [LAB]/none.img: cannot open: No such file or directory
-      look at the path, its permissions and the device itself; then pool status
+      check the path, the permissions and the device; for a pool: pool status
     [exit 1]
     $ pool labelclear .
     pool: cannot clear the labels of '[LAB]': [LAB] is neither a file nor a block device
@@ -75,7 +75,7 @@ fn unreadable_and_foreign_devices_are_reported() {
     ]), @r"
     $ pool labelclear a.img
     pool: cannot clear the labels of '[LAB]/a.img': damaged label at byte [N]: malformed checksum of a label
-      use -f to erase them anyway
+      use -f to erase the labels anyway
     [exit 1]
     $ pool labelclear -f a.img
     [exit 0]

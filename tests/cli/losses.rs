@@ -21,7 +21,7 @@ fn predicted_losses_are_the_real_losses() {
         "pool simulate lose tank d.img",
     ]), @r"
     $ pool simulate lose tank a.img b.img
-    mirror-0 without [LAB]/a.img, [LAB]/b.img: one device is left, and holds everything
+    mirror-0 without [LAB]/a.img, [LAB]/b.img: one complete device is left
 
     nothing would be lost:
 

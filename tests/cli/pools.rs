@@ -35,7 +35,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     	  [LAB]/tank.img
 
     space: 62M
-    [LAB]/tank.img: with any device of these, the pool is lost
+    [LAB]/tank.img: no redundancy: if any device fails, the pool is lost
     [exit 0]
     $ pool list
     no pools available
@@ -170,7 +170,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     	  [LAB]/more.img
 
     space: 124M
-    [LAB]/tank.img, [LAB]/more.img: with any device of these, the pool is lost
+    [LAB]/tank.img, [LAB]/more.img: no redundancy: if any device fails, the pool is lost
     [exit 0]
     $ pool add tank 64M:more.img
     [exit 0]
@@ -242,7 +242,7 @@ fn free_space_is_given_back() {
     tank: [SIZE] of free space given back
     [exit 0]
     $ pool trim -r 0 tank
-    pool: a rate of 0 would never end
+    pool: the rate must be above 0
     [exit 2]
     $ pool trim -r much tank
     pool: bad rate: 'much' is not a number

@@ -41,13 +41,13 @@ fn what_cannot_be_is_refused() {
         assert!(said.contains(why), "{words:?}: {said}");
     };
     refused(&["set", "userquota@12345=1G", "tank@a"], 1, "a snapshot never changes");
-    refused(&["set", "userquota@nobody-is-called-so=1G", "tank"], 1, "there is no user 'nobody-is-called-so'");
+    refused(&["set", "userquota@nobody-is-called-so=1G", "tank"], 1, "no such user: 'nobody-is-called-so'");
     refused(&["set", "userused@12345=1", "tank"], 1, "readonly");
     refused(&["userspace", "-s", "size", "tank"], 2, "invalid field");
     refused(&["userspace", "tank/none"], 1, "does not exist");
     refused(&["projectspace", "-n", "tank"], 2, "-n, -i and -t");
     refused(&["projectspace", "-t", "all", "tank"], 2, "-n, -i and -t");
-    refused(&["set", "userquota@+5=1G", "tank"], 1, "there is no user '+5'");
+    refused(&["set", "userquota@+5=1G", "tank"], 1, "no such user: '+5'");
 }
 
 #[test]

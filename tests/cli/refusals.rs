@@ -123,7 +123,7 @@ fn wrong_requests_say_what_and_where() {
     [exit 1]
     $ pool import vault
     pool: cannot import 'vault': no such pool available
-      look elsewhere: pool import -d DIR
+      to search another directory: pool import -d DIR
     [exit 1]
     $ pool export vault
     pool: cannot open 'vault': no such pool
@@ -133,43 +133,43 @@ fn wrong_requests_say_what_and_where() {
     pool: cannot create 'tank': pool already exists
     [exit 1]
     $ pool create 1st 64M:other.img
-    pool: cannot create '1st': the name of a pool begins with a letter (at character 1 of '1st')
+    pool: cannot create '1st': the name of a pool must begin with a letter (at character 1 of '1st')
     [exit 1]
     $ pool create log 64M:other.img
     pool: cannot create 'log': the name is reserved (at character 1 of 'log')
     [exit 1]
     $ pool create vault 64M:tank.img
     pool: cannot create 'vault': [LAB]/tank.img exists
-      give its path without a size to use it as it is
+      to use the existing file, give the path without a size
     [exit 1]
     $ pool create vault tank.img
     pool: cannot create 'vault': [LAB]/tank.img holds pool 'tank'
-      use -f to take it anyway: what it holds is lost
+      use -f to override; the data on the device is destroyed
     [exit 1]
     $ pool create vault none.img
     pool: cannot create 'vault': [LAB]/none.img: cannot open: No such file or directory
-      look at the path, its permissions and the device itself; then pool status
+      check the path, the permissions and the device; for a pool: pool status
     [exit 1]
     $ pool create vault file
-    pool: cannot create 'vault': [LAB]/file would have 9 bytes; the smallest device is 64 MiB
+    pool: cannot create 'vault': [LAB]/file is too small: 9B, at least 64M needed
     [exit 1]
     $ pool create vault 1M:other.img
-    pool: cannot create 'vault': [LAB]/other.img would have 1048576 bytes; the smallest device is 64 MiB
+    pool: cannot create 'vault': [LAB]/other.img is too small: 1M, at least 64M needed
     [exit 1]
     $ pool create vault 64X:other.img
     pool: cannot create 'vault': 'X' is not a unit of size (B, K, M, G, T, P, E; also KB or KiB)
     [exit 1]
     $ pool create vault draid a.img b.img
     pool: cannot create 'vault': vdevs of the kind 'draid' are not supported by this version of Cenote
-      name devices alone, over which data is spread, 'mirror' before devices that hold the same, or 'raidz1' to 'raidz3' before some of which one to three may be lost
+      use single devices, 'mirror DEVICE DEVICE', or 'raidz1' to 'raidz3' with 2 to 32 devices
     [exit 1]
     $ pool create vault raidz a.img
     pool: cannot create 'vault': a raidz1 has 2 to 32 devices
-      name them after the word: raidz1 DEVICE DEVICE
+      name devices after the word: raidz1 DEVICE DEVICE
     [exit 1]
     $ pool create vault mirror a.img
     pool: cannot create 'vault': a mirror has 2 to 16 devices
-      name them after the word: mirror DEVICE DEVICE
+      name devices after the word: mirror DEVICE DEVICE
     [exit 1]
     $ fs list vault
     fs: cannot open 'vault': dataset does not exist
@@ -180,24 +180,24 @@ fn wrong_requests_say_what_and_where() {
     [exit 1]
     $ fs create tank
     fs: cannot create 'tank': missing dataset name
-      a pool is made with: pool create
+      to create a pool: pool create
     [exit 1]
     $ fs create tank/home
     fs: cannot create 'tank/home': dataset already exists
     [exit 1]
     $ fs create tank/none/below
     fs: cannot create 'tank/none/below': parent does not exist
-      use -p to create the datasets above it
+      use -p to create missing parents
     [exit 1]
     $ fs create tank/a@b
-    fs: cannot create 'tank/a@b': a dataset's name has no '@' (at character 7 of 'tank/a@b')
+    fs: cannot create 'tank/a@b': the name of a file system has no '@' (at character 7 of 'tank/a@b')
     [exit 1]
     $ fs create tank/!
     fs: cannot create 'tank/!': invalid character '!' in name (at character 6 of 'tank/!')
     [exit 1]
     $ fs destroy tank
     fs: cannot destroy 'tank': 'tank' is the pool's root dataset: it cannot be destroyed
-      use fs destroy -r to destroy all that is in the pool, and pool destroy to destroy the pool itself
+      to destroy all file systems: fs destroy -r; to destroy the pool: pool destroy
     [exit 1]
     $ fs destroy tank/none
     fs: cannot open 'tank/none': dataset does not exist
@@ -207,7 +207,7 @@ fn wrong_requests_say_what_and_where() {
     [exit 1]
     $ fs rename tank/home vault/home
     fs: cannot rename 'tank/home': file systems cannot leave their pool
-      copy it: fs send | fs receive
+      to copy the file system: fs send | fs receive
     [exit 1]
     $ fs snapshot tank/home
     fs: cannot create snapshot 'tank/home': a snapshot's name has an '@': dataset@snapshot (at character 10 of 'tank/home')
@@ -217,7 +217,7 @@ fn wrong_requests_say_what_and_where() {
     [exit 1]
     $ fs clone tank/home@monday vault/clone
     fs: cannot create 'vault/clone': source and target pools differ
-      to another pool a snapshot is copied: fs send | fs receive
+      to copy a snapshot to another pool: fs send | fs receive
     [exit 1]
     ");
 }

@@ -26,7 +26,7 @@ fn a_file_with_several_streams_is_received_to_its_end() {
     lab.feed("fs", &["receive", "tank/copy"], &both).ok();
     assert_eq!(snapshots(&lab, "tank/copy"), "tank/copy@monday\ntank/copy@tuesday\n");
     let said = lab.feed("fs", &["receive", "tank/other"], &[&both[..], b"garbage"].concat()).fails(1);
-    for part in ["is not a Cenote stream", "received before that, and kept: tank/other@monday, tank/other@tuesday"] {
+    for part in ["is not a Cenote stream", "already received, and kept: tank/other@monday, tank/other@tuesday"] {
         assert!(said.contains(part), "{said}");
     }
     assert_eq!(snapshots(&lab, "tank/other"), "tank/other@monday\ntank/other@tuesday\n");
@@ -38,9 +38,9 @@ fn a_property_is_not_both_given_and_left_out() {
     let lab = furnished();
     let (full, more) = streams(&lab);
     let said = lab.feed("fs", &["receive", "-o", "atime=off", "-x", "atime", "tank/copy"], &full).fails(1);
-    assert!(said.contains("-o sets the property 'atime', and -x leaves it out"), "{said}");
+    assert!(said.contains("property 'atime' is given to both -o and -x"), "{said}");
     let said = lab.feed("fs", &["receive", "-o", "origin=tank/home@no", "tank/copy"], &more).fails(1);
-    assert!(said.contains("there is no such snapshot"), "{said}");
+    assert!(said.contains("does not exist"), "{said}");
     lab.feed("fs", &["receive", "-o", "origin=tank/home@monday", "tank/copy"], &more).ok();
     assert_eq!(lab.fs(&["get", "-H", "-o", "value", "origin", "tank/copy"]), "tank/home@monday\n");
     lab.check("tank");
@@ -64,10 +64,10 @@ fn names_with_spaces_are_names_everywhere() {
         assert!(all.lines().any(|line| line == name), "{all}");
     }
     lab.fs(&["destroy", "tank/my files@before lunch,no such%"]);
-    for (name, said) in [("tank/ a", "a space stands only inside"), ("tank/a ", "a space stands only inside")] {
+    for (name, said) in [("tank/ a", "spaces are only allowed inside"), ("tank/a ", "spaces are only allowed inside")] {
         assert!(lab.run("fs", &["create", name]).fails(1).contains(said));
     }
-    assert!(lab.run("pool", &["create", "my tank", "64M:x.img"]).fails(1).contains("a space stands only inside"));
+    assert!(lab.run("pool", &["create", "my tank", "64M:x.img"]).fails(1).contains("spaces are only allowed inside"));
     assert_eq!(lab.pool(&["get", "-H", "-o", "value", "feature@spaces_in_names", "tank"]), "active\n");
     lab.check("tank");
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
@@ -139,4 +139,45 @@ fn a_question_mark_asks_for_help() {
         assert!(lab.run(program, words).ok().contains(said), "{words:?}");
     }
     assert_eq!(lab.run("fs", &["cat", "--", "-?"]).code, Some(1));
+}
+
+#[test]
+fn another_pool_of_a_known_name_is_imported_under_a_new_name() {
+    let lab = Lab::mountless();
+    for folder in ["here", "there"] {
+        fs::create_dir(lab.path(folder)).unwrap();
+    }
+    lab.pool(&["create", "-m", "none", "small", "64M:there/small.img"]);
+    lab.pool(&["export", "small"]);
+    lab.pool(&["create", "-m", "none", "small", "64M:here/small.img"]);
+    lab.pool(&["import", "-d", "there", "small", "other"]);
+    assert_eq!(lab.pool(&["list", "-H", "-o", "name"]), "other\nsmall\n");
+    assert!(lab.pool(&["status", "-P", "other"]).contains("there/small.img"));
+}
+
+#[test]
+fn an_import_from_single_devices_opens_no_others() {
+    let lab = Lab::mountless();
+    lab.pool(&["create", "-m", "none", "tank", "mirror", "64M:a.img", "64M:b.img"]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", "a.img", "tank"]);
+    let status = lab.pool(&["status", "tank"]);
+    assert!(status.contains("state: DEGRADED"), "{status}");
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", ".", "tank"]);
+    lab.pool(&["wait", "tank"]);
+    let status = lab.pool(&["status", "tank"]);
+    assert!(status.contains("state: ONLINE"), "{status}");
+    lab.check("tank");
+}
+
+#[test]
+fn an_export_that_fails_says_so_in_the_words_of_openzfs() {
+    let lab = Lab::mountless();
+    lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
+    fs::rename(lab.path("tank.img"), lab.path("away.img")).unwrap();
+    let refused = lab.run("pool", &["export", "tank"]).fails(1);
+    assert!(refused.starts_with("pool: cannot export 'tank': "), "{refused}");
+    assert!(refused.contains("pool import -d DIR tank"), "{refused}");
+    fs::rename(lab.path("away.img"), lab.path("tank.img")).unwrap();
 }

@@ -62,7 +62,7 @@ fn snapshots_are_taken_held_and_destroyed() {
     [exit 0]
     $ fs destroy tank/home@monday
     fs: cannot destroy 'tank/home@monday': 'tank/home@monday' is held: keep
-      release the holds, or use -d to destroy it with the last of them
+      release the holds, or use -d to destroy the snapshot after the last release
     [exit 1]
     $ fs release keep tank/home@monday
     [exit 0]
@@ -77,7 +77,7 @@ fn snapshots_are_taken_held_and_destroyed() {
     [exit 0]
     $ fs rollback tank/home@monday
     fs: cannot rollback to 'tank/home@monday': 'tank/home@monday' is not the most recent: later ones exist: tank/home@tuesday
-      use -r to destroy them
+      use -r to destroy the later snapshots
     [exit 1]
     $ fs rollback -r tank/home@monday
     [exit 0]
@@ -91,7 +91,7 @@ fn snapshots_are_taken_held_and_destroyed() {
     [exit 0]
     $ fs destroy tank/home@monday
     fs: cannot destroy 'tank/home@monday': 'tank/home@monday' has dependent clones: tank/copy
-      use -R to destroy them too, or promote them first
+      use -R to destroy the clones too, or promote the clones first
     [exit 1]
     $ fs destroy -n -v -R tank/home@monday
     would destroy tank/copy
@@ -108,11 +108,11 @@ fn snapshots_are_taken_held_and_destroyed() {
     [exit 1]
     $ fs destroy tank/copy
     fs: cannot destroy 'tank/copy': 'tank/copy' has snapshots: tank/copy@monday
-      use -r to destroy them too
+      use -r to destroy all of them
     [exit 1]
     $ fs destroy -n -v -r tank/copy
     fs: cannot destroy 'tank/copy': 'tank/copy@monday' has dependent clones: tank/home
-      use -R to destroy them too, or promote them first
+      use -R to destroy the clones too, or promote the clones first
     [exit 1]
     $ fs destroy -v tank/home
     will destroy tank/home

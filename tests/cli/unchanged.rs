@@ -14,7 +14,7 @@ fn a_copy_without_directories_changes_nothing_if_there_is_one() {
         [&["cp", "folder", "tank:/new"][..], &["cp", "file", "folder", "tank:/"], &["cp", "folder/.", "tank:/x"]]
     {
         let said = lab.run("fs", words).fails(1);
-        assert!(said.contains("it is a directory\n  copy directories too: -r"), "{said}");
+        assert!(said.contains("it is a directory\n  use -r to copy directories"), "{said}");
         assert_eq!(lab.fs(&["ls", "tank:/"]), "");
     }
     lab.fs(&["cp", "-r", "folder", "tank:/"]);
@@ -22,7 +22,7 @@ fn a_copy_without_directories_changes_nothing_if_there_is_one() {
     fs::create_dir(lab.path("out")).unwrap();
     for words in [&["cp", "tank:/folder", "new"][..], &["cp", "tank:/file", "tank:/folder", "out"]] {
         let said = lab.run("fs", words).fails(1);
-        assert!(said.contains("it is a directory\n  copy directories too: -r"), "{said}");
+        assert!(said.contains("it is a directory\n  use -r to copy directories"), "{said}");
     }
     assert!(!lab.path("new").exists());
     assert_eq!(fs::read_dir(lab.path("out")).unwrap().count(), 0);
@@ -52,7 +52,7 @@ fn one_device_is_not_taken_twice() {
     fs::hard_link(lab.path("a.img"), lab.path("b.img")).unwrap();
     std::os::unix::fs::symlink("a.img", lab.path("c.img")).unwrap();
     for (second, told) in
-        [("a.img", "a.img is given twice"), ("b.img", "b.img are one device"), ("c.img", "c.img are one device")]
+        [("a.img", "a.img is named twice"), ("b.img", "b.img are one device"), ("c.img", "c.img are one device")]
     {
         for options in [&["create", "-n"][..], &["create"]] {
             let words: Vec<&str> = options.iter().copied().chain(["-m", "none", "tank", "a.img", second]).collect();
@@ -64,7 +64,7 @@ fn one_device_is_not_taken_twice() {
         let new = ["-m", "none", "tank", "64M:new.img", "64M:new.img"];
         let words: Vec<&str> = options.iter().copied().chain(new).collect();
         let said = lab.run("pool", &words).fails(1);
-        assert!(said.contains("new.img is given twice"), "{said}");
+        assert!(said.contains("new.img is named twice"), "{said}");
     }
     lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
     for options in [&["add", "-n", "tank"][..], &["add", "tank"]] {

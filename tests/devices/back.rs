@@ -32,8 +32,8 @@ fn a_disk_that_comes_back_gets_only_what_it_has_missed() {
      state: ONLINE
     status: One or more devices had errors since the pool was imported.
     	No data is lost.
-    action: Look at the devices, and verify everything: pool scrub tank
-    	Then forget the errors: pool clear tank
+    action: Check the devices, and verify the pool: pool scrub tank
+    	Then clear the errors: pool clear tank
       scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
     config:
 

@@ -28,9 +28,9 @@ fn a_cache_device_dies_and_returns_and_offline_stays_offline() {
       pool: tank
      state: ONLINE
     status: A cache device is missing or has failed.
-    	Nothing is lost; what it held is read from the other devices.
-    action: If it is there again: pool online tank [LAB]/disk/b/image
-    	If it is gone: pool remove tank [LAB]/disk/b/image
+    	No data is lost; reads use the other devices.
+    action: If the device is back: pool online tank [LAB]/disk/b/image
+    	If the device is lost: pool remove tank [LAB]/disk/b/image
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM
@@ -60,7 +60,7 @@ fn a_cache_device_dies_and_returns_and_offline_stays_offline() {
     errors: No known data errors
     [exit 0]
     $ pool remove -n tank [LAB]/disk/b/image
-    [LAB]/disk/b/image would leave at once: nothing has to be moved
+    [LAB]/disk/b/image would be removed at once: it holds no pool data
     [exit 0]
     ");
     // Offline until the next import, and for good.

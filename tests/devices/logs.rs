@@ -18,9 +18,9 @@ fn a_log_mirror_replaces_a_disk_and_a_lost_log_degrades() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 
@@ -64,8 +64,8 @@ fn a_log_mirror_replaces_a_disk_and_a_lost_log_degrades() {
       id: [GUID]
      state: DEGRADED
     status: Devices of the intent log are missing from the system.
-    action: Attach them and import the pool, or import it with the '-m' flag:
-    	what was promised since the last commit is lost then, if anything was.
+    action: Connect the devices and import the pool, or use the '-m' flag, which discards
+    	synchronous writes since the last commit.
     config:
 
     	tank  DEGRADED
@@ -76,9 +76,9 @@ fn a_log_mirror_replaces_a_disk_and_a_lost_log_degrades() {
     	  [LAB]/m.img  UNAVAIL
     [exit 0]
     $ pool import -d . tank
-    pool: cannot open 'tank': the intent log of pool tank lies on [LAB]/l.img and [LAB]/m.img, which are missing
-      look there too: pool import -d DIR tank
-      if it is gone for good: pool import -m tank; what was promised since the last commit is lost then
+    pool: cannot open 'tank': the intent log of pool tank is on [LAB]/l.img and [LAB]/m.img, which are missing
+      search the directory of the missing devices: pool import -d DIR tank
+      if the log is lost: pool import -m tank; synchronous writes since the last commit are lost
     [exit 1]
     $ pool import -m -d . tank
     [exit 0]
@@ -86,9 +86,9 @@ fn a_log_mirror_replaces_a_disk_and_a_lost_log_degrades() {
       pool: tank
      state: DEGRADED
     status: A log device is missing.
-    	The pool goes on without it, and its log lies on other devices.
-    action: If it is there again: pool export tank; pool import tank
-    	If it is gone for good: pool remove tank DEVICE
+    	The pool continues with the intent log on other devices.
+    action: If the device is back: pool export tank; pool import tank
+    	If the device is lost: pool remove tank DEVICE
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM

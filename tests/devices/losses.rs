@@ -86,7 +86,7 @@ fn a_raidz2_survives_just_the_stated_losses() {
     );
     assert_snapshot!(lab.session(&["pool simulate lose tank b.img d.img"]), @r"
     $ pool simulate lose tank b.img d.img
-    raidz2-0 without [LAB]/b.img, [LAB]/d.img: 3 devices are left, and hold everything
+    raidz2-0 without [LAB]/b.img, [LAB]/d.img: 3 devices are left, with all data
 
     nothing would be lost:
 

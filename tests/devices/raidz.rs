@@ -26,9 +26,9 @@ fn a_raidz2_loses_three_disks_in_turn_and_recovers() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 
@@ -51,9 +51,9 @@ fn a_raidz2_loses_three_disks_in_turn_and_recovers() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 
@@ -79,7 +79,7 @@ fn a_raidz2_loses_three_disks_in_turn_and_recovers() {
     status: One or more devices are faulted in response to I/O failures.
     	[LAB]/disk/d/image: cannot [DO]: [GONE]
     action: Make sure the affected devices are connected, then run 'pool clear tank'.
-    	To give up what cannot be written, run 'pool export --abandon tank'.
+    	To discard unwritten data, run 'pool export --abandon tank'.
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM
@@ -95,13 +95,13 @@ fn a_raidz2_loses_three_disks_in_turn_and_recovers() {
     [exit 0]
     $ pool clear tank
     pool: cannot clear errors for 'tank': [LAB]/disk/d/image: cannot [DO]: [GONE]
-      look at the path, its permissions and the device itself; then pool status
+      check the path, the permissions and the device; for a pool: pool status
     [exit 1]
     $ fs snapshot tank@now
     fs: cannot use 'tank': pool I/O is currently suspended
       [LAB]/disk/d/image: cannot [DO]: [GONE]
-      its devices: pool status tank; to go on when they are back: pool clear tank
-      to give up what cannot be written: pool export --abandon tank
+      to see the devices: pool status tank; to resume when the devices are back: pool clear tank
+      to discard unwritten data: pool export --abandon tank
     [exit 1]
     $ pool list -H -o name,health tank
     tank	SUSPENDED

@@ -30,8 +30,8 @@ fn rot_on_one_device_is_repaired_and_rot_on_all_is_named() {
      state: ONLINE
     status: One or more devices had errors since the pool was imported.
     	No data is lost.
-    action: Look at the devices, and verify everything: pool scrub tank
-    	Then forget the errors: pool clear tank
+    action: Clear the errors: pool clear tank
+    	If the errors return, replace the device: pool replace tank DEVICE NEW
       scan: scrub repaired [SIZE] in [TIME] with 0 errors on [DATE]
     config:
 
@@ -56,7 +56,7 @@ fn rot_on_one_device_is_repaired_and_rot_on_all_is_named() {
     $ pool status tank
       pool: tank
      state: ONLINE
-    status: Some files are damaged: there is no good copy of what they have lost.
+    status: Some files have unrecoverable errors.
     action: Restore the files from a backup, or delete them.
     	Then: pool scrub tank
       scan: scrub repaired [SIZE] in [TIME] with [N] errors on [DATE]
@@ -73,7 +73,7 @@ fn rot_on_one_device_is_repaired_and_rot_on_all_is_named() {
     $ pool status -v tank
       pool: tank
      state: ONLINE
-    status: Some files are damaged: there is no good copy of what they have lost.
+    status: Some files have unrecoverable errors.
     action: Restore the files from a backup, or delete them.
     	Then: pool scrub tank
       scan: scrub repaired [SIZE] in [TIME] with [N] errors on [DATE]

@@ -39,9 +39,9 @@ fn a_spare_is_inuse_until_the_dead_disk_is_replaced() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
       scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
     config:
@@ -76,7 +76,7 @@ fn a_spare_is_inuse_until_the_dead_disk_is_replaced() {
     let old = lab.disk_path("b").display().to_string();
     assert_snapshot!(lab.session(&["pool detach tank s.img"]), @r"
     $ pool detach tank s.img
-    pool: cannot detach '[LAB]/s.img': no other device of raidz1-0 holds what [LAB]/s.img holds: replace [LAB]/disk/b/image instead
+    pool: cannot detach '[LAB]/s.img': no other device of raidz1-0 has all data of [LAB]/s.img: replace [LAB]/disk/b/image instead
     [exit 1]
     ");
     lab.plug("b");
@@ -156,7 +156,7 @@ fn a_spare_is_put_in_on_demand_and_its_device_replaced() {
     assert!(line(&lab, "s.img").contains("ONLINE"));
     assert_snapshot!(lab.session(&["pool replace tank c.img s.img", "pool detach tank s.img"]), @r"
     $ pool replace tank c.img s.img
-    pool: cannot replace '[LAB]/c.img': the spare [LAB]/s.img is in use already
+    pool: cannot replace '[LAB]/c.img': the spare [LAB]/s.img is already in use
     [exit 1]
     $ pool detach tank s.img
     [exit 0]

@@ -50,8 +50,8 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       pool: tank
      state: DEGRADED
     status: One or more devices have been taken offline by the administrator.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Use: pool online tank DEVICE
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Bring the device online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 
@@ -78,7 +78,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
     $ pool status -v tank
       pool: tank
      state: DEGRADED
-    status: Some files are damaged: there is no good copy of what they have lost.
+    status: Some files have unrecoverable errors.
     action: Restore the files from a backup, or delete them.
     	Then: pool scrub tank
       scan: scrub repaired [SIZE] in [TIME] with [N] errors on [DATE]
@@ -112,7 +112,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "state": "DEGRADED",
       "pool_guid": "[GUID]",
       "txg": "[N]",
-      "status": "Some files are damaged: there is no good copy of what they have lost.",
+      "status": "Some files have unrecoverable errors.",
       "action": "Restore the files from a backup, or delete them.\nThen: pool scrub tank",
       "activity": null,
       "transports": {},
@@ -331,7 +331,7 @@ fn status_shows_a_resilver_and_its_device_while_it_runs() {
     $ pool status tank
       pool: tank
      state: ONLINE
-    status: One or more devices are being resilvered. The pool goes on meanwhile.
+    status: One or more devices are being resilvered. The pool stays online.
     action: Wait for the resilver to complete.
       scan: resilver in progress since [DATE]
     	[SIZE] / [SIZE] scanned at [RATE]/s
@@ -435,7 +435,7 @@ fn what_moves_is_shown_as_long_as_it_goes_on() {
       pool: tank
      state: ONLINE
     expand: expansion of raidz1-0 in progress
-    	[SHARE]% of its rows have all 4 devices
+    	[SHARE]% of its rows use all 4 devices
     	[SIZE] of [SIZE] copied at [RATE]/s for the next rows, [TIME] to go
     	limited to 100K/s
     config:

@@ -39,7 +39,7 @@ fn a_device_with_checksum_errors_makes_way_for_a_spare() {
       pool: tank
      state: DEGRADED
     status: One or more devices are faulted in response to persistent errors.
-    	There are sufficient replicas for the pool to go on in a degraded state.
+    	Sufficient replicas exist; the pool continues in a degraded state.
     action: Replace the device: pool replace tank DEVICE NEW
     	If it was repaired: pool clear tank
       scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
@@ -70,7 +70,7 @@ fn a_device_with_checksum_errors_makes_way_for_a_spare() {
       pool: tank
      state: DEGRADED
     status: One or more devices are faulted in response to persistent errors.
-    	There are sufficient replicas for the pool to go on in a degraded state.
+    	Sufficient replicas exist; the pool continues in a degraded state.
     action: Replace the device: pool replace tank DEVICE NEW
     	If it was repaired: pool clear tank
       scan: scrub repaired [SIZE] in [TIME] with 0 errors on [DATE]

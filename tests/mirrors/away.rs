@@ -40,8 +40,8 @@ fn a_device_is_put_out_of_use_and_comes_back() {
       pool: tank
      state: DEGRADED
     status: One or more devices have been taken offline by the administrator.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Use: pool online tank DEVICE
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Bring the device online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 
@@ -56,10 +56,10 @@ fn a_device_is_put_out_of_use_and_comes_back() {
     ");
     assert_snapshot!(lab.session(&["pool offline tank a.img", "pool detach tank a.img", "pool list -H -o name,health"]), @r"
     $ pool offline tank a.img
-    pool: cannot offline '[LAB]/a.img': no other device holds all that [LAB]/a.img holds
+    pool: cannot offline '[LAB]/a.img': no other device has all data of [LAB]/a.img
     [exit 1]
     $ pool detach tank a.img
-    pool: cannot detach '[LAB]/a.img': no other device holds all that [LAB]/a.img holds
+    pool: cannot detach '[LAB]/a.img': no other device has all data of [LAB]/a.img
     [exit 1]
     $ pool list -H -o name,health
     tank	DEGRADED
@@ -138,8 +138,8 @@ fn a_pool_is_listed_degraded_while_a_device_of_it_is_offline() {
       pool: tank
       id: [GUID]
      state: DEGRADED
-    status: One or more devices are out of use, offline or after too many errors.
-    action: The pool can be imported as it is, in a degraded state.
+    status: One or more devices are offline, or faulted after too many errors.
+    action: The pool can be imported in a degraded state.
     config:
 
     	tank  DEGRADED
@@ -165,19 +165,19 @@ fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
     assert_snapshot!(lab.session(&["pool replace -w tank b.img 80M:c.img"]), @r"
     $ pool replace -w tank b.img 80M:c.img
     pool: cannot resilver '[LAB]/c.img': one block cannot be read from any other device
-      it stays as it is; see: pool status -v tank
+      the replacement stays incomplete; details: pool status -v tank
     [exit 1]
     ");
     assert_snapshot!(lab.session(&["pool status -v tank"]), @r"
     $ pool status -v tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be resilvered: there is no good copy of some blocks.
-    	A device that is being replaced stays until there is.
-    action: If a device that has them can come back: pool online tank DEVICE
-    	Otherwise restore or delete the files that 'pool status -v' names.
+    status: One or more devices could not be resilvered: some blocks have no good copy.
+    	A device under replacement stays attached until the blocks are recovered.
+    action: If a device with good copies can return: pool online tank DEVICE
+    	Otherwise restore or delete the files listed by 'pool status -v'.
     	Then: pool clear tank
-    	or let the old device go without them: pool detach -f tank DEVICE
+    	or give up the blocks: pool detach -f tank DEVICE
       scan: resilvered [SIZE] in [TIME] with 1 errors on [DATE]
     config:
 

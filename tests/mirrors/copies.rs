@@ -30,11 +30,11 @@ fn devices_that_went_on_without_each_other_are_not_put_together() {
       pool: tank
       id: [GUID]
      state: UNAVAIL
-    status: Devices were used without each other: [LAB]/[SIDE]
-    	holds changes that the others lack, and they hold some that it lacks.
-    action: The pool cannot be imported with all of them. Each side is whole:
-    	import one of them while the devices of the other are away, then
-    	'pool detach' these, and 'pool attach' gives up what they hold.
+    status: Devices were modified separately (split brain): [LAB]/[SIDE]
+    	and the other devices.
+    action: Import one side while the devices of the other side are disconnected, then
+    	detach the other devices (pool detach), and attach them again (pool attach),
+    	which discards their content.
     config:
 
     	tank  UNAVAIL
@@ -43,9 +43,9 @@ fn devices_that_went_on_without_each_other_are_not_put_together() {
     	  [LAB]/b/b.img  ONLINE
     [exit 0]
     $ pool import -d [LAB]/a -d [LAB]/b tank
-    pool: cannot open 'tank': pool tank is split: [LAB]/[SIDE] holds changes that the other devices lack, and they hold some that it lacks
-      each side is whole: import one of them while the devices of the other are away;
-      then 'pool detach' these, and 'pool attach' gives up what they hold
+    pool: cannot open 'tank': pool tank is split: [LAB]/[SIDE] and the other devices were modified separately (split brain)
+      import one side while the devices of the other side are disconnected;
+      then detach the other devices (pool detach), and attach them again (pool attach), which discards their content
     [exit 1]
     ");
 }
@@ -59,7 +59,7 @@ fn a_pool_of_mirrors_is_split_and_both_go_on() {
     pool: cannot split 'tank': a pool named 'tank' exists already
     [exit 1]
     $ pool split tank copy a.img b.img
-    pool: cannot split 'tank': [LAB]/b.img and [LAB]/a.img are of one mirror, of which one device leaves
+    pool: cannot split 'tank': [LAB]/b.img and [LAB]/a.img belong to the same mirror; name one device for each mirror
     [exit 1]
     $ pool split -n tank copy c.img
     would create 'copy' with the following layout:
@@ -194,10 +194,10 @@ fn split_imports_the_new_pool_with_altroot_and_properties() {
     pool: the directory 'below/it' is not an absolute path
     [exit 2]
     $ pool split -R //. tank copy
-    pool: the directory '//.' is the root, below which the other pool is mounted
+    pool: the directory '//.' is the root directory
     [exit 2]
     $ pool split -R /dev/null tank copy
-    pool: the directory '/dev/null' is no directory
+    pool: the directory '/dev/null' is not a directory
     [exit 2]
     $ pool list -H -o name,health,altroot
     tank	ONLINE	-

@@ -19,7 +19,7 @@ use lab::{Lab, noise, wait_until};
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_devices();
-    settings.add_filter(r"/[ab]/[ab]\.img(\s+)holds", "/[SIDE]${1}holds");
+    settings.add_filter(r"/[ab]/[ab]\.img(\s+)and the other", "/[SIDE]${1}and the other");
     settings
 }
 

@@ -26,8 +26,8 @@ fn a_device_dies_and_is_replaced() {
       pool: tank
       id: [GUID]
      state: DEGRADED
-    status: One or more devices are missing from the system,
-    	and others hold all that they hold.
+    status: One or more devices are missing from the system.
+    	The remaining devices have all data.
     action: The pool can be imported despite missing devices, in a degraded state.
     config:
 
@@ -43,9 +43,9 @@ fn a_device_dies_and_is_replaced() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
     config:
 
@@ -173,9 +173,9 @@ fn a_stuck_replacement_is_completed_or_cancelled() {
     lab.run("pool", &["replace", "-w", "-f", "tank", "a.img", "c.img"]).fails(1);
     assert_snapshot!(lab.session(&["pool detach tank a.img", "pool detach -f tank a.img"]), @r"
     $ pool detach tank a.img
-    pool: cannot detach '[LAB]/a.img': [LAB]/c.img lacks one block that no other device gives
-      what is lost is of: tank/home:/1
-      if [LAB]/a.img cannot give it back, let it go: pool detach -f tank [LAB]/a.img
+    pool: cannot detach '[LAB]/a.img': [LAB]/c.img lacks one block without a good copy on other devices
+      affected: tank/home:/1
+      to give up the blocks: pool detach -f tank [LAB]/a.img
     [exit 1]
     $ pool detach -f tank a.img
     [exit 0]
@@ -251,9 +251,9 @@ fn files_stay_in_use_while_a_device_dies_and_is_replaced() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
       scan: scrub repaired [SIZE] in [TIME] with 0 errors on [DATE]
     config:
@@ -346,8 +346,8 @@ fn a_mirror_gets_a_third_device_and_offline_t_ends_at_import() {
       pool: tank
      state: DEGRADED
     status: One or more devices have been taken offline by the administrator.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Use: pool online tank DEVICE
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Bring the device online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
       scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
     config:

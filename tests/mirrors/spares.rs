@@ -17,7 +17,7 @@ fn spares_and_vdevs_are_added_together_or_not_at_all() {
     let columns = (1..=6).map(|n| format!("80M:{n}.img")).collect::<Vec<_>>().join(" ");
     assert_snapshot!(lab.session(&[&format!("pool add -f tank spare 80M:s.img raidz1 {columns}"), "pool list -v -H -o name tank"]), @r"
     $ pool add -f tank spare 80M:s.img raidz1 80M:1.img 80M:2.img 80M:3.img 80M:4.img 80M:5.img 80M:6.img
-    pool: cannot add to 'tank': the regions of this pool, 1048576 bytes, are too small for a raidz of so many devices
+    pool: cannot add to 'tank': the regions of this pool, 1M, are too small for a raidz of this width
     [exit 1]
     $ pool list -v -H -o name tank
     tank
@@ -37,12 +37,12 @@ fn a_spare_that_is_too_small_for_every_device_takes_a_force() {
     lab.pool(&["create", "-m", "none", "tank", "mirror", "90M:a.img", "90M:b.img"]);
     assert_snapshot!(lab.session(&["pool add -n tank spare 70M:s.img", "pool add tank spare 70M:s.img"]), @r"
     $ pool add -n tank spare 70M:s.img
-    pool: cannot add to 'tank': the spare [LAB]/s.img has 73400320 bytes, and is too small to step in for any device: that takes 94371840
-      use -f to have it stand by anyway
+    pool: cannot add to 'tank': the spare [LAB]/s.img is too small for any vdev: 70M, at least 90M needed
+      use -f to add the spare anyway
     [exit 1]
     $ pool add tank spare 70M:s.img
-    pool: cannot add to 'tank': the spare [LAB]/s.img has 73400320 bytes, and is too small to step in for any device: that takes 94371840
-      use -f to have it stand by anyway
+    pool: cannot add to 'tank': the spare [LAB]/s.img is too small for any vdev: 70M, at least 90M needed
+      use -f to add the spare anyway
     [exit 1]
     ");
     assert!(!lab.path("s.img").exists());
@@ -91,9 +91,9 @@ fn a_spare_steps_in_and_stands_by_again_when_the_device_is_back() {
     $ pool status tank
       pool: tank
      state: DEGRADED
-    status: One or more devices could not be used: they are missing or do not answer.
-    	There are sufficient replicas for the pool to go on in a degraded state.
-    action: Attach the device and use: pool online tank DEVICE
+    status: One or more devices are missing or do not respond.
+    	Sufficient replicas exist; the pool continues in a degraded state.
+    action: Connect the device and bring it online: pool online tank DEVICE
     	or replace it: pool replace tank DEVICE NEW
       scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
     config:
@@ -113,7 +113,7 @@ fn a_spare_steps_in_and_stands_by_again_when_the_device_is_back() {
     ");
     assert_snapshot!(lab.session(&["pool remove tank c.img"]), @r"
     $ pool remove tank c.img
-    pool: cannot remove '[LAB]/c.img': the spare [LAB]/c.img is in use; pool detach gives it back
+    pool: cannot remove '[LAB]/c.img': the spare [LAB]/c.img is in use; pool detach returns it
     [exit 1]
     ");
     fs::rename(lab.path("elsewhere/b.img"), lab.path("b.img")).unwrap();
@@ -138,7 +138,7 @@ fn a_spare_steps_in_and_stands_by_again_when_the_device_is_back() {
     [exit 0]
     ");
     let history = lab.pool(&["history", "-i", "tank"]);
-    assert!(history.contains("c.img stepped in for") && history.contains("c.img stands by again"), "{history}");
+    assert!(history.contains("c.img replaced ") && history.contains("c.img is available again"), "{history}");
     holds(&lab, &[1, 2]);
     lab.pool(&["remove", "tank", "c.img"]);
     lab.pool(&["create", "-m", "none", "other", "c.img"]);

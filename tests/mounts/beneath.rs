@@ -189,7 +189,7 @@ fn readonly_on_writes_changes_of_many_mappings_back() {
     lab.create("tank", "1G");
     let mut changed = Changed::new(&lab.mount("tank"));
     let said = lab.run("fs", &["set", "readonly=on", "tank"]).fails(1);
-    assert!(said.contains("cannot remount") && said.contains("it follows when it is mounted again"), "{said}");
+    assert!(said.contains("cannot remount") && said.contains("it takes effect at the next mount"), "{said}");
     changed.maps.clear();
     lab.fs(&["unmount", "tank"]);
     lab.fs(&["mount", "tank"]);

@@ -16,6 +16,8 @@ use crate::{mounted, mounts_on};
 fn what_holds_for_one_mount_ends_with_it() {
     let Some(lab) = mounted(&["tank"]) else { return };
     let file = lab.mount("tank").join("file");
+    let refused = lab.run("fs", &["mount", "-o", "ro", "tank"]).fails(1);
+    assert!(refused.contains("already mounted\n  to change mount options: fs unmount tank"), "{refused}");
     lab.fs(&["unmount", "tank"]);
     lab.fs(&["mount", "-o", "ro", "tank"]);
     assert!(fs::write(&file, "refused").is_err());
@@ -128,7 +130,7 @@ fn readonly_on_writes_mapped_changes_back() {
         map
     });
     let said = lab.run("fs", &["set", "readonly=on", "tank"]).fails(1);
-    assert!(said.contains("cannot remount") && said.contains("it follows when it is mounted again"), "{said}");
+    assert!(said.contains("cannot remount") && said.contains("it takes effect at the next mount"), "{said}");
     assert!(fs::write(&paths[1], "refused").is_err());
     drop(maps);
     lab.check("tank");
@@ -178,7 +180,7 @@ fn extended_attributes_can_be_turned_off_and_are_kept() {
     assert!(!takes_attributes(&file));
     let open = File::open(&file).unwrap();
     let said = lab.run("fs", &["set", "xattr=on", "tank"]).fails(1);
-    assert!(said.contains("acts only when the filesystem is mounted again"), "{said}");
+    assert!(said.contains("takes effect only after a remount"), "{said}");
     drop(open);
     lab.fs(&["set", "xattr=on", "tank"]);
     let mut value = [0; 8];
@@ -227,9 +229,7 @@ fn a_mount_is_found_by_a_path_with_a_symbolic_link() {
     std::os::unix::fs::symlink(top.join("my files"), lab.path("link")).unwrap();
     for way in ["way/tank/my files", "way/tank/my files/", "link"] {
         lab.fs(&["unmount", &lab.at(way)]);
-        assert!(
-            lab.run("fs", &["unmount", &lab.at(way)]).fails(1).contains("no file system of a pool is mounted there")
-        );
+        assert!(lab.run("fs", &["unmount", &lab.at(way)]).fails(1).contains("no Cenote file system is mounted there"));
         lab.fs(&["mount", "tank/my files"]);
     }
 }

@@ -90,7 +90,7 @@ fn a_link_that_another_user_planted_is_not_mounted_on() {
     lchown(home.join("a"), Some(65534), Some(65534)).unwrap();
     for name in ["tank/a", "tank/a/b"] {
         let said = lab.run("fs", &["mount", name]).fails(1);
-        assert!(said.contains("is a symbolic link that another user may have put there"), "{said}");
+        assert!(said.contains("is a symbolic link possibly created by another user"), "{said}");
         assert!(said.contains("fs set mountpoint=PATH"), "{said}");
     }
     assert!(mounts_on(&victim).is_empty() && mounts_on(&victim.join("b")).is_empty());
@@ -123,6 +123,21 @@ fn arriving(lab: &Lab, words: &[&str]) {
     let stream = lab.fs_bytes(&["send", "pond/x/y@1"]);
     let words: Vec<&str> = std::iter::once("receive").chain(words.iter().copied()).collect();
     lab.feed("fs", &words, &stream).ok();
+}
+
+#[test]
+fn received_snapshots_are_listed_if_their_mount_fails() {
+    let Some(lab) = mounted(&["tank", "pond"]) else { return };
+    lab.fs(&["snapshot", "pond@1"]);
+    let stream = lab.fs_bytes(&["send", "pond@1"]);
+    let folder = lab.mount("tank").join("copy");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("below"), "").unwrap();
+    let run = lab.feed("fs", &["receive", "-v", "tank/copy"], &stream);
+    assert!(run.text().contains("receiving full stream of pond@1 into tank/copy@1\n"), "{run:?}");
+    let said = run.fails(1);
+    assert!(said.contains("cannot mount 'tank/copy': ") && said.contains("directory is not empty"), "{said}");
+    assert_eq!(lab.fs(&["list", "-H", "-o", "name", "tank/copy@1"]), "tank/copy@1\n");
 }
 
 #[test]

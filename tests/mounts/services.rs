@@ -6,7 +6,7 @@ use crate::{
 };
 
 const GONE: &str = "the service of 'tank' is not running";
-const BACK: &str = "pool import tank brings it back";
+const BACK: &str = "to start it: pool import tank";
 
 #[track_caller]
 fn says(said: &str, parts: &[&str]) {
@@ -69,7 +69,7 @@ fn a_pool_imported_to_be_read_only_is_destroyed_by_force() {
     lab.pool(&["export", "tank"]);
     lab.pool(&["import", "-d", ".", "-o", "readonly=on", "tank"]);
     let said = lab.run("pool", &["destroy", "tank"]).fails(1);
-    says(&said, &["cannot destroy 'tank': it is imported read-only", "use -f to open it to be written"]);
+    says(&said, &["cannot destroy 'tank': it is imported read-only", "use -f to reopen the pool for writing"]);
     lab.pool(&["destroy", "-f", "tank"]);
     assert_eq!(lab.pool(&["list", "-H", "-o", "name"]), "");
     says(&lab.pool(&["import", "-D", "-d", "."]), &["pool: tank", "DESTROYED"]);

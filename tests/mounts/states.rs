@@ -35,7 +35,7 @@ fn an_image_that_is_removed_is_missed_at_once() {
     assert_eq!(device(&lab, "tank").0, "REMOVED");
     speaks_of(&lab, "tank", &["removed, renamed or replaced while in use", "Do not export", "pool attach tank"]);
     fs::copy(lab.path("elsewhere"), &image).unwrap();
-    assert_eq!(device(&lab, "tank"), ("REMOVED".into(), "(its path names another file now)".into()));
+    assert_eq!(device(&lab, "tank"), ("REMOVED".into(), "(path now names another file)".into()));
     let events = lab.pool(&["events", "-v"]);
     assert!(events.contains("vdev_state = \"REMOVED\""), "{events}");
     fs::rename(lab.path("elsewhere"), &image).unwrap();

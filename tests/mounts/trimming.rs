@@ -67,7 +67,7 @@ fn trimming_is_suspended_resumed_canceled_and_shown() {
     assert!(lab.run("pool", &["trim", "tank", "nothing"]).fails(1).contains("no such device"));
     lab.pool(&["trim", "-r", "1M", "tank", &lab.at("a.img")]);
     status("% trimmed, started at ");
-    assert!(lab.run("pool", &["trim", "tank"]).fails(1).contains("it is being trimmed already"));
+    assert!(lab.run("pool", &["trim", "tank"]).fails(1).contains("a trim is already in progress"));
     lab.pool(&["trim", "-s", "tank"]);
     status("% trimmed, suspended, started at ");
     assert!(lab.run("pool", &["trim", "-s", "tank"]).fails(1).contains("there is no active trim"));

@@ -61,7 +61,7 @@ fn structures_are_shown_and_damage_is_named() {
         assert!(shown.contains("space root: chunks 62") && shown.contains(said), "{shown}");
     }
     let refused = lab.run("pool", &["debug", "catalogue", "-d", ".", "tank"]).fails(1);
-    assert!(refused.contains("what can be read before space is known: pool debug space tank"), "{refused}");
+    assert!(refused.contains("commands that still work: pool debug space tank"), "{refused}");
     assert!(lab.pool(&["debug", "label", "tank.img"]).starts_with("no label: number 0, offset 0\n"));
     fs::write(lab.path("noise"), lab::noise(4 << 20, 5)).unwrap();
     assert_eq!(lab.pool(&["debug", "label", "noise"]).matches("no label").count(), 4);
@@ -104,11 +104,11 @@ fn a_pool_in_use_shows_its_labels_and_nothing_that_changes() {
     lab.create("tank", "64M");
     assert_snapshot!(lab.session(&["pool debug space tank", "pool debug tree tank"]), @r#"
     $ pool debug space tank
-    pool: cannot look into 'tank': it is in use, and changes all the time
+    pool: cannot look into 'tank': the pool is imported and changing
       export it first: pool export tank
     [exit 1]
     $ pool debug tree tank
-    pool: cannot look into 'tank': it is in use, and changes all the time
+    pool: cannot look into 'tank': the pool is imported and changing
       export it first: pool export tank
     [exit 1]
     "#);

@@ -40,7 +40,7 @@ fn filters() -> Settings {
     settings.add_filter(r"\b\d+ seconds?", "[TIME]");
     settings.add_filter(r"process \d+", "process [PID]");
     settings.add_filter(r"-T \d+", "-T [TXG]");
-    settings.add_filter(r"from \d+ to \d+", "from [TXG] to [TXG]");
+    settings.add_filter(r"groups \d+ to \d+", "groups [TXG] to [TXG]");
     settings.add_filter(r"chunk \d+ sector \d+, born in \d+", "chunk [C] sector [S], born in [TXG]");
     settings.add_filter(r"\b\d+ blocks, [\d.]+[KM]", "[N] blocks, [SIZE]");
     settings

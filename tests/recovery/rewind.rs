@@ -15,25 +15,25 @@ fn an_unreadable_newest_state_is_rewound_only_on_request() {
     assert_snapshot!(lab.session(&["pool import -d . tank", "pool import -d . -F -n tank"]), @r"
     $ pool import -d . tank
     pool: cannot open 'tank': transaction group [TXG] of pool tank cannot be read: damaged block at chunk [C] sector [S], born in [TXG]: its checksum does not match on [LAB]/tank.img
-      what going back to an older state would lose: pool import -F -n tank
+      to see what a rewind would lose: pool import -F -n tank
     [exit 1]
     $ pool import -d . -F -n tank
-    pool 'tank' would go back [TIME]
+    pool 'tank' would be rewound by [TIME]
       newest: transaction group [TXG], of [DATE]
       damaged: transaction group [TXG], of [DATE]: transaction group [TXG] of pool tank cannot be read: damaged block at chunk [C] sector [S], born in [TXG]: its checksum does not match on [LAB]/tank.img
       would take: transaction group [TXG], of [DATE]
-    What was done in the [TIME] after that would be lost. Nothing was written.
-    to do it: pool import -F tank
+    All changes of the [TIME] after that would be lost. Nothing was written.
+    to rewind: pool import -F tank
     [exit 0]
     ");
     assert_eq!(hash(&lab.path("tank.img")), damaged);
     assert_snapshot!(lab.session(&["pool import -d . -F tank", "fs ls tank:/", "pool export tank"]), @r"
     $ pool import -d . -F tank
-    pool 'tank' has gone back [TIME]
+    pool 'tank' was rewound by [TIME]
       newest: transaction group [TXG], of [DATE]
       damaged: transaction group [TXG], of [DATE]: transaction group [TXG] of pool tank cannot be read: damaged block at chunk [C] sector [S], born in [TXG]: its checksum does not match on [LAB]/tank.img
       took: transaction group [TXG], of [DATE]
-    What was done in the [TIME] after that is lost.
+    All changes of the [TIME] after that are lost.
     [exit 0]
     $ fs ls tank:/
     monday
@@ -49,7 +49,7 @@ fn an_unreadable_newest_state_is_rewound_only_on_request() {
     no errors found
     [exit 0]
     $ pool import -d . -F -n tank
-    the newest state of pool 'tank' can be read: transaction group [TXG], of [DATE]
+    the newest state of pool 'tank' is readable: transaction group [TXG], of [DATE]
     Nothing would be lost. Nothing was written.
     [exit 0]
     ");
@@ -80,17 +80,17 @@ fn an_older_state_is_looked_at_without_writing_anything() {
         "pool import -d . -F",
     ]), @r"
     $ pool import -d . -F -n -T [TXG] tank
-    pool 'tank' would go back [TIME]
+    pool 'tank' would be rewound by [TIME]
       newest: transaction group [TXG], of [DATE]
       would take: transaction group [TXG], of [DATE]
-    What was done in the [TIME] after that would be lost. Nothing was written.
-    to do it: pool import -F -T [TXG] tank
+    All changes of the [TIME] after that would be lost. Nothing was written.
+    to rewind: pool import -F -T [TXG] tank
     [exit 0]
     $ pool import -d . -F -T [TXG] tank
-    pool 'tank' has gone back [TIME]
+    pool 'tank' was rewound by [TIME]
       newest: transaction group [TXG], of [DATE]
       took: transaction group [TXG], of [DATE]
-    What was done in the [TIME] after that is lost.
+    All changes of the [TIME] after that are lost.
     [exit 0]
     $ fs ls tank:/
     monday
@@ -102,7 +102,7 @@ fn an_older_state_is_looked_at_without_writing_anything() {
     no errors found
     [exit 0]
     $ pool import -d . -F -n -T [TXG] tank
-    pool: cannot rewind 'tank': it has no state of transaction group [TXG]: its devices keep states from [TXG] to [TXG]
+    pool: cannot rewind 'tank': it has no state of transaction group [TXG]: the devices keep transaction groups [TXG] to [TXG]
     [exit 1]
     $ pool import -d . -T [TXG] tank
     error: the following required arguments were not provided:
@@ -145,6 +145,6 @@ fn a_pool_without_readable_states_explains_each() {
     device.write_at(DATA_START, &vec![0xee; 32 << 20]).unwrap();
     drop(device);
     let refused = lab.run("pool", &["import", "-d", ".", "-F", "-n", "tank"]).fails(1);
-    assert!(refused.starts_with("pool: cannot rewind 'tank': none of the states can be read\n"), "{refused}");
+    assert!(refused.starts_with("pool: cannot rewind 'tank': no state can be read\n"), "{refused}");
     assert_eq!(refused.lines().count(), 1 + states(&lab).len(), "{refused}");
 }

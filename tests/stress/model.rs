@@ -124,7 +124,7 @@ impl Model {
     fn entries_mut(&mut self, dir: Id) -> &mut BTreeMap<String, Id> {
         match &mut self.node_mut(dir).body {
             Body::Directory(entries) => entries,
-            other => panic!("{other:?} is no directory"),
+            other => panic!("{other:?} is not a directory"),
         }
     }
 

@@ -106,7 +106,8 @@ impl Failure {
 
     /// What a service answers a user who may not ask that.
     pub fn not_permitted() -> Failure {
-        Failure::new("permission denied").hint("the pool belongs to another user: list, get and status are open to all")
+        Failure::new("permission denied")
+            .hint("the pool belongs to another user; other users may only run list, get and status")
     }
 
     /// `cannot open 'POOL': permission denied`.
@@ -117,7 +118,7 @@ impl Failure {
 
     /// What a service answers a user who has asked for too much at a time.
     pub fn too_many_calls() -> Failure {
-        Failure::new("the pool's service has too many calls of other users").hint("try again")
+        Failure::new("the pool's service is busy with calls of other users").hint("try again")
     }
 
     /// `cannot unmount 'WHAT': not currently mounted`.
@@ -138,7 +139,7 @@ impl Failure {
     /// What to say of a pool whose service has died, or was never started, where there should be one.
     pub fn unserved(pool: impl Display) -> String {
         format!(
-            "the service of '{pool}' is not running, so nothing of it is mounted: pool import {pool} brings it back"
+            "the service of '{pool}' is not running and its file systems are not mounted; to start it: pool import {pool}"
         )
     }
 
@@ -162,43 +163,44 @@ impl Failure {
         use pool::error::{Error, ErrorKind};
         match error {
             Error::Unreadable { pool, .. } => {
-                let hint = format!("what going back to an older state would lose: pool import -F -n {pool}");
+                let hint = format!("to see what a rewind would lose: pool import -F -n {pool}");
                 return Failure::cannot(action, what, error).hint(hint);
             }
             Error::Shrunk { device, needed, .. } => {
                 let hint = format!(
-                    "it was cut short, or is a shorter copy: make it as large as it was, and what is not lost is there;\n\
-                     an image file: truncate -s {needed} {}",
+                    "the device was truncated, or is a truncated copy; restore its size to recover the remaining data;\n\
+                     for an image file: truncate -s {needed} {}",
                     shell_word(device)
                 );
                 return Failure::cannot(action, what, error).hint(hint);
             }
             Error::Split { .. } => {
-                let hint = "each side is whole: import one of them while the devices of the other are away;\n\
-                            then 'pool detach' these, and 'pool attach' gives up what they hold";
+                let hint = "import one side while the devices of the other side are disconnected;\n\
+                            then detach the other devices (pool detach), and attach them again (pool attach), which discards their content";
                 return Failure::cannot(action, what, error).hint(hint);
             }
             Error::Incomplete { pool, .. } => {
-                return Failure::cannot(action, what, error).hint(format!("look there too: pool import -d DIR {pool}"));
+                return Failure::cannot(action, what, error)
+                    .hint(format!("search the directory of the missing devices: pool import -d DIR {pool}"));
             }
             Error::OlderCopy { pool, .. } => {
                 let hint = format!(
-                    "bring back the device of which it is a copy, and look there too: pool import -d DIR {pool}\n\
-                     what can be read with it: pool import -o readonly=on {pool}"
+                    "connect the original device and search its directory: pool import -d DIR {pool}\n\
+                     to read the outdated state: pool import -o readonly=on {pool}"
                 );
                 return Failure::cannot(action, what, error).hint(hint);
             }
             Error::LostLog { pool, .. } => {
                 let hint = format!(
-                    "look there too: pool import -d DIR {pool}\n\
-                     if it is gone for good: pool import -m {pool}; what was promised since the last commit is lost then"
+                    "search the directory of the missing devices: pool import -d DIR {pool}\n\
+                     if the log is lost: pool import -m {pool}; synchronous writes since the last commit are lost"
                 );
                 return Failure::cannot(action, what, error).hint(hint);
             }
             Error::Busy { device, holder } if let Some(process) = holder.other_users_process() => {
                 return Failure::cannot(action, what, error).hint(format!(
-                    "end that process: kill {process}\n\
-                     only a user who can open a device can lock it; an image of yours alone: chmod 600 {}",
+                    "to end the process: kill {process}\n\
+                     to protect an image from other users: chmod 600 {}",
                     shell_word(device)
                 ));
             }
@@ -207,8 +209,8 @@ impl Failure {
         }
         let hint = match error.kind() {
             ErrorKind::Space => Some("free some space, or add a device: pool add"),
-            ErrorKind::Damage => Some("what is damaged: pool status -v, or pool check after an export"),
-            ErrorKind::Device => Some("look at the path, its permissions and the device itself; then pool status"),
+            ErrorKind::Damage => Some("to list the damage: pool status -v, or pool check"),
+            ErrorKind::Device => Some("check the path, the permissions and the device; for a pool: pool status"),
             ErrorKind::Unsupported => Some("use the version of Cenote that wrote it, or a newer one"),
             ErrorKind::Request | ErrorKind::Busy => None,
         };
@@ -219,8 +221,8 @@ impl Failure {
     fn suspended(action: &str, what: &str, why: &str) -> Failure {
         let pool = what.split(['/', '@', '#']).next().unwrap_or(what);
         Failure::cannot(action, what, "pool I/O is currently suspended").hint(format!(
-            "{why}\nits devices: pool status {pool}; to go on when they are back: pool clear {pool}\n\
-             to give up what cannot be written: pool export --abandon {pool}"
+            "{why}\nto see the devices: pool status {pool}; to resume when the devices are back: pool clear {pool}\n\
+             to discard unwritten data: pool export --abandon {pool}"
         ))
     }
 
@@ -232,8 +234,8 @@ impl Failure {
 
 /// The failure of an answer that is not one to the request.
 pub fn unexpected_answer() -> Failure {
-    Failure::new("the pool's service gave an answer that does not belong to the request")
-        .hint("it may be of another version of Cenote: export the pool and import it again")
+    Failure::new("unexpected answer from the pool's service")
+        .hint("the service may be of another version of Cenote: export and import the pool")
 }
 
 /// An error of printing. A reader that went away, as `head` does, is no failure of ours: the program ends quietly.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job::{JobTarget, Order};
 use super::record::*;
+use crate::failure::Failure;
 
 /// A property and the canonical value it is to have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -637,7 +638,12 @@ pub enum Response {
     /// The parts of a stream that was or would be sent.
     Sent(Vec<SentRecord>),
     /// The parts of a stream that was or would be received.
-    Received(Vec<ReceivedRecord>),
+    Received {
+        /// The snapshots, in the order of the stream.
+        records: Vec<ReceivedRecord>,
+        /// Why file systems could not be mounted afterwards.
+        unmounted: Option<Failure>,
+    },
     /// Accounts, by their numbers.
     Accounts(Vec<AccountRecord>),
     /// What was copied.

@@ -101,7 +101,7 @@ impl Client {
             return Err(Failure::not_permitted_in(pool));
         }
         let Some(mut socket) = socket::connect(&places.socket(pool))? else {
-            let hint = "its service is not running, and only its owner can bring it back";
+            let hint = "its service is not running, and only the owner of the pool can start it";
             let failure = Failure::cannot("open", pool, "pool is unavailable").hint(hint);
             return Err(unavailable(Condition::NoService, failure));
         };
@@ -271,7 +271,7 @@ impl Client {
             }
             if let (Request::Mount { name, .. }, Err(Some(reason))) = (&request, self.can_mount()) {
                 let what = name.as_ref().map_or(pool, ToString::to_string);
-                return Err(Failure::cannot("mount", what, reason).hint("files are reached by fs ls, fs cat and fs cp"));
+                return Err(Failure::cannot("mount", what, reason).hint("use fs ls, fs cat and fs cp"));
             }
         }
         let command = self.command.clone();

@@ -261,7 +261,7 @@ impl Owned {
         let Some(mut guard) = self.pool.try_write_for(PATIENCE) else {
             let running = self.running.lock().first().map(|(_, reader)| reader.to_string());
             let problem = format!("the pool is busy: {} is still running", running.as_deref().unwrap_or("a command"));
-            return Err(Failure::new(problem).hint("wait for it, or use -f to interrupt it"));
+            return Err(Failure::new(problem).hint("wait for the command, or use -f to interrupt it"));
         };
         let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
         pool.unmount_all(force)?;
@@ -287,7 +287,7 @@ impl Owned {
             engine.abandon();
         }
         let Some(mut guard) = self.pool.try_write_for(PATIENCE) else {
-            return Err(Failure::new("a command is still running: the pool is left as its last commit"));
+            return Err(Failure::new("a command is still running; the pool keeps the state of its last commit"));
         };
         let Some(pool) = guard.take() else { return Ok(()) };
         pool.keep_mounts_in_mind();

@@ -28,7 +28,7 @@ pub(super) fn warn(paths: impl Iterator<Item = PathBuf>) {
         // Without standard error there is no one to warn.
         let _ = writeln!(
             io::stderr(),
-            "warning: other users can open the image {path}, and so read every file in it: chmod 600 {path}"
+            "warning: other users can read the image {path} and every file in the pool; to prevent this: chmod 600 {path}"
         );
     }
 }

@@ -73,15 +73,11 @@ impl From<Health> for State {
 /// The state of a device that its pool holds for so healthy, and what is to be known beside it.
 pub(crate) fn of_device(health: Health, place: Whereabouts, silence: Duration) -> (State, Option<String>) {
     match (health, place) {
-        (Health::Online, Whereabouts::Removed) => {
-            (State::Removed, Some("(its file was removed while in use)".to_owned()))
-        }
-        (Health::Online, Whereabouts::Replaced) => {
-            (State::Removed, Some("(its path names another file now)".to_owned()))
-        }
+        (Health::Online, Whereabouts::Removed) => (State::Removed, Some("(file removed while in use)".to_owned())),
+        (Health::Online, Whereabouts::Replaced) => (State::Removed, Some("(path now names another file)".to_owned())),
         (Health::Online, Whereabouts::Cut(bytes)) => {
             let there = dataset::property::size::format_bytes(bytes);
-            (State::Degraded, Some(format!("(its file was cut to {there})")))
+            (State::Degraded, Some(format!("(file truncated to {there})")))
         }
         (Health::Online, Whereabouts::InPlace) if silence >= SILENT => {
             (State::Degraded, Some(format!("(not responding for {} s)", silence.as_secs())))
@@ -183,6 +179,8 @@ pub(crate) struct Details {
     pub(crate) is_alone: bool,
     /// What is known of several files is lost.
     pub(crate) has_lost_nodes: bool,
+    /// The last scan is a scrub that finished and left no damage.
+    pub(crate) is_scrubbed: bool,
     /// A device that has not answered yet counts as faulted after so long.
     pub(crate) deadline: Duration,
 }
@@ -214,7 +212,7 @@ pub(crate) fn unavailable(condition: Condition, failure: Failure) -> Failure {
     Failure { exit: condition.exit(), ..failure }
 }
 
-const ENOUGH: &str = "There are sufficient replicas for the pool to go on in a degraded state.";
+const ENOUGH: &str = "Sufficient replicas exist; the pool continues in a degraded state.";
 
 /// What is wrong, and what to do.
 fn speak(condition: Condition, pool: &str, details: &Details) -> (String, String) {
@@ -222,8 +220,8 @@ fn speak(condition: Condition, pool: &str, details: &Details) -> (String, String
     let device = details.device.as_deref().unwrap_or("DEVICE");
     match condition {
         Condition::NoService => (
-            "The service of the pool is not running: nothing of it is mounted.".to_owned(),
-            format!("Bring it back with 'pool import {pool}'."),
+            "The service of the pool is not running, and no file system is mounted.".to_owned(),
+            format!("Restart it with 'pool import {pool}'."),
         ),
         Condition::Unanswered | Condition::NotOpened => (
             format!("The pool cannot be opened: {}", why()),
@@ -233,103 +231,113 @@ fn speak(condition: Condition, pool: &str, details: &Details) -> (String, String
             format!("One or more devices are faulted in response to I/O failures.\n{}", why()),
             format!(
                 "Make sure the affected devices are connected, then run 'pool clear {pool}'.\n\
-                 To give up what cannot be written, run 'pool export --abandon {pool}'."
+                 To discard unwritten data, run 'pool export --abandon {pool}'."
             ),
         ),
         Condition::CommitFailed => (why(), format!("Repair the device, then export and import '{pool}'.")),
         Condition::Removed => (
             "The file of a device was removed, renamed or replaced while in use.\n\
-             The pool goes on with the open file, which is lost when the pool is exported or its service ends."
+             The pool still uses the open file, which is lost at export or when the service ends."
                 .to_owned(),
             match details.is_alone {
                 true => format!(
-                    "Do not export the pool. If the file was renamed, give it its name back.\n\
-                     Otherwise have another device hold the same: pool attach {pool} {device} NEW\n\
-                     and when that has resilvered: pool detach {pool} {device}"
+                    "Do not export the pool. If the file was renamed, restore its name.\n\
+                     Otherwise attach another device: pool attach {pool} {device} NEW\n\
+                     and after the resilver: pool detach {pool} {device}"
                 ),
                 false => format!(
-                    "If the file was renamed, give it its name back.\n\
+                    "If the file was renamed, restore its name.\n\
                      Otherwise replace the device: pool replace {pool} {device} NEW"
                 ),
             },
         ),
         Condition::Stuck => (
-            "One or more devices could not be resilvered: there is no good copy of some blocks.\n\
-             A device that is being replaced stays until there is."
+            "One or more devices could not be resilvered: some blocks have no good copy.\n\
+             A device under replacement stays attached until the blocks are recovered."
                 .to_owned(),
             format!(
-                "If a device that has them can come back: pool online {pool} DEVICE\n\
-                 Otherwise restore or delete the files that 'pool status -v' names.\n\
+                "If a device with good copies can return: pool online {pool} DEVICE\n\
+                 Otherwise restore or delete the files listed by 'pool status -v'.\n\
                  Then: pool clear {pool}\n\
-                 or let the old device go without them: pool detach -f {pool} DEVICE"
+                 or give up the blocks: pool detach -f {pool} DEVICE"
             ),
         ),
         Condition::Damaged => {
             let nodes = match details.has_lost_nodes {
                 false => "",
                 true => {
-                    "\nWhere that fails, what the file system knows of them is lost as well: fs rollback\n\
-                     to a snapshot that is not damaged, fs receive from a stream, or fs destroy."
+                    "\nIf that fails, the metadata of the files is damaged too: roll back to an intact\n\
+                     snapshot (fs rollback), receive a stream (fs receive), or destroy (fs destroy)."
                 }
             };
             (
-                "Some files are damaged: there is no good copy of what they have lost.".to_owned(),
+                "Some files have unrecoverable errors.".to_owned(),
                 format!("Restore the files from a backup, or delete them.{nodes}\nThen: pool scrub {pool}"),
             )
         }
         Condition::Unexamined => (
-            "Reads have met bad copies of blocks that have not been examined yet.\nSome files may be damaged."
-                .to_owned(),
-            format!("Examine everything, and repair what has a good copy: pool scrub {pool}"),
+            "Reads found bad copies of blocks, which are not examined yet.\nSome files may be damaged.".to_owned(),
+            format!("Verify and repair the pool: pool scrub {pool}"),
         ),
         Condition::Cut => (
-            "The file of a device was truncated while in use: what lay behind its end is lost there.".to_owned(),
-            format!("Have the file be as long as it was, and repair what has a good copy: pool scrub {pool}"),
+            "The file of a device was truncated while in use; its end is lost.".to_owned(),
+            format!("Restore the size of the file, then verify and repair: pool scrub {pool}"),
         ),
         Condition::Faulted => (
             format!("One or more devices are faulted in response to persistent errors.\n{ENOUGH}"),
             format!("Replace the device: pool replace {pool} DEVICE NEW\nIf it was repaired: pool clear {pool}"),
         ),
         Condition::Silent => (
-            "One or more devices do not respond. What needs them waits.".to_owned(),
+            "One or more devices do not respond. I/O to the devices waits.".to_owned(),
             format!(
-                "Look at {device} and its connection.\n\
+                "Check {device} and its connection.\n\
                  A device that has not answered a request for {} seconds is faulted.",
                 details.deadline.as_secs()
             ),
         ),
         Condition::Missing => (
-            format!("One or more devices could not be used: they are missing or do not answer.\n{ENOUGH}"),
+            format!("One or more devices are missing or do not respond.\n{ENOUGH}"),
             format!(
-                "Attach the device and use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"
+                "Connect the device and bring it online: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"
             ),
         ),
         Condition::LogLost => (
-            "A log device is missing.\nThe pool goes on without it, and its log lies on other devices.".to_owned(),
+            "A log device is missing.\nThe pool continues with the intent log on other devices.".to_owned(),
             format!(
-                "If it is there again: pool export {pool}; pool import {pool}\n\
-                 If it is gone for good: pool remove {pool} DEVICE"
+                "If the device is back: pool export {pool}; pool import {pool}\n\
+                 If the device is lost: pool remove {pool} DEVICE"
             ),
         ),
         Condition::Offline => (
             format!("One or more devices have been taken offline by the administrator.\n{ENOUGH}"),
-            format!("Use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"),
+            format!(
+                "Bring the device online: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"
+            ),
         ),
         Condition::Resilvering => (
-            "One or more devices are being resilvered. The pool goes on meanwhile.".to_owned(),
+            "One or more devices are being resilvered. The pool stays online.".to_owned(),
             "Wait for the resilver to complete.".to_owned(),
         ),
         Condition::CacheOut => (
             "A cache device is missing or has failed.\n\
-             Nothing is lost; what it held is read from the other devices."
+             No data is lost; reads use the other devices."
                 .to_owned(),
-            format!("If it is there again: pool online {pool} {device}\nIf it is gone: pool remove {pool} {device}"),
+            format!(
+                "If the device is back: pool online {pool} {device}\nIf the device is lost: pool remove {pool} {device}"
+            ),
         ),
         Condition::Errors => (
             "One or more devices had errors since the pool was imported.\nNo data is lost.".to_owned(),
-            format!(
-                "Look at the devices, and verify everything: pool scrub {pool}\nThen forget the errors: pool clear {pool}"
-            ),
+            match details.is_scrubbed {
+                true => format!(
+                    "Clear the errors: pool clear {pool}\n\
+                     If the errors return, replace the device: pool replace {pool} DEVICE NEW"
+                ),
+                false => format!(
+                    "Check the devices, and verify the pool: pool scrub {pool}\n\
+                     Then clear the errors: pool clear {pool}"
+                ),
+            },
         ),
     }
 }
@@ -398,6 +406,16 @@ mod tests {
     }
 
     #[test]
+    fn after_a_scrub_that_repaired_everything_no_other_is_advised() {
+        let advice = |is_scrubbed| {
+            let details = Details { is_scrubbed, ..Details::default() };
+            verdict("tank", &[Condition::Errors], &details).action.unwrap()
+        };
+        assert!(advice(false).contains("pool scrub tank\nThen clear the errors: pool clear tank"));
+        assert!(!advice(true).contains("scrub") && advice(true).contains("pool clear tank"), "{}", advice(true));
+    }
+
+    #[test]
     fn only_a_pool_that_cannot_be_had_has_commands_for_others_go_on() {
         let away = all().filter(|condition| condition.exit() == Exit::Unavailable);
         assert_eq!(away.collect::<Vec<_>>(), [Condition::NoService, Condition::Unanswered, Condition::NotOpened]);
@@ -422,12 +440,12 @@ mod tests {
         insta::assert_snapshot!(table, @r"
         InPlace 4: ONLINE 
         InPlace 12: DEGRADED (not responding for 12 s)
-        Removed 4: REMOVED (its file was removed while in use)
-        Removed 12: REMOVED (its file was removed while in use)
-        Replaced 4: REMOVED (its path names another file now)
-        Replaced 12: REMOVED (its path names another file now)
-        Cut(1048576) 4: DEGRADED (its file was cut to 1M)
-        Cut(1048576) 12: DEGRADED (its file was cut to 1M)
+        Removed 4: REMOVED (file removed while in use)
+        Removed 12: REMOVED (file removed while in use)
+        Replaced 4: REMOVED (path now names another file)
+        Replaced 12: REMOVED (path now names another file)
+        Cut(1048576) 4: DEGRADED (file truncated to 1M)
+        Cut(1048576) 12: DEGRADED (file truncated to 1M)
         ");
     }
 }

@@ -96,7 +96,7 @@ impl PoolLock {
     ) -> Result<Option<PoolLock>, Failure> {
         // It may come from a label, and is a file's.
         if !is_pool_name(pool) {
-            return Err(Failure::cannot("open", pool, "that is no name of a pool"));
+            return Err(Failure::cannot("open", pool, "invalid pool name"));
         }
         prepare_shared(path)?;
         let failed = |error: io::Error| Failure::cannot("lock", path.display(), error);

@@ -321,7 +321,7 @@ pub(crate) fn distinct(paths: &[DevicePath]) -> Vec<DevicePath> {
 
 fn damaged(path: &Path, problem: &str) -> Failure {
     Failure::cannot("read", path.display(), format!("not the record of a known pool: {problem}"))
-        .hint("the pool itself is on its devices: remove this file, then pool import -d DIR NAME")
+        .hint("the pool on the devices is not affected: remove this file, then pool import -d DIR NAME")
 }
 
 /// The mode of the registry's files: where a user's devices are is nobody else's business.

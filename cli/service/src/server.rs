@@ -327,7 +327,7 @@ async fn carry_out(
 }
 
 fn panicked() -> Failure {
-    Failure::new("the service met a defect in itself").hint("see its log, and pool status")
+    Failure::new("internal error in the pool's service").hint("see the log of the service, and pool status")
 }
 
 /// Returns when the peer has gone, or says something more, which it must not.

@@ -41,7 +41,7 @@ fn process(socket: &UnixStream) -> u32 {
 fn silence(socket: &UnixStream, pool: &str) -> Failure {
     let process = process(socket);
     let failure = Failure::cannot("open", pool, format!("its service (process {process}) does not answer"))
-        .hint(format!("if the process was stopped, this has it go on: kill -CONT {process}"));
+        .hint(format!("if the process was stopped, continue it: kill -CONT {process}"));
     unavailable(Condition::Unanswered, failure)
 }
 
@@ -72,7 +72,7 @@ pub fn ask(
 ) -> Result<Response, Failure> {
     let lost = |error: io::Error| {
         let failure = Failure::new(format!("lost the service of pool '{pool}': {error}"))
-            .hint(format!("whether it was done is not known; bring the service back: pool import {pool}"));
+            .hint(format!("the command may or may not have completed; restart the service: pool import {pool}"));
         unavailable(Condition::Unanswered, failure)
     };
     if call.request.traits().is_quick {

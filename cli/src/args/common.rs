@@ -140,7 +140,7 @@ pub fn pool_name(action: &str, text: &str) -> Result<String, Failure> {
     let name: DatasetName = name(action, text)?;
     match name.is_pool() {
         true => Ok(text.to_owned()),
-        false => Err(Failure::cannot(action, text, "that is the name of a file system, not of a pool")),
+        false => Err(Failure::cannot(action, text, "this names a file system, not a pool")),
     }
 }
 
@@ -180,7 +180,7 @@ pub fn vdevs(action: &str, pool: &str, texts: &[String]) -> Result<Vec<VdevTreeS
         return Err(Failure::cannot(action, pool, why));
     }
     if vdevs.iter().any(|vdev| vdev.role == VdevRole::Cache && vdev.kind != VdevKind::Disk) {
-        let why = "a cache device is a single device: nothing is lost with it";
+        let why = "a cache device is always a single device, and needs no redundancy";
         return Err(Failure::cannot(action, pool, why).hint("name vdevs before the word 'cache'"));
     }
     let is_wrong = |vdev: &&VdevTreeSpec| !vdev.kind.devices().contains(&vdev.devices.len());
@@ -188,7 +188,7 @@ pub fn vdevs(action: &str, pool: &str, texts: &[String]) -> Result<Vec<VdevTreeS
         let (word, bounds) = (kind.as_str(), kind.devices());
         let why = format!("a {word} has {} to {} devices", bounds.start(), bounds.end());
         let devices = vec!["DEVICE"; *bounds.start()].join(" ");
-        return Err(Failure::cannot(action, pool, why).hint(format!("name them after the word: {word} {devices}")));
+        return Err(Failure::cannot(action, pool, why).hint(format!("name devices after the word: {word} {devices}")));
     }
     Ok(vdevs)
 }
@@ -231,8 +231,7 @@ pub fn vdev_name(text: &str) -> Result<String, Failure> {
 pub fn vdev(action: &str, pool: &str, text: &str) -> Result<VdevSpec, Failure> {
     if VDEV_WORDS.contains(&text) || text.starts_with("draid") && !text.contains('/') {
         let why = format!("vdevs of the kind '{text}' are not supported by this version of Cenote");
-        let hint = "name devices alone, over which data is spread, 'mirror' before devices that hold the same, or \
-                    'raidz1' to 'raidz3' before some of which one to three may be lost";
+        let hint = "use single devices, 'mirror DEVICE DEVICE', or 'raidz1' to 'raidz3' with 2 to 32 devices";
         return Err(Failure::cannot(action, pool, why).hint(hint));
     }
     let sized = text.split_once(':').filter(|(size, _)| size.starts_with(|c: char| c.is_ascii_digit()));
@@ -284,9 +283,7 @@ pub fn location(text: &std::ffi::OsStr) -> Result<Location, Failure> {
     match dataset.parse() {
         Ok(Name::Bookmark(_)) => Err(Failure::cannot("open", dataset, "a bookmark has no files")),
         Ok(name) => Ok(Location { name, path: "/".into() }),
-        Err(error) => {
-            Err(Failure::name("open", &error).hint("a place is written DATASET:/PATH or DATASET@SNAPSHOT:/PATH"))
-        }
+        Err(error) => Err(Failure::name("open", &error).hint("expected DATASET:/PATH or DATASET@SNAPSHOT:/PATH")),
     }
 }
 
@@ -359,7 +356,7 @@ mod tests {
             roles("/a cache /b /c log /d"),
             [("normal", "disk", 1), ("cache", "disk", 1), ("cache", "disk", 1), ("log", "disk", 1),]
         );
-        assert!(read("/a cache mirror /b /c").unwrap_err().message.ends_with("nothing is lost with it"));
+        assert!(read("/a cache mirror /b /c").unwrap_err().message.ends_with("needs no redundancy"));
         assert!(read("/a cache").unwrap_err().message.ends_with("followed by no device"));
     }
 

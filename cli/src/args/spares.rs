@@ -22,8 +22,8 @@ pub fn spares(action: &str, pool: &str, texts: &[String]) -> Result<(Vec<String>
             spares.push(vdev(action, pool, device)?);
         }
         if spares.len() == before {
-            let failure = Failure::cannot(action, pool, "no device is named that is to stand by");
-            return Err(failure.hint("name them after the word: spare DEVICE"));
+            let failure = Failure::cannot(action, pool, "no spare device is named");
+            return Err(failure.hint("name devices after the word: spare DEVICE"));
         }
     }
     Ok((rest, spares))
@@ -48,7 +48,7 @@ mod tests {
         is_read("spare /a", "", &["/a"]);
         is_read("mirror /b /c spare /d /e mirror /f /g spare /h", "mirror /b /c mirror /f /g", &["/d", "/e", "/h"]);
         for line in ["spare", "/a spare mirror /b /c", "spare spare /a"] {
-            assert_eq!(read(line).unwrap_err(), "cannot create 'tank': no device is named that is to stand by");
+            assert_eq!(read(line).unwrap_err(), "cannot create 'tank': no spare device is named");
         }
     }
 }

@@ -37,7 +37,7 @@ fn default_source() -> Result<PathBuf, Problem> {
     let cargo = cargo.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
     let candidates = [cargo.map(|cargo| cargo.join("registry/src")), Some(PathBuf::from("/usr/include"))];
     let found = candidates.into_iter().flatten().find(|path| path.is_dir());
-    found.ok_or_else(|| Problem::new("there is no folder to copy; name one: pool tour FOLDER"))
+    found.ok_or_else(|| Problem::new("no directory to copy; name a directory: pool tour FOLDER"))
 }
 
 fn act(stage: &mut Stage<'_>, source: &Path) -> Result<(), Problem> {
@@ -74,7 +74,7 @@ fn act(stage: &mut Stage<'_>, source: &Path) -> Result<(), Problem> {
     stage.fs_from(&["receive", "vault/home"], &full)?;
     stage.compare(&first, "vault/home")?;
 
-    stage.say("Work goes on: an incremental stream holds just that")?;
+    stage.say("More changes: an incremental stream contains only the changes")?;
     let second = stage.scratch("second")?;
     compare::copy(&first, &second)?;
     let work = stage.work(&second)?;
@@ -86,7 +86,7 @@ fn act(stage: &mut Stage<'_>, source: &Path) -> Result<(), Problem> {
     stage.compare(&second, "vault/home")?;
     stage.compare(&second, "tank/home")?;
 
-    stage.say("Close the pools, and verify every block, copy and counter")?;
+    stage.say("Export the pools, and verify every block, copy and counter")?;
     let (tank_folder, vault_folder) = (parent(&tank), parent(&vault));
     stage.pool(&["export", "tank"])?;
     stage.pool(&["export", "vault"])?;

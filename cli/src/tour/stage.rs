@@ -156,7 +156,7 @@ impl<'a> Stage<'a> {
         let place = self.mountpoint("tank/home").display().to_string();
         self.mounted = mounts.lines().any(|line| line.split(' ').nth(4) == Some(&place));
         self.note(match self.mounted {
-            true => "This machine lets us mount: files go through the kernel.",
+            true => "Mounts work on this machine: files go through the kernel.",
             false => "No mounts on this machine: files go in and out with `fs cp`.",
         })
     }

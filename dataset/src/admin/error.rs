@@ -246,17 +246,17 @@ impl Error {
             Error::NotReceived { remedy, .. } | Error::Scrub { remedy, .. } => remedy,
             Error::Property(error) => return error.hint(),
             Error::InUse { holder, .. } => return Some(holder.remedy()),
-            Error::NotFound { what: "parent", .. } => "use -p to create the datasets above it",
-            Error::HasChildren { .. } | Error::HasSnapshots { .. } => "use -r to destroy them too",
-            Error::HasClones { .. } => "use -R to destroy them too, or promote them first",
-            Error::Held { .. } => "release the holds, or use -d to destroy it with the last of them",
-            Error::NotNewest { .. } => "use -r to destroy them",
+            Error::NotFound { what: "parent", .. } => "use -p to create missing parents",
+            Error::HasChildren { .. } | Error::HasSnapshots { .. } => "use -r to destroy all of them",
+            Error::HasClones { .. } => "use -R to destroy the clones too, or promote the clones first",
+            Error::Held { .. } => "release the holds, or use -d to destroy the snapshot after the last release",
+            Error::NotNewest { .. } => "use -r to destroy the later snapshots",
             Error::IsRoot { action: "destroyed", .. } => {
-                "use fs destroy -r to destroy all that is in the pool, and pool destroy to destroy the pool itself"
+                "to destroy all file systems: fs destroy -r; to destroy the pool: pool destroy"
             }
-            Error::Quota { .. } => "raise the quota, or destroy snapshots that are not needed",
-            Error::Busy { .. } => "wait, or unmount it first",
-            Error::SnapshotTwice { .. } => "take one after the other",
+            Error::Quota { .. } => "raise the quota, or destroy unneeded snapshots",
+            Error::Busy { .. } => "wait, or unmount the file system first",
+            Error::SnapshotTwice { .. } => "take the snapshots one after another",
             Error::NextGroup | Error::Inactive { .. } => "try again",
             _ => return None,
         };

@@ -61,7 +61,7 @@ pub(crate) fn is_enabled(tx: &Transaction<'_>, feature: &str) -> Result<bool> {
 pub(super) fn check_enabled(tx: &Transaction<'_>, feature: &str) -> Result<()> {
     match is_enabled(tx, feature)? {
         true => Ok(()),
-        false => refused(format!("the pool's feature {feature} is disabled; it is enabled by pool set")),
+        false => refused(format!("the pool's feature {feature} is disabled; to enable it: pool set")),
     }
 }
 

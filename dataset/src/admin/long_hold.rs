@@ -59,10 +59,10 @@ impl Holder {
     pub fn remedy(&self) -> String {
         match &self.reader {
             Reader { process: Some(process), user: None, .. } => {
-                format!("wait until it has ended, or end it: kill {process}")
+                format!("wait until the command finishes, or end it: kill {process}")
             }
-            Reader { user: Some(_), .. } => "wait until it has ended, or have its user end it".to_owned(),
-            _ => "wait until it has ended".to_owned(),
+            Reader { user: Some(_), .. } => "wait until the command finishes, or ask its user to end it".to_owned(),
+            _ => "wait until the command finishes".to_owned(),
         }
     }
 }

@@ -37,9 +37,9 @@ impl Datasets {
         let is_for_log = |vdev: &Arc<dyn Vdev>| vdev.is_lost() || storage.space.is_for_log(vdev.id());
         let name = |item: &str| match vdevs.iter().find(|vdev| is_called(vdev, item)) {
             Some(vdev) if vdev.id().0 >= Preferred::NUMBERS => {
-                Err(format!("only one of the first {} vdevs can be preferred", Preferred::NUMBERS))
+                Err(format!("only the first {} vdevs can be preferred", Preferred::NUMBERS))
             }
-            Some(vdev) if is_for_log(vdev) => Err(format!("'{item}' is for the intent log, and takes no data")),
+            Some(vdev) if is_for_log(vdev) => Err(format!("'{item}' is a log vdev, which stores no data")),
             Some(vdev) => Ok(kept_name(vdev)),
             None if item == SPECIAL => Ok(item.to_owned()),
             None => Err(format!("the pool has no vdev '{item}'")),
@@ -49,7 +49,7 @@ impl Datasets {
             name: VDEVS.name,
             value: value.to_owned(),
             problem,
-            expected: "what pool status calls vdevs".to_owned(),
+            expected: "use vdev names as in pool status".to_owned(),
         };
         Ok(names.map_err(refused)?.join(","))
     }

@@ -88,7 +88,7 @@ fn check_place(tx: &Transaction<'_>, names: &Names, from: &DatasetName, to: &Dat
         return Err(Error::IsRoot { name: from.to_string(), action: "renamed" });
     }
     if from.pool() != to.pool() {
-        return misplaced("they are in different pools");
+        return misplaced("source and target pools differ");
     }
     if to != from && to.is_within(from) {
         return misplaced("a dataset cannot lie below itself");

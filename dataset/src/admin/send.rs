@@ -50,12 +50,12 @@ pub(super) struct Need {
 const NEEDS: &[Need] = &[
     Need {
         feature: FILE_ATTRIBUTES,
-        what: "its files may have attributes",
+        what: "its files may have attributes, which need the feature file_attributes",
         remedy: "enable it: pool set feature@file_attributes=enabled POOL",
     },
     Need {
         feature: PROJECT_QUOTA,
-        what: "it may have accounts and projects",
+        what: "it may have accounts and projects, which need the feature project_quota",
         remedy: "enable it: pool set feature@project_quota=enabled POOL",
     },
 ];

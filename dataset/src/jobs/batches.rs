@@ -87,7 +87,7 @@ impl Moving<'_> {
         let mut work = self.work();
         match self.running::<R>() {
             None => refused(format!("no {} is under way", R::WHAT)),
-            Some(_) if self.is_paused() => refused("it is paused already".to_owned()),
+            Some(_) if self.is_paused() => refused("it is already paused".to_owned()),
             Some(row) => {
                 let row = self.settle(&mut work, row)?;
                 self.put_batches(row)?;

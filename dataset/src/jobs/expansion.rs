@@ -169,7 +169,7 @@ impl Job for Expansion<'_> {
         let mut work = self.datasets.moving().work();
         self.check_expands_next()?;
         if self.datasets.moving().is_paused() {
-            return refused("it is paused already".to_owned());
+            return refused("it is already paused".to_owned());
         }
         self.datasets.moving().pause()?;
         self.rest(&mut work);
@@ -194,7 +194,7 @@ impl Expansion<'_> {
             // The expansion waits for the other job, and shares its limit.
             true if limit.is_none() => Ok(()),
             true => refused(
-                "a removal, a rebalance, a defragmentation or a resize is under way, and has its own limit".to_owned(),
+                "another job (removal, rebalance, defragmentation or resize) is running, with its own limit".to_owned(),
             ),
             false => self.datasets.moving().set_limit(limit),
         }
@@ -206,7 +206,7 @@ impl Expansion<'_> {
         let _work = self.datasets.moving().work();
         self.check_expands_next()?;
         if !self.datasets.moving().is_paused() && limit.is_none() {
-            return refused("it is under way already".to_owned());
+            return refused("it is already running".to_owned());
         }
         self.go_on(limit)?;
         let mut status = self.datasets.jobs.expander.status.lock();
@@ -219,10 +219,10 @@ impl Expansion<'_> {
 
     fn check_expands_next(&self) -> Result<()> {
         if !self.is_under_way() {
-            return refused("no raidz is being expanded".to_owned());
+            return refused("no RAID-Z expansion is in progress".to_owned());
         }
         match self.datasets.moving().is_under_way() {
-            true => refused("it waits for a removal, a rebalance, a defragmentation or a resize".to_owned()),
+            true => refused("it is waiting for another job (removal, rebalance, defragmentation or resize)".to_owned()),
             false => Ok(()),
         }
     }

@@ -338,7 +338,7 @@ impl<'a> Moving<'a> {
             }
             self.datasets.engine().commit_anyway()?;
         }
-        refused("the pool is too full to tell where what was moved is; delete something, and try again".to_owned())
+        refused("the pool is too full to record moved blocks; free some space and try again".to_owned())
     }
 }
 

@@ -103,10 +103,10 @@ impl Job for Removal<'_> {
         let work = self.datasets.moving().work();
         match self.running() {
             None => refused("no removal is under way".to_owned()),
-            Some(_) if self.datasets.moving().is_paused() => refused("it is paused already".to_owned()),
+            Some(_) if self.datasets.moving().is_paused() => refused("it is already paused".to_owned()),
             // The vdev is about to leave, and the end must be recorded.
             Some(row) if under_way(&row).is_none_or(|vdev| self.has_all_moved(&work, vdev)) => {
-                refused("everything on the vdev has been moved already".to_owned())
+                refused("all data of the vdev has already been moved".to_owned())
             }
             Some(_) => self.datasets.moving().pause(),
         }
@@ -120,7 +120,7 @@ impl Job for Removal<'_> {
             None => refused("no removal is under way".to_owned()),
             Some(row) => match self.give_up(&mut work, row, MoveState::Canceled)? {
                 true => Ok(()),
-                false => refused("everything on the vdev has been moved already".to_owned()),
+                false => refused("all data of the vdev has already been moved".to_owned()),
             },
         }
     }
@@ -160,8 +160,8 @@ impl Removal<'_> {
         self.datasets.moving().check_none()?;
         let plan = self.datasets.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
         if !plan.fits_whole() && self.packs(vdev)? == Packs::Never {
-            let problem = "what lies on it finds no empty regions of its kind elsewhere, and the pool's feature";
-            return refused(format!("{problem} {PACKED_CHUNKS} is disabled; it is enabled by pool set"));
+            let problem = "the other vdevs have no empty regions of the same kind, and the pool's feature";
+            return refused(format!("{problem} {PACKED_CHUNKS} is disabled; to enable it: pool set"));
         }
         self.datasets.moving().activate(DEVICE_REMOVAL)?;
         self.datasets.moving().set_limit(limit)?;

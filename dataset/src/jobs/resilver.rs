@@ -306,10 +306,10 @@ impl Resilver<'_> {
             running.has_ended && self.datasets.engine().filling().as_ref() == Some(&running.filling)
         };
         let Some(running) = slot.as_ref().filter(is_now) else {
-            return refused("no resilver has come to its end with something left".to_owned());
+            return refused("no resilver has finished with unrecovered blocks".to_owned());
         };
         if running.failed == Txg::LIMIT {
-            return refused("blocks of the space maps have no good copy; pool scrub writes them anew".to_owned());
+            return refused("blocks of the space maps have no good copy; to rewrite the blocks: pool scrub".to_owned());
         }
         if running.lost.len() > LOST {
             return refused(format!("more than {LOST} blocks have no good copy"));
@@ -319,13 +319,13 @@ impl Resilver<'_> {
         let copied = still.fill(&pointers);
         if running.lost.iter().zip(&copied).any(|((_, is_unread), copied)| *is_unread && copied.is_ok()) {
             *slot = None;
-            return refused("what could not be read can be by now, so the resilver begins again".to_owned());
+            return refused("blocks became readable again, so the resilver restarts; try again afterwards".to_owned());
         }
         let mut filling = running.filling.clone();
         filling.devices.retain(|lacking| devices.contains(&lacking.device));
         match still.filled(&filling, Txg::ZERO)? {
             true => Ok(()),
-            false => refused("devices have come or gone meanwhile".to_owned()),
+            false => refused("devices were added or lost meanwhile; try again".to_owned()),
         }
     }
 

@@ -116,8 +116,8 @@ impl Job for Resize<'_> {
         let _work = self.datasets.moving().work();
         match self.running() {
             None => refused("no resize is under way".to_owned()),
-            Some(_) if self.datasets.moving().is_paused() => refused("it is paused already".to_owned()),
-            Some(row) if self.ends_there(&row) => refused(format!("the devices of {} end there already", row.name)),
+            Some(_) if self.datasets.moving().is_paused() => refused("it is already paused".to_owned()),
+            Some(row) if self.ends_there(&row) => refused(format!("the devices of {} already end there", row.name)),
             Some(_) => self.datasets.moving().pause(),
         }
     }
@@ -130,7 +130,7 @@ impl Job for Resize<'_> {
         let keep = |vdev, regions| pool.keep_ends(vdev, regions).map(|()| true);
         match self.give_up(&mut work, row, MoveState::Canceled, keep)? {
             true => Ok(()),
-            false => refused("what was at the end changes places at the moment; try again".to_owned()),
+            false => refused("the last blocks are just being moved; try again".to_owned()),
         }
     }
 }
@@ -171,8 +171,8 @@ impl Resize<'_> {
         self.datasets.moving().check_none()?;
         let regions = behind(plan.vdev, plan.regions);
         if !plan.moving.fits_whole() && self.packs_behind(&regions)? == Packs::Never {
-            let problem = "what lies at its end finds no empty regions of its kind elsewhere, and the pool's feature";
-            return refused(format!("{problem} {PACKED_CHUNKS} is disabled; it is enabled by pool set"));
+            let problem = "no empty regions of the same kind are left for the data at its end, and the pool's feature";
+            return refused(format!("{problem} {PACKED_CHUNKS} is disabled; to enable it: pool set"));
         }
         [DEVICE_REMOVAL, REBALANCE, SHRUNKEN_DEVICES]
             .into_iter()
@@ -203,8 +203,8 @@ impl Resize<'_> {
     pub fn obstacle(&self) -> Option<String> {
         let obstacle = self.datasets.jobs.mover.obstacle.lock().clone().filter(|_| self.is_under_way());
         obstacle.map(|obstacle| match obstacle {
-            Obstacle::Lacking(device) => format!("it waits for {device}, which is not there or lacks data"),
-            Obstacle::Failed { error, .. } => format!("it is tried again each minute: {error}"),
+            Obstacle::Lacking(device) => format!("it is waiting for {device}, which is missing or incomplete"),
+            Obstacle::Failed { error, .. } => format!("it is retried every minute: {error}"),
         })
     }
 

@@ -112,7 +112,7 @@ impl Scrub<'_> {
         let row = match before.map(|row| (row.state, row)) {
             Some((ScrubState::Running, _)) => {
                 return Err(Error::Scrub {
-                    problem: "a scrub is in progress already",
+                    problem: "a scrub is already in progress",
                     remedy: "use pool scrub -s to stop it",
                 });
             }
@@ -132,7 +132,7 @@ impl Scrub<'_> {
         let mut stepping = self.stepping()?;
         let before = self.datasets.jobs.scrubber.row.lock().clone();
         let Some(row) = before.filter(|row| is_right(row.state)) else {
-            return Err(Error::Scrub { problem: "there is no active scrub", remedy: "pool scrub begins one" });
+            return Err(Error::Scrub { problem: "there is no active scrub", remedy: "to start a scrub: pool scrub" });
         };
         self.put(&mut stepping, ScrubRow { state, end: self.datasets.now(), ..row })
     }

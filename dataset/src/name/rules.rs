@@ -36,7 +36,7 @@ pub enum NameProblem {
     #[error("invalid character {0:?} in name")]
     Character(char),
     /// A space in a pool's name, or at the beginning or end of a component.
-    #[error("a space stands only inside the name of a file system, a snapshot or a bookmark")]
+    #[error("spaces are only allowed inside names of file systems, snapshots and bookmarks")]
     Space,
     /// Nothing between two delimiters, or after the last.
     #[error("empty component in name")]
@@ -48,10 +48,10 @@ pub enum NameProblem {
     #[error("trailing slash in name")]
     TrailingSlash,
     /// A component `.` or `..`.
-    #[error("'.' and '..' are not components of a name")]
+    #[error("'.' and '..' are not allowed as components of a name")]
     Dots,
     /// A pool's name that does not begin with a letter.
-    #[error("the name of a pool begins with a letter")]
+    #[error("the name of a pool must begin with a letter")]
     PoolLetter,
     /// A pool's name that is a keyword of vdev specifications.
     #[error("the name is reserved")]
@@ -60,7 +60,7 @@ pub enum NameProblem {
     #[error("more than one '@' or '#' in name")]
     SecondDelimiter,
     /// A snapshot or bookmark where a dataset is expected.
-    #[error("a dataset's name has no '{0}'")]
+    #[error("the name of a file system has no '{0}'")]
     NotDataset(char),
     /// No `@` where a snapshot is expected.
     #[error("a snapshot's name has an '@': dataset@snapshot")]

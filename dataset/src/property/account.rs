@@ -81,7 +81,7 @@ impl AccountProperty {
             return Err(PropertyError::ReadOnly { name: self.name.clone() });
         }
         if creating {
-            let reason = "it is set on file systems that are there, by fs set";
+            let reason = "it can only be set on existing file systems: fs set";
             return Err(PropertyError::Absent { name: self.name.clone(), reason });
         }
         self.syntax().parse(text).map_err(|problem| PropertyError::Value {

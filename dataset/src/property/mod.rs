@@ -20,7 +20,6 @@ mod error;
 mod openzfs;
 pub mod pool;
 mod setting;
-pub mod size;
 mod source;
 mod syntax;
 mod typed;
@@ -28,6 +27,7 @@ mod typed;
 use std::fmt;
 
 use ::pool::format::label::KNOWN_FEATURES;
+pub use ::pool::size;
 
 pub use self::account::AccountProperty;
 pub use self::dataset::DATASET;

@@ -18,7 +18,8 @@ const CACHING: &str = "primarycache and secondarycache control caching; for a si
 const METADATA: &str = "the catalogue (MOS) has three copies, other metadata two, or one in a pool with a single vdev";
 const ACL: &str = "NFSv4 ACLs do not exist in this version; POSIX ACLs (acltype=posix) follow POSIX rules";
 const LIMITS: &str = "dataset counts cannot be limited in this version; quota limits space";
-const DEFAULT_QUOTAS: &str = "default quotas do not exist in this version; set 'userquota@NAME' and the like for each owner";
+const DEFAULT_QUOTAS: &str =
+    "default quotas do not exist in this version; set 'userquota@NAME' and the like for each owner";
 const OVERLAY: &str = "mounting over a directory with files needs: fs mount -O";
 const CONTEXTS: &str = "SELinux mount contexts do not exist in this version";
 const REDACTION: &str = "redacted streams do not exist in this version";

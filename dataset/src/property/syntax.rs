@@ -241,10 +241,8 @@ fn compression(text: &str) -> Result<String, String> {
     let has_level = ["zstd-", "gzip-"].iter().any(|family| text.starts_with(family));
     match CompressionChoice::parse(text) {
         Some(_) => Ok(text.to_owned()),
-        None if has_level => Err("has a level that the algorithm does not have".to_owned()),
-        None if matches!(text, "lzjb" | "zle") => {
-            Err("is an algorithm of ZFS that Cenote does not have; use lz4".to_owned())
-        }
+        None if has_level => Err("has a level that the algorithm does not support".to_owned()),
+        None if matches!(text, "lzjb" | "zle") => Err("is not supported by Cenote; use lz4".to_owned()),
         None => Err("is not a known algorithm".to_owned()),
     }
 }
@@ -253,7 +251,7 @@ fn checksum(text: &str) -> Result<String, String> {
     match text {
         known if Checksum::WORDS.contains(&known) => Ok(text.to_owned()),
         "fletcher2" | "fletcher4" | "sha512" | "skein" | "edonr" | "noparity" => {
-            Err("is an algorithm of ZFS that Cenote does not have; use xxh3 for speed, blake3 for strength".to_owned())
+            Err("is not supported by Cenote; use xxh3 for speed, blake3 for strength".to_owned())
         }
         _ => Err("is not a known algorithm".to_owned()),
     }

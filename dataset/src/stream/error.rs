@@ -25,16 +25,18 @@ pub enum Error {
         source: io::Error,
     },
     /// The input is not a stream.
-    #[error("this is not a Cenote stream: give the output of 'fs send'")]
+    #[error("this is not a Cenote stream; streams are made by 'fs send'")]
     Foreign,
     /// A package is followed by other data.
-    #[error("what follows the stream, at byte {offset}, is not a Cenote stream: nothing of it was received")]
+    #[error("the input after the stream, at byte {offset}, is not a Cenote stream and was ignored")]
     Trailing {
         /// The end of the package, in bytes from the start of the input.
         offset: u64,
     },
     /// The stream has another version of the format.
-    #[error("the stream is of format version {version}, and this program reads version {known}: use a newer program")]
+    #[error(
+        "the stream is of format version {version}, and this program reads version {known}; use a newer version of Cenote"
+    )]
     Version {
         /// The version of the stream.
         version: u32,
@@ -61,8 +63,7 @@ pub enum Error {
     },
     /// An incremental stream refers to a block that the receiver does not have.
     #[error(
-        "record {record} of the stream, at byte {offset}, takes the block under {key} for unchanged, and the receiving \
-         dataset has none there: it is not what the increment was made from; receive a full stream instead"
+        "record {record} of the stream, at byte {offset}, marks the block under {key} as unchanged, but the receiving dataset has no such block: the base differs; receive a full stream instead"
     )]
     MissingBlock {
         /// The offset of the record.

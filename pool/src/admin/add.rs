@@ -23,6 +23,7 @@ use crate::{
     device::Device,
     error::{Error, Result},
     format::{label::Label, vdev_config::VdevConfig},
+    size::format_bytes,
     space::VdevShape,
     units::{Guid, Txg, VdevId},
     vdev::{Leaf, Vdev},
@@ -159,13 +160,16 @@ fn describe_new(
     if let Some(small) = vdevs.iter().find(is_small) {
         let smallest =
             small.devices().iter().min_by_key(|device| device.size()).map_or("a vdev", |device| device.name());
-        return Err(Error::Request(format!("{smallest} is smaller than one region of this pool, {region} bytes")));
+        return Err(Error::Request(format!(
+            "{smallest} is smaller than one region of this pool, {}",
+            format_bytes(region)
+        )));
     }
     check_regions(label, vdevs)?;
     let highest = label.vdevs.last().map(|vdev| vdev.id).max(highest_yet);
     let first = highest.map_or(Some(0), |highest| highest.0.checked_add(1));
     let range = first.and_then(|first| Some(first..first.checked_add(u32::try_from(vdevs.len()).ok()?)?));
-    let ids = range.ok_or_else(|| Error::Request("the pool has no numbers left for devices".into()))?;
+    let ids = range.ok_or_else(|| Error::Request("the pool has reached its maximum number of vdevs".into()))?;
     Ok(ids.zip(vdevs).map(|(id, vdev)| vdev.describe(VdevId(id), units(label), guid)).collect())
 }
 
@@ -185,8 +189,8 @@ pub(super) fn check_regions(label: &Label, vdevs: &[NewVdev]) -> Result<()> {
 pub(super) fn check_rows(sectors: u64, unit: u64, region: u64) -> Result<()> {
     match sectors / unit < LEAST_ROWS {
         true => {
-            let problem =
-                format!("the regions of this pool, {region} bytes, are too small for a raidz of so many devices");
+            let region = format_bytes(region);
+            let problem = format!("the regions of this pool, {region}, are too small for a raidz of this width");
             Err(Error::Request(problem))
         }
         false => Ok(()),

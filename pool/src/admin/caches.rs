@@ -119,8 +119,7 @@ impl Pool {
             return Ok(false);
         }
         if leaf.device().outstanding() > 0 {
-            let problem =
-                format!("{} has not answered earlier requests yet; they may still be carried out", leaf.name());
+            let problem = format!("{} still has unanswered requests, which may yet be carried out", leaf.name());
             return Err(Error::Request(problem));
         }
         // An open device is locked, so it is closed before it is reopened.
@@ -129,7 +128,7 @@ impl Pool {
         let label = self.label();
         let own = labels::read_label(&*found)?;
         if own.is_none_or(|own| (own.pool, own.device) != (label.pool, leaf.guid())) {
-            let problem = "is not the device that was there; remove it, and add it anew";
+            let problem = "is a different device; remove the cache device, then add it again";
             return Err(Error::Request(format!("{} {problem}", leaf.name())));
         }
         let config = label.sections.caches.iter().find(|cache| cache.leaf.guid == leaf.guid());

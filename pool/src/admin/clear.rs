@@ -79,7 +79,7 @@ impl Pool {
 fn find(label: &Label, leaf: &Leaf, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<Arc<dyn Device>> {
     let present = leaf.device();
     if present.outstanding() > 0 {
-        let problem = format!("{} has not answered earlier requests yet; they may still be carried out", leaf.name());
+        let problem = format!("{} still has unanswered requests, which may yet be carried out", leaf.name());
         return Err(Error::Request(problem));
     }
     if present.is_in_place() && verify(label, leaf, &*present).is_ok() {
@@ -98,10 +98,10 @@ fn verify(label: &Label, leaf: &Leaf, device: &dyn Device) -> Result<()> {
     let refused = |problem: &str| Err(Error::Request(format!("{} {problem}", device.name())));
     let Some(found) = labels::read_label(device)? else { return refused("holds no Cenote pool") };
     if (found.pool, found.device) != (label.pool, leaf.guid()) {
-        return refused("is not the device that was there: it belongs elsewhere");
+        return refused("is a different device: its label names another pool or vdev");
     }
     if found.epoch != label.epoch {
-        return refused("was imported elsewhere meanwhile, or is older than this import");
+        return refused("was imported by another host meanwhile, or is older than this import");
     }
     let there = device.measure().map_or(device.size(), |there| there.min(device.size()));
     if usable_size(there) < leaf.size() {
@@ -110,7 +110,7 @@ fn verify(label: &Label, leaf: &Leaf, device: &dyn Device) -> Result<()> {
     labels::settle_end(device, label, leaf.guid());
     let newest = uberblocks::read_uberblocks(device, label.pool)?.first().map(|uberblock| uberblock.txg);
     if newest.unwrap_or_default() < leaf.newest_uberblock() {
-        return refused("is older than what was written to it");
+        return refused("is older than the last write to it");
     }
     Ok(())
 }

@@ -38,6 +38,7 @@ use crate::{
         label::{Label, usable_size},
         vdev_config::{Behind, LeafConfig, MemberConfig, RAIDZ_COLUMNS, RaidZConfig, RaidZMember, VdevTree, Zone},
     },
+    size::format_apart,
     units::{Guid, Txg, VdevId},
     vdev::{
         Group, Leaf, Member, Single, State, Vdev,
@@ -74,7 +75,7 @@ impl Pool {
         let vdev = self.find_vdev(name)?;
         let id = vdev.id();
         let (Some(raidz), Some(group)) = (vdev.as_raidz(), vdev.as_group()) else {
-            return Err(Error::Request(format!("{name} is no raidz")));
+            return Err(Error::Request(format!("{name} is not a raidz")));
         };
         let mut label = self.label();
         let (sector, region) = (1 << label.ashift, label.region_size);
@@ -83,14 +84,14 @@ impl Pool {
         check_rows(region / sector, config.data_columns() as u64 + 1, region)?;
         let size = config.device_size();
         if usable_size(new.size()) < size {
-            let needed = crate::format::label::device_size(size);
-            let problem = format!("{} is too small: it has {} bytes, and it takes {needed}", new.name(), new.size());
+            let (size, needed) = format_apart(new.size(), crate::format::label::device_size(size));
+            let problem = format!("{} is too small: {size}, at least {needed} needed", new.name());
             return Err(Error::Request(problem));
         }
         let leaf = LeafConfig { guid: Guid(self.engine().env().random()), size, path: new.name().to_owned() };
         let member = MemberConfig { behind: Some(Behind::default()), ..MemberConfig::whole(leaf.clone()) };
         let column = config.columns();
-        let outgrown = || Error::Request(format!("{} has no numbers left for regions", group.name()));
+        let outgrown = || Error::Request(format!("{} has reached its maximum number of regions", group.name()));
         config.zones = with_column(config, sector, region).ok_or_else(outgrown)?;
         config.members.push(RaidZMember { column: column as u32, member: member.clone() });
         let config = config.clone();
@@ -134,13 +135,13 @@ impl Pool {
         let storage = self.engine().storage();
         let vdev = storage.vdevs.get(id)?;
         let (Some(raidz), Some(group)) = (vdev.as_raidz(), vdev.as_group()) else {
-            return Err(Error::Request(format!("vdev {id} is no raidz")));
+            return Err(Error::Request(format!("vdev {id} is not a raidz")));
         };
         let mut highest = self.labelling();
         let mut label = self.label();
         let (sector, region) = (1 << label.ashift, label.region_size);
         let config = raidz_of(&mut label, id)?;
-        let outgrown = || Error::Request(format!("{} has no numbers left for regions", group.name()));
+        let outgrown = || Error::Request(format!("{} has reached its maximum number of regions", group.name()));
         let has_none = || Error::Request(format!("{} has only wide rows", group.name()));
         let given_up = narrow(config, sector, region).ok_or_else(has_none)?;
         let regions = given_up.first_region..given_up.first_region.saturating_add(count);
@@ -169,7 +170,7 @@ impl Pool {
 fn raidz_of(label: &mut Label, id: VdevId) -> Result<&mut RaidZConfig> {
     match &mut config_of(label, id)?.tree {
         VdevTree::RaidZ(raidz) => Ok(raidz),
-        _ => Err(Error::Request(format!("vdev {id} is no raidz"))),
+        _ => Err(Error::Request(format!("vdev {id} is not a raidz"))),
     }
 }
 
@@ -178,20 +179,20 @@ fn check_attachable(config: &RaidZConfig, group: &Group, sector: u64, region: u6
     let name = group.name();
     let refused = |problem: String| Err(Error::Request(problem));
     if config.columns() == RAIDZ_COLUMNS {
-        return refused(format!("a raidz has at most {RAIDZ_COLUMNS} devices, and {name} has as many"));
+        return refused(format!("a raidz has at most {RAIDZ_COLUMNS} devices, and {name} already has {RAIDZ_COLUMNS}"));
     }
     if narrow(config, sector, region).is_some() {
-        return refused(format!("{name} is being expanded; its rows get all of its devices first"));
+        return refused(format!("{name} is being expanded; wait until the expansion finishes"));
     }
     let members = group.members();
     if members.len() > config.columns() {
-        return refused(format!("a device of {name} is being replaced; wait for its end"));
+        return refused(format!("a device of {name} is being replaced; wait until the replacement finishes"));
     }
     match members.iter().find(|member| member.state() != State::Complete) {
         Some(member) => {
             let device = member.leaf.name();
             refused(format!(
-                "{name} is degraded: {device} lacks data; it has to be whole before it gets another device"
+                "{name} is degraded: {device} lacks data; wait for its resilver before attaching another device"
             ))
         }
         None => Ok(()),

@@ -132,7 +132,7 @@ fn once_rows_are_wide_the_new_device_counts_as_any() {
     for (one, other) in [("new", "a"), ("b", "new")] {
         pool.put_offline(one, true).unwrap();
         let refused = pool.put_offline(other, true).unwrap_err().to_string();
-        assert_eq!(refused, format!("raidz1-0 needs 3 complete devices, and {other} is one of so many"));
+        assert_eq!(refused, format!("raidz1-0 needs 3 complete devices, including {other}"));
         let newest = commit(&pool, 2);
         assert_eq!(shown(pool.engine()), newest);
         let device = devices.iter().find(|device| device.name() == one).unwrap().clone();

@@ -19,6 +19,7 @@ use crate::{
         uberblock::Epoch,
         vdev_config::VdevConfig,
     },
+    size::format_bytes,
     space::{Space, VdevShape, region_size},
     txg::{Ancestry, Engine, Opening, Settings},
     units::{Guid, MIB, Txg, VdevId},
@@ -93,7 +94,8 @@ fn check_devices(vdevs: &[ClassedVdev]) -> Result<u64> {
     vdevs.iter().try_for_each(ClassedVdev::check)?;
     for device in vdevs.iter().flat_map(|classed| classed.vdev.devices()) {
         if device.size() < MIN_DEVICE {
-            let problem = format!("{} has {} bytes; the smallest device is 64 MiB", device.name(), device.size());
+            let problem =
+                format!("{} is too small: {}, at least 64M needed", device.name(), format_bytes(device.size()));
             return Err(Error::Request(problem));
         }
     }

@@ -77,8 +77,7 @@ impl Pool {
         let told = |config: &VdevConfig| {
             let name = vdevs.get(config.id).ok()?.as_group()?.name().to_owned();
             let why = format!(
-                "labels have no room to tell more rows of {name}, which has grown and become wider too often: what its \
-                 devices have grown stays unused; pool add another vdev, and pool remove {name}, to use it"
+                "the labels cannot describe further growth of {name}, so added space stays unused; to use it, add another vdev (pool add), then remove {name} (pool remove)"
             );
             Some((config.id, why))
         };

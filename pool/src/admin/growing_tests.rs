@@ -305,8 +305,7 @@ fn a_raidz_stays_as_it_is_when_labels_have_no_room_for_zones() {
         expanded
     });
     let refused = rounds.find_map(Result::err).unwrap();
-    let told = "labels have no room to tell more rows of raidz1-0, which has grown and become wider too often: what its \
-                devices have grown stays unused; pool add another vdev, and pool remove raidz1-0, to use it";
+    let told = "the labels cannot describe further growth of raidz1-0, so added space stays unused; to use it, add another vdev (pool add), then remove raidz1-0 (pool remove)";
     assert_eq!((refused.kind(), refused.to_string()), (ErrorKind::Request, told.to_owned()));
     assert_eq!((pool.outgrown(), pool.growth()), (vec![(VdevId(0), told.to_owned())], 0));
     assert!((MAX_ZONES - RAIDZ_COLUMNS - 2..=MAX_ZONES - RAIDZ_COLUMNS).contains(&zones(&pool)), "{}", zones(&pool));

@@ -32,6 +32,7 @@ use crate::{
             Behind, LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, RaidZMember, VdevConfig, VdevTree,
         },
     },
+    size::format_apart,
     space::SAFE_STATES,
     units::{Guid, Txg, VdevId},
     vdev::{
@@ -80,7 +81,7 @@ impl Pool {
         let mut label = self.label();
         let (vdev, named) = self.find_device(beside)?;
         if vdev.is_lost() {
-            return Err(Error::Request(format!("{beside} is missing, and its pool goes on without it; pool remove")));
+            return Err(Error::Request(format!("{beside} belongs to a missing log vdev; to forget it: pool remove")));
         }
         let room = room_for(&label, vdev.id(), named.guid())?;
         let size = room.taken(usable_size(new.size())).ok_or_else(|| too_small(&*new, &room))?;
@@ -183,7 +184,7 @@ impl Pool {
         let member = mirror.member(leaf.guid()).expect("it was found there");
         let is_raidz = mirror.members().iter().any(|other| other.column() != member.column());
         if is_raidz && mirror.of_column(member.column()).len() == 1 {
-            let problem = format!("{} cannot do with one device less: replace {device} instead", mirror.name());
+            let problem = format!("{} cannot lose a device: replace {device} instead", mirror.name());
             return Err(Error::Request(problem));
         }
         let was_in_use = member.state() != State::Out;
@@ -192,7 +193,7 @@ impl Pool {
             Err(Stays::TooSoon) => return Ok(false),
             Err(Stays::Needed) => return Err(only_complete(Some(mirror), &leaf)),
             Err(Stays::HeirFailed) => {
-                let problem = format!("what was to take the place of {} has failed meanwhile", leaf.name());
+                let problem = format!("the replacement of {} has failed meanwhile", leaf.name());
                 return Err(Error::Request(problem));
             }
         }
@@ -295,15 +296,13 @@ impl Pool {
         let (vdev, leaf) = self.find_device(device)?;
         if vdev.is_lost() {
             return Err(Error::Request(format!(
-                "{device} is of a log that the pool goes on without: if it is there again, pool export and pool import \
-                 take it back; if it is gone for good, pool remove"
+                "{device} belongs to a missing log vdev: if the device is back, export and import the pool; if the device is lost: pool remove"
             )));
         }
         let is_out = |group: &&Group| group.member(leaf.guid()).is_some_and(|member| member.state() == State::Out);
         let Some(mirror) = vdev.as_group().filter(is_out) else { return Ok(false) };
         if leaf.device().outstanding() > 0 {
-            let problem =
-                format!("{} has not answered earlier requests yet; they may still be carried out", leaf.name());
+            let problem = format!("{} still has unanswered requests, which may yet be carried out", leaf.name());
             return Err(Error::Request(problem));
         }
         // An open device is locked, so it is closed before it is reopened.
@@ -360,7 +359,7 @@ impl Pool {
         let refused = |problem: &str| Err(Error::Request(format!("{} {problem}", found.name())));
         let Some(own) = labels::read_label(found)? else { return refused("holds no Cenote pool") };
         if (own.pool, own.device) != (label.pool, leaf.guid()) {
-            return refused("is not the device that was there: it belongs elsewhere");
+            return refused("is a different device: its label names another pool or vdev");
         }
         let leaves = label.vdevs.iter().filter(|config| config.id == vdev.id()).flat_map(|config| config.tree.leaves());
         let size = leaves.filter(|own| own.guid == leaf.guid()).map(|own| own.size).next().unwrap_or(0);
@@ -419,8 +418,8 @@ pub(super) fn room_for(label: &Label, vdev: VdevId, device: Guid) -> Result<Room
 
 /// The error for a device that is too small.
 pub(super) fn too_small(new: &dyn Device, room: &Room) -> Error {
-    let needed = device_size(room.needed);
-    Error::Request(format!("{} is too small: it has {} bytes, and it takes {needed}", new.name(), new.size()))
+    let (size, needed) = format_apart(new.size(), device_size(room.needed));
+    Error::Request(format!("{} is too small: {size}, at least {needed} needed", new.name()))
 }
 
 pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig> {
@@ -434,13 +433,13 @@ pub(super) fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(G
     match tree.members().find(|member| member.replaces == Some(old.guid())) {
         Some(spare) if is_spare(spare.leaf.guid) => {
             let problem = format!(
-                "the spare {0} stands in for {1}: detach {1} to keep it there, or {0} before",
+                "the spare {0} is in use for {1}: detach {1} to keep the spare in its place, or {0} to return the spare",
                 spare.leaf.path,
                 old.name()
             );
             return Err(Error::Request(problem));
         }
-        Some(_) => return Err(Error::Request(format!("{} is being replaced already", old.name()))),
+        Some(_) => return Err(Error::Request(format!("{} is already being replaced", old.name()))),
         None => {}
     }
     if tree.members().any(|member| member.leaf.guid == old.guid() && member.replaces.is_some()) {
@@ -453,10 +452,8 @@ pub(super) fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(G
 fn joined(tree: VdevTree, old: &Leaf, joining: &MemberConfig, random: impl Fn() -> Guid) -> Result<VdevTree> {
     let mut mirror = match tree {
         VdevTree::RaidZ(_) if joining.replaces.is_none() => {
-            let problem = format!(
-                "{} is of a raidz, and nothing is attached to it alone: name the raidz, such as raidz1-0, to expand it",
-                old.name()
-            );
+            let problem =
+                format!("{} is a device of a raidz; to expand the raidz, name the raidz, such as raidz1-0", old.name());
             return Err(Error::Request(problem));
         }
         VdevTree::RaidZ(mut raidz) => {
@@ -511,11 +508,11 @@ fn only_complete(group: Option<&Group>, leaf: &Leaf) -> Error {
         Some(group) if group.needed() > 1 && others(group) => {
             let stands_in_for = group.member(leaf.guid()).and_then(|own| group.member(own.replaces()?));
             let device = stands_in_for.map_or_else(|| leaf.name().to_owned(), |old| old.leaf.name().to_owned());
-            format!("no other device of {} holds what {} holds: replace {device} instead", group.name(), leaf.name())
+            format!("no other device of {} has all data of {}: replace {device} instead", group.name(), leaf.name())
         }
         Some(group) if group.needed() > 1 => {
-            format!("{} needs {} complete devices, and {} is one of so many", group.name(), group.needed(), leaf.name())
+            format!("{} needs {} complete devices, including {}", group.name(), group.needed(), leaf.name())
         }
-        _ => format!("no other device holds all that {} holds", leaf.name()),
+        _ => format!("no other device has all data of {}", leaf.name()),
     })
 }

@@ -193,7 +193,7 @@ fn look(leaf: &Leaf, own: &Label, write: bool) -> Result<(LabelsFound, LabelsExa
     if found.newest.is_none()
         && let Some(content) = probe_foreign(device).ok().flatten()
     {
-        return Err(mend::taken(device, &format!("it holds {content}")));
+        return Err(mend::taken(device, &format!("it contains {content}")));
     }
     Ok((found, examined))
 }

@@ -67,7 +67,7 @@ impl ClassedVdev {
     pub(super) fn check(&self) -> Result<()> {
         match (&self.vdev, self.class) {
             (NewVdev::RaidZ { .. }, Some(VdevClass::Log)) => {
-                Err(Error::Request("the intent log lies on a single device or on a mirror, not on a raidz".into()))
+                Err(Error::Request("the intent log needs a single device or a mirror, not a raidz".into()))
             }
             (_, Some(VdevClass::Other(code))) => Err(Error::Request(format!("no vdev can be of class {code}"))),
             _ => self.vdev.check(),

@@ -142,7 +142,7 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
     let outdated = outdated_logs(&label, &vdevs, &line, options.read_only)?;
     let newest = match options.state {
         Some(txg) if options.read_only => chosen(&label, &line, txg)?,
-        Some(_) => return Err(Error::Request("only for reading can a pool be opened at an older state".into())),
+        Some(_) => return Err(Error::Request("an older state can only be opened read-only".into())),
         None => &line[0],
     };
     let found = newest.clone();
@@ -201,8 +201,8 @@ fn lost_log(storage: &Storage, uberblock: &Uberblock, outdated: &[Arc<dyn Vdev>]
         (true, []) => "are missing".to_owned(),
         (true, _) => format!("cannot be used: {}", troubles.join("; ")),
         (false, _) if outdated.iter().all(|outdated| outdated.id() != vdev.id()) => return None,
-        (false, _) if is_one => "is an older copy: the pool was used since, and not with it".to_owned(),
-        (false, _) => "are older copies: the pool was used since, and not with them".to_owned(),
+        (false, _) if is_one => "is an outdated copy: the pool has been used without it since".to_owned(),
+        (false, _) => "are outdated copies: the pool has been used without them since".to_owned(),
     };
     Some((leaves.iter().map(|leaf| leaf.name().to_owned()).collect::<Vec<_>>().join(" and "), problem))
 }
@@ -255,7 +255,7 @@ pub(super) fn line(label: &Label, devices: &[Arc<dyn Device>]) -> Result<Vec<Ube
 pub(super) fn chosen<'a>(label: &Label, line: &'a [Uberblock], txg: Txg) -> Result<&'a Uberblock> {
     line.iter().find(|uberblock| uberblock.txg == txg).ok_or_else(|| {
         let oldest = line.last().map_or(Txg::ZERO, |uberblock| uberblock.txg);
-        let kept = format!("the oldest one kept is of {oldest}, the newest of {}", line[0].txg);
+        let kept = format!("the oldest txg kept is {oldest}, the newest {}", line[0].txg);
         Error::Request(format!("pool {} has no state of transaction group {txg}: {kept}", label.pool_name))
     })
 }

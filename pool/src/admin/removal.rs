@@ -44,7 +44,7 @@ impl Pool {
         match vdev.as_group() {
             None => Ok(vdev),
             Some(group) => Err(Error::Request(format!(
-                "{name} is a device of {0}: a whole vdev can be removed, '{0}'{1}",
+                "{name} is a device of {0}: only a whole vdev can be removed, such as '{0}'{1}",
                 group.name(),
                 if group.needed() == 1 { "; pool detach takes a device out of its mirror" } else { "" },
             ))),
@@ -69,7 +69,7 @@ impl Pool {
             return Err(Error::Request(format!("the spare {} is in use there; detach it first", spare.name())));
         }
         if vdevs.iter().any(|vdev| vdev.filling().is_some()) {
-            return Err(Error::Request("a resilver is in progress; wait for its end".into()));
+            return Err(Error::Request("a resilver is in progress; wait until it finishes".into()));
         }
         Ok(self.engine().storage().space.moving_plan(&Regions::Vdev(id), &Targets::Anywhere))
     }

@@ -46,7 +46,7 @@ impl Pool {
             spares.into_iter().find(|leaf| leaf.health() != Health::Online).map(|leaf| leaf.name().to_owned());
         match vdevs.iter().find_map(|vdev| incomplete(&**vdev)).or(missing) {
             Some(name) => {
-                Err(Error::Request(format!("{name} is missing or lacks something, and would not be known again")))
+                Err(Error::Request(format!("{name} is missing or incomplete; all devices must be online and complete")))
             }
             None => Ok(()),
         }

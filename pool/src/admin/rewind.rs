@@ -103,7 +103,9 @@ fn whole_states(line: &[Uberblock]) -> usize {
 /// be flushed; then the pool is as it was or has rewound.
 pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: &dyn Env) -> Result<Txg> {
     if options.read_only {
-        return Err(Error::Request("going back writes: the pool cannot be opened to be read only".into()));
+        return Err(Error::Request(
+            "a rewind writes to the pool; an older state can be opened read-only with -T".into(),
+        ));
     }
     let (mut label, by_guid) = gather(devices)?;
     label.check_supported(true)?;
@@ -232,10 +234,10 @@ fn is_added_after(label: &Label, vdevs: &[Arc<dyn Vdev>], id: VdevId, base: &Ube
 fn too_few_have(label: &Label, group: &Group, base: &Uberblock) -> Error {
     let (pool, txg, name) = (&label.pool_name, base.txg, group.name());
     let problem = match group.needed() {
-        1 => format!("no complete device of {name} has all of it"),
-        needed => format!("fewer than {needed} complete devices of {name} have all of it"),
+        1 => format!("no device of {name} has the complete state"),
+        needed => format!("fewer than {needed} devices of {name} have the complete state"),
     };
-    Error::Request(format!("pool {pool} cannot go back to transaction group {txg}: {problem}"))
+    Error::Request(format!("pool {pool} cannot rewind to transaction group {txg}: {problem}"))
 }
 
 fn is_in(ring: &[Uberblock], state: &Uberblock) -> bool {

@@ -38,6 +38,7 @@ use crate::{
         label::{LABEL_SIZE, Label, device_size, usable_size},
         vdev_config::VdevTree,
     },
+    size::format_bytes,
     space::{MovingPlan, Regions, Targets},
     units::{Txg, VdevId},
     vdev::{Leaf, Member, State, Vdev, labels},
@@ -86,9 +87,8 @@ impl Pool {
         let config = config_of(&mut label, id)?.clone();
         let name = vdev.as_group().map_or_else(|| device.to_owned(), |group| group.name().to_owned());
         if matches!(config.tree, VdevTree::RaidZ(_)) {
-            let problem = format!(
-                "{name} is a raidz, which cannot be made smaller; add a smaller vdev instead, and then remove {name}"
-            );
+            let problem =
+                format!("{name} is a raidz, which cannot be shrunk; add a smaller vdev instead, then remove {name}");
             return Err(Error::Request(problem));
         }
         check_whole(&*vdev, &label, &name)?;
@@ -99,18 +99,19 @@ impl Pool {
             Wanted::By(less) => now.saturating_sub(less),
         };
         if asked > now {
-            let problem = format!("{name} has {now} bytes, and becomes larger with pool online -e");
+            let problem = format!("{name} has {}; to use added space: pool online -e", format_bytes(now));
             return Err(Error::Request(problem));
         }
         if asked < MIN_DEVICE {
-            let problem = format!("a device of a pool has at least {MIN_DEVICE} bytes, and {asked} are less");
+            let problem = format!("{} is too small: at least 64M needed", format_bytes(asked));
             return Err(Error::Request(problem));
         }
         let regions = u32::try_from(usable_size(asked.next_multiple_of(LABEL_SIZE)).div_ceil(region));
         let regions = regions.unwrap_or(u32::MAX);
         let size = size_of(regions, region);
         if size >= now {
-            let problem = format!("{name} has {now} bytes, and gives back whole regions of {region} bytes");
+            let (now, region) = (format_bytes(now), format_bytes(region));
+            let problem = format!("{name} has {now} and can only shrink by whole regions of {region}");
             return Err(Error::Request(problem));
         }
         let all = self.regions_of(&label, id);
@@ -200,7 +201,7 @@ impl Pool {
         let size = size_of(regions, label.region_size);
         let is_named = |leaf: &Arc<Leaf>| label.end_of(leaf.guid()).is_some_and(|end| end <= size);
         if end_at(&leaves, size) || leaves.iter().any(is_named) {
-            return Err(Error::Request("the devices end there already".to_owned()));
+            return Err(Error::Request("the devices already end there".to_owned()));
         }
         self.relabel_held_still()
     }
@@ -291,18 +292,17 @@ fn move_ends(leaves: &[Arc<Leaf>], size: u64) -> Result<()> {
 fn check_whole(vdev: &dyn Vdev, label: &Label, name: &str) -> Result<()> {
     let refused = |problem: String| Err(Error::Request(problem));
     if vdev.is_lost() {
-        return refused(format!("{name} is missing, and its pool goes on without it"));
+        return refused(format!("{name} is a missing log vdev"));
     }
     let members = vdev.as_group().map(|group| group.members());
     let is_amiss = |member: &&Arc<Member>| member.state() != State::Complete || label.is_spare(member.leaf.guid());
     match members.iter().flat_map(|members| members.iter()).find(is_amiss) {
         Some(member) if member.state() == State::Complete => {
-            refused(format!("the spare {} stands in for a device of {name}", member.leaf.name()))
+            refused(format!("the spare {} is in use for a device of {name}", member.leaf.name()))
         }
-        Some(member) => refused(format!(
-            "{} of {name} is not there or lacks data; all devices have to be whole",
-            member.leaf.name()
-        )),
+        Some(member) => {
+            refused(format!("{} of {name} is missing or incomplete; all devices must be complete", member.leaf.name()))
+        }
         None => Ok(()),
     }
 }

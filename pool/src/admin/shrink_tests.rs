@@ -117,8 +117,8 @@ fn a_word_that_makes_no_sense_is_refused() {
     assert!(refusal(Wanted::To(u64::MAX)).contains("pool online -e"));
     assert!(refusal(Wanted::To(SIZE)).contains("whole regions"));
     assert!(refusal(Wanted::By(0)).contains("whole regions"));
-    assert!(refusal(Wanted::By(u64::MAX)).contains("at least 67108864 bytes"));
-    assert!(refusal(Wanted::To(64 * MIB - 1)).contains("at least 67108864 bytes"));
+    assert!(refusal(Wanted::By(u64::MAX)).contains("at least 64M needed"));
+    assert!(refusal(Wanted::To(64 * MIB - 1)).contains("at least 64M needed"));
     assert!(pool.plan_shrink("nobody", Wanted::By(MIB)).is_err());
     let disks = ["a", "b", "c"].map(|name| Arc::new(MemoryDevice::new(name, SIZE)) as Arc<dyn Device>);
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };

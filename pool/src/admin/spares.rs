@@ -45,6 +45,7 @@ use crate::{
         },
         vdev_config::LeafConfig,
     },
+    size::format_bytes,
     units::{Guid, Txg, VdevId},
     vdev::{Group, Health, Leaf, Member, State, Vdev, labels},
 };
@@ -87,7 +88,11 @@ pub enum SpareChange {
 pub(super) fn name_spares(pool: &Pool, label: &mut Label, devices: &[Arc<dyn Device>]) -> Result<Vec<Arc<Leaf>>> {
     let least = label.region_size;
     if let Some(small) = devices.iter().find(|device| usable_size(device.size()) < least) {
-        return Err(Error::Request(format!("{} is smaller than one region of this pool, {least} bytes", small.name())));
+        return Err(Error::Request(format!(
+            "{} is smaller than one region of this pool, {}",
+            small.name(),
+            format_bytes(least)
+        )));
     }
     if label.sections.spares.len() + devices.len() > MAX_SPARES {
         return Err(Error::Request(format!("a pool has at most {MAX_SPARES} spares")));
@@ -159,7 +164,7 @@ impl Pool {
         let Some(spare) = spares.iter().find(is_it) else { return Ok(false) };
         self.engine().writable()?;
         if spare.used_in.is_some() {
-            return Err(Error::Request(format!("the spare {name} is in use; pool detach gives it back")));
+            return Err(Error::Request(format!("the spare {name} is in use; pool detach returns it")));
         }
         let mut label = self.label();
         label.sections.spares.retain(|other| other.leaf.guid != spare.leaf.guid());
@@ -261,7 +266,7 @@ impl Pool {
             let is_back = !is_to_stay && replaced.is_none_or(|old| old.state() == State::Complete);
             let is_useless = has_failed(&own);
             if ((is_back && has_other(group, &own)) || is_useless) && self.have_leave_if_it_may(leaf.guid(), None)? {
-                tracing::info!("the spare {} stands by again", leaf.name());
+                tracing::info!("the spare {} is available again", leaf.name());
                 changes.push(SpareChange::GivenBack { spare: leaf.name().to_owned() });
             }
         }

@@ -84,7 +84,8 @@ impl Pool {
         for name in devices {
             let (vdev, leaf) = self.find_device(name)?;
             if let Some((_, other)) = named.iter().find(|(id, _)| *id == vdev.id()) {
-                let problem = format!("{name} and {} are of one mirror, of which one device leaves", other.name());
+                let problem =
+                    format!("{name} and {} belong to the same mirror; name one device for each mirror", other.name());
                 return Err(Error::Request(problem));
             }
             named.push((vdev.id(), leaf));
@@ -118,7 +119,7 @@ impl Pool {
         let mut highest = self.labelling_still();
         let names: Vec<String> = leaving.iter().map(|one| one.device.to_string()).collect();
         if self.plan_split(&names)? != leaving {
-            return Err(Error::Request("the devices of the pool have changed meanwhile".into()));
+            return Err(Error::Request("the devices of the pool have changed meanwhile; try again".into()));
         }
         let parts = leaving.iter().map(|one| self.part(one)).collect::<Result<Vec<Part>>>()?;
         let devices: Vec<Arc<dyn Device>> = parts.iter().map(|part| part.device.clone()).collect();
@@ -200,7 +201,7 @@ fn leaver(mirror: &Group, wanted: Option<&Arc<Leaf>>) -> Result<Arc<Leaf>> {
     let refused = |problem: String| Err(Error::Request(problem));
     let is_in_motion = |state| matches!(state, State::Filling | State::Filled);
     if members.iter().any(|member| is_in_motion(member.state()) || member.replaces().is_some()) {
-        return refused(format!("{} is being resilvered; wait for its end", mirror.name()));
+        return refused(format!("{} is being resilvered; wait until the resilver finishes", mirror.name()));
     }
     let complete = || members.iter().filter(|member| member.state() == State::Complete);
     let found = match wanted {
@@ -208,16 +209,16 @@ fn leaver(mirror: &Group, wanted: Option<&Arc<Leaf>>) -> Result<Arc<Leaf>> {
         None => complete().next_back(),
     };
     match (found, wanted) {
-        (None, Some(leaf)) => refused(format!("{} does not hold all that {} holds", leaf.name(), mirror.name())),
+        (None, Some(leaf)) => refused(format!("{} lacks data of {}", leaf.name(), mirror.name())),
         (Some(_), _) if complete().count() > 1 => Ok(found.expect("it is there").leaf.clone()),
-        _ => refused(format!("{} has only one device that holds everything", mirror.name())),
+        _ => refused(format!("{} has only one complete device", mirror.name())),
     }
 }
 
 fn no_mirror(vdev: &dyn Vdev) -> Error {
     let name = vdev.as_group().map(|group| group.name().to_owned());
     let name = name.or_else(|| vdev.leaves().first().map(|leaf| leaf.name().to_owned()));
-    Error::Request(format!("{} is no mirror: only a pool of mirrors can be split", name.unwrap_or_default()))
+    Error::Request(format!("{} is not a mirror: only a pool of mirrors can be split", name.unwrap_or_default()))
 }
 
 /// Takes all leaving devices out of use, or none: the staying devices must have all states to rewind to from
@@ -235,8 +236,8 @@ fn put_out(parts: &[Part], committed: Txg) -> Result<()> {
         part.group().take_back(part.leaf.guid(), part.device.clone(), behind);
     }
     Err(Error::Request(match parts.get(done) {
-        Some(part) => format!("{} has no other device that has held everything for long enough", part.group().name()),
-        None => "a device has not answered earlier requests yet".to_owned(),
+        Some(part) => format!("{} has no other device that was complete in the last commits", part.group().name()),
+        None => "a device still has unanswered requests".to_owned(),
     }))
 }
 

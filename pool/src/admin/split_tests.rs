@@ -99,17 +99,17 @@ fn what_cannot_be_split_is_refused_in_words() {
     let disks: Vec<Disk> = ["a", "b", "c"].map(disk).into();
     let [a, b, c] = [0, 1, 2].map(|at| as_device(&disks[at]));
     let pool = made(&[&[a, b]]);
-    assert_eq!(refusal(&pool, &["a", "b"]), "b and a are of one mirror, of which one device leaves");
+    assert_eq!(refusal(&pool, &["a", "b"]), "b and a belong to the same mirror; name one device for each mirror");
     assert_eq!(refusal(&pool, &["x"]), "no such device in pool: x");
     pool.attach("a", c, false).unwrap();
-    assert_eq!(refusal(&pool, &[]), "mirror-0 is being resilvered; wait for its end");
+    assert_eq!(refusal(&pool, &[]), "mirror-0 is being resilvered; wait until the resilver finishes");
     pool.detach("c").unwrap();
     pool.put_offline("b", false).unwrap();
-    assert_eq!(refusal(&pool, &[]), "mirror-0 has only one device that holds everything");
-    assert_eq!(refusal(&pool, &["b"]), "b does not hold all that mirror-0 holds");
+    assert_eq!(refusal(&pool, &[]), "mirror-0 has only one complete device");
+    assert_eq!(refusal(&pool, &["b"]), "b lacks data of mirror-0");
     pool.add(vec![as_device(&disk("e"))]).unwrap();
     pool.detach("b").unwrap();
-    assert!(refusal(&pool, &[]).ends_with("is no mirror: only a pool of mirrors can be split"));
+    assert!(refusal(&pool, &[]).ends_with("is not a mirror: only a pool of mirrors can be split"));
 }
 
 #[test]

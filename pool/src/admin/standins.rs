@@ -44,14 +44,14 @@ impl Pool {
         self.engine().writable()?;
         let spare = found.leaf;
         if found.used_in.is_some() {
-            return Err(Error::Request(format!("the spare {} is in use already", spare.name())));
+            return Err(Error::Request(format!("the spare {} is already in use", spare.name())));
         }
         if spare.health() != Health::Online {
-            return Err(Error::Request(format!("the spare {} is not there", spare.name())));
+            return Err(Error::Request(format!("the spare {} is missing", spare.name())));
         }
         let (vdev, old) = self.find_device(device)?;
         if vdev.is_lost() {
-            return Err(Error::Request(format!("{device} is missing, and its pool goes on without it; pool remove")));
+            return Err(Error::Request(format!("{device} belongs to a missing log vdev; to forget it: pool remove")));
         }
         let mut label = self.label();
         check_replaceable(&config_of(&mut label, vdev.id())?.tree, &old, |device| self.label().is_spare(device))?;
@@ -120,7 +120,7 @@ impl Pool {
         let Some((spare, old)) = standing_in(label, vdev, old) else { return Ok(None) };
         if (old.state(), spare.state()) != (State::Out, State::Complete) {
             let (spare, old) = (spare.leaf.name(), old.leaf.name());
-            return Err(Error::Request(format!("the spare {spare} has just stepped in for {old}; try again")));
+            return Err(Error::Request(format!("the spare {spare} has just replaced {old}; try again")));
         }
         // The new device joins it at once, so a mirror stays a mirror.
         leave_out(&mut config_of(label, vdev.id())?.tree, old.leaf.guid());

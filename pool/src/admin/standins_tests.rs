@@ -30,7 +30,7 @@ fn a_spare_steps_in_at_a_word_and_stays_until_it_is_detached() {
     assert!(!pool.use_spare("b", "nobody").unwrap());
     assert!(pool.use_spare("b", "small").unwrap_err().to_string().contains("small is too small"));
     assert!(pool.use_spare("b", "c").unwrap());
-    assert_eq!(pool.use_spare("a", "c").unwrap_err().to_string(), "the spare c is in use already");
+    assert_eq!(pool.use_spare("a", "c").unwrap_err().to_string(), "the spare c is already in use");
     assert!(pool.use_spare("b", "d").is_err(), "one stands in for it already");
     assert_eq!(pool.spare_step().unwrap(), []);
     assert!(fill(&pool));
@@ -102,7 +102,7 @@ fn the_same_holds_in_a_raidz_and_refusals_name_the_device() {
     pool.spare_step().unwrap();
     assert!(fill(&pool));
     let refused = pool.detach("s").unwrap_err().to_string();
-    assert_eq!(refused, "no other device of raidz1-0 holds what s holds: replace b instead");
+    assert_eq!(refused, "no other device of raidz1-0 has all data of s: replace b instead");
     pool.attach("b", device(&disks[4]), true).unwrap();
     assert_eq!(paths(&pool), ["a", "s", "new", "c"]);
     assert!(fill(&pool));

@@ -13,6 +13,7 @@ use crate::{
         uberblock::{RING_SLOTS, slot},
         vdev_config::VdevTree,
     },
+    size::format_apart,
     txg::Settings,
     units::{MIB, Txg, VdevId},
     vdev::{labels, uberblocks},
@@ -146,7 +147,8 @@ fn a_device_that_was_cut_short_is_refused_by_name_and_untouched() {
         let error = opened(std::slice::from_ref(&short)).err();
         assert_eq!(error.is_some(), refused, "{less} bytes less");
         let Some(error) = error else { continue };
-        let text = format!("disk has {} bytes, but its label says {SIZE}", SIZE - less);
+        let (found, named) = format_apart(SIZE - less, SIZE);
+        let text = format!("disk has {found}, but its label says {named}");
         assert_eq!((error.to_string(), error.kind()), (text, ErrorKind::Device));
         assert_eq!(labels::read_label(&*short).unwrap(), before);
         // Restored to its full size the device works again, except for the content behind the cut.

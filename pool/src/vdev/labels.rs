@@ -29,6 +29,7 @@ use crate::{
     device::{Device, Pending},
     error::{Error, Result},
     format::label::{BACK_LABELS, BODY_AT, BODY_SIZE, LABEL_SIZE, LABELS, Label, RING_AT, RING_SIZE, label_offsets},
+    size::format_bytes,
     units::Guid,
 };
 
@@ -358,7 +359,7 @@ fn encode(device: &dyn Device, label: &Label) -> Result<Vec<(u64, Vec<u8>)>> {
 pub(super) fn offsets(device: &dyn Device) -> Result<[u64; LABELS]> {
     match device.size() {
         size if size < LABELS as u64 * LABEL_SIZE => {
-            Err(Error::Request(format!("{} is too small for a pool: {size} bytes", device.name())))
+            Err(Error::Request(format!("{} is too small for a pool: {}", device.name(), format_bytes(size))))
         }
         size => Ok(label_offsets(size)),
     }

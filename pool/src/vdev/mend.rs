@@ -123,7 +123,7 @@ impl LabelsFound {
         }
         let is_elsewhere = |label: &Label| label.epoch != own.epoch && label.txg > own.txg;
         match found.newest.as_ref().is_some_and(is_elsewhere) {
-            true => Err(taken(device, "it was imported elsewhere meanwhile")),
+            true => Err(taken(device, "it was imported by another host meanwhile")),
             false => Ok(found),
         }
     }
@@ -160,7 +160,7 @@ impl LabelsFound {
 pub fn taken(device: &dyn Device, by: &str) -> Error {
     let name = device.name();
     Error::Request(format!(
-        "{name} belongs elsewhere by now and is left alone: {by}; pool replace puts another in its place"
+        "{name} now belongs to another pool or host and is not used: {by}; to replace it: pool replace"
     ))
 }
 

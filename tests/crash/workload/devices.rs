@@ -91,7 +91,7 @@ impl Life {
             96 | 97 => self.begin_to_trim()?,
             _ => self.begin_a_scrub()?,
         };
-        let Some((kind, what)) = told else { return Ok("nothing is to be done with the devices".into()) };
+        let Some((kind, what)) = told else { return Ok("nothing to do with the devices".into()) };
         *self.done.entry(kind).or_default() += 1;
         Ok(format!("{kind}: {what}"))
     }

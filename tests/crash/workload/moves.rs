@@ -169,7 +169,7 @@ impl Life {
                 *life.done.entry(kind).or_default() += 1;
                 Ok(format!("{kind}: {what}"))
             }
-            None => Ok("nothing is to be done with the devices".into()),
+            None => Ok("nothing to do with the devices".into()),
         })
     }
 
@@ -257,7 +257,7 @@ impl Life {
         let datasets = self.world.datasets.clone();
         // A removal that has moved everything can only finish.
         let has_moved_all = |stopped: &Result<(), Error>| {
-            stopped.as_ref().is_err_and(|error| error.to_string() == "everything on the vdev has been moved already")
+            stopped.as_ref().is_err_and(|error| error.to_string() == "all data of the vdev has already been moved")
         };
         if datasets.resize().is_under_way() {
             return self.give_up_a_resize();
@@ -282,7 +282,7 @@ impl Life {
     /// Stops a resize, if that is possible at the moment.
     fn give_up_a_resize(&mut self) -> Told {
         self.operator.heal(false);
-        let cannot = ["what was at the end changes places at the moment; try again", "the devices end there already"];
+        let cannot = ["the last blocks are just being moved; try again", "the devices already end there"];
         match self.world.datasets.resize().stop(&self.world.pool) {
             Err(error) if cannot.contains(&error.to_string().as_str()) => Ok(None),
             stopped => self.expect("stop a resize", stopped).map(|()| Some(("stop", "a resize".into()))),

@@ -110,8 +110,8 @@ fn record(id: u32, account: &Account) -> AccountRecord {
 fn quota(name: &Name, property: &AccountProperty, value: &str) -> Result<Quota, Failure> {
     let kind = property.kind();
     let id = owners::number(kind, property.owner()).ok_or_else(|| {
-        Failure::cannot(SET, name, format!("there is no {} '{}'", kind.name(), property.owner()))
-            .hint("a number is good where there is no name")
+        Failure::cannot(SET, name, format!("no such {}: '{}'", kind.name(), property.owner()))
+            .hint("a numeric ID is also accepted")
     })?;
     let limit = value.parse().map(Some).map_err(|_| Failure::cannot(SET, name, "a quota is a number"))?;
     Ok(match property.counts_objects() {

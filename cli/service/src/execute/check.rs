@@ -53,8 +53,8 @@ pub(super) fn check_live(pool: &OpenPool, job: &mut Job<'_>) -> Result<CheckRepo
     let state = pool.pool.committed_state().or_refused("check", &name)?;
     let report = check_state(state.engine(), name.as_str(), job);
     if state.is_lost() {
-        let problem = "the pool ran short of space, and the state that was being verified had to give some";
-        let hint = format!("free some space and try again, or export it first: pool export {name}");
+        let problem = "the pool ran short of space and had to free blocks of the state under verification";
+        let hint = format!("free some space and try again, or export the pool first: pool export {name}");
         return Err(Failure::cannot("check", &name, problem).hint(hint));
     }
     report

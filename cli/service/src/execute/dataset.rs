@@ -108,7 +108,7 @@ impl OpenPool {
         let mut missing = self.missing_above(name);
         if !parents && !missing.is_empty() {
             return Err(
-                Failure::cannot("create", name, "parent does not exist").hint("use -p to create the datasets above it")
+                Failure::cannot("create", name, "parent does not exist").hint("use -p to create missing parents")
             );
         }
         missing.push(name.clone());
@@ -228,7 +228,7 @@ impl OpenPool {
             (Name::Snapshot(_), Name::Snapshot(_)) => {
                 Err(Failure::cannot("rename", from, "snapshots must be part of same dataset"))
             }
-            _ => Err(Failure::cannot("rename", from, format!("'{to}' is something of another kind"))),
+            _ => Err(Failure::cannot("rename", from, format!("'{to}' is of another type"))),
         }
     }
 
@@ -305,8 +305,8 @@ impl OpenPool {
     }
 
     fn mount_table(&self) -> Result<&Mounts, Failure> {
-        let why = "nothing can be mounted without the pool's service";
-        let hint = "files are reached by fs ls, fs cat and fs cp";
+        let why = "without the pool's service no file system can be mounted";
+        let hint = "use fs ls, fs cat and fs cp";
         self.mounts.as_deref().ok_or_else(|| Failure::cannot("mount", self.name(), why).hint(hint))
     }
 

@@ -25,7 +25,7 @@ impl OpenPool {
         }
         let reason = self.datasets.defragment().start(limit).or_refused(ACTION, self.name())?;
         if reason == Some(Dense::NoRoom) {
-            let hint = "delete something, or add a device: pool add";
+            let hint = "free some space, or add a device: pool add";
             return Err(Failure::cannot(ACTION, self.name(), words(Dense::NoRoom)).hint(hint));
         }
         self.jobs.wake();
@@ -55,7 +55,7 @@ impl OpenPool {
 /// Why nothing is moved.
 fn words(reason: Dense) -> &'static str {
     match reason {
-        Dense::Enough => "no region more would be empty",
-        Dense::NoRoom => "there is too little room",
+        Dense::Enough => "no further region could be emptied",
+        Dense::NoRoom => "too little free space",
     }
 }

@@ -17,6 +17,7 @@ use pool::{
         label::{Label, PoolState, classes::VdevClass, usable_size},
         vdev_config::{LeafConfig, MemberConfig, VdevConfig, VdevTree},
     },
+    size::format_bytes,
     units::Guid,
     vdev::labels::read_label,
 };
@@ -234,7 +235,7 @@ fn check_distinct(specs: &[VdevSpec]) -> Result<(), String> {
         let path = path_of(spec);
         let identity = Identity::of(&path);
         match seen.iter().find(|(_, other)| *other == identity) {
-            Some((other, _)) if *other == path => return Err(format!("{} is given twice", path.display())),
+            Some((other, _)) if *other == path => return Err(format!("{} is named twice", path.display())),
             Some((other, _)) => return Err(format!("{} and {} are one device", other.display(), path.display())),
             None => seen.push((path, identity)),
         }
@@ -255,11 +256,11 @@ impl Refusal {
         match self {
             Refusal::Error(error) => Failure::engine(action, pool, &error),
             Refusal::Holds(path, what) => Failure::cannot(action, pool, format!("{} holds {what}", path.display()))
-                .hint("use -f to take it anyway: what it holds is lost"),
+                .hint("use -f to override; the data on the device is destroyed"),
             Refusal::Exists(path) => Failure::cannot(action, pool, format!("{} exists", path.display()))
-                .hint("give its path without a size to use it as it is"),
+                .hint("to use the existing file, give the path without a size"),
             Refusal::Small(path, size) => {
-                let problem = format!("{} would have {size} bytes; the smallest device is 64 MiB", path.display());
+                let problem = format!("{} is too small: {}, at least 64M needed", path.display(), format_bytes(size));
                 Failure::cannot(action, pool, problem)
             }
         }
@@ -375,7 +376,7 @@ impl Found {
     pub(crate) fn complete(&self) -> Result<(), Failure> {
         let refused = |why: String| {
             let failure = Failure::cannot("import", &self.label.pool_name, why);
-            Err(failure.hint("look there too: pool import -d DIR"))
+            Err(failure.hint("search the directory of the missing devices: pool import -d DIR"))
         };
         match &self.needed()[..] {
             [] => Ok(()),
@@ -394,6 +395,12 @@ impl Found {
         // One that is missing may come back to where it was.
         let path = |leaf: &LeafConfig| self.paths.get(&leaf.guid).cloned().unwrap_or_else(|| PathBuf::from(&leaf.path));
         distinct(&leaves.map(|leaf| path(leaf).into()).collect::<Vec<_>>())
+    }
+
+    /// As [`Found::in_order`], without the devices that are missing.
+    pub(crate) fn present(&self) -> Vec<DevicePath> {
+        let is_there = |path: &DevicePath| self.paths.values().any(|found| *found == path.to_path());
+        self.in_order().into_iter().filter(is_there).collect()
     }
 
     /// Whether somebody has destroyed it.
@@ -498,27 +505,27 @@ impl Found {
             )
         } else if let Some(device) = self.split_device() {
             let status = format!(
-                "Devices were used without each other: {device}\n\
-                 holds changes that the others lack, and they hold some that it lacks."
+                "Devices were modified separately (split brain): {device}\n\
+                 and the other devices."
             );
-            let action = "The pool cannot be imported with all of them. Each side is whole:\n\
-                          import one of them while the devices of the other are away, then\n\
-                          'pool detach' these, and 'pool attach' gives up what they hold.";
+            let action = "Import one side while the devices of the other side are disconnected, then\n\
+                          detach the other devices (pool detach), and attach them again (pool attach),\n\
+                          which discards their content.";
             ("UNAVAIL", Some(status), action)
         } else if !self.needed_of(|vdev| self.is_log(vdev)).is_empty() && !elsewhere {
             let status = "Devices of the intent log are missing from the system.";
-            let action = "Attach them and import the pool, or import it with the '-m' flag:\n\
-                          what was promised since the last commit is lost then, if anything was.";
+            let action = "Connect the devices and import the pool, or use the '-m' flag, which discards\n\
+                          synchronous writes since the last commit.";
             ("DEGRADED", Some(status.to_owned()), action)
         } else if !self.missing().is_empty() && !elsewhere {
-            let status = "One or more devices are missing from the system,\nand others hold all that they hold.";
+            let status = "One or more devices are missing from the system.\nThe remaining devices have all data.";
             let action = "The pool can be imported despite missing devices, in a degraded state.";
             ("DEGRADED", Some(status.to_owned()), action)
         } else if self.is_cut_short() {
             (
                 "UNAVAIL",
-                Some("One or more devices are smaller than they were.".to_owned()),
-                "The pool cannot be imported.\nMake these devices as large as they were and try again.",
+                Some("One or more devices are smaller than before.".to_owned()),
+                "The pool cannot be imported.\nRestore the original size of the devices and try again.",
             )
         } else if elsewhere {
             let status = format!("The pool was last used by host '{}'.", self.label.host_name);
@@ -528,14 +535,14 @@ impl Found {
                 "The pool can be imported using its name or numeric identifier and\nthe '-f' flag.",
             )
         } else if is_degraded {
-            let status = "One or more devices are out of use, offline or after too many errors.";
-            let action = "The pool can be imported as it is, in a degraded state.";
+            let status = "One or more devices are offline, or faulted after too many errors.";
+            let action = "The pool can be imported in a degraded state.";
             ("DEGRADED", Some(status.to_owned()), action)
         } else {
             ("ONLINE", None, "The pool can be imported using its name or numeric identifier.")
         };
         let back = match self.is_destroyed() && state != "UNAVAIL" {
-            true => "\nIt was destroyed: the '-D' flag brings it back.",
+            true => "\nThe pool was destroyed; the '-D' flag recovers it.",
             false => "",
         };
         ImportablePool {

@@ -29,13 +29,13 @@ impl OpenPool {
                 // As far as it can be, it is done.
                 Some(ExpansionPause::NoRoom) => break,
                 Some(ExpansionPause::Degraded) => {
-                    return Err(Failure::cannot(ACTION, &expansion.name, "not all of its devices hold everything"));
+                    return Err(Failure::cannot(ACTION, &expansion.name, "not all of its devices are complete"));
                 }
                 Some(ExpansionPause::Operator) => {
                     return Err(Failure::cannot(ACTION, &expansion.name, "it is paused"));
                 }
                 Some(ExpansionPause::Unreadable) => {
-                    return Err(Failure::cannot(ACTION, &expansion.name, "something on it could not be read"));
+                    return Err(Failure::cannot(ACTION, &expansion.name, "data on it could not be read"));
                 }
             }
             self.engine().writable().or_refused(ACTION, &expansion.name)?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dataset::{admin::Datasets, jobs::Job as _, property::pool::AUTOEXPAND};
-use pool::admin::Pool;
+use pool::{admin::Pool, size::format_bytes};
 use protocol::Failure;
 
 use super::{open_pool::OpenPool, refusal::OrRefused, spares::note};
@@ -55,8 +55,8 @@ pub(super) fn expand_if_wanted(datasets: &Datasets, pool: &Pool) {
     }
     match pool.expand(None) {
         Ok(0) => {}
-        Ok(bytes) => note(datasets, &format!("use {bytes} bytes that devices have grown")),
-        Err(error) => tracing::warn!("what the devices have grown is not used: {error}"),
+        Ok(bytes) => note(datasets, &format!("expanded by {}", format_bytes(bytes))),
+        Err(error) => tracing::warn!("space added to devices is not used: {error}"),
     }
 }
 

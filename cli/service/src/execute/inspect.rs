@@ -67,7 +67,7 @@ pub(crate) fn pool(closed: &Closed, what: &Inspect, sink: Sink<'_>) -> Result<()
 
 fn open(name: &str, devices: Vec<Arc<dyn Device>>, txg: Option<Txg>) -> Result<Arc<Engine>, Failure> {
     structures::open(devices, txg).or_refused(ACTION, name).map_err(|failure| {
-        failure.hint(format!("what can be read before space is known: pool debug space {name}, pool debug log {name}"))
+        failure.hint(format!("commands that still work: pool debug space {name}, pool debug log {name}"))
     })
 }
 

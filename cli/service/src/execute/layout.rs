@@ -114,10 +114,10 @@ pub(crate) fn check_replication(
             let devices = if needed == 1 { "device" } else { "devices" };
             let than = if may_lose(weak) == 0 { "none".to_owned() } else { format!("only {}", may_lose(weak)) };
             let why = format!(
-                "mismatched replication level: {needed} {devices} may be lost of other vdevs, and {than} of the special {}",
+                "mismatched replication level: other vdevs tolerate the loss of {needed} {devices}, the special {} of {than}",
                 Level::asked(weak).words()
             );
-            let hint = "use -f to have it so: the pool is lost with a special vdev as with any other";
+            let hint = "use -f to override; the pool is lost if the special vdev fails";
             Err(Failure::cannot(action, pool, why).hint(hint))
         }
         None => Ok(()),
@@ -129,7 +129,7 @@ fn check_alike(vdevs: &[VdevTreeSpec], present: &[Arc<dyn Vdev>], action: &str, 
         return Ok(());
     }
     let refused = |why: String| {
-        let hint = "use -f to have it so: data is spread over all vdevs, and lost with any of them";
+        let hint = "use -f to override; the pool is lost if any vdev fails";
         Err(Failure::cannot(action, pool, format!("mismatched replication level: {why}")).hint(hint))
     };
     let first = vdevs.first().map_or(Level::Copies(1), Level::asked);

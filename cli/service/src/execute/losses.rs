@@ -78,7 +78,7 @@ impl OpenPool {
         let losses = datasets.losses(&survivors);
         job.check()?;
         if state.is_lost() {
-            let problem = "the pool ran short of space, and the state that was being looked at had to give some";
+            let problem = "the pool ran short of space and had to free blocks of the state under examination";
             return Err(Failure::cannot(ACTION, &name, problem).hint("free some space and try again"));
         }
         let told = |Loss { name, blocks, lost_blocks, files, lost_files }| DatasetLoss {

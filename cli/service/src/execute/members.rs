@@ -110,7 +110,7 @@ impl OpenPool {
                 self.pool.attach_column(beside, device).map(drop).or_refused(action, beside)?;
             }
             false if limit.is_some() => {
-                return Err(Failure::cannot(action, beside, "only the expansion of a raidz is limited"));
+                return Err(Failure::cannot(action, beside, "a limit is only supported for the expansion of a raidz"));
             }
             false => self.pool.attach(beside, device, replace).or_refused(action, beside)?,
         }
@@ -156,17 +156,14 @@ impl OpenPool {
         let lost = self.datasets.resilver().status().map_or(0, |status| status.errors);
         let blocks = if lost == 1 { "one block".to_owned() } else { format!("{lost} blocks") };
         let heirs: Vec<&str> = heirs.iter().map(|heir| heir.leaf.name()).collect();
-        let problem = format!("{} lacks {blocks} that no other device gives", heirs.join(", "));
+        let problem = format!("{} lacks {blocks} without a good copy on other devices", heirs.join(", "));
         let mut names = self.datasets.damaged_names().or_refused("detach", device)?;
         if names.len() > NAMED {
             let more = names.split_off(NAMED).len();
             names.push(format!("{more} more, see pool status -v {}", self.name()));
         }
-        let hint = format!(
-            "what is lost is of: {}\nif {device} cannot give it back, let it go: pool detach -f {} {device}",
-            names.join(", "),
-            self.name()
-        );
+        let hint =
+            format!("affected: {}\nto give up the blocks: pool detach -f {} {device}", names.join(", "), self.name());
         Ok(Failure::cannot("detach", device, problem).hint(hint))
     }
 
@@ -237,7 +234,7 @@ impl OpenPool {
         match member.state() {
             // A spare stays beside the one that it stands in for. What replaces the spare waits for that to stand by again.
             State::Complete => Ok(member.replaces().is_some() && !self.pool.label().is_spare(leaf.guid())),
-            State::Out => refused("it has failed, or was put out of use, before it had everything"),
+            State::Out => refused("it has failed, or was taken offline, before the resilver finished"),
             State::Filling | State::Filled => match self.datasets.resilver().status().filter(|_| self.is_stuck()) {
                 Some(status) => Err(Failure::cannot(
                     "resilver",
@@ -247,7 +244,7 @@ impl OpenPool {
                         errors => format!("{errors} blocks cannot be read from any other device"),
                     },
                 )
-                .hint(format!("it stays as it is; see: pool status -v {}", self.name()))),
+                .hint(format!("the replacement stays incomplete; details: pool status -v {}", self.name()))),
                 None => Ok(true),
             },
         }

@@ -200,7 +200,7 @@ impl OpenPool {
             Request::Bookmark { from, to } => self.bookmark(&from, &to).map(done),
             Request::Diff { from, to } => self.diff(&from, &to, job).map(done),
             Request::Send { what, dry_run } => self.send(&what, dry_run, stream, job).map(Response::Sent),
-            Request::Receive(spec) => self.receive(&spec, required(stream)?, job).map(Response::Received),
+            Request::Receive(spec) => self.receive(&spec, required(stream)?, job),
             Request::Entries { location, directory_itself, recursive } => {
                 self.entries(&location, directory_itself, recursive, job).map(done)
             }

@@ -7,6 +7,7 @@ use dataset::{
     property::{
         Backing, FEATURE, POOL, Property, Source,
         pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, Figure, READONLY},
+        size::format_bytes,
     },
 };
 use pool::{
@@ -175,7 +176,7 @@ impl OpenPool {
             ),
         };
         let Verdict { state, status, action } =
-            self.verdict(damaged.as_ref().map(Vec::len), unexamined > 0, has_errors)?;
+            self.verdict(damaged.as_ref().map(Vec::len), unexamined > 0, has_errors, scan.as_ref())?;
         Ok(PoolStatus {
             name: self.name().to_string(),
             guid: self.guid(),
@@ -190,7 +191,7 @@ impl OpenPool {
             defragment: self.defragment_record(),
             resize: self.resize_record(),
             transports: self.transports(),
-            activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
+            activity: (freeing > 0).then(|| format!("freeing {} of destroyed datasets", format_bytes(freeing))),
             vdevs,
             spares: self.spare_records(),
             damaged,

@@ -39,7 +39,7 @@ impl OpenPool {
         }
         let reason = self.datasets.rebalance().start(limit).or_refused(ACTION, self.name())?;
         if reason == Some(Balanced::NoRoom) {
-            let hint = "delete something, or add a device: pool add";
+            let hint = "free some space, or add a device: pool add";
             return Err(Failure::cannot(ACTION, self.name(), words(Balanced::NoRoom)).hint(hint));
         }
         self.jobs.wake();
@@ -72,7 +72,7 @@ impl OpenPool {
                 None => {}
                 Some(RemovalEnd::Finished) => return Ok(()),
                 Some(RemovalEnd::Canceled) => return refused("it was stopped"),
-                Some(RemovalEnd::Unreadable) => return refused("something could not be read"),
+                Some(RemovalEnd::Unreadable) => return refused("data could not be read"),
                 Some(RemovalEnd::NoRoom) => return refused(no_room),
             }
             self.engine().writable().or_refused(action, self.name())?;
@@ -120,14 +120,12 @@ pub(super) struct Stood {
 /// Why nothing is moved.
 fn words(reason: Balanced) -> &'static str {
     match reason {
-        Balanced::NoPeers => "there are no two vdevs that may exchange what lies on them",
+        Balanced::NoPeers => "no two vdevs can exchange data",
         Balanced::Level => "all vdevs are about equally full",
-        Balanced::NoRoom => "there are too few empty regions",
+        Balanced::NoRoom => "too few empty regions",
         Balanced::Unpacked => {
-            "rows of vdevs differ in width, and packed_chunks is disabled: pool set feature@packed_chunks=enabled"
+            "vdevs have rows of different widths, and packed_chunks is disabled: pool set feature@packed_chunks=enabled"
         }
-        Balanced::Kept => {
-            "what the fuller vdevs have too much of may not move: it is metadata, too little, or in pieces"
-        }
+        Balanced::Kept => "the excess of the fuller vdevs cannot be moved: metadata, small amounts, or data in pieces",
     }
 }

@@ -30,12 +30,12 @@ pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failur
 fn way_out(action: &str, error: &Error) -> Option<String> {
     match (action, error) {
         ("receive into", Error::NotFound { what: "parent", name }) => {
-            Some(format!("create it first: fs create -p {name}"))
+            Some(format!("to create it: fs create -p {name}"))
         }
         ("destroy", Error::InUse { holder, .. }) => {
-            Some(format!("{}\nto wait for it: the same command with --wait", holder.remedy()))
+            Some(format!("{}\nto wait: the same command with --wait", holder.remedy()))
         }
-        ("rollback to", Error::Held { .. }) => Some("release the holds: fs holds, fs release".to_owned()),
+        ("rollback to", Error::Held { .. }) => Some("to list and release holds: fs holds, fs release".to_owned()),
         _ => None,
     }
 }
@@ -70,8 +70,8 @@ mod tests {
         assert_eq!(exists.message, "cannot create 'tank/a': dataset already exists");
         let orphan = refused("create", "tank/a/b", &Error::not_found("parent", "tank/a"));
         assert_eq!(orphan.message, "cannot create 'tank/a/b': parent does not exist");
-        assert_eq!(orphan.hint.as_deref(), Some("use -p to create the datasets above it"));
+        assert_eq!(orphan.hint.as_deref(), Some("use -p to create missing parents"));
         let orphan = refused("receive into", "tank/a/b", &Error::not_found("parent", "tank/a"));
-        assert_eq!(orphan.hint.as_deref(), Some("create it first: fs create -p tank/a"));
+        assert_eq!(orphan.hint.as_deref(), Some("to create it: fs create -p tank/a"));
     }
 }

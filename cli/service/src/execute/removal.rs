@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use dataset::catalogue::MoveState;
-use pool::env::Nanos;
+use pool::{env::Nanos, size::format_bytes};
 use protocol::{Failure, Layout, RemovalEnd, RemovalPlan, RemovalRecord};
 
 use super::{job::Job, layout, open_pool::OpenPool, refusal::OrRefused};
@@ -45,10 +45,12 @@ impl OpenPool {
         let goes_on = self.removal().is_some_and(|removal| removal.ended.is_none());
         if !goes_on && !plan.fits() {
             let why = format!(
-                "what lies on it takes {} empty regions of {} bytes elsewhere, and there are {}",
-                plan.packed, plan.region, plan.spare
+                "its data needs {} empty regions of {} on other vdevs, and {} are available",
+                plan.packed,
+                format_bytes(plan.region),
+                plan.spare
             );
-            return Err(Failure::cannot(ACTION, name, why).hint("delete something, or add a device: pool add"));
+            return Err(Failure::cannot(ACTION, name, why).hint("free some space, or add a device: pool add"));
         }
         self.datasets.removal().start(vdev.id(), &shown.vdev, plan.bytes, limit).or_refused(ACTION, name)?;
         self.jobs.wake();
@@ -78,8 +80,8 @@ impl OpenPool {
                 None => {}
                 Some(RemovalEnd::Finished) => return Ok(self.layout()),
                 Some(RemovalEnd::Canceled) => return refused("it was stopped"),
-                Some(RemovalEnd::Unreadable) => return refused("something on it could not be read"),
-                Some(RemovalEnd::NoRoom) => return refused("there are too few empty regions elsewhere"),
+                Some(RemovalEnd::Unreadable) => return refused("data on it could not be read"),
+                Some(RemovalEnd::NoRoom) => return refused("too few empty regions on other vdevs"),
             }
             self.engine().writable().or_refused(ACTION, &removal.name)?;
             job.check()?;

@@ -3,7 +3,10 @@
 use std::thread;
 
 use dataset::{catalogue::ResizeRow, jobs::Job as _};
-use pool::admin::Wanted;
+use pool::{
+    admin::Wanted,
+    size::{format_bytes, format_bytes_up},
+};
 use protocol::{Failure, NewSize, RemovalEnd, ResizePlan, ResizeRecord};
 
 use super::{
@@ -51,13 +54,11 @@ impl OpenPool {
         }
         if !self.datasets.resize().is_under_way() && !moving.fits() {
             let why = format!(
-                "what lies at its end takes {needed} empty regions of {} bytes elsewhere, and there are {available}",
-                moving.region
+                "the data at its end needs {needed} empty regions of {} elsewhere, and {available} are available",
+                format_bytes(moving.region)
             );
-            let hint = format!(
-                "the least size possible now is {} bytes; delete something, or add a device: pool add",
-                plan.least
-            );
+            let least = format_bytes_up(plan.least);
+            let hint = format!("smallest possible size: {least}; free some space, or add a device: pool add");
             return Err(Failure::cannot(ACTION, device, why).hint(hint));
         }
         self.datasets.resize().start(&plan, limit).or_refused(ACTION, device)?;
@@ -79,8 +80,8 @@ impl OpenPool {
                 None => {}
                 Some(RemovalEnd::Finished) => return Ok(self.larger_devices()),
                 Some(RemovalEnd::Canceled) => return refused("it was stopped"),
-                Some(RemovalEnd::Unreadable) => return refused("something at its end could not be read"),
-                Some(RemovalEnd::NoRoom) => return refused("there are too few empty regions elsewhere"),
+                Some(RemovalEnd::Unreadable) => return refused("data at its end could not be read"),
+                Some(RemovalEnd::NoRoom) => return refused("too few empty regions on other vdevs"),
             }
             self.engine().writable().or_refused(ACTION, &name)?;
             if let Some(obstacle) = obstacle.filter(|_| !self.is_filling()) {

@@ -46,7 +46,7 @@ pub(crate) fn choose(
     let known = to.is_none_or(|to| kept.iter().any(|state| state.txg.0 == to));
     if !known {
         let oldest = kept.last().map_or(0, |state| state.txg.0);
-        let range = format!("its devices keep states from {oldest} to {}", kept[0].txg);
+        let range = format!("the devices keep transaction groups {oldest} to {}", kept[0].txg);
         let problem = format!("it has no state of transaction group {}: {range}", to.unwrap_or_default());
         return Err(Failure::cannot(ACTION, name, problem));
     }
@@ -95,5 +95,5 @@ fn nothing_left(report: &RewindReport) -> Failure {
         .iter()
         .map(|passed| format!("transaction group {}: {}", passed.state.txg, passed.problem))
         .collect();
-    Failure::cannot(ACTION, &report.pool, "none of the states can be read").hint(tried.join("\n"))
+    Failure::cannot(ACTION, &report.pool, "no state can be read").hint(tried.join("\n"))
 }

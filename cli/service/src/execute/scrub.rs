@@ -69,7 +69,7 @@ impl OpenPool {
         let found = found.map_err(|errno| Failure::cannot("scrub", &shown, files::reason(errno)))?;
         match found.file_type {
             FileType::Directory => {
-                let hint = format!("name a file, or the whole: pool scrub {name}");
+                let hint = format!("name a file, or scrub the pool: pool scrub {name}");
                 Err(Failure::cannot("scrub", shown, "it is a directory").hint(hint))
             }
             _ => Ok(Scope::File(tree, found.identity())),

@@ -4,6 +4,7 @@ use dataset::admin::Datasets;
 use dataset::property::pool::AUTOREPLACE;
 use pool::{
     admin::{Pool, Spare, SpareChange},
+    size::format_apart,
     vdev::Health,
 };
 use protocol::{Failure, VdevKind, VdevRecord, VdevSpec};
@@ -20,7 +21,7 @@ pub(super) fn step(datasets: &Datasets, pool: &Pool) {
     let is_wanted = || datasets.pool_setting(&AUTOREPLACE);
     match pool.autoreplace_step(&is_wanted, &|path| devices::open_new(path)) {
         Ok(replaced) => {
-            replaced.iter().for_each(|path| note(datasets, &format!("replaced {path} by what has appeared there")))
+            replaced.iter().for_each(|path| note(datasets, &format!("replaced {path} by the new device at its path")))
         }
         Err(error) => tracing::warn!("what has failed is not replaced: {error}"),
     }
@@ -32,9 +33,9 @@ pub(super) fn step(datasets: &Datasets, pool: &Pool) {
 
 fn told(change: &SpareChange) -> String {
     match change {
-        SpareChange::SteppedIn { spare, device } => format!("spare {spare} stepped in for {device}"),
-        SpareChange::GivenBack { spare } => format!("spare {spare} stands by again"),
-        SpareChange::PutOut { device } => format!("put {device} out of use: too many errors"),
+        SpareChange::SteppedIn { spare, device } => format!("spare {spare} replaced {device}"),
+        SpareChange::GivenBack { spare } => format!("spare {spare} is available again"),
+        SpareChange::PutOut { device } => format!("faulted {device}: too many errors"),
     }
 }
 
@@ -53,10 +54,9 @@ impl OpenPool {
         match spares.iter().zip(sizes).find(|(_, size)| **size < least) {
             Some((spare, size)) => {
                 let path = spare.path.to_text();
-                let why = format!(
-                    "the spare {path} has {size} bytes, and is too small to step in for any device: that takes {least}"
-                );
-                Err(Failure::cannot("add to", self.name(), why).hint("use -f to have it stand by anyway"))
+                let (size, least) = format_apart(*size, least);
+                let why = format!("the spare {path} is too small for any vdev: {size}, at least {least} needed");
+                Err(Failure::cannot("add to", self.name(), why).hint("use -f to add the spare anyway"))
             }
             None => Ok(()),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pool::{device::Whereabouts, vdev::Leaf};
-use protocol::Failure;
+use protocol::{Failure, ScanKind, ScanRecord, ScanState};
 
 use super::{devices, open_pool::OpenPool, refusal::OrRefused};
 use crate::health::{self, Condition, Details, State, Verdict};
@@ -17,16 +17,20 @@ impl OpenPool {
         health::state_of(&conditions)
     }
 
-    /// How the pool does, of which so many objects are damaged, and whose devices had errors or had none. Of a suspended one
-    /// nobody can look for damage.
+    /// The state of the pool, and the advice on it. `damaged` is `None` for a suspended pool, whose damage is not known; `scan`
+    /// is the last scrub or resilver.
     pub(super) fn verdict(
         &self,
         damaged: Option<usize>,
         is_unexamined: bool,
         has_errors: bool,
+        scan: Option<&ScanRecord>,
     ) -> Result<Verdict, Failure> {
         let engine = self.engine();
         let mut details = Details { deadline: devices::deadline(), ..Details::default() };
+        let is_clean =
+            |scan: &ScanRecord| (scan.kind, scan.state, scan.errors) == (ScanKind::Scrub, ScanState::Finished, 0);
+        details.is_scrubbed = scan.is_some_and(is_clean);
         details.why = engine.suspension().reason().or_else(|| engine.failure().map(str::to_owned));
         let mut conditions = self.conditions_of_commits();
         conditions.extend(self.needs().conditions());

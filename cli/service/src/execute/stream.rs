@@ -9,7 +9,7 @@ use dataset::{
     name::{DatasetName, Name, SnapshotName},
     property::dataset::REFERENCED,
 };
-use protocol::{Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, SendSpec, SentRecord, Stream};
+use protocol::{Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Response, SendSpec, SentRecord, Stream};
 
 use super::{
     job::Job,
@@ -69,20 +69,19 @@ impl OpenPool {
         planned.into_iter().map(record).collect()
     }
 
-    pub(super) fn receive(
-        &self,
-        spec: &ReceiveSpec,
-        stream: Stream,
-        job: &mut Job<'_>,
-    ) -> Result<Vec<ReceivedRecord>, Failure> {
+    pub(super) fn receive(&self, spec: &ReceiveSpec, stream: Stream, job: &mut Job<'_>) -> Result<Response, Failure> {
         let request = receive_request(spec);
+        let answer = |snapshots: Vec<ArrivedSnapshot>, mounted: Result<(), Failure>| Response::Received {
+            records: snapshots.into_iter().map(record).collect(),
+            unmounted: mounted.err(),
+        };
         let total = length(&stream);
         let what = format!("receiving {}", spec.target);
         let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream));
         if spec.dry_run {
             let mut progress = |bytes| job.tell(&what, bytes, total);
             let planned = self.datasets.plan_receive(&request, &mut input, helpers(), &mut progress);
-            return Ok(planned.or_refused("receive into", &spec.target)?.into_iter().map(record).collect());
+            return Ok(answer(planned.or_refused("receive into", &spec.target)?, Ok(())));
         }
         let mut unmounted = Vec::new();
         let receive = || {
@@ -101,8 +100,7 @@ impl OpenPool {
         let followed = self.follow_arrival(&arrived, spec.no_mount);
         self.background.free();
         received.or_refused("receive into", &spec.target).map_err(|failure| with_arrived(failure, &arrived))?;
-        followed?;
-        Ok(arrived.snapshots.into_iter().map(record).collect())
+        Ok(answer(arrived.snapshots, followed))
     }
 
     /// Unmounts those of `names` that are datasets, for they are about to be destroyed or renamed, and notes which were.
@@ -186,10 +184,10 @@ fn with_arrived(failure: Failure, arrived: &Arrived) -> Failure {
     let mut message = failure.message.clone();
     if !arrived.snapshots.is_empty() {
         let names = arrived.snapshots.iter().map(|snapshot| snapshot.name.to_string()).collect();
-        message += &format!("; received before that, and kept: {}", list(names));
+        message += &format!("; already received, and kept: {}", list(names));
     }
     if !arrived.destroyed.is_empty() {
-        message += &format!("; destroyed before that: {}", list(arrived.destroyed.clone()));
+        message += &format!("; already destroyed: {}", list(arrived.destroyed.clone()));
     }
     Failure { message, ..failure }
 }

@@ -268,7 +268,7 @@ fn a_pool_whose_features_are_disabled_gets_no_raidz_until_they_are_enabled() {
     let add = |sizes| ask(sizes, false);
     let enable = |feature: &str| datasets.set_pool_property(&format!("feature@{feature}"), "enabled").unwrap();
     let refused = |sizes, feature: &str| {
-        let told = format!("the pool's feature {feature} is disabled; it is enabled by pool set");
+        let told = format!("the pool's feature {feature} is disabled; to enable it: pool set");
         let failure = add(sizes).unwrap_err();
         assert!(failure.message.ends_with(&told), "{}", failure.message);
         assert_eq!(ask(sizes, true).unwrap_err().message, failure.message, "it is said before, too");
@@ -292,7 +292,7 @@ fn a_pool_whose_features_are_disabled_gets_no_raidz_until_they_are_enabled() {
         let spare = VdevSpec { path: world.folder.path().join("spare").into(), create: Some(64 << 20) };
         world.ask(Request::AddVdevs { vdevs: Vec::new(), spares: vec![spare], force: true, dry_run: false })
     };
-    assert!(spare().unwrap_err().message.ends_with("the pool's feature spares is disabled; it is enabled by pool set"));
+    assert!(spare().unwrap_err().message.ends_with("the pool's feature spares is disabled; to enable it: pool set"));
     enable("spares");
     spare().unwrap();
 }
@@ -384,7 +384,7 @@ fn streams_carry_snapshots_to_another_dataset() {
         };
         let input = fs::File::open(&stream).unwrap();
         let received = world.ask_with(Request::Receive(spec), Some(input.into())).unwrap();
-        let Response::Received(records) = received else { panic!("{received:?}") };
+        let Response::Received { records, .. } = received else { panic!("{received:?}") };
         assert_eq!(records[0].incremental, base.is_some());
     }
     assert_eq!(world.names_below("tank/to@2:/"), world.names_below("tank/from@2:/"));

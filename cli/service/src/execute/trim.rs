@@ -183,7 +183,7 @@ impl Trimmer {
         let mut tasks = self.tasks.lock();
         let is_running = |vdev: &VdevId| tasks.get(vdev).is_some_and(|task| task.state == State::Running);
         if rate.is_none() && vdevs.iter().any(is_running) {
-            return Err("it is being trimmed already; use -s to suspend that, or -c to cancel it");
+            return Err("a trim is already in progress; use -s to suspend or -c to cancel the trim");
         }
         *self.pace.lock() = Pace { rate, begun: self.pool.engine().env().uptime(), bytes: 0 };
         let fresh = Task { state: State::Running, cursor: TrimCursor::default(), bytes: 0, start: self.now() };

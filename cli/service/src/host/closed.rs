@@ -45,7 +45,7 @@ impl Client {
     /// pool is shown at that state, and nothing is written.
     pub(super) fn rewind(&mut self, import: &ImportPool) -> Result<RewindReport, Failure> {
         let (Some(which), Some(rewind)) = (&import.which, import.rewind) else {
-            return Err(Failure::usage("only one pool at a time can go back: name it"));
+            return Err(Failure::usage("only a single named pool can be rewound"));
         };
         check_assignments(import)?;
         // Held until the pool is imported, also by what imports it.
@@ -69,7 +69,7 @@ impl Client {
             Ok(_) => Ok(RewindReport { dry_run: false, ..report }),
             Err(failure) if report.taken == report.newest => Err(failure),
             Err(failure) => {
-                Err(failure.hint(format!("the pool has gone back to transaction group {}", report.taken.txg)))
+                Err(failure.hint(format!("the pool was rewound to transaction group {}", report.taken.txg)))
             }
         }
     }
@@ -102,7 +102,7 @@ impl Client {
         let lock = known.as_ref().map(|known| self.lock_unserved(known.name.as_str())).transpose()?;
         if let (Some(known), Some(None)) = (&known, &lock) {
             let hint = format!("export it first: pool export {}", known.name);
-            return Err(Failure::cannot("look into", &known.name, "it is in use, and changes all the time").hint(hint));
+            return Err(Failure::cannot("look into", &known.name, "the pool is imported and changing").hint(hint));
         }
         let closed = match known {
             Some(known) => as_known(&known, &known.devices),

@@ -1,6 +1,9 @@
 //! How pools come to this machine: what is found on devices, and what is known and not served, is imported.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use dataset::{
     name::DatasetName,
@@ -39,10 +42,13 @@ impl Client {
     pub(super) fn import(&mut self, import: &ImportPool) -> Result<Vec<String>, Failure> {
         check_assignments(import)?;
         let Some(which) = &import.which else { return self.import_all(import) };
-        if let Some(known) = self.find_known_for(import, which)?
-            && self.import_known(&known, import)?
-        {
-            return Ok(vec![known.name.to_string()]);
+        if let Some(known) = self.find_known_for(import, which)? {
+            if let Some(namesake) = namesake(import, &known)? {
+                return self.import_found(&namesake, import).map(|name| vec![name]);
+            }
+            if self.import_known(&known, import)? {
+                return Ok(vec![known.name.to_string()]);
+            }
         }
         let found = find_one(which, &import.search, import.wanted)?;
         self.import_found(&found, import).map(|name| vec![name])
@@ -108,7 +114,7 @@ impl Client {
                 // Without standard error there is nobody to tell.
                 let _ = writeln!(
                     io::stderr(),
-                    "note: '{name}' was imported already; its service had crashed, and is running again"
+                    "note: '{name}' was already imported; its service had crashed and was restarted"
                 );
                 return Ok(true);
             }
@@ -151,14 +157,14 @@ impl Client {
         let lock = self.turn(name.as_str())?;
         if self.registry.get(name.as_str())?.is_some() {
             let hint =
-                format!("give it another name: pool import{} {} NEWNAME", import.wanted.flag(), found.label.pool);
+                format!("import under another name: pool import{} {} NEWNAME", import.wanted.flag(), found.label.pool);
             return Err(refused(format!("a pool named '{name}' is already imported")).hint(hint));
         }
         found.complete()?;
         let known = KnownPool {
             guid: found.label.pool.0,
             former: None,
-            devices: found.in_order(),
+            devices: opened_of(found, &import.search),
             read_only: given(&import.assignments, &READONLY).unwrap_or(false),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments),
@@ -178,6 +184,10 @@ impl Client {
         kept?;
         self.registry.put(&lock, &known)?;
         self.bring_up(&lock, &known).or_else(|failure| self.forget_unserved(&lock, failure))?;
+        if known.devices != found.in_order() && self.is_served(known.name.as_str()) {
+            // A missing device may return to its path; the next start of the service looks there.
+            self.registry.put(&lock, &KnownPool { devices: found.in_order(), ..known.clone() })?;
+        }
         exposed::warn(known.devices.iter().map(DevicePath::to_path));
         Ok(known.name.to_string())
     }
@@ -189,6 +199,28 @@ impl Client {
             self.registry.remove(lock)?;
         }
         Err(failure)
+    }
+}
+
+/// The pool that is meant by the name of a known one, if the import gives a new name: another pool of the same name, on the
+/// devices that are searched.
+fn namesake(import: &ImportPool, known: &KnownPool) -> Result<Option<Found>, Failure> {
+    if import.new_name.is_none() || !matches!(import.which, Some(PoolSelector::Name(_))) {
+        return Ok(None);
+    }
+    let is_it = |found: &Found| found.label.pool_name == known.name.as_str() && !known.is_numbered(found.label.pool.0);
+    let mut found: Vec<Found> = devices::find(&import.search, import.wanted)?.into_iter().filter(is_it).collect();
+    // Of several, the GUID has to be named.
+    Ok(if found.len() == 1 { found.pop() } else { None })
+}
+
+/// The devices of a pool to be opened. A search of single devices is for those alone: a missing member is not taken from its
+/// former path.
+fn opened_of(found: &Found, search: &[PathBytes]) -> Vec<DevicePath> {
+    let is_device = |path: &PathBytes| !Path::new(path.as_os_str()).is_dir();
+    match !search.is_empty() && search.iter().all(is_device) {
+        true => found.present(),
+        false => found.in_order(),
     }
 }
 

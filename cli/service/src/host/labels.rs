@@ -38,7 +38,7 @@ impl Client {
             Err(error) => {
                 let failure = Failure::cannot(ACTION, path.display(), &error);
                 let is_readable = error.kind() != ErrorKind::Device;
-                return Err(if is_readable { failure.hint("use -f to erase them anyway") } else { failure });
+                return Err(if is_readable { failure.hint("use -f to erase the labels anyway") } else { failure });
             }
         }
         clear_labels(&opened).or_refused(ACTION, path.display())
@@ -54,9 +54,9 @@ impl Client {
         {
             let name = &known.name;
             let why = format!("it belongs to pool '{name}', which is imported");
-            let hint = format!("take it out of its mirror: pool detach {name} {}", path.display());
+            let hint = format!("detach the device from its mirror: pool detach {name} {}", path.display());
             return Err(Failure::cannot(ACTION, path.display(), why)
-                .hint(format!("{hint}\nor give up the pool: pool destroy {name}")));
+                .hint(format!("{hint}\nor destroy the pool: pool destroy {name}")));
         }
         let why = match label.state {
             PoolState::Destroyed => return Ok(()),
@@ -67,7 +67,7 @@ impl Client {
             }
         };
         Err(Failure::cannot(ACTION, path.display(), why)
-            .hint("use -f to erase them anyway: what the pool holds there is lost"))
+            .hint("use -f to erase the labels; the pool's data on the device is lost"))
     }
 }
 

@@ -42,7 +42,7 @@ impl Client {
             // Without standard error there is nobody to tell.
             let _ = writeln!(
                 io::stderr(),
-                "note: '{pool}' is left as of transaction group {txg}; what came later was given up"
+                "note: '{pool}' keeps the state of transaction group {txg}; later changes were discarded"
             );
         }
         Ok(answer.is_some())
@@ -56,7 +56,7 @@ impl Client {
         // Another command may have brought it back since.
         match was_given_up && !self.is_served(pool) || abandon && self.give_up(pool)? {
             true => self.registry.remove(&lock),
-            false => self.export(&lock, force || abandon),
+            false => self.export(&lock, force || abandon).map_err(|failure| not_exported(pool, failure)),
         }
     }
 
@@ -82,14 +82,15 @@ impl Client {
         }
         let name = &known.name;
         if !force {
-            let hint =
-                format!("if its devices have moved: pool import -d DIR {name}; to forget it: pool export -f {name}");
+            let hint = format!(
+                "if the devices have moved: pool import -d DIR {name}; to forget the pool: pool export -f {name}"
+            );
             return Err(failure.hint(hint));
         }
         // Without standard error there is nobody to tell.
         let _ = writeln!(
             io::stderr(),
-            "note: '{name}' is not known here any more; its devices are as they were: {failure}"
+            "note: '{name}' was removed from the registry; its devices are unchanged: {failure}"
         );
         self.registry.remove(lock)
     }
@@ -99,7 +100,7 @@ impl Client {
         let lock = self.turn(pool)?;
         let known = self.known(pool)?;
         if known.read_only && !force {
-            let hint = "use -f to open it to be written, and destroy it";
+            let hint = "use -f to reopen the pool for writing and destroy it";
             return Err(Failure::cannot("destroy", pool, "it is imported read-only").hint(hint));
         }
         self.shut_down(&lock, force, false)?;
@@ -110,6 +111,15 @@ impl Client {
         self.take_opened(pool).map_or(Ok(()), OpenPool::destroy)?;
         self.registry.remove(&lock)
     }
+}
+
+/// A failure of `pool export` in the words that programs written for ZFS look for.
+fn not_exported(pool: &str, failure: Failure) -> Failure {
+    let why = match failure.message.split_once(&format!(" '{pool}': ")) {
+        Some((cannot, why)) if cannot.starts_with("cannot ") => why,
+        _ => &failure.message,
+    };
+    Failure { message: Failure::cannot("export", pool, why).message, ..failure }
 }
 
 /// Detaches what the pool's service left behind when it was killed.

@@ -172,17 +172,17 @@ fn find_one(which: &PoolSelector, search: &[PathBytes], wanted: Wanted) -> Resul
     let mut matching: Vec<Found> = devices::find(search, wanted)?.into_iter().filter(is_it).collect();
     match matching.len() {
         0 if wanted == Wanted::Living && devices::find(search, Wanted::Destroyed)?.iter().any(is_it) => {
-            let hint = format!("bring it back: pool import -D -d DIR {text}");
-            Err(Failure::cannot("import", text, "it was destroyed").hint(hint))
+            let hint = format!("to recover the pool: pool import -D -d DIR {text}");
+            Err(Failure::cannot("import", text, "the pool was destroyed").hint(hint))
         }
         0 => {
-            let hint = format!("look elsewhere: pool import{} -d DIR", wanted.flag());
+            let hint = format!("to search another directory: pool import{} -d DIR", wanted.flag());
             Err(Failure::cannot("import", text, "no such pool available").hint(hint))
         }
         1 => Ok(matching.remove(0)),
         _ => {
             let guids: Vec<String> = matching.iter().map(|found| found.label.pool.to_string()).collect();
-            let hint = format!("use one of their numbers: {}", guids.join(", "));
+            let hint = format!("use a GUID: {}", guids.join(", "));
             Err(Failure::cannot("import", text, "more than one matching pool").hint(hint))
         }
     }

@@ -21,7 +21,7 @@ impl Client {
         }
         let guid = guid.unwrap_or_else(|| SystemEnv.random());
         if self.known_guids()?.contains(&guid) {
-            return Err(Failure::cannot(ACTION, pool, format!("a pool has the number {guid} already")));
+            return Err(Failure::cannot(ACTION, pool, format!("the GUID {guid} is already in use by a pool")));
         }
         let both = KnownPool { guid, former: Some(known.guid), ..known.clone() };
         self.registry.put(&lock, &both)?;

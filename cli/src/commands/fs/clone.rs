@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pool = from.dataset().pool().to_owned();
     if to.pool() != pool {
         let failure = Failure::cannot("create", &to, "source and target pools differ");
-        return Err(failure.hint("to another pool a snapshot is copied: fs send | fs receive"));
+        return Err(failure.hint("to copy a snapshot to another pool: fs send | fs receive"));
     }
     let assignments = assignments(&arguments.properties, Property::of_dataset, true, "create", &arguments.filesystem)?;
     let request = Request::Clone { from, to, parents: arguments.parents, assignments, no_mount: arguments.no_mount };

@@ -54,8 +54,8 @@ fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request),
     let Some(to) = places.pop().filter(|_| !places.is_empty()) else {
         return Err(Failure::usage("missing the place to copy to"));
     };
-    let one_side = || Failure::usage("one side of a copy is in a pool (DATASET:/PATH)");
-    let mixed = || Failure::usage("what is copied is all in the pool, or all on this machine");
+    let one_side = || Failure::usage("either source or destination must be in a pool (DATASET:/PATH)");
+    let mixed = || Failure::usage("sources must all be in the pool, or all be local");
     match to {
         Place::Inside(Location { name: name @ (Name::Snapshot(_) | Name::Bookmark(_)), .. }) => {
             Err(Failure::cannot("copy to", name, "it is read-only"))
@@ -65,7 +65,7 @@ fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request),
             let sources = sources.collect::<Result<Vec<Location>, _>>()?;
             let pool = to.name.pool().to_owned();
             if sources.iter().any(|source| source.name.pool() != pool) {
-                return Err(Failure::usage("one copy is within one pool")
+                return Err(Failure::usage("sources and destination must be in the same pool")
                     .hint("between pools: fs send | fs receive, or copy out and in"));
             }
             Ok((pool, Request::CopyWithin { sources, to, recursive }))
@@ -80,7 +80,7 @@ fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request),
             let sources = sources.collect::<Result<Vec<Location>, _>>()?;
             let pool = sources[0].name.pool().to_owned();
             if sources.iter().any(|source| source.name.pool() != pool) {
-                return Err(Failure::usage("one copy is out of one pool"));
+                return Err(Failure::usage("all sources must be in the same pool"));
             }
             Ok((pool, Request::CopyOut { sources, to: local(path)?, recursive }))
         }

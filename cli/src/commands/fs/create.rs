@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let name: DatasetName = name("create", &arguments.name)?;
     let assignments = assignments(&arguments.properties, Property::of_dataset, true, "create", &arguments.name)?;
     if name.is_pool() {
-        return Err(Failure::cannot("create", &name, "missing dataset name").hint("a pool is made with: pool create"));
+        return Err(Failure::cannot("create", &name, "missing dataset name").hint("to create a pool: pool create"));
     }
     let request = Request::Create {
         name: name.clone(),

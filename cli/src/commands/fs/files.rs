@@ -28,8 +28,8 @@ fn mounted(path: &Path, context: &mut Context<'_>) -> Result<Location, Failure> 
     let real = real(path).map_err(|error| Failure::cannot("open", path.display(), error))?;
     let known = context.executor.visible_pools()?;
     let mount = mount_above(&real, &known, context).ok_or_else(|| {
-        Failure::cannot("open", path.display(), "no file system of a pool is mounted there")
-            .hint("a file of one that is not mounted is written DATASET:/PATH")
+        Failure::cannot("open", path.display(), "no Cenote file system is mounted there")
+            .hint("name a file of an unmounted file system as DATASET:/PATH")
     })?;
     let below = real.strip_prefix(mount.mountpoint.as_os_str()).unwrap_or(&real);
     let Ok(inside) = below.strip_prefix(SNAPSHOTS) else { return Ok(at(mount.dataset, below)) };
@@ -59,7 +59,8 @@ fn real(path: &Path) -> std::io::Result<PathBuf> {
 pub(super) fn attribute(name: &str) -> Result<Attribute, Failure> {
     Attribute::named(name).ok_or_else(|| {
         let known: Vec<&str> = Attribute::ALL.iter().map(|attribute| attribute.name()).collect();
-        Failure::usage(format!("'{name}' is no attribute of files")).hint(format!("these are: {}", known.join(", ")))
+        Failure::usage(format!("'{name}' is not a file attribute"))
+            .hint(format!("file attributes: {}", known.join(", ")))
     })
 }
 

@@ -59,7 +59,7 @@ fn checked(text: &str, received: bool) -> Result<String, Failure> {
             };
             let default = property.syntax().print(default, Precision::Human);
             Err(Failure::usage(format!("'{property}' property cannot be inherited"))
-                .hint(format!("back to its default: fs set {property}={default} DATASET")))
+                .hint(format!("to restore the default: fs set {property}={default} DATASET")))
         }
     }
 }

@@ -80,13 +80,15 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
     let pool = specification.target.pool().to_owned();
     let stream = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let Response::Received(records) = context.call_with(&pool, Request::Receive(specification), Some(stream))? else {
+    let Response::Received { records, unmounted } =
+        context.call_with(&pool, Request::Receive(specification), Some(stream))?
+    else {
         return Err(unexpected_answer());
     };
     if arguments.verbose {
         context.print(&render(&records, arguments.dry_run))?;
     }
-    Ok(Exit::Done)
+    unmounted.map_or(Ok(Exit::Done), Err)
 }
 
 fn specification(arguments: &Arguments) -> Result<ReceiveSpec, Failure> {
@@ -118,8 +120,8 @@ fn specification(arguments: &Arguments) -> Result<ReceiveSpec, Failure> {
         exclude.extend(listed.iter().map(|property| property.name().to_owned()));
     }
     if let Some(both) = assignments.iter().find(|assignment| exclude.contains(&assignment.name)) {
-        let problem = format!("-o sets the property '{}', and -x leaves it out", both.name);
-        return Err(Failure::cannot(action, &target, problem).hint("leave one of the two out"));
+        let problem = format!("property '{}' is given to both -o and -x", both.name);
+        return Err(Failure::cannot(action, &target, problem).hint("remove either option"));
     }
     Ok(ReceiveSpec {
         naming,

@@ -37,7 +37,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let (from, to) = names(&arguments.from, &arguments.to)?;
     if arguments.recursive && !matches!(from, Name::Snapshot(_)) {
-        return Err(Failure::usage("-r renames snapshots; a file system takes those below it along anyway"));
+        return Err(Failure::usage("-r is for snapshots; renaming a file system always renames its descendants"));
     }
     let pool = from.pool().to_owned();
     let request = Request::Rename {
@@ -63,11 +63,10 @@ fn names(from: &str, to: &str) -> Result<(Name, Name), Failure> {
     };
     let refuse = |why: &str| Err(Failure::cannot("rename", from, why));
     match (&old, &new) {
-        (Name::Dataset(a), Name::Dataset(b)) if a.pool() != b.pool() => {
-            refuse("file systems cannot leave their pool").map_err(|f| f.hint("copy it: fs send | fs receive"))
-        }
+        (Name::Dataset(a), Name::Dataset(b)) if a.pool() != b.pool() => refuse("file systems cannot leave their pool")
+            .map_err(|f| f.hint("to copy the file system: fs send | fs receive")),
         (Name::Dataset(a), _) if a.is_pool() => refuse("that is a pool")
-            .map_err(|f| f.hint("export it and import it under the new name: pool import OLD NEW")),
+            .map_err(|f| f.hint("to rename a pool, export it and import it under the new name: pool import OLD NEW")),
         (Name::Dataset(a), Name::Dataset(b)) if b != a && b.is_within(a) => refuse("the new name is below the old one"),
         (Name::Dataset(_), Name::Dataset(_)) => Ok((old, new)),
         (Name::Snapshot(a), Name::Snapshot(b)) if a.dataset() == b.dataset() => Ok((old, new)),

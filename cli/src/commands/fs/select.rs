@@ -116,7 +116,7 @@ fn resolve(text: &str, known: &[String], context: &mut Context<'_>) -> Result<Na
 fn mounted_at(path: &str, known: &[String], context: &mut Context<'_>) -> Result<Name, Failure> {
     let real = std::fs::canonicalize(path).map_err(|error| Failure::cannot("open", path, error))?;
     let nearest = mount_above(&real, known, context).map(|mount| mount.dataset);
-    nearest.ok_or_else(|| Failure::cannot("open", path, "no file system of a pool is mounted there"))
+    nearest.ok_or_else(|| Failure::cannot("open", path, "no Cenote file system is mounted there"))
 }
 
 /// The mount in which an absolute path without symbolic links lies.

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use clap::Args;
-use dataset::name::{Name, SnapshotName};
+use dataset::name::{DatasetName, Name, SnapshotName};
 use dataset::property::size::format_bytes;
 use protocol::{Exit, Failure, Request, Response, SendSpec, SentRecord, unexpected_answer};
 use serde_json::{Value, json};
@@ -109,13 +109,16 @@ fn sent(response: Response) -> Result<Vec<SentRecord>, Failure> {
 }
 
 fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
-    let snapshot: SnapshotName = name("send", &arguments.snapshot)?;
+    let what = arguments.snapshot.as_str();
+    if !what.contains(['@', '#']) && what.parse::<DatasetName>().is_ok() {
+        let hint = format!("to list snapshots: fs list -t snapshot {what}; to take one: fs snapshot {what}@NAME");
+        return Err(Failure::cannot("send", what, "only a snapshot can be sent, DATASET@SNAPSHOT").hint(hint));
+    }
+    let snapshot: SnapshotName = name("send", what)?;
     let base = arguments.since.as_ref().or(arguments.all_since.as_ref());
     let base = base.map(|text| base_name(text, &snapshot)).transpose()?;
     if let (Some(Name::Bookmark(bookmark)), true) = (&base, arguments.all_since.is_some()) {
-        return Err(
-            Failure::cannot("send since", bookmark, "-I needs a snapshot").hint("a bookmark can be given to -i")
-        );
+        return Err(Failure::cannot("send since", bookmark, "-I needs a snapshot").hint("use a bookmark with -i"));
     }
     Ok(SendSpec {
         snapshot,

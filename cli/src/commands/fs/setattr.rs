@@ -41,10 +41,10 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let (given, files) = split(&arguments.words, |word| !is_assignment(word));
     if given.is_empty() {
-        return Err(Failure::usage("missing what to set, as immutable=on"));
+        return Err(Failure::usage("missing an attribute, such as immutable=on"));
     }
     if files.is_empty() {
-        return Err(Failure::usage("missing the files whose attributes to set"));
+        return Err(Failure::usage("missing a file"));
     }
     let assignments = given.iter().map(|word| assignment(&word.to_string_lossy())).collect::<Result<Vec<_>, _>>()?;
     for file in files {

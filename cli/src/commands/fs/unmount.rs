@@ -82,9 +82,9 @@ fn target(text: &str, context: &mut Context<'_>) -> Result<(String, UnmountTarge
     // The last step is looked at last: if a file system is mounted there, its service may not answer.
     let by_parent = path.parent().and_then(|parent| Some(parent.canonicalize().ok()?.join(path.file_name()?).into()));
     let found = at(written).or_else(|| at(by_parent?)).or_else(|| at(path.canonicalize().ok()?.into()));
-    let nothing = "no file system of a pool is mounted there";
+    let nothing = "no Cenote file system is mounted there";
     found.ok_or_else(|| {
-        let nowhere = || Failure::cannot("unmount", text, nothing).hint("what is mounted: fs mount");
+        let nowhere = || Failure::cannot("unmount", text, nothing).hint("to list mounted file systems: fs mount");
         unanswered.unwrap_or_else(nowhere)
     })
 }

@@ -170,7 +170,7 @@ impl Row {
 /// Shows accounts: of this kind, unless others are asked for.
 pub fn run(kind: OwnerKind, arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     if kind == OwnerKind::Project && (arguments.numeric || arguments.translate || !arguments.types.is_empty()) {
-        return Err(Failure::usage("projects have numbers alone: -n, -i and -t are of users and groups"));
+        return Err(Failure::usage("-n, -i and -t apply to users and groups, not to projects"));
     }
     let name = named(&arguments.name, context)?;
     let is_wanted = |other: &OwnerKind| match arguments.types.is_empty() {

@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     };
     let Some(new) = &arguments.new else {
         if !is_raidz(device) {
-            return Err(Failure::usage(format!("which device is to be attached to '{device}'?")));
+            return Err(Failure::usage(format!("missing the device to attach to '{device}'")));
         }
         context.run(&pool, Request::start(Kind::Expand, limit))?;
         return if arguments.wait { wait(&pool, context) } else { Ok(Exit::Done) };

@@ -35,7 +35,8 @@ Examples:
   pool create tank mirror /dev/sdb /dev/sdc
   pool create tank mirror /dev/sdb /dev/sdc mirror /dev/sdd /dev/sde
   pool create tank raidz2 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
-  pool create tank mirror /dev/sdb /dev/sdc special mirror /dev/nvme0n1 /dev/nvme1n1 log /dev/pmem0
+  pool create tank mirror /dev/sdb /dev/sdc special mirror /dev/sdd /dev/sde
+  pool create tank mirror /dev/sdb /dev/sdc log /dev/pmem0
   pool create tank mirror /dev/sdb /dev/sdc spare /dev/sdd
   pool create tank mirror /dev/sdb /dev/sdc cache /dev/nvme0n1
   pool create -n tank /dev/sdb               show the layout and the cost of a loss"
@@ -83,7 +84,7 @@ fn pool_of(arguments: &Arguments) -> Result<CreatePool, Failure> {
     root_properties.extend(arguments.mountpoint.iter().map(|path| (MOUNTPOINT.name.to_owned(), path.clone())));
     let (texts, spares) = spares(action, what, &arguments.vdevs)?;
     if texts.is_empty() {
-        return Err(Failure::cannot(action, what, "a pool has at least one device beside those that stand by"));
+        return Err(Failure::cannot(action, what, "a pool needs at least one device besides spares"));
     }
     Ok(CreatePool {
         vdevs: vdevs(action, what, &texts)?,

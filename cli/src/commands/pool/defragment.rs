@@ -53,9 +53,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 fn render(plan: &DefragmentPlan) -> String {
     let DefragmentPlan { bytes, chunks, empty, empty_then, region, reason } = plan;
     match reason {
-        Some(reason) => format!("nothing would be moved: {reason}\n"),
+        Some(reason) => format!("Nothing to do: {reason}\n"),
         None => format!(
-            "{} in {chunks} regions of {} would be moved to {} others\nempty regions: {empty} now, {empty_then} then\n",
+            "{} in {chunks} regions of {} would be moved into {} others\nempty regions: {empty} before, {empty_then} after\n",
             format_bytes(*bytes),
             format_bytes(*region),
             chunks.saturating_sub(empty_then.saturating_sub(*empty))
@@ -72,10 +72,10 @@ mod tests {
         let plan =
             DefragmentPlan { bytes: 3 << 20, chunks: 12, empty: 2, empty_then: 10, region: 1 << 20, reason: None };
         insta::assert_snapshot!(render(&plan), @r"
-        3M in 12 regions of 1M would be moved to 4 others
-        empty regions: 2 now, 10 then
+        3M in 12 regions of 1M would be moved into 4 others
+        empty regions: 2 before, 10 after
         ");
-        let none = DefragmentPlan { reason: Some("there is too little room".to_owned()), ..plan };
-        insta::assert_snapshot!(render(&none), @"nothing would be moved: there is too little room");
+        let none = DefragmentPlan { reason: Some("too little free space".to_owned()), ..plan };
+        insta::assert_snapshot!(render(&none), @"Nothing to do: too little free space");
     }
 }

@@ -58,6 +58,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return clear(&arguments.pools, &pools, context);
     }
     let mut seen = BTreeMap::new();
+    let mut is_first = true;
     if arguments.json {
         let events = news(&arguments.pools, &pools, &mut seen, context)?;
         context.print_json("events", "events", encode(&events))?;
@@ -68,7 +69,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
     loop {
         let events = news(&arguments.pools, &pools, &mut seen, context)?;
-        show(&events, arguments, context)?;
+        show(&events, &mut is_first, arguments, context)?;
         if !arguments.follow {
             return Ok(Exit::Done);
         }
@@ -113,9 +114,20 @@ fn news(
     Ok(events)
 }
 
-fn show(events: &[Event], arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
+/// Details of an event are set apart from the event before by an empty line; `is_first` says that none was printed yet.
+fn show(
+    events: &[Event],
+    is_first: &mut bool,
+    arguments: &Arguments,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
     let zone = context.zone;
-    let text: String = events.iter().map(|event| render(event, arguments.verbose, arguments.scripted, zone)).collect();
+    let mut text = String::new();
+    for event in events {
+        text += if arguments.verbose && !*is_first { "\n" } else { "" };
+        text += &render(event, arguments.verbose, arguments.scripted, zone);
+        *is_first = false;
+    }
     context.print(&text)?;
     Ok(context.console.output.flush()?)
 }
@@ -131,7 +143,7 @@ fn render((pool, event): &Event, verbose: bool, scripted: bool, zone: Zone) -> S
         return line;
     }
     let details: String = event.details.iter().map(|(name, value)| format!("        {name} = \"{value}\"\n")).collect();
-    format!("{line}        pool = \"{pool}\"\n{details}        eid = {}\n\n", event.number)
+    format!("{line}        pool = \"{pool}\"\n{details}        eid = {}\n", event.number)
 }
 
 fn encode(events: &[Event]) -> Value {
@@ -164,6 +176,7 @@ mod tests {
             details: vec![("vdev_path".into(), "/srv/a.img".into())],
         };
         let event = ("tank".to_owned(), event);
+        assert!(render(&event, true, false, || TimeZone::UTC).ends_with("eid = 7\n"));
         insta::assert_snapshot!(render(&event, true, false, || TimeZone::UTC), @r#"
         Nov 07 2025 09:05:30.000012000 ereport.fs.zfs.checksum
                 pool = "tank"

@@ -10,30 +10,30 @@ use super::removal;
 pub(super) fn render(expansion: &ExpansionRecord) -> String {
     let ExpansionRecord { name, columns, .. } = expansion;
     let done = permyriad(expansion.rows_done, expansion.rows);
-    let done = format!("{}.{:02}% of its rows have all {columns} devices", done / 100, done % 100);
+    let done = format!("{}.{:02}% of its rows use all {columns} devices", done / 100, done % 100);
     match expansion.pause {
         None => {
             let limit = removal::limit(expansion.limit);
             format!("expansion of {name} in progress\n{done}\n{}{limit}", progress(expansion))
         }
         Some(ExpansionPause::Operator) => {
-            format!("expansion of {name} is paused\n{done}\n'pool attach POOL {name}' has it go on")
+            format!("expansion of {name} is paused\n{done}\nto continue: pool attach POOL {name}")
         }
         Some(ExpansionPause::NoRoom) => format!(
-            "expansion of {name} waits for room\n{done}\nwhat lies in the others goes on when there is empty space in rows as wide"
+            "expansion of {name} waits for free space\n{done}\nit continues when wide rows have free space for the remaining data"
         ),
         Some(ExpansionPause::Degraded) => {
-            format!("expansion of {name} waits until all of its devices hold everything\n{done}")
+            format!("expansion of {name} waits until all of its devices are resilvered\n{done}")
         }
         Some(ExpansionPause::Unreadable) => {
-            format!("expansion of {name} has stopped: something could not be read\n{done}")
+            format!("expansion of {name} has stopped: data could not be read\n{done}")
         }
     }
 }
 
 fn progress(expansion: &ExpansionRecord) -> String {
     if expansion.regions == 0 {
-        return "looking for room".to_owned();
+        return "looking for free space".to_owned();
     }
     // Blocks with several copies there count once, and what is freed meanwhile is not copied.
     let total = expansion.total.max(expansion.copied);
@@ -96,13 +96,13 @@ mod tests {
     fn an_expansion_is_shown_in_eighty_columns() {
         insta::assert_snapshot!(render(&expansion(None)), @r"
         expansion of raidz1-0 in progress
-        25.00% of its rows have all 4 devices
+        25.00% of its rows use all 4 devices
         1G of 3G copied at 16M/s for the next rows, 0h2m to go
         ");
         insta::assert_snapshot!(render(&expansion(Some(ExpansionPause::NoRoom))), @r"
-        expansion of raidz1-0 waits for room
-        25.00% of its rows have all 4 devices
-        what lies in the others goes on when there is empty space in rows as wide
+        expansion of raidz1-0 waits for free space
+        25.00% of its rows use all 4 devices
+        it continues when wide rows have free space for the remaining data
         ");
         let shown = [
             None,

@@ -104,7 +104,7 @@ fn import(
 ) -> Result<Exit, Failure> {
     let action = "import";
     if arguments.json && !arguments.dry_run {
-        return Err(Failure::usage("-j is for showing what could be imported, and for -F -n"));
+        return Err(Failure::usage("-j needs a list (no pool), or -F -n"));
     }
     let new_name = |text: &String| -> Result<DatasetName, Failure> {
         check_new_pool(text).map_err(|error| Failure::name("import as", &error))
@@ -128,7 +128,7 @@ fn import(
         }
         HostResponse::Rewound(report) => {
             let text = super::rewind::render(&report, context.zone);
-            context.print(&text)?;
+            context.print_called(&text)?;
             Ok(Exit::Done)
         }
         _ => Err(unexpected_answer()),
@@ -150,7 +150,7 @@ fn show(search: Vec<PathBytes>, wanted: Wanted, as_json: bool, context: &mut Con
     match (as_json, pools.as_slice()) {
         (true, pools) => context.print_json("import", "pools", encode(pools))?,
         (false, []) if wanted == Wanted::Destroyed => {
-            let hint = "look elsewhere: pool import -D -d DIR";
+            let hint = "to search another directory: pool import -D -d DIR";
             return Err(Failure::new("no destroyed pools available to import").hint(hint));
         }
         (false, []) => {
@@ -163,12 +163,12 @@ fn show(search: Vec<PathBytes>, wanted: Wanted, as_json: bool, context: &mut Con
             hint.extend(
                 destroyed.iter().map(|pool| format!("pool '{}' was destroyed: pool import -D -d DIR", pool.name)),
             );
-            hint.push("look elsewhere: pool import -d DIR".to_owned());
+            hint.push("to search another directory: pool import -d DIR".to_owned());
             return Err(Failure::new("no pools available to import").hint(hint.join("\n")));
         }
         (false, pools) => {
             let text: Vec<String> = pools.iter().map(render).collect();
-            context.print(&text.join("\n"))?;
+            context.print_called(&text.join("\n"))?;
         }
     }
     Ok(Exit::Done)

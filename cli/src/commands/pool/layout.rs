@@ -34,10 +34,7 @@ const ALIKE: u64 = 16 * MIB;
 /// What the larger devices of a vdev have too much.
 fn unused(vdevs: &[LayoutVdev]) -> String {
     let line = |LayoutVdev { name, unused, .. }: &LayoutVdev| {
-        format!(
-            "{name}: its devices are not of one size, and {} in all of the larger ones is of no use\n",
-            format_bytes(*unused)
-        )
+        format!("{name}: its devices differ in size; {} of the larger devices is unused\n", format_bytes(*unused))
     };
     vdevs.iter().filter(|vdev| vdev.unused >= ALIKE).map(line).collect()
 }
@@ -52,13 +49,13 @@ fn losses(vdevs: &[LayoutVdev]) -> String {
     let line = |(&(is_log, may_lose), names): (&(bool, usize), &Vec<&str>)| {
         let of_each = if names.len() > 1 { " of each" } else { "" };
         let what = match is_log {
-            true => "what was promised since the last commit is lost if power fails as well",
+            true => "synchronous writes since the last commit are lost if power fails as well",
             false => "the pool is lost",
         };
         let cost = match may_lose {
-            0 => format!("with any device of these, {what}"),
-            1 => format!("any one device{of_each} may be lost; with a second one of the same vdev, {what}"),
-            n => format!("any {n} devices{of_each} may be lost; with one more of the same vdev, {what}"),
+            0 => format!("no redundancy: if any device fails, {what}"),
+            1 => format!("any one device{of_each} may fail; if a second device of the same vdev fails, {what}"),
+            n => format!("any {n} devices{of_each} may fail; if one more device of the same vdev fails, {what}"),
         };
         format!("{}: {cost}\n", names.join(", "))
     };
@@ -97,8 +94,8 @@ mod tests {
         	  /dev/e
 
         space: 1.50G
-        mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
-        /e.img: with any device of these, what was promised since the last commit is lost if power fails as well
+        mirror-0, mirror-1: any one device of each may fail; if a second device of the same vdev fails, the pool is lost
+        /e.img: no redundancy: if any device fails, synchronous writes since the last commit are lost if power fails as well
         ");
     }
 
@@ -130,9 +127,9 @@ mod tests {
         	  /i.img
 
         space: 1.50G
-        /a.img: with any device of these, the pool is lost
-        mirror-1, mirror-2: any one device of each may be lost; with a second one of the same vdev, the pool is lost
-        mirror-3: any 2 devices may be lost; with one more of the same vdev, the pool is lost
+        /a.img: no redundancy: if any device fails, the pool is lost
+        mirror-1, mirror-2: any one device of each may fail; if a second device of the same vdev fails, the pool is lost
+        mirror-3: any 2 devices may fail; if one more device of the same vdev fails, the pool is lost
         ");
     }
 
@@ -143,9 +140,6 @@ mod tests {
         let layout = Layout { pool: "tank".into(), vdevs, spares: Vec::new(), size: 3 << 29 };
         let text = render(&layout, "create");
         let said = text.lines().skip_while(|line| !line.starts_with("space")).nth(1);
-        assert_eq!(
-            said,
-            Some("mirror-1: its devices are not of one size, and 3G in all of the larger ones is of no use")
-        );
+        assert_eq!(said, Some("mirror-1: its devices differ in size; 3G of the larger devices is unused"));
     }
 }

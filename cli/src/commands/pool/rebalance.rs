@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 
 fn render(plan: &RebalancePlan) -> String {
     match &plan.reason {
-        Some(reason) => format!("nothing would be moved: {reason}\n"),
+        Some(reason) => format!("Nothing to do: {reason}\n"),
         None => format!(
             "{} in {} regions of {} would be moved\n",
             format_bytes(plan.bytes),
@@ -70,6 +70,6 @@ mod tests {
         let plan = RebalancePlan { bytes: 3 << 20, chunks: 4, region: 1 << 20, reason: None };
         insta::assert_snapshot!(render(&plan), @"3M in 4 regions of 1M would be moved");
         let none = RebalancePlan { reason: Some("all vdevs are about equally full".to_owned()), ..plan };
-        insta::assert_snapshot!(render(&none), @"nothing would be moved: all vdevs are about equally full");
+        insta::assert_snapshot!(render(&none), @"Nothing to do: all vdevs are about equally full");
     }
 }

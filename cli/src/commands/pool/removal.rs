@@ -28,10 +28,10 @@ pub(super) fn render(removal: &RemovalRecord, zone: Zone) -> String {
         ),
         Some(RemovalEnd::Canceled) => format!("Removal of {} canceled on {end}", removal.name),
         Some(RemovalEnd::Unreadable) => {
-            format!("Removal of {} given up on {end}: something on it could not be read", removal.name)
+            format!("Removal of {} failed on {end}: data on it could not be read", removal.name)
         }
         Some(RemovalEnd::NoRoom) => {
-            format!("Removal of {} given up on {end}: there were too few empty regions elsewhere", removal.name)
+            format!("Removal of {} failed on {end}: too few empty regions on other vdevs", removal.name)
         }
     }
 }
@@ -47,8 +47,8 @@ pub(super) fn render_rebalance(rebalance: &RebalanceRecord, zone: Zone) -> Strin
             format!("moved {} in {} on {end}", format_bytes(rebalance.copied), duration(rebalance.seconds))
         }
         Some(RemovalEnd::Canceled) => format!("canceled on {end}"),
-        Some(RemovalEnd::Unreadable) => format!("given up on {end}:\nsomething could not be read"),
-        Some(RemovalEnd::NoRoom) => format!("given up on {end}:\nthere were too few empty regions"),
+        Some(RemovalEnd::Unreadable) => format!("failed on {end}:\ndata could not be read"),
+        Some(RemovalEnd::NoRoom) => format!("failed on {end}:\ntoo few empty regions"),
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn render_defragment(defragment: &DefragmentRecord, zone: Zone) -> St
 pub(super) fn render_resize(resize: &ResizeRecord, zone: Zone) -> String {
     let ResizeRecord { moved, name, size, obstacle } = resize;
     let obstacle = obstacle.as_ref().map_or_else(String::new, |obstacle| format!("\n{obstacle}"));
-    let becomes = if moved.ended == Some(RemovalEnd::Finished) { "ends at" } else { "to" };
+    let becomes = if moved.ended == Some(RemovalEnd::Finished) { "is now" } else { "shrinks to" };
     format!("{}\n{name} {becomes} {}{obstacle}", render_rebalance(moved, zone), format_bytes(*size))
 }
 
@@ -286,12 +286,12 @@ mod tests {
         insta::assert_snapshot!(of(None).0, @r"
         in progress since Fri Nov  7 09:05:30 2025
         300M copied out of 1G at 83.0K/s, 29.29% done, 2h28m to go
-        mirror-0 to 10G
+        mirror-0 shrinks to 10G
         ");
         let (shown, json) = of(Some(RemovalEnd::Finished));
         insta::assert_snapshot!(shown, @r"
         moved 300M in 1h1m on Fri Nov  7 09:05:30 2025
-        mirror-0 ends at 10G
+        mirror-0 is now 10G
         ");
         assert_eq!(
             (&json["name"], &json["size"], &json["state"]),

@@ -61,12 +61,12 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
     if arguments.pause && !arguments.dry_run {
         if !arguments.vdevs.is_empty() {
-            return Err(Failure::usage("-p pauses the removal that is under way: no vdev is named"));
+            return Err(Failure::usage("-p pauses the current removal and takes no vdev"));
         }
         return context.run(&pool, Request::job(Kind::Remove, Order::Pause)).map(|()| Exit::Done);
     }
     if arguments.vdevs.is_empty() {
-        return Err(Failure::usage("a vdev is to be named"));
+        return Err(Failure::usage("missing a vdev"));
     }
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let vdevs: Vec<String> = arguments.vdevs.iter().map(|vdev| vdev_name(vdev)).collect::<Result<_, _>>()?;
@@ -110,10 +110,10 @@ fn render(plan: &RemovalPlan, exact: bool) -> String {
     let RemovalPlan { vdev, bytes, needed, available, region, .. } = plan;
     let size = |bytes: u64| if exact { bytes.to_string() } else { format_bytes(bytes) };
     match (*region, *bytes) {
-        (0, 0) => return format!("{vdev} would leave at once: nothing has to be moved\n"),
+        (0, 0) => return format!("{vdev} would be removed at once: it holds no pool data\n"),
         (0, copies) => {
             let copies = size(copies);
-            return format!("{vdev} would leave at once, and {copies} of copies on it would be given up\n");
+            return format!("{vdev} would be removed at once, discarding {copies} of cached data\n");
         }
         _ => {}
     }
@@ -123,7 +123,7 @@ fn render(plan: &RemovalPlan, exact: bool) -> String {
 /// How many empty regions of a size something takes, and how many there are.
 pub(super) fn regions(needed: u32, available: u32, size: &str) -> String {
     let too_few = if needed > available { ": too few" } else { "" };
-    format!("it takes {needed} empty regions of {size} elsewhere, and there are {available}{too_few}")
+    format!("{needed} empty regions of {size} needed elsewhere, {available} available{too_few}")
 }
 
 #[cfg(test)]
@@ -152,15 +152,15 @@ mod tests {
         };
         insta::assert_snapshot!(render(&plan, false), @r"
         3M would be moved off mirror-1
-        it takes 4 empty regions of 1M elsewhere, and there are 50
+        4 empty regions of 1M needed elsewhere, 50 available
         ");
         assert!(render(&plan, true).starts_with("3145728 would be moved"));
         assert!(render(&RemovalPlan { available: 3, ..plan.clone() }, false).ends_with("there are 3: too few\n"));
         let copies = RemovalPlan { vdev: "/c.img".into(), region: 0, needed: 0, available: 0, ..plan };
         let spare = RemovalPlan { bytes: 0, ..copies.clone() };
         insta::assert_snapshot!(render(&copies, false) + &render(&spare, true), @r"
-        /c.img would leave at once, and 3M of copies on it would be given up
-        /c.img would leave at once: nothing has to be moved
+        /c.img would be removed at once, discarding 3M of cached data
+        /c.img would be removed at once: it holds no pool data
         ");
     }
 }

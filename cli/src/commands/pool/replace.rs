@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let new = match &arguments.new {
         Some(new) => vdev(action, &pool, new)?,
         None if device.parse::<u64>().is_ok() => {
-            return Err(Failure::usage(format!("which device is to replace number {device}? name its path")));
+            return Err(Failure::usage(format!("missing the new device to replace GUID {device}")));
         }
         None => VdevSpec { path: device.as_str().into(), create: None },
     };

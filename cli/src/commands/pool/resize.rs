@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::jobs::Kind;
-use dataset::property::size::{format_bytes, parse_size};
+use dataset::property::size::{format_bytes, format_bytes_up, parse_size};
 use protocol::{Exit, Failure, JobTarget, NewSize, Order, Request, ResizePlan, Response, unexpected_answer};
 
 use super::{remove::regions, trim};
@@ -34,10 +34,10 @@ Examples:
 )]
 pub struct Arguments {
     /// Dry run: show what would be moved, and the smallest possible size
-    #[arg(short = 'n', conflicts_with_all = ["pause", "stop", "wait", "limit"])]
+    #[arg(short = 'n', conflicts_with_all = ["stop", "wait", "limit"])]
     dry_run: bool,
-    /// Pause the resize
-    #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "limit", "device"])]
+    /// Pause the resize; with -n: print exact numbers
+    #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "limit"])]
     pause: bool,
     /// Stop the resize
     #[arg(short = 's', conflicts_with_all = ["wait", "limit", "device"])]
@@ -62,12 +62,15 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("resize a device of", &arguments.pool)?;
     let (device, size) = match (&arguments.device, &arguments.size) {
-        _ if arguments.pause => {
+        (device, _) if arguments.pause && !arguments.dry_run => {
+            if device.is_some() {
+                return Err(Failure::usage("-p pauses the current resize and takes no device"));
+            }
             return context.run(&pool, Request::job(Kind::Resize, Order::Pause)).map(|()| Exit::Done);
         }
         _ if arguments.stop => return context.run(&pool, Request::job(Kind::Resize, Order::Stop)).map(|()| Exit::Done),
         (Some(device), Some(size)) => (vdev_name(device)?, new_size(size)?),
-        _ => return Err(Failure::usage("a device and its new size are to be named")),
+        _ => return Err(Failure::usage("missing a device and its new size")),
     };
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let target = JobTarget::Size(device, size);
@@ -76,18 +79,18 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return Err(unexpected_answer());
     };
     if arguments.dry_run {
-        context.print(&render(&plan))?;
+        context.print(&render(&plan, arguments.pause))?;
         return Ok(if plan.needed <= plan.available { Exit::Done } else { Exit::Failed });
     }
     if plan.size != plan.asked {
-        context.print(&format!("{}\n", rounded(&plan)))?;
+        context.print(&format!("{}\n", rounded(&plan, false)))?;
     }
     if arguments.wait || plan.is_done {
         let Response::Resized(left) = context.call(&pool, Request::wait(Kind::Resize))? else {
             return Err(unexpected_answer());
         };
         for path in left {
-            context.print(&format!("{path} is larger than that; it may be made as small now\n"))?;
+            context.print(&format!("{path} is still larger; it can now be shrunk to the new size\n"))?;
         }
     }
     Ok(Exit::Done)
@@ -99,27 +102,28 @@ fn new_size(text: &str) -> Result<NewSize, Failure> {
         None => (false, text),
     };
     if number.starts_with('+') {
-        return Err(Failure::usage("a device becomes larger with pool online -e"));
+        return Err(Failure::usage("to enlarge a device: pool online -e"));
     }
     let bytes = parse_size(number).map_err(|error| Failure::usage(format!("bad size: {error}")))?;
     Ok(if less { NewSize::By(bytes) } else { NewSize::To(bytes) })
 }
 
-/// What becomes of the size that somebody has asked for.
-fn rounded(plan: &ResizePlan) -> String {
-    let ResizePlan { name, size, region, .. } = plan;
-    format!("{name} gets {} ({size} bytes): it keeps whole regions of {}", format_bytes(*size), format_bytes(*region))
+/// The new size, rounded up to whole regions.
+fn rounded(plan: &ResizePlan, exact: bool) -> String {
+    let [size, region] = [plan.size, plan.region].map(|bytes| shown(bytes, exact));
+    format!("new size of {}: {size} (whole regions of {region})", plan.name)
 }
 
-fn render(plan: &ResizePlan) -> String {
-    let ResizePlan { bytes, needed, available, region, least, .. } = plan;
-    format!(
-        "{}\n{} would be moved off its end\n{}\nthe least size possible now is {} ({least} bytes)\n",
-        rounded(plan),
-        format_bytes(*bytes),
-        regions(*needed, *available, &format_bytes(*region)),
-        format_bytes(*least)
-    )
+fn shown(bytes: u64, exact: bool) -> String {
+    if exact { bytes.to_string() } else { format_bytes(bytes) }
+}
+
+fn render(plan: &ResizePlan, exact: bool) -> String {
+    let [bytes, region] = [plan.bytes, plan.region].map(|bytes| shown(bytes, exact));
+    let least = if exact { plan.least.to_string() } else { format_bytes_up(plan.least) };
+    let regions = regions(plan.needed, plan.available, &region);
+    let rounded = rounded(plan, exact);
+    format!("{rounded}\n{bytes} would be moved off its end\n{regions}\nsmallest possible size: {least}\n")
 }
 
 #[cfg(test)]
@@ -148,11 +152,13 @@ mod tests {
             least: 70 << 20,
             is_done: false,
         };
-        insta::assert_snapshot!(render(&plan), @r"
-        /srv/a.img gets 79.5M (83361792 bytes): it keeps whole regions of 1M
+        insta::assert_snapshot!(render(&plan, false), @r"
+        new size of /srv/a.img: 79.5M (whole regions of 1M)
         3M would be moved off its end
-        it takes 4 empty regions of 1M elsewhere, and there are 50
-        the least size possible now is 70M (73400320 bytes)
+        4 empty regions of 1M needed elsewhere, 50 available
+        smallest possible size: 70M
         ");
+        let exact = render(&plan, true);
+        assert!(exact.contains(": 83361792 (whole") && exact.ends_with("size: 73400320\n"), "{exact}");
     }
 }

@@ -12,14 +12,14 @@ pub(super) fn render(report: &RewindReport, zone: Zone) -> String {
     if report.taken == report.newest {
         let (newest, lost) = (name(&report.newest), if report.dry_run { "would be" } else { "was" });
         return format!(
-            "the newest state of pool '{}' can be read: {newest}\nNothing {lost} lost.{written}\n",
+            "the newest state of pool '{}' is readable: {newest}\nNothing {lost} lost.{written}\n",
             report.pool
         );
     }
     let back = span(report.newest.time - report.taken.time);
     let (goes, takes, is_lost) = match report.dry_run {
-        true => ("would go back", "would take", "would be lost"),
-        false => ("has gone back", "took", "is lost"),
+        true => ("would be rewound by", "would take", "would be lost"),
+        false => ("was rewound by", "took", "are lost"),
     };
     let mut text = format!("pool '{}' {goes} {back}\n", report.pool);
     text += &format!("  newest: {}\n", name(&report.newest));
@@ -27,11 +27,11 @@ pub(super) fn render(report: &RewindReport, zone: Zone) -> String {
         text += &format!("  damaged: {}: {}\n", name(&passed.state), passed.problem);
     }
     text += &format!("  {takes}: {}\n", name(&report.taken));
-    text += &format!("What was done in the {back} after that {is_lost}.{written}\n");
+    text += &format!("All changes of the {back} after that {is_lost}.{written}\n");
     if report.dry_run {
         // Nothing newer is damaged: this one was asked for.
         let which = if report.passed.is_empty() { format!("-T {} ", report.taken.txg) } else { String::new() };
-        text += &format!("to do it: pool import -F {which}{}\n", report.pool);
+        text += &format!("to rewind: pool import -F {which}{}\n", report.pool);
     }
     text
 }
@@ -70,19 +70,19 @@ mod tests {
     #[test]
     fn what_would_be_lost_is_said_in_words_and_times() {
         insta::assert_snapshot!(render(&report(), || jiff::tz::TimeZone::UTC), @r"
-        pool 'tank' would go back 10 seconds
+        pool 'tank' would be rewound by 10 seconds
           newest: transaction group 120, of 2025-11-07 09:05:30
           damaged: transaction group 120, of 2025-11-07 09:05:30: its catalogue cannot be read
           would take: transaction group 118, of 2025-11-07 09:05:20
-        What was done in the 10 seconds after that would be lost. Nothing was written.
-        to do it: pool import -F tank
+        All changes of the 10 seconds after that would be lost. Nothing was written.
+        to rewind: pool import -F tank
         ");
         insta::assert_snapshot!(render(&RewindReport { dry_run: false, ..report() }, || jiff::tz::TimeZone::UTC), @r"
-        pool 'tank' has gone back 10 seconds
+        pool 'tank' was rewound by 10 seconds
           newest: transaction group 120, of 2025-11-07 09:05:30
           damaged: transaction group 120, of 2025-11-07 09:05:30: its catalogue cannot be read
           took: transaction group 118, of 2025-11-07 09:05:20
-        What was done in the 10 seconds after that is lost.
+        All changes of the 10 seconds after that are lost.
         ");
     }
 
@@ -90,7 +90,7 @@ mod tests {
     fn a_pool_whose_newest_state_can_be_read_loses_nothing() {
         let whole = RewindReport { taken: report().newest, passed: Vec::new(), ..report() };
         insta::assert_snapshot!(render(&whole, || jiff::tz::TimeZone::UTC), @r"
-        the newest state of pool 'tank' can be read: transaction group 120, of 2025-11-07 09:05:30
+        the newest state of pool 'tank' is readable: transaction group 120, of 2025-11-07 09:05:30
         Nothing would be lost. Nothing was written.
         ");
     }

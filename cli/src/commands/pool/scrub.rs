@@ -80,8 +80,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
             return Err(unexpected_answer());
         };
         if found.errors > 0 {
-            context
-                .note(&format!("{pool}: {} errors; what is lost is named by: pool status -v {pool}\n", found.errors))?;
+            context.note(&format!("{pool}: {} errors; to list the damage: pool status -v {pool}\n", found.errors))?;
         }
         exit = exit.max(Exit::of_scrub(found.errors));
     }
@@ -102,7 +101,7 @@ fn target(text: &OsStr, arguments: &Arguments, context: &mut Context<'_>) -> Res
         },
     };
     if arguments.pause || arguments.stop || arguments.damage {
-        return Err(Failure::usage("-p, -s and -e are of whole pools"));
+        return Err(Failure::usage("-p, -s and -e apply to whole pools"));
     }
     Ok(Target::Part { pool: location.name.pool().to_owned(), part: ScrubPart::Place(location) })
 }
@@ -116,7 +115,7 @@ fn examine(pool: &str, part: &ScrubPart, text: &OsStr, context: &mut Context<'_>
     let text = text.to_string_lossy();
     context.print(&format!("{text}: {examined} verified, {repaired} repaired, {} errors\n", found.errors))?;
     if found.errors > 0 {
-        context.note(&format!("what is lost is named by: pool status -v {pool}\n"))?;
+        context.note(&format!("to list the damage: pool status -v {pool}\n"))?;
     }
     Ok(Exit::of_scrub(found.errors))
 }

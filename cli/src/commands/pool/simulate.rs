@@ -65,11 +65,11 @@ fn render(report: &LossReport) -> String {
     let vdev = |vdev: &protocol::VdevLoss| {
         let (name, lost) = (&vdev.name, vdev.lost.join(", "));
         match (vdev.survives, vdev.left) {
-            (true, 1) => format!("{name} without {lost}: one device is left, and holds everything\n"),
-            (true, left) => format!("{name} without {lost}: {left} devices are left, and hold everything\n"),
+            (true, 1) => format!("{name} without {lost}: one complete device is left\n"),
+            (true, left) => format!("{name} without {lost}: {left} devices are left, with all data\n"),
             (false, _) if vdev.role == VdevRole::Log => {
                 format!(
-                    "{name} without {lost}: lost, with what was promised since the last commit if power fails as well\n"
+                    "{name} without {lost}: lost, with synchronous writes since the last commit if power fails as well\n"
                 )
             }
             (false, _) => format!("{name} without {lost}: lost\n"),
@@ -81,7 +81,7 @@ fn render(report: &LossReport) -> String {
     let verdict = match needed.is_empty() {
         true => "nothing would be lost".to_owned(),
         false => format!(
-            "the pool could not be imported without {};\nthis is what would have a copy left, and what would not",
+            "the pool could not be imported without {};\nblocks with and without a remaining copy",
             needed.join(", ")
         ),
     };
@@ -153,13 +153,13 @@ mod tests {
         assert!(said.contains("\nthe spare s.img: nothing is lost with it\n"), "{said}");
         vdevs.extend([vdev("raidz1-1", VdevRole::Normal, false), vdev("disk", VdevRole::Special, false)]);
         insta::assert_snapshot!(render(&LossReport { vdevs, idle: Vec::new(), datasets }), @r"
-        mirror-0 without mirror-0.img: one device is left, and holds everything
-        log without log.img: lost, with what was promised since the last commit if power fails as well
+        mirror-0 without mirror-0.img: one complete device is left
+        log without log.img: lost, with synchronous writes since the last commit if power fails as well
         raidz1-1 without raidz1-1.img: lost
         disk without disk.img: lost
 
         the pool could not be imported without raidz1-1, disk;
-        this is what would have a copy left, and what would not:
+        blocks with and without a remaining copy:
 
         NAME        BLOCKS  LOST  FILES  LOST
         tank/twice       9     0      4     0  all blocks remain

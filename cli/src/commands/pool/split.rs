@@ -73,7 +73,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     } else if !given.is_empty() {
         let imported = import(&split, given, arguments.altroot.is_some(), new.as_str(), context);
         // What has left cannot be had back.
-        imported.map_err(|failure| failure.hint(format!("'{new}' was split off; to import it: pool import {new}")))?;
+        imported.map_err(|failure| failure.hint(format!("'{new}' was split off; to import: pool import {new}")))?;
     }
     Ok(Exit::Done)
 }
@@ -84,9 +84,9 @@ fn altroot(directory: &str) -> Result<Assignment, Failure> {
     let problem = if !path.is_absolute() {
         "is not an absolute path"
     } else if !path.components().any(|part| matches!(part, Component::Normal(_))) {
-        "is the root, below which the other pool is mounted"
+        "is the root directory"
     } else if path.exists() && !path.is_dir() {
-        "is no directory"
+        "is not a directory"
     } else {
         return Ok(Assignment { name: ALTROOT.name.to_owned(), value: directory.to_owned() });
     };

@@ -83,7 +83,7 @@ fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Cont
         let zone = context.zone;
         let render = |status| render(status, arguments.verbose, arguments.exact, zone);
         let parts: Vec<String> = all.iter().map(render).collect();
-        context.print(&(apart + &parts.join("\n")))?;
+        context.print_called(&(apart + &parts.join("\n")))?;
     }
     context.executor.rest()?;
     Ok(Round::of(known, exit))

@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 /// So many bytes a second.
 pub(super) fn rate(text: &str) -> Result<u64, Failure> {
     let rate = parse_size(text).map_err(|error| Failure::usage(format!("bad rate: {error}")))?;
-    if rate == 0 { Err(Failure::usage("a rate of 0 would never end")) } else { Ok(rate) }
+    if rate == 0 { Err(Failure::usage("the rate must be above 0")) } else { Ok(rate) }
 }
 
 /// At most so many bytes a second, or `none`, which lifts a limit: 0.

@@ -21,8 +21,10 @@ const WATCH: Duration = Duration::from_millis(200);
 const NANOS: i64 = 1_000_000_000;
 
 /// Activities that ZFS knows, and why nobody waits for them here.
-const ABSENT: &[(&[&str], &str)] =
-    &[(&["discard"], "this version takes no checkpoints of pools"), (&["initialize"], "free space is left as it is")];
+const ABSENT: &[(&[&str], &str)] = &[
+    (&["discard"], "pool checkpoints do not exist in this version"),
+    (&["initialize"], "free space is not initialized"),
+];
 
 /// Arguments of `pool wait`.
 #[derive(Args, Debug)]
@@ -114,7 +116,7 @@ fn wanted(names: &[String]) -> Result<Vec<Activity>, Failure> {
         let known = Activity::ALL.iter().find(|activity| activity.as_str() == name);
         known.copied().ok_or_else(|| match ABSENT.iter().find(|(names, _)| names.contains(&name.as_str())) {
             Some((_, reason)) => Failure::usage(format!("the activity '{name}' is not supported: {reason}")),
-            None => Failure::usage(format!("there is no activity '{name}'")).hint(format!("activities: {}", all())),
+            None => Failure::usage(format!("unknown activity '{name}'")).hint(format!("activities: {}", all())),
         })
     };
     names.iter().map(find).collect()
@@ -180,9 +182,9 @@ mod tests {
         let wanted = |text: &str| wanted(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(wanted("scrub,freeing").unwrap(), [Activity::Scrub, Activity::Freeing]);
         let failure = wanted("scrub,initialize").unwrap_err();
-        insta::assert_snapshot!(render(&failure, ""), @"the activity 'initialize' is not supported: free space is left as it is");
+        insta::assert_snapshot!(render(&failure, ""), @"the activity 'initialize' is not supported: free space is not initialized");
         insta::assert_snapshot!(render(&wanted("sleep").unwrap_err(), ""), @r"
-        there is no activity 'sleep'
+        unknown activity 'sleep'
           activities: defragment, freeing, raidz_expand, rebalance, remove, replace, resilver, resize, scrub, trim
         ");
         assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);

@@ -138,8 +138,8 @@ impl Tree {
             if has_newest && !self.sender.snapshots.contains_key(&row.guid) {
                 return Err(Error::NotReceived {
                     name: self.top.to_string(),
-                    problem: format!("all that it brings is here already, and @{} is later", row.name),
-                    remedy: "receive what was sent later, or destroy the later snapshots first",
+                    problem: format!("the destination already has all of its snapshots, and the later @{}", row.name),
+                    remedy: "receive a later stream, or destroy the later snapshots first",
                 });
             }
             has_newest |= Some(row.guid) == newest;

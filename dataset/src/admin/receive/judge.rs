@@ -104,8 +104,9 @@ impl Judge {
     pub(super) fn plan(&self, tx: &Transaction<'_>) -> Result<Plan> {
         let Some(needs) = needs_of(self.begin.layout) else {
             let (layout, newest) = (self.begin.layout, LAYOUT_WITH_ACCOUNTS);
-            let problem = format!("its files are laid out by version {layout}, and this program knows up to {newest}");
-            return self.refuse(problem, "use a newer program");
+            let problem =
+                format!("its file layout version is {layout}, and this program supports versions up to {newest}");
+            return self.refuse(problem, "use a newer version of Cenote");
         };
         for Need { feature, what, remedy } in needs {
             if !feature::is_enabled(tx, feature)? {
@@ -117,7 +118,7 @@ impl Judge {
             && arrival::snapshot_with(tx, target, self.begin.guid)?.is_some()
         {
             return match self.alone {
-                true => self.refuse("this very snapshot is here already".into(), "nothing is to be done"),
+                true => self.refuse("the destination already has this snapshot".into(), "nothing to do"),
                 false => Ok(Plan::Skip),
             };
         }
@@ -135,8 +136,8 @@ impl Judge {
                 ),
             },
             (None, Some(base)) => self.refuse(
-                format!("it is an increment from {}, and there is no such dataset", base.name),
-                "receive a full stream first, or use -o origin=SNAPSHOT to receive it as a clone of that base",
+                format!("it is an increment from {}, and the destination does not exist", base.name),
+                "receive a full stream first, or receive it as a clone of its base: -o origin=SNAPSHOT",
             ),
             (None, None) => self.plan_create(tx, None),
         }
@@ -146,12 +147,12 @@ impl Judge {
     /// stream, which contains the whole tree.
     fn plan_clone(&self, tx: &Transaction<'_>, found: Option<u64>, origin: &SnapshotName) -> Result<Plan> {
         if found.is_some() {
-            let problem = "the dataset exists, and -o origin= makes a new one".into();
+            let problem = "the dataset exists, and -o origin= creates a new one".into();
             return self.refuse(problem, "leave -o origin= out, or use another name");
         }
         let Ok(id) = self.names.snapshot(tx, origin) else {
-            let problem = format!("its origin is to be '{origin}', and there is no such snapshot");
-            return self.refuse(problem, "look for its name with 'fs list -t snapshot -o name,guid'");
+            let problem = format!("the origin '{origin}' does not exist");
+            return self.refuse(problem, "find its name: fs list -t snapshot -o name,guid");
         };
         let guid = tx.row::<SnapshotRow>(snapshot_key(id))?.guid;
         match &self.begin.base {
@@ -160,7 +161,7 @@ impl Judge {
                     "it is an increment from {}, with the GUID {}, and '{origin}' is another snapshot, with the GUID {}",
                     base.name, base.guid.0, guid.0
                 ),
-                "look for the snapshot with that GUID with 'fs list -t snapshot -o name,guid'",
+                "find the snapshot with the GUID: fs list -t snapshot -o name,guid",
             ),
             _ => self.plan_create(tx, Some(id)),
         }
@@ -193,29 +194,31 @@ impl Judge {
 
     fn plan_next(&self, tx: &Transaction<'_>, target: u64, base: Guid) -> Result<Plan> {
         let Some(newest) = snapshot::line(tx, target)?.pop() else {
-            let problem = "it is an increment, and there is no snapshot here".into();
+            let problem = "it is an increment, and the destination has no snapshot".into();
             return self.refuse(problem, "receive a full stream");
         };
         let Some(base) = arrival::snapshot_with(tx, target, base)? else {
             let newest: SnapshotRow = tx.row(snapshot_key(newest))?;
-            let problem =
-                format!("it is an increment from a snapshot that is not here; the newest one is @{}", newest.name);
+            let problem = format!(
+                "it is an increment from a snapshot missing at the destination; the newest snapshot is @{}",
+                newest.name
+            );
             return self.refuse(problem, "receive the increments in between, or a full stream under another name");
         };
         let later = later(tx, target, base)?;
         if !self.destroys && base != newest {
             let newest: SnapshotRow = tx.row(snapshot_key(newest))?;
-            let problem = format!("it is an increment, and not from the newest snapshot here, @{}", newest.name);
-            return self.refuse(problem, "use -F to destroy what is later than the increment's base");
+            let problem = format!("it is an increment, but not from the newest snapshot @{}", newest.name);
+            return self.refuse(problem, "use -F to destroy the snapshots after the base of the increment");
         }
         if !self.force && self.is_modified(tx, target)? {
             let problem = "the dataset was modified since its newest snapshot".into();
-            return self.refuse(problem, "roll it back to that, or use -F to do so on receiving");
+            return self.refuse(problem, "roll the dataset back, or use -F to roll it back while receiving");
         }
         for id in &later {
             match destroy::check_free(tx, &self.names, *id) {
                 Err(error @ (Error::Held { .. } | Error::HasClones { .. })) => {
-                    let problem = format!("a snapshot that is later than the increment's base has to go: {error}");
+                    let problem = format!("a snapshot after the base of the increment cannot be destroyed: {error}");
                     return self.refuse(problem, "release the holds, and destroy or promote the clones");
                 }
                 other => other?,
@@ -235,11 +238,13 @@ impl Judge {
     fn plan_overwrite(&self, tx: &Transaction<'_>, target: u64) -> Result<Plan> {
         let row: DatasetRow = tx.row(dataset_key(target))?;
         if !self.force {
-            return self.refuse("the dataset exists".into(), "use -F to overwrite it, or another name");
+            return self.refuse("the dataset exists".into(), "use -F to overwrite the dataset, or use another name");
         }
         if row.newest != 0 {
-            return self
-                .refuse("the dataset has snapshots".into(), "destroy them to overwrite it, or use another name");
+            return self.refuse(
+                "the dataset has snapshots".into(),
+                "destroy the snapshots to overwrite the dataset, or use another name",
+            );
         }
         Ok(Plan::Overwrite { target })
     }

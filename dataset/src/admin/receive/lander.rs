@@ -66,8 +66,8 @@ impl Current {
         match fs::account::are_there(head) {
             Ok(false) => Ok(()),
             Ok(true) => {
-                let problem = "it has accounts, and does not say so".to_owned();
-                Err(Error::NotReceived { name, problem, remedy: "take the snapshot once more, and send that one" })
+                let problem = "it contains quota accounts without announcing them".to_owned();
+                Err(Error::NotReceived { name, problem, remedy: "take the snapshot again, and send the new snapshot" })
             }
             Err(errno) => Err(PoolError::damaged(name, errno).into()),
         }
@@ -310,7 +310,7 @@ impl<'a> Lander<'a> {
 pub(super) fn changed(name: &str) -> Error {
     Error::NotReceived {
         name: name.to_owned(),
-        problem: "things have changed here while it was received".into(),
+        problem: "the destination changed during the receive".into(),
         remedy: "send and receive it again",
     }
 }
@@ -320,7 +320,7 @@ fn stays(top: &DatasetName, error: Error) -> Error {
     match error {
         error @ (Error::Held { .. } | Error::HasClones { .. }) => Error::NotReceived {
             name: top.to_string(),
-            problem: format!("the sender does not have it any more, and it cannot be destroyed: {error}"),
+            problem: format!("the sender no longer has it, and it cannot be destroyed: {error}"),
             remedy: "release the holds, and destroy or promote the clones",
         },
         other => other,

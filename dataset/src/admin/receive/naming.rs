@@ -39,8 +39,8 @@ impl ReceiveRequest {
         if outside || matches!(self.target, Name::Bookmark(_)) {
             return Err(Error::NotReceived {
                 name: sent_snapshot.to_string(),
-                problem: "the stream names a dataset that is not below the one it was made from".into(),
-                remedy: "receive a stream that 'fs send' has made into a dataset",
+                problem: "the stream names a dataset outside of its root".into(),
+                remedy: "receive a stream made by 'fs send'",
             });
         }
         let snapshot = match &self.target {

@@ -13,6 +13,7 @@ use pool::{
         pointer::BlockPointer,
         vdev_config::{RaidZConfig, VdevTree, Zone},
     },
+    size::format_apart,
     units::{MIB, VdevId},
 };
 
@@ -172,7 +173,8 @@ fn a_device_takes_the_place_of_another_one_if_it_has_the_rows_of_its_column() {
             let needed = device_size(before.needed_of(column, 4096, region));
             let small = disk_of(50, needed - LABEL_SIZE);
             let refused = life.pool.attach(path, small, true).unwrap_err().to_string();
-            let expected = format!("disk50 is too small: it has {} bytes, and it takes {needed}", needed - LABEL_SIZE);
+            let (size, least) = format_apart(needed - LABEL_SIZE, needed);
+            let expected = format!("disk50 is too small: {size}, at least {least} needed");
             assert_eq!(refused, expected);
             replace(&mut life, at, &disk_of(60 + column as usize, needed));
             assert_eq!(config(&life).zones, before.zones);

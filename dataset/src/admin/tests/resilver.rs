@@ -410,7 +410,7 @@ fn a_loss_is_not_accepted_of_a_device_that_fails_meanwhile() {
     // A flush precedes the mark as complete.
     new.inject(Fault { times: 1, ..Fault::failing(Operation::Flush) });
     let refused = accept().unwrap_err().to_string();
-    assert!(refused.contains("devices have come or gone meanwhile"), "{refused}");
+    assert!(refused.contains("devices were added or lost meanwhile; try again"), "{refused}");
     assert_eq!((bench.state("new"), bench.state("other")), (State::Out, State::Filling));
     // The remaining device is resilvered again before its loss can be accepted.
     assert!(accept().unwrap_err().to_string().contains(none));

@@ -340,7 +340,7 @@ fn a_mirror_waits_until_all_of_its_devices_are_there() {
     let datasets = &bench.world.datasets;
     assert!((0..300).any(|_| !bench.steps(1) && datasets.resize().obstacle().is_some()));
     assert!(datasets.resize().is_under_way() && disks[0].size() == SIZE * MIB);
-    assert_eq!(datasets.resize().obstacle().unwrap(), "it waits for b, which is not there or lacks data");
+    assert_eq!(datasets.resize().obstacle().unwrap(), "it is waiting for b, which is missing or incomplete");
     let committed = bench.world.engine.committed();
     (0..10).for_each(|_| assert!(!bench.steps(1)));
     assert_eq!(bench.world.engine.committed(), committed, "who waits commits nothing");
@@ -414,7 +414,7 @@ fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
     disk.inject(new_end);
     let error = shrinks().unwrap_err();
     datasets.resize().failed(&error);
-    assert_eq!(datasets.resize().obstacle(), Some(format!("it is tried again each minute: {error}")));
+    assert_eq!(datasets.resize().obstacle(), Some(format!("it is retried every minute: {error}")));
     let committed = bench.world.engine.committed();
     (0..10).for_each(|_| assert!(!bench.steps(1)));
     assert_eq!(bench.world.engine.committed(), committed, "it rests");
@@ -432,8 +432,8 @@ fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
     // Only the vdev's own devices learn the new end.
     bench.start();
     shrinks().unwrap();
-    assert!(refusal(datasets.resize().stop(&bench.pool)).to_string().contains("end there already"));
-    assert!(refusal(datasets.resize().pause()).to_string().contains("end there already"));
+    assert!(refusal(datasets.resize().stop(&bench.pool)).to_string().contains("already end there"));
+    assert!(refusal(datasets.resize().pause()).to_string().contains("already end there"));
     datasets.resize().has_shrunk().unwrap();
     bench.judge("healed");
 }

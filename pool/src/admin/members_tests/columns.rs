@@ -61,16 +61,16 @@ fn what_cannot_have_a_device_more_is_said() {
     assert_eq!(refusal("raidz1-1", disk("new")), "no such device in pool: raidz1-1");
     assert!(refusal("a", disk("new")).contains("a is a device of raidz1-0"));
     let small = || Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("small", 32 * MIB))));
-    assert_eq!(refusal("raidz1-0", small()), "small is too small: it has 33554432 bytes, and it takes 67108864");
+    assert_eq!(refusal("raidz1-0", small()), "small is too small: 32M, at least 64M needed");
     pool.put_offline("b", false).unwrap();
-    let degraded = "raidz1-0 is degraded: b lacks data; it has to be whole before it gets another device";
+    let degraded = "raidz1-0 is degraded: b lacks data; wait for its resilver before attaching another device";
     assert_eq!(refusal("raidz1-0", disk("new")), degraded);
     assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
     assert_eq!(refusal("raidz1-0", disk("new")), degraded);
     assert!(fill(&pool));
     commit(&pool, 1);
     pool.attach_column("raidz1-0", disk("new")).unwrap();
-    assert_eq!(refusal("raidz1-0", disk("newer")), "raidz1-0 is being expanded; its rows get all of its devices first");
+    assert_eq!(refusal("raidz1-0", disk("newer")), "raidz1-0 is being expanded; wait until the expansion finishes");
     assert!(pool.widen(crate::units::VdevId(0), 1).unwrap_err().to_string().contains("something lies in"));
 }
 

@@ -104,7 +104,11 @@ fn a_device_that_was_filled_later_does_not_go_back() {
     rewind(&devices, before, &writing(), &SeededEnv::new(9)).unwrap();
     let pool = opened(&[&disks[0], &disks[1], &new], 10).unwrap();
     assert_eq!(states(&pool), [State::Complete, State::Complete, State::Filling]);
-    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO, "what it has is of a state that was given up");
+    assert_eq!(
+        pool.engine().filling().unwrap().since,
+        Txg::ZERO,
+        "its content belongs to a state discarded by a rewind"
+    );
     assert!(fill(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
@@ -137,7 +141,11 @@ fn a_late_device_that_missed_a_commit_is_resilvered_anew() {
     go_back(&all, before).unwrap();
     let pool = opened(&all, 10).unwrap();
     assert_eq!((shown(pool.engine()), states(&pool)[2]), (before, State::Filling));
-    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO, "what it has is of a state that was given up");
+    assert_eq!(
+        pool.engine().filling().unwrap().since,
+        Txg::ZERO,
+        "its content belongs to a state discarded by a rewind"
+    );
     assert!(fill(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
@@ -157,7 +165,11 @@ fn a_late_device_offline_or_away_is_resilvered_anew_on_return() {
         let pool = opened(&all, 10).unwrap();
         assert_eq!(states(&pool)[2], State::Out);
         assert!(pool.put_online("new", &reopen(&new)).unwrap());
-        assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO, "what it has is of a state that was given up");
+        assert_eq!(
+            pool.engine().filling().unwrap().since,
+            Txg::ZERO,
+            "its content belongs to a state discarded by a rewind"
+        );
         assert!(fill(&pool));
         let newest = commit(&pool, 1);
         drop(pool);
@@ -243,7 +255,7 @@ fn what_no_device_of_a_mirror_has_had_is_not_gone_back_to() {
     let error = go_back(&there, before).unwrap_err();
     assert!(matches!(error, Error::Request(_)));
     let expected =
-        format!("pool tank cannot go back to transaction group {before}: no complete device of mirror-1 has all of it");
+        format!("pool tank cannot rewind to transaction group {before}: no device of mirror-1 has the complete state");
     assert_eq!((error.to_string(), labels()), (expected, told));
     assert_eq!(shown(opened_with(&there, &reading(None), 3).unwrap().engine()), newest);
     go_back(&there, since).unwrap();
@@ -258,7 +270,7 @@ fn a_state_that_only_a_stale_device_has_cannot_be_rewound_to() {
     commit(&pool, 1);
     drop(pool);
     let error = go_back(&[&disks[0], &new], before).unwrap_err();
-    assert!(error.to_string().ends_with("no complete device of mirror-0 has all of it"), "{error}");
+    assert!(error.to_string().ends_with("no device of mirror-0 has the complete state"), "{error}");
 }
 
 #[test]

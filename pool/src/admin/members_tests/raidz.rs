@@ -135,16 +135,13 @@ fn what_the_operator_may_not_take_away_is_said() {
     let pool = raidz(2, &disks);
     let refusal = |result: Result<()>| result.unwrap_err().to_string();
     let attached = refusal(pool.attach("a", disk("new"), false));
-    assert_eq!(
-        attached,
-        "a is of a raidz, and nothing is attached to it alone: name the raidz, such as raidz1-0, to expand it"
-    );
+    assert_eq!(attached, "a is a device of a raidz; to expand the raidz, name the raidz, such as raidz1-0");
     let detached = refusal(pool.detach("a"));
-    assert_eq!(detached, "raidz2-0 cannot do with one device less: replace a instead");
+    assert_eq!(detached, "raidz2-0 cannot lose a device: replace a instead");
     pool.put_offline("a", false).unwrap();
     pool.put_offline("b", true).unwrap();
     let offline = refusal(pool.put_offline("c", false));
-    assert_eq!(offline, "raidz2-0 needs 2 complete devices, and c is one of so many");
+    assert_eq!(offline, "raidz2-0 needs 2 complete devices, including c");
     let newest = commit(&pool, 3);
     drop(pool);
     let pool = opened(&without(&disks, &[]), 3).unwrap();

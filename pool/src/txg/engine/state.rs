@@ -335,7 +335,7 @@ impl Engine {
     /// Gives up uncommitted changes: callers that wait for a suspended device get an error, and the pool takes no more
     /// changes.
     pub fn abandon(&self) {
-        let _ = self.failed.set("what was not committed was given up".into());
+        let _ = self.failed.set("uncommitted changes were discarded".into());
         self.suspension().abandon();
         self.storage.vdevs.give_up();
         self.tell();

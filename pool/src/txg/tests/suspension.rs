@@ -279,7 +279,7 @@ fn only_the_device_that_was_there_is_taken_back() {
         assert!(error.contains(why), "{error}");
         assert!(world.engine().suspension().is_suspended());
     };
-    refused(old, "is older than what was written to it");
+    refused(old, "is older than the last write to it");
     refused(MemoryDevice::new("blank", 64 * MIB), "holds no Cenote pool");
     let other = Arc::new(MemoryDevice::new("other", 64 * MIB));
     create(other.clone(), 2);

@@ -64,7 +64,7 @@ fn refuse_directory(source: &[u8]) -> Result<(), Failure> {
     let path = Path::new(OsStr::from_bytes(source));
     match path.symlink_metadata() {
         Ok(metadata) if metadata.is_dir() => {
-            Err(Failure::cannot("copy", path.display(), "it is a directory").hint("copy directories too: -r"))
+            Err(Failure::cannot("copy", path.display(), "it is a directory").hint("use -r to copy directories"))
         }
         // What is wrong otherwise is told when it is read.
         _ => Ok(()),
@@ -198,7 +198,7 @@ impl CopyIn<'_, '_> {
         let path = way.shown(b"");
         let failed = |errno| failed(&path, errno);
         if self.top == Some(meta.identity) {
-            return Err(Failure::cannot("copy", path.display(), "a directory is not copied into itself"));
+            return Err(Failure::cannot("copy", path.display(), "a directory cannot be copied into itself"));
         }
         self.top = self.top.or(self.fs.identity(to));
         self.done.directories += 1;

@@ -80,7 +80,7 @@ pub(super) fn copy_out(
 pub(super) fn refuse_directory(source: &Source<'_>) -> Result<(), Failure> {
     match resolve(source.fs, source.path, false) {
         Ok(attr) if attr.file_type == FileType::Directory => {
-            Err(Failure::cannot("copy", &source.shown, "it is a directory").hint("copy directories too: -r"))
+            Err(Failure::cannot("copy", &source.shown, "it is a directory").hint("use -r to copy directories"))
         }
         // What is wrong otherwise is told when it is read.
         _ => Ok(()),
@@ -183,7 +183,7 @@ impl CopyOut<'_, '_> {
         let path = way.shown(b"");
         let failed = |errno| failed(&path, errno);
         if self.top.is_some() && self.top == self.fs.identity(from.ino) {
-            return Err(Failure::cannot("copy to", path.display(), "a directory is not copied into itself"));
+            return Err(Failure::cannot("copy to", path.display(), "a directory cannot be copied into itself"));
         }
         if self.top.is_none() {
             self.top = Some(way.dir().meta().map_err(failed)?.identity);

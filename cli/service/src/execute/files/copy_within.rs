@@ -121,7 +121,7 @@ impl CopyWithin<'_, '_> {
     fn any(&mut self, from: &Attr, to: &Place) -> Result<(), Failure> {
         self.job.check()?;
         if self.top.is_some_and(|top| self.is(from, top)) {
-            return Err(Failure::cannot("copy", self.shown, "a directory is not copied into itself"));
+            return Err(Failure::cannot("copy", self.shown, "a directory cannot be copied into itself"));
         }
         if from.file_type == FileType::Directory {
             let dir = self.fs.make_directory(&self.caller, to).map_err(|errno| self.failed(errno))?;
@@ -157,7 +157,7 @@ impl CopyWithin<'_, '_> {
     fn make_way(&self, from: &Attr, at: &Place) -> Result<(), Failure> {
         match self.fs.lookup(at.dir, &at.name) {
             Ok(found) if self.is(from, found.ino) => {
-                Err(Failure::cannot("copy", self.shown, "it is the file that it would replace"))
+                Err(Failure::cannot("copy", self.shown, "source and destination are the same file"))
             }
             Ok(found) => self.fs.remove(at, found.ino).map_err(|errno| self.failed(errno)),
             Err(Errno::NOENT) => Ok(()),

@@ -66,7 +66,7 @@ pub(crate) fn reason(errno: Errno) -> String {
 /// The failure of something with a file of this machine.
 fn cannot_here(action: &str, path: &Path, errno: Errno) -> Failure {
     let why = match errno {
-        Errno::STALE => "another process has moved or replaced it, or a directory above it".to_owned(),
+        Errno::STALE => "another process has moved or replaced the file or a parent directory".to_owned(),
         errno => reason(errno),
     };
     let failure = Failure::cannot(action, path.display(), why);

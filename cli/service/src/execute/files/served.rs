@@ -42,7 +42,8 @@ impl Served {
         if self.fs.epoch() == self.epoch && self.fs.head().check_open().is_ok() {
             return Ok(());
         }
-        Err(Failure::cannot(action, shown, REPLACED).hint("what was done before that is lost: run the command again"))
+        Err(Failure::cannot(action, shown, REPLACED)
+            .hint("earlier changes of the command are lost; run the command again"))
     }
 
     /// The file with these attributes, which were read since the command began.

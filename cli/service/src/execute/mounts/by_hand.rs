@@ -47,8 +47,9 @@ pub(crate) fn check_namespace(name: &Name, of_caller: u64) -> Result<(), Failure
     if of_caller == mount_namespace() {
         return Ok(());
     }
-    let why = "the pool's service is in another mount namespace, where the mount would be made";
-    Err(Failure::cannot("mount", name, why).hint("mount it outside of this container, and hand the directory in"))
+    let why = "the pool's service runs in another mount namespace, and would mount there";
+    Err(Failure::cannot("mount", name, why)
+        .hint("mount outside of this container, and bind-mount the directory into the container"))
 }
 
 impl Mounts {
@@ -69,7 +70,7 @@ impl Mounts {
         if let Some(mount) = self.mount_of(plan.id) {
             let at = mount.mountpoint().display();
             return Err(refused(&format!("already mounted at {at}"))
-                .hint(format!("to have it twice: mount --bind {at} DIRECTORY")));
+                .hint(format!("to mount the file system twice: mount --bind {at} DIRECTORY")));
         }
         clear_way(place).map_err(|error| refused(&error.to_string()))?;
         if !place.is_dir() {

@@ -130,7 +130,7 @@ impl Mounts {
         }
         let unmounted = self.unmount_these(&concerned, false).map_err(|failure| {
             let why = failure.message;
-            let message = format!("property set, but it acts only when the filesystem is mounted again: {why}");
+            let message = format!("property set, but it takes effect only after a remount: {why}");
             Failure { message, ..failure }
         })?;
         self.mount_again(&unmounted)
@@ -147,7 +147,7 @@ impl Mounts {
             if let Some(mount) = self.mount_of(plan.id) {
                 mount.set_snapdir(plan.options.snapdir);
                 mount.remount(&plan.options).map_err(|error| {
-                    Failure::cannot("remount", &plan.name, error).hint("it follows when it is mounted again")
+                    Failure::cannot("remount", &plan.name, error).hint("it takes effect at the next mount")
                 })?;
             }
         }

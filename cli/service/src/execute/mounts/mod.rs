@@ -116,14 +116,15 @@ impl Mounts {
         let plan = self.plan(name)?;
         let _turn = self.turn.lock();
         if self.table.lock().contains_key(&plan.id) {
-            return Err(refused("filesystem already mounted"));
+            let failure = refused("filesystem already mounted");
+            let remount = format!("to change mount options: fs unmount {name}, then mount again");
+            return Err(if how.temporary.is_empty() { failure } else { failure.hint(remount) });
         }
         match (plan.mountpoint.as_str(), plan.canmount) {
             (_, CanMount::Off) => Err(refused("'canmount' property is set to 'off'")),
             ("none", _) => Err(refused("no mountpoint set").hint(format!("fs set mountpoint=PATH {name}"))),
             ("legacy", _) => {
-                Err(refused("legacy mountpoint")
-                    .hint(format!("mount it by mount(8): mount -t cenote {name} DIRECTORY")))
+                Err(refused("legacy mountpoint").hint(format!("use mount(8): mount -t cenote {name} DIRECTORY")))
             }
             _ => self.mount_planned(plan, how),
         }
@@ -178,7 +179,7 @@ impl Mounts {
             let cannot_list = |cause| fuse_mount::Error::Mount { mountpoint: path.clone(), cause };
             if !how.overlay && !place.is_empty().map_err(cannot_list).map_err(not_there)? {
                 let why = format!("{}: directory is not empty", path.display());
-                return Err(refused(why).hint(format!("to hide what it holds: fs mount -O {}", plan.name)));
+                return Err(refused(why).hint(format!("to mount over the files: fs mount -O {}", plan.name)));
             }
         }
         self.note(&plan, &path, how.temporary);
@@ -325,7 +326,7 @@ fn clear_way(path: &Path) -> fuse_mount::Result<()> {
 }
 
 fn elsewhere(name: &Name) -> String {
-    format!("give it another place: fs set mountpoint=PATH {name}")
+    format!("choose another mount point: fs set mountpoint=PATH {name}")
 }
 
 /// The pool whose service has died and was to serve the mount that `path` lies in.

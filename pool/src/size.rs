@@ -11,6 +11,21 @@ pub fn format_bytes(bytes: u64) -> String {
     if bytes < 1024 { format!("{bytes}B") } else { format_count(bytes) }
 }
 
+/// The shortest size of at least so many bytes: a user who types it gets no less.
+pub fn format_bytes_up(bytes: u64) -> String {
+    let step = (1 << (bytes.checked_ilog2().unwrap_or(0) / 10 * 10)) / 128;
+    let above = |bytes: u64| bytes.checked_add(std::cmp::max(step, 1));
+    let candidates = std::iter::successors(Some(bytes), |bytes| above(*bytes)).take(256).map(format_bytes);
+    let is_enough = |text: &String| parse_size(text).is_ok_and(|size| size >= bytes);
+    candidates.into_iter().find(is_enough).unwrap_or_else(|| bytes.to_string())
+}
+
+/// Two sizes that a message compares: rounded if their texts differ, else exact.
+pub fn format_apart(one: u64, other: u64) -> (String, String) {
+    let rounded = (format_bytes(one), format_bytes_up(other));
+    if rounded.0 == rounded.1 { (format!("{one} bytes"), format!("{other} bytes")) } else { rounded }
+}
+
 /// Prints a plain count in the same format, without a unit below 1024: `512`, `1.50K`.
 pub fn format_count(count: u64) -> String {
     let index = (0..UNITS.len()).rev().find(|i| count >> (10 * i) > 0).unwrap_or(0);
@@ -125,6 +140,22 @@ mod tests {
             assert_eq!(format_bytes(bytes), text, "{bytes}");
         }
         assert_eq!(format_count(999), "999");
+    }
+
+    #[test]
+    fn a_size_to_type_is_never_less_than_needed() {
+        let cases = [(0, "0B"), (1023, "1023B"), (1536, "1.50K"), (73_400_321, "70.1M"), ((1 << 40) + 1, "1.01T")];
+        for (bytes, text) in cases {
+            assert_eq!(format_bytes_up(bytes), text, "{bytes}");
+        }
+        for bytes in (0..64).flat_map(|shift| [(1_u64 << shift) - 1, (1 << shift) + 1, (1 << shift) + (1 << shift) / 3])
+        {
+            assert!(parse_size(&format_bytes_up(bytes)).unwrap() >= bytes, "{bytes}");
+        }
+        assert_eq!(format_bytes_up(u64::MAX), u64::MAX.to_string());
+        assert_eq!(format_apart(500 << 20, 1 << 30), ("500M".to_owned(), "1G".to_owned()));
+        assert_eq!(format_apart((1 << 30) - 512, 1 << 30).0, "1024M");
+        assert_eq!(format_apart(1 << 30, 1 << 30).0, "1073741824 bytes");
     }
 
     #[test]
