@@ -1,4 +1,5 @@
-//! Devices on this machine: opening those of a pool, taking new ones, and finding pools that are not imported.
+//! Devices on this machine: opening the devices of a pool, taking new devices, and finding pools that are not
+//! imported.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -26,25 +27,25 @@ use protocol::{Failure, FoundVdev, ImportablePool, PathBytes, VdevRole, VdevSpec
 use super::layout::role_of;
 use crate::registry::{DevicePath, distinct};
 
-/// Where pools are looked for if nobody says where.
+/// The directory that is searched for pools by default.
 const USUAL_PLACE: &str = "/dev";
 
-/// How long a device may take to answer a request: longer than a disk takes that starts, or tries a bad sector again.
+/// Deadline for one request to a device. Longer than a disk needs to spin up or to retry a bad sector.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The environment variable that changes it, in seconds.
+/// Environment variable that overrides [`PATIENCE`], in seconds.
 const DEADLINE: &str = "CENOTE_IO_DEADLINE";
 
-/// This machine: a number that stays, and its name.
+/// The host id and the host name of this machine. The id is the same after a reboot.
 pub(crate) fn host() -> (u64, String) {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let number = machine.trim().get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    // Without an id, a machine is who its name says.
+    // Without a machine id, the host id is a hash of the host name.
     let of_name = || name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| fnv(hash, byte));
     (number.unwrap_or_else(of_name), name)
 }
 
-/// One step of the hash FNV-1a.
+/// One step of the 64-bit FNV-1a hash.
 fn fnv(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }
@@ -54,18 +55,18 @@ pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn 
     paths.iter().map(|path| Ok(guarded(FileDevice::open(path, access)?))).collect()
 }
 
-/// A pool that nobody has open.
+/// A known pool that no process has open.
 pub(crate) struct Closed {
-    /// Its name.
+    /// The pool's name.
     pub(crate) name: String,
-    /// Its number, and another one that it may have.
+    /// The pool's GUID, and a second GUID if a change of the GUID was interrupted.
     pub(crate) numbers: Vec<u64>,
-    /// Where its devices are, or were when somebody last had them: there may be others by now.
+    /// Last known paths of the pool's devices. Other devices may have these paths by now.
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Opens and locks the devices of a pool that nobody has open. Those that are not there are left out if it has mirrors
-/// or RAID-Z, which may do without.
+/// Opens and locks the devices of a pool that no process has open. Missing devices are left out if the pool has
+/// mirrors or RAID-Z, which may run without them.
 pub(crate) fn open_closed(pool: &Closed, access: Access) -> Result<Vec<Arc<dyn Device>>> {
     let (present, absent) = open_present(&pool.paths, &|number| pool.numbers.contains(&number), access)?;
     let is_group = |vdev: &VdevConfig| vdev.tree.guid().is_some();
@@ -78,14 +79,14 @@ pub(crate) fn open_closed(pool: &Closed, access: Access) -> Result<Vec<Arc<dyn D
     }
 }
 
-/// Devices that are there, and what is wrong with the first that is not.
+/// The devices that are present, and the error of the first missing device.
 type Present = (Vec<Arc<dyn Device>>, Option<Error>);
 
-/// Opens and locks those devices of the pool with such a number that are there, and says what is wrong with the first that is
-/// not, or that belongs to it no more.
+/// Opens and locks the present devices of the pool whose GUID satisfies `is_its`. Also returns the error of the first
+/// device that is missing or no longer belongs to the pool.
 ///
 /// # Errors
-/// If somebody else has one of them: the pool is not to be opened without it.
+/// If another process has a device of this pool open: the pool must not be opened without that device.
 pub(crate) fn open_present(paths: &[PathBuf], is_its: &dyn Fn(u64) -> bool, access: Access) -> Result<Present> {
     let (mut present, mut absent) = (Vec::new(), None);
     for path in paths {
@@ -95,7 +96,7 @@ pub(crate) fn open_present(paths: &[PathBuf], is_its: &dyn Fn(u64) -> bool, acce
                 absent.get_or_insert(error);
                 continue;
             }
-            // Somebody else has it by now, another pool or the system: it is none of this one's.
+            // Another pool or the system uses the device by now, so the device is not part of this pool.
             Err(error) if is_none_of(path, is_its) => {
                 absent.get_or_insert(error);
                 continue;
@@ -122,37 +123,38 @@ pub(crate) fn open_present(paths: &[PathBuf], is_its: &dyn Fn(u64) -> bool, acce
     }
 }
 
-/// Opens and locks what stands at a path, to be replaced by it what failed there.
+/// Opens and locks the device at a path, which is to replace the failed device of the same path.
 pub(crate) fn open_new(path: &str) -> Result<Arc<dyn Device>> {
     Ok(guarded(FileDevice::open(Path::new(path), Access::ReadWrite)?))
 }
 
-/// A device that must answer in time.
+/// Wraps a device so that each request has a deadline.
 fn guarded(device: FileDevice) -> Arc<dyn Device> {
     Arc::new(DeadlineDevice::new(Arc::new(device), deadline()))
 }
 
-/// How long a device may take to answer a request.
+/// The deadline of one device request: [`DEADLINE`] if set, else [`PATIENCE`].
 pub(super) fn deadline() -> Duration {
     let set = std::env::var(DEADLINE).ok().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
     set.map_or(PATIENCE, Duration::from_secs)
 }
 
-/// Whether somebody has one of the devices open.
+/// Whether any of the devices is open in a process.
 pub(crate) fn are_in_use(paths: &[PathBuf]) -> bool {
     let is_busy =
         |path: &PathBuf| FileDevice::open(path, Access::ReadWrite).is_err_and(|error| error.kind() == ErrorKind::Busy);
     paths.iter().any(is_busy)
 }
 
-/// Devices that were taken for a pool. Images that were made for it go away again unless it is [kept](NewDevices::keep).
+/// Devices taken for a pool. Dropping this removes the images created for the pool, unless they were
+/// [kept](NewDevices::keep).
 pub(crate) struct NewDevices {
     devices: Vec<Arc<dyn Device>>,
     made: Vec<PathBuf>,
 }
 
 impl NewDevices {
-    /// Makes or opens and locks what is asked for. Without `force` a device that holds something is refused by name.
+    /// Creates, or opens and locks, the requested devices. Without `force` a device with content is refused by name.
     pub(crate) fn take(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<NewDevices, Failure> {
         check_distinct(specs).map_err(|why| Failure::cannot(action, pool, why))?;
         let mut taken = NewDevices { devices: Vec::new(), made: Vec::new() };
@@ -171,7 +173,7 @@ impl NewDevices {
         self.devices.clone()
     }
 
-    /// The pool has them now.
+    /// Keeps the new images: the pool owns the devices now.
     pub(crate) fn keep(mut self) {
         self.made.clear();
     }
@@ -180,13 +182,13 @@ impl NewDevices {
 impl Drop for NewDevices {
     fn drop(&mut self) {
         for path in &self.made {
-            // What stays is an empty image, which its next use names.
+            // If removal fails, an empty image stays, and the next command that uses the path reports the image.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Looks whether devices could be taken, and changes nothing; how large they are, in bytes.
+/// Checks whether the devices could be taken, without changing anything. Returns their sizes in bytes.
 pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<Vec<u64>, Failure> {
     check_distinct(specs).map_err(|why| Failure::cannot(action, pool, why))?;
     let check = |spec: &VdevSpec| match spec.create {
@@ -199,14 +201,14 @@ pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: boo
     specs.iter().map(|spec| check(spec).map_err(|refusal| refusal.failure(action, pool))).collect()
 }
 
-/// What two paths to one device have in common.
+/// What identifies a device: equal for two paths that lead to the same device.
 #[derive(PartialEq, Eq)]
 enum Identity {
     /// A file: its file system and its inode.
     File(u64, u64),
     /// A block device's number.
     Block(u64),
-    /// Something that is not there yet.
+    /// A path at which nothing exists yet.
     Path(PathBuf),
 }
 
@@ -223,12 +225,12 @@ impl Identity {
     }
 }
 
-/// Whether two paths lead to one device.
+/// Whether two paths lead to the same device.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     Identity::of(one) == Identity::of(other)
 }
 
-/// Refuses one device under two names, or twice under one.
+/// Refuses a device named twice, by one path or by two.
 fn check_distinct(specs: &[VdevSpec]) -> Result<(), String> {
     let mut seen: Vec<(PathBuf, Identity)> = Vec::new();
     for spec in specs {
@@ -300,7 +302,7 @@ fn take(spec: &VdevSpec, force: bool) -> Result<FileDevice, Refusal> {
     Ok(device)
 }
 
-/// Refuses a device that holds something, if that is not to be lost, also where somebody has it open.
+/// Without `force`, refuses a device with content, even if a process has the device open.
 pub(crate) fn check_content(path: &Path, action: &str, pool: &str, force: bool) -> Result<(), Failure> {
     let refused = |refusal: Refusal| refusal.failure(action, pool);
     let device = FileDevice::open(path, Access::Glance).map_err(|error| refused(error.into()))?;
@@ -310,7 +312,7 @@ pub(crate) fn check_content(path: &Path, action: &str, pool: &str, force: bool) 
     }
 }
 
-/// What a device holds that somebody may miss.
+/// Describes the content of a device that its owner may still need; `None` if there is no such content.
 fn content(device: &FileDevice) -> Result<Option<String>> {
     match read_label(device)? {
         Some(label) if label.state == PoolState::Destroyed => Ok(None),
@@ -319,30 +321,30 @@ fn content(device: &FileDevice) -> Result<Option<String>> {
     }
 }
 
-/// A pool that some devices belong to.
+/// A pool found by scanning device labels.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Its newest label.
+    /// The label with the newest txg among the devices.
     pub(crate) label: Label,
-    /// Where its devices are.
+    /// Paths of the devices found, by device GUID.
     pub(crate) paths: BTreeMap<Guid, PathBuf>,
 }
 
 impl Found {
-    /// The numbers in labels of its devices: two while its number is being changed.
+    /// The pool GUIDs in the labels of the devices: two while the GUID is being changed.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         let own = self.paths.values().filter_map(|path| label_of(path)).map(|label| label.pool.0);
         own.chain([self.label.pool.0]).collect()
     }
 
-    /// The devices that the label names and nobody found, by the paths they had.
+    /// Last known paths of the devices that the label names and the scan did not find.
     pub(crate) fn missing(&self) -> Vec<String> {
         let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
         leaves.filter(|leaf| !self.paths.contains_key(&leaf.guid)).map(|leaf| leaf.path.clone()).collect()
     }
 
-    /// Those of them without which the pool cannot be opened. Whether it can be without its log depends on what was last
-    /// written to that.
+    /// The missing devices without which the pool cannot be opened. Log devices do not count: whether the pool can be
+    /// opened without its log depends on the last log writes.
     fn needed(&self) -> Vec<String> {
         self.needed_of(|vdev| !self.is_log(vdev))
     }
@@ -351,7 +353,7 @@ impl Found {
         self.label.sections.classes.get(&vdev.id) == Some(&VdevClass::Log)
     }
 
-    /// The missing devices without which some vdevs cannot be.
+    /// The missing devices without which the chosen vdevs cannot be used.
     fn needed_of(&self, is_meant: impl Fn(&VdevConfig) -> bool) -> Vec<String> {
         let is_missing = |leaf: &&LeafConfig| !self.paths.contains_key(&leaf.guid);
         let paths = |leaves: Vec<&LeafConfig>| {
@@ -372,7 +374,7 @@ impl Found {
         self.label.vdevs.iter().filter(|vdev| is_meant(vdev)).flat_map(needed).collect()
     }
 
-    /// Refuses a pool that is not all there.
+    /// Refuses a pool with missing devices that opening needs.
     pub(crate) fn complete(&self) -> Result<(), Failure> {
         let refused = |why: String| {
             let failure = Failure::cannot("import", &self.label.pool_name, why);
@@ -385,48 +387,50 @@ impl Found {
         }
     }
 
-    /// Where its devices are, in the order of the label, each path once: one that is missing may have been where another one is.
+    /// Paths of the devices in the order of the label, each once: the last known path of a missing device may belong
+    /// to another device now.
     pub(crate) fn in_order(&self) -> Vec<DevicePath> {
         let members = || self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
         let spares = self.label.sections.spares.iter().map(|spare| &spare.leaf);
         let is_idle = |spare: &&LeafConfig| members().all(|leaf| leaf.guid != spare.guid);
         let caches = self.label.sections.caches.iter().map(|cache| &cache.leaf);
         let leaves = members().chain(spares.filter(is_idle)).chain(caches);
-        // One that is missing may come back to where it was.
+        // A missing device may come back at its last known path.
         let path = |leaf: &LeafConfig| self.paths.get(&leaf.guid).cloned().unwrap_or_else(|| PathBuf::from(&leaf.path));
         distinct(&leaves.map(|leaf| path(leaf).into()).collect::<Vec<_>>())
     }
 
-    /// As [`Found::in_order`], without the devices that are missing.
+    /// As [`Found::in_order`], without missing devices.
     pub(crate) fn present(&self) -> Vec<DevicePath> {
         let is_there = |path: &DevicePath| self.paths.values().any(|found| *found == path.to_path());
         self.in_order().into_iter().filter(is_there).collect()
     }
 
-    /// Whether somebody has destroyed it.
+    /// Whether the pool was destroyed.
     pub(crate) fn is_destroyed(&self) -> bool {
         self.label.state == PoolState::Destroyed
     }
 
-    /// Who has it open, as far as that can be told: another user's service, or one with folders of its own.
+    /// The process that has the pool open, as far as known: a service of another user, or a service with separate
+    /// state folders.
     pub(crate) fn holder(&self) -> Option<Holder> {
         self.paths.values().find_map(|path| FileDevice::open(path, Access::Glance).ok()?.holder())
     }
 
-    /// Whether this user has it open already, or the system. A process of another user does not hide a pool: it may hold
-    /// the lock for no other reason, and the import names it.
+    /// Whether this user or the system has the pool open already. A process of another user does not hide a pool: the
+    /// process may hold the lock only to hide the pool, and the import names the process.
     pub(crate) fn is_in_use(&self) -> bool {
         self.holder().is_some_and(|holder| holder.other_users_process().is_none())
     }
 
-    /// Whether a device without a stand-in is smaller than it was.
+    /// Whether a device without redundancy is smaller than it was.
     fn is_cut_short(&self) -> bool {
         let alone = self.label.vdevs.iter().filter(|vdev| matches!(vdev.tree, VdevTree::Leaf(_)));
         let mut leaves = alone.flat_map(|vdev| vdev.tree.leaves());
         leaves.any(|leaf| self.paths.get(&leaf.guid).is_some_and(|path| is_cut_short(leaf, path)))
     }
 
-    /// One of its devices, if some were changed without the others.
+    /// Path of one device in a split (split brain): a device changed separately from the others.
     fn split_device(&self) -> Option<String> {
         let glance = |path: &PathBuf| Some(Arc::new(FileDevice::open(path, Access::Glance).ok()?) as Arc<dyn Device>);
         match obstacle(&self.paths.values().filter_map(glance).collect::<Vec<_>>()) {
@@ -435,7 +439,8 @@ impl Found {
         }
     }
 
-    /// A device, at this depth in its pool. One that no import takes back by itself is said to be so.
+    /// Describes a device, indented to its depth in the pool. A device that no import brings back online by itself is
+    /// reported so.
     fn describe_device(&self, leaf: &LeafConfig, depth: usize) -> FoundVdev {
         let path = self.paths.get(&leaf.guid);
         let is_there = path.is_some_and(|path| !is_cut_short(leaf, path));
@@ -453,7 +458,7 @@ impl Found {
         FoundVdev { role: VdevRole::Normal, depth, name, state: state.to_owned() }
     }
 
-    /// The spares and the cache devices, as far as they are there without a state, as in ZFS.
+    /// The spares and the cache devices. A device that is present has no state, as in ZFS.
     fn describe_others(&self) -> (Vec<FoundVdev>, Vec<FoundVdev>) {
         let sections = &self.label.sections;
         let device = |leaf: &LeafConfig| {
@@ -467,7 +472,7 @@ impl Found {
         (caches.collect(), sections.spares.iter().map(|spare| device(&spare.leaf)).collect())
     }
 
-    /// A vdev and its devices, those of a mirror or a RAID-Z deeper.
+    /// A vdev and its devices; the members of a mirror or a RAID-Z are indented.
     fn describe_vdev(&self, vdev: &VdevConfig) -> Vec<FoundVdev> {
         let role = role_of(vdev.id, &self.label.sections.classes);
         let group = vdev.tree.group_name(vdev.id);
@@ -490,7 +495,7 @@ impl Found {
         devices
     }
 
-    /// What a user is told of it.
+    /// Description of the pool for the user.
     pub(crate) fn describe(&self) -> ImportablePool {
         let (caches, spares) = self.describe_others();
         let mut vdevs: Vec<_> = self.label.vdevs.iter().flat_map(|vdev| self.describe_vdev(vdev)).collect();
@@ -558,13 +563,13 @@ impl Found {
     }
 }
 
-/// Whether a device is smaller than its pool needs it.
+/// Whether a device is smaller than the size in its label.
 fn is_cut_short(leaf: &LeafConfig, path: &Path) -> bool {
     FileDevice::open(path, Access::Glance).is_ok_and(|device| usable_size(device.size()) < leaf.size)
 }
 
-/// Finds the pools on the devices in `search`, or in the usual place, those that somebody has open among them. What cannot
-/// be read is passed over. Looking keeps nobody from opening a pool at the same time.
+/// Finds the pools on the devices in `search`, or in the usual place, including pools that are open. Unreadable
+/// devices are skipped. The scan takes no lock that could keep another process from opening a pool meanwhile.
 pub(crate) fn find(search: &[PathBytes], wanted: Wanted) -> Result<Vec<Found>, Failure> {
     let usual = [PathBytes::from(USUAL_PLACE)];
     let mut found: BTreeMap<Guid, Found> = BTreeMap::new();
@@ -579,7 +584,7 @@ pub(crate) fn find(search: &[PathBytes], wanted: Wanted) -> Result<Vec<Found>, F
     Ok(found.into_values().filter(|found| found.is_destroyed() == (wanted == Wanted::Destroyed)).collect())
 }
 
-/// Brings devices together of a pool whose number was being changed when power failed.
+/// Merges the devices of a pool whose GUID change was interrupted by a power failure.
 fn join_renumbered(found: &mut BTreeMap<Guid, Found>) {
     let labels: Vec<Label> = found.values().map(|found| found.label.clone()).collect();
     for label in labels {
@@ -606,7 +611,7 @@ fn join_renumbered(found: &mut BTreeMap<Guid, Found>) {
     }
 }
 
-/// What the devices in `search` hold that are of no pool, as far as it is known by sight.
+/// Content of the devices in `search` that belongs to no pool, as far as signatures identify the content.
 pub(crate) fn foreign(search: &[PathBytes]) -> Result<Vec<String>, Failure> {
     let mut told = Vec::new();
     for place in search {
@@ -620,7 +625,7 @@ pub(crate) fn foreign(search: &[PathBytes]) -> Result<Vec<String>, Failure> {
     Ok(told)
 }
 
-/// Whether what is at a path can be read and has no label of this pool.
+/// Whether the device at a path is readable and has no label of this pool.
 fn is_none_of(path: &Path, is_its: &dyn Fn(u64) -> bool) -> bool {
     let Ok(device) = FileDevice::open(path, Access::Glance) else { return false };
     match read_label(&device) {
@@ -629,7 +634,7 @@ fn is_none_of(path: &Path, is_its: &dyn Fn(u64) -> bool) -> bool {
     }
 }
 
-/// The number of the pool that what is at a path says that it belongs to.
+/// The GUID of the pool in the label of the device at a path.
 pub(crate) fn pool_on(path: &Path) -> Option<u64> {
     label_of(path).map(|label| label.pool.0)
 }
@@ -646,7 +651,7 @@ fn add(found: &mut BTreeMap<Guid, Found>, label: Label, path: PathBuf) {
     let device = label.device;
     let pool = found.entry(label.pool).or_insert_with(|| Found { label: label.clone(), paths: BTreeMap::new() });
     match pool.paths.entry(device) {
-        // A copy of a device that went on without it is passed over, wherever it is found.
+        // Two devices with the same GUID: the newer txg wins. The loser is a stale copy, wherever the scan found it.
         Entry::Occupied(mut known) => {
             if label_of(known.get()).is_none_or(|other| other.txg < label.txg) {
                 known.insert(path);
@@ -659,7 +664,7 @@ fn add(found: &mut BTreeMap<Guid, Found>, label: Label, path: PathBuf) {
     }
 }
 
-/// The files and block devices in a directory, sorted, or the one file.
+/// The files and block devices in a directory, sorted, or the single file.
 fn candidates(place: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |error| Failure::cannot("search", place.display(), error);
     if !place.metadata().map_err(failed)?.is_dir() {

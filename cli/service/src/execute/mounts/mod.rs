@@ -1,18 +1,20 @@
 //! The mount table: which datasets of the pool this process has mounted, and where.
 //!
-//! A dataset's place is what its `mountpoint` says, below the user's home for those who are not root and set nothing,
-//! and below `altroot` if the pool has one. Mount points are made as needed, and a directory that is not empty is not
-//! hidden by a mount. Datasets above are mounted before those below, and unmounted after them.
+//! A dataset is mounted at its `mountpoint`. For users other than root without an explicit `mountpoint`, the place is
+//! below the user's home. If the pool has an `altroot`, the place is below the `altroot`. Mount points are created as
+//! needed; a mount does not hide a directory with content. Parents are mounted before children, and unmounted after
+//! them.
 //!
-//! A mount may end without us: root may unmount it. Every look at the table first drops those that have. What counts is
-//! the mount namespace of this process. If another namespace, or a program with an open file, still has the mount, its
-//! session is *left*: it is served and follows changes, but the dataset counts as unmounted. A session that is left ends
-//! before its dataset is mounted again, destroyed or exported, for two sessions would cache the same files.
+//! A mount may end without the service: root may unmount the file system. So each lookup in the table first drops
+//! mounts that have ended. Only the mount namespace of this process counts. If another namespace, or a program with
+//! an open file, still has the mount, the session is *left*: the session is served and follows changes, but the
+//! dataset counts as unmounted. A left session ends before its dataset is mounted again, destroyed or exported,
+//! because two sessions would cache the same files.
 //!
 //! ```text
 //! places      where datasets are mounted              plan        what properties say about mounting
-//! unmount     unmounting, and mount points that go     change      mounts that follow changes of what they show
-//! snapshots   what `.zfs` shows                        by_hand     where mount(8) says, and remembered
+//! unmount     unmounting, and removing mount points   change      mounts that follow changes of their dataset
+//! snapshots   the content of `.zfs`                   by_hand     mounts made by mount(8), and remembered mounts
 //! ```
 
 mod by_hand;
@@ -43,45 +45,47 @@ use self::{
 pub(crate) use self::{by_hand::check_namespace, places::Places, unmount::Unmounted};
 use super::refusal::OrRefused;
 
-/// The environment variable that says how requests are to come from the kernel, `fuse` or `uring`: for tests of either, and
-/// for those whose kernel has a faulty one. Not set, the faster one that works is taken.
+/// Environment variable that selects the kernel transport, `fuse` or `uring`: for tests of either, and for kernels
+/// where one of the two is faulty. By default the service uses the faster transport that works.
 const TRANSPORT: &str = "CENOTE_TRANSPORT";
 
-/// A dataset that is mounted, or a snapshot.
+/// A mounted dataset or snapshot.
 struct Active {
     name: Name,
-    /// The dataset that it is, or is a snapshot of.
+    /// GUID of the mounted dataset, or of the dataset of the mounted snapshot.
     dataset: u64,
     mount: Arc<Mount>,
-    /// Somebody named the directory, by mount(8).
+    /// The user named the directory, with mount(8).
     by_hand: bool,
-    /// Whether the mount point goes with the mount: nobody chose it.
+    /// Whether unmounting removes the mount point: `mountpoint` is not set locally on the dataset.
     by_default: bool,
-    /// How it was mounted.
+    /// Temporary property values of the mount.
     temporary: Vec<Assignment>,
     overlay: bool,
 }
 
-/// How datasets are mounted, beside what their properties say.
+/// How a dataset is mounted, in addition to its properties.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manner<'a> {
-    /// Values that hold as long as the mount lives.
+    /// Temporary property values, valid until the unmount.
     pub(crate) temporary: &'a [Assignment],
-    /// Also on a directory that holds something, which is hidden meanwhile.
+    /// Also mount over a directory with content; the mount hides the content.
     pub(crate) overlay: bool,
-    /// On this directory, whatever `mountpoint` says.
+    /// Mount at this directory instead of `mountpoint`.
     pub(crate) at: Option<&'a Path>,
 }
 
-/// The mounts of one pool.
+/// All mounts of one pool.
 pub(crate) struct Mounts {
     datasets: Arc<Datasets>,
     places: Places,
     read_only: bool,
     table: Mutex<BTreeMap<u64, Active>>,
-    /// Held from the look whether a dataset is mounted until it is. Locked before `table`.
+    /// Serializes mounting: held from the check whether a dataset is mounted until the mount exists. Locked before
+    /// `table`.
     turn: Mutex<()>,
-    /// Sessions without a mount in this process's namespace, in which somebody still has one. Locked after `table`.
+    /// Left sessions, by GUID: no mount in this process's namespace, but still in use elsewhere. Locked after
+    /// `table`.
     left: Mutex<Vec<(u64, Active)>>,
     watch: Watch,
     memory: Memory,
@@ -94,7 +98,7 @@ impl Mounts {
         Mounts { datasets, places, read_only, table, turn, left, watch: Watch::default(), memory: Memory::default() }
     }
 
-    /// What is mounted, by name.
+    /// The mounted datasets, by name.
     pub(crate) fn list(&self) -> Vec<MountRecord> {
         self.drop_ended();
         let table = self.table.lock();
@@ -130,8 +134,8 @@ impl Mounts {
         }
     }
 
-    /// Mounts all datasets that their properties want mounted, in `names` or in the pool. Goes on after a failure and
-    /// tells the first.
+    /// Mounts all datasets whose properties ask for a mount, in `names` or in the whole pool. Continues after a
+    /// failure and returns the first failure.
     pub(crate) fn mount_all(&self, names: Option<&[DatasetName]>, how: &Manner<'_>) -> Result<(), Failure> {
         self.drop_ended();
         let mut plans = match names {
@@ -140,11 +144,11 @@ impl Mounts {
         };
         plans.retain(|plan| plan.canmount == CanMount::On && plan.path().is_some());
         let mounted = self.mount_plans(plans.into_iter().map(|plan| (plan, *how)).collect());
-        // A mount by hand may lie in one of these.
+        // A mount by mount(8) may lie inside one of these mounts.
         if names.is_none() { keep_first(mounted, self.restore()) } else { mounted }
     }
 
-    /// Mounts what is not mounted, those above first.
+    /// Mounts the datasets that are not mounted yet, parents first.
     fn mount_plans(&self, mut plans: Vec<(Plan, Manner<'_>)>) -> Result<(), Failure> {
         plans.sort_by_cached_key(|(plan, _)| plan.path());
         let mut first = Ok(());
@@ -171,10 +175,10 @@ impl Mounts {
             error => refused(error.to_string()).hint(elsewhere(&plan.name)),
         };
         let mut place = MountPoint::make(&path).map_err(not_there)?;
-        // A directory that was not there until now holds nothing, and no mount that nobody serves any more.
+        // A directory that was just created is empty and carries no dead mount.
         if !place.is_new() {
             clear_way(place.path()).map_err(not_there)?;
-            // What was mounted on it may be gone.
+            // The mount that covered the directory may be gone now.
             place = MountPoint::make(place.path()).map_err(not_there)?;
             let cannot_list = |cause| fuse_mount::Error::Mount { mountpoint: path.clone(), cause };
             if !how.overlay && !place.is_empty().map_err(cannot_list).map_err(not_there)? {
@@ -190,7 +194,7 @@ impl Mounts {
         mounted
     }
 
-    /// The files that a mount shows, and the snapshots in its `.zfs`.
+    /// The files of a mount, and the snapshots in its `.zfs`.
     fn files(&self, plan: &Plan) -> dataset::admin::Result<(Arc<FileSystem>, Arc<dyn Snapshots>)> {
         if let Name::Snapshot(name) = &plan.name {
             return Ok((self.datasets.open_snapshot(name)?.fs, Arc::new(NoSnapshots)));
@@ -199,7 +203,7 @@ impl Mounts {
         Ok((dataset.fs().clone(), Arc::new(SnapshotsOf { datasets: self.datasets.clone(), id: plan.id })))
     }
 
-    /// Notes a mount for the properties that show it. Those of snapshots do not.
+    /// Records a mount's path and temporary values for `fs get`. Mounts of snapshots are not recorded.
     fn note(&self, plan: &Plan, path: &Path, temporary: &[Assignment]) {
         if matches!(plan.name, Name::Dataset(_)) {
             let temporary = temporary.iter().map(|a| (a.name.clone(), a.value.clone())).collect();
@@ -230,12 +234,12 @@ impl Mounts {
         Ok(())
     }
 
-    /// The mount of a dataset, if it is mounted.
+    /// The mount of a dataset; `None` if the dataset is not mounted.
     pub(crate) fn mount_of(&self, id: u64) -> Option<Arc<Mount>> {
         self.table.lock().get(&id).map(|active| active.mount.clone())
     }
 
-    /// Notes the new names of datasets whose mounts, or those of their snapshots, stay where they are.
+    /// Records the new names of renamed datasets. Their mounts, and the mounts of their snapshots, stay in place.
     pub(crate) fn renamed(&self, names: &[(u64, DatasetName)]) {
         let (mut table, mut left) = (self.table.lock(), self.left.lock());
         for active in table.values_mut().chain(left.iter_mut().map(|(_, active)| active)) {
@@ -245,16 +249,17 @@ impl Mounts {
         }
     }
 
-    /// Closes snapshots that nobody looks at any more.
+    /// Closes snapshots in `.zfs` that are no longer in use.
     pub(crate) fn reap(&self) {
         self.drop_ended();
         self.chosen(|_, _| true).iter().for_each(|(_, mount)| mount.reap());
     }
 
-    /// Drops mounts whose sessions have ended, and leaves sessions whose mounts have gone from this process's namespace.
+    /// Drops mounts whose sessions have ended. Sessions whose mounts have gone from this process's namespace become
+    /// left sessions.
     pub(crate) fn drop_ended(&self) {
         self.left.lock().retain(|(_, active)| !active.mount.has_ended());
-        // Collected before the list of mounts is read: a mount made after that is not in the list.
+        // The table is copied before the kernel's mount list is read: a mount made after the read is not in the list.
         let mounted: Vec<(u64, Arc<Mount>)> = {
             let table = self.table.lock();
             table.iter().map(|(id, active)| (*id, active.mount.clone())).collect()
@@ -271,14 +276,14 @@ impl Mounts {
         }
     }
 
-    /// Has a dataset count as unmounted, and goes on with its session as long as somebody has it.
+    /// Counts a dataset as unmounted, and serves its session until the last user is gone.
     fn leave(&self, id: u64) {
         if let Some(active) = self.forget(id).filter(|active| !active.mount.has_ended()) {
             self.left.lock().push((id, active));
         }
     }
 
-    /// Ends sessions that are left: whoever still has their mounts gets errors.
+    /// Ends left sessions; processes that still use their mounts get errors.
     fn end_left(&self, chosen: impl Fn(u64, &Active) -> bool) {
         let ended: Vec<(u64, Active)> = self.left.lock().extract_if(.., |(id, active)| chosen(*id, active)).collect();
         drop(ended);
@@ -290,7 +295,7 @@ impl Mounts {
     }
 }
 
-/// The first failure of several mounts, which go on after it. The others go to the log.
+/// Keeps the first failure of several mounts and logs the others.
 fn keep_first(first: Result<(), Failure>, next: Result<(), Failure>) -> Result<(), Failure> {
     match (first, next) {
         (Ok(()), next) => next,
@@ -302,7 +307,7 @@ fn keep_first(first: Result<(), Failure>, next: Result<(), Failure>) -> Result<(
     }
 }
 
-/// The name of a dataset, or of its snapshot that `name` is one of, when the dataset is called `dataset`.
+/// The new name of a dataset, or of the snapshot in `name`, after the dataset was renamed to `dataset`.
 fn named_as(name: &Name, dataset: &DatasetName) -> Option<Name> {
     match name {
         Name::Snapshot(snapshot) => dataset.snapshot(snapshot.snapshot()).ok().map(Name::Snapshot),
@@ -316,7 +321,7 @@ fn transport() -> Result<Option<Transport>, Failure> {
     named.map(Some).ok_or_else(|| Failure::new(format!("{TRANSPORT} is neither 'fuse' nor 'uring'")))
 }
 
-/// Takes away the mount on `path` of a service that has died, and refuses a place where another dataset is mounted.
+/// Detaches a dead service's mount from `path`, and refuses a place where another dataset is mounted.
 fn clear_way(path: &Path) -> fuse_mount::Result<()> {
     fuse_mount::detach_dead(path)?;
     match fuse_mount::mounted_at(path)? {
@@ -329,7 +334,7 @@ fn elsewhere(name: &Name) -> String {
     format!("choose another mount point: fs set mountpoint=PATH {name}")
 }
 
-/// The pool whose service has died and was to serve the mount that `path` lies in.
+/// The pool whose dead service left the mount that contains `path`.
 pub(super) fn unserved_at(path: &Path) -> Option<String> {
     let inside = fuse_mount::mounts().ok()?.into_iter().filter(|mounted| path.starts_with(&mounted.mountpoint));
     let nearest = inside.max_by_key(|mounted| mounted.mountpoint.as_os_str().len())?;
