@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 
 use super::{PathBytes, PropertyRecord};
 
-/// A device to be given to a pool.
+/// A device to add to a pool, and the size of its image if the request creates the image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevSpec {
-    /// The absolute path of an image file or block device.
+    /// Absolute path of an image file or a block device.
     pub path: PathBytes,
-    /// If there: the image is to be created sparse with this size, and must not exist.
+    /// Size in bytes of a sparse image to create at `path`, where no file may exist; `None` for an existing device.
     pub create: Option<u64>,
 }
 
-/// What a vdev is made of.
+/// Layout of a vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VdevKind {
-    /// One device.
+    /// A single device without redundancy.
     Disk,
-    /// Several, each of which holds all.
+    /// Two or more devices; each holds all data of the vdev.
     Mirror,
-    /// Several, of which any one may be lost.
+    /// RAID-Z with one parity column: any single device may fail.
     RaidZ1,
-    /// Several, of which any two may be lost.
+    /// RAID-Z with two parity columns: any two devices may fail.
     RaidZ2,
-    /// Several, of which any three may be lost.
+    /// RAID-Z with three parity columns: any three devices may fail.
     RaidZ3,
-    /// A device and the spare that stands in for it. Nobody asks for it.
+    /// A device and the spare in use for the device. Only reported: no command line requests a vdev of this kind.
     Spare,
 }
 
 impl VdevKind {
-    /// The kind that a word of ZFS's vdev language begins.
+    /// The kind that a keyword of ZFS's vdev syntax introduces.
     pub fn of_word(word: &str) -> Option<VdevKind> {
         match word {
             "mirror" => Some(VdevKind::Mirror),
@@ -46,7 +46,7 @@ impl VdevKind {
         }
     }
 
-    /// How many of so many devices may be lost, whichever they are.
+    /// How many of `devices` devices may fail, in any combination.
     pub fn may_lose(self, devices: usize) -> usize {
         match self.parity() {
             Some(parity) => parity.into(),
@@ -55,7 +55,7 @@ impl VdevKind {
         }
     }
 
-    /// As ZFS calls it.
+    /// The kind's name in OpenZFS, such as `raidz1`.
     pub fn as_str(self) -> &'static str {
         match self {
             VdevKind::Disk => "disk",
@@ -67,7 +67,7 @@ impl VdevKind {
         }
     }
 
-    /// How many columns of it are parity, if it is a RAID-Z.
+    /// Number of parity columns of a RAID-Z; `None` for the rest.
     pub fn parity(self) -> Option<u8> {
         match self {
             VdevKind::Disk | VdevKind::Mirror | VdevKind::Spare => None,
@@ -77,7 +77,7 @@ impl VdevKind {
         }
     }
 
-    /// How many devices it has: the fewest and the most.
+    /// Smallest and largest number of devices in a vdev of this kind.
     pub fn devices(self) -> RangeInclusive<usize> {
         match self.parity() {
             Some(parity) => usize::from(parity) + 1..=RAIDZ_COLUMNS,
@@ -87,22 +87,22 @@ impl VdevKind {
     }
 }
 
-/// What a vdev is there for.
+/// Purpose of a vdev: its allocation class, or a cache device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum VdevRole {
-    /// Everything.
+    /// All data and metadata.
     #[default]
     Normal,
-    /// Metadata first of all, and small records.
+    /// Metadata, and small records.
     Special,
-    /// The intent log, and nothing else.
+    /// Only the intent log.
     Log,
-    /// Copies of what is read: a cache device, which is no vdev.
+    /// Copies of blocks that were read. A cache device is not a vdev of the pool's layout.
     Cache,
 }
 
 impl VdevRole {
-    /// The role of the vdevs behind a word of ZFS's vdev language.
+    /// The role of vdevs after a keyword of ZFS's vdev syntax.
     pub fn of_word(word: &str) -> Option<VdevRole> {
         match word {
             "special" => Some(VdevRole::Special),
@@ -112,7 +112,7 @@ impl VdevRole {
         }
     }
 
-    /// What stands above such vdevs in a table, as in ZFS.
+    /// Heading above vdevs of this role in a table, as in ZFS; normal vdevs have none.
     pub fn heading(self) -> Option<&'static str> {
         match self {
             VdevRole::Normal => None,
@@ -122,7 +122,7 @@ impl VdevRole {
         }
     }
 
-    /// Where such vdevs stand in JSON, as in ZFS; normal ones stand below the pool.
+    /// Key above vdevs of this role in JSON, as in ZFS; normal vdevs stand directly below the pool.
     pub fn json_heading(self) -> Option<&'static str> {
         match self {
             VdevRole::Cache => Some("l2cache"),
@@ -130,7 +130,7 @@ impl VdevRole {
         }
     }
 
-    /// The word for it in JSON, as in ZFS.
+    /// The role's word in JSON, as in ZFS.
     pub fn as_str(self) -> &'static str {
         match self {
             VdevRole::Normal => "normal",
@@ -140,7 +140,7 @@ impl VdevRole {
         }
     }
 
-    /// Vdevs by what they are there for, in the order of the tables; roles that none has are left out.
+    /// Groups `all` by role, in the order of the tables; a role without vdevs is left out.
     pub fn groups<T>(all: &[T], role: impl Fn(&T) -> VdevRole) -> Vec<(VdevRole, Vec<&T>)> {
         let of = |wanted| (wanted, all.iter().filter(|one| role(one) == wanted).collect::<Vec<_>>());
         let groups = [VdevRole::Normal, VdevRole::Special, VdevRole::Log, VdevRole::Cache].map(of);
@@ -148,71 +148,71 @@ impl VdevRole {
     }
 }
 
-/// A vdev to be given to a pool.
+/// A vdev to add to a pool: role, layout and devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevTreeSpec {
-    /// What it is there for.
+    /// Allocation class, or cache device.
     pub role: VdevRole,
-    /// What it is.
+    /// Layout, which bounds the number of devices.
     pub kind: VdevKind,
-    /// Its devices: one of a disk.
+    /// As many devices as [`VdevKind::devices`] allows: a single device for a disk.
     pub devices: Vec<VdevSpec>,
 }
 
-/// A pool.
+/// A pool with its properties and, on request, its devices: the answer for `pool list` and `pool get`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolRecord {
-    /// Its name.
+    /// Name under which the pool is imported.
     pub name: String,
-    /// Its number.
+    /// GUID of the pool.
     pub guid: u64,
-    /// Its state, `ONLINE` if all is well.
+    /// Health of the pool: `ONLINE` if no device has failed.
     pub state: String,
-    /// The newest committed transaction group.
+    /// Newest committed transaction group.
     pub txg: u64,
-    /// The properties asked for, in the order asked for.
+    /// The requested properties, in the requested order.
     pub properties: Vec<PropertyRecord>,
-    /// Its devices, if they were asked for.
+    /// Vdevs and cache devices; empty unless requested.
     pub vdevs: Vec<VdevRecord>,
-    /// Its spares, if devices were asked for.
+    /// Spares; empty unless vdevs were requested.
     pub spares: Vec<VdevRecord>,
 }
 
-/// A vdev of a pool, or a device of one.
+/// A vdev of a pool, or a device in a vdev.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevRecord {
-    /// What it is.
+    /// Layout of the vdev; a disk for a device.
     pub kind: VdevKind,
-    /// What it is there for.
+    /// Allocation class, or cache device.
     pub role: VdevRole,
-    /// A device's path, or what a mirror or a RAID-Z is called.
+    /// Path of a device, or the name of a mirror or RAID-Z.
     pub path: String,
-    /// The devices of a mirror or a RAID-Z.
+    /// Devices of a mirror or a RAID-Z; empty for a device.
     pub members: Vec<VdevRecord>,
-    /// What else is to be known, such as `resilvering`.
+    /// Extra text after the counters, such as `resilvering`.
     pub note: Option<String>,
-    /// Its number.
+    /// GUID of the vdev or device.
     pub guid: u64,
-    /// Its state: `ONLINE`, `DEGRADED`, `OFFLINE`, `UNAVAIL`, `FAULTED`.
+    /// `ONLINE`, `DEGRADED`, `OFFLINE`, `UNAVAIL` or `FAULTED`.
     pub state: String,
-    /// Its space.
+    /// Total space, in bytes.
     pub size: u64,
-    /// What is allocated of it.
+    /// Allocated space, in bytes.
     pub allocated: u64,
-    /// The part of its free space that is in small pieces, of a hundred.
+    /// Share of the free space in small pieces, in percent.
     pub fragmentation: u64,
-    /// Reads that failed.
+    /// Number of reads that failed.
     pub read_errors: u64,
-    /// Writes that failed.
+    /// Number of writes that failed.
     pub write_errors: u64,
-    /// Blocks that were not what had been written.
+    /// Number of blocks with a checksum mismatch.
     pub checksum_errors: u64,
-    /// Whether the device was told which space nobody needs.
+    /// TRIM status; `None` where no status is kept.
     pub trim: Option<TrimRecord>,
 }
 
 impl VdevRecord {
-    /// A device that does nothing for the pool: it holds nothing, and nothing was counted.
+    /// A device that is not in use by the pool: without space, and with all counters at zero.
     pub fn idle(path: String, state: impl ToString) -> VdevRecord {
         VdevRecord {
             kind: VdevKind::Disk,
@@ -233,36 +233,36 @@ impl VdevRecord {
     }
 }
 
-/// How far a device has been told which space nobody needs.
+/// TRIM status of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrimRecord {
-    /// How it stands.
+    /// Whether TRIM runs, has ended, or is impossible.
     pub state: TrimState,
-    /// How much of the device was gone through, of a hundred.
+    /// Share of the device that TRIM has covered, in percent.
     pub percent: u64,
-    /// When it began, in seconds since 1970.
+    /// Start of the TRIM, in seconds since 1970; 0 if none was requested.
     pub start: i64,
-    /// When it came to its end.
+    /// End of the TRIM, in seconds since 1970; 0 unless complete.
     pub end: i64,
 }
 
-/// How telling a device stands.
+/// Phase of a TRIM on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrimState {
-    /// It was not demanded since the pool was imported.
+    /// No TRIM was requested since import, or the last TRIM failed.
     Untrimmed,
-    /// The device makes nothing of it.
+    /// The device does not support TRIM.
     Unsupported,
-    /// Under way.
+    /// TRIM runs on the device.
     Active,
-    /// It stands still.
+    /// TRIM is suspended, and can be resumed.
     Suspended,
-    /// Done.
+    /// TRIM has covered all free space.
     Complete,
 }
 
 impl TrimState {
-    /// As ZFS calls it.
+    /// The phase's word in OpenZFS.
     pub fn as_str(self) -> &'static str {
         match self {
             TrimState::Untrimmed => "UNTRIMMED",
@@ -274,58 +274,58 @@ impl TrimState {
     }
 }
 
-/// A pool's state in full.
+/// Everything that `pool status` shows of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolStatus {
-    /// Its name.
+    /// Name under which the pool is imported.
     pub name: String,
-    /// Its number.
+    /// GUID of the pool.
     pub guid: u64,
-    /// Its state.
+    /// Health of the pool, such as `ONLINE` or `DEGRADED`.
     pub state: String,
-    /// The newest committed transaction group.
+    /// Newest committed transaction group.
     pub txg: u64,
-    /// What is wrong, if anything is.
+    /// Description of the most serious problem; `None` if the pool is healthy.
     pub status: Option<String>,
-    /// What to do about it.
+    /// What the administrator should do about `status`.
     pub action: Option<String>,
-    /// The scrub or the resilver that runs, or the last one.
+    /// The running scrub or resilver, else the last.
     pub scan: Option<ScanRecord>,
-    /// The removal of a vdev that is under way, or the last one.
+    /// The running removal of a vdev, else the last.
     pub removal: Option<RemovalRecord>,
-    /// The RAID-Z that is being expanded.
+    /// The running RAID-Z expansion; `None` once finished.
     pub expansion: Option<ExpansionRecord>,
-    /// The rebalance that is under way, or the last one.
+    /// The running rebalance, else the last.
     pub rebalance: Option<RebalanceRecord>,
-    /// The defragmentation that is under way, or the last one.
+    /// The running defragmentation, else the last.
     pub defragment: Option<DefragmentRecord>,
-    /// The resize of a device that is under way, or the last one.
+    /// The running resize of a device, else the last.
     pub resize: Option<ResizeRecord>,
-    /// What else runs in the background, such as the freeing of destroyed datasets.
+    /// Any further background activity, such as freeing destroyed datasets.
     pub activity: Option<String>,
-    /// How many file systems are mounted, by how their requests come from the kernel.
+    /// Number of mounted file systems by transport: `fuse` or `uring`.
     pub transports: BTreeMap<String, u64>,
-    /// Its devices, and its cache devices.
+    /// Vdevs and cache devices.
     pub vdevs: Vec<VdevRecord>,
-    /// Its spares: `AVAIL`, `INUSE`, or what is wrong with them.
+    /// Spares, each with `AVAIL`, `INUSE` or its problem.
     pub spares: Vec<VdevRecord>,
-    /// What is damaged for good: files, by `dataset:path`, or metadata by what it is. None while the pool is suspended:
-    /// nobody can look.
+    /// Everything with unrecoverable errors: files as `dataset:path`, metadata by description. `None` while the pool is
+    /// suspended, because the list cannot be read then.
     pub damaged: Option<Vec<String>>,
-    /// How many blocks readers have met bad copies of that have not been examined yet.
+    /// Number of blocks with a bad copy that a reader met and no job has examined yet.
     pub unexamined: u64,
 }
 
-/// How a scrub stands.
+/// Phase of a scrub or a resilver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScanState {
-    /// At work.
+    /// The scan is running.
     Scanning,
-    /// Waiting to be resumed.
+    /// The scan waits until an administrator resumes the scan.
     Paused,
-    /// Done.
+    /// The scan has covered everything.
     Finished,
-    /// Stopped before its end.
+    /// An administrator stopped the scan before its end.
     Canceled,
 }
 
@@ -340,17 +340,17 @@ impl From<ScrubState> for ScanState {
     }
 }
 
-/// What goes through a pool.
+/// Kind of a scan through all blocks of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScanKind {
-    /// It examines everything, and mends.
+    /// Verifies all blocks, and repairs bad copies.
     Scrub,
-    /// It fills devices with what they lack.
+    /// Copies to devices the blocks missing there.
     Resilver,
 }
 
 impl ScanKind {
-    /// In a word.
+    /// The kind's word in OpenZFS.
     pub fn as_str(self) -> &'static str {
         match self {
             ScanKind::Scrub => "scrub",
@@ -359,69 +359,69 @@ impl ScanKind {
     }
 }
 
-/// A scrub or a resilver.
+/// Progress and result of a scrub or a resilver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanRecord {
-    /// Which of them.
+    /// Scrub or resilver.
     pub kind: ScanKind,
-    /// How it stands.
+    /// Running, paused or ended.
     pub state: ScanState,
-    /// When it began.
+    /// Start, in seconds since 1970.
     pub start: i64,
-    /// When it ended or was paused; 0 while it runs.
+    /// Time of the end or the pause, in seconds since 1970; 0 while running.
     pub end: i64,
-    /// How many seconds it has worked, or a resilver has taken, also with the pool closed.
+    /// Seconds of work of a scrub; for a resilver, seconds since its start, time with the pool exported included.
     pub seconds: u64,
-    /// How many bytes it reads in a second, on the average.
+    /// Average read rate, in bytes per second.
     pub rate: u64,
-    /// How many bytes there were when it began.
+    /// Bytes to examine, counted at the start.
     pub total: u64,
-    /// How many of them it has read.
+    /// Bytes examined so far.
     pub examined: u64,
-    /// How many bytes it has written over bad copies.
+    /// Bytes rewritten over bad copies.
     pub repaired: u64,
-    /// How many blocks it found without a good copy.
+    /// Number of blocks without a good copy.
     pub errors: u64,
 }
 
-/// What the scrub of a part has found.
+/// Result of a scrub of files or damaged blocks only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExaminedRecord {
-    /// How many bytes it has read.
+    /// Bytes that were read and verified.
     pub examined: u64,
-    /// How many bytes it has written over bad copies.
+    /// Bytes rewritten over bad copies.
     pub repaired: u64,
-    /// How many blocks it found without a good copy.
+    /// Number of blocks without a good copy.
     pub errors: u64,
 }
 
-/// What a pool does in the background.
+/// Background activity of a pool, as `pool wait` names activities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Activity {
-    /// It empties regions that are mostly holes.
+    /// Emptying regions with mostly free space.
     Defragment,
-    /// It frees what was destroyed.
+    /// Freeing the blocks of destroyed datasets.
     Freeing,
-    /// It expands a RAID-Z.
+    /// Expanding a RAID-Z.
     Expand,
-    /// It has vdevs become equally full.
+    /// Spreading data evenly over all vdevs.
     Rebalance,
-    /// It has a vdev leave.
+    /// Removing a vdev from the pool.
     Remove,
-    /// It replaces devices.
+    /// Replacing a device.
     Replace,
-    /// It fills devices with what they lack.
+    /// Copying to devices the blocks missing there.
     Resilver,
-    /// It has a device become smaller.
+    /// Shrinking a device.
     Resize,
-    /// It examines everything.
+    /// Verifying all blocks of the pool.
     Scrub,
-    /// It tells devices which space nobody needs.
+    /// Trimming unused space of devices.
     Trim,
 }
 
 impl Activity {
-    /// All of them.
+    /// Every activity, each exactly once.
     pub const ALL: [Activity; 10] = [
         Activity::Defragment,
         Activity::Freeing,
@@ -435,7 +435,7 @@ impl Activity {
         Activity::Trim,
     ];
 
-    /// As ZFS calls it.
+    /// The activity's word for `pool wait`: OpenZFS's, where OpenZFS has the activity.
     pub fn as_str(self) -> &'static str {
         match self {
             Activity::Defragment => "defragment",
@@ -452,257 +452,258 @@ impl Activity {
     }
 }
 
-/// How an activity stands.
+/// An activity and the amount of work left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivityRecord {
-    /// Which.
+    /// The activity reported on.
     pub activity: Activity,
-    /// About how many bytes are left; `None` if it is not under way.
+    /// Estimated bytes left; `None` unless the activity runs.
     pub left: Option<u64>,
 }
 
-/// How a removal, a rebalance, a defragmentation or a resize has ended.
+/// How a removal, rebalance, defragmentation or resize ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RemovalEnd {
-    /// The vdev has left, its devices are smaller, all are about equally full, or no region more would be empty.
+    /// The vdev is removed, the devices are smaller, all vdevs are about equally full, or no further region would be
+    /// empty.
     Finished,
-    /// It was stopped.
+    /// The administrator stopped the job.
     Canceled,
-    /// Something could not be read.
+    /// A block could not be read.
     Unreadable,
-    /// There was too little room elsewhere.
+    /// Too little free space remained on the rest of the pool.
     NoRoom,
 }
 
-/// The removal of a vdev.
+/// Progress and result of the removal of a vdev.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalRecord {
-    /// What the vdev is, or was, called.
+    /// Name of the vdev, present or former.
     pub name: String,
-    /// Its number in the pool.
+    /// Index of the vdev within the pool.
     pub vdev: u64,
-    /// How it has ended; `None` while it is under way.
+    /// How the removal ended; `None` while running.
     pub ended: Option<RemovalEnd>,
-    /// It waits until it is started again.
+    /// Whether the removal waits until an administrator starts the removal again.
     pub paused: bool,
-    /// At most so many bytes are copied a second, if somebody has said so.
+    /// Limit on copying, in bytes per second, if an administrator set a limit.
     pub limit: Option<u64>,
-    /// When it began.
+    /// Start, in seconds since 1970.
     pub start: i64,
-    /// When it ended; 0 while it is under way.
+    /// End, in seconds since 1970; 0 while running.
     pub end: i64,
-    /// How many seconds it has taken; while it is under way, since the pool was opened.
+    /// Duration in seconds; while running, counted from when the pool was opened.
     pub seconds: u64,
-    /// How many bytes were allocated on the vdev when it began.
+    /// Bytes allocated on the vdev at the start.
     pub total: u64,
-    /// How many bytes were copied.
+    /// Bytes copied so far.
     pub copied: u64,
-    /// How many of them before the time that `seconds` says.
+    /// The part of `copied` from before the period of `seconds`.
     pub before: u64,
-    /// How many blocks it found without a good copy.
+    /// Number of blocks without a good copy.
     pub errors: u64,
 }
 
-/// Why an expansion does not go on.
+/// Why a RAID-Z expansion is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExpansionPause {
-    /// There is too little room.
+    /// Too little free space.
     NoRoom,
-    /// Devices lack something.
+    /// A device is missing blocks.
     Degraded,
-    /// Something could not be read.
+    /// A block could not be read.
     Unreadable,
-    /// The operator has said so.
+    /// An administrator paused the expansion.
     Operator,
 }
 
-/// The expansion of a RAID-Z.
+/// Progress of the expansion of a RAID-Z.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpansionRecord {
-    /// What the RAID-Z is called.
+    /// Name of the RAID-Z vdev.
     pub name: String,
-    /// Why it does not go on, if it does not.
+    /// Reason for a pause; `None` while running.
     pub pause: Option<ExpansionPause>,
-    /// How many columns it has.
+    /// Number of columns, the new device included.
     pub columns: u64,
-    /// How many rows.
+    /// Number of rows in the vdev.
     pub rows: u64,
-    /// How many of them have all columns.
+    /// Number of rows that already span all columns.
     pub rows_done: u64,
-    /// How many regions are being emptied.
+    /// Number of regions being emptied.
     pub regions: u64,
-    /// The bytes that lay there.
+    /// Bytes in the regions at the start.
     pub total: u64,
-    /// Those that were copied.
+    /// Bytes copied from the regions so far.
     pub copied: u64,
-    /// For how many seconds that has gone on.
+    /// Seconds since copying from the regions began.
     pub seconds: u64,
-    /// At most so many bytes are copied a second, if somebody has said so.
+    /// Limit on copying, in bytes per second, if an administrator set a limit.
     pub limit: Option<u64>,
 }
 
-/// A rebalance, or what else goes batch by batch.
+/// Progress and result of a rebalance, or of another job that moves data batch by batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebalanceRecord {
-    /// How it has ended; `None` while it is under way.
+    /// How the job ended; `None` while running.
     pub ended: Option<RemovalEnd>,
-    /// It waits until it is started again.
+    /// Whether the job waits until an administrator starts the job again.
     pub paused: bool,
-    /// At most so many bytes are copied a second, if somebody has said so.
+    /// Limit on copying, in bytes per second, if an administrator set a limit.
     pub limit: Option<u64>,
-    /// When it began.
+    /// Start, in seconds since 1970.
     pub start: i64,
-    /// When it ended; 0 while it is under way.
+    /// End, in seconds since 1970; 0 while running.
     pub end: i64,
-    /// How many seconds it has taken.
+    /// Duration of the job, in seconds.
     pub seconds: u64,
-    /// How many bytes were to be moved when it began.
+    /// Bytes to move, counted at the start.
     pub total: u64,
-    /// How many bytes were copied.
+    /// Bytes copied so far.
     pub copied: u64,
-    /// How many blocks it found without a good copy.
+    /// Number of blocks without a good copy.
     pub errors: u64,
 }
 
 /// What a rebalance would move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebalancePlan {
-    /// The bytes that would be moved.
+    /// Bytes that a rebalance would move.
     pub bytes: u64,
-    /// How many regions they lie in.
+    /// Number of regions to move data from.
     pub chunks: u32,
-    /// The size of a region.
+    /// Size of a region, in bytes.
     pub region: u64,
-    /// Why nothing would be moved.
+    /// Why a rebalance would move nothing; `None` if there is data to move.
     pub reason: Option<String>,
 }
 
-/// A defragmentation.
+/// Progress and result of a defragmentation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefragmentRecord {
-    /// How far it is.
+    /// Bytes moved, limit and times.
     pub moved: RebalanceRecord,
-    /// How many regions were to be emptied when it began.
+    /// Number of regions to empty, counted at the start.
     pub wanted: u64,
-    /// How many were.
+    /// Number of regions emptied so far.
     pub emptied: u64,
-    /// How many have taken in what was in those.
+    /// Number of regions that received data of the emptied regions.
     pub taken: u64,
-    /// How many chunks of the pool are packed, whatever for.
+    /// Number of packed chunks in the pool, packed by any job.
     pub packed: u64,
-    /// How much memory their maps take, in bytes.
+    /// Memory that the maps of packed chunks take, in bytes.
     pub maps: u64,
 }
 
 /// What a defragmentation would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefragmentPlan {
-    /// The bytes that would be moved.
+    /// Bytes that a defragmentation would move.
     pub bytes: u64,
-    /// How many regions would be emptied.
+    /// Number of regions to empty.
     pub chunks: u32,
-    /// How many regions are empty.
+    /// Number of empty regions now.
     pub empty: u32,
-    /// How many would be then.
+    /// Number of empty regions afterwards.
     pub empty_then: u32,
-    /// The size of a region.
+    /// Size of a region, in bytes.
     pub region: u64,
-    /// Why nothing would be moved.
+    /// Why nothing would move; `None` if there is data to move.
     pub reason: Option<String>,
 }
 
-/// How large a device is to be, in bytes.
+/// Requested size of a device, absolute or relative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NewSize {
-    /// So large.
+    /// The new size, in bytes.
     To(u64),
-    /// So much smaller than it is.
+    /// The reduction from the present size, in bytes.
     By(u64),
 }
 
-/// A device that becomes smaller, with the others of its mirror.
+/// Progress and result of shrinking a device, together with all devices of its mirror.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResizeRecord {
-    /// How far it is.
+    /// Bytes moved, limit and times.
     pub moved: RebalanceRecord,
-    /// What the vdev is, or was, called.
+    /// Name of the vdev, present or former.
     pub name: String,
-    /// How large each device becomes, in bytes.
+    /// New size of each device, in bytes.
     pub size: u64,
-    /// Why it does not go on by itself, with everything moved.
+    /// With all data moved: why the resize cannot complete by itself.
     pub obstacle: Option<String>,
 }
 
-/// What it takes to make a device smaller.
+/// What shrinking a device requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResizePlan {
-    /// What the vdev is called.
+    /// Name of the vdev to shrink.
     pub name: String,
-    /// How large it was to be, in bytes.
+    /// The requested size, in bytes.
     pub asked: u64,
-    /// How large it would be: whole regions are kept.
+    /// The resulting size in bytes, which leaves whole regions.
     pub size: u64,
-    /// The bytes that would be moved.
+    /// Bytes that a resize would move.
     pub bytes: u64,
-    /// How many empty regions that takes elsewhere.
+    /// Number of empty regions required on the rest of the pool.
     pub needed: u32,
-    /// How many there are.
+    /// Number of empty regions available there.
     pub available: u32,
-    /// The size of a region.
+    /// Size of a region, in bytes.
     pub region: u64,
-    /// How small it could be now.
+    /// Smallest size possible now, in bytes.
     pub least: u64,
-    /// It was done before the answer.
+    /// Whether the resize was complete before the answer.
     pub is_done: bool,
 }
 
-/// What it takes to remove a vdev.
+/// What removing a vdev requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalPlan {
-    /// What the vdev is called.
+    /// Name of the vdev to remove.
     pub vdev: String,
-    /// The bytes that would be moved, or of a cache device, those of the copies on it.
+    /// Bytes that a removal would move; for a cache device, bytes of the copies on the device.
     pub bytes: u64,
-    /// How many empty regions that takes elsewhere.
+    /// Number of empty regions required on the rest of the pool.
     pub needed: u32,
-    /// How many there are.
+    /// Number of empty regions available there.
     pub available: u32,
-    /// The size of a region; zero of what leaves at once: a spare that stands by, or a cache device.
+    /// Size of a region in bytes; 0 for an available spare or a cache device, which is removed at once.
     pub region: u64,
-    /// The devices of the pool, if it has left at once: a spare that stands by, or a cache device.
+    /// The remaining devices of the pool after removal of an available spare or a cache device, which is immediate.
     pub left: Option<Layout>,
 }
 
-/// The devices of a pool.
+/// Vdevs and spares of a pool, as present or as planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// The pool's name.
+    /// Name of the pool.
     pub pool: String,
-    /// Its vdevs, and its cache devices.
+    /// Vdevs and cache devices.
     pub vdevs: Vec<LayoutVdev>,
-    /// The paths of devices that stand by.
+    /// Paths of the available spares.
     pub spares: Vec<String>,
-    /// How much space they give, in bytes.
+    /// Space that the vdevs provide, in bytes.
     pub size: u64,
 }
 
-/// A vdev in a layout.
+/// A vdev in a layout, present or planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutVdev {
-    /// What it is there for.
+    /// Allocation class, or cache device.
     pub role: VdevRole,
-    /// A device's path, or what a mirror is called.
+    /// Path of a device, or the name of a mirror or RAID-Z.
     pub name: String,
-    /// The paths of a mirror's devices.
+    /// Paths of the devices of a mirror or RAID-Z; empty for a single device.
     pub devices: Vec<String>,
-    /// So many of its devices may be lost, whichever they are, and nothing else is.
+    /// How many of its devices may fail, in any combination, without any loss of data.
     pub may_lose: usize,
-    /// How much of its larger devices nothing can use, in bytes; zero of a vdev that is there already.
+    /// Unusable bytes on its larger devices; 0 for a vdev already in the pool.
     pub unused: u64,
 }
 
 impl Layout {
-    /// The paths of all devices.
+    /// The paths of all devices, spares included.
     pub fn paths(&self) -> Vec<String> {
         let paths = |vdev: &LayoutVdev| match vdev.devices.is_empty() {
             true => vec![vdev.name.clone()],
@@ -712,138 +713,138 @@ impl Layout {
     }
 }
 
-/// What a split makes of a pool.
+/// Result of splitting a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitRecord {
-    /// The new pool's number; zero if there is none yet.
+    /// GUID of the new pool; 0 in a dry run.
     pub guid: u64,
-    /// The devices that leave: of each its mirror and its path.
+    /// Mirror and path of each device that moves to the new pool.
     pub leaving: Vec<(String, String)>,
-    /// The devices of the old pool.
+    /// Remaining devices of the old pool.
     pub layout: Layout,
 }
 
-/// One line of a pool's history.
+/// A line of a pool's history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryRecord {
-    /// When.
+    /// Time of the command, in seconds since 1970.
     pub time: i64,
-    /// The transaction group.
+    /// Transaction group that recorded the line.
     pub txg: u64,
-    /// The command line, or what the engine did.
+    /// The command line, or a description of an internal change.
     pub text: String,
-    /// Whether the engine did it by itself.
+    /// Whether the engine acted by itself, without a command.
     pub internal: bool,
-    /// Who: the user's number and the host.
+    /// Numeric user id and host name of the caller.
     pub user: Option<(u32, String)>,
 }
 
-/// Something that has happened.
+/// An event, as `pool events` prints events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventRecord {
-    /// Its number: from 1 on, as long as the pool is open.
+    /// Sequence number: counts from 1 while the pool is open.
     pub number: u64,
-    /// When it was seen, in nanoseconds since 1970.
+    /// Time of detection, in nanoseconds since 1970.
     pub time: i64,
-    /// What it is, in the words of OpenZFS.
+    /// Event class in OpenZFS's terms.
     pub class: String,
-    /// Names and values.
+    /// Names and values, as printed below the event.
     pub details: Vec<(String, String)>,
 }
 
-/// What would be lost with some devices.
+/// Loss that the failure of some devices would cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossReport {
-    /// The vdevs that would lose devices.
+    /// Vdevs with a device among the failed.
     pub vdevs: Vec<VdevLoss>,
-    /// What stands apart from vdevs, and holds nothing that is not elsewhere.
+    /// Failed devices outside vdevs, with no unique data.
     #[serde(default)]
     pub idle: Vec<IdleLoss>,
-    /// The pool's own structures, if a vdev would be lost, and each dataset with its snapshots.
+    /// Metadata of the pool, if a vdev would fail, and each dataset together with its snapshots.
     pub datasets: Vec<DatasetLoss>,
 }
 
 impl LossReport {
-    /// Whether nothing would be lost but what the intent log holds.
+    /// Whether the pool would lose nothing beyond the content of the intent log.
     pub fn survives(&self) -> bool {
         self.needed().next().is_none()
     }
 
-    /// The vdevs that would be lost, and without which the pool cannot be imported.
+    /// The vdevs that would fail and that import requires.
     pub fn needed(&self) -> impl Iterator<Item = &VdevLoss> {
         self.vdevs.iter().filter(|vdev| !vdev.survives && vdev.role != VdevRole::Log)
     }
 }
 
-/// A device that would be lost, and nothing with it.
+/// A device whose failure would lose no data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleLoss {
-    /// What it is, in words.
+    /// Kind of the device, as printed.
     pub kind: String,
-    /// Its path.
+    /// Path of the device.
     pub path: String,
 }
 
 /// A vdev that would lose devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevLoss {
-    /// Its name.
+    /// Path of a device, or the name of a mirror or RAID-Z.
     pub name: String,
-    /// What it is there for.
+    /// Allocation class, or cache device.
     pub role: VdevRole,
-    /// The devices that it would lose.
+    /// Paths of the devices that the vdev would lose.
     pub lost: Vec<String>,
-    /// How many devices that lack nothing would be left.
+    /// Number of complete devices that would remain.
     pub left: usize,
-    /// Whether they would be enough.
+    /// Whether the remaining devices hold all data of the vdev.
     pub survives: bool,
 }
 
 /// What a dataset and its snapshots would lose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetLoss {
-    /// Its name, or `<metadata>`.
+    /// Name of the dataset; `<metadata>` for metadata of the pool.
     pub name: String,
-    /// Its blocks; `None` if they were not counted, since none would be lost.
+    /// Number of blocks; `None` if nothing would be lost, which needs no count.
     pub blocks: Option<u64>,
-    /// Those that would have no copy left.
+    /// Number of blocks without a remaining copy.
     pub lost_blocks: u64,
-    /// Its files.
+    /// Number of files in the dataset.
     pub files: u64,
-    /// Those that would have lost something.
+    /// Number of files that would lose data.
     pub lost_files: u64,
 }
 
-/// Counters of a pool and its devices since import.
+/// I/O counters of a pool and its devices since import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoSample {
-    /// Nanoseconds since import.
+    /// Time since import, in nanoseconds.
     pub elapsed: u64,
-    /// The whole pool, under its name.
+    /// Sum over the pool, under the pool's name.
     pub pool: IoCounts,
-    /// Each device, under its path.
+    /// Each vdev and cache device: a device under its path, a mirror or RAID-Z under its name.
     pub vdevs: Vec<IoCounts>,
 }
 
-/// Counters of one device, or all.
+/// I/O counters of a device, a vdev or the whole pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoCounts {
-    /// The pool or the device.
+    /// Name of the pool or vdev, or path of the device.
     pub name: String,
-    /// What a vdev is there for.
+    /// Allocation class of a vdev, or cache device.
     pub role: VdevRole,
-    /// Space allocated now.
+    /// Allocated space at present, in bytes.
     pub allocated: u64,
-    /// Space free now.
+    /// Free space at present, in bytes.
     pub free: u64,
-    /// Reads.
+    /// Number of completed reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of completed writes.
     pub writes: u64,
-    /// Bytes read.
+    /// Bytes read since import.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Bytes written since import.
     pub written_bytes: u64,
-    /// The same of the devices of a mirror, which have no space of their own.
+    /// Counters of each device in a mirror or RAID-Z, with `allocated` and `free` at 0.
     pub members: Vec<IoCounts>,
 }
