@@ -1,14 +1,15 @@
-//! What commands know of pools: the [`Executor`] that finds each pool's owner.
+//! How commands reach pools: the [`Executor`] that finds the owner of each pool.
 //!
-//! A pool whose service runs is asked over its socket. A pool that is only known is opened here, until this
-//! command ends or rests: its changes are committed before each answer. So the same command works where there is no FUSE, no
-//! terminal to survive, and nobody else.
+//! If a service runs for the pool, requests go over its socket. A pool that is known but not served is opened here,
+//! until this command ends or rests; its changes are committed before each answer. So the same command works without
+//! FUSE, without a terminal that ends before the pool does, and without any other process.
 //!
-//! Pools of other users are asked over their sockets too, and never opened here. Which there are their index says: root's by
-//! default, another user's where `CENOTE_STATE` and `CENOTE_RUN` lead there.
+//! Pools of other users are also asked over their sockets, and are never opened here. The index of the other user
+//! names the pools: by default root's, or another user's if `CENOTE_STATE` and `CENOTE_RUN` point there.
 //!
-//! A service is started where mounts are wanted and possible: by creating and importing pools, and by `fs mount`. It is
-//! asked before the pool's lock is waited for, and again behind it: who had the lock may have started it (see `lock`).
+//! A service is started where mounts are wanted and possible: by pool creation and import, and by `fs mount`. A
+//! command looks for the service before waiting for the pool's lock, and again with the lock held: the previous
+//! holder may have started the service (see `lock`).
 
 use std::{
     io::{self, Write},
@@ -37,37 +38,37 @@ use crate::{
     health::{Condition, unavailable},
 };
 
-/// Set to anything but nothing and `0`: nothing is mounted and no service is started.
+/// If set, neither empty nor `0`: no mounts and no services.
 const MOUNTLESS: &str = "CENOTE_MOUNTLESS";
 
-/// Carries requests out wherever their pool is.
+/// Executes requests in the process that has the pool open.
 pub struct Client {
     pub(super) places: Places,
     pub(super) registry: Registry,
     /// The command line, for the pools' histories.
     pub(super) command: String,
-    /// The pool that this command has opened.
+    /// The pool opened by this command.
     opened: Option<Opened>,
-    /// The locks that it holds.
+    /// The locks held by this command.
     held: Held,
 }
 
 struct Opened {
     known: KnownPool,
     pool: OpenPool,
-    /// The devices when it was opened, or as they were noted in the registry last.
+    /// The devices at open, or as last noted in the registry.
     noted: Devices,
     _lock: PoolLock,
 }
 
 impl Client {
-    /// The pools of the user who runs this process.
+    /// An executor for the pools of the current user.
     pub fn new(command: String) -> Client {
         let places = Places::of_this_user();
         Client { registry: Registry::of(&places), places, command, opened: None, held: Held::default() }
     }
 
-    /// What is known of a pool of this user.
+    /// The registry's entry of a pool of this user.
     pub(super) fn known(&self, pool: &str) -> Result<KnownPool, Failure> {
         if self.of_another(pool).is_some() {
             return Err(Failure::not_permitted_in(pool));
@@ -76,7 +77,7 @@ impl Client {
         known.ok_or_else(|| Failure::no_pool(pool))
     }
 
-    /// Where the pool of that name is known, and what is said of it, if it is another user's.
+    /// If the named pool belongs to another user: the state folders of the pool, and its index entry.
     pub(super) fn of_another(&self, pool: &str) -> Option<(Places, IndexedPool)> {
         if self.registry.is_closed() {
             return Some((self.places.clone(), self.registry.indexed(pool)?));
@@ -109,7 +110,7 @@ impl Client {
         socket::ask(&mut socket, pool, &call, None, progress)
     }
 
-    /// Waits for other commands that have the pool open, or start or end its service.
+    /// Takes the pool's lock. Waits for other commands that have the pool open, or start or end its service.
     pub(super) fn lock(&self, pool: &str) -> Result<PoolLock, Failure> {
         self.lock_within(pool, PATIENCE)
     }
@@ -121,31 +122,32 @@ impl Client {
         PoolLock::take(&self.places.lock(pool), pool, &self.command, patience).map(|lock| self.held.note(lock))
     }
 
-    /// The pool's lock, if nobody has it.
+    /// Takes the pool's lock if the lock is free.
     fn try_lock(&self, pool: &str) -> Option<PoolLock> {
         let take = || PoolLock::try_take(&self.places.lock(pool), pool, &self.command).ok().flatten();
         self.held.find(pool).or_else(|| take().map(|lock| self.held.note(lock)))
     }
 
-    /// Closes what is open here of another pool: two commands must not wait for each other's lock.
+    /// Closes any other pool opened here: otherwise two commands could wait for each other's lock.
     fn close_others(&mut self, pool: &str) -> Result<(), Failure> {
         let has_other = self.opened.as_ref().is_some_and(|opened| opened.known.name.as_str() != pool);
         if has_other { self.close_opened() } else { Ok(()) }
     }
 
-    /// As [`Client::lock`], after what is open here of another pool was closed.
+    /// As [`Client::lock`], after closing any other pool opened here.
     pub(super) fn turn(&mut self, pool: &str) -> Result<PoolLock, Failure> {
         self.close_others(pool)?;
         self.lock(pool)
     }
 
-    /// The same to note what the pool has done already.
+    /// As [`Client::turn`], to note a change that the pool has already made.
     fn turn_to_note(&mut self, pool: &str) -> Result<PoolLock, Failure> {
         self.close_others(pool)?;
         self.lock_within(pool, LONG_PATIENCE)
     }
 
-    /// The lock of a pool that has no service. No process starts one while the lock is held.
+    /// Takes the lock of a pool without a service; `None` if a service runs. No process starts a service while the
+    /// lock is held.
     pub(super) fn lock_unserved(&mut self, pool: &str) -> Result<Option<PoolLock>, Failure> {
         self.close_others(pool)?;
         let lock = match self.held.find(pool) {
@@ -164,8 +166,8 @@ impl Client {
         fuse_mount::available().map_err(|error| Some(error.to_string()))
     }
 
-    /// Whether the pool's service answers, be it that it speaks another version. One that is being killed still accepts
-    /// connections for a moment.
+    /// Whether the pool's service answers, even in another protocol version. A service that is being killed still
+    /// accepts connections for a moment, so only an answer counts.
     pub(super) fn is_served(&self, pool: &str) -> bool {
         match self.ask(pool, &Request::Ping, &mut None, &mut |_| Ok(None)) {
             Ok(answer) => answer.is_some(),
@@ -173,12 +175,12 @@ impl Client {
         }
     }
 
-    /// Whether the service of a pool that has none has crashed. One that ends by itself takes its socket along.
+    /// Whether the service of an unserved pool has crashed. A service that ends normally removes its socket.
     fn has_crashed(&self, pool: &str) -> bool {
         self.places.socket(pool).exists()
     }
 
-    /// Starts the service of the pool whose lock this is, if none runs. The pool must not be open here.
+    /// Starts the service of the locked pool, if none runs. The pool must not be open here.
     pub(super) fn start_service(&self, lock: &PoolLock) -> Result<(), Failure> {
         if self.is_served(lock.pool()) {
             return Ok(());
@@ -186,7 +188,7 @@ impl Client {
         spawn::start(&self.places, lock)
     }
 
-    /// Has the service of a pool mount everything that is to be mounted.
+    /// Asks the service of a pool to mount all its datasets.
     pub(super) fn have_mounted(&self, known: &KnownPool) -> Result<(), Failure> {
         if known.no_mount {
             return Ok(());
@@ -195,7 +197,7 @@ impl Client {
         self.ask(known.name.as_str(), &mount, &mut None, &mut |_| Ok(None)).map(drop)
     }
 
-    /// Opens a known pool here; it stays open until the command rests, ends, or opens another.
+    /// Opens a known pool here, until the command rests, ends, or opens another pool.
     pub(super) fn open(&mut self, known: KnownPool) -> Result<&OpenPool, Failure> {
         if self.opened.as_ref().is_none_or(|opened| opened.known != known) {
             self.close_opened()?;
@@ -213,13 +215,13 @@ impl Client {
         self.opened.as_ref().is_some_and(|opened| opened.known == *known)
     }
 
-    /// Takes the pool of that name, if it is open here.
+    /// Takes the opened pool out, if its name is `pool`.
     pub(super) fn take_opened(&mut self, pool: &str) -> Option<OpenPool> {
         let opened = self.opened.take_if(|opened| opened.known.name.as_str() == pool);
         opened.map(|opened| opened.pool)
     }
 
-    /// Closes the pool that is open here.
+    /// Closes the pool opened here, if any.
     pub(super) fn close_opened(&mut self) -> Result<(), Failure> {
         self.opened.take().map_or(Ok(()), |opened| opened.pool.close())
     }
@@ -252,7 +254,7 @@ impl Client {
             if let Some(response) = self.ask(&pool, &request, &mut stream, said)? {
                 return Ok(response);
             }
-            // Another command, or a supervisor, may be about to start the service, or to end it.
+            // Another command, or a supervisor, may just be starting or ending the service.
             if mounts && self.can_mount().is_ok() {
                 let lock = self.turn(&pool)?;
                 known = self.known(&pool)?;
@@ -286,7 +288,7 @@ impl Client {
             Err(failure) if mounts || failure.is_not_mounted() => Err(failure.hint(Failure::unserved(pool))),
             answer => {
                 if shows_mounts && answer.is_ok() {
-                    // Without standard error there is nobody to tell.
+                    // Without standard error the note is lost.
                     let _ = writeln!(io::stderr(), "note: {}", Failure::unserved(pool));
                 }
                 answer
@@ -294,8 +296,8 @@ impl Client {
         }
     }
 
-    /// Starts a service for `fs mount`, whose request follows. After a crash, every mount comes back first, as the supervisor
-    /// would make it. The supervisor then finds a service and does nothing.
+    /// Starts a service for `fs mount`; the mount request follows. After a crash, all mounts are restored first, as
+    /// the supervisor would do. The supervisor then finds a service and does nothing.
     fn start_to_mount(&mut self, lock: &PoolLock, known: &KnownPool) -> Result<(), Failure> {
         if self.is_served(lock.pool()) {
             return Ok(());
@@ -307,13 +309,13 @@ impl Client {
         }
         self.start_service(lock)?;
         if has_crashed && let Err(failure) = self.have_mounted(known) {
-            // Without standard error there is nobody to tell.
+            // Without standard error the note is lost.
             let _ = writeln!(io::stderr(), "note: the service of '{}' had crashed: {failure}", known.name);
         }
         Ok(())
     }
 
-    /// Whether what is to be mounted has come back with the service.
+    /// Whether the requested mount was restored together with the service.
     fn has_mounted(&self, pool: &str, request: &Request) -> bool {
         let Ok(Some(Response::Mounts(mounts))) = self.ask(pool, &Request::Mounts, &mut None, &mut |_| Ok(None)) else {
             return false;
@@ -325,7 +327,8 @@ impl Client {
         })
     }
 
-    /// Mounts what has come back with the service as it was before, as it is asked for now.
+    /// Replaces a mount restored with the service by the requested mount, which may have other options or another
+    /// directory.
     fn mount_as_asked(&self, known: &KnownPool, request: &Request) -> Result<Response, Failure> {
         let target = match request {
             Request::Mount { name: Some(name), options, .. } if !options.is_empty() => Name::Dataset(name.clone()),
@@ -339,11 +342,12 @@ impl Client {
         };
         ask(&unmount)?;
         let answer = ask(request);
-        // What lies in it was unmounted, too.
+        // The unmount included the datasets mounted inside.
         answer.and_then(|answer| self.have_mounted(known).map(|()| answer))
     }
 
-    /// Notes the devices of the pool that is open here, which a request may have changed. A service does so by itself.
+    /// Notes the devices of the pool opened here, which a request may have changed. A service notes its devices
+    /// itself.
     fn note_devices(&mut self) -> Result<(), Failure> {
         let Some(Opened { known, pool, noted, .. }) = &self.opened else { return Ok(()) };
         let (name, devices) = (known.name.to_string(), Devices::of(pool));
@@ -352,13 +356,14 @@ impl Client {
         }
         let lock = self.turn_to_note(&name)?;
         if let (Some(known), Some(opened)) = (devices.note(&self.registry, &lock)?, self.opened.as_mut()) {
-            // It is the same pool still, and the next request finds it by what is known of it.
+            // The pool is still the same, and the next request compares the pool with its registry entry.
             (opened.known, opened.noted) = (known, devices);
         }
         Ok(())
     }
 
-    /// Notes the state of a pool for other users, unless a command has the pool that may be about to forget it.
+    /// Records a pool's state in the index, unless another command holds the pool's lock and may be about to remove
+    /// the entry.
     pub(super) fn note_state(&self, pool: &str, state: &str) {
         if self.registry.indexed(pool).is_none_or(|indexed| indexed.state != state)
             && let Some(lock) = self.try_lock(pool)
@@ -367,7 +372,7 @@ impl Client {
         }
     }
 
-    /// The names of this user's pools.
+    /// The names of this user's pools, sorted.
     fn own_pools(&self) -> Result<Vec<String>, Failure> {
         let names = self.registry.names()?;
         for name in self.registry.lingering(&names) {
@@ -382,7 +387,7 @@ impl Client {
     }
 }
 
-/// The files and devices that a request gives to a pool and that were there before. New images are closed.
+/// Existing files and devices that a request adds to a pool. New images are not included.
 fn given_images(request: &Request) -> Vec<PathBuf> {
     let existing: Vec<&VdevSpec> = match request {
         Request::AddVdevs { vdevs, spares, dry_run: false, .. } => {
@@ -449,7 +454,7 @@ impl Executor for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Every answer was committed before it was given; what fails here was told to nobody as done.
+        // Every answer was committed before it was given; no unacknowledged change is reported as done.
         if let Err(failure) = self.close_opened() {
             tracing::warn!("{failure}");
         }

@@ -1,15 +1,16 @@
 //! The pools known on this machine: from create or import until export or destroy.
 //!
-//! One JSON file a pool, named after it. A file is replaced whole (written aside, flushed, renamed), so after a crash it
-//! is the old one or the new one. A file that is neither is reported by its path and changes nothing else: the pools of
-//! the other files stay known, and the pool itself lies on its devices, not here.
+//! Each pool has one JSON file with the pool's name. A file is replaced as a whole (temporary file, flush, rename),
+//! so a crash leaves the old or the new version. An unreadable file is reported by its path and affects no other
+//! pool: pools with readable files stay known. The data of a pool is on its devices, not here.
 //!
-//! Beside it stands the index: of each known pool its name, GUID and last state, and nothing else. It is all that other
-//! users can read; the registry's own files are closed to them, because they say where the devices are. So they cannot see
-//! that an entry has none beside it any more, and the owner's commands see to that.
+//! Beside the registry is the index, with the name, GUID and last state of each known pool, and nothing else. Other
+//! users can read only the index; the registry's own files are closed to them, because the files contain device
+//! paths. So another user cannot see that an index entry has lost its registry file; the owner's commands remove
+//! stale index entries.
 //!
-//! Both change only under the pool's lock. A look at a pool notes its state in the index, and would bring the entry back
-//! of one that is exported meanwhile.
+//! Both change only under the pool's lock. Without the lock, a command that records a pool's state in the index could
+//! restore the entry of a pool that is being exported.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -27,54 +28,54 @@ use super::{
     places::{Places, prepare_closed, prepare_shared},
 };
 
-/// The version of the files that this program writes, and the only one it reads.
+/// Format version of the files; files of any other version are refused.
 const VERSION: u32 = 1;
 
-/// No file of ours is larger; the paths of a thousand devices are far below it.
+/// Maximum size of a file, in bytes; far more than the paths of a thousand devices need.
 const MAX_SIZE: u64 = 1 << 20;
 
 const SUFFIX: &str = ".json";
 
-/// What is known of a pool.
+/// What the registry stores about a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPool {
-    /// Its name.
+    /// The pool's name, one component.
     pub name: DatasetName,
-    /// Its number.
+    /// The pool's GUID.
     pub guid: u64,
-    /// Another one that it may have: it was about to be changed.
+    /// A second GUID, noted before a change of the GUID: a crash may leave either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<u64>,
-    /// The absolute paths of its devices, each of them once: a device that was replaced by a new one at its path had the same.
+    /// Absolute paths of the devices, each once. A replaced device may have had the same path as its replacement.
     pub devices: Vec<DevicePath>,
-    /// Imported to be read only.
+    /// Imported read-only.
     #[serde(default)]
     pub read_only: bool,
     /// Imported without mounting anything.
     #[serde(default)]
     pub no_mount: bool,
-    /// The directory that its mount points are put under.
+    /// The directory below which all mount points of the pool lie.
     #[serde(default)]
     pub altroot: Option<String>,
-    /// The transaction group whose state is shown, of a pool that is imported to be read only at an older one.
+    /// The txg of the state shown, if the pool is imported read-only at an older state.
     #[serde(default)]
     pub state: Option<u64>,
 }
 
 impl KnownPool {
-    /// Whether the pool may have this number.
+    /// Whether the pool's labels may carry this GUID.
     pub fn is_numbered(&self, number: u64) -> bool {
         self.guid == number || self.former == Some(number)
     }
 }
 
-/// A path in a file for people: text, or, where it is none, its bytes.
+/// A path in a JSON file: text if the path is UTF-8, else bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DevicePath {
-    /// A path that is UTF-8.
+    /// A UTF-8 path.
     Text(String),
-    /// One that is not.
+    /// The bytes of a path with invalid UTF-8.
     Bytes(Vec<u8>),
 }
 
@@ -107,7 +108,7 @@ struct Document {
     pool: KnownPool,
 }
 
-/// What every user may know of a pool.
+/// The part of a pool's description that every user may read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexedPool {
     /// The version of the file.
@@ -136,32 +137,32 @@ impl From<&IndexedPool> for KnownPool {
     }
 }
 
-/// The state of a pool of which nothing else is known: it was just opened.
+/// Initial state in the index of a pool that was just opened.
 const OPENED: &str = "ONLINE";
 
-/// No state is longer.
+/// Maximum length of a state, in bytes.
 const MAX_STATE: usize = 32;
 
 /// The folder of the known pools.
 #[derive(Clone, Debug)]
 pub struct Registry {
     folder: PathBuf,
-    /// The folder of what other users may know of them.
+    /// The folder of the index, which other users can read.
     index: PathBuf,
 }
 
 impl Registry {
-    /// The registry of these places.
+    /// The registry in the folders of `places`.
     pub fn of(places: &Places) -> Registry {
         Registry::new(places.pools(), places.index())
     }
 
-    /// The registry in these folders, which need not exist yet.
+    /// The registry in these folders, which may be missing.
     pub fn new(folder: PathBuf, index: PathBuf) -> Registry {
         Registry { folder, index }
     }
 
-    /// The names of all known pools, sorted. Another user's are read from the index.
+    /// The names of all known pools, sorted. For another user's registry the names come from the index.
     pub fn names(&self) -> Result<Vec<String>, Failure> {
         let failed = |folder: &Path, error| Failure::cannot("read", folder.display(), error);
         let names = match names_in(&self.folder, SUFFIX) {
@@ -169,7 +170,7 @@ impl Registry {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match names_in(&self.index, "") {
                 Ok(names) => names,
-                // The owner keeps even these to himself.
+                // The owner has closed the index, too.
                 Err(_) => return Err(failed(&self.folder, error)),
             },
             Err(error) => return Err(failed(&self.folder, error)),
@@ -177,12 +178,12 @@ impl Registry {
         Ok(names)
     }
 
-    /// Whether the registry is that of another user, who lets no one else read it.
+    /// Whether the registry belongs to another user and is unreadable.
     pub fn is_closed(&self) -> bool {
         fs::read_dir(&self.folder).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    /// What every user may know of a pool; `None` if it is not known, or what is said of it cannot be read.
+    /// The index entry of a pool; `None` if the pool is unknown or the entry is unreadable.
     pub fn indexed(&self, name: &str) -> Option<IndexedPool> {
         if !is_pool_name(name) {
             return None;
@@ -193,7 +194,7 @@ impl Registry {
         (pool.version == VERSION && pool.name.as_str() == name && is_state(&pool.state)).then_some(pool)
     }
 
-    /// Notes the state of a known pool for other users. Nothing depends on it, so a failure is told to the log only.
+    /// Records the state of a known pool in the index. The state is only informative, so a failure is only logged.
     pub fn note_state(&self, lock: &PoolLock, state: &str) {
         let Ok(Some(known)) = self.get(lock.pool()) else { return };
         let noted = IndexedPool { version: VERSION, name: known.name, guid: known.guid, state: state.to_owned() };
@@ -202,7 +203,7 @@ impl Registry {
         }
     }
 
-    /// Pools that the index has and the registry has not, whose files are `names`: one was removed by hand.
+    /// Pools in the index without a file in `names`: the registry file was removed by hand.
     pub fn lingering(&self, names: &[String]) -> Vec<String> {
         let indexed = if self.is_closed() { Vec::new() } else { names_in(&self.index, "").unwrap_or_default() };
         indexed.into_iter().filter(|name| !names.contains(name)).collect()
@@ -216,7 +217,7 @@ impl Registry {
         replace(&path, &text, INDEX_MODE).map_err(|error| Failure::cannot("write", path.display(), error))
     }
 
-    /// What is known of a pool; `None` if it is not known.
+    /// The registry's entry of a pool; `None` if the pool is unknown.
     pub fn get(&self, name: &str) -> Result<Option<KnownPool>, Failure> {
         if !is_pool_name(name) {
             return Ok(None);
@@ -229,7 +230,7 @@ impl Registry {
         }
     }
 
-    /// Knows a pool from now on, or knows better of it.
+    /// Adds a pool to the registry, or replaces its entry.
     pub fn put(&self, lock: &PoolLock, pool: &KnownPool) -> Result<(), Failure> {
         assert!(pool.name.is_pool(), "a pool is named by one component");
         assert_eq!(pool.name.as_str(), lock.pool(), "what is known of a pool changes under its lock");
@@ -240,17 +241,18 @@ impl Registry {
         let mut text = serde_json::to_vec_pretty(&document).expect("a known pool is plain data");
         text.push(b'\n');
         replace(&path, &text, FILE_MODE).map_err(|error| Failure::cannot("write", path.display(), error))?;
-        // After a crash in between the pool is known, and other users learn of it with the next change.
+        // A crash between the two writes leaves a known pool without an index entry; the next change writes the
+        // entry.
         let state = self.indexed(pool.name.as_str()).filter(|known| known.guid == pool.guid).map(|known| known.state);
         let state = state.unwrap_or_else(|| OPENED.to_owned());
         self.put_index(&IndexedPool { version: VERSION, name: pool.name.clone(), guid: pool.guid, state })
     }
 
-    /// Forgets a pool, and what was mounted of it by hand. To forget what is not known is no error.
+    /// Removes a pool and its remembered mounts. Removing an unknown pool is no error.
     pub fn remove(&self, lock: &PoolLock) -> Result<(), Failure> {
         let name = lock.pool();
         assert!(is_pool_name(name), "a lock is a pool's");
-        // First what depends on the other: an entry of the index alone would be a pool that is not known.
+        // Dependent files go first: an index entry alone would name an unknown pool.
         for path in [self.index.join(name), self.mounts(name), self.path(name)] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -267,7 +269,7 @@ impl Registry {
         }
     }
 
-    /// Where it is remembered what is mounted of a pool by hand.
+    /// Path of the file with the remembered mounts of a pool, made with mount(8).
     pub fn mounts(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.mounts"))
     }
@@ -277,7 +279,7 @@ impl Registry {
     }
 }
 
-/// The names of pools that have a file in a folder, sorted.
+/// The names of pools with a file in a folder, sorted.
 fn names_in(folder: &Path, suffix: &str) -> io::Result<Vec<String>> {
     let mut names: Vec<String> = fs::read_dir(folder)?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -313,7 +315,8 @@ fn parse(bytes: &[u8], name: &str) -> Result<KnownPool, String> {
     Ok(KnownPool { devices: distinct(&document.pool.devices), ..document.pool })
 }
 
-/// Each path once, in the order in which they come first. Whoever opened one twice would find it in use, by itself.
+/// Removes duplicate paths and keeps the order. A process that opens one device twice would find the device in use,
+/// by itself.
 pub(crate) fn distinct(paths: &[DevicePath]) -> Vec<DevicePath> {
     let is_first = |(at, path): &(usize, &DevicePath)| !paths[..*at].contains(path);
     paths.iter().enumerate().filter(is_first).map(|(_, path)| path.clone()).collect()
@@ -324,14 +327,14 @@ fn damaged(path: &Path, problem: &str) -> Failure {
         .hint("the pool on the devices is not affected: remove this file, then pool import -d DIR NAME")
 }
 
-/// The mode of the registry's files: where a user's devices are is nobody else's business.
+/// Mode of the registry's files: device paths are private to the user.
 pub(super) const FILE_MODE: u32 = 0o600;
-/// The mode of the index's.
+/// Mode of the index files: every user may read them.
 const INDEX_MODE: u32 = 0o644;
 
-/// Writes aside, flushes and renames. The file has exactly this mode, whatever the umask.
+/// Writes a temporary file, flushes, and renames. The file gets exactly `mode`, whatever the umask.
 pub(super) fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
-    // A leading dot, so that it is never taken for a pool's.
+    // A leading dot keeps the temporary file from being read as a pool's file.
     let name = path.file_name().unwrap_or_default().display();
     let aside = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
@@ -401,7 +404,7 @@ mod tests {
         assert_eq!(said, format!("{{\"version\":1,\"name\":\"tank\",\"guid\":{},\"state\":\"ONLINE\"}}\n", u64::MAX));
         registry.note_state(&lock(folder.path(), "tank"), "DEGRADED");
         assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
-        // What is known better keeps the state that was seen; another pool of that name begins anew.
+        // A changed entry keeps the recorded state; another pool of the same name starts anew.
         put(folder.path(), &KnownPool { read_only: true, ..tank() });
         assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
         put(folder.path(), &KnownPool { guid: 7, ..tank() });

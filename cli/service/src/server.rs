@@ -1,23 +1,25 @@
 //! The listening side of a service's socket.
 //!
-//! One connection carries one call, the progress of it, and one result. Every user may connect; what a user may ask is
-//! decided for each call by the uid that the kernel gives of the peer: the owner of the service and root may ask
-//! everything, all others what is [open to everyone](Permission::Everyone), within the bounds of `visitors`. A
-//! connection that says nothing is dropped after a while; one that goes away while its call is carried out cancels it. Whoever waits for a result hears every second that the service is alive.
+//! One connection carries one call, its progress, and one result. Every user may connect. Each call is authorized by
+//! the peer's uid, as the kernel reports the uid: the owner of the service and root may ask everything; other users
+//! only what is [open to everyone](Permission::Everyone), within the limits of `visitors`. A connection without a
+//! request is dropped after [`CALL_TIMEOUT`]. A peer that disconnects during its call cancels the call. A waiting
+//! peer hears every second that the service is alive.
 //!
-//! Waiting for many peers is all that happens asynchronously here. Calls are carried out by a [`Handler`], on threads of
-//! their own, by synchronous code.
+//! Only the waiting for peers is asynchronous. A [`Handler`] executes calls synchronously, each on a thread of its
+//! own.
 //!
 //! # A call that panics
 //!
-//! It ends with its thread's work, is answered as a defect, and the service goes on. No lock is poisoned; that is sound
-//! because nothing is left half changed behind one. What calls change is changed by batches, which are collected first and
-//! applied at once; a panic while collecting leaves the tree as it was, and one while a batch is applied closes the pool
-//! to changes before the tree's lock is free (`pool::txg::Head::update`). So does a panic of the thread that commits.
-//! What a call holds beside that (its place among the running calls, the pool, open files) goes with its stack.
+//! A panic ends the work of its thread. The peer gets an answer that reports a defect, and the service continues. No
+//! lock is poisoned, which is sound because no data behind a lock is left half changed. Calls change data in batches,
+//! which are collected first and applied at once. A panic during collection leaves the tree unchanged. A panic while
+//! a batch is applied closes the pool to changes before the tree's lock is released (`pool::txg::Head::update`). A
+//! panic of the committing thread does the same. Other resources of a call (its place among the running calls, the
+//! pool, open files) are released as its stack unwinds.
 //!
-//! A stack that overflows cannot be caught. So no code that a call runs recurses over what users make, and the
-//! threads have a stack of a size that does not depend on the system.
+//! A stack overflow cannot be caught. So no code that a call runs recurses over user data, and the stack size of the
+//! threads does not depend on the system.
 
 use std::{io, os::fd::AsFd, os::unix::net::UnixListener, sync::Arc, time::Duration};
 
@@ -42,42 +44,44 @@ use super::{
 };
 use crate::execute::Cancel;
 
-/// How long a peer may take to say what it wants.
+/// Time limit for a peer to send its request.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many replies may wait in memory for the peer to read them; more progress is not told, and parts wait.
+/// How many replies may queue in memory for the peer. When the queue is full, progress is dropped and parts wait.
 const REPLIES: usize = 16;
 
-/// The stack of a thread that carries out a call, in bytes. Pages that are not used take no memory.
+/// Stack size, in bytes, of a thread that executes a call. Unused pages take no memory.
 const STACK: usize = 8 << 20;
 
-/// How long calls under way may take to notice that the service ends.
+/// Time limit for running calls to notice that the service ends.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often whoever waits for an answer is told that there is still somebody.
+/// Interval of the messages that tell a waiting peer that the service is alive.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether descriptors can be kept again that were given up.
+/// Interval of attempts to refill the reserve of file descriptors.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether the calls under way can go on.
+/// Interval of checks whether the running calls are stalled.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// Carries out calls.
+/// Executes the calls of a service.
 pub trait Handler: Send + Sync + 'static {
-    /// Carries out one call; on a thread that may wait.
+    /// Executes one call, on a thread that may block.
     fn handle(&self, call: Call, stream: Option<Stream>, cancel: Cancel, said: OnSaid<'_>)
     -> Result<Response, Failure>;
 
     /// The name of the pool.
     fn pool(&self) -> &str;
 
-    /// What a call under way is answered that may wait for ever; it goes on, and its result goes to nobody.
+    /// The failure to answer while a running call may block for ever. The call continues, and its result is
+    /// discarded.
     fn stalled(&self) -> Option<Failure> {
         None
     }
 
-    /// Whether there is nothing left to serve: after a call to shut down that went too far to go on, even if it failed.
+    /// Whether the service has nothing left to serve. True after a shutdown call went past the point of no return,
+    /// even if the call failed.
     fn has_ended(&self) -> bool;
 }
 
@@ -86,11 +90,11 @@ pub trait Handler: Send + Sync + 'static {
 pub enum End {
     /// A call to shut down was carried out.
     Shutdown,
-    /// The system, or somebody, asked for it by a signal.
+    /// A signal from the system or a user asked for the end.
     Signal,
 }
 
-/// Listens until a call to shut down has ended what is served or a signal came.
+/// Listens until a shutdown call has closed the pool or a signal arrives.
 pub fn run(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<End> {
     let runtime = Builder::new_current_thread().thread_stack_size(STACK).enable_all().build()?;
     let end = runtime.block_on(listen(listener, handler));
@@ -125,7 +129,7 @@ async fn listen(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result
                     sleep(Duration::from_millis(100)).await;
                 }
             },
-            // What is under way may need them still.
+            // Running calls may still need the free descriptors, so the refill waits until no connection is left.
             _ = refill.tick(), if !reserve.is_full() => if Arc::strong_count(&desk.count) == 1 { reserve.fill() },
             _ = end.recv() => return Ok(End::Shutdown),
             _ = terminate.recv() => return Ok(End::Signal),
@@ -134,19 +138,19 @@ async fn listen(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result
     }
 }
 
-/// What each connection goes by.
+/// State shared by all connections.
 #[derive(Clone)]
 struct Desk {
     handler: Arc<dyn Handler>,
     ended: mpsc::Sender<()>,
     visitors: Arc<Visitors>,
-    /// There are few descriptors left: they are for the owner.
+    /// Few descriptors are left; only the owner's calls are served.
     in_need: bool,
-    /// As many as there are connections, and one.
+    /// Counts the connections: one reference each, and one more.
     count: Arc<()>,
 }
 
-/// Serves one connection. What goes wrong with the connection itself is the peer's affair.
+/// Serves one connection. Errors of the connection itself are not logged: only the peer is affected.
 async fn connection(mut socket: UnixStream, desk: Desk) {
     let served = async {
         let peer = socket.peer_cred()?;
@@ -174,7 +178,7 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
             Err(broken) => Err(broken),
         };
         if is_end {
-            // Nobody listens any more only if the end has been told before.
+            // Sending fails only if the end was already announced.
             let _ = ended.send(()).await;
         }
         written
@@ -184,7 +188,7 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
     }
 }
 
-/// Notes in a call the process and the user that make it, as the kernel names them.
+/// Notes in a call its process and its user, as the kernel reports the peer.
 fn note_peer(call: &mut Call, peer: &UCred) {
     call.process = peer.pid().and_then(|process| u32::try_from(process).ok());
     call.user = Some(peer.uid());
@@ -195,7 +199,8 @@ fn may_ask_everything(peer: u32, owner: u32) -> bool {
     peer == owner || peer == 0
 }
 
-/// Serves a connection of another user, which is `None` if there are too many. The caller bounds how long all of it takes.
+/// Serves a connection of another user; `visit` is `None` if there are too many visitors. The caller bounds the total
+/// time.
 async fn visited(
     socket: &mut UnixStream,
     handler: &Arc<dyn Handler>,
@@ -205,8 +210,8 @@ async fn visited(
     let Some(visit) = visit else {
         return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
     };
-    // No call that is open to all has a descriptor, so none is taken: the kernel drops one that is sent. To close it here
-    // could wait without end for a file system that its sender serves.
+    // Calls open to all users carry no descriptor, so none is received and the kernel drops a descriptor that was
+    // sent. Closing a received descriptor here could block for ever on a file system served by the sender.
     let mut call = match timeout(CALL_TIMEOUT, read_call_alone(socket)).await?? {
         Ok(call) => call,
         Err(foreign) => return write_reply(socket, &other_version(&**handler, foreign)).await,
@@ -221,7 +226,7 @@ async fn visited(
     write_reply(socket, &result.map_or_else(Reply::Failed, |response| Reply::Done(response.for_all()))).await
 }
 
-/// Reads a call of another user, with no room for a descriptor beside it.
+/// Reads a call of another user, without room for a descriptor.
 async fn read_call_alone(socket: &mut UnixStream) -> io::Result<Result<Call, Foreign>> {
     let mut header = [0; frame::HEADER];
     socket.read_exact(&mut header).await?;
@@ -272,7 +277,8 @@ async fn write_reply(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
     socket.write_all(&frame).await
 }
 
-/// Has a call carried out and passes its progress on. A visit lasts as long as the call does. An error is the connection's: then the call was cancelled.
+/// Executes a call and passes on its progress. A visit lasts as long as the call. An error is an error of the
+/// connection; the call was then cancelled.
 async fn carry_out(
     socket: &mut UnixStream,
     handler: Arc<dyn Handler>,
@@ -288,7 +294,7 @@ async fn carry_out(
     let mut beat = interval_at(Instant::now() + BEAT, BEAT);
     let mut work: JoinHandle<Result<Response, Failure>> = spawn_blocking(move || {
         let mut said = |said| match tell.try_send(said) {
-            // Progress that the peer has no time to read need not be told.
+            // Progress is dropped when the peer reads too slowly.
             Ok(()) | Err(TrySendError::Full(Said::Progress(_)) | TrySendError::Closed(Said::Progress(_))) => Ok(None),
             Err(TrySendError::Full(part)) => Ok(Some(part)),
             Err(TrySendError::Closed(_)) => Err(Failure::new("interrupted")),
@@ -301,14 +307,14 @@ async fn carry_out(
     loop {
         let broken = select! {
             done = &mut work => {
-                // What it said last comes before its result.
+                // Queued progress is sent before the result.
                 while let Ok(said) = told.try_recv() {
                     write_reply(socket, &Reply::Said(said)).await?;
                 }
                 return Ok(done.unwrap_or_else(|_| Err(panicked())));
             }
             _ = glance.tick(), if may_stall => match watched.stalled() {
-                // What needs no device is done by the next look.
+                // Work without a device finishes before the next check, so the first stalled check is ignored.
                 Some(failure) if std::mem::replace(&mut was_stalled, true) => return Ok(Err(failure)),
                 Some(_) => None,
                 None => { was_stalled = false; None }
@@ -319,7 +325,7 @@ async fn carry_out(
         };
         if let Some(error) = broken {
             cancel.cancel();
-            // Its result has nobody to go to.
+            // The peer is gone, so the result is dropped.
             drop(work.await);
             return Err(error);
         }
@@ -330,7 +336,7 @@ fn panicked() -> Failure {
     Failure::new("internal error in the pool's service").hint("see the log of the service, and pool status")
 }
 
-/// Returns when the peer has gone, or says something more, which it must not.
+/// Returns when the peer has disconnected, or has sent more bytes, which violates the protocol.
 async fn wait_until_gone(socket: &UnixStream) -> io::Error {
     loop {
         if let Err(error) = socket.readable().await {
@@ -359,7 +365,7 @@ mod tests {
     use super::*;
     use crate::socket;
 
-    /// Answers pings, echoes its stream in upper case, and waits in a sync until it is cancelled.
+    /// Answers pings, echoes a stream in upper case, and blocks in sync until cancelled.
     #[derive(Default)]
     struct Echo {
         cancelled: Mutex<bool>,
@@ -389,7 +395,7 @@ mod tests {
                 }
                 Request::Status => panic!("a defect"),
                 Request::Ping => Ok(Response::Done),
-                // By force it fails on the way, when it cannot be undone any more.
+                // With force, the shutdown fails after the point of no return.
                 Request::Shutdown { force, .. } => {
                     *self.ended.lock() = true;
                     if force { Err(Failure::new("failed")) } else { Ok(Response::Done) }
@@ -472,7 +478,7 @@ mod tests {
         let call = Call { command: String::new(), process: None, user: None, request: Request::Sync };
         frame::send(&mut peer, &version::encode(&call).unwrap(), None).unwrap();
         let mut heard = || frame::read(&mut peer, frame::MAX_REPLY).unwrap();
-        // On a machine that is busy, that it is alive may be the first to be heard.
+        // On a busy machine the first reply may be `Alive`.
         let first = std::iter::from_fn(&mut heard).find(|reply| *reply != Reply::Alive);
         assert!(matches!(first, Some(Reply::Said(Said::Progress(_)))));
         drop(peer);
@@ -522,7 +528,7 @@ mod tests {
         let served = thread::spawn(move || {
             for _ in 0..2 {
                 let (mut peer, _) = listener.accept().unwrap();
-                // It decodes a call, and closes the connection if that is none.
+                // The peer decodes a call, and closes the connection if the bytes are no call.
                 let Ok(Some(call)) = frame::read::<Call>(&mut peer, frame::MAX_CALL) else { continue };
                 assert_eq!(call.request, Request::Ping);
                 peer.write_all(&frame::encode(&Reply::Done(Response::Done), 1000).unwrap()).unwrap();
