@@ -326,6 +326,13 @@ fn a_scrub_is_paused_resumed_and_stopped() {
     let status: serde_json::Value = serde_json::from_str(&lab.pool(&["status", "-j", "tank"])).unwrap();
     let stats = &status["pools"]["tank"]["scan_stats"];
     assert_eq!((stats["state"].as_str(), stats["errors"].as_str()), (Some("FINISHED"), Some("0")));
+    // What is only planned begins nothing, and a scrub under way gets another limit.
+    assert!(lab.pool(&["scrub", "-n", "tank"]).ends_with(" of tank would be verified\n"));
+    assert!(!lab.pool(&["history", "tank"]).contains("scrub -n"));
+    lab.pool(&["scrub", "--limit", "1", "tank"]);
+    let status: serde_json::Value = serde_json::from_str(&lab.pool(&["status", "-j", "tank"])).unwrap();
+    assert_eq!(status["pools"]["tank"]["scan_stats"]["state"].as_str(), Some("SCANNING"));
+    lab.pool(&["scrub", "--limit", "none", "-w", "tank"]);
 }
 
 #[test]

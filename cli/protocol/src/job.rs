@@ -7,7 +7,7 @@ use super::NewSize;
 /// What a job is to do. The comment on each says which [`Response`](super::Response) answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Say what starting would do. `Removal`, `Rebalance`, `Defragment` or `Resize`
+    /// Say what starting would do. `Removal`, `Rebalance`, `Defragment`, `Resize`, or of a scrub `Planned`
     Plan(JobTarget),
     /// Begin, go on after a pause, or go on at another rate. The same as of `Plan`, or `Done`
     Start {

@@ -601,6 +601,8 @@ pub enum Response {
     Checked(CheckReport),
     /// Of how many bytes the devices were told.
     Trimmed(u64),
+    /// The bytes that a scrub would verify.
+    Planned(u64),
     /// What would be lost.
     Losses(LossReport),
     /// What has happened, oldest first.

@@ -4,7 +4,10 @@
 //! Nothing here runs by itself: the [`Scheduler`](super::Scheduler) makes the steps, and before each calls
 //! [`Datasets::mend_step`]. The position is in memory; the catalogue has the position last saved.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use parking_lot::{Mutex, MutexGuard};
 use pool::{
@@ -50,6 +53,10 @@ pub(crate) struct Scrubber {
     pub(crate) row: Mutex<Option<ScrubRow>>,
     /// Damage found in a pool opened read-only.
     pub(crate) unwritten: Mutex<BTreeSet<Damage>>,
+    /// The most bytes examined a second; 0 for no limit.
+    limit: AtomicU64,
+    /// The bytes examined since the pool was opened.
+    handled: AtomicU64,
 }
 
 #[derive(Default)]
@@ -87,6 +94,14 @@ impl Job for Scrub<'_> {
         })
     }
 
+    fn limit(&self) -> Option<u64> {
+        Some(self.datasets.jobs.scrubber.limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
+    }
+
+    fn handled(&self) -> u64 {
+        self.datasets.jobs.scrubber.handled.load(Ordering::Relaxed)
+    }
+
     /// Pauses the scrub, also across export and import.
     fn pause(&self) -> Result<()> {
         self.end(ScrubState::Paused, |state| state == ScrubState::Running)
@@ -104,12 +119,23 @@ impl Scrub<'_> {
         self.end(ScrubState::Stopped, |state| matches!(state, ScrubState::Running | ScrubState::Paused))
     }
 
-    /// Starts a scrub, or resumes a paused scrub.
+    /// Starts a scrub without a limit, or resumes a paused scrub.
     pub fn start(&self) -> Result<()> {
+        self.start_at(None)
+    }
+
+    /// Begins a scrub, at `limit` bytes a second if there is one, or goes on with one that is paused. A scrub that runs gets
+    /// another limit; 0 lifts it. A limit lasts until the pool is closed.
+    pub fn start_at(&self, limit: Option<u64>) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut stepping = self.stepping()?;
         let before = self.datasets.jobs.scrubber.row.lock().clone();
+        let goes_on = |row: &ScrubRow| matches!(row.state, ScrubState::Running | ScrubState::Paused);
+        if let Some(limit) = limit.or_else(|| (!before.as_ref().is_some_and(goes_on)).then_some(0)) {
+            self.datasets.jobs.scrubber.limit.store(limit, Ordering::Relaxed);
+        }
         let row = match before.map(|row| (row.state, row)) {
+            Some((ScrubState::Running, _)) if limit.is_some() => return Ok(()),
             Some((ScrubState::Running, _)) => {
                 return Err(Error::Scrub {
                     problem: "a scrub is already in progress",
@@ -158,6 +184,7 @@ impl Scrub<'_> {
         let mut stepping = self.stepping()?;
         let before = self.datasets.jobs.scrubber.row.lock().clone();
         let Some(mut row) = before.filter(|row| row.state == ScrubState::Running) else { return Ok(Progress::Idle) };
+        let examined = row.examined;
         let is_done = match row.position {
             ScrubPosition::Labels => self.labels(&mut row),
             ScrubPosition::Space { vdev, offset } => self.space(&mut row, OwnCursor { vdev, offset }, budget)?,
@@ -171,6 +198,7 @@ impl Scrub<'_> {
             (row.state, row.end) = (ScrubState::Finished, now);
             self.datasets.engine().note_scrub_ends();
         }
+        self.datasets.jobs.scrubber.handled.fetch_add(row.examined.saturating_sub(examined), Ordering::Relaxed);
         let is_due = row.examined.saturating_sub(stepping.saved) >= SAVE_EVERY;
         *self.datasets.jobs.scrubber.row.lock() = Some(row.clone());
         if is_done || is_due {

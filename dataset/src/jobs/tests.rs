@@ -9,7 +9,7 @@ use pool::{
     units::MIB,
 };
 
-use super::{Kind, Scheduler, Turn};
+use super::{Job, Kind, Scheduler, Turn};
 use crate::{
     admin::{
         Datasets,
@@ -142,6 +142,31 @@ fn a_mover_keeps_to_its_limit_by_the_clock_of_the_pool() {
     assert!(copied > 10 * LIMIT, "{copied}");
     // Bytes beyond the due bytes of a step delay the next step.
     assert!(time.as_secs() + 2 >= copied / LIMIT, "{copied} bytes in {time:?}");
+}
+
+#[test]
+fn a_scrub_keeps_to_its_limit_until_another_one_is_set() {
+    const LIMIT: u64 = 4 << 20;
+    let bench = Bench::new(6);
+    let datasets = &bench.world.datasets;
+    let mut scheduler = Scheduler::of_steps(STEP, datasets);
+    datasets.scrub().start_at(Some(LIMIT)).unwrap();
+    let (_, time) = bench.turns(&mut scheduler);
+    let examined = datasets.scrub().in_memory().unwrap().examined;
+    assert!(examined > 5 * LIMIT, "{examined}");
+    assert!(time.as_secs() + 2 >= examined / LIMIT, "{examined} bytes in {time:?}");
+    // The next one has none, and one that is under way may get another.
+    datasets.scrub().start().unwrap();
+    assert_eq!(datasets.scrub().limit(), None);
+    datasets.scrub().start_at(Some(7)).unwrap();
+    assert_eq!(datasets.scrub().limit(), Some(7));
+    datasets.scrub().pause().unwrap();
+    datasets.scrub().start().unwrap();
+    assert_eq!(datasets.scrub().limit(), Some(7));
+    datasets.scrub().start_at(Some(0)).unwrap();
+    assert_eq!(datasets.scrub().limit(), None);
+    let (_, unlimited) = bench.turns(&mut scheduler);
+    assert!(unlimited < time / 10, "{unlimited:?}");
 }
 
 #[test]

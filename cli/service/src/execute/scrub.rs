@@ -22,9 +22,9 @@ const WATCH: Duration = Duration::from_millis(50);
 const NANOS: i64 = 1_000_000_000;
 
 impl OpenPool {
-    /// Starts or resumes the scrub.
-    pub(super) fn start_scrub(&self) -> Result<(), Failure> {
-        self.datasets.scrub().start().or_refused("scrub", self.name())?;
+    /// Starts or resumes the scrub, or has it go on at another rate.
+    pub(super) fn start_scrub(&self, limit: Option<u64>) -> Result<(), Failure> {
+        self.datasets.scrub().start_at(limit).or_refused("scrub", self.name())?;
         self.jobs.wake();
         Ok(())
     }

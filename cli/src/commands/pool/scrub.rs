@@ -8,6 +8,7 @@ use dataset::name::Name;
 use dataset::property::size::format_bytes;
 use protocol::{Exit, Failure, JobTarget, Location, Order, Request, Response, ScrubPart, unexpected_answer};
 
+use super::trim;
 use crate::args::common::{Place, name, place};
 use crate::commands::fs::files::located;
 use crate::context::Context;
@@ -28,11 +29,18 @@ Examples:
   pool scrub tank
   pool scrub -w tank && pool status -v tank
   pool scrub -p tank                         pause; 'pool scrub tank' continues
+  pool scrub --limit 50M tank                verify at most 50M a second; also changes a running scrub
   pool scrub tank/home                       a file system
   pool scrub tank/home@monday tank/home:/ann/notes
   pool scrub -e tank                         files listed by 'pool status -v'"
 )]
 pub struct Arguments {
+    /// Only say how much would be verified
+    #[arg(short = 'n', conflicts_with_all = ["pause", "stop", "wait", "damage", "limit"])]
+    dry_run: bool,
+    /// Verify at most so many bytes a second, until the pool is exported; 'none' lifts a limit
+    #[arg(long = "limit", value_name = "RATE", conflicts_with_all = ["pause", "stop", "damage"])]
+    limit: Option<String>,
     /// Pause the scrub
     #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "damage"])]
     pause: bool,
@@ -60,14 +68,22 @@ enum Target {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let read = |text: &OsString| target(text, arguments, context);
     let targets: Vec<Target> = arguments.targets.iter().map(read).collect::<Result<_, _>>()?;
+    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let order = match (arguments.pause, arguments.stop) {
         (true, _) => Order::Pause,
         (_, true) => Order::Stop,
-        _ => Order::Start { target: JobTarget::Pool, limit: None },
+        _ if arguments.dry_run => Order::Plan(JobTarget::Pool),
+        _ => Order::Start { target: JobTarget::Pool, limit },
     };
     let pools = targets.iter().filter_map(|target| if let Target::Pool(pool) = target { Some(pool) } else { None });
     for pool in pools.clone() {
-        context.run(pool, Request::job(Kind::Scrub, order.clone()))?;
+        match context.call(pool, Request::job(Kind::Scrub, order.clone()))? {
+            Response::Done => {}
+            Response::Planned(bytes) => {
+                context.print(&format!("{} of {pool} would be verified\n", format_bytes(bytes)))?;
+            }
+            _ => return Err(unexpected_answer()),
+        }
     }
     let mut exit = Exit::Done;
     for (target, text) in targets.iter().zip(&arguments.targets) {
@@ -102,6 +118,9 @@ fn target(text: &OsStr, arguments: &Arguments, context: &mut Context<'_>) -> Res
     };
     if arguments.pause || arguments.stop || arguments.damage {
         return Err(Failure::usage("-p, -s and -e apply to whole pools"));
+    }
+    if arguments.dry_run || arguments.limit.is_some() {
+        return Err(Failure::usage("-n and --limit are of whole pools"));
     }
     Ok(Target::Part { pool: location.name.pool().to_owned(), part: ScrubPart::Place(location) })
 }
