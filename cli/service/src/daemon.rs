@@ -1,16 +1,18 @@
-//! The service of one pool: the process that owns it, mounts its datasets and answers its commands.
+//! The service of one pool: the process that owns the pool, mounts its datasets and answers its commands.
 //!
-//! It opens the pool and listens. The command or supervisor that has started it asks for the mounts first. If that process
-//! is gone, the service mounts by itself.
+//! The service opens the pool and listens. The command or supervisor that started the service then asks for the
+//! mounts. If the starting process is gone, the service mounts by itself.
 //!
-//! It ends when it was asked to shut down (export, destroy) and the pool could be unmounted and closed, or when a signal
-//! says so; then it unmounts lazily what is in use, commits and leaves the pool known. If it is killed, the pool is what
-//! the last commit left, its mounts are dead, and `pool import` brings everything back.
+//! The service ends after a request to shut down (export, destroy), if the pool could be unmounted and closed, or
+//! after a signal. On a signal the service unmounts busy file systems lazily, commits, and leaves the pool known. If
+//! the service is killed, the pool has the state of the last commit, its mounts are dead, and `pool import` restores
+//! everything.
 //!
-//! Once the pool was taken out to be closed, the service ends whatever comes of it. Its socket goes while the pool is still
-//! held: whoever finds no socket may open the pool soon, and a socket that is found afterwards is that of the next service.
+//! Once the pool was taken out to be closed, the service ends whether or not closing succeeds. Its socket is removed
+//! while the pool is still held: a command that finds no socket may open the pool soon, and a socket found later
+//! belongs to the next service.
 //!
-//! Calls share the pool; shutting down waits for those under way, or with force cancels them.
+//! Calls share the pool. A shutdown waits for running calls, or cancels the calls with force.
 
 use std::{
     fs, io,
@@ -42,13 +44,13 @@ use crate::{
     owners,
 };
 
-/// How long an export, or a signal, waits for the calls under way.
+/// Time limit of an export, or of the end by a signal, for running calls.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long giving up waits for a commit of a pool that is not known to be stuck.
+/// Time limit of `pool export --abandon` for a last commit of a pool that may not be stuck.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
 
-/// Becomes the service of a known pool; returns when it has ended.
+/// Runs the service of a known pool; returns when the service has ended.
 pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     hygiene::settle();
     log_to(&places.log(name))?;
@@ -59,7 +61,7 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     tracing::info!("pool '{name}' is being served");
     if let Err(error) = told {
         tracing::warn!("the command that has started this service is gone: {error}");
-        // It would have asked for the mounts.
+        // The starting process is gone and cannot ask for the mounts.
         if Registry::of(places).get(name)?.is_some_and(|known| !known.no_mount) {
             owned.mount_all();
         }
@@ -77,7 +79,7 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
 fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Failure> {
     let known = Registry::of(places).get(name)?.ok_or_else(|| Failure::no_pool(name))?;
     let pool = OpenPool::open(&known, &Opening { mounting: true, ..Opening::default() })?;
-    // The pool is ours, so a socket that is there is nobody's.
+    // This process owns the pool, so an existing socket is stale.
     let listener = listen(&places.socket(name))?;
     pool.remember_mounts_in(Registry::of(places).mounts(name));
     let owned = Owned {
@@ -103,48 +105,48 @@ fn listen(path: &Path) -> Result<UnixListener, Failure> {
         _ => {}
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
-    // Every user may connect: what each may ask is decided for each call.
+    // Every user may connect; each call is authorized separately.
     fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
     Ok(listener)
 }
 
-/// Sends what this process has to say, its last words included, to a file.
+/// Redirects this process's messages, panics included, to a file.
 pub(super) fn log_to(path: &Path) -> Result<(), Failure> {
     let log = spawn::open_log(path)?;
     let filter = EnvFilter::try_from_env("CENOTE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(Arc::new(log));
-    // Another one is there only in a test's process.
+    // A subscriber exists already only in a test's process.
     let _ = subscriber.try_init();
     std::panic::set_hook(Box::new(|defect| tracing::error!("a defect: {defect}")));
     Ok(())
 }
 
-/// The pool, until it is closed.
+/// The pool of a service, until the pool is closed.
 pub(super) struct Owned {
     pub(super) pool: RwLock<Option<OpenPool>>,
-    /// The calls under way: what ends each, and whose it is.
+    /// The running calls: how to cancel each, and its caller.
     running: Mutex<Vec<(Cancel, Reader)>>,
     socket: PathBuf,
-    /// For what must be possible while calls wait with the pool locked.
+    /// For requests that must work while calls wait with the pool locked.
     engine: Weak<Engine>,
     pub(super) name: String,
     pub(super) places: Places,
-    /// The devices when the pool was opened, or as they were noted in the registry last.
+    /// The devices at open, or as last noted in the registry.
     pub(super) noted: Mutex<Devices>,
-    /// It was given up, though a call that does not come back has it still.
+    /// The pool was given up, though a blocked call still holds the pool.
     abandoned: AtomicBool,
 }
 
-/// Whose call it is, as the owner of the pool is told.
+/// The caller, as shown to the owner of the pool.
 fn reader(call: &Call) -> Reader {
     let name = |user| owners::names(OwnerKind::User).remove(&user).unwrap_or_else(|| user.to_string());
     let user = call.user.filter(|user| *user != rustix::process::geteuid().as_raw()).map(name);
-    // What another user has typed is not kept: nobody is to be told.
+    // The command line of another user is private and not kept.
     let command = if user.is_some() { String::new() } else { call.command.clone() };
     Reader { command, process: call.process, user }
 }
 
-/// A call under way, which is none any more when this is dropped, be it because the call met a defect.
+/// A running call. Dropping this removes the call from the list, also after a panic.
 struct Running<'a> {
     all: &'a Mutex<Vec<(Cancel, Reader)>>,
     stop: Cancel,
@@ -199,31 +201,31 @@ impl Handler for Owned {
     }
 
     fn has_ended(&self) -> bool {
-        // Whoever has it locked is a call that uses it, or is still closing it.
+        // If the pool is locked, a call is using the pool or still closing the pool.
         self.abandoned.load(Ordering::Acquire) || self.pool.try_read().is_some_and(|pool| pool.is_none())
     }
 }
 
 impl Owned {
-    /// The refusal of what cannot be done because the pool is suspended, if it is.
+    /// The failure of requests that a suspended pool cannot serve; `None` if the pool is not suspended.
     fn refusal(&self) -> Option<Failure> {
         refusal(&*self.engine.upgrade()?, &self.name)
     }
 
-    /// Mounts everything. What cannot be mounted does not keep the rest, or the pool, from being used.
+    /// Mounts all datasets. A failure is logged and stops neither the other mounts nor the use of the pool.
     fn mount_all(&self) {
         if let Some(Err(failure)) = self.pool.read().as_ref().map(OpenPool::mount_all) {
             tracing::error!("{failure}");
         }
     }
 
-    /// Has the calls under way end.
+    /// Cancels the running calls.
     fn interrupt(&self) {
         self.running.lock().iter().for_each(|(stop, _)| stop.cancel());
     }
 
-    /// Gives up what cannot be written, and ends. Whoever waits for a device gets an error; whoever does not even notice
-    /// that does not keep the service.
+    /// Gives up unwritten changes and ends the service. Calls that wait for a device get an error. Calls that ignore
+    /// even the error do not keep the service alive.
     fn abandon(&self) -> Result<Response, Failure> {
         let Some(engine) = self.engine.upgrade() else { return Err(Failure::new("the pool is being closed")) };
         let is_written = matches!(engine.commit_within(LAST_CHANCE), Ok(Some(_)));
@@ -251,8 +253,8 @@ impl Owned {
         Ok(response)
     }
 
-    /// Unmounts and closes the pool, whose history gets the command line if there is one. If unmounting is refused,
-    /// everything goes on; after that nothing does.
+    /// Unmounts and closes the pool. `command`, if any, is recorded in the pool's history. If unmounting is refused,
+    /// the service continues; after that point the service ends in any case.
     fn shut_down(&self, force: bool, command: Option<&str>) -> Result<Response, Failure> {
         self.refusal().map_or(Ok(()), Err)?;
         if force {
@@ -272,15 +274,16 @@ impl Owned {
         guard.take().map_or(Ok(()), OpenPool::export).map(|()| Response::Done)
     }
 
-    /// Keeps new calls away; only while the pool is held, or it might be the socket of the pool's next service.
+    /// Keeps new calls away. Call only while the pool is held: otherwise the socket may belong to the pool's next
+    /// service.
     fn remove_socket(&self) {
         if let Err(error) = fs::remove_file(&self.socket) {
             tracing::warn!("cannot remove {}: {error}", self.socket.display());
         }
     }
 
-    /// Closes the pool if nobody has, whatever is in use. A call that does not notice that it is cancelled does not keep
-    /// the process: then the pool is what its last commit left.
+    /// Closes the pool if still open, even if file systems are busy. A call that ignores its cancellation does not
+    /// keep the process alive; the pool then has the state of its last commit.
     fn close_in_the_end(&self) -> Result<(), Failure> {
         self.interrupt();
         if let Some(engine) = self.engine.upgrade().filter(|engine| engine.suspension().is_suspended()) {

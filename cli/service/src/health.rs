@@ -1,44 +1,45 @@
-//! How a pool and its devices do: state, what is wrong, what to do, and how a command ends that needs the pool.
+//! The health of a pool and its devices: state, status text, action text, and the exit code of a command that needs
+//! the pool.
 //!
-//! This is the one place where these are derived. What is known of a pool is a set of [`Condition`]s; each of them has a row in
-//! one table. The pool's state is the worst state of its conditions, and the first condition in the order of the table speaks:
-//! what is lost is spoken of before what may be lost, as in OpenZFS. A pool without any is `ONLINE`. `list`, `status`, JSON,
-//! `-x` and events all show what is said here.
+//! This is the only module that derives health. The facts about a pool are a set of [`Condition`]s, each with a row
+//! in one table. The pool's state is the worst state of its conditions. The status text comes from the first
+//! condition in table order: data loss precedes the risk of data loss, as in OpenZFS. A pool without conditions is
+//! `ONLINE`. `list`, `status`, JSON, `-x` and events all show the result.
 //!
-//! The conditions are found by who has the pool open ([`crate::execute`]), or if that cannot be had, by who asks
-//! (`absent`).
+//! The process that has the pool open finds the conditions ([`crate::execute`]). If the pool cannot be opened, the
+//! asking command finds the conditions (`absent`).
 
 use std::{fmt, time::Duration};
 
 use pool::{device::Whereabouts, vdev::Health};
 use protocol::{Exit, Failure};
 
-/// A device that has not answered for so long is said not to.
+/// A device without an answer for this long is reported as not responding.
 pub(crate) const SILENT: Duration = Duration::from_secs(5);
 
-/// The state of a pool or a device, in the words of OpenZFS, from the best to the worst.
+/// The state of a pool or a device, named as in OpenZFS, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// All is well.
+    /// No condition is known.
     Online,
-    /// It works, and something of it does not.
+    /// In use, with reduced redundancy or another defect.
     Degraded,
-    /// The operator has put it out of use.
+    /// Taken offline by the operator.
     Offline,
-    /// It had too many errors, or does not answer.
+    /// Out of use after too many errors, or for not responding.
     Faulted,
-    /// Its image or its device node is gone, while it is open.
+    /// The image or device node was removed while in use.
     Removed,
-    /// Nothing goes on until the operator has seen to the devices.
+    /// I/O waits until the operator has repaired the devices and cleared the errors.
     Suspended,
-    /// It cannot be had.
+    /// The pool or device cannot be opened.
     Unavail,
-    /// Nothing can be said of it.
+    /// The state cannot be determined.
     Unknown,
 }
 
 impl State {
-    /// As it is printed.
+    /// The name in output and JSON.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             State::Online => "ONLINE",
@@ -70,7 +71,7 @@ impl From<Health> for State {
     }
 }
 
-/// The state of a device that its pool holds for so healthy, and what is to be known beside it.
+/// The state of a device from its health in the pool, its file and its silence, with a note for `pool status`.
 pub(crate) fn of_device(health: Health, place: Whereabouts, silence: Duration) -> (State, Option<String>) {
     match (health, place) {
         (Health::Online, Whereabouts::Removed) => (State::Removed, Some("(file removed while in use)".to_owned())),
@@ -86,20 +87,20 @@ pub(crate) fn of_device(health: Health, place: Whereabouts, silence: Duration) -
     }
 }
 
-/// What may be the matter with a pool. The order is that in which they speak.
+/// What may be wrong with a pool. The first condition in this order gives the status text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Condition {
-    /// There is no service, where there should be one.
+    /// No service runs for a pool that should have a service.
     NoService,
     /// The service, or the command that has the pool open, does not answer.
     Unanswered,
-    /// It cannot be opened.
+    /// The pool cannot be opened.
     NotOpened,
-    /// Its commits wait for a device.
+    /// Commits of the pool wait for a device.
     Suspended,
-    /// A commit has failed for good.
+    /// A commit has failed permanently.
     CommitFailed,
-    /// A device's file is gone, and the pool goes on with what it has open.
+    /// A device's file was removed; the pool continues with the open file.
     Removed,
     /// Devices cannot be resilvered.
     Stuck,
@@ -111,7 +112,7 @@ pub(crate) enum Condition {
     Cut,
     /// A device of a mirror or a RAID-Z had too many errors.
     Faulted,
-    /// A device does not answer.
+    /// A device does not answer requests.
     Silent,
     /// A device of a mirror or a RAID-Z is missing.
     Missing,
@@ -123,11 +124,11 @@ pub(crate) enum Condition {
     Resilvering,
     /// A cache device is missing.
     CacheOut,
-    /// Devices had errors.
+    /// Devices had errors since the import; no data is lost.
     Errors,
 }
 
-/// The table: the state of a pool with a condition, and how a command ends that needs what is in the pool.
+/// For each condition: the state of the pool, and the exit code of a command that needs the pool's content.
 const TABLE: [(Condition, State, Exit); 18] = [
     (Condition::NoService, State::Unavail, Exit::Unavailable),
     (Condition::Unanswered, State::Unknown, Exit::Unavailable),
@@ -155,66 +156,66 @@ impl Condition {
         (state, exit)
     }
 
-    /// The state of a pool of which this is the worst.
+    /// The state of a pool if this is its worst condition.
     pub(crate) fn state(self) -> State {
         self.row().0
     }
 
-    /// How a command ends that needs what is in the pool.
+    /// The exit code of a command that needs the pool's content.
     pub(crate) fn exit(self) -> Exit {
         self.row().1
     }
 }
 
-/// What is known beside the conditions, for what is said of them.
+/// Details for the status and action texts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Details {
     /// Why the pool is suspended, takes no changes, or cannot be opened.
     pub(crate) why: Option<String>,
-    /// What to do about that.
+    /// The action text for the reason in `why`.
     pub(crate) way_out: Option<String>,
-    /// The device that is spoken of.
+    /// Path of the device in the status text.
     pub(crate) device: Option<String>,
-    /// The device is the only one of its vdev.
+    /// The device in the status text is the only device of its vdev.
     pub(crate) is_alone: bool,
-    /// What is known of several files is lost.
+    /// Metadata shared by several files is lost.
     pub(crate) has_lost_nodes: bool,
     /// The last scan is a scrub that finished and left no damage.
     pub(crate) is_scrubbed: bool,
-    /// A device that has not answered yet counts as faulted after so long.
+    /// Silence after which a device counts as faulted.
     pub(crate) deadline: Duration,
 }
 
-/// How a pool does.
+/// The health of a pool, as shown to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Its state.
+    /// The worst state of the pool's conditions.
     pub(crate) state: State,
-    /// What is wrong.
+    /// The status text; `None` if nothing is wrong.
     pub(crate) status: Option<String>,
-    /// What to do about it.
+    /// The action text; `None` if nothing is wrong.
     pub(crate) action: Option<String>,
 }
 
-/// The state of a pool with these conditions.
+/// The worst state of these conditions.
 pub(crate) fn state_of(conditions: &[Condition]) -> State {
     conditions.iter().map(|condition| condition.state()).max().unwrap_or(State::Online)
 }
 
-/// How a pool with these conditions does.
+/// The state and the texts for a pool with these conditions.
 pub(crate) fn verdict(pool: &str, conditions: &[Condition], details: &Details) -> Verdict {
     let (status, action) = conditions.iter().min().map(|first| speak(*first, pool, details)).unzip();
     Verdict { state: state_of(conditions), status, action }
 }
 
-/// The failure of a command that needs a pool that cannot be had.
+/// Gives a failure the exit code of a pool that is unavailable.
 pub(crate) fn unavailable(condition: Condition, failure: Failure) -> Failure {
     Failure { exit: condition.exit(), ..failure }
 }
 
 const ENOUGH: &str = "Sufficient replicas exist; the pool continues in a degraded state.";
 
-/// What is wrong, and what to do.
+/// The status and action texts of a condition.
 fn speak(condition: Condition, pool: &str, details: &Details) -> (String, String) {
     let why = || details.why.clone().unwrap_or_default();
     let device = details.device.as_deref().unwrap_or("DEVICE");
@@ -392,7 +393,7 @@ mod tests {
         }
     }
 
-    /// Conditions in an order that is not that of the table.
+    /// The conditions in reverse order of the table.
     trait RevOrder {
         fn rev_order(self) -> Vec<Condition>;
     }
@@ -429,7 +430,7 @@ mod tests {
         for (health, place) in healths.into_iter().flat_map(|health| places.map(|place| (health, place))) {
             for seconds in [4, 12] {
                 let (state, note) = of_device(health, place, Duration::from_secs(seconds));
-                // What is out of use is not asked, so nothing is to be known of its file.
+                // A device out of use is not queried, so its file state is unknown.
                 if health == Health::Online {
                     table += &format!("{place:?} {seconds}: {state} {}\n", note.unwrap_or_default());
                 } else {

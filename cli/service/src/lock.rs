@@ -1,32 +1,36 @@
-//! The lock that commands of one user take turns with at opening a pool, and at starting and ending its service.
+//! The lock under which commands of one user take turns at opening a pool, and at starting and ending its service.
 //!
-//! A pool has one owner at a time: its devices are locked by whoever opened them. Two commands that open the same pool
-//! one after the other, or one that opens it while another starts its service, are no conflict, though, and should not
-//! fail. So whoever is about to open a pool first waits here for a while.
+//! A pool has one owner at a time: the process that opened the pool has locked its devices. But two commands that
+//! open the same pool one after the other do not conflict, and neither do a command that opens the pool and a command
+//! that starts its service. Both should succeed, so a command that is about to open a pool first waits here for a
+//! while.
 //!
-//! # Who holds it, and how long
+//! # Who holds the lock, and how long
 //!
-//! Three things say what a pool is to this machine: whether it has a service, what its labels say, and whether the registry
-//! knows it. A command that changes one of them changes the others too, and the supervisor does so by itself when a service
-//! has crashed. Both hold the lock from before they look whether there is a service until the registry says what is true:
+//! Three facts define the state of a pool on this machine: whether a service runs, what the labels say, and whether
+//! the registry knows the pool. A command that changes one changes the others too; after a crash of the service, so
+//! does the supervisor. Both hold the lock from before the check for a service until the registry is correct:
 //!
 //! ```text
-//! export, destroy    lock   ask the service to close the pool, or open and close it here   forget it    unlock
-//! import, create     lock   open it   know it   start its service   have it mounted                     unlock
-//! supervisor         lock   is it known still, and not served?   start its service   have it mounted    unlock
-//! others             lock   is it served?  yes: unlock and ask       no: open it here, until they rest   unlock
-//!                    (and stop waiting for it when the service answers, though not all is mounted)
+//! export, destroy    lock   ask the service to close the pool, or open and close here      unregister   unlock
+//! import, create     lock   open the pool   register   start the service   ask for the mounts           unlock
+//! supervisor         lock   still registered, not served?   start the service   ask for the mounts      unlock
+//! other commands     lock   served?  yes: unlock and ask     no: open here until the command rests      unlock
+//!                    (waiting ends early once the service answers, even if mounts are still missing)
 //! ```
 //!
-//! So a restart comes before an export, which then ends the new service, or after it, and then finds nothing that is known. A
-//! service that crashes during an export is not started again before the export is done, which goes on without it. The
-//! registry takes the lock as an argument: what is known of a pool changes in no other way.
+//! So a restart happens before an export, which then ends the new service, or after the export, when the pool is no
+//! longer known. If a service crashes during an export, the export continues without the service, and no restart
+//! happens before the end of the export. Changes of the registry take the lock as an argument, so no entry changes
+//! without the lock.
 //!
-//! Requests to a service need no lock, and hold none: they may take hours, and the service itself knows whether it is being
-//! closed. Giving a pool up asks the service before it waits for the lock: the command that holds the lock may hang.
+//! Requests to a service neither need nor hold the lock: a request may take hours, and the service itself refuses
+//! requests while the pool is being closed. `pool export --abandon` asks the service before waiting for the lock,
+//! because the holder of the lock may hang.
 //!
-//! The lock ends with its process. A process that is started under it has it as its standard input until it is ready, so it
-//! outlives a command that is killed while a service starts. A command that holds it and asks for it again is given the same.
+//! The lock ends with its process. A process started under the lock has the lock file as its standard input until the
+//! process is ready. So the lock outlives a command that is killed while a service starts. A command that asks again
+//! for a lock it holds gets the same lock.
 
 use std::{
     cell::RefCell,
@@ -47,13 +51,13 @@ use super::{
     registry::is_pool_name,
 };
 
-/// How long a command waits for another one.
+/// How long a command waits for another command's lock.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// The same to note a change that the pool itself has made already. The holder may be mounting thousands of datasets.
+/// As [`PATIENCE`], to note a change already made in the pool. The holder may be mounting thousands of datasets.
 pub const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Held as long as it or a clone of it lives.
+/// Proof that this process holds the lock. The last clone to be dropped releases the lock.
 #[derive(Clone, Debug)]
 pub struct PoolLock(Arc<Locked>);
 
@@ -64,12 +68,13 @@ struct Locked {
 }
 
 impl PoolLock {
-    /// Waits for the lock of `pool` at `path`, at most so long, and takes it. `command` is what others are told meanwhile.
+    /// Waits up to `patience` for the lock of `pool` at `path`, and takes the lock. Waiting commands show `command`
+    /// to their users as the holder.
     pub fn take(path: &Path, pool: &str, command: &str, patience: Duration) -> Result<PoolLock, Failure> {
         PoolLock::take_within(path, pool, command, patience, &|| false)?.ok_or_else(|| held(path, pool))
     }
 
-    /// The same, unless there is no need of it any more; then `None`.
+    /// As [`PoolLock::take`], but gives up and returns `None` as soon as `is_needless` holds.
     pub fn take_unless(
         path: &Path,
         pool: &str,
@@ -82,7 +87,7 @@ impl PoolLock {
         }
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock, or returns `None` if another process holds the lock.
     pub fn try_take(path: &Path, pool: &str, command: &str) -> Result<Option<PoolLock>, Failure> {
         PoolLock::take_within(path, pool, command, Duration::ZERO, &|| false)
     }
@@ -94,7 +99,7 @@ impl PoolLock {
         patience: Duration,
         is_needless: &dyn Fn() -> bool,
     ) -> Result<Option<PoolLock>, Failure> {
-        // It may come from a label, and is a file's.
+        // The name may come from a label, and becomes a file name.
         if !is_pool_name(pool) {
             return Err(Failure::cannot("open", pool, "invalid pool name"));
         }
@@ -118,29 +123,30 @@ impl PoolLock {
         Ok(Some(PoolLock(Arc::new(Locked { pool: pool.to_owned(), file }))))
     }
 
-    /// The pool that it is the lock of.
+    /// The name of the locked pool.
     pub fn pool(&self) -> &str {
         &self.0.pool
     }
 
-    /// The standard input of a process that holds the lock too, until it closes that.
+    /// A standard input for a child process. The child also holds the lock, until the child closes its standard
+    /// input.
     pub fn shared(&self) -> io::Result<Stdio> {
         self.0.file.try_clone().map(Stdio::from)
     }
 }
 
-/// The locks that a command holds.
+/// The locks held by one command.
 #[derive(Debug, Default)]
 pub(super) struct Held(RefCell<Vec<Weak<Locked>>>);
 
 impl Held {
-    /// The lock of a pool, if it is held.
+    /// The lock of a pool, if this command holds the lock.
     pub(super) fn find(&self, pool: &str) -> Option<PoolLock> {
         let held = self.0.borrow();
         held.iter().filter_map(Weak::upgrade).find(|lock| lock.pool == pool).map(PoolLock)
     }
 
-    /// Notes a lock that was just taken.
+    /// Remembers a newly taken lock.
     pub(super) fn note(&self, lock: PoolLock) -> PoolLock {
         let mut held = self.0.borrow_mut();
         held.retain(|lock| lock.strong_count() > 0);

@@ -150,7 +150,7 @@ struct Desk {
     count: Arc<()>,
 }
 
-/// Serves one connection. Errors of the connection itself are not logged: only the peer is affected.
+/// Serves one connection. An error of the connection itself affects only the peer and is logged at debug level.
 async fn connection(mut socket: UnixStream, desk: Desk) {
     let served = async {
         let peer = socket.peer_cred()?;

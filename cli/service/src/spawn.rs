@@ -1,12 +1,12 @@
-//! Starting a pool's service from a command, and waiting until it is ready.
+//! Starting a pool's service from a command, and waiting until the service is ready.
 //!
-//! The service is this very program with the arguments `service NAME`, and its parent a supervisor, this
-//! program too, unless that is not wanted. It keeps nothing of the command (see `hygiene`) but the pool's lock, until it is
-//! ready: if the command is killed, others still wait for the service. It says over a pipe, in one frame, that it is ready
-//! or why it is not: so a command that starts a service fails with the service's own words. What it says later goes to its
-//! log.
+//! The service is this program with the arguments `service NAME`. Its parent is a supervisor, also this program,
+//! unless supervision is off. The service inherits nothing from the command (see `hygiene`) except the pool's lock,
+//! which the service holds until it is ready: if the command is killed, other commands still wait for the service.
+//! The service reports over a pipe, in one frame, success or the reason of its failure, so the command fails with the
+//! service's own message. Later output goes to the service's log.
 //!
-//! A service mounts nothing by itself. Who has started it has it mount what is to be mounted.
+//! A service mounts nothing by itself: the process that started the service asks for the mounts.
 
 use std::{
     env,
@@ -26,30 +26,30 @@ use super::{
     supervisor,
 };
 
-/// The largest report.
+/// Maximum size of a report, in bytes.
 const MAX_REPORT: usize = 1 << 20;
 
-/// A log that has grown beyond this is put aside when a service starts.
+/// Size in bytes above which a log is renamed when a service starts.
 const MAX_LOG: u64 = 8 << 20;
 
 /// Where glibc looks for the settings of its heap.
 const HEAP_VARIABLE: &str = "GLIBC_TUNABLES";
 
-/// The service's heap gives large buffers pages of their own, and keeps up to 32 MiB of others that are free.
+/// The service's heap maps each large buffer separately, and keeps up to 32 MiB of free memory.
 ///
-/// Each thread that serves a mount has a buffer of 16 MiB for requests, of which it uses the first megabyte. Left to
-/// itself the heap puts such buffers among the small ones once the first was freed, and then every new mount waits until
-/// it has cleared some 48 MiB of memory that used to be something else, all of which stays resident. Pages fresh from the
-/// kernel are clear, and take no memory until they are used.
+/// Each thread that serves a mount has a 16 MiB request buffer, of which only the first megabyte is used. With
+/// glibc's defaults, the heap would place large buffers among the small ones as soon as the first was freed. Each new
+/// mount would then wait until some 48 MiB of reused memory are cleared, all of which stays resident. Fresh pages
+/// from the kernel are already clear, and take no memory until first use.
 ///
-/// Two arenas are enough: what a thread frees into an arena of its own stays there while others ask the kernel for more,
-/// which takes half a gigabyte with a million files.
+/// Two arenas are enough: memory freed into one arena stays there while threads of other arenas ask the kernel for
+/// more, which costs half a gigabyte with a million files.
 const HEAP: &str = "glibc.malloc.arena_max=2:glibc.malloc.mmap_threshold=8388608:glibc.malloc.trim_threshold=33554432";
 
-/// The words that begin the supervisor of a service.
+/// The option of `service` that runs the supervisor.
 pub const SUPERVISE: &str = "--supervise";
 
-/// Starts the service of the pool whose lock this is, and returns when it listens.
+/// Starts the service of the locked pool, under a supervisor if wanted, and returns when the service listens.
 pub fn start(places: &Places, lock: &PoolLock) -> Result<(), Failure> {
     match supervisor::is_wanted() {
         true => run(places, lock.pool(), &["service", SUPERVISE, lock.pool()], shared(lock)?),
@@ -58,7 +58,7 @@ pub fn start(places: &Places, lock: &PoolLock) -> Result<(), Failure> {
     .map(drop)
 }
 
-/// The standard input by which a process holds a lock while it starts.
+/// A standard input through which a child process holds the lock while starting.
 pub(super) fn shared(lock: &PoolLock) -> Result<Stdio, Failure> {
     lock.shared().map_err(|error| failed(lock.pool(), &error))
 }
@@ -67,12 +67,12 @@ fn failed(pool: &str, error: &io::Error) -> Failure {
     Failure::cannot("start the service of", pool, error)
 }
 
-/// Starts the service of `pool` itself, with this standard input, and returns it when it is ready.
+/// Starts the service of `pool` itself, with this standard input. Returns the child when the service is ready.
 pub(super) fn launch(places: &Places, pool: &str, input: Stdio) -> Result<Child, Failure> {
     run(places, pool, &["service", pool], input)
 }
 
-/// Runs this program with these words, and returns it when it has reported that all is well.
+/// Runs this program with these arguments. Returns the child after a report of success.
 fn run(places: &Places, pool: &str, words: &[&str], input: Stdio) -> Result<Child, Failure> {
     let log = places.log(pool);
     let failed = |error: io::Error| failed(pool, &error);
@@ -91,7 +91,7 @@ fn run(places: &Places, pool: &str, words: &[&str], input: Stdio) -> Result<Chil
     match frame::read::<Result<(), Failure>>(&mut pipe, MAX_REPORT).map_err(failed)? {
         Some(Ok(())) => Ok(child),
         Some(Err(failure)) => {
-            // It ends now. The supervisor starts one again and again, and must not gather the dead.
+            // The child is ending. The supervisor starts services repeatedly and must not accumulate zombies.
             let _ = child.wait();
             Err(failure)
         }
@@ -105,7 +105,7 @@ fn ended(mut child: Child, pool: &str, log: &Path) -> Failure {
         .hint(format!("its log: {}", log.display()))
 }
 
-/// Our settings of the heap, and behind them, where they win, those that somebody has made.
+/// The built-in heap settings, followed by the user's settings, which take precedence.
 fn heap(set: Option<String>) -> String {
     match set {
         Some(set) if !set.is_empty() => format!("{HEAP}:{set}"),
@@ -113,18 +113,18 @@ fn heap(set: Option<String>) -> String {
     }
 }
 
-/// The absolute path of `pool`: this program, or the one beside it if this is `fs`.
+/// The absolute path of the `pool` program: the file next to this program, or this program if there is none.
 fn program() -> io::Result<PathBuf> {
     let this = env::current_exe()?;
     let beside = this.with_file_name("pool");
     Ok(if beside.is_file() { beside } else { this })
 }
 
-/// Opens a log to be added to.
+/// Opens a log for appending. A log above [`MAX_LOG`] is first renamed to `.log.1`.
 pub(super) fn open_log(path: &Path) -> Result<File, Failure> {
     prepare_closed(path)?;
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() > MAX_LOG) {
-        // If it stays, it grows further.
+        // If the rename fails, the log continues to grow.
         let _ = fs::rename(path, path.with_extension("log.1"));
     }
     let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
@@ -132,9 +132,9 @@ pub(super) fn open_log(path: &Path) -> Result<File, Failure> {
     closed.map_err(|error| Failure::cannot("open log", path.display(), error))
 }
 
-/// Tells the command that has started this service how that went. A service that was started by hand tells its terminal
-/// nothing: what is wrong stands in the error it ends with. After that nothing is said on standard output any more. Before
-/// it this process gives the pool's lock back, so that it is the command's alone.
+/// Reports the result of the start to the command that started this service, then closes standard output. Before the
+/// report this process gives the pool's lock back, so that only the command holds the lock. A service started by hand
+/// reports nothing to its terminal: its exit error has the reason.
 pub fn report(result: &Result<(), Failure>) -> io::Result<()> {
     let given_back = hygiene::close_input();
     let mut out = io::stdout();

@@ -1,12 +1,12 @@
 //! Copying from this machine into a dataset, as `cp -a` does.
 //!
-//! Kept are contents with their holes, modes, times, symbolic links, hard links within what is copied, fifos, sockets,
-//! device nodes and extended attributes; owners too when root copies. A file that is there already is replaced, a
-//! directory is merged into. A copy that fails leaves what it has copied so far.
+//! The copy keeps contents with their holes, modes, times, symbolic links, hard links among the sources, fifos,
+//! sockets, device nodes and extended attributes; also owners when root copies. An existing file is replaced; an
+//! existing directory is merged. A failed copy leaves the files already copied.
 //!
-//! Another user may replace the sources while they are copied. Each is opened once, without following links and without
-//! waiting, and everything that is copied of it comes from that descriptor. However deep directories lie in each other, only
-//! some are open: see [`super::trail`].
+//! Another user may replace the sources during the copy. So each source is opened once, without following links and
+//! without blocking, and is read only through its descriptor. At any depth of directories, only some are open: see
+//! [`super::trail`].
 
 use std::{
     collections::HashMap,
@@ -59,28 +59,28 @@ pub(super) fn copy_in(
     Ok(copy.done)
 }
 
-/// A copy that does not go into directories refuses them before it has changed anything.
+/// Refuses a directory in a copy without `-r`, before anything is changed.
 fn refuse_directory(source: &[u8]) -> Result<(), Failure> {
     let path = Path::new(OsStr::from_bytes(source));
     match path.symlink_metadata() {
         Ok(metadata) if metadata.is_dir() => {
             Err(Failure::cannot("copy", path.display(), "it is a directory").hint("use -r to copy directories"))
         }
-        // What is wrong otherwise is told when it is read.
+        // Other errors are reported when the source is read.
         _ => Ok(()),
     }
 }
 
-/// What the last argument means.
+/// The meaning of the last argument.
 pub(super) enum Target {
-    /// A directory that takes the sources under their own names.
+    /// A directory; the sources keep their names.
     Into(Ino),
-    /// The name that the one source gets.
+    /// A new name for the only source.
     As(Place),
 }
 
 impl Target {
-    /// Looks at what there is.
+    /// Finds what the target path names in the dataset.
     pub(super) fn find(fs: &FileSystem, to: &[u8], sources: usize) -> Result<Target, Failure> {
         let failed = |why: String| Failure::cannot("copy to", String::from_utf8_lossy(to), why);
         match resolve(fs, to, true) {
@@ -97,21 +97,22 @@ struct CopyIn<'a, 'j> {
     job: &'a mut Job<'j>,
     keeps_owners: bool,
     caller: Caller,
-    /// The copies of files that have several names.
+    /// Copies of files with several names in the source.
     linked: HashMap<(u64, u64), Ino>,
-    /// The first directory that was made, as its mount shows it: a copy that meets it again would never end.
+    /// The first directory created, as its mount shows the directory. A copy into its own source would meet this
+    /// directory and never end.
     top: Option<(u64, u64)>,
     buffer: Vec<u8>,
     done: CopyRecord,
 }
 
-/// A directory that is being copied: where to, and its attributes, unless it only holds what is copied.
+/// A directory being copied: its target and its attributes; no attributes for the top, which only takes the copies.
 struct Level {
     to: Ino,
     meta: Option<Meta>,
 }
 
-/// The directories that are being copied, and the names of those in them that are still to be copied.
+/// The source directories on the current path, and the names of their subdirectories still to be copied.
 type Way = Trail<Level, ()>;
 
 impl CopyIn<'_, '_> {
@@ -133,7 +134,7 @@ impl CopyIn<'_, '_> {
         self.directories(way)
     }
 
-    /// Copies what is in a directory, and its attributes, but not its name.
+    /// Copies a directory's entries and its attributes, but not its name.
     fn content(&mut self, path: &Path, target: &Target) -> Result<(), Failure> {
         let failed = |errno| failed(path, errno);
         let dir = Handle::directory_of(path).and_then(|dir| dir.readable()).map_err(failed)?;
@@ -151,8 +152,8 @@ impl CopyIn<'_, '_> {
         self.directories(way)
     }
 
-    /// Copies the directories that wait, however deep that goes, and gives each its attributes when it is done, for its
-    /// times change with each entry.
+    /// Copies the pending directories, at any depth. Each gets its attributes last, because every new entry changes
+    /// the times.
     fn directories(&mut self, mut way: Way) -> Result<(), Failure> {
         loop {
             self.job.check()?;
@@ -177,7 +178,8 @@ impl CopyIn<'_, '_> {
         self.finish(dir, &meta, level.to).map_err(|errno| failed(path, errno))
     }
 
-    /// Copies one thing of any kind; of a directory, what in it is none.
+    /// Copies one file of any type. Of a directory, only the entries other than directories are copied; its
+    /// subdirectories wait.
     fn entry(&mut self, way: &mut Way, name: &[u8], to: &Place) -> Result<(), Failure> {
         let found = Handle::find(way.dir(), OsStr::from_bytes(name));
         let found = found.and_then(|found| Ok((found.meta()?, found)));
@@ -192,7 +194,7 @@ impl CopyIn<'_, '_> {
         self.directory(way, &meta)
     }
 
-    /// Copies what in the deepest directory is no directory. Directories wait.
+    /// Copies the entries of the deepest directory. Subdirectories wait.
     fn directory(&mut self, way: &mut Way, meta: &Meta) -> Result<(), Failure> {
         let to = way.what().to;
         let path = way.shown(b"");
@@ -219,7 +221,8 @@ impl CopyIn<'_, '_> {
         }
     }
 
-    /// Copies what a name in the deepest directory stands for, unless it is a directory. True if it was copied.
+    /// Copies the file under a name in the deepest directory, unless the file is a directory. Returns whether the
+    /// file was copied.
     fn unless_directory(&mut self, way: &Way, to: &Place) -> Result<bool, Failure> {
         let found = Handle::find(way.dir(), OsStr::from_bytes(&to.name));
         let found = found.and_then(|found| Ok((found.meta()?, found)));
@@ -238,7 +241,7 @@ impl CopyIn<'_, '_> {
         made
     }
 
-    /// Copies what is no directory to where nothing is.
+    /// Copies a file other than a directory to a free name.
     fn make_file(&mut self, from: &Handle, meta: &Meta, to: &Place, path: &Shown<'_>) -> Result<(), Failure> {
         let failed = |errno| failed(&path(), errno);
         if let Some(first) = self.linked.get(&meta.identity) {
@@ -268,7 +271,7 @@ impl CopyIn<'_, '_> {
         }
     }
 
-    /// Makes the inode of something that is no directory.
+    /// Creates the inode of a file other than a directory.
     fn make(&self, from: &Handle, meta: &Meta, to: &Place) -> Result<Ino, Errno> {
         let made: Attr = match meta.file_type {
             FileType::Regular => self.fs.create(&self.caller, to.dir, &to.name, 0o600, true)?,
@@ -300,7 +303,7 @@ impl CopyIn<'_, '_> {
         Ok(())
     }
 
-    /// Copies the bytes from `start` to `stop`, or to the end of the file, and says where that was.
+    /// Copies the bytes from `start` to `stop`, or to the end of the file. Returns the offset reached.
     fn stretch(&mut self, file: &Handle, to: Ino, start: u64, stop: u64, path: &Shown<'_>) -> Result<u64, Failure> {
         let failed = |errno| failed(&path(), errno);
         let mut at = start;
@@ -319,7 +322,7 @@ impl CopyIn<'_, '_> {
         Ok(at)
     }
 
-    /// Gives the copy its extended attributes, owner, mode and times, in this order: each may undo the ones after it.
+    /// Sets owner, extended attributes, mode and times of the copy. Each step could change values set by a later step.
     fn finish(&self, from: &Handle, meta: &Meta, to: Ino) -> Result<(), Errno> {
         let owner = self.keeps_owners.then_some((meta.uid, meta.gid));
         let is_link = meta.file_type == FileType::Symlink;
@@ -352,7 +355,7 @@ fn write_all(fs: &FileSystem, to: Ino, mut at: u64, mut bytes: &[u8]) -> Result<
     Ok(())
 }
 
-/// The path of what is being copied, for messages.
+/// The path of the current source, for messages.
 type Shown<'a> = dyn Fn() -> PathBuf + 'a;
 
 fn failed(path: &Path, errno: Errno) -> Failure {

@@ -1,11 +1,11 @@
-//! Copying from a dataset or a snapshot to this machine, as `cp -a` does; [`super::copy_in`] the other way round.
+//! Copying from a dataset or a snapshot to this machine, as `cp -a` does; [`super::copy_in`] is the other direction.
 //!
-//! Owners are kept when root copies; otherwise set-id bits go with the owner they were meant for, and a device node is
-//! an error. Extended attributes that the target's file system or the user's rights do not allow are left out.
+//! Owners are kept when root copies. Otherwise a set-id bit is dropped with its intended owner, and a device node is
+//! an error. Extended attributes are skipped if the target's file system or the user's rights do not allow them.
 //!
-//! The target may be a directory of another user, who may replace what is in it at any moment. So a file gets its owner,
-//! mode, attributes and other names through the descriptor that made it, and what cannot be made with one is looked at
-//! again before it gets anything. No set-id bit is set but on a file that has the owner it is meant for.
+//! The target may be a directory of another user, who may replace its entries at any moment. So the owner, mode,
+//! attributes and further names of a file are set through the descriptor that created the file. A file without such a
+//! descriptor is checked again before any change. A set-id bit is set only on a file with the intended owner.
 
 use std::{
     collections::HashMap,
@@ -28,19 +28,19 @@ use super::{
 };
 use crate::{execute::job::Job, owners::is_root};
 
-/// How many entries of a directory are read at once.
+/// Number of directory entries read at once.
 const ENTRIES: usize = 4096;
 /// The set-user-ID and the set-group-ID bit.
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
-/// Something to copy: a path in a dataset or a snapshot that is open.
+/// A source of a copy: a path in an open dataset or snapshot.
 pub(super) struct Source<'a> {
     /// The file system.
     pub(super) fs: &'a Served,
-    /// The path in it.
+    /// The path in `fs`, from its root.
     pub(super) path: &'a [u8],
-    /// Both, for messages.
+    /// Dataset and path, for messages.
     pub(super) shown: String,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn copy_out(
     recursive: bool,
     job: &mut Job<'_>,
 ) -> Result<CopyRecord, Failure> {
-    // Looked at once: what is copied goes into the directory that was there then.
+    // Opened once, so the copy stays in the directory found here.
     let into = Handle::directory_of(to).ok();
     if into.is_none() && (sources.len() > 1 || to.as_os_str().as_bytes().ends_with(b"/")) && !recursive {
         return Err(Failure::cannot("copy to", to.display(), "it is not a directory"));
@@ -76,13 +76,13 @@ pub(super) fn copy_out(
     Ok(done)
 }
 
-/// A copy that does not go into directories refuses them before it has changed anything.
+/// Refuses a directory in a copy without `-r`, before anything is changed.
 pub(super) fn refuse_directory(source: &Source<'_>) -> Result<(), Failure> {
     match resolve(source.fs, source.path, false) {
         Ok(attr) if attr.file_type == FileType::Directory => {
             Err(Failure::cannot("copy", &source.shown, "it is a directory").hint("use -r to copy directories"))
         }
-        // What is wrong otherwise is told when it is read.
+        // Other errors are reported when the source is read.
         _ => Ok(()),
     }
 }
@@ -91,27 +91,27 @@ struct CopyOut<'a, 'j> {
     fs: &'a Served,
     job: &'a mut Job<'j>,
     is_root: bool,
-    /// The copies of files that have more names.
+    /// Copies of files with further names in the source.
     linked: HashMap<Identity, Copied>,
-    /// The first directory that was made: a copy that meets it again would never end.
+    /// The first directory created. A copy into its own source would meet this directory and never end.
     top: Option<(u64, u64)>,
     buffer: Vec<u8>,
     done: CopyRecord,
 }
 
-/// A copy that gets more names.
+/// A copy whose source has further names.
 struct Copied {
-    /// The directory it is in, and its name there.
+    /// The directory of the copy, and its name there.
     place: usize,
     name: Vec<u8>,
-    /// Device and inode: another user may have put something else there.
+    /// Device and inode, to notice that another user has replaced the file.
     identity: (u64, u64),
-    /// How many names are to come.
+    /// Number of names still to come.
     left: u32,
 }
 
-/// The directories that are being copied to, with the attributes that each gets in the end unless it was there to take the
-/// copy; and the directories in them that are still to be copied.
+/// The target directories on the current path, each with its final attributes (`None` for an existing directory), and
+/// the source directories still to be copied.
 type Way = Trail<Option<Attr>, Attr>;
 
 impl CopyOut<'_, '_> {
@@ -143,8 +143,8 @@ impl CopyOut<'_, '_> {
         self.directories(way)
     }
 
-    /// Copies the directories that wait, however deep that goes, and gives each its attributes when it is done, for its
-    /// times change with each entry.
+    /// Copies the pending directories, at any depth. Each gets its attributes last, because every new entry changes
+    /// the times.
     fn directories(&mut self, mut way: Way) -> Result<(), Failure> {
         loop {
             self.job.check()?;
@@ -167,7 +167,8 @@ impl CopyOut<'_, '_> {
         from.map_or(Ok(()), |from| self.finish(&from, dir, &|| path.to_owned()))
     }
 
-    /// Copies one thing of any kind to a name in the deepest directory; of a directory, what in it is none.
+    /// Copies one file of any type to a name in the deepest directory. Of a directory, only the entries other than
+    /// directories are copied; its subdirectories wait.
     fn entry(&mut self, way: &mut Way, from: &Attr, name: &[u8]) -> Result<(), Failure> {
         if from.file_type != FileType::Directory {
             return self.no_directory(way, from, name);
@@ -178,7 +179,7 @@ impl CopyOut<'_, '_> {
         self.directory(way, from)
     }
 
-    /// Copies what in a directory is no directory to the deepest one. Directories wait.
+    /// Copies a directory's entries to the deepest directory. Subdirectories wait.
     fn directory(&mut self, way: &mut Way, from: &Attr) -> Result<(), Failure> {
         let path = way.shown(b"");
         let failed = |errno| failed(&path, errno);
@@ -208,7 +209,7 @@ impl CopyOut<'_, '_> {
         }
     }
 
-    /// The next entries of a directory; none at the end.
+    /// The next entries of a directory; empty at the end.
     fn entries(&self, dir: &Attr, cookie: &mut u64) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
         let mut entries = Vec::new();
         self.fs.same(dir).readdir_plus(dir.ino, *cookie, &mut |entry, attr| {
@@ -218,12 +219,12 @@ impl CopyOut<'_, '_> {
             }
             entries.len() < ENTRIES
         })?;
-        // Files were mostly stored in the order of their inodes.
+        // Inode order is mostly the order on disk.
         entries.sort_by_key(|(_, attr)| attr.ino);
         Ok(entries)
     }
 
-    /// Copies what is no directory to a name in the deepest directory.
+    /// Copies a file other than a directory to a name in the deepest directory.
     fn no_directory(&mut self, way: &mut Way, from: &Attr, name: &[u8]) -> Result<(), Failure> {
         self.done.files += 1;
         if self.link(way, from, name).map_err(|errno| failed(&way.shown(name), errno))? {
@@ -246,7 +247,7 @@ impl CopyOut<'_, '_> {
         Ok(())
     }
 
-    /// Gives a file that was copied already another name. True if it was.
+    /// Links a file that was already copied to another name. Returns whether the file had been copied.
     fn link(&mut self, way: &Way, from: &Attr, name: &[u8]) -> Result<bool, Errno> {
         let Some(copied) = self.linked.get_mut(&from.identity()) else { return Ok(false) };
         let first = way.find_at(copied.place, &copied.name).map_err(|errno| match errno {
@@ -265,7 +266,7 @@ impl CopyOut<'_, '_> {
         Ok(true)
     }
 
-    /// Where a symbolic link leads; `None` if it is none.
+    /// The target of a symbolic link; `None` for other file types.
     fn link_target(&self, from: &Attr) -> Result<Option<Vec<u8>>, Errno> {
         match from.file_type {
             FileType::Symlink => self.fs.same(from).readlink(from.ino).map(Some),
@@ -304,7 +305,7 @@ impl CopyOut<'_, '_> {
             let len = (stop - at).min(CHUNK as u64) as usize;
             source.read(from.ino, at, len, &mut self.buffer).map_err(|errno| unread(&path(), errno))?;
             if self.buffer.is_empty() {
-                // The file has become shorter meanwhile.
+                // The file was truncated meanwhile.
                 return Ok(());
             }
             host::write_at(file.fd(), at, &self.buffer).map_err(failed)?;
@@ -315,15 +316,15 @@ impl CopyOut<'_, '_> {
         Ok(())
     }
 
-    /// Gives the copy its owner, extended attributes, mode and times, in this order: a change of the owner takes set-id
-    /// bits and capabilities away, a file that must not be written takes no attributes, and each changes the times of
-    /// change. An error of the source and one of the copy have messages of their own.
+    /// Sets the owner, extended attributes, mode and times of the copy, in this order: chown clears set-id bits and
+    /// capabilities, a read-only file takes no attributes, and each step changes the ctime. Errors of the source and
+    /// of the copy have separate messages.
     fn finish(&self, from: &Attr, to: &Handle, path: &dyn Fn() -> PathBuf) -> Result<(), Failure> {
         let failed = |errno| failed(&path(), errno);
         let unread = |errno| unread(&path(), errno);
         self.prepare(from, to).map_err(failed)?;
         let source = self.fs.same(from);
-        // One value at a time: a file may have any number of them.
+        // One value at a time: a file may have many attributes.
         for name in source.listxattr(from.ino).map_err(unread)? {
             let value = source.getxattr(from.ino, &name).map_err(unread)?;
             match to.set_xattr(&name, &value) {
@@ -337,8 +338,9 @@ impl CopyOut<'_, '_> {
         complete(from, to).map_err(failed)
     }
 
-    /// Gives the copy its owner, and removes the access control list that the copy got from its directory. That list is not
-    /// the source's. It has to go before the copy gets its mode, which would put it into effect and let other users write.
+    /// Sets the owner of the copy, and removes the access control list inherited from its directory, which is not the
+    /// source's. The list must go before the mode is set: the mode would put the list into effect and let other users
+    /// write.
     fn prepare(&self, from: &Attr, to: &Handle) -> Result<(), Errno> {
         if self.is_root {
             to.set_owner(from.uid, from.gid)?;
@@ -353,7 +355,7 @@ impl CopyOut<'_, '_> {
     }
 }
 
-/// Gives the copy its mode and times.
+/// Sets the mode and times of the copy.
 fn complete(from: &Attr, to: &Handle) -> Result<(), Errno> {
     if from.file_type != FileType::Symlink {
         to.set_mode(mode_for(from, to)?)?;
@@ -361,7 +363,7 @@ fn complete(from: &Attr, to: &Handle) -> Result<(), Errno> {
     to.set_times(from.atime, from.mtime)
 }
 
-/// The mode that a copy gets. A set-id bit means the owner, or the group, that the source has.
+/// The mode of the copy. A set-id bit is kept only if the copy has the owner, or the group, of the source.
 fn mode_for(from: &Attr, to: &Handle) -> Result<u32, Errno> {
     let mut mode = u32::from(from.mode);
     if mode & (SET_UID | SET_GID) != 0 {
@@ -384,7 +386,8 @@ fn make_directory(dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
     Handle::directory(dir, name).map_err(|errno| if errno == Errno::LOOP { Errno::NOTDIR } else { errno })
 }
 
-/// Makes what has no content, and finds it under its name: another user may have put something else there.
+/// Creates a file without content, then opens the file by name and checks the result: another user may have replaced
+/// the file.
 fn special(from: &Attr, link: Option<&[u8]>, dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
     let (major, minor) = decode_device(from.rdev);
     let file_type = rustix::fs::FileType::from_raw_mode(from.file_type.mode_bits() as rustix::fs::RawMode);
@@ -400,7 +403,7 @@ fn special(from: &Attr, link: Option<&[u8]>, dir: &Handle, name: &OsStr) -> Resu
     }
 }
 
-/// Makes something under a name; what is there, and is no directory, goes.
+/// Creates a file under a name, replacing an existing file unless the file is a directory.
 fn replacing<T>(dir: &Handle, name: &OsStr, make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     match make() {
         Err(Errno::EXIST) => {
@@ -415,7 +418,7 @@ fn failed(path: &Path, errno: Errno) -> Failure {
     cannot_here("copy to", path, errno)
 }
 
-/// The failure of a copy whose source cannot be read.
+/// The failure of a copy with an unreadable source.
 fn unread(path: &Path, errno: Errno) -> Failure {
     Failure::cannot("copy to", path.display(), reason(errno))
 }

@@ -1,7 +1,7 @@
 //! Copying from a dataset or a snapshot to a dataset of the same pool, as `cp -a --reflink=auto` does.
 //!
-//! Contents share their blocks as far as that goes, so a copy takes hardly any space. Everything else is kept as
-//! [`super::copy_in`] keeps it.
+//! Contents share their blocks where possible, so a copy takes hardly any space. Everything else is kept as in
+//! [`super::copy_in`].
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{execute::job::Job, owners::is_root};
 
-/// Copies `sources` to `to` in the dataset whose file system is `fs`.
+/// Copies `sources` to `to` in the dataset of the file system `fs`.
 pub(super) fn copy_within(
     fs: &Served,
     sources: &[Source<'_>],
@@ -60,11 +60,11 @@ struct CopyWithin<'a, 'j> {
     shown: &'a str,
     keeps_owners: bool,
     caller: Caller,
-    /// The copies of files that have several names.
+    /// Copies of files with several names in the source.
     linked: HashMap<Identity, Ino>,
-    /// The directories that are being copied, each in the one before it.
+    /// The directories being copied, from the top to the deepest.
     open: Vec<OpenDirectory>,
-    /// The first directory that was made: a copy that meets it again would never end.
+    /// The first directory created. A copy into its own source would meet this directory and never end.
     top: Option<Ino>,
     done: CopyRecord,
     job: &'a mut Job<'j>,
@@ -74,7 +74,7 @@ struct CopyWithin<'a, 'j> {
 struct OpenDirectory {
     from: Attr,
     to: Ino,
-    /// What is still to be copied.
+    /// Entries still to be copied.
     entries: Entries,
 }
 
@@ -102,8 +102,8 @@ impl CopyWithin<'_, '_> {
         self.directories()
     }
 
-    /// Copies what is in the directories that are open, however deep that goes, and gives each its attributes when it is
-    /// done, for its times change with each entry.
+    /// Copies the entries of the open directories, at any depth. Each directory gets its attributes last, because
+    /// every new entry changes the times.
     fn directories(&mut self) -> Result<(), Failure> {
         while let Some(OpenDirectory { to, entries, .. }) = self.open.last_mut() {
             let dir = *to;
@@ -117,7 +117,7 @@ impl CopyWithin<'_, '_> {
         Ok(())
     }
 
-    /// Copies one thing of any kind; of a directory, that it is there, and opens it.
+    /// Copies one file of any type. A directory is only created and opened.
     fn any(&mut self, from: &Attr, to: &Place) -> Result<(), Failure> {
         self.job.check()?;
         if self.top.is_some_and(|top| self.is(from, top)) {
@@ -136,7 +136,7 @@ impl CopyWithin<'_, '_> {
         made
     }
 
-    /// Copies what is no directory to where nothing is.
+    /// Copies a file other than a directory to a free name.
     fn make_file(&mut self, from: &Attr, to: &Place) -> Result<(), Failure> {
         if let Some(first) = self.linked.get(&from.identity()) {
             self.fs.link(*first, to.dir, &to.name).map_err(|errno| self.failed(errno))?;
@@ -165,7 +165,7 @@ impl CopyWithin<'_, '_> {
         }
     }
 
-    /// Makes the inode of something that is no directory.
+    /// Creates the inode of a file other than a directory.
     fn make(&self, from: &Attr, to: &Place) -> Result<Ino, Errno> {
         let made: Attr = match from.file_type {
             FileType::Regular => self.fs.create(&self.caller, to.dir, &to.name, 0o600, true)?,
@@ -177,7 +177,7 @@ impl CopyWithin<'_, '_> {
         Ok(made.ino)
     }
 
-    /// Has a directory's entries copied into `to`.
+    /// Opens a directory, so its entries are copied into `to`.
     fn open(&mut self, from: &Attr, to: Ino) {
         self.done.directories += 1;
         self.open.push(OpenDirectory { from: *from, to, entries: Entries::new(self.from.handle(from)) });
@@ -203,7 +203,7 @@ impl CopyWithin<'_, '_> {
             let copied = self.fs.copy_range_from(file, from.ino, at, to, at, stop - at);
             let count = copied.map_err(|errno| self.failed(errno))?;
             if count == 0 {
-                // The file has become shorter meanwhile.
+                // The file was truncated meanwhile.
                 return Ok(());
             }
             at += count;
@@ -213,7 +213,7 @@ impl CopyWithin<'_, '_> {
         Ok(())
     }
 
-    /// Gives the copy its owner, extended attributes, mode and times, in this order: each may undo the ones after it.
+    /// Sets owner, extended attributes, mode and times of the copy. Each step could change values set by a later step.
     fn finish(&self, from: &Attr, to: Ino) -> Result<(), Errno> {
         if self.keeps_owners {
             let owned = SetAttr { uid: Some(from.uid), gid: Some(from.gid), ..SetAttr::default() };

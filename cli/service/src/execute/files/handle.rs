@@ -1,9 +1,9 @@
 //! A file of this machine, held by a descriptor.
 //!
-//! Everything that a copy learns of a file or gives it goes through the descriptor, never through the name. The owner of
-//! the directory may replace the name at any moment, and a mode with the set-user-ID bit must not reach what is there then.
-//! A symbolic link is never followed. Nothing is opened for reading before it is known to be a regular file or a directory:
-//! opening a fifo waits, and opening a device may do anything.
+//! A copy reads and sets all attributes of a file through the descriptor, never by name. The owner of the directory
+//! may replace the name at any moment, and a mode with the set-user-ID bit must not reach the replacement. Symbolic
+//! links are never followed. Only regular files and directories are opened for reading: opening a fifo blocks, and
+//! opening a device may have any effect.
 
 use std::{
     ffi::{CString, OsStr},
@@ -24,7 +24,7 @@ use rustix::fs::{
 
 use super::host::{Meta, NANOS, Xattr};
 
-/// A file that is open. One that was only found has a descriptor that gives no access to its content.
+/// An open file. A handle from [`Handle::find`] has a descriptor without access to the content.
 #[derive(Debug)]
 pub(super) struct Handle {
     fd: OwnedFd,
@@ -32,72 +32,73 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// What `name` stands for in a directory, a link itself if it is one. Nothing happens to it by this.
+    /// Opens `name` in a directory without access to the content, and without following a link. Opening has no effect
+    /// on the file.
     pub(super) fn find(dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
         Ok(Handle { fd: open_at(dir, name, OFlags::PATH, Mode::empty())?, is_found: true })
     }
 
-    /// The directory `name` in a directory.
+    /// Opens the directory `name` in a directory.
     pub(super) fn directory(dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
         let fd = open_at(dir, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         Ok(Handle { fd, is_found: false })
     }
 
-    /// The directory of a path; symbolic links on the way are followed, as the user wrote them.
+    /// Opens the directory at a path, following symbolic links, because the user wrote the path.
     pub(super) fn directory_of(path: &Path) -> Result<Handle, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Handle { fd: rustix::fs::open(path, flags, Mode::empty())?, is_found: true })
     }
 
-    /// The same once more.
+    /// Duplicates the descriptor.
     pub(super) fn again(&self) -> Result<Handle, Errno> {
         Ok(Handle { fd: rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?, is_found: self.is_found })
     }
 
-    /// A new regular file, which only this process's user can open until it gets another mode.
+    /// Creates a regular file, accessible only to this process's user until the mode is changed.
     pub(super) fn create(dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         Ok(Handle { fd: open_at(dir, name, flags, Mode::from_raw_mode(0o600))?, is_found: false })
     }
 
-    /// Opens a regular file or a directory that was found, the very same one, to be read.
+    /// Reopens the found regular file or directory, the same inode, for reading.
     pub(super) fn readable(&self) -> Result<Handle, Errno> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         Ok(Handle { fd: rustix::fs::open(self.through_proc(), flags, Mode::empty())?, is_found: false })
     }
 
-    /// The descriptor.
+    /// The open descriptor.
     pub(super) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// The attributes.
+    /// The attributes of the open file.
     pub(super) fn meta(&self) -> Result<Meta, Errno> {
         Meta::new(&fstat(&self.fd)?)
     }
 
-    /// Where a symbolic link that was found leads to.
+    /// The target of a found symbolic link.
     pub(super) fn link_target(&self) -> Result<Vec<u8>, Errno> {
         readlinkat(&self.fd, "", Vec::new()).map(CString::into_bytes)
     }
 
-    /// Gives the file another name.
+    /// Links the file to another name.
     pub(super) fn link(&self, dir: &Handle, name: &OsStr) -> Result<(), Errno> {
         linkat(CWD, self.through_proc(), &dir.fd, name, AtFlags::SYMLINK_FOLLOW)
     }
 
-    /// Sets the owner, which takes set-id bits away.
+    /// Sets the owner, which clears set-id bits.
     pub(super) fn set_owner(&self, uid: u32, gid: u32) -> Result<(), Errno> {
         chownat(&self.fd, "", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
     }
 
-    /// Sets the mode of what is no symbolic link.
+    /// Sets the mode. Not for symbolic links.
     pub(super) fn set_mode(&self, mode: u32) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(mode);
         if self.is_found { chmod(self.through_proc(), mode) } else { fchmod(&self.fd, mode) }
     }
 
-    /// Sets both times.
+    /// Sets access and modification time.
     pub(super) fn set_times(&self, atime: Nanos, mtime: Nanos) -> Result<(), Errno> {
         let time = |nanos: Nanos| Timespec { tv_sec: nanos.div_euclid(NANOS), tv_nsec: nanos.rem_euclid(NANOS) as _ };
         let times = Timestamps { last_access: time(atime), last_modification: time(mtime) };
@@ -107,7 +108,7 @@ impl Handle {
         }
     }
 
-    /// The extended attributes that can be read; none where the file system has none.
+    /// The readable extended attributes; empty if the file system does not support attributes.
     pub(super) fn xattrs(&self) -> Result<Vec<Xattr>, Errno> {
         let names = match sized(|buffer| self.list_xattrs(buffer)) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
@@ -133,10 +134,10 @@ impl Handle {
         }
     }
 
-    /// Takes an extended attribute away that the file may have got from its directory.
+    /// Removes an extended attribute that the file may have inherited from its directory.
     pub(super) fn clear_xattr(&self, name: &[u8]) -> Result<(), Errno> {
         let name = OsStr::from_bytes(name);
-        // Looking first costs less than a change that changes nothing.
+        // A lookup costs less than a removal without effect.
         match self.xattr(name, &mut []) {
             Ok(_) if self.is_found => rustix::fs::removexattr(self.through_proc(), name),
             Ok(_) => fremovexattr(&self.fd, name),
@@ -153,13 +154,13 @@ impl Handle {
         if self.is_found { getxattr(self.through_proc(), name, buffer) } else { fgetxattr(&self.fd, name, buffer) }
     }
 
-    /// A path that leads to this very file, also where the system takes no descriptor of a file that was only found.
+    /// A path to this same inode, for system calls that refuse an `O_PATH` descriptor.
     fn through_proc(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
     }
 }
 
-/// Whether the attributes are those of something that this process's user has just made under a name, and has no other.
+/// Whether the attributes fit a file just created by this process's user, with a single link.
 pub(super) fn is_just_made(meta: &Meta, file_type: FileType, device: (u32, u32)) -> bool {
     let is_device = matches!(file_type, FileType::BlockDevice | FileType::CharDevice);
     meta.file_type == file_type

@@ -1,12 +1,12 @@
-//! A file system that the kernel may serve to programs at the same time, and that may be replaced under a command.
+//! A file system that the kernel may serve to programs meanwhile, and whose tree may be replaced during a command.
 //!
-//! A command takes many steps, and between two of them the file system may be rolled back or received into. Then the
-//! numbers that the command knows may belong to other files. So it looks through one of three views:
+//! A command takes many steps. Between two steps another command may roll back the file system or receive into it.
+//! Then the inode numbers known to the command may belong to other files. So a command uses one of three views:
 //!
-//! * [`Served::pinned`], for what it changes: every step fails once the tree was replaced. What it did before is undone or
-//!   overwritten then, so going on would only hide that.
-//! * [`Served::same`], for what it reads of a file: fails if the number stands for another file.
-//! * [`Served::content`], for what it reads in several steps: fails also if the file has other content than before.
+//! * [`Served::pinned`], for changes: every step fails once the tree was replaced. The replacement undid or overwrote
+//!   earlier steps, and continuing would only hide the loss.
+//! * [`Served::same`], for single reads of a file: fails if the inode number belongs to another file.
+//! * [`Served::content`], for reads in several steps: fails also if the content of the file was replaced.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -18,12 +18,13 @@ use protocol::Failure;
 use super::{REPLACED, resolve::Place};
 use crate::execute::mounts::Mounts;
 
-/// A file system, and where its mount is found if it has one: who changes files here tells it exactly what.
+/// A file system with access to its mount, if any: a change made here invalidates exactly the changed entries in the
+/// kernel.
 pub(in crate::execute) struct Served {
     fs: Arc<FileSystem>,
-    /// Which tree it showed when the command began.
+    /// The epoch of the tree when the command began.
     epoch: TreeEpoch,
-    /// The mounts, and the dataset's number. It may be mounted and unmounted while a command runs.
+    /// The mount table and the dataset's GUID. The dataset may be mounted or unmounted during a command.
     mounts: Option<(Arc<Mounts>, u64)>,
 }
 
@@ -32,12 +33,12 @@ impl Served {
         Served { epoch: fs.epoch(), fs, mounts }
     }
 
-    /// The same, failing with ESTALE as soon as it was rolled back or received into.
+    /// This file system with every access failing with ESTALE after a rollback or a receive.
     pub(super) fn pinned(self) -> Served {
         Served { fs: Arc::new(self.fs.pinned()), ..self }
     }
 
-    /// Fails if it was rolled back, received into or destroyed since the command began.
+    /// Fails if the file system was rolled back, received into or destroyed since the command began.
     pub(super) fn check_not_replaced(&self, action: &str, shown: &str) -> Result<(), Failure> {
         if self.fs.epoch() == self.epoch && self.fs.head().check_open().is_ok() {
             return Ok(());
@@ -46,33 +47,33 @@ impl Served {
             .hint("earlier changes of the command are lost; run the command again"))
     }
 
-    /// The file with these attributes, which were read since the command began.
+    /// A handle of the file with these attributes, which were read since the command began.
     pub(super) fn handle(&self, attr: &Attr) -> Handle {
         Handle::new(attr, self.epoch)
     }
 
-    /// What there is of this file and no other.
+    /// A view of this file alone; fails for any other file with the same inode number.
     pub(super) fn same(&self, attr: &Attr) -> FileSystem {
         self.fs.only([self.handle(attr)])
     }
 
-    /// What there is of this file and no other, as long as no rollback or receive gives it other content.
+    /// As [`Served::same`]; fails also after a rollback or a receive has replaced the file's content.
     pub(super) fn content(&self, attr: &Attr) -> FileSystem {
         self.fs.only([self.handle(attr).unreplaced(attr)])
     }
 
-    /// Device and inode of an object as this machine's programs see it, if the file system is mounted.
+    /// Device and inode number of an object as programs on this machine see the object; `None` if not mounted.
     pub(super) fn identity(&self, ino: Ino) -> Option<(u64, u64)> {
         let (major, minor) = self.mount()?.device();
         Some((rustix::fs::makedev(major, minor), ino))
     }
 
-    /// Has the kernel write back what programs have changed in a file through mappings, for it is about to be read here.
+    /// Asks the kernel to write back changes made through mappings of a file, before the file is read here.
     pub(super) fn write_back(&self, ino: Ino) {
         self.object_changed(ino);
     }
 
-    /// The directory there, which is made if nothing is.
+    /// The directory at `at`, created if missing.
     pub(super) fn make_directory(&self, caller: &Caller, at: &Place) -> Result<Ino, Errno> {
         match self.fs.lookup(at.dir, &at.name) {
             Ok(found) if found.file_type == FileType::Directory => Ok(found.ino),
@@ -86,7 +87,7 @@ impl Served {
         }
     }
 
-    /// Takes the name of `ino`, which is no directory, away.
+    /// Removes the name of `ino`, which is not a directory.
     pub(super) fn remove(&self, at: &Place, ino: Ino) -> Result<(), Errno> {
         self.fs.unlink(at.dir, &at.name)?;
         self.entry_changed(at);
@@ -94,12 +95,12 @@ impl Served {
         Ok(())
     }
 
-    /// Something was made, removed or replaced under a name.
+    /// Tells the kernel that the entry under a name was created, removed or replaced.
     pub(super) fn entry_changed(&self, at: &Place) {
         self.mount().iter().for_each(|mount| mount.entry_changed(at.dir, &at.name));
     }
 
-    /// An object was changed.
+    /// Tells the kernel that an object was changed.
     pub(super) fn object_changed(&self, ino: Ino) {
         self.mount().iter().for_each(|mount| mount.object_changed(ino));
     }

@@ -1,11 +1,11 @@
-//! The directories of this machine that lead to where a copy is, each in the one before it.
+//! The directories of this machine on the path of a copy, from the top to the deepest.
 //!
-//! A tree may be deeper than a process may have files open, and its paths longer than the system takes. So the deepest
-//! directories are open and of the others only the identity is kept. On the way back such a directory is opened through the
-//! `..` of the one below it, and has to be the directory that was passed on the way down: if another process has moved the
-//! one below it meanwhile, it is not.
+//! A tree may be deeper than the limit of open files, and its paths longer than the system accepts. So only the
+//! deepest directories stay open; of the others only the identity is kept. On the way back, such a directory is
+//! opened through the `..` of its child and must have the recorded identity. The check fails if another process has
+//! moved the child meanwhile.
 //!
-//! What is to be copied later waits here, level by level, so memory is bounded by the depth and by what waits.
+//! Names to be copied later wait here, level by level, so memory is bounded by the depth and the waiting names.
 
 use std::{
     cmp::Ordering,
@@ -19,14 +19,14 @@ use dataset::fs::Errno;
 
 use super::handle::Handle;
 
-/// How many directories below the first are open at most.
+/// Maximum number of open directories below the top.
 const WINDOW: usize = 32;
-/// How much may wait, in bytes: some millions of directories.
+/// Maximum size of the waiting names, in bytes: some millions of directories.
 const WAITING: usize = 256 << 20;
-/// How much of either end of a long path a message shows, in bytes.
+/// Length, in bytes, of each end of a long path in a message.
 const SHOWN: usize = 1000;
 
-/// A way down, with `L` for each directory and `W` for each name that waits in one.
+/// A path of directories, with `L` for each directory and `W` for each waiting name.
 pub(super) struct Trail<L, W> {
     top: Handle,
     levels: Vec<Level<L, W>>,
@@ -34,13 +34,13 @@ pub(super) struct Trail<L, W> {
     open: VecDeque<Handle>,
     path: Vec<u8>,
     waiting: usize,
-    /// Directories that something was remembered in: the one above, by its place in this list, and the name.
+    /// Directories with a remembered place: index of the parent in this list, and name.
     places: Vec<(usize, Vec<u8>)>,
 }
 
 struct Level<L, W> {
     identity: (u64, u64),
-    /// The length of the path to the directory above.
+    /// Length of the parent's path, in bytes.
     above: usize,
     what: L,
     waiting: Vec<(Vec<u8>, W)>,
@@ -48,7 +48,7 @@ struct Level<L, W> {
 }
 
 impl<L, W> Trail<L, W> {
-    /// A trail that begins in a directory with this path.
+    /// A trail that starts in a directory with this path.
     pub(super) fn new(top: Handle, path: &Path, what: L) -> Result<Trail<L, W>, Errno> {
         let path = path.as_os_str().as_bytes();
         let path = path.strip_suffix(b"/.").or(path.strip_suffix(b"/")).unwrap_or(path).to_vec();
@@ -63,12 +63,12 @@ impl<L, W> Trail<L, W> {
         self.open.back().unwrap_or(&self.top)
     }
 
-    /// What is kept of the deepest directory.
+    /// The data kept for the deepest directory.
     pub(super) fn what(&self) -> &L {
         &self.last().what
     }
 
-    /// The path of `name` in the deepest directory, for messages: of a long one both ends.
+    /// The path of `name` in the deepest directory, for messages; a long path is shortened to both ends.
     pub(super) fn shown(&self, name: &[u8]) -> PathBuf {
         let mut path = self.path.clone();
         if !name.is_empty() || path.is_empty() {
@@ -80,7 +80,7 @@ impl<L, W> Trail<L, W> {
         PathBuf::from(OsString::from_vec(path))
     }
 
-    /// Goes down into the directory `dir`, which is `name` in the deepest one.
+    /// Descends into the directory `dir`, an entry `name` of the deepest directory.
     pub(super) fn enter(&mut self, dir: Handle, name: &[u8], what: L) -> Result<(), Errno> {
         let identity = dir.meta()?.identity;
         let above = self.path.len();
@@ -93,8 +93,8 @@ impl<L, W> Trail<L, W> {
         Ok(())
     }
 
-    /// Goes back up, and returns the directory that was left. `None` where the trail began. The directory above is open
-    /// before the one that is left may get a mode that closes it.
+    /// Goes back up, and returns the directory left; `None` at the start of the trail. The parent is open before the
+    /// caller can give the left directory a mode that denies access.
     pub(super) fn leave(&mut self) -> Result<Option<(Handle, L)>, Errno> {
         let Some(left) = self.open.pop_back() else { return Ok(None) };
         let Some(level) = self.levels.pop() else { return Ok(None) };
@@ -109,12 +109,12 @@ impl<L, W> Trail<L, W> {
         Ok(Some((left, level.what)))
     }
 
-    /// The directory where the trail began.
+    /// The directory in which the trail starts.
     pub(super) fn end(mut self) -> (Handle, Option<L>) {
         (self.top, self.levels.pop().map(|level| level.what))
     }
 
-    /// Has a name of the deepest directory wait, or says why it cannot.
+    /// Queues a name of the deepest directory; on error, returns the reason.
     pub(super) fn wait(&mut self, name: Vec<u8>, what: W) -> Result<(), &'static str> {
         self.waiting += size::<W>(&name);
         if self.waiting > WAITING {
@@ -124,19 +124,19 @@ impl<L, W> Trail<L, W> {
         Ok(())
     }
 
-    /// Puts what waits in the deepest directory into an order.
+    /// Sorts the waiting names of the deepest directory; [`Trail::next`] returns the first in `order`.
     pub(super) fn arrange(&mut self, order: impl Fn(&(Vec<u8>, W), &(Vec<u8>, W)) -> Ordering) {
         self.last_mut().waiting.sort_by(|one, other| order(other, one));
     }
 
-    /// The next that waits in the deepest directory.
+    /// Takes the next waiting name of the deepest directory.
     pub(super) fn next(&mut self) -> Option<(Vec<u8>, W)> {
         let next = self.last_mut().waiting.pop()?;
         self.waiting -= size::<W>(&next.0);
         Some(next)
     }
 
-    /// The place of the deepest directory, by which [`Trail::find_at`] finds it again later.
+    /// The place of the deepest directory, an argument for [`Trail::find_at`].
     pub(super) fn place(&mut self) -> usize {
         let known = self.levels.iter().rposition(|level| level.place.is_some()).unwrap_or(0);
         let mut place = self.levels[known].place.unwrap_or(0);
@@ -149,7 +149,7 @@ impl<L, W> Trail<L, W> {
         place
     }
 
-    /// What `name` stands for in the directory of a place, in which no link leads.
+    /// Opens `name` in the directory of a place, without following any link.
     pub(super) fn find_at(&self, place: usize, name: &[u8]) -> Result<Handle, Errno> {
         if self.last().place == Some(place) {
             return Handle::find(self.dir(), OsStr::from_bytes(name));
@@ -176,7 +176,7 @@ impl<L, W> Trail<L, W> {
     }
 }
 
-/// What a name takes that waits.
+/// Memory of a waiting name, in bytes.
 fn size<W>(name: &[u8]) -> usize {
     name.len() + size_of::<(Vec<u8>, W)>()
 }

@@ -1,14 +1,14 @@
-//! Going through directories, however deep they are and however many entries they have.
+//! Walking directories of any depth and any number of entries.
 //!
-//! Nothing here recurses, and what is kept in memory is bounded: for each directory on the way down its identity, where it is
-//! read and the name that was handed out last, and of all of them together [`KEPT`] entries.
+//! The walk does not recurse, and its memory is bounded. For each directory on the path the walk keeps the identity,
+//! the read position and the last name returned. All directories together keep at most [`KEPT`] entries.
 //!
-//! A directory is read once, in runs: [`LISTED`] entries are read in the order in which they are stored, which goes by no name,
-//! and handed out sorted. So a directory is sorted by name as long as it is not very large, and the work is that of its
-//! entries however many there are. What of a run is not kept is read again, from where the run began to where it ended.
+//! A directory is read once, in runs: [`LISTED`] entries are read in stored order, which is not by name, and returned
+//! sorted. So a directory of moderate size is sorted by name, and the work is linear in the number of entries.
+//! Entries of a run that were not kept are read again, from the start of the run to its end.
 //!
-//! A directory is kept from one step to the next by its identity. One that was removed meanwhile has no entries any more;
-//! one whose number belongs to another file since a rollback or a receive is an error.
+//! Between steps a directory is known by its identity. A directory removed meanwhile is treated as empty. If its
+//! inode number belongs to another file since a rollback or a receive, the walk fails.
 
 use std::{collections::VecDeque, vec};
 
@@ -17,41 +17,42 @@ use dataset::fs::{Attr, Errno, FileSystem, FileType, Handle};
 use super::served::Served;
 use crate::execute::job::{Cancel, Job};
 
-/// A run has at most so many entries where what is below is listed too.
+/// Maximum number of entries in a run of a recursive walk.
 const LISTED: usize = 8 << 10;
-/// All directories on the way down keep at most so many, about 400 bytes each. A directory alone has runs of so many.
+/// Maximum number of entries kept for all directories on the path, about 400 bytes each. Also the length of a run in
+/// a walk of a single directory.
 const KEPT: usize = 4 * LISTED;
-/// Entries that are not sorted are taken by so many.
+/// Number of unsorted entries read at once.
 const TAKEN: usize = 256;
-/// A long listing looks after so many entries whether it is still wanted.
+/// A long listing checks for cancellation after this many entries.
 const GLANCE: usize = 4096;
 
 /// An entry of a directory: its name, and the file.
 pub(super) type Named = (Vec<u8>, Attr);
 
-/// A directory that is gone through.
+/// A directory on the path of the walk.
 struct Level {
     dir: Handle,
-    /// How long the path of its entries is without their names, in bytes.
+    /// Length in bytes of the path of the entries, without their names.
     prefix: usize,
-    /// The cookie at which the run begins that is handed out.
+    /// The cookie at which the current run begins.
     from: u64,
-    /// Where it ends, once that is known.
+    /// The end of the run, once known.
     to: Option<End>,
-    /// The name that was handed out last of it; empty before the first.
+    /// The last name returned from the run; empty before the first.
     after: Vec<u8>,
-    /// The entries that come next.
+    /// The next entries to return, sorted.
     ready: VecDeque<Named>,
-    /// The run has more entries than these: it has to be read once more.
+    /// The run has entries besides `ready` and must be read again.
     more: bool,
 }
 
-/// Where a run ends.
+/// The end of a run of entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// At this cookie.
+    /// At this directory cookie.
     At(u64),
-    /// With the directory.
+    /// At the end of the directory.
     Last,
 }
 
@@ -60,7 +61,8 @@ impl Level {
         Level { dir, prefix, from: 0, to: None, after: Vec::new(), ready: VecDeque::new(), more: true }
     }
 
-    /// Reads what comes next of a run: the first ones by name, at most so many. Returns how many were looked at.
+    /// Reads the next entries of the run: up to `most` entries, the first by name. Returns the number of entries
+    /// examined.
     fn read(&mut self, fs: &FileSystem, most: usize, cancels: &[Cancel]) -> Result<usize, Errno> {
         let (mut run, mut end, mut seen) = (Vec::new(), End::Last, 0_usize);
         self.more = false;
@@ -77,7 +79,7 @@ impl Level {
                 end = End::At(entry.cookie);
                 return false;
             }
-            // A run has become longer since it was read first.
+            // A run can grow after its first read.
             if run.len() >= 2 * most {
                 keep_first(&mut run, most);
                 *more = true;
@@ -91,7 +93,7 @@ impl Level {
         Ok(seen)
     }
 
-    /// Goes on with the next run; whether there is one.
+    /// Starts the next run; `false` at the end of the directory.
     fn go_on(&mut self) -> bool {
         let Some(End::At(cookie)) = self.to else { return false };
         (self.from, self.to, self.more) = (cookie, None, true);
@@ -99,14 +101,14 @@ impl Level {
         true
     }
 
-    /// Forgets the entries that come next. Returns how many those are.
+    /// Drops the entries in `ready`. Returns their number.
     fn forget(&mut self) -> usize {
         self.more |= !self.ready.is_empty();
         std::mem::take(&mut self.ready).len()
     }
 }
 
-/// Keeps the first entries by name.
+/// Keeps the first `most` entries by name.
 fn keep_first(run: &mut Vec<Named>, most: usize) {
     run.sort_unstable_by(|one, other| one.0.cmp(&other.0));
     run.truncate(most);
@@ -116,27 +118,27 @@ fn is_dot(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 
-/// Everything in a directory by name, as far as it is not very large, and if that is wanted below it, each directory before
-/// what is in it.
+/// Walks a directory by name (approximately, if the directory is very large), optionally with its subdirectories. A
+/// directory comes before its entries.
 pub(super) struct Walk<'a> {
     fs: &'a Served,
     recursive: bool,
     cancels: Vec<Cancel>,
     levels: Vec<Level>,
-    /// The path of what was handed out last.
+    /// The path of the last entry returned.
     path: Vec<u8>,
-    /// A run has at most so many entries.
+    /// Maximum number of entries in a run.
     run: usize,
-    /// How many entries all levels keep.
+    /// Number of entries kept by all levels together.
     kept: usize,
-    /// How many were read.
+    /// Number of entries read so far.
     read: usize,
-    /// The directory that was handed out last: what is in it comes next.
+    /// The last entry returned, if a directory: its entries come next.
     below: Option<Handle>,
 }
 
 impl<'a> Walk<'a> {
-    /// Of the directory `top`, until the job is cancelled.
+    /// A walk of the directory `top`, until the job is cancelled.
     pub(super) fn new(fs: &'a Served, top: &Attr, recursive: bool, job: &Job<'_>) -> Walk<'a> {
         Walk {
             fs,
@@ -151,12 +153,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The path of what was handed out last, from the top.
+    /// The path of the last entry returned, relative to the top.
     pub(super) fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The next file. What follows after an error, or after the job was cancelled, is not complete.
+    /// The next file. After an error or a cancellation, the results are incomplete.
     pub(super) fn next(&mut self) -> Result<Option<Attr>, Errno> {
         if let Some(dir) = self.below.take() {
             if !self.levels.is_empty() {
@@ -169,7 +171,7 @@ impl<'a> Walk<'a> {
             let Some(level) = self.levels.last_mut() else { return Ok(None) };
             if level.ready.is_empty() && level.more {
                 match level.read(self.fs, self.run, &self.cancels) {
-                    // It was removed.
+                    // The directory was removed.
                     Err(Errno::NOENT) if !is_top => _ = self.levels.pop(),
                     read => {
                         self.read += read?;
@@ -196,7 +198,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Forgets what the outer directories have listed, if it is too much: it is needed last.
+    /// Drops listed entries of the outer directories when there are too many: the outermost are needed last.
     fn keep_bounded(&mut self) {
         let inner = self.levels.len().saturating_sub(1);
         for level in &mut self.levels[..inner] {
@@ -208,21 +210,21 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The entries of one directory in the order that they are stored in, some at a time.
+/// The entries of one directory in stored order, read in batches.
 pub(super) struct Entries {
     dir: Handle,
-    /// Where reading goes on; `None` behind the last.
+    /// The next cookie to read; `None` at the end.
     cookie: Option<u64>,
     ready: vec::IntoIter<Named>,
 }
 
 impl Entries {
-    /// Of this directory.
+    /// Reads the directory `dir` from its start.
     pub(super) fn new(dir: Handle) -> Entries {
         Entries { dir, cookie: Some(0), ready: Vec::new().into_iter() }
     }
 
-    /// The next one.
+    /// The next entry; `None` at the end.
     pub(super) fn next(&mut self, fs: &FileSystem) -> Result<Option<Named>, Errno> {
         loop {
             if let Some(named) = self.ready.next() {
@@ -278,7 +280,7 @@ mod tests {
         fs.create(&CALLER, ROOT, name.as_bytes(), 0o600, true).unwrap();
     }
 
-    /// The names, in order, and how many entries were read for them; `meanwhile` is called before each.
+    /// The names, in order, and the number of entries read; `meanwhile` is called before each.
     fn names(fs: &Served, run: usize, recursive: bool, mut meanwhile: impl FnMut(usize)) -> (Vec<String>, usize) {
         let mut ignore = |_| Ok(None);
         let job = Job::new(Vec::new(), &mut ignore);
@@ -348,7 +350,7 @@ mod tests {
             }
             if listed.len() % 3 == 0 {
                 level.forget();
-                // The run gets longer than a run may be.
+                // The run grows beyond its maximum.
                 make(&fs, &format!("new {}", listed.len()));
                 make(&fs, &format!("more {}", listed.len()));
             }
