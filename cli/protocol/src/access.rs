@@ -1,9 +1,9 @@
-//! What of an answer only the owner of a pool is to see.
+//! The part of a response that only the owner of a pool may see.
 
 use super::{PoolStatus, Response};
 
 impl Response {
-    /// The answer as other users get it: without the names of files.
+    /// The response for other users: without file names.
     pub fn for_all(self) -> Response {
         match self {
             Response::Status(status) => {
@@ -15,7 +15,7 @@ impl Response {
     }
 }
 
-/// A damaged file as other users see it: the dataset or snapshot it is in.
+/// A damaged file, reduced to its dataset or snapshot for other users.
 fn without_path(name: &str) -> String {
     name.split_once(':').map_or_else(|| name.to_owned(), |(dataset, _)| format!("{dataset}:<hidden>"))
 }

@@ -5,8 +5,8 @@
 //!   the pool's file systems: fs list -r tank
 //! ```
 //!
-//! A [`Failure`] is built where the cause is known and can cross the service's socket, so that a command fails in the same
-//! words wherever it ran. Messages begin with what could not be done, as those of ZFS do.
+//! A [`Failure`] is built where the cause is known and can cross the service's socket, so a command fails with the same
+//! words in any process. Messages begin with the failed operation, as ZFS's messages do.
 
 use std::fmt::Display;
 use std::io;
@@ -18,20 +18,20 @@ use serde::{Deserialize, Serialize};
 /// How a program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Exit {
-    /// Done.
+    /// Success, status 0.
     Done,
-    /// Refused, or failed.
+    /// Refusal or failure, status 1.
     Failed,
-    /// A pool that is known cannot be had.
+    /// A known pool is unavailable, status 1.
     Unavailable,
-    /// The command line is wrong.
+    /// Error in the command line, status 2.
     Usage,
-    /// It ran, and found damage.
+    /// The command ran, and found damage: status 3.
     Damage,
 }
 
 impl Exit {
-    /// The number the shell sees.
+    /// The exit status that the shell sees.
     pub fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
@@ -41,40 +41,40 @@ impl Exit {
         }
     }
 
-    /// How a command ends that has waited for a scrub with so many blocks without a good copy.
+    /// Exit status after a scrub that found `errors` blocks without a good copy.
     pub fn of_scrub(errors: u64) -> Exit {
         if errors == 0 { Exit::Done } else { Exit::Damage }
     }
 }
 
-/// Why a command did not do what it was asked for.
+/// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What could not be done, and why; no line end, no program name.
+    /// The failed operation and the cause, without line end and program name.
     pub message: String,
-    /// What to do next: whole lines.
+    /// Next steps for the user, in whole lines.
     pub hint: Option<String>,
-    /// How the program ends.
+    /// Exit status of the program.
     pub exit: Exit,
-    /// What programs go by.
+    /// Cause, for decisions in code.
     #[serde(default)]
     pub kind: Kind,
 }
 
-/// What a failure is about, where code goes by it.
+/// Causes of failures that code distinguishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// Anything that no code goes by.
+    /// Any cause that code does not distinguish.
     #[default]
     Other,
-    /// What is to be unmounted is not mounted.
+    /// The file system to unmount is not mounted.
     NotMounted,
     /// The pool's service speaks another version of the protocol.
     OtherVersion,
 }
 
-/// A word as the shell takes it: in quotes if it means more to the shell than itself.
+/// A word for a shell command line: quoted if the shell would interpret characters of the word.
 fn shell_word(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
     match !word.is_empty() && word.bytes().all(is_plain) {
@@ -84,7 +84,7 @@ fn shell_word(word: &str) -> String {
 }
 
 impl Failure {
-    /// Refused or failed.
+    /// A refusal or a failure with exit status 1.
     pub fn new(message: impl Into<String>) -> Failure {
         Failure { message: message.into(), hint: None, exit: Exit::Failed, kind: Kind::Other }
     }
@@ -94,7 +94,7 @@ impl Failure {
         Failure::new(format!("cannot {action} '{what}': {why}"))
     }
 
-    /// `cannot open 'WHAT': dataset does not exist`, in the words that programs written for ZFS look for.
+    /// `cannot open 'WHAT': dataset does not exist`, the phrase that programs written for ZFS look for.
     pub fn no_dataset(what: impl Display) -> Failure {
         Failure::cannot("open", what, "dataset does not exist")
     }
@@ -104,7 +104,7 @@ impl Failure {
         Failure::cannot("open", pool, "no such pool").hint("known pools: pool list; others: pool import")
     }
 
-    /// What a service answers a user who may not ask that.
+    /// The service's answer to a user without permission for the request.
     pub fn not_permitted() -> Failure {
         Failure::new("permission denied")
             .hint("the pool belongs to another user; other users may only run list, get and status")
@@ -116,7 +116,7 @@ impl Failure {
         Failure { hint, ..Failure::cannot("open", pool, "permission denied") }
     }
 
-    /// What a service answers a user who has asked for too much at a time.
+    /// The service's answer to a user with too many calls at a time.
     pub fn too_many_calls() -> Failure {
         Failure::new("the pool's service is busy with calls of other users").hint("try again")
     }
@@ -126,39 +126,39 @@ impl Failure {
         Failure { kind: Kind::NotMounted, ..Failure::cannot("unmount", what, "not currently mounted") }
     }
 
-    /// Whether it is no request that was refused, but a known pool that cannot be had.
+    /// Whether a known pool is unavailable, rather than the request refused.
     pub fn is_unavailable(&self) -> bool {
         self.exit == Exit::Unavailable
     }
 
-    /// Whether all that it says is that something is not mounted.
+    /// Whether the failure says only that a file system is not mounted.
     pub fn is_not_mounted(&self) -> bool {
         self.hint.is_none() && self.kind == Kind::NotMounted
     }
 
-    /// What to say of a pool whose service has died, or was never started, where there should be one.
+    /// The message about a pool whose service has died, or was never started, although the registry has the pool.
     pub fn unserved(pool: impl Display) -> String {
         format!(
             "the service of '{pool}' is not running and its file systems are not mounted; to start it: pool import {pool}"
         )
     }
 
-    /// The command line is wrong.
+    /// An error in the command line, exit status 2.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure { exit: Exit::Usage, ..Failure::new(message) }
     }
 
-    /// A name that is none.
+    /// An invalid name of a dataset or pool.
     pub fn name(action: &str, error: &NameError) -> Failure {
         Failure::cannot(action, &error.name, error)
     }
 
-    /// A property or a value that is refused.
+    /// A rejected property or value.
     pub fn property(action: &str, what: impl Display, error: &PropertyError) -> Failure {
         Failure { hint: error.hint(), ..Failure::cannot(action, what, error) }
     }
 
-    /// An error of the engine.
+    /// An error of the engine, with a hint for the kinds of error that have a remedy.
     pub fn engine(action: &str, what: impl Display, error: &pool::error::Error) -> Failure {
         use pool::error::{Error, ErrorKind};
         match error {
@@ -217,7 +217,7 @@ impl Failure {
         Failure { hint: hint.map(str::to_owned), ..Failure::cannot(action, what, error) }
     }
 
-    /// A device has failed, and nothing is written until it was seen to.
+    /// The failure of a write to a pool suspended by a failed device.
     fn suspended(action: &str, what: &str, why: &str) -> Failure {
         let pool = what.split(['/', '@', '#']).next().unwrap_or(what);
         Failure::cannot(action, what, "pool I/O is currently suspended").hint(format!(
@@ -226,19 +226,19 @@ impl Failure {
         ))
     }
 
-    /// With a hint.
+    /// Adds a hint to the failure.
     pub fn hint(self, hint: impl Into<String>) -> Failure {
         Failure { hint: Some(hint.into()), ..self }
     }
 }
 
-/// The failure of an answer that is not one to the request.
+/// The failure for a response of the wrong type.
 pub fn unexpected_answer() -> Failure {
     Failure::new("unexpected answer from the pool's service")
         .hint("the service may be of another version of Cenote: export and import the pool")
 }
 
-/// An error of printing. A reader that went away, as `head` does, is no failure of ours: the program ends quietly.
+/// An error of printing. A reader that closes the pipe, as `head` does, is not an error: the program ends quietly.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {

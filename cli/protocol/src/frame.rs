@@ -1,8 +1,8 @@
 //! Frames: how calls and replies cross a service's socket.
 //!
-//! A frame is four bytes of length, little-endian, and that many bytes of JSON. A call's descriptor, if it has one,
-//! travels beside the first byte of its frame. The length is bounded before anything is believed, and memory grows with
-//! the bytes that arrive, never with the bytes that were announced.
+//! A frame is a length of four bytes, little-endian, followed by `length` bytes of JSON. A call's file descriptor, if
+//! any, travels beside the first byte of its frame. The length is bounded before any further use, and memory grows with
+//! the bytes that arrive, never with the announced length.
 
 use std::{
     io::{self, IoSlice, Read, Write},
@@ -19,19 +19,19 @@ use rustix::net::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The largest call.
+/// Largest call: 16 MiB.
 pub const MAX_CALL: usize = 16 << 20;
 
-/// The largest reply, such as the history of a pool. Datasets and files are listed in parts, which are much smaller.
+/// Largest reply, such as the history of a pool: 1 GiB. Lists of datasets and files use parts, which are much smaller.
 pub const MAX_REPLY: usize = 1 << 30;
 
-/// The bytes of the length.
+/// Size of the length field, in bytes.
 pub const HEADER: usize = 4;
 
-/// Codes a frame.
+/// Encodes a message as a frame.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if it would be longer than `max`.
+/// [`io::ErrorKind::InvalidInput`] if the message would be longer than `max` bytes.
 pub fn encode(message: &impl Serialize, max: usize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; HEADER];
     serde_json::to_writer(&mut frame, message)?;
@@ -43,7 +43,7 @@ pub fn encode(message: &impl Serialize, max: usize) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// The length that a header announces, if it is not above `max`.
+/// The length announced by a header; an error above `max`.
 pub fn body_len(header: [u8; HEADER], max: usize) -> io::Result<usize> {
     let len = u32::from_le_bytes(header) as usize;
     match len <= max {
@@ -52,7 +52,7 @@ pub fn body_len(header: [u8; HEADER], max: usize) -> io::Result<usize> {
     }
 }
 
-/// Decodes the body of a frame of which `len` bytes were announced.
+/// Decodes the body of a frame; an error unless the body has all `len` announced bytes.
 pub fn decode<T: DeserializeOwned>(body: &[u8], len: usize) -> io::Result<T> {
     if body.len() != len {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -64,7 +64,7 @@ fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 
-/// Reads one frame; `None` at the end between frames.
+/// Reads one frame; `None` at the end of input between frames.
 pub fn read<T: DeserializeOwned>(from: &mut impl Read, max: usize) -> io::Result<Option<T>> {
     let mut header = Vec::with_capacity(HEADER);
     from.take(HEADER as u64).read_to_end(&mut header)?;
@@ -78,7 +78,7 @@ pub fn read<T: DeserializeOwned>(from: &mut impl Read, max: usize) -> io::Result
     decode(&body, len).map(Some)
 }
 
-/// Sends a frame, with a descriptor beside it if one is given.
+/// Sends a frame, with `descriptor` beside its first byte, if given.
 pub fn send(socket: &mut UnixStream, frame: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -90,7 +90,7 @@ pub fn send(socket: &mut UnixStream, frame: &[u8], descriptor: Option<BorrowedFd
     socket.write_all(&frame[sent..])
 }
 
-/// Receives some bytes into `buffer`, and the descriptor that came beside them.
+/// Receives some bytes into `buffer`, together with any descriptor beside the bytes.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

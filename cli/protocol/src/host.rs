@@ -1,165 +1,165 @@
-//! Requests about the pools of this machine: which there are, and how they come and go.
+//! Requests about the pools of this machine: create, import, export, destroy, check and inspect.
 
 use dataset::name::{DatasetName, Name};
 
 use super::record::*;
 use super::request::Assignment;
 
-/// A pool by its name or its number.
+/// A pool, identified by name or GUID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolSelector {
-    /// By name.
+    /// Name of the pool, known or found on devices.
     Name(String),
-    /// By number.
+    /// GUID of the pool, from its labels.
     Guid(u64),
 }
 
-/// What is asked of this machine. The comment on each says which [`HostResponse`] answers.
+/// A request to this machine. The comment on each variant ends with the [`HostResponse`] to expect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostRequest {
-    /// Create a pool, mount its root dataset, and know it from now on. `Layout`
+    /// Create a pool, mount its root dataset, and enter the pool in the registry. `Layout`
     Create(CreatePool),
-    /// Destroy a known pool: unmount, end its service, make its labels invalid. `Done`
+    /// Destroy a known pool: unmount, end its service, invalidate its labels. `Done`
     Destroy {
-        /// Its name.
+        /// Name of the known pool.
         pool: String,
-        /// Unmount even what is in use.
+        /// Unmount busy file systems.
         force: bool,
     },
-    /// Unmount, commit and close known pools, and forget them. `Done`
+    /// Unmount, commit and close known pools, and remove them from the registry. `Done`
     Export {
-        /// Their names.
+        /// Names of the pools.
         pools: Vec<String>,
-        /// Unmount even what is in use.
+        /// Unmount busy file systems.
         force: bool,
-        /// Give up what cannot be written.
+        /// Discard writes that a suspended pool cannot complete.
         abandon: bool,
     },
-    /// The pools that could be imported. `Importable`
+    /// The pools available for import. `Importable`
     Importable {
-        /// Directories and devices to look at; empty for the usual places.
+        /// Directories and devices to search; empty for the default directories.
         search: Vec<PathBytes>,
-        /// Which of the pools there.
+        /// Exported or destroyed pools.
         wanted: Wanted,
     },
-    /// What devices hold that belong to no pool. `Foreign`
+    /// Content of devices outside any pool. `Foreign`
     Foreign {
-        /// Directories and devices to look at.
+        /// Directories and devices to search.
         search: Vec<PathBytes>,
     },
-    /// Import pools, or bring known ones back whose service ended. `Imported`, or `Rewound` if going back was asked for
+    /// Import pools, or restart the services of known pools. `Imported`, or `Rewound` for a rewind.
     Import(ImportPool),
-    /// Make a device one that belongs to no pool. `Done`
+    /// Erase the pool labels from a device. `Done`
     ClearLabels {
-        /// Its path.
+        /// Path of the device.
         device: PathBytes,
-        /// Although its pool is exported, or may be in use by another host.
+        /// Erase even if the pool is exported, or may be in use by another host.
         force: bool,
     },
-    /// Give a known pool another number. `Done`
+    /// Change the GUID of a known pool. `Done`
     Renumber {
-        /// Its name.
+        /// Name of the known pool.
         pool: String,
-        /// The number; without it, one is drawn.
+        /// The new GUID; `None` for a random GUID.
         guid: Option<u64>,
     },
-    /// Verify a pool: one that is imported at its last commit, while work goes on. `Checked`
+    /// Verify a pool; an imported pool at its last commit, while the pool stays in use. `Checked`
     Check {
-        /// Which.
+        /// Name or GUID of the pool.
         pool: PoolSelector,
-        /// Directories and devices to look at; empty for the usual places.
+        /// Directories and devices to search; empty for the default directories.
         search: Vec<PathBytes>,
     },
 }
 
-/// What to look into, of a pool that nobody has open.
+/// On-disk structures of an exported pool to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inspect {
-    /// The labels of one device.
+    /// The labels of a device, by its path.
     Labels(PathBytes),
-    /// The uberblocks of one device.
+    /// The uberblocks of a device, by its path.
     Uberblocks(PathBytes),
     /// A structure of a whole pool.
     Pool {
-        /// Which pool.
+        /// Name or GUID of the pool.
         pool: PoolSelector,
-        /// Directories and devices to look at; empty for the usual places.
+        /// Directories and devices to search; empty for the default directories.
         search: Vec<PathBytes>,
-        /// At which state; `None` for the newest.
+        /// Transaction group of the state to read; `None` for the newest.
         txg: Option<u64>,
-        /// Which structure.
+        /// The structure to show.
         part: InspectPart,
     },
 }
 
-/// A structure of a pool.
+/// An on-disk structure of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InspectPart {
     /// The chunk table and the checkpoints.
     Space,
-    /// The space log.
+    /// The space log of the state.
     Log,
-    /// The catalogue's tree.
+    /// The tree of the catalogue.
     Catalogue,
     /// The tree of a dataset or a snapshot.
     Tree(Name),
-    /// A file's items.
+    /// The items of a file in its tree.
     File(Location),
 }
 
-/// A pool to create.
+/// A pool to create, with vdevs and properties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreatePool {
-    /// Its name.
+    /// Name of the pool, and of its root dataset.
     pub name: DatasetName,
-    /// Its vdevs.
+    /// Vdevs and cache devices, in the order of the command line.
     pub vdevs: Vec<VdevTreeSpec>,
-    /// Devices that are to stand by.
+    /// Spares, initially available.
     pub spares: Vec<VdevSpec>,
     /// Properties of the pool.
     pub pool_assignments: Vec<Assignment>,
-    /// Properties of its root dataset; `-m` is among them.
+    /// Properties of the root dataset; `-m` sets `mountpoint`.
     pub root_assignments: Vec<Assignment>,
-    /// Take a device although it holds something, and mix what keeps unequally much.
+    /// Use devices that contain data, which is destroyed; allow vdevs of different redundancy.
     pub force: bool,
-    /// Only say what would be.
+    /// Report the resulting layout, and create nothing.
     pub dry_run: bool,
 }
 
-/// Pools to import.
+/// Pools to import, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportPool {
-    /// Which; `None` for all: those found, and those known whose service ended.
+    /// A pool; `None` for all pools found, and all known pools without a running service.
     pub which: Option<PoolSelector>,
-    /// A new name.
+    /// New name for the pool; `None` keeps the name on the labels.
     pub new_name: Option<DatasetName>,
-    /// Directories and devices to look at; empty for the usual places.
+    /// Directories and devices to search; empty for the default directories.
     pub search: Vec<PathBytes>,
-    /// Which of the pools there.
+    /// Exported or destroyed pools.
     pub wanted: Wanted,
-    /// Although another host seems to have it.
+    /// Import even if another host seems to have the pool imported.
     pub force: bool,
-    /// Although its log devices are missing.
+    /// Import without missing log devices, losing synchronous writes since the last commit.
     pub without_log: bool,
-    /// Do not mount its file systems.
+    /// Leave file systems unmounted.
     pub no_mount: bool,
-    /// Properties of the pool for as long as it is imported, `readonly` among them.
+    /// Temporary properties until export, such as `readonly`.
     pub assignments: Vec<Assignment>,
-    /// Go back to an older state first if need be; only for one pool.
+    /// Rewind to an older state first, if necessary; only with `which`.
     pub rewind: Option<Rewind>,
 }
 
-/// Which pools on devices are meant.
+/// Selects exported or destroyed pools among the pools on devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Those that nobody has destroyed.
+    /// Pools that were not destroyed.
     Living,
-    /// Those that were destroyed and are still there.
+    /// Destroyed pools with intact labels.
     Destroyed,
 }
 
 impl Wanted {
-    /// The words that say so after `pool import`.
+    /// The option of `pool import` with a space before it; empty for `Living`.
     pub fn flag(self) -> &'static str {
         match self {
             Wanted::Living => "",
@@ -168,30 +168,30 @@ impl Wanted {
     }
 }
 
-/// To which state a pool is to go back.
+/// A rewind to an older state of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewind {
-    /// That of this transaction group; `None` for the newest that can be read.
+    /// Transaction group of the state; `None` for the newest readable state.
     pub to: Option<u64>,
-    /// Only say what would be.
+    /// Report the effect, and change nothing.
     pub dry_run: bool,
 }
 
-/// What this machine answers.
+/// The answer of this machine to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostResponse {
-    /// It is done; there is nothing to say.
+    /// Success, without further data.
     Done,
-    /// The devices of a pool that was or would be created.
+    /// The devices of a pool, created or to create.
     Layout(Layout),
-    /// Pools that could be imported.
+    /// Pools available for import.
     Importable(Vec<ImportablePool>),
-    /// Sentences: which device holds what.
+    /// A sentence for each device with content.
     Foreign(Vec<String>),
-    /// The names of the pools that were imported.
+    /// Names of the imported pools.
     Imported(Vec<String>),
-    /// How the pool went back before it was imported, or would.
+    /// Effect of a rewind, done or planned.
     Rewound(RewindReport),
-    /// What a verification found.
+    /// Result of a verification.
     Checked(CheckReport),
 }

@@ -1,43 +1,43 @@
-//! What is asked of the jobs of a pool.
+//! Orders to the jobs of a pool.
 
 use serde::{Deserialize, Serialize};
 
 use super::NewSize;
 
-/// What a job is to do. The comment on each says which [`Response`](super::Response) answers.
+/// An order to a job. The comment on each variant ends with its [`Response`](super::Response).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Say what starting would do. `Removal`, `Rebalance`, `Defragment`, `Resize`, or of a scrub `Planned`
+    /// Report the effect of starting the job. `Removal`, `Rebalance`, `Defragment`, `Resize`, or for a scrub `Planned`
     Plan(JobTarget),
-    /// Begin, go on after a pause, or go on at another rate. The same as of `Plan`, or `Done`
+    /// Start, resume after a pause, or change the rate. The response of `Plan`, or `Done`
     Start {
-        /// What the job is about.
+        /// The pool, or the device or vdev to work on.
         target: JobTarget,
-        /// The most bytes a second; 0 lifts a limit, `None` leaves it as it was.
+        /// Limit in bytes per second; 0 removes a limit, `None` keeps the present limit.
         limit: Option<u64>,
     },
-    /// Pause, also over export and import. `Done`
+    /// Pause; a pause lasts over export and import. `Done`
     Pause,
     /// Stop for good. `Done`
     Stop,
-    /// Wait for its end. `Examined` of a scrub, `Layout` of a removal and an expansion, `Resized`, or `Done`
+    /// Wait for the job to end. `Examined` for a scrub, `Layout` for a removal or an expansion, `Resized`, or `Done`
     Wait(JobTarget),
 }
 
 impl Order {
-    /// Whether the order changes what the pool does.
+    /// Whether the order changes the state of the pool.
     pub fn is_mutating(&self) -> bool {
         !matches!(self, Order::Plan(_) | Order::Wait(_))
     }
 }
 
-/// What a job is about.
+/// The object of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobTarget {
-    /// The whole pool, or whatever the job is about that is under way.
+    /// The whole pool, or the object of the running job.
     Pool,
-    /// A vdev by its name, or a device by its path or number.
+    /// A vdev by its name, or a device by its path or GUID.
     Device(String),
-    /// A device or a mirror, and the size it is to have.
+    /// A device or a mirror, with its requested size.
     Size(String, NewSize),
 }

@@ -1,23 +1,24 @@
-//! What can be asked of a pool, and what is answered: the one vocabulary of every command.
+//! Requests to pools and their responses: the vocabulary shared by all commands.
 //!
-//! The crates `service`, which carries requests out, and `cli`, which turns arguments into requests and answers into text,
-//! stand on this one.
+//! Two crates build on `protocol`: `service` executes requests; `cli` turns arguments into requests and responses into
+//! text.
 //!
 //! ```text
 //! fs snapshot -r tank@a   ->  Request::Snapshot { .. }  ->  executor  ->  Response::Done  ->  what is printed
 //! ```
 //!
-//! A command turns its arguments into requests and renders the data of the responses; it never sees an engine. Whoever
-//! carries a request out, in this process on a pool it opened or in the pool's service over its socket, never sees
-//! arguments or a terminal. That is why both ways print the same, and why the answers are data, not text.
+//! A command turns its arguments into requests and renders the data of the responses; a command never sees an engine.
+//! The executor of a request never sees arguments or a terminal. The executor runs in the command's process, on a pool
+//! opened there, or in the pool's service, behind a socket. Both ways print the same text, because responses are data,
+//! not text.
 //!
-//! - [`Request`]: within one imported pool. It may cross a socket, so every type here is `serde`, and works with formats
-//!   that do not describe themselves.
-//! - [`HostRequest`]: about the pools of this machine: create, import, export, destroy, check. It stays in the process
-//!   of the command.
-//! - [`Call`], [`Reply`]: what crosses the socket, in frames; a call with a stream has one file descriptor beside it, and
-//!   the [`version`] of its sender before it.
-//! - [`Executor`]: who carries requests out.
+//! - [`Request`]: a request within one imported pool. A request may cross a socket, so every type here is `serde`, and
+//!   works with formats that are not self-describing.
+//! - [`HostRequest`]: a request about the pools of this machine: create, import, export, destroy, check. Host requests
+//!   stay in the command's process.
+//! - [`Call`], [`Reply`]: the messages on the socket, in frames. A call with a stream has one file descriptor beside
+//!   its frame; a call begins with the [`version`] of its sender.
+//! - [`Executor`]: executes requests.
 //!
 //! Names are validated types and property values canonical text (`dataset::property`); paths are bytes.
 
@@ -41,76 +42,76 @@ pub use self::record::*;
 pub use self::request::*;
 pub use self::traits::{Permission, Suspended, Traits};
 
-/// How far a long request has come.
+/// Progress of a long request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// What is being done, for example `sending tank/home@monday`.
+    /// The operation in progress, for example `sending tank/home@monday`.
     pub what: String,
-    /// Bytes done.
+    /// Number of bytes processed.
     pub done: u64,
-    /// Bytes altogether, if that is known.
+    /// Total number of bytes, if known.
     pub total: Option<u64>,
 }
 
-/// What a request says before it ends.
+/// Output of a request before its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Said {
-    /// How far it has come; may be dropped.
+    /// Progress of the request; may be dropped.
     Progress(Progress),
-    /// The next part of its answer; never dropped.
+    /// The next part of the response; never dropped.
     Part(Part),
 }
 
-/// Called with what a request says before it ends, as often as the executor likes. Gives back what it cannot take yet; a
-/// failure ends the request.
+/// Callback for output of a request before its end, called as often as the executor chooses. Returns output that cannot
+/// be accepted yet; a failure aborts the request.
 pub type OnSaid<'a> = &'a mut dyn FnMut(Said) -> Result<Option<Said>, Failure>;
 
-/// One request as it crosses the socket.
+/// One request on the socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// The command line, for the pool's history.
     pub command: String,
-    /// The process that asks, by what the kernel says of the socket: the service fills it in.
+    /// Process id of the caller. The service fills in the kernel's record of the socket's peer.
     #[serde(skip)]
     pub process: Option<u32>,
-    /// Its user, likewise.
+    /// User id of the caller, from the same record.
     #[serde(skip)]
     pub user: Option<u32>,
-    /// What is asked.
+    /// The request to execute.
     pub request: Request,
 }
 
 /// One frame of an answer: any number of `Said` and `Alive`, then one `Done` or `Failed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
-    /// Still at it.
+    /// Output before the end of the request.
     Said(Said),
-    /// Still alive: said now and then, whatever is asked.
+    /// Sign of life, sent periodically during any request.
     Alive,
-    /// The request was carried out.
+    /// The response of a successful request.
     Done(Response),
-    /// It was not, and nothing was changed.
+    /// The request failed and changed nothing.
     Failed(Failure),
 }
 
-/// The far end of a request that carries a stream of bytes: `send` and `cat` write to it, `receive` reads from it.
+/// Far end of a byte stream: `send` and `cat` write to the descriptor, `receive` reads from it.
 pub type Stream = std::os::fd::OwnedFd;
 
-/// Carries out requests. It knows the registry and the services; commands know only this.
+/// Executes requests. An executor knows the registry and the services; commands know only executors.
 pub trait Executor {
     /// The names of the pools known on this machine, sorted.
     fn known_pools(&mut self) -> Result<Vec<String>, Failure>;
 
-    /// The names of the pools that can be listed: those known, and for ordinary users those of root too. Sorted.
+    /// The names of the pools to list, sorted: known pools, and for ordinary users root's known pools too.
     fn visible_pools(&mut self) -> Result<Vec<String>, Failure> {
         self.known_pools()
     }
 
-    /// Carries out a request about the pools of this machine.
+    /// Executes a request about the pools of this machine.
     fn host(&mut self, request: HostRequest, progress: OnSaid<'_>) -> Result<HostResponse, Failure>;
 
-    /// Carries out a request within the known pool of that name; `stream` is there exactly for the requests that
-    /// [need one](Traits::needs_stream).
+    /// Executes a request within the known pool named `pool`; `stream` is present exactly for the requests that [need a
+    /// stream](Traits::needs_stream).
     fn call(
         &mut self,
         pool: &str,
@@ -119,13 +120,14 @@ pub trait Executor {
         said: OnSaid<'_>,
     ) -> Result<Response, Failure>;
 
-    /// Nothing is asked for a while, perhaps: what is open only for this command is closed, so that others may have it.
+    /// Closes pools opened only for this command, because no request may follow for a while and other processes may
+    /// need them.
     fn rest(&mut self) -> Result<(), Failure>;
 
-    /// Looks into the structures of a pool that nobody has open, and hands out what it finds.
+    /// Reads on-disk structures of an exported pool, and passes the findings to `sink`.
     fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure>;
 
-    /// Becomes the service of a pool, or the supervisor of one; returns when the pool is exported.
+    /// Becomes the service of a pool, or with `supervised` the supervisor; returns when the pool is exported.
     fn serve(&mut self, pool: &str, supervised: bool) -> Result<(), Failure>;
 }
 

@@ -10,353 +10,353 @@ use super::job::{JobTarget, Order};
 use super::record::*;
 use crate::failure::Failure;
 
-/// A property and the canonical value it is to have.
+/// A property together with its new canonical value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     /// The property's name, never an alias.
     pub name: String,
-    /// The canonical value, as [`dataset::property::Property::parse_value`] gives it.
+    /// The canonical value from [`dataset::property::Property::parse_value`].
     pub value: String,
 }
 
-/// The last value that is given to a property, if there is one that the property admits.
+/// The last value assigned to `property`; `None` without an assignment, or if the property rejects the value.
 pub fn given<T: Setting>(assignments: &[Assignment], property: &Typed<T>) -> Option<T> {
     let last = assignments.iter().rfind(|assignment| property.is(&assignment.name))?;
     property.read(&last.value)
 }
 
-/// What is asked of one pool. The comment on each says which [`Response`] answers.
+/// A request to one pool. The comment on each variant ends with the [`Response`] it expects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// Whether the service answers. `Done`
+    /// Asks whether the service responds. `Done`
     Ping,
-    /// Unmount everything, commit, close the pool and end the service; with `force` also file systems in use. `Done`
+    /// Unmount everything, commit, close the pool and end the service; `force` includes busy file systems. `Done`
     Shutdown {
-        /// Unmount lazily what is in use.
+        /// Unmount busy file systems lazily.
         force: bool,
-        /// The pool is exported: its history gets the command line.
+        /// The pool is exported: its history records the command line.
         export: bool,
     },
-    /// Give up what cannot be written, unmount lazily, close the pool and end the service. `GivenUp`, or `Done` if nothing
-    /// was.
+    /// Discard uncommitted writes, unmount lazily, close the pool and end the service. `GivenUp`, or `Done` if there
+    /// were no uncommitted writes.
     Abandon,
 
-    /// The pool's own properties. `Pool`
+    /// Reads the pool's own properties. `Pool`
     Pool {
-        /// Names, in the order of output; empty for all, features included.
+        /// Property names in the order of output; empty for all, features included.
         properties: Vec<String>,
-        /// Whether the vdevs are wanted too.
+        /// Whether the response includes the vdevs.
         vdevs: bool,
     },
     /// Set properties of the pool. `Done`
     SetPool {
-        /// What to set.
+        /// New values; the last of a property wins.
         assignments: Vec<Assignment>,
     },
     /// The pool's state, devices and errors. `Status`
     Status,
     /// The commands that changed the pool, oldest first. `History`
     History {
-        /// Also what the engine did by itself.
+        /// Include changes that the engine made by itself.
         internal: bool,
     },
-    /// Commit now. `Done`
+    /// Commit the open transaction group now. `Done`
     Sync,
-    /// Verify the last committed state while work goes on. `Checked`
+    /// Verify the last committed state while the pool stays in use. `Checked`
     Check,
-    /// Give an order to a job. See [`Order`]
+    /// Give an order to a job. See [`Order`] for the responses.
     Job {
-        /// Which job.
+        /// Kind of the job, such as a scrub.
         kind: Kind,
-        /// What it is to do.
+        /// Plan, start, pause, stop or wait.
         order: Order,
     },
-    /// Scrub a part now. `Examined`
+    /// Scrub a part of the pool at once. `Examined`
     ScrubPart(ScrubPart),
-    /// Forget the errors of devices. `Done`
+    /// Clear the error counters of devices, and resume a suspended pool. `Done`
     Clear {
-        /// The path or the number of one; `None` for all.
+        /// Path or GUID of a device; `None` for all devices.
         device: Option<String>,
     },
-    /// Tell the devices which space nobody needs, or no longer. `Trimmed` if it was waited for, else `Done`
+    /// TRIM unused space, or suspend or cancel a TRIM. `Trimmed` with `wait`, else `Done`
     Trim {
-        /// Which of these.
+        /// Start, suspend or cancel.
         action: TrimAction,
-        /// The vdevs of these devices, or of these names; none for all.
+        /// Device paths or vdev names, which select whole vdevs; empty for all vdevs.
         devices: Vec<String>,
-        /// At most so many bytes a second.
+        /// Limit in bytes per second; `None` for no limit.
         rate: Option<u64>,
-        /// Until it is done.
+        /// Answer only after TRIM is complete.
         wait: bool,
     },
-    /// What would be lost with some devices. `Losses`
+    /// Loss that the failure of some devices would cause. `Losses`
     Losses {
-        /// Their paths or numbers.
+        /// Paths or GUIDs of the devices presumed lost.
         devices: Vec<String>,
     },
-    /// What has happened since the pool was opened. `Events`
+    /// Events since the pool was opened. `Events`
     Events {
-        /// Only what came after the event of this number; 0 for all.
+        /// Return only events with a higher number; 0 for all.
         after: u64,
     },
-    /// Forget what has happened. `Cleared`
+    /// Clear all recorded events. `Cleared`
     ClearEvents,
-    /// What goes on in the background. `Activities`
+    /// All background activities, running or not. `Activities`
     Activities,
-    /// Take devices back that did not answer, as `Clear` does, and forget no errors. `Done`
+    /// Reopen devices that did not respond, like `Clear`, but keep the error counters. `Done`
     Reopen,
-    /// Counters of input and output since import. `IoCounters`
+    /// I/O counters since import. `IoCounters`
     IoCounters,
-    /// Add devices. `Layout`
+    /// Add vdevs, cache devices and spares. `Layout`
     AddVdevs {
-        /// The vdevs.
+        /// New vdevs and cache devices.
         vdevs: Vec<VdevTreeSpec>,
-        /// Devices that are to stand by.
+        /// New spares, initially available.
         spares: Vec<VdevSpec>,
-        /// Take a device although it holds something, and mix what keeps unequally much.
+        /// Use devices that contain data, which is destroyed; allow vdevs of different redundancy.
         force: bool,
-        /// Only say what would be.
+        /// Report the resulting layout, and change nothing.
         dry_run: bool,
     },
-    /// Make a device one that holds the same as another one. `Layout`
+    /// Attach a device: form or extend a mirror, expand a RAID-Z, or replace a device. `Layout`
     Attach {
-        /// The other one, by its path or number.
+        /// Path or GUID of the existing device.
         device: String,
-        /// The new device.
+        /// The device to attach.
         new: VdevSpec,
-        /// It takes the place of the other one, which leaves when the new one is filled.
+        /// Replace `device`, which is detached once the new device is resilvered.
         replace: bool,
-        /// Take the new device although it holds something.
+        /// Use the new device even if it contains data, which is destroyed.
         force: bool,
-        /// If a RAID-Z is expanded: at most so many bytes are copied a second.
+        /// RAID-Z expansion: limit on copying, in bytes per second.
         limit: Option<u64>,
     },
-    /// Take a device out of its mirror. `Layout`
+    /// Detach a device from its mirror. `Layout`
     Detach {
-        /// Its path or number.
+        /// Path or GUID of the device.
         device: String,
-        /// Although what takes its place lacks blocks of which there is no good copy.
+        /// Detach even if the replacement lacks blocks without another good copy.
         force: bool,
     },
-    /// Have one device of each mirror leave, to be an exported pool of their own. `Split`
+    /// Split one device off each mirror into a new pool, left exported. `Split`
     Split {
-        /// The new pool's name.
+        /// Name of the new pool.
         name: String,
-        /// The devices that leave, by their paths or numbers; of other mirrors it is the last.
+        /// Paths or GUIDs of the devices for the new pool; mirrors without a device here give up the last.
         devices: Vec<String>,
-        /// Only say what would be.
+        /// Report the devices to split off, and change nothing.
         dry_run: bool,
     },
-    /// Give the pool another number, for whoever knows it by its number. `Done`
+    /// Change the pool's GUID, for users who identify the pool by GUID. `Done`
     Renumber {
-        /// The number.
+        /// The new GUID of the pool.
         guid: u64,
     },
-    /// Put a device of a mirror out of use. `Done`
+    /// Take a device of a redundant vdev offline. `Done`
     Offline {
-        /// Its path or number.
+        /// Path or GUID of the device.
         device: String,
-        /// Only until the next import.
+        /// Offline only until the next import.
         temporary: bool,
     },
-    /// Take a device of a mirror back. `Done`
+    /// Bring a device online. `Done`
     Online {
-        /// Its path or number.
+        /// Path or GUID of the device.
         device: String,
-        /// Have the pool use what it has grown.
+        /// Use added space of the device.
         expand: bool,
     },
 
-    /// Datasets and their properties. Parts of `Datasets`, parents before children, snapshots by creation after their dataset;
-    /// then `Done`.
+    /// Datasets and their properties. Parts of `Datasets`, parents before children, snapshots in order of creation
+    /// after their dataset; then `Done`.
     List {
-        /// Where to begin: a dataset, a snapshot or a bookmark; `None` for the pool's root.
+        /// Dataset, snapshot or bookmark to begin with; `None` for the pool's root.
         root: Option<Name>,
-        /// How many levels below; `None` for all. A snapshot is one level below its dataset.
+        /// Number of levels below `root`; `None` for all. A snapshot is one level below its dataset.
         depth: Option<u32>,
-        /// Which kinds are wanted.
+        /// Kinds of datasets to list.
         kinds: Kinds,
-        /// Names, aliases resolved; empty for all native and user properties that apply. What does not apply to a
-        /// record is left out of it.
+        /// Property names with aliases resolved; empty for all applicable native and user properties. A record omits
+        /// properties that do not apply.
         properties: Vec<String>,
     },
     /// Create a file system and mount it. `Created`
     Create {
-        /// Its name.
+        /// Name of the file system.
         name: DatasetName,
-        /// Create the missing ones above too, and succeed if it exists.
+        /// Create missing ancestors, and succeed if the file system exists.
         parents: bool,
-        /// Its properties.
+        /// Initial local properties.
         assignments: Vec<Assignment>,
-        /// Do not mount it.
+        /// Leave the file system unmounted.
         no_mount: bool,
-        /// Only say what would be.
+        /// Report the file systems to create, and change nothing.
         dry_run: bool,
     },
     /// Destroy a file system. `Destroyed`
     Destroy {
-        /// Its name.
+        /// Name of the file system.
         name: DatasetName,
-        /// With everything below it.
+        /// Include all descendants.
         recursive: bool,
-        /// With everything below it and all clones of its snapshots.
+        /// Include all descendants, and clones of their snapshots.
         dependents: bool,
-        /// Unmount it even if in use.
+        /// Unmount the file system even if busy.
         force: bool,
         /// Wait for commands that read its snapshots.
         wait: bool,
-        /// Only say what would be.
+        /// Report what to destroy, and change nothing.
         dry_run: bool,
     },
     /// Destroy snapshots, all or none. `Destroyed`
     DestroySnapshots {
-        /// Which.
+        /// Names or ranges of snapshots of one dataset.
         set: SnapshotSet,
-        /// Those of the same names in all datasets below too.
+        /// Include snapshots of the same names in all descendants.
         recursive: bool,
-        /// With all clones.
+        /// Include all clones of the snapshots.
         dependents: bool,
-        /// Those that are held or have clones go when that ends.
+        /// Destroy snapshots with holds or clones later, after the last hold or clone is gone.
         defer: bool,
-        /// Wait for commands that read them.
+        /// Wait for commands that read the snapshots.
         wait: bool,
-        /// Only say what would be.
+        /// Report what to destroy, and change nothing.
         dry_run: bool,
     },
     /// Destroy a bookmark. `Destroyed`
     DestroyBookmark {
-        /// Its name.
+        /// Name of the bookmark.
         name: BookmarkName,
-        /// Only say what would be.
+        /// Report what to destroy, and change nothing.
         dry_run: bool,
     },
     /// Set properties of one dataset or snapshot, all or none. `Done`
     Set {
-        /// Whose.
+        /// The dataset or snapshot.
         name: Name,
-        /// What to set.
+        /// New local values of properties.
         assignments: Vec<Assignment>,
-        /// Do not mount, unmount or remount because of it.
+        /// Neither mount, unmount nor remount.
         no_mount: bool,
     },
     /// Drop the local value of a property. `Done`
     Inherit {
-        /// Whose.
+        /// The dataset or snapshot.
         name: Name,
         /// The property's name.
         property: String,
-        /// Also of everything below.
+        /// Include all descendants.
         recursive: bool,
-        /// Go back to the received value if there is one.
+        /// Revert to the received value, if present.
         received: bool,
     },
     /// Rename a file system or a snapshot. `Done`
     Rename {
-        /// The old name.
+        /// The present full name.
         from: Name,
         /// The new name, of the same kind.
         to: Name,
-        /// Create the missing ones above the new name.
+        /// Create missing ancestors of the new name.
         parents: bool,
-        /// The snapshot of that name of every dataset below too.
+        /// Rename snapshots of the same name in all descendants too.
         recursive: bool,
-        /// Do not remount.
+        /// Keep the present mountpoints: do not remount.
         no_mount: bool,
-        /// Unmount even what is in use.
+        /// Unmount busy file systems.
         force: bool,
     },
-    /// What is mounted. `Mounts`
+    /// All mounted file systems and snapshots. `Mounts`
     Mounts,
     /// Mount a file system, or all that `canmount` and `mountpoint` allow. `Done`
     Mount {
-        /// Which; `None` for all.
+        /// The file system; `None` for all.
         name: Option<DatasetName>,
         /// Temporary property values, from options such as `ro` and `noatime`.
         options: Vec<Assignment>,
-        /// Also on directories that hold something.
+        /// Mount over directories that are not empty.
         overlay: bool,
     },
-    /// Mount a file system or a snapshot where mount(8) says, or change the options of such a mount. `Done`
+    /// Mount a file system or a snapshot on the directory from mount(8), or change the options of a mount. `Done`
     MountAt {
-        /// Which.
+        /// The file system or snapshot.
         name: Name,
-        /// The directory, an absolute path without symbolic links.
+        /// The mount point: an absolute path without symbolic links.
         directory: PathBytes,
-        /// Temporary property values.
+        /// Temporary property values, from mount options.
         options: Vec<Assignment>,
-        /// It is mounted there, and only its options change.
+        /// The mount exists, and only its options change.
         remount: bool,
-        /// The number of the mount namespace in which the caller expects the mount.
+        /// Number of the mount namespace in which the caller expects the mount.
         namespace: u64,
     },
-    /// Unmount a file system and those mounted below it, or all. `Done`
+    /// Unmount a file system with all mounts below, or everything. `Done`
     Unmount {
-        /// Which; `None` for all.
+        /// Mount to remove; `None` for all.
         target: Option<UnmountTarget>,
-        /// Even if in use.
+        /// Unmount busy file systems.
         force: bool,
     },
     /// Take snapshots, all at one instant or none. `Done`
     Snapshot {
-        /// Their names.
+        /// Names of the new snapshots.
         names: Vec<SnapshotName>,
-        /// Also of every dataset below each.
+        /// Include all descendants of each dataset.
         recursive: bool,
-        /// User properties.
+        /// User properties of the new snapshots.
         assignments: Vec<Assignment>,
     },
-    /// Take a file system back to a snapshot. `Done`
+    /// Roll a file system back to a snapshot. `Done`
     Rollback {
-        /// Which snapshot.
+        /// The snapshot to roll back to.
         to: SnapshotName,
-        /// Destroy the snapshots and bookmarks that are newer.
+        /// Destroy newer snapshots and bookmarks.
         destroy_newer: bool,
-        /// And the clones of those.
+        /// Destroy clones of the newer snapshots too.
         destroy_clones: bool,
-        /// Unmount those clones even if in use.
+        /// Unmount the clones even if busy.
         force: bool,
     },
-    /// Make a file system of a snapshot. `Done`
+    /// Create a clone of a snapshot. `Done`
     Clone {
-        /// The snapshot.
+        /// The snapshot, origin of the clone.
         from: SnapshotName,
-        /// The new file system.
+        /// Name of the new file system.
         to: DatasetName,
-        /// Create the missing ones above it.
+        /// Create missing ancestors of the clone.
         parents: bool,
-        /// Its properties.
+        /// Initial local properties.
         assignments: Vec<Assignment>,
-        /// Do not mount it.
+        /// Leave the clone unmounted.
         no_mount: bool,
     },
-    /// Make a clone independent of its origin, which becomes a clone of it. `Done`
+    /// Promote a clone: its origin's file system becomes a clone of it. `Done`
     Promote {
-        /// The clone.
+        /// The clone to promote.
         name: DatasetName,
     },
     /// Put a hold on snapshots, all or none. `Done`
     Hold {
-        /// The hold's name.
+        /// Tag that names the hold.
         tag: String,
-        /// Which snapshots.
+        /// The snapshots to hold.
         names: Vec<SnapshotName>,
-        /// Also those of that name in every dataset below.
+        /// Include snapshots of the same name in all descendants.
         recursive: bool,
     },
-    /// The holds on snapshots. `Holds`
+    /// List the holds on snapshots. `Holds`
     Holds {
-        /// Which snapshots.
+        /// The snapshots to look at.
         names: Vec<SnapshotName>,
-        /// Also those of that name in every dataset below.
+        /// Include snapshots of the same name in all descendants.
         recursive: bool,
     },
-    /// Take a hold away. `Done`
+    /// Release a hold on snapshots. `Done`
     Release {
-        /// The hold's name.
+        /// Tag that names the hold.
         tag: String,
-        /// Which snapshots.
+        /// The snapshots to release.
         names: Vec<SnapshotName>,
-        /// Also those of that name in every dataset below.
+        /// Include snapshots of the same name in all descendants.
         recursive: bool,
     },
     /// Bookmark a snapshot, or copy a bookmark. `Done`
@@ -366,217 +366,218 @@ pub enum Request {
         /// The new bookmark, of the same dataset.
         to: BookmarkName,
     },
-    /// What changed in a file system since a snapshot. Parts of `Changes`, then `Done`
+    /// Changes in a file system since a snapshot. Parts of `Changes`, then `Done`
     Diff {
-        /// The older state.
+        /// The snapshot with the older state.
         from: SnapshotName,
-        /// The newer state: a later snapshot, or a file system as it is now.
+        /// The newer state: a later snapshot, or a live file system.
         to: Name,
     },
-    /// Write a stream to the descriptor beside the request; none is there for a dry run. `Sent`
+    /// Write a stream to the descriptor beside the request; a dry run has no descriptor. `Sent`
     Send {
-        /// What to send.
+        /// Snapshots, base and flags of the stream.
         what: SendSpec,
-        /// Only say what would be sent, and estimate its size.
+        /// List and estimate the stream, and send nothing.
         dry_run: bool,
     },
     /// Read a stream from the descriptor beside the request. `Received`
     Receive(ReceiveSpec),
 
-    /// The entries of a directory, or the one entry of anything else. Parts of `Entries`, then `Done`
+    /// The entries of a directory, or the single entry of a file. Parts of `Entries`, then `Done`
     Entries {
-        /// Where.
+        /// Directory or file.
         location: Location,
-        /// The directory itself, not what is in it.
+        /// The directory itself, without its entries.
         directory_itself: bool,
-        /// Everything below too.
+        /// Include everything below.
         recursive: bool,
     },
     /// The attributes of a file. Parts of `FileAttributes`, then `Done`
     FileAttributes {
-        /// Which file.
+        /// Directory or file.
         location: Location,
-        /// Those of everything below too.
+        /// Include everything below.
         recursive: bool,
     },
     /// Set attributes of a file. `Done`
     SetFileAttributes {
-        /// Which file.
+        /// Directory or file.
         location: Location,
-        /// What to set, as [`dataset::fs::FileAttributes::set`] takes it.
+        /// New values, in the form of [`dataset::fs::FileAttributes::set`].
         assignments: Vec<Assignment>,
-        /// Of everything below too.
+        /// Include everything below.
         recursive: bool,
     },
-    /// What users, groups or projects use, and their quotas. `Accounts`
+    /// Usage and quotas of users, groups or projects. `Accounts`
     Accounts {
         /// A dataset or a snapshot.
         name: Name,
-        /// Whose.
+        /// Users, groups or projects.
         kind: OwnerKind,
     },
     /// The projects of files. Parts of `Projects`, then `Done`
     Projects {
-        /// Which file.
+        /// Directory or file.
         location: Location,
-        /// Which others.
+        /// How far below the directory.
         reach: ProjectReach,
     },
-    /// Have a file be of a project. `Done`
+    /// Assign a file to a project. `Done`
     SetProject {
-        /// Which file.
+        /// Directory or file.
         location: Location,
-        /// What to set.
+        /// Project id and inheritance to set.
         change: ProjectChange,
-        /// Of everything below too.
+        /// Include everything below.
         recursive: bool,
     },
     /// Write a file's content to the descriptor beside the request. `Done`
     Read {
-        /// Which file.
+        /// A regular file to read.
         location: Location,
     },
     /// Copy into a dataset, as `cp -a` does. `Copied`
     CopyIn {
-        /// Absolute paths of this machine; one that ends in `/.` stands for what is in it.
+        /// Absolute paths on this machine; a path with a final `/.` means the content of a directory.
         sources: Vec<PathBytes>,
-        /// The place; an existing directory takes the sources under their own names.
+        /// The destination; an existing directory receives the sources under their own names.
         to: Location,
-        /// Directories too.
+        /// Allow directories as sources.
         recursive: bool,
     },
     /// Copy from datasets or snapshots to a dataset of the same pool, as `cp -a` does. `Copied`
     CopyWithin {
-        /// What to copy.
+        /// Files and directories to copy.
         sources: Vec<Location>,
-        /// The place; an existing directory takes the sources under their own names.
+        /// The destination; an existing directory receives the sources under their own names.
         to: Location,
-        /// Directories too.
+        /// Allow directories as sources.
         recursive: bool,
     },
     /// Copy out of a dataset or a snapshot, as `cp -a` does. `Copied`
     CopyOut {
-        /// What to copy.
+        /// Files and directories to copy.
         sources: Vec<Location>,
-        /// An absolute path of this machine; an existing directory takes the sources under their own names.
+        /// An absolute path on this machine; an existing directory receives the sources under their own names.
         to: PathBytes,
-        /// Directories too.
+        /// Allow directories as sources.
         recursive: bool,
     },
 }
 
 impl Request {
-    /// An order to a job.
+    /// An order to a job of one kind.
     pub fn job(kind: Kind, order: Order) -> Request {
         Request::Job { kind, order }
     }
 
-    /// Starting a job of the whole pool, or going on with it.
+    /// A request to start or resume a job of the whole pool; `limit` is in bytes per second.
     pub fn start(kind: Kind, limit: Option<u64>) -> Request {
         Request::job(kind, Order::Start { target: JobTarget::Pool, limit })
     }
 
-    /// Waiting for a job of the whole pool.
+    /// A request to wait for a job of the whole pool.
     pub fn wait(kind: Kind) -> Request {
         Request::job(kind, Order::Wait(JobTarget::Pool))
     }
 }
 
-/// Which files beside the one named.
+/// Files to report besides the named one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProjectReach {
-    /// No other.
+    /// Nothing but the named file.
     Itself,
-    /// What is in the directory.
+    /// The entries of the directory.
     Children,
-    /// Everything below too.
+    /// Everything below the directory.
     Below,
 }
 
-/// What is to become of a file's project; what is `None` stays.
+/// A change of a file's project; a field with `None` leaves its part unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectChange {
-    /// The project's number.
+    /// Numeric id of the project.
     pub id: Option<u32>,
-    /// Whether a directory hands it down.
+    /// Whether new files in a directory inherit its project.
     pub inherit: Option<bool>,
 }
 
-/// What going through free space is to do.
+/// An order to the TRIM of a vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrimAction {
-    /// Begin, or go on where it was suspended.
+    /// Start, or resume a suspended TRIM.
     Start,
-    /// Stand still.
+    /// Suspend, keeping the progress.
     Suspend,
-    /// Stop for good.
+    /// Cancel, dropping the progress.
     Cancel,
 }
 
 /// A part of a pool to scrub.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScrubPart {
-    /// A file; a root directory stands for its whole file system or snapshot.
+    /// A file; a root directory means its whole file system or snapshot.
     Place(Location),
-    /// What is known to be damaged.
+    /// All blocks with known damage.
     Damage,
 }
 
-/// What to unmount.
+/// A mount, identified by name or by path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnmountTarget {
-    /// A file system or a snapshot by its name.
+    /// Name of a mounted file system or snapshot.
     Dataset(Name),
-    /// Whatever is mounted at this absolute path.
+    /// The mount at an absolute path.
     Mountpoint(PathBytes),
 }
 
-/// What a stream is to contain.
+/// Content of a stream to send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendSpec {
     /// The snapshot to send.
     pub snapshot: SnapshotName,
-    /// The state the receiver has: a snapshot or a bookmark, of this dataset or of its origin. `None` for a full stream.
+    /// The state at the receiver: a snapshot or bookmark of the same dataset or of its origin. `None` for a full
+    /// stream.
     pub base: Option<Name>,
-    /// With all snapshots between the base and the sent one.
+    /// Include all snapshots between the base and `snapshot`.
     pub intermediates: bool,
-    /// With all datasets below, their snapshots up to this one's name, properties and clones.
+    /// Include all descendants with properties and clones, and their snapshots up to the name of `snapshot`.
     pub replicate: bool,
-    /// Replicating: datasets that lack the snapshot are left out, not an error.
+    /// With `replicate`: skip datasets that lack the snapshot instead of failing.
     pub skip_missing: bool,
-    /// With properties (always so when replicating).
+    /// Include properties (always with `replicate`).
     pub properties: bool,
-    /// With holds.
+    /// Include holds on the snapshots.
     pub holds: bool,
 }
 
-/// How a stream is to be received.
+/// Destination and options of a receive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiveSpec {
     /// A file system, or the exact snapshot to create.
     pub target: Name,
-    /// How the target and the sent name make the received name.
+    /// How `target` and the sent name combine.
     pub naming: ReceiveNaming,
-    /// Roll the target back to the newest snapshot first; replicating, destroy what the sender does not have.
+    /// Roll `target` back to its newest snapshot first; for a replication stream, destroy what the sender lacks.
     pub force: bool,
-    /// Do not mount what was received.
+    /// Leave received file systems unmounted.
     pub no_mount: bool,
-    /// Only read the stream's headers and say what would be.
+    /// Read only the stream's headers, and report the result.
     pub dry_run: bool,
-    /// Values that replace received ones.
+    /// Values that override the received values.
     pub assignments: Vec<Assignment>,
-    /// Names of properties that are not taken from the stream.
+    /// Properties to ignore in the stream.
     pub exclude: Vec<String>,
-    /// The snapshot that the first stream is to become a clone of.
+    /// The snapshot that becomes the origin of the first received file system, a clone.
     pub origin: Option<SnapshotName>,
-    /// Leave the holds of the stream out.
+    /// Ignore the holds in the stream.
     pub skip_holds: bool,
 }
 
-/// How [`ReceiveSpec::target`] and the sent name make the received name.
+/// How [`ReceiveSpec::target`] and the sent name combine to the received name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReceiveNaming {
-    /// The target as it is.
+    /// The target, unchanged.
     Exact,
     /// Below the target, the sent name without its pool (`-d`).
     WithoutPool,
@@ -584,70 +585,70 @@ pub enum ReceiveNaming {
     LastComponent,
 }
 
-/// What a pool answers.
+/// The answer of a pool to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
-    /// It is done; there is nothing to say.
+    /// Success, without further data.
     Done,
-    /// What was not committed is lost; the pool is as this transaction group left it.
+    /// Uncommitted writes are lost; the pool remains at the given transaction group.
     GivenUp(u64),
-    /// A pool's properties.
+    /// Properties of a pool, and vdevs on request.
     Pool(PoolRecord),
-    /// A pool's state.
+    /// State, devices and errors of a pool.
     Status(Box<PoolStatus>),
-    /// What was done to a pool.
+    /// History of a pool, oldest line first.
     History(Vec<HistoryRecord>),
-    /// What a verification found.
+    /// Result of a verification.
     Checked(CheckReport),
-    /// Of how many bytes the devices were told.
+    /// Number of bytes trimmed.
     Trimmed(u64),
-    /// The bytes that a scrub would verify.
+    /// Number of bytes that a scrub would verify.
     Planned(u64),
-    /// What would be lost.
+    /// Loss that a failure would cause.
     Losses(LossReport),
-    /// What has happened, oldest first.
+    /// Recorded events, oldest first.
     Events(Vec<EventRecord>),
-    /// How many events were forgotten.
+    /// Number of events cleared.
     Cleared(u64),
-    /// What the scrub of a part has found.
+    /// Result of scrubbing a part.
     Examined(ExaminedRecord),
-    /// What goes on in the background: every activity once.
+    /// Background activities, each activity once.
     Activities(Vec<ActivityRecord>),
-    /// Counters, to be compared with earlier ones.
+    /// Counters, for comparison with earlier counters.
     IoCounters(IoSample),
-    /// The devices of a pool as they are, or would be.
+    /// The devices of a pool, present or planned.
     Layout(Layout),
-    /// What it takes to remove a vdev.
+    /// Requirements of removing a vdev.
     Removal(RemovalPlan),
-    /// What a rebalance moves.
+    /// Effect of a planned rebalance.
     Rebalance(RebalancePlan),
-    /// What a defragmentation moves.
+    /// Effect of a planned defragmentation.
     Defragment(DefragmentPlan),
-    /// What a resize takes.
+    /// Requirements of a resize.
     Resize(ResizePlan),
-    /// The devices that are larger than the pool uses of them, after a resize.
+    /// Devices with space at the end that the pool does not use, after a resize.
     Resized(Vec<String>),
-    /// What a split makes of a pool.
+    /// Result of splitting a pool.
     Split(SplitRecord),
-    /// The file systems that were or would be created, those above first.
+    /// File systems created, or to create in a dry run; ancestors first.
     Created(Vec<DatasetName>),
-    /// What was or would be destroyed.
+    /// Names destroyed, or to destroy in a dry run, and the space freed.
     Destroyed(DestroyRecord),
-    /// What is mounted.
+    /// Mounted file systems and snapshots.
     Mounts(Vec<MountRecord>),
-    /// Holds.
+    /// Holds on the requested snapshots.
     Holds(Vec<HoldRecord>),
-    /// The parts of a stream that was or would be sent.
+    /// Parts of a stream sent, or to send in a dry run.
     Sent(Vec<SentRecord>),
-    /// The parts of a stream that was or would be received.
+    /// Parts of a stream received, or to receive in a dry run.
     Received {
         /// The snapshots, in the order of the stream.
         records: Vec<ReceivedRecord>,
         /// Why file systems could not be mounted afterwards.
         unmounted: Option<Failure>,
     },
-    /// Accounts, by their numbers.
+    /// Usage and quotas, in ascending order of id.
     Accounts(Vec<AccountRecord>),
-    /// What was copied.
+    /// Number of files, directories and bytes copied.
     Copied(CopyRecord),
 }

@@ -1,44 +1,45 @@
-//! What is to be known of a request before it is carried out: the one table, with a row for each.
+//! Permissions and other traits of every request, in one table with a row per request.
 //!
-//! A new request does not compile until it has its row here. A row begins with who may ask, and adds what differs from a
-//! request that takes its time, needs a commit, and leaves no line in the history.
+//! A new request does not compile without a row. A row starts from the permission, and adds only differences from the
+//! default: a request that may take long, needs a commit, and leaves no line in the history.
 
 use crate::Request;
 
-/// Who may make a request. Each call is judged by the uid that the kernel gives of its peer.
+/// Required permission of a request. The service judges each call by the peer uid from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// Every user, as in OpenZFS: `list`, `get` and `status`, and the paths that these take.
+    /// Every user, as in OpenZFS: `list`, `get` and `status`, and the path arguments of `list` and `get`.
     Everyone,
-    /// The owner of the service, and root: changes, files and their names, the history, and what waits or works for long.
+    /// The owner of the service, and root: changes, files and file names, the history, and requests that wait or run
+    /// for long.
     Owner,
 }
 
-/// What becomes of a request while the pool is suspended.
+/// Treatment of a request while the pool is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspended {
-    /// It is answered: it asks no device, or is about the suspension itself.
+    /// Executed: the request needs no device, or is about the suspension itself.
     Answered,
-    /// It is tried, as it only reads what may be in memory, and given up if it waits for a device.
+    /// Executed until a wait for a device, then given up: the request only reads, perhaps from memory alone.
     Tried,
-    /// It is refused at once: it needs a commit, which would not come.
+    /// Refused at once: the request needs a commit, and none can complete.
     Refused,
 }
 
-/// What is to be known of a request.
+/// Traits of a request, known before execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
-    /// Who may make it.
+    /// Users with permission for the request.
     pub permission: Permission,
-    /// What becomes of it while the pool is suspended.
+    /// Treatment while the pool is suspended.
     pub suspended: Suspended,
-    /// The pool's history gets the command line, if the request succeeds.
+    /// The pool's history records the command line, if the request succeeds.
     pub is_recorded: bool,
-    /// It is answered at once: a service that is silent for seconds does not answer at all.
+    /// The answer comes at once: a service silent for several seconds is not responding.
     pub is_quick: bool,
-    /// A descriptor goes with it.
+    /// A file descriptor accompanies the call.
     pub needs_stream: bool,
-    /// It ends the service.
+    /// The service ends after the request.
     pub ends_service: bool,
 }
 
@@ -70,7 +71,7 @@ impl Traits {
         Traits { is_recorded: true, ..self }
     }
 
-    /// A dry run changes nothing.
+    /// A dry run changes nothing, so the history omits the command.
     const fn recorded_unless(self, dry_run: bool) -> Traits {
         Traits { is_recorded: !dry_run, ..self }
     }
@@ -85,14 +86,14 @@ impl Traits {
 }
 
 impl Request {
-    /// The request's row.
+    /// The request's row in the table.
     pub fn traits(&self) -> Traits {
         match self {
-            // What every user may see.
+            // Visible to every user.
             Request::Ping | Request::Status | Request::Mounts => EVERYONE.quick().answered(),
             Request::Pool { .. } | Request::List { .. } => EVERYONE.quick().tried(),
 
-            // What commands were given, what files are called, what is in them, and who has how much.
+            // Command lines, names and contents of files, and usage by owner.
             Request::History { .. } => OWNER.quick().tried(),
             Request::IoCounters => OWNER.quick().answered(),
             Request::Events { .. } => OWNER.answered(),
@@ -106,19 +107,19 @@ impl Request {
             Request::Read { .. } | Request::Send { dry_run: false, .. } => OWNER.tried().with_stream(),
             Request::Send { dry_run: true, .. } => OWNER.tried(),
 
-            // What works or waits.
+            // Long work, or a wait.
             Request::Check | Request::Sync => OWNER,
 
-            // The service, and what it keeps in memory.
+            // The service, and its state in memory.
             Request::Shutdown { .. } => OWNER.ending(),
             Request::Abandon => OWNER.answered().ending(),
             Request::ClearEvents => OWNER.answered(),
             Request::Mount { .. } | Request::MountAt { .. } | Request::Unmount { .. } => OWNER,
 
-            // A plan changes nothing, and one who waits did not begin it.
+            // A plan changes nothing, and a waiting caller did not start the job.
             Request::Job { order, .. } => OWNER.recorded_unless(!order.is_mutating()),
 
-            // What changes the pool.
+            // Changes of the pool.
             Request::Clear { .. } | Request::Reopen => OWNER.recorded().answered(),
             Request::SetPool { .. }
             | Request::ScrubPart(_)
@@ -130,7 +131,7 @@ impl Request {
             | Request::Online { .. } => OWNER.recorded(),
             Request::AddVdevs { dry_run, .. } | Request::Split { dry_run, .. } => OWNER.recorded_unless(*dry_run),
 
-            // What changes datasets.
+            // Changes of datasets.
             Request::Set { .. }
             | Request::Inherit { .. }
             | Request::Rename { .. }
@@ -147,7 +148,7 @@ impl Request {
             | Request::DestroyBookmark { dry_run, .. } => OWNER.recorded_unless(*dry_run),
             Request::Receive(spec) => OWNER.recorded_unless(spec.dry_run).with_stream(),
 
-            // What changes files.
+            // Changes of files.
             Request::SetFileAttributes { .. }
             | Request::SetProject { .. }
             | Request::CopyIn { .. }

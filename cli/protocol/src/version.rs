@@ -1,12 +1,12 @@
-//! The version of the protocol, and what is said where a program and a service differ in it.
+//! The protocol version, and the refusal when a program and a service differ in version.
 //!
-//! A service goes on with the code that it was started with, while the programs on disk are replaced. So a call carries the
-//! version of its sender, and a service decodes no further if the version is not its own. Calls had no version before
-//! version 1: a service of that time closes the connection on a call that has one, and [`before_versions`] tells it from a
-//! service that has crashed.
+//! A service keeps running its old code while the programs on disk are replaced. So a call carries the version of its
+//! sender, and a service decodes a call no further if the version differs from its own. Calls had no version before
+//! version 1. A service of that age closes the connection on a call with a version; [`before_versions`] distinguishes
+//! the service from a crashed service.
 //!
-//! The refusal is a [`Reply::Failed`](crate::Reply). Programs of every version decode it: a [`Failure`] keeps the names of its
-//! fields and variants, and what is added to it has a default.
+//! The refusal is a [`Reply::Failed`](crate::Reply). Programs of every version decode the refusal: a [`Failure`] keeps
+//! the names of its fields and variants, and every added field has a default.
 
 use std::{cmp::Ordering, io};
 
@@ -14,72 +14,73 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Call, Exit, Failure, Kind, Request, frame};
 
-/// The version of this code. It is raised with every change of what crosses the socket.
+/// Version of this code. Every change of the messages on the socket increments the version.
 pub const VERSION: u32 = 1;
 
-/// A call as it crosses the socket.
+/// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]
 struct Envelope<C> {
-    /// The sender's version.
+    /// Version of the sender.
     version: u32,
-    /// The call, in the form of that version.
+    /// The call, encoded as in `version`.
     call: C,
 }
 
-/// What a call of every version can be decoded as.
+/// The common part of calls of all versions.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
     version: Option<u32>,
 }
 
-/// The version of a sender whose calls this code does not take; `None` before version 1.
+/// The version of a sender whose calls this code cannot decode; `None` before version 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign(pub Option<u32>);
 
-/// Codes a call as one frame.
+/// Encodes a call as one frame.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if it is too large.
+/// [`io::ErrorKind::InvalidInput`] if the call is larger than [`frame::MAX_CALL`].
 pub fn encode(call: &Call) -> io::Result<Vec<u8>> {
     frame::encode(&Envelope { version: VERSION, call }, frame::MAX_CALL)
 }
 
-/// Decodes the body of a call's frame, of which `len` bytes were announced.
+/// Decodes the body of a call's frame, with the announced length `len`. The inner error is a call of another version.
 ///
 /// # Errors
-/// An error if it is no call of any version.
+/// [`io::ErrorKind::InvalidData`] if the body is not a call of any version; [`io::ErrorKind::UnexpectedEof`] if bytes
+/// are missing.
 pub fn decode(body: &[u8], len: usize) -> io::Result<Result<Call, Foreign>> {
     let head: Head = frame::decode(body, len)?;
     let foreign = Foreign(head.version);
     if head.version != Some(VERSION) {
         return Ok(Err(foreign));
     }
-    // A change without a new version is met here.
+    // A change without a new version fails to decode here.
     Ok(frame::decode::<Envelope<Call>>(body, len).map(|envelope| envelope.call).map_err(|_| foreign))
 }
 
-/// Codes the question whether a service is there, as programs did before version 1.
+/// Encodes a `Ping` as programs did before version 1, to probe for an old service.
 pub fn before_versions() -> io::Result<Vec<u8>> {
     let call = Call { command: String::new(), process: None, user: None, request: Request::Ping };
     frame::encode(&call, frame::MAX_CALL)
 }
 
-/// The service of a pool as it is spoken of where versions differ.
+/// A pool's service, described for messages about a version difference.
 #[derive(Clone, Copy, Debug)]
 pub struct Service<'a> {
-    /// The pool's name.
+    /// Name of the served pool.
     pub pool: &'a str,
-    /// The service's process.
+    /// Process id of the service.
     pub process: u32,
-    /// The version of its code; `None` before version 1.
+    /// Version of the service's code; `None` before version 1.
     pub version: Option<u32>,
-    /// The path of its program, which is shown only if the service is the newer one.
+    /// Path of the service's program; shown only if the service is newer than the caller.
     pub program: &'a str,
 }
 
 impl Service<'_> {
-    /// The failure of a program of this version that asks the service.
+    /// The failure for a program of version `program` that calls the service.
     pub fn differs_from(&self, program: Option<u32>) -> Failure {
         let Service { pool, process, version, program: path } = *self;
         let (age, remedy) = match version.cmp(&program) {
@@ -90,13 +91,14 @@ impl Service<'_> {
         let problem = format!("its service (process {process}) runs {age} version of Cenote than this program");
         let speaks = format!("the service speaks {}, this program {}", named(version), named(program));
         let failure = Failure::cannot("use", pool, problem).hint(format!("{speaks}\n{remedy}"));
-        // A program from before version 1 takes a service that is unavailable for one that has crashed, and removes its socket.
+        // A program from before version 1 mistakes an unavailable service for a crashed service, and removes the
+        // socket.
         let exit = if program.is_none() { Exit::Failed } else { Exit::Unavailable };
         Failure { kind: Kind::OtherVersion, exit, ..failure }
     }
 }
 
-/// A version as it is printed.
+/// A version as text for a message.
 fn named(version: Option<u32>) -> String {
     version.map_or_else(|| "a protocol before version 1".to_owned(), |version| format!("protocol version {version}"))
 }
@@ -142,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_program_before_versions_reads_the_refusal() {
-        /// As programs had these before there were versions.
+        /// The fields and variants that programs knew before version 1.
         #[derive(Deserialize)]
         enum OldReply {
             Failed(OldFailure),

@@ -11,29 +11,29 @@ use super::PathBytes;
 /// One property of a pool or a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PropertyRecord {
-    /// Its name.
+    /// Canonical name of the property.
     pub name: String,
-    /// Its canonical value; `-` if it has none now.
+    /// Canonical value; `-` if the property has no value now.
     pub value: String,
-    /// Where the value comes from.
+    /// Source of the value, such as local or inherited.
     pub source: Source,
-    /// The value that was received, whether it acts or not.
+    /// The received value, effective or overridden.
     pub received: Option<String>,
 }
 
-/// A dataset, snapshot or bookmark.
+/// A dataset, snapshot or bookmark, with the requested properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetRecord {
-    /// Its name.
+    /// Full name, including the pool.
     pub name: Name,
-    /// The transaction group that created it.
+    /// Transaction group that created the dataset.
     pub createtxg: u64,
-    /// The properties asked for that apply, in the order asked for.
+    /// The requested properties that apply, in the requested order.
     pub properties: Vec<PropertyRecord>,
 }
 
 impl DatasetRecord {
-    /// What it is.
+    /// File system, snapshot or bookmark, by the name.
     pub fn kind(&self) -> Kinds {
         match self.name {
             Name::Dataset(_) => Kinds::FILESYSTEM,
@@ -43,61 +43,61 @@ impl DatasetRecord {
     }
 }
 
-/// What was or would be destroyed.
+/// Result of a destroy, done or planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DestroyRecord {
-    /// The names, in the order of destruction.
+    /// Names, in the order of destruction.
     pub names: Vec<String>,
-    /// The space that becomes free.
+    /// Space freed, in bytes.
     pub reclaim: u64,
 }
 
 /// A mounted file system or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountRecord {
-    /// Its name.
+    /// Name of the file system or snapshot.
     pub dataset: Name,
-    /// Where.
+    /// Mount point, as an absolute path.
     pub mountpoint: PathBytes,
-    /// How its requests come from the kernel: `fuse` or `uring`.
+    /// Transport of requests from the kernel: `fuse` or `uring`.
     pub transport: String,
-    /// How many requests of each kind have come since it was mounted. Kinds that never came are left out.
+    /// Number of requests of each kind since the mount. Kinds without requests are left out.
     pub requests: Vec<(String, u64)>,
 }
 
-/// A hold.
+/// A hold on a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldRecord {
-    /// The snapshot.
+    /// Name of the held snapshot.
     pub snapshot: SnapshotName,
-    /// The hold's name.
+    /// Tag that names the hold.
     pub tag: String,
-    /// Since when.
+    /// Time of the hold, in seconds since 1970.
     pub time: i64,
 }
 
 /// One part of a sent stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentRecord {
-    /// The base, for an incremental part.
+    /// The base of an incremental part; `None` for a full part.
     pub base: Option<Name>,
-    /// The snapshot sent.
+    /// Name of the sent snapshot.
     pub snapshot: SnapshotName,
-    /// Its size in the stream; an estimate when nothing was sent.
+    /// Size in the stream, in bytes; an estimate in a dry run.
     pub bytes: u64,
 }
 
 /// One part of a received stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceivedRecord {
-    /// The snapshot as it was sent.
+    /// Name of the snapshot at the sender.
     pub sent: SnapshotName,
-    /// The snapshot as it was or would be received.
+    /// Name of the snapshot at the receiver, existing or planned.
     pub received: SnapshotName,
-    /// Whether it was incremental.
+    /// Whether the part is incremental.
     pub incremental: bool,
-    /// Its size in the stream; 0 when it was not received.
+    /// Size in the stream, in bytes; 0 if the part was not received.
     pub bytes: u64,
-    /// How long it took.
+    /// Duration of the receive, in milliseconds.
     pub milliseconds: u64,
 }

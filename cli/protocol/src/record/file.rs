@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Assignment;
 
-/// A path, or a file's name: any bytes but NUL.
+/// A path or a file name: any bytes but NUL.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PathBytes(pub Vec<u8>);
 
 impl PathBytes {
-    /// The same as the standard library's type.
+    /// The path as a type of the standard library.
     pub fn as_os_str(&self) -> &OsStr {
         OsStr::from_bytes(&self.0)
     }
 
-    /// As text for people; what is not UTF-8 is replaced.
+    /// The path as text for messages; bytes outside UTF-8 are replaced.
     pub fn to_text(&self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
     }
@@ -52,136 +52,136 @@ impl fmt::Debug for PathBytes {
     }
 }
 
-/// A place in a live dataset or a snapshot: `tank/home:/ann/notes`, `tank/home@monday:/ann`.
+/// A file in a live dataset or a snapshot: `tank/home:/ann/notes`, `tank/home@monday:/ann`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
-    /// A dataset or a snapshot.
+    /// Name of a dataset or a snapshot.
     pub name: Name,
-    /// The path from its root, beginning with `/`; as it was written, so it may end with one.
+    /// Path from the root of `name`, beginning with `/`, and kept as written; a final `/` is possible.
     pub path: PathBytes,
 }
 
-/// What kind of thing a directory entry is.
+/// Type of a file, as in `st_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileKind {
-    /// A regular file.
+    /// A regular file with content.
     File,
-    /// A directory.
+    /// A directory of entries.
     Directory,
-    /// A symbolic link.
+    /// A symbolic link to a path.
     Symlink,
-    /// A named pipe.
+    /// A named pipe (FIFO).
     Fifo,
-    /// A socket.
+    /// A socket of the local domain.
     Socket,
-    /// A character device.
+    /// A character device node.
     Character,
-    /// A block device.
+    /// A block device node.
     Block,
 }
 
-/// What happened to a path.
+/// Kind of a difference between two states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// It is new.
+    /// The path exists only in the newer state.
     Added,
-    /// It is gone.
+    /// The path exists only in the older state.
     Removed,
-    /// Its content or its attributes changed; for a file the change in its number of links.
+    /// Content or attributes changed; for a file, also the number of links.
     Modified {
-        /// New links minus lost ones.
+        /// Difference in the number of links, newer minus older.
         links: i64,
     },
-    /// It has another name, this one.
+    /// The file has a new name, given here.
     Renamed(PathBytes),
 }
 
 /// One difference between two states of a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeRecord {
-    /// What happened.
+    /// Kind of the difference.
     pub change: Change,
-    /// To what kind of thing.
+    /// Type of the file at the path.
     pub kind: FileKind,
-    /// The path from the file system's root, beginning with `/`; the old one of a renamed thing.
+    /// Path from the file system's root, beginning with `/`; the old path of a renamed file.
     pub path: PathBytes,
-    /// When its inode last changed, with nanoseconds.
+    /// Inode change time: seconds since 1970, and nanoseconds.
     pub time: (i64, u32),
 }
 
-/// A directory entry with what `stat` says of it.
+/// A directory entry, with the attributes of `stat(2)`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryRecord {
-    /// The name; below a recursive listing's directory, the path from there.
+    /// File name; in a recursive listing, the path relative to the listed directory.
     pub name: PathBytes,
-    /// What it is.
+    /// Type of the file at the path.
     pub kind: FileKind,
-    /// Permission bits, with set-id and sticky.
+    /// Permission bits, including set-id and sticky bits.
     pub mode: u32,
-    /// Links.
+    /// Number of hard links.
     pub links: u64,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the owning group.
     pub gid: u32,
-    /// Size.
+    /// Size in bytes, as `stat(2)` reports.
     pub size: u64,
-    /// Stored size.
+    /// Stored size, in bytes.
     pub stored: u64,
-    /// Inode number.
+    /// Inode number within the dataset.
     pub inode: u64,
-    /// Last change of the content, with nanoseconds.
+    /// Modification time: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
-    /// What a symbolic link says.
+    /// Target of a symbolic link.
     pub target: Option<PathBytes>,
-    /// The device of a device node: major, minor.
+    /// Major and minor number of a device node.
     pub device: Option<(u32, u32)>,
 }
 
-/// What was copied.
+/// Totals of a completed copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyRecord {
-    /// Files, links and special files.
+    /// Number of files, links and special files.
     pub files: u64,
-    /// Directories.
+    /// Number of directories.
     pub directories: u64,
-    /// Bytes of content.
+    /// Bytes of file content.
     pub bytes: u64,
 }
 
-/// A file's attributes.
+/// Attributes of a file, as `fs getattr` prints attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileAttributesRecord {
-    /// Its path below what was asked for; empty for that itself.
+    /// Path relative to the requested file; empty for the requested file itself.
     pub path: PathBytes,
-    /// All of them, with their values.
+    /// All attributes with their values.
     pub values: Vec<Assignment>,
 }
 
-/// What is charged to a user, a group or a project, and what may be; 0 for no bound.
+/// Usage and quotas of a user, a group or a project; a quota of 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRecord {
-    /// Its number.
+    /// Numeric id of the user, group or project.
     pub id: u32,
-    /// Bytes.
+    /// Bytes charged to the owner.
     pub used: u64,
-    /// The most bytes.
+    /// Limit on the bytes charged.
     pub quota: u64,
-    /// Objects.
+    /// Number of objects charged to the owner, such as files and directories.
     pub objects_used: u64,
-    /// The most objects.
+    /// Limit on the number of objects.
     pub objects_quota: u64,
 }
 
-/// Which project a file is of.
+/// The project of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectRecord {
-    /// Its path below what was asked for; empty for that itself.
+    /// Path relative to the requested file; empty for the requested file itself.
     pub path: PathBytes,
-    /// The project's number.
+    /// Numeric id of the project.
     pub id: u32,
-    /// Whether it is handed down.
+    /// Whether new files in the directory inherit the project.
     pub inherit: bool,
-    /// Whether it is a directory.
+    /// Whether the file is a directory.
     pub directory: bool,
 }

@@ -1,104 +1,104 @@
-//! What is found on devices: pools to import, states to go back to, and damage.
+//! Findings on devices: pools to import, states for a rewind, and damage.
 
 use serde::{Deserialize, Serialize};
 
 use super::VdevRole;
 
-/// A pool that is not imported.
+/// A pool that is not imported, as `pool import` lists the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportablePool {
-    /// Its name.
+    /// Name on the pool's labels.
     pub name: String,
-    /// Its number.
+    /// GUID on the pool's labels.
     pub guid: u64,
-    /// Somebody has destroyed it, and nobody has used its devices since.
+    /// The pool was destroyed, and its devices have not been used since.
     pub is_destroyed: bool,
-    /// Its state, `ONLINE` if it can be imported as it is.
+    /// Health after an import: `ONLINE` if nothing is missing.
     pub state: String,
-    /// What is in the way, if anything is.
+    /// Obstacle to an import; `None` if there is none.
     pub status: Option<String>,
-    /// What to do.
+    /// Advice to the administrator.
     pub action: String,
-    /// Its vdevs and their devices, and its cache devices.
+    /// Vdevs with their devices, and cache devices.
     pub vdevs: Vec<FoundVdev>,
-    /// Its spares.
+    /// Spares of the pool.
     pub spares: Vec<FoundVdev>,
 }
 
-/// A vdev of a pool that is not imported, or a device of one.
+/// A vdev of an exported pool, or a device in a vdev.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundVdev {
-    /// What it is there for.
+    /// Allocation class, or cache device.
     pub role: VdevRole,
-    /// How deep it lies: a device of a mirror deeper than the mirror.
+    /// Depth in the tree: a device of a mirror is one level below the mirror.
     pub depth: usize,
-    /// A device's path, or what a mirror is called.
+    /// Path of a device, or the name of a mirror or RAID-Z.
     pub name: String,
-    /// Its state; nothing if all is well with a device that is in no vdev.
+    /// Health; empty for a healthy device outside all vdevs.
     pub state: String,
 }
 
 /// A committed state of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateRecord {
-    /// Its transaction group.
+    /// Transaction group of the commit.
     pub txg: u64,
-    /// When it was committed.
+    /// Time of the commit, in seconds since 1970.
     pub time: i64,
 }
 
-/// A state that cannot be gone back to.
+/// A state that a rewind cannot use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedState {
-    /// Which.
+    /// The unusable state.
     pub state: StateRecord,
-    /// What is damaged.
+    /// Description of the damage.
     pub problem: String,
 }
 
-/// How a pool goes back to an older state.
+/// Result of a rewind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RewindReport {
-    /// The pool's name.
+    /// Name on the pool's labels.
     pub pool: String,
-    /// Its newest state.
+    /// Newest state of the pool.
     pub newest: StateRecord,
-    /// The state that it goes back to; the newest if that can be read.
+    /// Target of the rewind; the newest state if readable.
     pub taken: StateRecord,
-    /// The newer ones that cannot be read, newest first.
+    /// Unreadable states newer than `taken`, newest first.
     pub passed: Vec<PassedState>,
-    /// It has not been done.
+    /// The rewind is only planned.
     pub dry_run: bool,
 }
 
-/// What the verification of a pool found.
+/// Result of verifying a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckReport {
-    /// The pool's name.
+    /// Name on the pool's labels.
     pub pool: String,
-    /// Its number.
+    /// GUID on the pool's labels.
     pub guid: u64,
-    /// The transaction group that was verified.
+    /// Transaction group of the verified state.
     pub txg: u64,
-    /// Blocks verified.
+    /// Number of blocks verified.
     pub blocks: u64,
-    /// Their bytes as stored.
+    /// Stored size of the verified blocks, in bytes.
     pub bytes: u64,
-    /// Datasets and snapshots verified.
+    /// Number of datasets and snapshots verified.
     pub datasets: u64,
-    /// Files of datasets that have lost their last name and are still to be freed. Nothing is wrong with that.
+    /// Number of unlinked files that are still to be freed. Orphans are no error.
     pub orphans: u64,
-    /// What is wrong; none if the pool is clean.
+    /// Errors found; empty if the pool is clean.
     pub findings: Vec<CheckFinding>,
 }
 
-/// One thing that is wrong.
+/// One error that a verification found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckFinding {
-    /// The number of its code, which never changes its meaning.
+    /// Numeric code, whose meaning never changes.
     pub code: u16,
-    /// What kind of thing, in a few fixed words: `damaged block`, `leaked space`.
+    /// Kind of error, as a fixed phrase: `damaged block`, `leaked space`.
     pub kind: String,
-    /// Which one, where, with numbers.
+    /// Affected object, location and numbers.
     pub detail: String,
 }

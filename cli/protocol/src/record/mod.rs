@@ -4,10 +4,10 @@
 //!
 //! ```text
 //! pool      pools and their devices: state, scrubs, history, counters
-//! found     what is found on devices: pools to import, states to go back to, damage
+//! found     findings on devices: pools to import, states for a rewind, damage
 //! dataset   datasets, their properties, snapshots and streams
 //! file      paths and files
-//! parts     records of files by the part
+//! parts     records of files and datasets in parts
 //! ```
 
 mod dataset;

@@ -1,18 +1,18 @@
-//! Answers in parts: records of files and datasets, however many there are.
+//! Responses in parts: records of files and datasets, in any number.
 //!
-//! A tree has as many files as its users like, and their paths may be long. So the service sends what it finds part by
-//! part, and never has all of it. The command prints files as they come. Neighbouring paths begin alike, so a record carries
-//! only the rest of its path. Datasets are sent in parts too: every user may list them, and a pool may have a hundred
-//! thousand snapshots. The command gathers datasets, because it sorts them and aligns their columns.
+//! A tree may have any number of files, with long paths. So the service sends records part by part, and never holds all
+//! of them. The command prints files as parts arrive. Neighbouring paths share a prefix, so a record carries only the
+//! rest of its path. Datasets are sent in parts too: every user may list datasets, and a pool may have a hundred
+//! thousand snapshots. The command collects datasets for sorting and for aligned columns.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ChangeRecord, DatasetRecord, EntryRecord, FileAttributesRecord, PathBytes, ProjectRecord};
 
-/// What a record takes beside its path, about.
+/// Estimated size of a record without its path, in bytes.
 const RECORD_BYTES: usize = 128;
 
-/// A part of an answer.
+/// Part of a response; all records in a part have the same type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Part {
     /// Directory entries.
@@ -21,42 +21,42 @@ pub enum Part {
     FileAttributes(Vec<Shared<FileAttributesRecord>>),
     /// Projects of files.
     Projects(Vec<Shared<ProjectRecord>>),
-    /// Differences.
+    /// Differences between two states.
     Changes(Vec<Shared<ChangeRecord>>),
     /// Datasets, snapshots and bookmarks.
     Datasets(Vec<Shared<DatasetRecord>>),
 }
 
-/// A record whose path begins as that of the record before.
+/// A record without the prefix shared with the path of the previous record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared<T> {
-    /// So many bytes are the same.
+    /// Length of the shared prefix, in bytes.
     keep: u64,
     /// The record, with the rest of its path.
     record: T,
 }
 
 impl<T: Chained> Shared<T> {
-    /// About how many bytes it takes.
+    /// Estimated size of the record, in bytes.
     pub fn size(&mut self) -> usize {
         self.record.size()
     }
 }
 
-/// A record that answers are made of.
+/// A record type for responses in parts.
 pub trait Chained: Sized {
-    /// Its path, if it has one.
+    /// The record's path; `None` for a type without paths.
     fn path(&mut self) -> Option<&mut PathBytes>;
 
-    /// About how many bytes it takes.
+    /// Estimated size of the record, in bytes.
     fn size(&mut self) -> usize {
         RECORD_BYTES + self.path().map_or(0, |path| path.0.len())
     }
 
-    /// A part of such records.
+    /// Wraps records of this type in a part.
     fn part(records: Vec<Shared<Self>>) -> Part;
 
-    /// The records of a part, if they are such.
+    /// The records of a part; `None` if the part has records of another type.
     fn of(part: Part) -> Option<Vec<Shared<Self>>>;
 }
 
@@ -111,12 +111,12 @@ impl Chained for DatasetRecord {
     }
 }
 
-/// The path of the last record, on either side of the socket.
+/// The path of the previous record, kept by the sender and by the receiver.
 #[derive(Debug, Default)]
 pub struct Chain(Vec<u8>);
 
 impl Chain {
-    /// The record with what its path has not in common with the one before.
+    /// Drops from `record` the prefix shared with the previous path.
     pub fn shared<T: Chained>(&mut self, mut record: T) -> Shared<T> {
         let Some(path) = record.path() else { return Shared { keep: 0, record } };
         let keep = alike(&self.0, &path.0);
@@ -127,7 +127,7 @@ impl Chain {
         Shared { keep: keep as u64, record }
     }
 
-    /// The record with its whole path; `None` if it does not fit to the one before.
+    /// Restores the full path; `None` if the shared prefix is longer than the previous path.
     pub fn whole<T: Chained>(&mut self, shared: Shared<T>) -> Option<T> {
         let Shared { keep, mut record } = shared;
         let Some(path) = record.path() else { return Some(record) };
@@ -139,7 +139,7 @@ impl Chain {
     }
 }
 
-/// How many bytes are the same at the beginning. Deep paths have most of their bytes in common, so it looks block by block.
+/// Length of the common prefix in bytes. Deep paths share most of their bytes, so whole blocks are compared first.
 fn alike(one: &[u8], other: &[u8]) -> usize {
     const BLOCK: usize = 256;
     let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK)).take_while(|(one, other)| one == other);

@@ -17,7 +17,7 @@ pub struct VdevSpec {
     pub create: Option<u64>,
 }
 
-/// Layout of a vdev.
+/// Layout of a vdev: disk, mirror, RAID-Z or spare pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VdevKind {
     /// A single device without redundancy.
@@ -164,7 +164,7 @@ pub struct VdevTreeSpec {
 pub struct PoolRecord {
     /// Name under which the pool is imported.
     pub name: String,
-    /// GUID of the pool.
+    /// GUID of the pool, unchanged by a rename.
     pub guid: u64,
     /// Health of the pool: `ONLINE` if no device has failed.
     pub state: String,
@@ -279,7 +279,7 @@ impl TrimState {
 pub struct PoolStatus {
     /// Name under which the pool is imported.
     pub name: String,
-    /// GUID of the pool.
+    /// GUID of the pool, unchanged by a rename.
     pub guid: u64,
     /// Health of the pool, such as `ONLINE` or `DEGRADED`.
     pub state: String,
@@ -677,7 +677,7 @@ pub struct RemovalPlan {
 /// Vdevs and spares of a pool, as present or as planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// Name of the pool.
+    /// Name of the pool, present or planned.
     pub pool: String,
     /// Vdevs and cache devices.
     pub vdevs: Vec<LayoutVdev>,
