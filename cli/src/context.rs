@@ -1,4 +1,4 @@
-//! What a command works with: the executor, the console, and the name it was started under.
+//! The environment of a command: executor, console, and the name of the program.
 
 use std::io::{BufRead, Write};
 
@@ -14,93 +14,93 @@ use crate::output::progress::Meter;
 use crate::output::time::Zone;
 use crate::output::value::Style;
 
-/// Which of the standard streams are terminals.
+/// Flags for the standard streams that are terminals.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Terminals {
-    /// Standard input.
+    /// Standard input is a terminal.
     pub input: bool,
-    /// Standard output.
+    /// Standard output is a terminal.
     pub output: bool,
-    /// Standard error.
+    /// Standard error is a terminal.
     pub error: bool,
 }
 
-/// The standard streams.
+/// The standard streams of a command.
 pub struct Console<'a> {
-    /// Where answers are read from.
+    /// Source of answers to questions.
     pub input: &'a mut dyn BufRead,
-    /// Where results go.
+    /// Destination of results.
     pub output: &'a mut dyn Write,
-    /// Where messages go.
+    /// Destination of messages.
     pub error: &'a mut dyn Write,
-    /// Which of them are terminals.
+    /// Streams that are terminals.
     pub terminals: Terminals,
 }
 
-/// What a command works with.
+/// The environment of a command.
 pub struct Context<'a> {
-    /// Who carries requests out.
+    /// Executes the command's requests.
     pub executor: &'a mut dyn Executor,
     /// The standard streams.
     pub console: Console<'a>,
-    /// The name the program was started under: `pool`, `fs`, `zpool` or `zfs`.
+    /// The program's name at the start: `pool`, `fs`, `zpool` or `zfs`.
     pub program: &'static str,
-    /// The reader's time zone, for whoever shows a date.
+    /// The reader's time zone, computed only on use.
     pub zone: Zone,
 }
 
 impl Context<'_> {
-    /// The program's name before messages; programs that expect ZFS get its messages, which have none.
+    /// Prefix of messages: the program's name; empty as `zpool` or `zfs`, because ZFS's messages have no prefix.
     pub fn prefix(&self) -> &str {
         if matches!(self.program, "zpool" | "zfs") { "" } else { self.program }
     }
 
-    /// Prints a result.
+    /// Prints a result on standard output.
     pub fn print(&mut self, text: &str) -> Result<(), Failure> {
         Ok(self.console.output.write_all(text.as_bytes())?)
     }
 
-    /// Prints a result in which commands are named; the user sees the names by which the programs were called.
+    /// Prints a result with names of commands, renamed to the names that the user typed.
     pub fn print_called(&mut self, text: &str) -> Result<(), Failure> {
         let text = called(text, self.program);
         self.print(&text)
     }
 
-    /// Prints a message.
+    /// Prints a message on standard error.
     pub fn note(&mut self, text: &str) -> Result<(), Failure> {
         let text = called(text, self.program);
         Ok(self.console.error.write_all(text.as_bytes())?)
     }
 
-    /// Prints a failure of one part of a command that goes on with the rest.
+    /// Prints the failure of a part, while the command continues with the remaining parts.
     pub fn report(&mut self, failure: &Failure) -> Result<(), Failure> {
         let text = render(failure, self.prefix());
         self.note(&text)
     }
 
-    /// Prints JSON in the common envelope; `verb` is the subcommand and `key` says what the content is.
+    /// Prints JSON in the common envelope; `verb` is the subcommand, and `key` names the content.
     pub fn print_json(&mut self, verb: &str, key: &str, content: Value) -> Result<(), Failure> {
         let whole = envelope(&format!("{} {verb}", self.program), key, content);
         let text = serde_json::to_string_pretty(&whole).map_err(std::io::Error::other)?;
         self.print(&(text + "\n"))
     }
 
-    /// How property values become JSON under these options.
+    /// Encoder of property values in JSON, from the format options.
     pub fn encoder(&self, format: &crate::args::common::Format) -> Encoder {
         Encoder { style: self.style(format), integers: format.json_int }
     }
 
-    /// How property values are shown under these options.
+    /// Style of property values in tables, from the format options.
     pub fn style(&self, format: &crate::args::common::Format) -> Style {
         Style { precision: format.precision(), zone: self.zone }
     }
 
-    /// Has a request carried out within a pool, showing progress.
+    /// Executes a request within a pool, showing progress.
     pub fn call(&mut self, pool: &str, request: Request) -> Result<Response, Failure> {
         self.call_with(pool, request, None)
     }
 
-    /// The same, for a request that needs a stream.
+    /// Executes a request with an optional stream, showing progress.
     pub fn call_with(&mut self, pool: &str, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
         assert_eq!(
             request.traits().needs_stream,
@@ -111,7 +111,7 @@ impl Context<'_> {
         self.executor.call(pool, request, stream, &mut |said| shown(&mut meter, said))
     }
 
-    /// The same, for a request that is answered in parts: hands their records to `each` as they come.
+    /// Executes a request with a response in parts, and passes each record to `each` on arrival.
     pub fn call_for_each<T: Chained>(
         &mut self,
         pool: &str,
@@ -136,7 +136,7 @@ impl Context<'_> {
         }
     }
 
-    /// Has a request carried out that is answered by nothing but its being done.
+    /// Executes a request with the response `Done`.
     pub fn run(&mut self, pool: &str, request: Request) -> Result<(), Failure> {
         match self.call(pool, request)? {
             Response::Done => Ok(()),
@@ -144,13 +144,13 @@ impl Context<'_> {
         }
     }
 
-    /// Has a request about this machine's pools carried out, showing progress.
+    /// Executes a request about this machine's pools, showing progress.
     pub fn host(&mut self, request: HostRequest) -> Result<HostResponse, Failure> {
         let mut meter = Meter::new(self.console.terminals.error);
         self.executor.host(request, &mut |said| shown(&mut meter, said))
     }
 
-    /// The pools that a command is about: those named, else all that are known.
+    /// The pools for a command: the named pools, else all known pools.
     pub fn pools(&mut self, named: &[String]) -> Result<Vec<String>, Failure> {
         match named {
             [] => self.executor.known_pools(),
@@ -158,7 +158,7 @@ impl Context<'_> {
         }
     }
 
-    /// As [`Context::call`]; nothing of a pool that cannot be had, if the command is about all and names none.
+    /// Like [`Context::call`], but `None` for an unavailable pool if the command names no pools.
     pub fn call_each(&mut self, named: &[String], pool: &str, request: Request) -> Result<Option<Response>, Failure> {
         match self.call(pool, request) {
             Err(failure) if failure.is_unavailable() && named.is_empty() => Ok(None),
@@ -166,12 +166,12 @@ impl Context<'_> {
         }
     }
 
-    /// The same, for a command that shows pools and changes none: to ordinary users also root's.
+    /// Like [`Context::pools`], for a command that only shows pools: for ordinary users with root's pools.
     pub fn visible_pools(&mut self, named: &[String]) -> Result<Vec<String>, Failure> {
         if named.is_empty() { self.executor.visible_pools() } else { self.pools(named) }
     }
 
-    /// Asks before something irreversible, if somebody is there to ask; a script is taken at its word.
+    /// Asks for confirmation of an irreversible step on a terminal; a script needs no confirmation.
     pub fn confirm(&mut self, question: &str) -> Result<(), Failure> {
         if !(self.console.terminals.input && self.console.terminals.error) {
             return Ok(());
@@ -187,7 +187,7 @@ impl Context<'_> {
     }
 }
 
-/// Shows progress. A part of an answer is none to a request that is answered at once.
+/// Updates the progress. A request with a single response must not send a part.
 fn shown(meter: &mut Meter, said: Said) -> Result<Option<Said>, Failure> {
     match said {
         Said::Progress(progress) => meter.update(&progress),
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// What is asked on a terminal or in a script, and whether the answer lets the command go on.
+    /// The question for a terminal or a script, and whether the answer permits the step.
     fn ask(mut answer: &[u8], on_terminal: bool) -> (String, bool) {
         let (mut output, mut error) = (Vec::new(), Vec::new());
         let terminals = Terminals { input: on_terminal, output: false, error: on_terminal };

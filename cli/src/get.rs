@@ -1,4 +1,4 @@
-//! `get` of both programs: one line for each property of each owner, or an object of JSON for each owner.
+//! `get` of both programs: a line per owner and property, or a JSON object per owner.
 
 use dataset::property::dataset::{NAME, TYPE};
 use dataset::property::{Property, Source};
@@ -28,7 +28,7 @@ pub enum Field {
     All,
 }
 
-/// The columns to print.
+/// The columns to print, in order.
 fn fields(asked: &[Field]) -> Vec<Field> {
     match asked {
         [] => vec![Field::Name, Field::Property, Field::Value, Field::Source],
@@ -70,17 +70,17 @@ impl SourceFilter {
     }
 }
 
-/// Which properties were asked for.
+/// The requested properties of an owner.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// All that the owner has.
+    /// All properties of the owner.
     All,
-    /// These.
+    /// The listed properties.
     Some(Vec<Property>),
 }
 
 impl Wanted {
-    /// Reads `all`, or a list.
+    /// Parses `all`, or a list of properties.
     pub fn parse(text: &str, lookup: Lookup) -> Result<Wanted, Failure> {
         match text {
             "all" => Ok(Wanted::All),
@@ -88,7 +88,7 @@ impl Wanted {
         }
     }
 
-    /// The names to ask an executor for; none means all.
+    /// The property names for a request; empty for all.
     pub fn names(&self) -> Vec<String> {
         match self {
             Wanted::All => Vec::new(),
@@ -97,7 +97,7 @@ impl Wanted {
         }
     }
 
-    /// The wanted properties of one owner, each with its record.
+    /// The requested properties of an owner, each with its record.
     pub fn select(
         &self,
         owner: &str,
@@ -114,22 +114,22 @@ impl Wanted {
     }
 }
 
-/// An owner's name, and the properties that are shown of it.
+/// An owner's name, and the properties to show.
 pub type Shown = (String, Vec<(Property, PropertyRecord)>);
 
-/// How an answer is printed.
+/// Output options of `get`.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'a> {
-    /// As a table or as JSON, for people or for scripts.
+    /// Table or JSON, rounded or exact.
     pub format: &'a Format,
-    /// The columns that were asked for.
+    /// The requested columns.
     pub fields: &'a [Field],
-    /// What JSON calls the owners together.
+    /// The key above all owners in JSON.
     pub owners: &'static str,
 }
 
 impl Layout<'_> {
-    /// Prints what is `shown` of each of the records, which `encode` puts into JSON.
+    /// Prints the properties in `shown` for each record; `encode` turns a record into JSON.
     pub fn print<R>(
         self,
         context: &mut Context<'_>,
@@ -149,7 +149,7 @@ impl Layout<'_> {
     }
 }
 
-/// The table of all owners.
+/// The table for all owners.
 fn render(owners: &[Shown], fields: &[Field], style: &Style, scripted: bool) -> String {
     let title = |field: &Field| Column::left(format!("{field:?}").to_ascii_uppercase());
     let mut table = Table::new(fields.iter().map(title).collect());

@@ -10,12 +10,13 @@
 //! Two crates are beneath this one:
 //!
 //! ```text
-//! protocol           what can be asked of a pool, what is answered, and how it fails
-//! service            carries requests out: the pools on this machine, their service processes, how commands reach them
+//! protocol           requests to a pool, their responses, and failures
+//! service            executes requests: the pools on this machine, their service processes, access for commands
 //! ```
 //!
-//! No command knows an engine or a socket: it asks an [`protocol::Executor`]. The same definitions answer to the names
-//! `zpool` and `zfs`, with messages as the programs expect that were written for those.
+//! A command knows neither an engine nor a socket, and sends its requests to an [`protocol::Executor`]. The same
+//! definitions run under the names `zpool` and `zfs`, with messages in the form that programs written for OpenZFS
+//! expect.
 
 pub mod args;
 pub mod commands;

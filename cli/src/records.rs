@@ -1,4 +1,4 @@
-//! What `list` and `get` of both programs share: a record's properties, paired with their definitions.
+//! Shared by `list` and `get` of both programs: a record's properties, paired with their definitions.
 
 use dataset::property::dataset::NAME;
 use dataset::property::{Property, Source};
@@ -6,7 +6,7 @@ use protocol::PropertyRecord;
 
 use crate::args::common::Lookup;
 
-/// The record of a property, or one without a value if the owner has none. A name is a property too.
+/// The record of a property; an empty record if the owner lacks the property. The name counts as a property too.
 pub(crate) fn property_of(owner: &str, records: &[PropertyRecord], property: &Property) -> PropertyRecord {
     let none = |value: &str| PropertyRecord {
         name: property.name().to_owned(),
@@ -20,18 +20,18 @@ pub(crate) fn property_of(owner: &str, records: &[PropertyRecord], property: &Pr
     records.iter().find(|record| record.name == property.name()).cloned().unwrap_or_else(|| none("-"))
 }
 
-/// The properties asked for, each with its record.
+/// The requested properties, each with its record.
 pub(crate) fn select(owner: &str, records: &[PropertyRecord], wanted: &[Property]) -> Vec<(Property, PropertyRecord)> {
     wanted.iter().map(|property| (property.clone(), property_of(owner, records, property))).collect()
 }
 
-/// All properties that came, each with its definition; what this version has no definition of is left out.
+/// All received properties, each with its definition; properties unknown to this version are left out.
 pub(crate) fn all(records: &[PropertyRecord], lookup: Lookup) -> Vec<(Property, PropertyRecord)> {
     let known = |record: &PropertyRecord| lookup(&record.name).ok().map(|property| (property, record.clone()));
     records.iter().filter(|record| !NAME.is(&record.name)).filter_map(known).collect()
 }
 
-/// The names to ask an executor for, without duplicates; the name itself always comes.
+/// The property names for a request, without duplicates; `name` needs no request.
 pub(crate) fn names_of<'a>(properties: impl IntoIterator<Item = &'a Property>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for property in properties {

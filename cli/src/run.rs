@@ -18,19 +18,19 @@ use crate::commands;
 use crate::context::{Console, Context, Terminals};
 use crate::output::time::Zone;
 
-/// Which program this is.
+/// The programs in the binaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// `pool`, also `zpool`.
+    /// `pool`, also started as `zpool`.
     Pool,
-    /// `fs`, also `zfs`.
+    /// `fs`, also started as `zfs`.
     Fs,
-    /// `mount.cenote`, which mount(8) runs.
+    /// `mount.cenote`, the helper of mount(8).
     Mount,
 }
 
 impl Program {
-    /// The program of this name, if there is one.
+    /// The program named `first_word`, if any.
     pub fn named(first_word: &OsStr) -> Option<Program> {
         match Path::new(first_word).file_name()?.to_str()? {
             "pool" | "zpool" => Some(Program::Pool),
@@ -41,8 +41,8 @@ impl Program {
     }
 }
 
-/// Runs a program on this process's streams and gives its exit code. `executor` is made of the command line, which
-/// goes into the pools' histories.
+/// Runs a program on this process's streams, and returns its exit code. `executor` receives the command line for the
+/// pools' histories.
 pub fn main<E: Executor>(program: Program, executor: impl FnOnce(String) -> E) -> std::process::ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     let mut executor = executor(history_line(program, &words));
@@ -66,7 +66,7 @@ pub fn main<E: Executor>(program: Program, executor: impl FnOnce(String) -> E) -
     }
 }
 
-/// Runs a program on given streams.
+/// Runs a program on the given streams.
 pub fn run<'a>(
     program: Program,
     words: &[OsString],
@@ -86,7 +86,7 @@ pub fn run<'a>(
 
 fn fail(failure: &Failure, context: &mut Context<'_>) -> Exit {
     if failure.exit != Exit::Done {
-        // Where even this cannot be said, the exit code says it.
+        // If even the flush fails, the exit code reports the error.
         let _ = context.console.output.flush();
         let _ = context.report(failure);
     }
@@ -117,8 +117,8 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
     }
 }
 
-/// The words with a request for help as the parser knows it. As in ZFS `-?` asks for help, and so does `-h` as the only
-/// argument of a subcommand that has another use for `-h`.
+/// Rewrites requests for help into the parser's form. As in ZFS, `-?` requests help, and so does `-h` as the only
+/// argument of a subcommand with another use for `-h`.
 fn with_help(words: &[OsString]) -> Vec<OsString> {
     if let [program, subcommand, option] = words
         && option == "-h"
@@ -133,7 +133,7 @@ fn with_help(words: &[OsString]) -> Vec<OsString> {
     words.iter().enumerate().map(word).collect()
 }
 
-/// The refusal of something that ZFS has and Cenote does not.
+/// The refusal of a subcommand or option that ZFS has and Cenote lacks.
 fn absent(program: Program, words: &[OsString], error: &clap::Error) -> Option<Failure> {
     let given = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -154,7 +154,7 @@ fn absent(program: Program, words: &[OsString], error: &clap::Error) -> Option<F
     Some(Failure::usage(format!("'{what}' is not supported: {reason}")))
 }
 
-/// Help and version are asked for and go to standard output; anything else is a wrong command line.
+/// Requested help or version goes to standard output; any other answer is an error in the command line.
 fn answer_of_the_parser(error: &clap::Error, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let is_terminal =
         if error.use_stderr() { context.console.terminals.error } else { context.console.terminals.output };
@@ -166,7 +166,7 @@ fn answer_of_the_parser(error: &clap::Error, context: &mut Context<'_>) -> Resul
     }
 }
 
-/// The definition of the whole command line, under the name that the program was started with.
+/// The definition of the whole command line, under the program's name at the start.
 pub fn command(program: Program, name: &'static str) -> clap::Command {
     let command = match program {
         Program::Pool => PoolCli::command(),
@@ -176,7 +176,7 @@ pub fn command(program: Program, name: &'static str) -> clap::Command {
     with_usage(flowing_command(command.name(name).bin_name(name), program, name), program, name)
 }
 
-/// The name the program was started under, if it is one of its names.
+/// The program's name at the start, if among its names.
 fn name_of(program: Program, words: &[OsString]) -> &'static str {
     let file = words.first().and_then(|word| Path::new(word).file_name()).and_then(|name| name.to_str());
     match (program, file) {
@@ -188,9 +188,9 @@ fn name_of(program: Program, words: &[OsString]) -> &'static str {
     }
 }
 
-/// The command line as it goes into a history.
+/// The command line for a pool's history.
 fn history_line(program: Program, words: &[OsString]) -> String {
-    // A line of history is one line, whatever a word holds.
+    // A history entry is one line, so control characters in words are escaped.
     let shown = |word: &OsString| word.to_string_lossy().chars().map(visible).collect::<String>();
     let arguments = words.iter().skip(1).map(shown);
     std::iter::once(name_of(program, words).to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")

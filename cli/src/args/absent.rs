@@ -1,6 +1,6 @@
-//! Subcommands and options that ZFS users know and this version does not have, with the reason each is refused.
+//! Subcommands and options that OpenZFS has and this version lacks, each with the reason for the refusal.
 //!
-//! The parser refuses unknown names.
+//! The parser itself refuses all remaining unknown names.
 
 use crate::run::Program;
 
@@ -46,7 +46,7 @@ const FS: &[(&[&str], &str)] = &[
     (&["rewrite"], "to spread blocks over new vdevs: pool rebalance; to apply new properties, copy the files"),
 ];
 
-/// Subcommand, options, reason.
+/// Subcommand, options, reason for the refusal.
 type Options = &'static [(&'static str, &'static [&'static str], &'static str)];
 
 const POOL_OPTIONS: Options = &[
@@ -117,13 +117,13 @@ const FS_OPTIONS: Options = &[
     ("receive", &["-M"], "use -u, or unmount busy file systems first: fs unmount -f"),
 ];
 
-/// Why a subcommand that ZFS has is not here; `None` if ZFS has none of this name either.
+/// Why Cenote lacks a subcommand of OpenZFS; `None` if OpenZFS has no subcommand `name` either.
 pub fn subcommand(program: Program, name: &str) -> Option<&'static str> {
     let table = if program == Program::Pool { POOL } else { FS };
     table.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
 }
 
-/// Why an option that ZFS has for a subcommand is not here.
+/// Why Cenote lacks an option of OpenZFS's `subcommand`; `None` if OpenZFS lacks the option too.
 pub fn option(program: Program, subcommand: &str, option: &str) -> Option<&'static str> {
     let subcommand = if subcommand == "recv" { "receive" } else { subcommand };
     let table = if program == Program::Pool { POOL_OPTIONS } else { FS_OPTIONS };

@@ -1,4 +1,4 @@
-//! Arguments that several subcommands share, and how lists and assignments on the command line are read.
+//! Arguments shared by several subcommands, and parsers for lists and assignments on the command line.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// How values are shown.
+    /// Exact with `-p`, else rounded for people.
     pub fn precision(&self) -> Precision {
         if self.exact || self.json_int { Precision::Exact } else { Precision::Human }
     }
@@ -54,10 +54,10 @@ pub struct Recursion {
     pub depth: Option<u32>,
 }
 
-/// Finds a property by name, of datasets or of pools.
+/// Finds a property of datasets, or of pools, by name.
 pub type Lookup = fn(&str) -> Result<Property, PropertyError>;
 
-/// Reads a list of properties, `name,used,me:note`.
+/// Parses a list of properties, such as `name,used,me:note`.
 pub fn property_list(text: &str, lookup: Lookup) -> Result<Vec<Property>, Failure> {
     let bad = |error: PropertyError| {
         let failure = Failure::usage(format!("bad property list: {error}"));
@@ -66,12 +66,12 @@ pub fn property_list(text: &str, lookup: Lookup) -> Result<Vec<Property>, Failur
     text.split(',').map(|name| lookup(name).map_err(bad)).collect()
 }
 
-/// Reads kinds of datasets, `filesystem,snapshot`.
+/// Parses kinds of datasets, such as `filesystem,snapshot`.
 pub fn kinds(text: &str) -> Result<Kinds, String> {
     text.split(',').try_fold(Kinds::NONE, |kinds, word| Ok(kinds.with(kind(word)?)))
 }
 
-/// There are no volumes; to list them is not wrong, and finds none.
+/// Parses one kind. `volume` is valid and matches nothing, because there are no volumes.
 fn kind(word: &str) -> Result<Kinds, String> {
     match word {
         "filesystem" | "filesystems" | "fs" => Ok(Kinds::FILESYSTEM),
@@ -83,7 +83,7 @@ fn kind(word: &str) -> Result<Kinds, String> {
     }
 }
 
-/// Reads `property=value`; without a `=` the command line is wrong.
+/// Parses `property=value`; a word without `=` is an error in the command line.
 pub fn split_assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -91,8 +91,8 @@ pub fn split_assignment(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Checks `property=value` pairs and makes their values canonical. `action` and `what` begin the message of a failure;
-/// `creating` allows what can be set at creation only.
+/// Checks `property=value` pairs and makes the values canonical. `action` and `what` begin the message of a failure;
+/// `creating` permits properties that can be set at creation only.
 pub fn assignments(
     pairs: &[(String, String)],
     lookup: Lookup,
@@ -113,8 +113,8 @@ pub fn assignments(
     Ok(list)
 }
 
-/// The property of a name that is to be set. A column's short name may be that of a property of ZFS: of pools, `dedup` is the
-/// ratio to look at, and nothing to set.
+/// The property to set, by name. A column's short name may name a property in ZFS: for pools, `dedup` is a ratio to
+/// show, and cannot be set.
 fn to_set(name: &str, lookup: Lookup) -> Result<Property, PropertyError> {
     let found = lookup(name);
     match reason_for_absence(name) {
@@ -125,17 +125,17 @@ fn to_set(name: &str, lookup: Lookup) -> Result<Property, PropertyError> {
     }
 }
 
-/// Reads any of the name types; `action` begins the message of a failure.
+/// Parses a name of type `T`; `action` begins the message of a failure.
 pub fn name<T: std::str::FromStr<Err = NameError>>(action: &str, text: &str) -> Result<T, Failure> {
     text.parse().map_err(|error| Failure::name(action, &error))
 }
 
-/// Reads several names.
+/// Parses several names, stopping at the first invalid name.
 pub fn names<T: std::str::FromStr<Err = NameError>>(action: &str, texts: &[String]) -> Result<Vec<T>, Failure> {
     texts.iter().map(|text| name(action, text)).collect()
 }
 
-/// Reads the name of a pool that is there.
+/// Parses the name of an existing pool.
 pub fn pool_name(action: &str, text: &str) -> Result<String, Failure> {
     let name: DatasetName = name(action, text)?;
     match name.is_pool() {
@@ -144,11 +144,11 @@ pub fn pool_name(action: &str, text: &str) -> Result<String, Failure> {
     }
 }
 
-/// The words of the vdev language of ZFS that this version refuses by name.
+/// Keywords of ZFS's vdev syntax that this version refuses by name.
 const VDEV_WORDS: &[&str] = &["draid", "spare", "dedup"];
 
-/// Reads vdevs: devices that stand alone, and after a word such as `mirror` or `raidz2` those of one vdev of that kind. What
-/// comes after `special`, `log` or `cache` is there for that.
+/// Parses vdevs: single devices, and after a keyword such as `mirror` or `raidz2` the devices of one vdev. The keywords
+/// `special`, `log` and `cache` set the role of all following vdevs.
 pub fn vdevs(action: &str, pool: &str, texts: &[String]) -> Result<Vec<VdevTreeSpec>, Failure> {
     let mut vdevs: Vec<VdevTreeSpec> = Vec::new();
     let mut role = VdevRole::Normal;
@@ -199,7 +199,7 @@ fn no_devices(action: &str, pool: &str, role: VdevRole) -> Failure {
     Failure::cannot(action, pool, why).hint(format!("name the devices after the word: {word} DEVICE"))
 }
 
-/// Reads which device of a pool is meant: its number, or its path, which is known as seen from any directory.
+/// Parses a device of an existing pool: a GUID, or a path, made absolute.
 pub fn device_name(text: &str) -> Result<String, Failure> {
     if text.parse::<u64>().is_ok() {
         return Ok(text.to_owned());
@@ -207,7 +207,7 @@ pub fn device_name(text: &str) -> Result<String, Failure> {
     Ok(device_path(text)?.to_text())
 }
 
-/// The path of a device. A word that is no file here may be the name of one in the usual folders, as in ZFS: `sdb`.
+/// The path of a device. As in ZFS, a word such as `sdb` that is not a file here is searched in the usual directories.
 fn device_path(text: &str) -> Result<PathBytes, Failure> {
     const FOLDERS: [&str; 3] = ["/dev", "/dev/mapper", "/dev/disk/by-id"];
     let path = absolute(text)?;
@@ -219,7 +219,7 @@ fn device_path(text: &str) -> Result<PathBytes, Failure> {
     Ok(device.map_or(path, PathBytes::from))
 }
 
-/// The name of a mirror or a raidz, or a device's.
+/// Parses the name of a mirror or RAID-Z, or a device.
 pub fn vdev_name(text: &str) -> Result<String, Failure> {
     let is_group = text.rsplit_once('-').is_some_and(|(kind, number)| {
         VdevKind::of_word(kind).is_some_and(|known| known.as_str() == kind) && number.parse::<u32>().is_ok()
@@ -227,7 +227,7 @@ pub fn vdev_name(text: &str) -> Result<String, Failure> {
     if is_group { Ok(text.to_owned()) } else { device_name(text) }
 }
 
-/// Reads a device: a path, or `SIZE:PATH` for an image to be created.
+/// Parses a new device: a path, or `SIZE:PATH` for an image to create.
 pub fn vdev(action: &str, pool: &str, text: &str) -> Result<VdevSpec, Failure> {
     if VDEV_WORDS.contains(&text) || text.starts_with("draid") && !text.contains('/') {
         let why = format!("vdevs of the kind '{text}' are not supported by this version of Cenote");
@@ -242,22 +242,22 @@ pub fn vdev(action: &str, pool: &str, text: &str) -> Result<VdevSpec, Failure> {
     Ok(VdevSpec { path: absolute(path)?, create: Some(size) })
 }
 
-/// The path as seen from any directory; symbolic links stay.
+/// Makes a path absolute without resolving symbolic links.
 pub fn absolute(path: impl AsRef<Path>) -> Result<PathBytes, Failure> {
     let path = path.as_ref();
     std::path::absolute(path).map(PathBytes::from).map_err(|error| Failure::cannot("use", path.display(), error))
 }
 
-/// One side of a copy.
+/// Source or destination of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
-    /// In a dataset.
+    /// A file in a dataset or snapshot.
     Inside(Location),
-    /// On this machine; the path as it was written.
+    /// A file of this machine; the path as written.
     Outside(PathBytes),
 }
 
-/// Reads `dataset[@snapshot]:/path`, or a path of this machine: whatever has no `:/`, or begins with `/` or `.`.
+/// Parses `dataset[@snapshot]:/path`, or a path of this machine: any word without `:/`, or with `/` or `.` first.
 pub fn place(text: &std::ffi::OsStr) -> Result<Place, Failure> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = text.as_bytes();
@@ -273,7 +273,7 @@ pub fn place(text: &std::ffi::OsStr) -> Result<Place, Failure> {
     }
 }
 
-/// Reads a place that must be in a dataset; the dataset alone stands for its root directory.
+/// Parses a place within a dataset; a dataset alone means its root directory.
 pub fn location(text: &std::ffi::OsStr) -> Result<Location, Failure> {
     if let Place::Inside(location) = place(text)? {
         return Ok(location);
@@ -343,7 +343,7 @@ mod tests {
             roles("mirror /a /b special mirror /c /d /e log /f /g"),
             [("normal", "mirror", 2), ("special", "mirror", 3), ("log", "disk", 1), ("log", "disk", 1)]
         );
-        // A device after a role is not one of the mirror before it.
+        // A device after a role keyword does not join the preceding mirror.
         assert_eq!(roles("mirror /a /b special /c"), [("normal", "mirror", 2), ("special", "disk", 1)]);
         assert_eq!(roles("special /c log mirror /d /e"), [("special", "disk", 1), ("log", "mirror", 2)]);
         for (line, word) in [("/a log", "log"), ("special log /a", "special"), ("/a special", "special")] {

@@ -1,35 +1,36 @@
 //! The order of a help text, and its form, which the parser can wrap.
 //!
-//! The order is that of OpenZFS's manual pages: synopsis, description, options, examples, see also. A command's `after_help`
-//! holds the description and the examples; here they are put before and behind the options.
+//! The order is the order of OpenZFS's manual pages: synopsis, description, options, examples, see also. A command's
+//! `after_help` holds the description and the examples; this module moves the description before the options and the
+//! examples after.
 //!
-//! Paragraphs are written in lines as long as those of the code, and the command line's parser wraps each line of them for the
-//! terminal. So the lines of a paragraph are made one here. A line that begins with a blank is of a list, such as the examples,
-//! and stays a line; what explains it stands in a column, and goes on there if it is longer than a terminal is wide.
+//! The source wraps paragraphs at the width of code, and the parser wraps each line again for the terminal. So this
+//! module joins the lines of a paragraph into one line. A line with a leading blank belongs to a list, such as the
+//! examples, and stays a line. Its explanation is a second column, continued there if longer than the terminal's width.
 
 use super::related::related;
 use crate::output::called::called;
 use crate::run::Program;
 
-/// The width of a terminal of unknown width.
+/// Width in columns where the terminal's width is unknown.
 const WIDTH: usize = 80;
-/// In fewer columns nothing is explained.
+/// Least width in columns for a second column; below, the explanation is not aligned.
 const NARROWEST: usize = 20;
 
 const TEMPLATE: &str = "{usage-heading} {usage}\n\n{about-with-newline}\n{before-help}{all-args}{after-help}";
 
-/// The heading of the examples, with which the description ends.
+/// Heading of the examples, which end the description.
 pub const EXAMPLES: &str = "Examples:\n";
 
-/// The heading of the related commands.
+/// Heading of the related commands.
 pub const SEE_ALSO: &str = "See also:";
 
-/// The description and the examples of a help text.
+/// Splits a help text into description and examples.
 pub fn parts(help: &str) -> (&str, &str) {
     help.find(EXAMPLES).map_or((help, ""), |at| help.split_at(at))
 }
 
-/// The command line of a program, called by `name`, and its subcommands with their help in order.
+/// The command line of a program named `name`, with the help of every subcommand in order.
 pub fn flowing_command(mut command: clap::Command, program: Program, name: &str) -> clap::Command {
     let subcommands: Vec<String> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
     for subcommand in subcommands {
@@ -54,7 +55,7 @@ pub fn flowing_command(mut command: clap::Command, program: Program, name: &str)
     }
 }
 
-/// The text with each paragraph in one line.
+/// Joins the lines of each paragraph into one line.
 fn flowing(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -68,7 +69,7 @@ fn flowing(text: &str) -> String {
     lines.join("\n")
 }
 
-/// A line of a list, whose second column goes on below itself.
+/// Wraps the second column of a list's line below itself.
 fn in_columns(line: &str) -> Vec<String> {
     let indent = line.len() - line.trim_start().len();
     let gap = line[indent..].find("  ").map(|at| indent + at);

@@ -1,7 +1,7 @@
-//! The command lines: which subcommands there are, and the arguments that several of them share.
+//! The command lines: the subcommands, and their shared arguments.
 //!
-//! The arguments of one subcommand stand with what it does, under [`crate::commands`]. From these definitions come the
-//! parser, `--help`, the manual pages and the completions.
+//! The arguments of a single subcommand are defined beside its code, under [`crate::commands`]. The parser, `--help`,
+//! the manual pages and the completions come from the same definitions.
 
 pub mod absent;
 pub mod common;

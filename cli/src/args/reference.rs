@@ -1,22 +1,22 @@
-//! The reference of properties: what stands about them at the end of `get` and `set`, in the long help and so in the manual
-//! pages. It is made of the tables that properties are checked by, so nothing in it can be forgotten or be out of date.
+//! The reference of properties at the end of the long help of `get` and `set`, and of their manual pages. The text is
+//! generated from the tables that check properties, so no property is missing and no entry is out of date.
 //!
-//! A manual page is filled but for lines that begin with a blank, and is indented: so all lines of a list begin with
-//! blanks, and none is longer than 70 columns.
+//! A manual page is indented, and filled except for lines with a leading blank. So all lines of a list begin with
+//! blanks, and no line is longer than 70 columns.
 
 use super::flow::parts;
 use dataset::property::{DATASET, Definition, MAX_USER_VALUE, Nature, POOL, Precision, Syntax};
 
-/// The longest line of a list: eighty columns, without what a manual page is indented by.
+/// Longest line of a list, in columns: 80 less the indent of a manual page.
 const WIDTH: usize = 70;
-/// Where the second column begins: behind the longest name.
+/// Start of the second column: behind the longest name.
 const COLUMN: usize = 25;
 
-/// Properties of pools that are in no table, as there are many of them: names, values, help.
+/// Families of pool properties outside the tables: names, values, help.
 const MORE_OF_POOLS: &[(&str, &str, &str)] =
     &[("feature@NAME", "enabled", "Allow the pool to use a feature; 'pool get all' lists all features.")];
 
-/// The same of datasets.
+/// Families of dataset properties outside the tables: names, values, help.
 const MORE_OF_DATASETS: &[(&str, &str, &str)] = &[
     ("userquota@NAME", "a size, or none", "Limit of the space used by files of a user."),
     ("groupquota@NAME", "a size, or none", "Limit of the space used by files of a group."),
@@ -26,29 +26,29 @@ const MORE_OF_DATASETS: &[(&str, &str, &str)] = &[
     ("projectobjquota@NUMBER", "a number, or none", "Limit of the number of files and directories of a project."),
 ];
 
-/// What only `fs get` knows.
+/// Properties that only `fs get` accepts.
 const MORE_TO_GET: &[(&str, &str, &str)] = &[
     ("userused@NAME", "", "Space used by files of a user; also groupused@NAME, projectused@NUMBER."),
     ("userobjused@NAME", "", "Number of files of a user; also groupobjused@NAME, projectobjused@NUMBER."),
     ("written@SNAPSHOT", "", "Referenced space written since the snapshot."),
 ];
 
-/// The end of the long help of `pool set`: properties, and the examples of `help`.
+/// End of the long help of `pool set`: properties, and the examples of `help`.
 pub fn pool_set(help: &str) -> String {
     settable_of_pools() + parts(help).1
 }
 
-/// The end of the long help of `pool get`.
+/// End of the long help of `pool get`: properties, and the examples of `help`.
 pub fn pool_get(help: &str) -> String {
     computed(POOL, &[]) + &settable_of_pools() + parts(help).1
 }
 
-/// The end of the long help of `fs set`.
+/// End of the long help of `fs set`: properties, and the examples of `help`.
 pub fn fs_set(help: &str) -> String {
     settable_of_datasets() + parts(help).1
 }
 
-/// The end of the long help of `fs get`.
+/// End of the long help of `fs get`: properties, and the examples of `help`.
 pub fn fs_get(help: &str) -> String {
     computed(DATASET, MORE_TO_GET) + &settable_of_datasets() + parts(help).1
 }
@@ -71,7 +71,7 @@ fn settable_of_datasets() -> String {
         + &section("Properties that are not inherited:", DATASET, Nature::Settable, MORE_OF_DATASETS)
 }
 
-/// A heading, and all properties of one nature.
+/// A heading with all properties of one nature below.
 fn section(heading: &str, table: &[Definition], nature: Nature, more: &[(&str, &str, &str)]) -> String {
     let of_table = table.iter().filter(|definition| definition.nature == nature);
     let of_table = of_table.map(|definition| entry(definition.name, &values(definition), definition.help));
@@ -79,7 +79,7 @@ fn section(heading: &str, table: &[Definition], nature: Nature, more: &[(&str, &
     format!("{heading}\n{}\n", of_table.chain(more).collect::<String>())
 }
 
-/// What can be set, and what holds where nothing is.
+/// Permitted values, and the default.
 fn values(definition: &Definition) -> String {
     if !definition.is_settable() {
         return String::new();
@@ -91,14 +91,14 @@ fn values(definition: &Definition) -> String {
     }
 }
 
-/// The name, and beside it the values and what it is.
+/// One entry: the name, and in the second column values and help.
 fn entry(name: &str, values: &str, help: &str) -> String {
     let lines = [values, help].into_iter().flat_map(wrapped);
     let names = std::iter::once(name).chain(std::iter::repeat(""));
     names.zip(lines).map(|(name, line)| format!("  {name:width$}{line}\n", width = COLUMN - 2)).collect()
 }
 
-/// The lines that a text takes in the second column.
+/// Wraps a text to the width of the second column.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -117,14 +117,14 @@ mod tests {
     use super::*;
     use crate::run::{Program, command};
 
-    /// The long help's end of a subcommand.
+    /// The end of a subcommand's long help.
     fn reference(program: Program, subcommand: &str) -> String {
         let known = command(program, "x");
         let found = known.find_subcommand(subcommand).unwrap();
         found.get_after_long_help().unwrap_or_else(|| panic!("{subcommand} has none")).to_string()
     }
 
-    /// Its words from that of a property on, with single blanks between them.
+    /// The words of the reference from the property `name` on, separated by single blanks.
     fn told_of(name: &str, reference: &str) -> String {
         let lines = reference.lines().skip_while(|line| !line.starts_with(&format!("  {name} ")));
         let of_it = |line: &&str| line.starts_with(&" ".repeat(COLUMN));

@@ -1,4 +1,4 @@
-//! The commands that the help of a command names under `See also`.
+//! The related commands in the section `See also` of a command's help.
 
 use crate::run::Program;
 
@@ -72,7 +72,7 @@ const FS: &[(&str, &[&str])] = &[
     ("userspace", &["fs groupspace", "fs projectspace", "fs set"]),
 ];
 
-/// The commands named below the help of a subcommand; none for an unknown one.
+/// Related commands of a subcommand; none for an unknown subcommand.
 pub fn related(program: Program, subcommand: &str) -> &'static [&'static str] {
     let table = if program == Program::Pool { POOL } else { FS };
     table.iter().find(|(name, _)| *name == subcommand).map_or(&[], |(_, related)| related)

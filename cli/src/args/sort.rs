@@ -1,18 +1,18 @@
-//! The sort keys of `list`, `-s KEY` and `-S KEY`: they count in the order in which they are given, whichever of the two
-//! each is. A derived parser keeps the options apart, so this one is written by hand.
+//! The sort keys of `list`: `-s KEY` and `-S KEY` count in the order of the command line, in any mixture. A derived
+//! parser keeps the two options apart, so the parser here is written by hand.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-/// One key.
+/// One sort key, with its direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortKey {
-    /// The property's name as it was given.
+    /// The property's name as written.
     pub property: String,
-    /// Whether the greatest comes first.
+    /// Whether the largest value comes first.
     pub descending: bool,
 }
 
-/// The keys, the most important first.
+/// The sort keys, the most significant first.
 #[derive(Clone, Debug, Default)]
 pub struct SortKeys(pub Vec<SortKey>);
 

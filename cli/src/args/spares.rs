@@ -1,14 +1,14 @@
-//! The word `spare` among vdevs: the devices behind it stand by, until the word of a vdev.
+//! The keyword `spare` among vdevs: the following devices are spares, up to the next keyword of a vdev.
 
 use protocol::{Failure, VdevSpec};
 
 use crate::args::common::vdev;
 
 const SPARE: &str = "spare";
-/// The words that end the devices that stand by.
+/// Keywords that end a list of spares.
 const OTHERS: &[&str] = &["mirror", "raidz", "raidz1", "raidz2", "raidz3", "draid", "log", "cache", "special", "dedup"];
 
-/// Takes the devices out that are to stand by; what is left describes vdevs.
+/// Removes the spares from `texts`; the first result holds the remaining words, which describe vdevs.
 pub fn spares(action: &str, pool: &str, texts: &[String]) -> Result<(Vec<String>, Vec<VdevSpec>), Failure> {
     let (mut rest, mut spares) = (Vec::new(), Vec::new());
     let mut texts = texts.iter().peekable();

@@ -1,4 +1,4 @@
-//! Usage lines that the parser cannot make of the arguments, because words of several kinds follow each other.
+//! Usage lines that the parser cannot generate, because words of several kinds follow each other.
 
 use clap::Command;
 
@@ -17,7 +17,7 @@ const FS: &[(&str, &str)] = &[
     ("setattr", "[OPTIONS] <ATTRIBUTE=VALUE>... <FILE>..."),
 ];
 
-/// The command line of a program that was called by `name`, with the usage lines.
+/// The command line of a program named `name`, with the usage lines.
 pub fn with_usage(command: Command, program: Program, name: &str) -> Command {
     let table = match program {
         Program::Pool => POOL,

@@ -1,5 +1,5 @@
-//! `fs`: administers file systems, snapshots, clones and streams. Also answers to `zfs`, and to `mount.cenote`, the program
-//! that mount(8) runs for the type `cenote`.
+//! `fs`: administers file systems, snapshots, clones and streams. Also runs as `zfs`, and as `mount.cenote`, the helper
+//! of mount(8) for the type `cenote`.
 
 use std::process::ExitCode;
 

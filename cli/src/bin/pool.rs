@@ -1,5 +1,4 @@
-//! `pool`: administers storage pools. Also answers to `zpool`, and to `fs`, `zfs` and `mount.cenote` when started under
-//! those names.
+//! `pool`: administers storage pools. Also runs as `zpool`, `fs`, `zfs` and `mount.cenote`, by its name at the start.
 
 use std::process::ExitCode;
 

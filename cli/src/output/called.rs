@@ -1,5 +1,5 @@
-//! Commands in help and messages, under the names by which the user called the programs: `zpool` and `zfs` instead of `pool`
-//! and `fs`.
+//! Names of commands in help and messages: `zpool` and `zfs` instead of `pool` and `fs`, if the user typed `zpool` or
+//! `zfs`.
 
 use std::sync::OnceLock;
 
@@ -21,7 +21,7 @@ fn subcommands(program: &str) -> &'static [String] {
     if program == "pool" { pool } else { fs }
 }
 
-/// The text with each `pool SUBCOMMAND` and `fs SUBCOMMAND` named as a user of `program` types them.
+/// Renames each `pool SUBCOMMAND` and `fs SUBCOMMAND` in `text` for a user of `program`.
 pub fn called(text: &str, program: &str) -> String {
     if !matches!(program, "zpool" | "zfs") {
         return text.to_owned();
@@ -43,7 +43,7 @@ pub fn called(text: &str, program: &str) -> String {
     named + rest
 }
 
-/// Where `pool` or `fs` comes next, followed by a blank.
+/// Position of the next `pool` or `fs` with a blank after the name.
 fn next(text: &str) -> Option<(usize, &'static str)> {
     ["pool", "fs"].into_iter().filter_map(|name| Some((text.find(&format!("{name} "))?, name))).min()
 }

@@ -1,10 +1,10 @@
-//! A failure as it is printed: the message behind the program's name, then the hint's lines.
+//! The text of a failure: the message with the program's name as prefix, then the lines of the hint.
 
 use protocol::Failure;
 
 use super::names::calm;
 
-/// What is printed; `program` is empty for programs that expect ZFS, whose messages have no prefix.
+/// The text of a failure; `program` is empty for programs that expect ZFS, whose messages have no prefix.
 pub fn render(failure: &Failure, program: &str) -> String {
     let prefix = if program.is_empty() { String::new() } else { format!("{program}: ") };
     let hints = failure.hint.iter().flat_map(|hint| hint.lines());

@@ -1,4 +1,4 @@
-//! The one JSON schema of all commands, that of `zfs list -j` and `zpool list -j` of OpenZFS 2.3.
+//! The JSON schema of all commands: the schema of `zfs list -j` and `zpool list -j` in OpenZFS 2.3.
 //!
 //! ```text
 //! { "output_version": { "command": "fs list", "vers_major": 0, "vers_minor": 1 },
@@ -6,8 +6,8 @@
 //!                         "properties": { PROPERTY: { "value", "source": { "type", "data" } } } } } }
 //! ```
 //!
-//! Pools stand under `"pools"`; what ZFS prints without JSON stands in the same envelope under a key of its own.
-//! Numbers are strings, as in ZFS, unless `--json-int` asks for numbers.
+//! Pools are below `"pools"`. Output that ZFS prints without JSON has the same envelope, and a key of its own. Numbers
+//! are strings, as in ZFS, unless the user gives `--json-int`.
 
 use dataset::name::Name;
 use dataset::property::{Property, Source};
@@ -16,34 +16,34 @@ use serde_json::{Map, Value, json};
 
 use super::value::Style;
 
-/// The envelope around what a command prints.
+/// The envelope around a command's content.
 pub fn envelope(command: &str, key: &str, content: Value) -> Value {
     let mut object = output_version(command);
     object[key] = content;
     object
 }
 
-/// What an envelope begins with. Of output that is an object a line, it is the first line.
+/// First member of an envelope; first line of output with an object per line.
 pub fn output_version(command: &str) -> Value {
     json!({ "output_version": { "command": command, "vers_major": 0, "vers_minor": 1 } })
 }
 
-/// How values become JSON.
+/// Encodes values as JSON.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    /// How they are shown.
+    /// Style of values that are text.
     pub style: Style,
     /// Whether exact numbers become JSON numbers.
     pub integers: bool,
 }
 
 impl Encoder {
-    /// A number: a string, or a number with `--json-int`.
+    /// A number: a string, or with `--json-int` a number.
     pub fn number(&self, number: u64) -> Value {
         if self.integers { json!(number) } else { json!(number.to_string()) }
     }
 
-    /// A dataset with some of its properties.
+    /// A dataset with the given properties.
     pub fn dataset(&self, record: &DatasetRecord, properties: &[(Property, PropertyRecord)]) -> Value {
         let mut object = Map::new();
         object.insert("name".into(), json!(record.name.as_str()));
@@ -58,14 +58,14 @@ impl Encoder {
         Value::Object(object)
     }
 
-    /// A pool with some of its properties.
+    /// A pool with the given properties.
     pub fn pool(&self, record: &PoolRecord, properties: &[(Property, PropertyRecord)]) -> Value {
         json!({
             "name": record.name,
             "type": "POOL",
             "state": record.state,
             "pool_guid": self.number(record.guid),
-            // Of a pool that cannot be had it is not known.
+            // An unavailable pool has no known txg.
             "txg": Some(record.txg).filter(|txg| *txg > 0).map(|txg| self.number(txg)),
             "properties": self.properties(properties),
         })

@@ -1,4 +1,4 @@
-//! Turning data into what is printed: tables, JSON, dates, property values, failures, progress.
+//! Text from data: tables, JSON, dates, property values, failures, progress.
 //!
 //! Everything but [`progress`] is a pure function from data to text.
 

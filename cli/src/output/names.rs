@@ -1,13 +1,13 @@
-//! The names of files: bytes that anybody may have chosen, as they are shown and as they become JSON.
+//! File names, on terminals and in JSON: arbitrary bytes, chosen by any user.
 //!
-//! A terminal obeys control characters, so none is printed as it is. JSON knows nothing but text: a name that is not text
-//! has its bytes beside it.
+//! A terminal obeys control characters, so names are escaped there. JSON has only text: a name outside UTF-8 is
+//! accompanied by its bytes.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-/// A name as a terminal is to show it: what is no text, controls it or would be mistaken for that is escaped.
+/// A name for a terminal: invalid UTF-8, control characters and backslashes are escaped.
 pub fn visible(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {
@@ -22,12 +22,12 @@ pub fn visible(name: &[u8]) -> String {
     text
 }
 
-/// A name for what is no terminal: what is no text is replaced.
+/// A name for output that is not a terminal: invalid UTF-8 is replaced.
 pub fn lossy(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// A message as a terminal is to show it: names in it may have control characters. Its lines stay lines.
+/// A message for a terminal: control characters from names are escaped, line ends kept.
 pub fn calm(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for c in message.chars() {
@@ -50,7 +50,7 @@ fn octal(byte: u8) -> String {
     format!("\\{byte:03o}")
 }
 
-/// Puts a name under `key`, as text. If that is not exact, its bytes stand beside it under `key` and `_bytes`, in Base64.
+/// Stores a name as text under `key`. If the text is not exact, the bytes follow in Base64 under `key` plus `_bytes`.
 pub fn put(object: &mut Map<String, Value>, key: &str, name: &[u8]) {
     object.insert(key.to_owned(), Value::from(String::from_utf8_lossy(name)));
     if str::from_utf8(name).is_err() {
@@ -58,16 +58,16 @@ pub fn put(object: &mut Map<String, Value>, key: &str, name: &[u8]) {
     }
 }
 
-/// The keys of an object whose values belong to names. Of names that are text it keeps nothing.
+/// Unique keys for an object with a value per file name. Names in UTF-8 take no memory here.
 #[derive(Debug, Default)]
 pub struct Keys {
-    /// The keys of those that are none, or look like it.
+    /// Keys already used by names outside UTF-8 or by look-alikes.
     taken: HashSet<String>,
 }
 
 impl Keys {
-    /// The key that what belongs to a name stands under: the name. One that is not text has its bytes in the value, as
-    /// `name_bytes`; where two make the same text, the second has them in its key too.
+    /// The key for a name's value: the name itself. For a name outside UTF-8 the value holds the bytes as `name_bytes`;
+    /// if two names yield the same text, the second key includes the bytes too.
     pub fn key(&mut self, name: &[u8], value: &mut Value) -> String {
         let mut key = String::from_utf8_lossy(name).into_owned();
         if !key.contains(char::REPLACEMENT_CHARACTER) {
@@ -86,7 +86,7 @@ impl Keys {
     }
 }
 
-/// Base64 as in RFC 4648, padded.
+/// Base64 as in RFC 4648, with padding.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,27 +1,27 @@
-//! JSON that is written while it is being made: for answers that are longer than memory. It looks as if it had been printed
-//! at once.
+//! JSON written piece by piece, for responses larger than memory. The text equals the text of a document printed at
+//! once.
 
 use serde_json::Value;
 
 use super::json::output_version;
 
-/// How much text is gathered before it is to be printed, in bytes.
+/// Bytes of text to collect before printing.
 const GATHERED: usize = 64 << 10;
 
-/// A document whose objects and arrays are still open.
+/// A document with open objects and arrays.
 pub struct Nested {
     text: String,
-    /// How each of them is closed, and whether anything is in it.
+    /// Closing bracket of each open level, and whether the level has content.
     open: Vec<(char, bool)>,
 }
 
 impl Nested {
-    /// A document in the common envelope of a command, in the object that is its content.
+    /// Begins a document in a command's envelope, inside the object with the content.
     pub fn object(command: &str, key: &str) -> Nested {
         Nested::new(command).within(key, '{')
     }
 
-    /// The same, in an array.
+    /// Begins a document in a command's envelope, inside the array with the content.
     pub fn array(command: &str, key: &str) -> Nested {
         Nested::new(command).within(key, '[')
     }
@@ -49,7 +49,7 @@ impl Nested {
         self.open.push((if bracket == '{' { '}' } else { ']' }, false));
     }
 
-    /// Closes what was opened last.
+    /// Closes the innermost open level.
     pub fn end(&mut self) {
         let Some((closer, has_any)) = self.open.pop() else { return };
         if has_any {
@@ -62,17 +62,17 @@ impl Nested {
     pub fn value(&mut self, key: Option<&str>, value: &Value) {
         self.next(key);
         let text = serde_json::to_string_pretty(value).expect("a value is JSON");
-        // No string has a line break in it: JSON writes them with a backslash.
+        // Line breaks in strings are escaped in JSON, so every line break here separates lines.
         let indent = format!("\n{}", "  ".repeat(self.open.len()));
         self.text += &text.replace('\n', &indent);
     }
 
-    /// The text there is, if it is worth printing already.
+    /// The collected text, once there is enough to print.
     pub fn ready(&mut self) -> Option<String> {
         (self.text.len() >= GATHERED).then(|| std::mem::take(&mut self.text))
     }
 
-    /// The rest of the document.
+    /// Closes all levels, and returns the remaining text.
     pub fn finish(mut self) -> String {
         while !self.open.is_empty() {
             self.end();

@@ -1,7 +1,7 @@
 //! Progress of long commands: on standard error, only on a terminal, only after a quarter of a second.
 //!
-//! The rate is that since the beginning: what is told first was done in the time before, and a rate of the last moment would
-//! be absurd then.
+//! The rate is the average since the beginning. The first report covers all work before it, so a rate over the last
+//! interval would be absurd there.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use dataset::property::size::format_bytes;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use protocol::Progress;
 
-/// How long a command may take before it shows progress.
+/// Time before a command shows progress.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// A meter for one request; what it drew is gone when it is dropped.
+/// A progress meter for one request; dropping the meter erases its line.
 pub struct Meter {
     enabled: bool,
     begun: Instant,
@@ -26,7 +26,7 @@ impl Meter {
         Meter { enabled: on_terminal, begun: Instant::now(), bar: None }
     }
 
-    /// Shows how far the request is.
+    /// Draws the present progress.
     pub fn update(&mut self, progress: &Progress) {
         if !self.enabled || self.begun.elapsed() < PATIENCE {
             return;
@@ -58,7 +58,7 @@ fn style(has_total: bool) -> ProgressStyle {
         false => "{msg}  {done}  {rate}",
     };
     let style = ProgressStyle::with_template(template).expect("the template is well formed");
-    // Sizes look as they do everywhere else.
+    // Sizes have the same form as in tables.
     style
         .with_key("done", |state: &ProgressState, out: &mut dyn fmt::Write| put(out, state.pos()))
         .with_key("all", |state: &ProgressState, out: &mut dyn fmt::Write| put(out, state.len().unwrap_or_default()))
@@ -72,17 +72,17 @@ fn style(has_total: bool) -> ProgressStyle {
 }
 
 fn put(out: &mut dyn fmt::Write, bytes: u64) {
-    // A line of progress that cannot be put together is not drawn.
+    // A line that cannot be formatted is not drawn.
     let _ = out.write_str(&format_bytes(bytes));
 }
 
-/// Bytes a second since the beginning.
+/// Average rate since the beginning, in bytes per second.
 fn rate(done: u64, elapsed: Duration) -> u64 {
     let millis = elapsed.as_millis().max(1);
     u64::try_from(u128::from(done) * 1000 / millis).unwrap_or(u64::MAX)
 }
 
-/// The seconds that are left at that rate.
+/// Estimated seconds left at the average rate.
 fn left(done: u64, total: u64, elapsed: Duration) -> u64 {
     total.saturating_sub(done).div_ceil(rate(done, elapsed).max(1))
 }

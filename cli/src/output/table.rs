@@ -1,9 +1,9 @@
-//! Tables as `zfs list` prints them: two spaces between columns, words to the left, numbers to the right, and no line
-//! ever cut or wrapped. Scripted (`-H`) there is no head, and one tab between values.
+//! Tables in the layout of `zfs list`: two spaces between columns, words aligned left, numbers right, and no line cut
+//! or wrapped. With `-H` there is no header, and a single tab separates values.
 
 use dataset::property::Align;
 
-/// The head of a column and where its values stand.
+/// Header and alignment of a column.
 #[derive(Clone, Debug)]
 pub struct Column {
     title: String,
@@ -11,44 +11,44 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of words.
+    /// A column of words, aligned left.
     pub fn left(title: impl Into<String>) -> Column {
         Column { title: title.into(), align: Align::Left }
     }
 
-    /// A column of numbers.
+    /// A column of numbers, aligned right.
     pub fn right(title: impl Into<String>) -> Column {
         Column { title: title.into(), align: Align::Right }
     }
 
-    /// A column that stands as given.
+    /// A column with the given alignment.
     pub fn new(title: impl Into<String>, align: Align) -> Column {
         Column { title: title.into(), align }
     }
 }
 
-/// A table being filled.
+/// A table under construction.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
-    /// How wide the columns of what was taken are; empty before that.
+    /// Widths of the columns in rows already taken; empty before the first [`Table::take`].
     taken: Vec<usize>,
 }
 
 impl Table {
-    /// A table without rows.
+    /// A table with columns and without rows.
     pub fn new(columns: Vec<Column>) -> Table {
         Table { columns, rows: Vec::new(), taken: Vec::new() }
     }
 
-    /// Adds a row; it has a cell for each column.
+    /// Adds a row, with a cell per column.
     pub fn push(&mut self, row: Vec<String>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
         self.rows.push(row);
     }
 
-    /// The whole text: empty if there are no rows.
+    /// The whole text; empty without rows.
     pub fn render(&self, scripted: bool) -> String {
         match (self.rows.is_empty(), scripted) {
             (true, _) => String::new(),
@@ -57,18 +57,18 @@ impl Table {
         }
     }
 
-    /// How many rows there are.
+    /// Number of rows not yet taken.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The text of the rows there are, which are gone then: for a table that is longer than memory. Its head comes with the
-    /// first, and its columns never get narrower.
+    /// Removes the rows and returns their text, for a table larger than memory. The first text begins with the header,
+    /// and columns never become narrower.
     pub fn take(&mut self, scripted: bool) -> String {
         let is_first = self.taken.is_empty();
         let text = self.render(scripted);

@@ -1,10 +1,10 @@
-//! Dates as ZFS prints them, in the reader's time zone.
+//! Dates in the formats of ZFS, in the reader's time zone.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// How the reader's time zone is found out. Whoever shows a date asks: finding it may take a walk through the system's
-/// whole zone database, which most commands have no use for.
+/// Determines the reader's time zone. Callers ask only to format a date: the answer may take a walk through the
+/// system's whole zone database, wasted on most commands.
 pub type Zone = fn() -> TimeZone;
 
 /// `Fri Nov  7  9:05 2025`, for `creation` and holds.
@@ -37,7 +37,7 @@ pub fn exact(seconds: i64, zone: Zone) -> String {
     format(seconds, zone, "%Y-%m-%d %H:%M:%S")
 }
 
-/// A time that no calendar has is shown as its seconds.
+/// Formats a time; a time outside the calendar becomes its number of seconds.
 fn format(seconds: i64, zone: Zone, pattern: &str) -> String {
     match Timestamp::from_second(seconds) {
         Ok(timestamp) => timestamp.to_zoned(zone()).strftime(pattern).to_string(),

@@ -1,20 +1,20 @@
-//! Showing the value of a property: as its syntax says, and dates in the reader's time zone.
+//! Text of a property's value: by the property's syntax, with dates in the reader's time zone.
 
 use dataset::property::{Precision, Property, Syntax};
 
 use super::time::{self, Zone};
 
-/// How values are shown.
+/// Style of values in output.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// For people or for programs.
+    /// Rounded for people, or exact for programs.
     pub precision: Precision,
-    /// The reader's time zone.
+    /// Time zone of dates.
     pub zone: Zone,
 }
 
 impl Style {
-    /// Shows a canonical value; one that is empty is shown as `-`.
+    /// Text of a canonical value; `-` for an empty value.
     pub fn show(&self, property: &Property, canonical: &str) -> String {
         let syntax = property.syntax();
         match (syntax, canonical.parse::<i64>()) {

@@ -1,10 +1,10 @@
-//! Whole programs on a machine that has no pools: what is printed, and the exit code.
+//! Whole programs on a machine without pools: output and exit code.
 
 use service::execute::NoPools;
 
 use super::*;
 
-/// Standard output, standard error and exit status of one command line.
+/// Standard output, standard error and exit status of a command line.
 fn output_of(line: &str) -> String {
     let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
     let program =
@@ -74,9 +74,9 @@ fn examples_parse() {
     }
 }
 
-/// The words of an example for this program, up to where the shell or a remark begins.
+/// The words of an example of the program, up to the shell's part or a remark.
 fn example_words(line: &str, name: &str) -> Option<Vec<String>> {
-    // Where a remark goes on there is no example.
+    // A continued remark is not an example.
     let line = line.strip_prefix("  ")?;
     let end = ["  ", " |", " >", " <", ";", " &&"].iter().filter_map(|stop| line.find(stop)).min();
     let line = &line[..end.unwrap_or(line.len())];
@@ -84,7 +84,7 @@ fn example_words(line: &str, name: &str) -> Option<Vec<String>> {
     is_ours.then(|| quoted_words(line))
 }
 
-/// Splits at blanks outside of single quotes, and drops those.
+/// Splits at blanks outside single quotes, and removes the quotes.
 fn quoted_words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;

@@ -1,8 +1,8 @@
-//! Copying a tree with all that belongs to it, and comparing two.
+//! Copies a tree with all metadata, and compares two trees.
 //!
-//! Equal trees have the same names, and under each name the same type, mode, owner, size, time of change to the
-//! nanosecond, content, device number, link structure and attributes. Where data has holes does not count, nor do access
-//! times (comparing changes them), nor attributes that the system keeps for itself (security labels, ACLs).
+//! Equal trees have the same names, and under each name the same type, mode, owner, size, modification time to the
+//! nanosecond, content, device number, link structure and attributes. Holes do not count, nor do access times
+//! (comparing changes access times), nor attributes for the system's own use (security labels, ACLs).
 
 use std::{
     collections::BTreeMap,
@@ -21,16 +21,16 @@ use service::owners::is_root;
 
 use super::stage::Problem;
 
-/// What was copied or compared.
+/// Amount of data copied or compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Amount {
-    /// Files, folders and everything else that has a name.
+    /// Number of files, directories and special files.
     pub entries: u64,
-    /// The sizes of the files.
+    /// Sum of the file sizes, in bytes.
     pub bytes: u64,
 }
 
-/// How much is read at once.
+/// Bytes per read.
 const BUFFER: usize = 1 << 17;
 
 type Outcome<T = ()> = Result<T, Problem>;
@@ -39,7 +39,7 @@ fn at<T, E: std::fmt::Display>(path: &Path, result: Result<T, E>) -> Outcome<T> 
     result.map_err(|error| Problem::at(path, &error))
 }
 
-/// The names in a folder, sorted.
+/// The names in a directory, sorted.
 fn names(folder: &Path) -> Outcome<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in at(folder, fs::read_dir(folder))? {
@@ -49,7 +49,7 @@ fn names(folder: &Path) -> Outcome<Vec<OsString>> {
     Ok(names)
 }
 
-/// Copies what is under `from` into the folder `to`: content, modes, owners (for root), times, links and attributes.
+/// Copies the content of `from` into the directory `to`: data, modes, owners (for root), times, links and attributes.
 pub fn copy(from: &Path, to: &Path) -> Outcome<Amount> {
     let mut copier = Copier { links: BTreeMap::new(), amount: Amount::default() };
     copier.folder(from, to)?;
@@ -57,7 +57,7 @@ pub fn copy(from: &Path, to: &Path) -> Outcome<Amount> {
 }
 
 struct Copier {
-    /// The copies of files that have several names.
+    /// First copy of each file with several names, by device and inode number.
     links: BTreeMap<(u64, u64), PathBuf>,
     amount: Amount,
 }
@@ -119,7 +119,7 @@ fn keep(from: &Path, to: &Path) -> Outcome {
     at(to, utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW))
 }
 
-/// The attributes that belong to a file wherever it is, as far as this user sees them.
+/// The attributes that belong to the file itself, as far as the user may read attributes.
 fn attributes(path: &Path) -> Outcome<BTreeMap<Vec<u8>, Vec<u8>>> {
     let len = match llistxattr(path, &mut [0_u8; 0][..]) {
         Ok(len) => len,
@@ -143,7 +143,7 @@ fn attributes(path: &Path) -> Outcome<BTreeMap<Vec<u8>, Vec<u8>>> {
     Ok(found)
 }
 
-/// Compares two trees, which must be equal.
+/// Compares two trees; a difference is an error.
 pub fn trees(wanted: &Path, found: &Path) -> Outcome<Amount> {
     let buffers = [vec![0; BUFFER], vec![0; BUFFER]];
     let mut comparer = Comparer { links: BTreeMap::new(), amount: Amount::default(), buffers };
@@ -152,10 +152,10 @@ pub fn trees(wanted: &Path, found: &Path) -> Outcome<Amount> {
 }
 
 struct Comparer {
-    /// Which file on one side is which on the other.
+    /// Matching files with several names, by device and inode number on either side.
     links: BTreeMap<(u64, u64), (u64, u64)>,
     amount: Amount,
-    /// What was read of each side.
+    /// Buffer for each side.
     buffers: [Vec<u8>; 2],
 }
 
@@ -194,7 +194,7 @@ impl Comparer {
         let same = match (this.is_symlink(), this.is_file()) {
             (true, _) => at(wanted, fs::read_link(wanted))? == at(found, fs::read_link(found))?,
             (_, true) => self.same_content(wanted, found)?,
-            // Pipes, sockets and devices have none.
+            // Pipes, sockets and devices have no content.
             _ => true,
         };
         self.amount.bytes += this.len();

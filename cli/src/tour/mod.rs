@@ -1,11 +1,12 @@
 //! `pool tour`: the main job from end to end, on pools in image files, with every byte compared.
 //!
-//! It runs the real programs, as a user would, in a state folder of its own, and says what it does, how long it takes and
-//! whether it went through mounts or without. It needs no root and no service; it leaves nothing behind.
+//! The tour runs the real programs, as a user would, in a state directory of its own. Its report lists each step, the
+//! duration, and whether data went through mounts or without. The tour needs neither root nor a service, and leaves
+//! nothing behind.
 //!
 //! ```text
-//! compare   two trees, by content and by everything a copy must keep
-//! stage     the programs, the folder, the clock
+//! compare   two trees, by content and by all metadata that a copy must keep
+//! stage     the programs, the directory, the clock
 //! ```
 
 pub mod compare;
@@ -31,7 +32,7 @@ pub fn run(source: Option<&Path>, output: &mut dyn io::Write) -> Result<(), Prob
     outcome.and(closed)
 }
 
-/// Source code of other programs: what Cargo has unpacked, and else what the machine's compiler includes.
+/// Source code of other programs: Cargo's unpacked crates, else the header files of the machine's compiler.
 fn default_source() -> Result<PathBuf, Problem> {
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo = cargo.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
@@ -44,7 +45,7 @@ fn act(stage: &mut Stage<'_>, source: &Path) -> Result<(), Problem> {
     let (tank, vault) = (stage.image("tank.img"), stage.image("vault.img"));
     stage.say("Two pools in image files")?;
     stage.create("tank", &tank, &["-O", "compression=zstd-1"])?;
-    // Comparing a copy reads it; without access times that leaves it as it was received.
+    // Comparing reads the copy. Without access times, reading leaves the copy as received.
     stage.create("vault", &vault, &["-O", "atime=off"])?;
     stage.fs(&["create", "tank/home"])?;
     stage.find_mounts()?;

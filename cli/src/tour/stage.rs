@@ -1,4 +1,4 @@
-//! The programs, the folder and the clock of the tour.
+//! The programs, the directory and the clock of the tour.
 
 use std::{
     ffi::OsStr,
@@ -13,7 +13,7 @@ use std::{
 
 use super::compare;
 
-/// What went wrong on the tour.
+/// A step of the tour that failed.
 #[derive(Debug)]
 pub struct Problem(String);
 
@@ -39,7 +39,7 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Where the tour plays.
+/// The environment of the tour: its directory, pools and output.
 pub(super) struct Stage<'a> {
     output: &'a mut dyn Write,
     folder: PathBuf,
@@ -56,16 +56,16 @@ impl<'a> Stage<'a> {
         Ok(Stage { output, folder, program, mounted: false, begun: Instant::now() })
     }
 
-    /// Ends what may still run, and removes the folder.
+    /// Ends services that may still run, and removes the directory.
     pub(super) fn close(self) -> Result<(), Problem> {
         for name in ["tank", "vault"] {
-            // Exported already, if all went well.
+            // Fails harmlessly after a successful tour, whose pools are exported.
             let _ = self.command("pool", &["export", "-f", name]).output();
         }
         fs::remove_dir_all(&self.folder).map_err(|error| Problem::at(&self.folder, &error))
     }
 
-    /// Says that everything went as it must.
+    /// Reports the success of the tour.
     pub(super) fn applaud(&mut self) -> Result<(), Problem> {
         Ok(writeln!(self.output, "\nAll is well, after {:.1} s.", self.begun.elapsed().as_secs_f64())?)
     }
@@ -88,7 +88,7 @@ impl<'a> Stage<'a> {
         Ok(path)
     }
 
-    /// Does something and says how long it took.
+    /// Runs a step and reports its duration.
     pub(super) fn time<T>(&mut self, what: &str, work: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
         let begun = Instant::now();
         let value = work()?;
@@ -124,8 +124,8 @@ impl<'a> Stage<'a> {
         self.run("pool", arguments, |_| {})
     }
 
-    /// Creates a pool in a new image, with its datasets mounted in the tour's folder. The root dataset is not: below a
-    /// mount of theirs, ordinary users can often make no other.
+    /// Creates a pool in a new image, and mounts its datasets in the tour's directory. The root dataset stays
+    /// unmounted: below a FUSE mount of an ordinary user, ordinary users often cannot mount again.
     pub(super) fn create(&mut self, name: &str, image: &str, options: &[&str]) -> Result<(), Problem> {
         let mountpoint = self.mountpoint(name).display().to_string();
         let vdev = format!("8G:{image}");
@@ -150,7 +150,7 @@ impl<'a> Stage<'a> {
         self.folder.join("mounts").join(dataset)
     }
 
-    /// Finds out whether the pools are mounted, and says so.
+    /// Detects whether the pools are mounted, and reports the result.
     pub(super) fn find_mounts(&mut self) -> Result<(), Problem> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let place = self.mountpoint("tank/home").display().to_string();
@@ -161,7 +161,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Copies what is in a folder into a dataset.
+    /// Copies the content of a directory into a dataset.
     pub(super) fn put(&mut self, folder: &Path, dataset: &str) -> Result<(), Problem> {
         if self.mounted {
             let target = self.mountpoint(dataset);
@@ -178,7 +178,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Compares a dataset with a folder: nothing may differ, be missing or be there besides.
+    /// Compares a dataset with a directory; any difference, missing or extra file is an error.
     pub(super) fn compare(&mut self, folder: &Path, dataset: &str) -> Result<(), Problem> {
         let (place, temporary) = if self.mounted {
             (self.mountpoint(dataset), false)
@@ -197,7 +197,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Changes and deletes a part of what is in a dataset.
+    /// Changes and deletes some files of a dataset.
     pub(super) fn spoil(&mut self, dataset: &str) -> Result<(), Problem> {
         if !self.mounted {
             let junk = self.scratch("junk")?;
@@ -219,7 +219,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Makes a folder of new files, and puts the same into `second`, which shows what must come of it.
+    /// Creates a directory of new files, and updates `second`, the expected result, in the same way.
     pub(super) fn work(&mut self, second: &Path) -> Result<PathBuf, Problem> {
         let work = self.scratch("work")?;
         let report = work.join("report");
