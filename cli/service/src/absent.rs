@@ -1,7 +1,8 @@
-//! What is shown of a known pool that cannot be had: nobody serves it, its service does not answer, or it cannot be opened.
+//! Output for a known pool that is unavailable: no service runs, its service does not answer, or the pool cannot be
+//! opened.
 //!
-//! As in OpenZFS it keeps its row in `pool list`, with `-` where nothing is known, and its part of `pool status`, with advice;
-//! commands about all pools go on with the others.
+//! As in OpenZFS, such a pool keeps its row in `pool list`, with `-` for unknown values, and its section in `pool
+//! status`, with advice. Commands about all pools continue with the other pools.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -21,10 +22,10 @@ use crate::{
     health::{self, Condition, Details, State},
 };
 
-/// What stands for a value that is not known.
+/// Text for an unknown value.
 const NONE: &str = "-";
 
-/// Why a pool cannot be had.
+/// Why a pool is unavailable.
 pub(super) struct Absence {
     condition: Condition,
     why: Option<Failure>,
@@ -37,7 +38,7 @@ impl Absence {
 }
 
 impl Client {
-    /// Answers a request for the state of a pool, also if the pool cannot be had.
+    /// Answers a request for a pool's state, even for an unavailable pool.
     pub(super) fn show(&mut self, pool: &str, request: &Request, progress: OnSaid<'_>) -> Result<Response, Failure> {
         if let Some((places, indexed)) = self.of_another(pool) {
             return self.show_another(&places, &indexed, request, progress);
@@ -51,7 +52,7 @@ impl Client {
         Ok(response)
     }
 
-    /// The same of another user's pool: its service says it, or else the index says that there is one.
+    /// As `show`, for another user's pool: the answer comes from its service, or else from the index.
     fn show_another(
         &self,
         places: &Places,
@@ -83,7 +84,7 @@ impl Client {
         Ok(answer(request, pool, known.as_ref(), &absence))
     }
 
-    /// Asks who has the pool, or opens it where no service is expected.
+    /// Asks the pool's service; opens the pool if no service is expected.
     fn look(
         &mut self,
         known: &KnownPool,
@@ -105,7 +106,7 @@ impl Client {
                     Err(failure) => return Err(failure),
                 }
                 if !is_last {
-                    // Another command, or a supervisor, may be about to start the service, or to end it.
+                    // Another command, or a supervisor, may just be starting or ending the service.
                     match self.lock_unserved(&pool) {
                         Ok(taken) => lock = taken,
                         Err(failure) => return Ok(Err(Absence::of(Condition::Unanswered)(failure))),
@@ -127,7 +128,7 @@ impl Client {
     }
 }
 
-/// The answer to a request for the state of a pool that cannot be had.
+/// The answer for the state of an unavailable pool.
 fn answer(request: &Request, pool: &str, known: Option<&KnownPool>, absence: &Absence) -> Response {
     match request {
         Request::Pool { properties, vdevs } => Response::Pool(record(pool, known, absence, properties, *vdevs)),
@@ -153,7 +154,7 @@ fn record(
     };
     let property =
         |name: &str| PropertyRecord { name: name.to_owned(), value: value(name), source: Source::None, received: None };
-    // Without names, all are asked for: these are what is known.
+    // An empty list of names means all properties: of an unavailable pool only these are known.
     let all = [GUID.name, HEALTH.name, ALTROOT.name].map(str::to_owned);
     let names = if properties.is_empty() { &all[..] } else { properties };
     PoolRecord {
@@ -169,7 +170,7 @@ fn record(
 
 /// The state of a pool in full.
 fn status(pool: &str, known: Option<&KnownPool>, absence: &Absence) -> PoolStatus {
-    // `cannot open 'tank': it is so` is shown behind words that say the first half.
+    // The status text itself says that the pool cannot be opened, so the failure's prefix is removed.
     let why = absence.why.as_ref().map(|failure| {
         let prefix = format!("cannot open '{pool}': ");
         failure.message.strip_prefix(&prefix).unwrap_or(&failure.message).to_owned()
@@ -199,7 +200,7 @@ fn status(pool: &str, known: Option<&KnownPool>, absence: &Absence) -> PoolStatu
     }
 }
 
-/// The devices that a pool had when it was last open, and whether they are there.
+/// The devices of a pool when last open, and whether each is present.
 fn vdevs(known: &KnownPool) -> Vec<VdevRecord> {
     let record = |path: PathBuf| {
         let (state, note) = match devices::pool_on(&path) {

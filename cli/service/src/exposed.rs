@@ -1,6 +1,6 @@
-//! Images that other users can read. Whoever reads one can import a copy of it, and then read every file of the pool; whoever
-//! can open one can lock it, and keep the pool from being imported. New images are closed; for those that exist, the
-//! command that puts them to use says how to close them.
+//! Images that other users can read. A reader of an image can import a copy and then read every file of the pool. A
+//! user who can open an image can lock the image, and so prevent the import of its pool. New images are closed to
+//! other users; for existing images, the command that uses an image prints how to close the image.
 
 use std::{
     io::{self, Write},
@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a group and all others may do with a file: read or write it.
+/// Mode bits by which the group and other users may read or write a file.
 const OPEN_TO_OTHERS: u32 = 0o066;
-/// Pass through a directory.
+/// Mode bits by which other users may traverse a directory.
 const PASSABLE: u32 = 0o011;
 
-/// Whether other users can open an image: its mode and every directory above let them.
+/// Whether other users can open an image: its mode and every parent directory allow access.
 fn is_exposed(path: &Path) -> bool {
     let mode = |path: &Path| path.metadata().map(|metadata| metadata.permissions().mode());
     let Ok(path) = path.canonicalize() else { return false };
@@ -21,11 +21,11 @@ fn is_exposed(path: &Path) -> bool {
     is_open && path.ancestors().skip(1).all(|folder| mode(folder).is_ok_and(|mode| mode & PASSABLE != 0))
 }
 
-/// Warns of those images among devices that other users can read or lock.
+/// Warns of each image among devices that other users can read or lock.
 pub(super) fn warn(paths: impl Iterator<Item = PathBuf>) {
     for path in paths.filter(|path| is_exposed(path)) {
         let path = path.display();
-        // Without standard error there is no one to warn.
+        // Without standard error the warning is lost.
         let _ = writeln!(
             io::stderr(),
             "warning: other users can read the image {path} and every file in the pool; to prevent this: chmod 600 {path}"

@@ -1,8 +1,8 @@
-//! What a service keeps of the command that has started it, which is next to nothing.
+//! What a service inherits from the command that started the service: as little as possible.
 //!
-//! A service lives long and owns a pool; what it would inherit belongs to the command's caller: descriptors, whose locks and
-//! pipes would never end, a umask, a session, variables of the environment. So the environment is trimmed before the
-//! service is started, and the rest is given up as the first thing that it does.
+//! A service runs long and owns a pool. Inherited descriptors (with locks and pipes that would never be released),
+//! umask, session and environment variables belong to the command's caller. So the environment is trimmed before the
+//! start, and the service drops the rest first of all.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -15,18 +15,18 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit, umask},
 };
 
-/// The variables that a service goes by, beside those that begin with `CENOTE_` or `RUST_`.
+/// Environment variables that a service keeps, besides `CENOTE_*` and `RUST_*`.
 const KEPT: &[&str] = &["HOME", "PATH", "TZ", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
 
-/// How unwilling the kernel is to end a service when memory runs out: every file system of the pool would die with it. The
-/// lowest value, -1000, would have the machine die in its place.
+/// The kernel's OOM score adjustment of a service. An OOM kill would end every mount of the pool, so the value is
+/// low. The lowest value, -1000, would sacrifice the machine instead.
 const OOM_SCORE: &str = "-900";
 
-/// Directories on the way to a mount point must be passable for all users. What is for this user alone is made with its own
-/// mode, whatever the umask is.
+/// All users must be able to traverse the parents of a mount point. Private files are created with an explicit mode,
+/// whatever the umask.
 const UMASK: u32 = 0o022;
 
-/// What a service is given of an environment.
+/// The variables of an environment that a service keeps.
 pub(super) fn trimmed(
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (OsString, OsString)> {
@@ -38,22 +38,23 @@ fn is_kept(name: &OsStr) -> bool {
     KEPT.contains(&name) || name.starts_with("CENOTE_") || name.starts_with("RUST_")
 }
 
-/// Gives up what this process has inherited. Only as the first thing that a process does: it closes every descriptor but
-/// the standard ones, whoever has opened it. Standard input is the pool's lock, which is kept until the service is ready.
+/// Drops everything that this process has inherited. Call first in a process: every descriptor except the standard
+/// three is closed, no matter which code opened the descriptor. Standard input, the pool's lock, is kept until the
+/// service is ready.
 pub(super) fn settle() {
     close_inherited();
-    // Without a terminal of its own; fails harmlessly for a process that has none already.
+    // Detaches from the terminal; fails harmlessly for a session leader.
     let _ = rustix::process::setsid();
     umask(Mode::from_raw_mode(UMASK));
     allow_descriptors();
-    // Only root may; for other users the kernel decides as for any process of theirs.
+    // Only root may lower the score; for other users the default applies.
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
 }
 
 fn close_inherited() {
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return };
     let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    // Collected first: the listing has a descriptor of its own, which is closed by then.
+    // Collected first: the listing uses a descriptor too, which is closed by then.
     for number in numbers.collect::<Vec<_>>() {
         if number > 2 {
             let _ = nix::unistd::close(number);
@@ -61,23 +62,23 @@ fn close_inherited() {
     }
 }
 
-/// Gives up what stood at standard input.
+/// Replaces standard input by `/dev/null`.
 pub(super) fn close_input() -> io::Result<()> {
     nix::unistd::dup2_stdin(File::open("/dev/null")?).map_err(io::Error::from)
 }
 
-/// Says nothing more on standard output, whose reader may wait for its end.
+/// Replaces standard output by `/dev/null`: the reader of the pipe may wait for its end.
 pub(super) fn close_output() -> io::Result<()> {
     let null: File = OpenOptions::new().write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(&null).map_err(io::Error::from)
 }
 
-/// Takes as many descriptors as this process may have. The usual limit is there for programs that cannot deal with numbers
-/// beyond a thousand; a service with many devices, mounts and threads that serve them may need more.
+/// Raises the limit of descriptors to the maximum. The usual soft limit protects programs that use select(2), which
+/// is limited to 1024; a service with many devices, mounts and threads may need more.
 fn allow_descriptors() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // With fewer it does what it can.
+        // With a lower limit, the service works until descriptors run out.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }

@@ -1,24 +1,24 @@
-//! Pools on this machine: which are known, who owns them, and how commands reach them.
+//! Pools on this machine: the registry, the owner of each pool, and how commands reach the owner.
 //!
-//! [`Client`] is the [`protocol::Executor`] of the programs. Requests and their answers are those of the crate `protocol`;
-//! command lines and printed text are the affair of the crate `cli`, which stands on this one.
+//! [`Client`] is the [`protocol::Executor`] of the programs. The crate `protocol` defines requests and answers; the
+//! crate `cli`, which uses this crate, has command lines and printed text.
 //!
 //! ```text
 //! client     finds the owner of a pool for each command     host     creates, imports, exports, destroys
-//! daemon     the process that owns one pool                 spawn    starts it, and waits until it is ready
-//! supervisor starts it again after a crash                  hygiene  what a service keeps of who started it
-//! server     is asked over a socket                         socket   asks
-//! visitors   connections of other users                     reserve  descriptors for an emergency
-//! registry   the known pools, one file each                 lock     taking turns at opening, serving and forgetting a pool
-//! places     the folders: registry, logs, sockets, locks     remembered  what is mounted by hand
-//! keeper     what a service notes in the registry        exposed  images that other users can read
-//! execute    carries requests out on a pool that this process has open
-//! health     what is known of a pool -> state, what is wrong, what to do
+//! daemon     the process that owns one pool                 spawn    starts a service, and waits until ready
+//! supervisor restarts a service after a crash               hygiene  what a service inherits from its starter
+//! server     the listening side of a socket                 socket   the asking side
+//! visitors   connections of other users                     reserve  file descriptors kept for an emergency
+//! registry   the known pools, one file each                 lock     turns at opening, serving and unregistering a pool
+//! places     the folders: registry, logs, sockets, locks     remembered  mounts by mount(8), kept across restarts
+//! keeper     updates of the registry by a service           exposed  images that other users can read
+//! execute    executes requests on a pool that this process has open
+//! health     conditions of a pool -> state, status, action
 //! owners     names and numbers of users and groups
 //! ```
 //!
-//! A pool has one owner: its service, or the command that has it open just now. Locks on its devices see to that; what is
-//! here sees to it that commands find the owner, or become it.
+//! A pool has one owner: its service, or the command with the pool open at the moment. Locks on its devices enforce a
+//! single owner; this crate makes commands find the owner, or become the owner.
 
 mod absent;
 mod client;

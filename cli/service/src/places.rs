@@ -1,16 +1,16 @@
-//! Where this user's pools are remembered, and where their services listen.
+//! The folders of this user's registry, and of the sockets of their services.
 //!
 //! ```text
 //! STATE/pools/NAME.json    a known pool                /var/lib/cenote, or $XDG_STATE_HOME/cenote
 //! STATE/index/NAME         its name, GUID and state, for other users
-//! STATE/log/NAME.log       what its service says
+//! STATE/log/NAME.log       output of its service
 //! RUN/NAME.sock            its service's socket        /run/cenote, or $XDG_RUNTIME_DIR/cenote, or STATE/run
 //! RUN/NAME.lock            held while a pool is opened or its service started
 //! ```
 //!
-//! `CENOTE_STATE` and `CENOTE_RUN` override both. All of these belong to the user. Root's STATE, index and RUN are open to
-//! all users (0755), because every user may list root's pools; what belongs to other users is closed (0700). `pools`
-//! and `log` are closed in either case, and so is every file but sockets and the index.
+//! `CENOTE_STATE` and `CENOTE_RUN` override both. All files belong to the user. Root's STATE, index and RUN are open
+//! to all users (0755), because every user may list root's pools; folders of other users are closed (0700). `pools`
+//! and `log` are always closed, and so is every file except sockets and the index.
 
 use std::{
     ffi::OsString,
@@ -28,7 +28,7 @@ use crate::owners::is_root;
 const STATE: &str = "/var/lib/cenote";
 const RUN: &str = "/run/cenote";
 
-/// The folders of one user.
+/// The state and run folders of one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     state: PathBuf,
@@ -36,13 +36,13 @@ pub struct Places {
 }
 
 impl Places {
-    /// Those of the user who runs this process, as the environment says.
+    /// The folders of the user who runs this process, as set by the environment.
     pub fn of_this_user() -> Places {
         Places::choose(is_root(), |name| std::env::var_os(name))
     }
 
-    /// Chooses by the variables of an environment. What is empty or relative does not count, as the XDG specification
-    /// has it.
+    /// Chooses the folders by environment variables. As the XDG specification says, an empty or relative value counts
+    /// as unset.
     pub fn choose(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Places {
         let folder = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let below = |name| folder(name).map(|path| path.join("cenote"));
@@ -58,19 +58,19 @@ impl Places {
         Places { state, run }
     }
 
-    /// Those of root, for a user who has said nothing else: root's pools can be listed by all.
+    /// Root's folders, for another user without `CENOTE_STATE` and `CENOTE_RUN`: every user may list root's pools.
     pub fn of_the_system() -> Option<Places> {
         let is_said = ["CENOTE_STATE", "CENOTE_RUN"].into_iter().any(|name| std::env::var_os(name).is_some());
         let is_other = !is_said && !is_root();
         is_other.then(|| Places::choose(true, |_| None))
     }
 
-    /// The folder of the known pools.
+    /// The folder of the registry files.
     pub fn pools(&self) -> PathBuf {
         self.state.join("pools")
     }
 
-    /// The folder of what other users may know of them.
+    /// The folder of the index, which other users can read.
     pub fn index(&self) -> PathBuf {
         self.state.join("index")
     }
@@ -91,33 +91,33 @@ impl Places {
     }
 }
 
-/// The mode of folders that are closed to other users.
+/// Mode of folders closed to other users.
 const CLOSED: u32 = 0o700;
-/// That of files.
+/// Mode of files closed to other users.
 const CLOSED_FILE: u32 = 0o600;
-/// The mode of root's folders that other users may look into.
+/// Mode of root's folders that are open to other users.
 const OPEN: u32 = 0o755;
 
-/// The mode of a user's folders that hold what other users may ask for.
+/// Mode of the run and index folders: open if root's, else closed.
 fn shared_mode() -> u32 {
     if is_root() { OPEN } else { CLOSED }
 }
 
-/// Makes the folder that `path` is to lie in, closed to other users, and what is missing above it.
+/// Creates the parent folder of `path`, closed to other users, and its missing ancestors.
 pub fn prepare_closed(path: &Path) -> Result<(), Failure> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let made = make_folder(parent, CLOSED).and_then(|()| tighten(parent));
     made.map_err(|error| Failure::cannot("create folder", parent.display(), error))
 }
 
-/// Makes the folder that `path` is to lie in, and what is missing above it; other users may look into root's.
+/// Creates the parent folder of `path`, and its missing ancestors. Root's are open to other users.
 pub fn prepare_shared(path: &Path) -> Result<(), Failure> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let made = make_folder(parent, shared_mode()).and_then(|()| widen(parent));
     made.map_err(|error| Failure::cannot("create folder", parent.display(), error))
 }
 
-/// Gives a file that was just made the mode of what is closed to other users, whatever the umask.
+/// Closes a new file to other users, whatever the umask.
 pub fn close_file(file: &File) -> io::Result<()> {
     match file.metadata()?.permissions().mode() & 0o777 {
         CLOSED_FILE => Ok(()),
@@ -125,7 +125,7 @@ pub fn close_file(file: &File) -> io::Result<()> {
     }
 }
 
-/// Makes a folder of exactly this mode, whatever the umask. One that is there stays as it is.
+/// Creates a folder with exactly this mode, whatever the umask. An existing folder is unchanged.
 fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -141,7 +141,7 @@ fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Opens root's usual folders, which an earlier version has closed. What the environment names stays as it was made.
+/// Opens root's default folders, which an earlier version closed. Folders named by the environment keep their mode.
 fn widen(folder: &Path) -> io::Result<()> {
     let usual = [RUN, STATE].map(Path::new);
     if !is_root() {
@@ -155,7 +155,7 @@ fn widen(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes a folder that an earlier version, or a careless hand, has left open.
+/// Closes a folder left open by an earlier version or by the user.
 fn tighten(folder: &Path) -> io::Result<()> {
     match folder.metadata()?.permissions().mode() & 0o077 {
         0 => Ok(()),

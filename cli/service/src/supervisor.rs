@@ -1,17 +1,17 @@
-//! The process that starts a pool's service again when it has crashed.
+//! The process that restarts a pool's service after a crash.
 //!
-//! A service is the child of a supervisor, which waits for it and does nothing else. A service that ends by itself was
-//! asked to, or cannot go on: then the supervisor ends too. One that a signal has killed, or a panic, is started again after
-//! a pause that doubles with each crash: its pool is opened as after a power failure, its dead mounts are detached, and
-//! everything is mounted again. `SIGTERM` and `SIGINT` are no crash.
+//! A service is the child of a supervisor, which only waits for the service. A service that exits by itself was asked
+//! to end, or cannot continue; then the supervisor ends too. After a crash (a signal or a panic), the supervisor
+//! restarts the service after a pause, which doubles with each crash: the pool is opened as after a power failure,
+//! its dead mounts are detached, and everything is mounted again. `SIGTERM` and `SIGINT` do not count as a crash.
 //!
-//! Before it starts a service it does what `pool import` does, and takes the pool's lock for it (see `lock`). So it ends when
-//! the pool was exported, destroyed or brought back by a command meanwhile, and waits for a command that has the pool open.
-//! A command that comes meanwhile waits in turn until everything is mounted.
+//! Before a start the supervisor takes the pool's lock and proceeds as `pool import` does (see `lock`). So the
+//! supervisor ends if a command has exported, destroyed or restarted the pool meanwhile, and waits for a command that
+//! has the pool open. In turn, a command that arrives meanwhile waits until everything is mounted.
 //!
-//! Killing a supervisor ends nothing but the supervision. `CENOTE_RESTART=0` in the environment of the command that starts
-//! a service leaves it out. Where there is systemd, services have their supervisors too: the unit starts them, and they
-//! belong to its control group.
+//! Killing a supervisor ends only the supervision. `CENOTE_RESTART=0` in the environment of the command that starts a
+//! service disables the supervisor. Under systemd, services have supervisors too: the unit starts the supervisors,
+//! which belong to its control group.
 
 use std::{
     env,
@@ -25,22 +25,22 @@ use protocol::Failure;
 
 use super::{client::Client, daemon, host::detach_dead_mounts, hygiene, registry::KnownPool, spawn};
 
-/// Set to `0`: a service that crashes stays away until `pool import`.
+/// If set to `0`, a crashed service is not restarted until `pool import`.
 const SWITCH: &str = "CENOTE_RESTART";
 
 /// The pause after the first crash, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A service that has run for so long did not crash because it was started.
+/// After this running time, a crash is not attributed to the start, and the pause is reset.
 const STABLE: Duration = Duration::from_secs(600);
 
-/// The exit code of a program whose main thread has panicked.
+/// Exit code of a program with a panic in the main thread.
 const PANICKED: i32 = 101;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 
-/// Whether a command that starts a service is to start a supervisor for it.
+/// Whether services are started under a supervisor.
 pub(super) fn is_wanted() -> bool {
     env::var_os(SWITCH).is_none_or(|value| value != "0")
 }
@@ -52,24 +52,24 @@ fn has_crashed(status: ExitStatus) -> bool {
     }
 }
 
-/// The pause before the next start, and the one after that if the service crashes again.
+/// The pause before the next start, and the pause after one more crash.
 fn pauses(now: Duration, ran: Duration) -> (Duration, Duration) {
     let pause = if ran >= STABLE { FIRST_PAUSE } else { now };
     (pause, (pause * 2).min(LONGEST_PAUSE))
 }
 
-/// Becomes the supervisor of a known pool's service; returns when that has ended for good.
+/// Runs the supervisor of a known pool's service; returns when the service has ended for good.
 pub(super) fn supervise(client: &Client, pool: &str) -> Result<(), Failure> {
     hygiene::settle();
     daemon::log_to(&client.places.log(pool))?;
-    // The command that has started this process holds the lock, and so does this process by its standard input.
+    // The starting command holds the lock, and so does this process through its standard input.
     let started = spawn::launch(&client.places, pool, Stdio::inherit());
     let report = started.as_ref().map(drop).map_err(Clone::clone);
     let told = spawn::report(&report);
     let mut service = started?;
     if let Err(error) = told {
         tracing::warn!("the command that has started this service is gone: {error}");
-        // It would have asked for the mounts.
+        // The starting command is gone and cannot ask for the mounts.
         if let Some(known) = client.registry.get(pool)? {
             have_mounted(client, &known);
         }
@@ -97,13 +97,13 @@ pub(super) fn supervise(client: &Client, pool: &str) -> Result<(), Failure> {
     }
 }
 
-/// Starts the service of a pool that has none; `None` if there is nothing left to do.
+/// Starts the service of an unserved pool; `None` if the pool is no longer known or already served.
 fn restart(client: &Client, pool: &str) -> Result<Option<Child>, Failure> {
     if client.registry.get(pool)?.is_none() {
         return Ok(None);
     }
     let lock = client.lock(pool)?;
-    // A command may have exported the pool, or brought it back, while this waited for the lock.
+    // During the wait for the lock, a command may have exported the pool or restarted its service.
     let Some(known) = client.registry.get(pool)?.filter(|_| !client.is_served(pool)) else { return Ok(None) };
     detach_dead_mounts(pool);
     let service = spawn::launch(&client.places, pool, spawn::shared(&lock)?)?;
@@ -111,7 +111,7 @@ fn restart(client: &Client, pool: &str) -> Result<Option<Child>, Failure> {
     Ok(Some(service))
 }
 
-/// A dataset that cannot be mounted does not keep the others, or the pool, from being used.
+/// A dataset with a failed mount stops neither the other mounts nor the use of the pool.
 fn have_mounted(client: &Client, known: &KnownPool) {
     if let Err(failure) = client.have_mounted(known) {
         tracing::error!("{failure}");

@@ -1,4 +1,4 @@
-//! One request under way: how it says how far it has come, and how it learns that nobody waits for it any more.
+//! A running request: how it reports progress, and how it learns that its caller no longer waits.
 
 use std::{
     fs::File,
@@ -19,40 +19,40 @@ use rustix::{
     io::{Errno, ReadWriteFlags, pwritev2},
 };
 
-/// How long a wait for a stream may go without looking whether it is still wanted.
+/// Interval at which a wait for a stream checks for cancellation.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// How long a part waits for another try where the one before it is still on its way.
+/// Pause before a part is sent again while the reply queue is full.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What a pipe has room for at least when it can be written to, in bytes.
+/// Minimum room, in bytes, of a pipe that polls as writable.
 const PAGE: usize = 4096;
 
-/// How often progress is told.
+/// Minimum interval between two progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// A wish that work should end. Clones share it.
+/// A shared flag that asks work to end. All clones are the same flag.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Wishes it.
+    /// Asks the work to end.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the other is a clone of this one.
+    /// Whether both are clones of one flag.
     pub fn is(&self, other: &Cancel) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether it was wished.
+    /// Whether the work was asked to end.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A request that is being carried out.
+/// A request being executed.
 pub struct Job<'a> {
     cancels: Vec<Cancel>,
     said: OnSaid<'a>,
@@ -61,22 +61,22 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A job that tells `said`, and ends when one of `cancels` says so.
+    /// A job that reports to `said`, and ends when any of `cancels` is set.
     pub fn new(cancels: Vec<Cancel>, said: OnSaid<'a>) -> Job<'a> {
         Job { cancels, said, told: Instant::now(), reader: Reader::default() }
     }
 
-    /// The same for this command.
+    /// The same job, on behalf of this command.
     pub fn of(self, reader: Reader) -> Job<'a> {
         Job { reader, ..self }
     }
 
-    /// The command that it is for, as those are told who want what it holds.
+    /// The command that runs the job, for messages to other users of a busy resource.
     pub fn reader(&self) -> Reader {
         self.reader.clone()
     }
 
-    /// Fails if nobody waits for the result. To be asked where stopping leaves nothing half done.
+    /// Fails if the job was cancelled. Call only where stopping leaves nothing half done.
     pub fn check(&self) -> Result<(), Failure> {
         match is_cancelled(&self.cancels) {
             true => Err(Failure::new("interrupted")),
@@ -88,13 +88,12 @@ impl<'a> Job<'a> {
     pub fn tell(&mut self, what: &str, done: u64, total: Option<u64>) {
         if self.told.elapsed() >= TELL_EVERY {
             self.told = Instant::now();
-            // Whoever cannot take it now hears the next.
+            // Dropped if the queue is full; the next report follows soon.
             let _ = (self.said)(Said::Progress(Progress { what: what.to_owned(), done, total }));
         }
     }
 
-    /// Gives the next part of the answer away. Waits while the asker reads more slowly than the parts come, so that never
-    /// more than a few are in memory.
+    /// Sends a part of the answer. Waits while the peer reads more slowly, so only a few parts are in memory.
     pub fn part(&mut self, part: Part) -> Result<(), Failure> {
         let mut left = Some(Said::Part(part));
         while let Some(said) = left {
@@ -107,13 +106,13 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Makes a stream readable and writable such that waiting for the other end stops when the job is cancelled.
+    /// Wraps a stream such that blocking reads and writes end when the job is cancelled.
     pub fn stream(&self, stream: Stream) -> JobStream {
         let is_pipe = fstat(&stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
         JobStream { file: stream.into(), is_pipe, cancels: self.cancels.clone() }
     }
 
-    /// What says that the job should end; for work on other threads.
+    /// The flags that cancel the job, for work on other threads.
     pub fn cancels(&self) -> Vec<Cancel> {
         self.cancels.clone()
     }
@@ -123,7 +122,7 @@ fn is_cancelled(cancels: &[Cancel]) -> bool {
     cancels.iter().any(Cancel::is_cancelled)
 }
 
-/// The far end of a request that carries bytes: a file, a pipe or a socket of the command.
+/// The remote end of a request with data: a file, a pipe or a socket of the command.
 #[derive(Debug)]
 pub struct JobStream {
     file: File,
@@ -132,24 +131,25 @@ pub struct JobStream {
 }
 
 impl JobStream {
-    /// Writes as much as there is room for. A pipe that has room for a little would keep who writes much until all of it was
-    /// read, and a cancelled job with it. That it must not is said with each write: the pipe is also the command's.
+    /// Writes as much as fits. A large write to a pipe with little room would block until all was read, and a
+    /// cancelled job would block too. So each write asks not to block; the pipe itself cannot be set to non-blocking,
+    /// because the command shares the pipe.
     fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.is_pipe {
             return self.file.write(bytes);
         }
         match pwritev2(&self.file, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT) {
-            // Before Linux 6.4. A page is what a pipe has room for that can be written to.
+            // Before Linux 6.4. A writable pipe has room for a page.
             Err(Errno::OPNOTSUPP) => self.file.write(&bytes[..bytes.len().min(PAGE)]),
             written => Ok(written?),
         }
     }
 
-    /// Waits until the stream is ready, or broken, which the next call then tells.
+    /// Waits until the stream is ready or broken; the next call reports a broken stream.
     fn wait(&self, flags: PollFlags) -> io::Result<()> {
         loop {
             if is_cancelled(&self.cancels) {
-                // Not `Interrupted`: that would be tried again.
+                // Not `Interrupted`: the standard library would retry.
                 return Err(io::Error::other("interrupted"));
             }
             let mut polled = [PollFd::from_borrowed_fd(self.file.as_fd(), flags)];

@@ -1,4 +1,5 @@
-//! Requests about the devices of mirrors and RAID-Zs: attach, detach, replace, offline, online; and the resilver that follows.
+//! Requests about members of mirrors and RAID-Zs: attach, detach, replace, offline, online; and the resilver
+//! afterwards.
 
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 
@@ -20,15 +21,15 @@ use super::{
 };
 use crate::health::Condition;
 
-/// How often who waits for a resilver looks at it.
+/// Polling interval of a command that waits for a resilver.
 const WATCH: Duration = Duration::from_millis(50);
 
-/// So many damaged files are named at most when that is the reason of a refusal.
+/// Maximum number of damaged files named in a refusal.
 const NAMED: usize = 10;
 
 const NANOS: i64 = 1_000_000_000;
 
-/// What the devices of mirrors and RAID-Zs need, in one word each, as far as they need anything.
+/// Which conditions the members of mirrors and RAID-Zs are in: one flag per kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needs {
     pub(super) offline: bool,
@@ -36,12 +37,12 @@ pub(super) struct Needs {
     pub(super) faulted: bool,
     pub(super) filling: bool,
     pub(super) stuck: bool,
-    /// A vdev for the intent log is missing.
+    /// A log vdev is missing.
     pub(super) log_lost: bool,
 }
 
 impl Needs {
-    /// What is the matter with the pool, then.
+    /// The pool's conditions from these flags.
     pub(super) fn conditions(self) -> Vec<Condition> {
         let all = [
             (self.stuck, Condition::Stuck),
@@ -61,8 +62,8 @@ impl OpenPool {
         Ok(devices::open_all(&[path.into()], access)?.remove(0))
     }
 
-    /// Makes a device part of a mirror beside another one, or instead of it, or a column more of a RAID-Z. A spare that is to
-    /// replace a device steps in for it.
+    /// Attaches a device to a mirror, replaces a device, or widens a RAID-Z by one column. A spare used as the
+    /// replacement becomes INUSE.
     pub(super) fn attach(
         &self,
         beside: &str,
@@ -90,7 +91,7 @@ impl OpenPool {
         Ok(self.layout())
     }
 
-    /// Takes a new device, and makes it what is wanted.
+    /// Takes a new device and attaches the device as requested.
     fn attach_new(
         &self,
         beside: &str,
@@ -131,15 +132,15 @@ impl OpenPool {
         let guids: Vec<Guid> = heirs.iter().map(|heir| heir.leaf.guid()).collect();
         self.datasets.resilver().accept_losses(&guids).or_refused(ACTION, device)?;
         match self.pool.detach(device) {
-            // Who looks after replacements may have been faster.
+            // The background replacement may have detached the device already.
             Err(_) if self.pool.find_device(device).is_err() => {}
             detached => detached.or_refused(ACTION, device)?,
         }
         Ok(self.layout())
     }
 
-    /// The devices that could stand for one, but for blocks that nobody gives: what replaces it, or if nobody else is
-    /// complete, what has joined it.
+    /// The devices that could take over from a device, apart from blocks without a good copy: its replacement, or, if
+    /// no other device is complete, all devices being resilvered beside it.
     fn incomplete_heirs(&self, device: &str) -> Result<Vec<Arc<Member>>, Failure> {
         let (vdev, leaf) = self.pool.find_device(device).or_refused("detach", device)?;
         let own = vdev.as_group().and_then(|group| Some((group, group.member(leaf.guid())?.column())));
@@ -167,7 +168,7 @@ impl OpenPool {
         Ok(Failure::cannot("detach", device, problem).hint(hint))
     }
 
-    /// Has one device of each mirror be a pool of its own, or with `dry_run` only says which would be.
+    /// Splits one device off each mirror into a new pool; with `dry_run`, only reports the devices.
     pub(super) fn split(&self, name: &str, devices: &[String], dry_run: bool) -> Result<SplitRecord, Failure> {
         const ACTION: &str = "split";
         let plan = self.pool.plan_split(devices).or_refused(ACTION, self.name())?;
@@ -193,7 +194,7 @@ impl OpenPool {
         if expand { self.expand_vdev_of(device) } else { Ok(()) }
     }
 
-    /// Takes devices of mirrors and RAID-Zs back that have failed, all or one; one that is still away stays so.
+    /// Brings failed members back online: all, or only `device`. A device that is still missing stays out of use.
     pub(super) fn take_back_failed(&self, device: Option<&str>) {
         for vdev in self.engine().storage().vdevs.all() {
             let Some(mirror) = vdev.as_group() else { continue };
@@ -210,7 +211,7 @@ impl OpenPool {
         self.jobs.wake();
     }
 
-    /// Returns when a device that has joined a mirror has everything, and the one that it replaces has left.
+    /// Waits until a new member is complete and the replaced device has left.
     pub(super) fn wait_for_resilver(&self, device: &str, job: &mut Job<'_>) -> Result<(), Failure> {
         let what = format!("resilvering {}", self.name());
         while self.lacks(device)? {
@@ -224,15 +225,16 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Whether a device lacks something that it is about to get, or the one that it replaces is still there.
+    /// Whether a device still has to be resilvered, or the replaced device is still present.
     fn lacks(&self, device: &str) -> Result<bool, Failure> {
         let refused = |why: &str| Err(Failure::cannot("resilver", device, why));
-        // One that has left may have left a single device.
+        // After a detach, a single device may be left of the mirror.
         let (vdev, leaf) = self.pool.find_device(device).or_refused("resilver", device)?;
         let Some(mirror) = vdev.as_group() else { return Ok(false) };
         let Some(member) = mirror.member(leaf.guid()) else { return refused("it has left the pool") };
         match member.state() {
-            // A spare stays beside the one that it stands in for. What replaces the spare waits for that to stand by again.
+            // A spare stays attached beside the failed device. A replacement of the failed device waits until the
+            // spare is AVAIL again.
             State::Complete => Ok(member.replaces().is_some() && !self.pool.label().is_spare(leaf.guid())),
             State::Out => refused("it has failed, or was taken offline, before the resilver finished"),
             State::Filling | State::Filled => match self.datasets.resilver().status().filter(|_| self.is_stuck()) {
@@ -250,7 +252,7 @@ impl OpenPool {
         }
     }
 
-    /// Has what fills devices begin again.
+    /// Restarts the resilver from its beginning.
     pub(super) fn restart_resilver(&self) -> Result<(), Failure> {
         self.engine().writable().or_refused("resilver", self.name())?;
         self.datasets.resilver().restart();
@@ -258,12 +260,12 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Whether devices lack what no other device gives.
+    /// Whether devices lack blocks without a good copy on other devices.
     pub(super) fn is_stuck(&self) -> bool {
         self.datasets.resilver().is_stuck()
     }
 
-    /// Whether devices are being replaced, and it may come to an end.
+    /// Whether a replacement is in progress that can still complete.
     pub(super) fn is_replacing(&self) -> bool {
         let vdevs = self.engine().storage().vdevs.all();
         let label = self.pool.label();
@@ -284,7 +286,7 @@ impl OpenPool {
         Layout { pool: self.name().to_string(), vdevs: shown, spares: self.idle_spares(), size }
     }
 
-    /// The paths of all devices, spares and caches among them.
+    /// Paths of all devices, including spares and cache devices.
     pub(crate) fn device_paths(&self) -> Vec<PathBuf> {
         self.layout().paths().into_iter().map(PathBuf::from).collect()
     }
@@ -300,7 +302,7 @@ impl OpenPool {
                 match (member.state(), member.leaf.health()) {
                     (State::Complete, _) => {}
                     (State::Filling | State::Filled, _) => needs.filling = true,
-                    // Nothing need be done about what gets a successor just now.
+                    // A device being replaced needs no attention.
                     (State::Out, _) if replaced.contains(&member.leaf.guid()) => {}
                     (State::Out, Health::Offline) => needs.offline = true,
                     (State::Out, Health::Faulted) => needs.faulted = true,

@@ -1,8 +1,8 @@
-//! A pool that this process owns: engine, datasets, mounts and background work, from opening to closing.
+//! A pool owned by this process: engine, datasets, mounts and background work, from open to close.
 //!
-//! The same object serves a command that opened the pool for itself and the pool's service; the only difference is
-//! whether it has a mount table. Closing happens in two steps: unmounting, which may be refused and then leaves all as it
-//! was, and the rest, which ends in a commit.
+//! Commands that open a pool themselves and the pool's service use the same type; only a service has a mount table.
+//! Closing has two steps. The first, unmounting, may be refused and then changes nothing. The second closes
+//! everything else and ends in a commit.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -41,16 +41,16 @@ use crate::registry::KnownPool;
 /// The longest time between a change and its commit.
 const COMMIT_EVERY: Duration = Duration::from_secs(5);
 
-/// How a pool is opened.
+/// Options of opening a pool.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// With a mount table: for services.
+    /// Open with a mount table: for services.
     pub mounting: bool,
-    /// Although another host seems to have it.
+    /// Open even if another host seems to have the pool open.
     pub force: bool,
-    /// Although its intent log is on devices that are missing.
+    /// Open even if the intent log is on missing devices.
     pub without_log: bool,
-    /// Under a new name, which it keeps.
+    /// Open under a new name, which becomes permanent.
     pub rename: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct OpenPool {
     pub(super) opened: Duration,
     pub(super) altroot: String,
     pub(super) background: Background,
-    /// What holds where no property says otherwise.
+    /// Values used if no property is set.
     pub(super) defaults: Settings,
     pub(super) jobs: Jobs,
     pub(super) events: Events,
@@ -74,7 +74,7 @@ pub struct OpenPool {
     feeder: Feeder,
 }
 
-/// What a pool of this name shall be that is given these properties.
+/// The options of creating a pool of this name with these properties.
 pub(crate) fn create_options(name: &DatasetName, assignments: &[Assignment]) -> CreateOptions {
     let mut options = CreateOptions { host: devices::host(), ..CreateOptions::new(name.as_str()) };
     options.ashift = given(assignments, &ASHIFT).unwrap_or(options.ashift);
@@ -98,7 +98,7 @@ impl OpenPool {
             state: known.state.map(Txg),
         };
         let opened = match (pool::admin::open(devices, &options, Arc::new(SystemEnv)), absent) {
-            // What is wrong with the device says more than that it is missing.
+            // The error of the device says more than that the device is missing.
             (Err(Error::Missing { .. } | Error::Request(_)), Some(absent)) => Err(absent),
             (opened, _) => opened,
         };
@@ -110,14 +110,14 @@ impl OpenPool {
         let datasets = Datasets::open(pool.engine().clone(), known.name.clone()).or_refused("open", &known.name)?;
         let opened = OpenPool::assemble(pool, datasets, known, opening.mounting);
         opened.tune();
-        // What keeps it from growing keeps nobody from using it.
+        // A failed expansion must not prevent the use of the pool.
         growth::expand_if_wanted(&opened.datasets, &opened.pool);
         growth::tell_outgrown(&opened.pool);
         opened.clean_up()?;
         Ok(opened)
     }
 
-    /// Makes a pool of devices that were taken for it.
+    /// Creates a pool on devices already taken.
     pub fn create(
         name: &DatasetName,
         vdevs: &[ClassedVdev],
@@ -155,7 +155,8 @@ impl OpenPool {
         let places = Places::of_this_user(known.altroot.as_deref());
         let mounts = mounting.then(|| Arc::new(Mounts::new(datasets.clone(), places.clone(), known.read_only)));
         if mounting {
-            // A service can be told to go on; nobody could tell a command.
+            // A suspended service can be resumed by `pool clear`; a command could not, so only a service enables
+            // suspension.
             pool.engine().suspension().enable();
         }
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
@@ -184,7 +185,7 @@ impl OpenPool {
         }
     }
 
-    /// The engine.
+    /// The storage engine of the pool.
     pub fn engine(&self) -> &Arc<Engine> {
         self.pool.engine()
     }
@@ -194,12 +195,12 @@ impl OpenPool {
         self.datasets.pool_name()
     }
 
-    /// The pool's number.
+    /// The pool's GUID.
     pub fn guid(&self) -> u64 {
         self.engine().guid().0
     }
 
-    /// Has the engine follow the pool's properties that tune it.
+    /// Applies the pool's tuning properties to the engine.
     pub(super) fn tune(&self) {
         let Settings { cache, dirty, .. } = self.defaults;
         let bytes = |property, default| self.datasets.pool_value(property).ok().flatten().unwrap_or(default);
@@ -207,7 +208,7 @@ impl OpenPool {
         self.engine().suspension().set_waiting(self.datasets.pool_setting(&FAILMODE) == FailMode::Wait);
     }
 
-    /// Drops what a receive left that was cut off by a crash.
+    /// Removes the remains of a receive that was interrupted by a crash.
     fn clean_up(&self) -> Result<(), Failure> {
         if self.engine().read_only() {
             return Ok(());
@@ -229,38 +230,38 @@ impl OpenPool {
         }
     }
 
-    /// Mounts what the properties want mounted. A pool without a mount table mounts nothing.
+    /// Mounts the datasets whose properties ask for a mount. A pool without a mount table mounts nothing.
     pub fn mount_all(&self) -> Result<(), Failure> {
         self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(None, &Manner::default()))
     }
 
-    /// Remembers in this file what is mounted by hand.
+    /// Sets the file in which mounts by mount(8) are remembered.
     pub fn remember_mounts_in(&self, file: PathBuf) {
         self.mounts.iter().for_each(|mounts| mounts.remember_in(file.clone()));
     }
 
-    /// Has the next service make the mounts again that were made by hand.
+    /// Keeps the remembered mounts for the next service, which mounts them again.
     pub fn keep_mounts_in_mind(&self) {
         self.mounts.iter().for_each(|mounts| mounts.keep_memory());
     }
 
-    /// Unmounts everything; with `force` also what is in use. If it is refused, all is mounted as before.
+    /// Unmounts everything; with `force` also busy file systems. After a refusal, everything is mounted as before.
     pub fn unmount_all(&self, force: bool) -> Result<(), Failure> {
         self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.unmount_all(force))
     }
 
-    /// Commits and closes the pool, which stays this host's.
+    /// Commits and closes the pool, without releasing the pool from this host.
     pub fn close(self) -> Result<(), Failure> {
         self.finish(|_| Ok(()))
     }
 
-    /// Commits and closes the pool: any host may import it then. One whose commit has failed is left as its last commit,
-    /// and still this host's.
+    /// Commits and closes the pool, and releases the pool for other hosts. After a failed commit, the pool keeps the
+    /// state of its last commit and still belongs to this host.
     pub fn export(self) -> Result<(), Failure> {
         self.finish(|pool| if is_suspended(pool) { Ok(()) } else { pool.export() })
     }
 
-    /// Destroys the pool and closes it.
+    /// Destroys and closes the pool.
     pub fn destroy(self) -> Result<(), Failure> {
         self.finish(Pool::destroy)
     }
@@ -269,12 +270,12 @@ impl OpenPool {
         let OpenPool { pool, datasets, mounts, background, jobs, events, images, trimming, committer, feeder, .. } =
             self;
         let name = datasets.pool_name();
-        // From here on nobody could have it go on.
+        // From here on no request can resume the pool.
         match pool.engine().suspension().is_suspended() {
             true => pool.engine().abandon(),
             false => pool.engine().suspension().abandon(),
         }
-        // A mount still there is cut: nothing must change what is about to be closed.
+        // Any remaining mount is cut off: nothing may change the pool during the close.
         drop(mounts);
         drop(background);
         drop(jobs);
@@ -284,7 +285,7 @@ impl OpenPool {
         drop(committer);
         drop(feeder);
         if is_suspended(&pool) {
-            // What is not committed cannot be any more, and keeping the pool open would not change that.
+            // Uncommitted changes are lost; keeping the pool open would not save the changes.
             tracing::warn!("pool '{name}' is closed without what came after its last commit");
             if let Err(error) = datasets.close_all() {
                 tracing::debug!("{error}");
@@ -300,12 +301,12 @@ impl OpenPool {
     }
 }
 
-/// Whether a commit has failed, after which the pool takes no more changes.
+/// Whether a commit has failed, so the pool takes no more changes.
 fn is_suspended(pool: &Pool) -> bool {
     !pool.engine().read_only() && pool.engine().writable().is_err()
 }
 
-/// Who owns what is created.
+/// The uid and gid that own new objects.
 pub(super) fn owner() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }

@@ -1,4 +1,4 @@
-//! What is done with a pool that nobody has open: going back to an older state, looking into its structures, verifying it.
+//! Operations on a pool that no process has open: going back to an older state, inspecting structures, checking.
 
 use dataset::property::pool::READONLY;
 use pool::{admin::OpenOptions, device::Access, env::SystemEnv, inspect::Sink, units::Txg};
@@ -22,7 +22,7 @@ use crate::{
     registry::{DevicePath, KnownPool},
 };
 
-/// A pool that is known here, on these devices.
+/// The closed form of a pool in the registry, on these devices.
 fn as_known(known: &KnownPool, devices: &[DevicePath]) -> Closed {
     Closed {
         name: known.name.to_string(),
@@ -31,7 +31,7 @@ fn as_known(known: &KnownPool, devices: &[DevicePath]) -> Closed {
     }
 }
 
-/// A pool that was found on devices.
+/// The closed form of a pool found on devices.
 fn as_found(found: &Found) -> Closed {
     Closed {
         name: found.label.pool_name.clone(),
@@ -41,14 +41,14 @@ fn as_found(found: &Found) -> Closed {
 }
 
 impl Client {
-    /// Imports a pool after going back to an older state if need be, or says what that would lose. To be read only, the
-    /// pool is shown at that state, and nothing is written.
+    /// Imports a pool, going back to an older state if necessary, or reports the resulting loss in a dry run. A
+    /// read-only import shows the older state and writes nothing.
     pub(super) fn rewind(&mut self, import: &ImportPool) -> Result<RewindReport, Failure> {
         let (Some(which), Some(rewind)) = (&import.which, import.rewind) else {
             return Err(Failure::usage("only a single named pool can be rewound"));
         };
         check_assignments(import)?;
-        // Held until the pool is imported, also by what imports it.
+        // Held until the pool is imported; the import below uses the same lock.
         let (closed, _lock) = self.closed_pool(which, import)?;
         let name = closed.name.clone();
         let writes = !rewind.dry_run && given(&import.assignments, &READONLY) != Some(true);
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// A pool that is known or found, and that nobody serves as long as the lock is held.
+    /// A known or found pool, together with its lock. No service serves the pool while the lock is held.
     fn closed_pool(&mut self, which: &PoolSelector, import: &ImportPool) -> Result<(Closed, PoolLock), Failure> {
         let Some(known) = self.find_known_for(import, which)? else {
             let found = find_one(which, &import.search, import.wanted)?;
@@ -91,7 +91,7 @@ impl Client {
         Ok((as_known(&known, &devices_now(&known, import)?), lock))
     }
 
-    /// Looks into a pool that nobody has open, or at what every device says of itself.
+    /// Inspects the structures of a pool that no process has open, or the labels of single devices.
     pub(crate) fn look_into(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
         let (which, search) = match what {
             Inspect::Labels(path) => return inspect::labels(path, sink),
@@ -127,7 +127,7 @@ impl Client {
         let mut lock = None;
         if let Some(known) = &known {
             let name = known.name.as_str();
-            // Asked again if it was about to be served.
+            // A service may be starting, so ask again until the lock is free.
             while lock.is_none() {
                 match self.ask(name, &Request::Check, &mut None, progress)? {
                     Some(Response::Checked(report)) => return Ok(HostResponse::Checked(report)),
@@ -136,7 +136,7 @@ impl Client {
                 }
             }
         }
-        // Nobody serves it; what is known and not served is not changed while this command has its turn.
+        // No service runs, and no other command changes an unserved pool while this command holds the lock.
         let closed = match known {
             Some(known) => as_known(&known, &known.devices),
             None => as_found(&find_one(which, search, Wanted::Living)?),

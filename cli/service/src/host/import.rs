@@ -1,4 +1,4 @@
-//! How pools come to this machine: what is found on devices, and what is known and not served, is imported.
+//! Importing pools: pools found on devices, and known pools without a service.
 
 use std::{
     io::{self, Write},
@@ -54,7 +54,7 @@ impl Client {
         self.import_found(&found, import).map(|name| vec![name])
     }
 
-    /// The known pool that is to be imported, if it is one: those that are known here were not destroyed.
+    /// The registry's entry of the pool to import, if any. A destroyed pool is never in the registry.
     pub(super) fn find_known_for(
         &self,
         import: &ImportPool,
@@ -63,8 +63,8 @@ impl Client {
         if import.wanted == Wanted::Living { self.find_known(which) } else { Ok(None) }
     }
 
-    /// Brings every known pool back whose service ended, and imports all that are found. One that fails does not keep the
-    /// others.
+    /// Restarts the services of all known pools without one, and imports all pools found. A failure does not stop the
+    /// other imports.
     fn import_all(&mut self, import: &ImportPool) -> Result<Vec<String>, Failure> {
         let mut imported = Vec::new();
         let mut first = Ok(());
@@ -73,7 +73,7 @@ impl Client {
             Err(failure) if first.is_ok() => first = Err(failure),
             Err(_) => {}
         };
-        // One that is known here was not destroyed.
+        // The registry contains no destroyed pools.
         let names = if import.wanted == Wanted::Living { self.registry.names()? } else { Vec::new() };
         for name in names {
             let known = self.known(&name);
@@ -91,14 +91,15 @@ impl Client {
         first.map(|()| imported)
     }
 
-    /// A pool that is known: it is imported; what may be missing is its service, or its devices where they were. `false` if
-    /// another command has exported it before this one had its turn.
+    /// Imports a pool already in the registry: its service may be missing, or its devices may have moved. Returns
+    /// `false` if another command exported the pool before this command got the lock.
     ///
-    /// If the service has crashed, its supervisor may be about to start it again. Either of them does so, and the other finds
-    /// it done: that is no reason to fail for an import that wants the pool as it is known.
+    /// After a crash of the service, its supervisor may be about to restart the service. The import and the
+    /// supervisor do the same work, and the slower of the two finds the work done. So an import without further
+    /// options succeeds in either order.
     fn import_known(&mut self, known: &KnownPool, import: &ImportPool) -> Result<bool, Failure> {
         let name = known.name.as_str();
-        // As in ZFS: to import all is content with what is there.
+        // As in ZFS, `import -a` accepts pools that are already imported.
         let is_one = import.which.is_some();
         let exists = || match is_one {
             true => Err(Failure::cannot("import", name, "a pool with that name is already imported")),
@@ -111,7 +112,7 @@ impl Client {
         let Some(known) = self.registry.get(name)?.filter(|now| now.is_numbered(known.guid)) else { return Ok(false) };
         if self.is_served(name) {
             if is_one && !asks_for_more(import, &known) {
-                // Without standard error there is nobody to tell.
+                // Without standard error the note is lost.
                 let _ = writeln!(
                     io::stderr(),
                     "note: '{name}' was already imported; its service had crashed and was restarted"
@@ -131,7 +132,7 @@ impl Client {
         };
         self.registry.put(&lock, &known)?;
         if import.force || import.without_log || to_keep(import).next().is_some() {
-            // The service that is started then finds it to be this host's.
+            // This open makes the pool belong to this host, as the service requires at its start.
             let (force, without_log) = (import.force, import.without_log);
             let pool = OpenPool::open(&known, &Opening { force, without_log, ..Opening::default() })?;
             let kept = keep(&pool, import);
@@ -146,7 +147,7 @@ impl Client {
         Ok(true)
     }
 
-    /// A pool that was found on devices.
+    /// Imports a pool found on devices.
     fn import_found(&mut self, found: &Found, import: &ImportPool) -> Result<String, Failure> {
         let old = found.label.pool_name.as_str();
         let refused = |why: String| Failure::cannot("import", old, why);
@@ -192,8 +193,8 @@ impl Client {
         Ok(known.name.to_string())
     }
 
-    /// Forgets a pool that was found just now and that no service could open, such as when another process was faster: it
-    /// is not imported. One whose service runs is, whatever could not be mounted.
+    /// Removes a newly found pool from the registry if no service could open the pool, for example because another
+    /// process was faster. A pool with a running service stays imported, even with failed mounts.
     fn forget_unserved(&self, lock: &PoolLock, failure: Failure) -> Result<(), Failure> {
         if !self.is_served(lock.pool()) {
             self.registry.remove(lock)?;
@@ -202,20 +203,20 @@ impl Client {
     }
 }
 
-/// The pool that is meant by the name of a known one, if the import gives a new name: another pool of the same name, on the
-/// devices that are searched.
+/// With a new name in the import, the given name may mean another pool of the same name as the known pool. Finds such
+/// a pool on the searched devices.
 fn namesake(import: &ImportPool, known: &KnownPool) -> Result<Option<Found>, Failure> {
     if import.new_name.is_none() || !matches!(import.which, Some(PoolSelector::Name(_))) {
         return Ok(None);
     }
     let is_it = |found: &Found| found.label.pool_name == known.name.as_str() && !known.is_numbered(found.label.pool.0);
     let mut found: Vec<Found> = devices::find(&import.search, import.wanted)?.into_iter().filter(is_it).collect();
-    // Of several, the GUID has to be named.
+    // If there are several, the user must give the GUID.
     Ok(if found.len() == 1 { found.pop() } else { None })
 }
 
-/// The devices of a pool to be opened. A search of single devices is for those alone: a missing member is not taken from its
-/// former path.
+/// The devices to open. If the search lists single devices, only these are opened: a missing member is not opened at
+/// its last known path.
 fn opened_of(found: &Found, search: &[PathBytes]) -> Vec<DevicePath> {
     let is_device = |path: &PathBytes| !Path::new(path.as_os_str()).is_dir();
     match !search.is_empty() && search.iter().all(is_device) {
@@ -224,13 +225,13 @@ fn opened_of(found: &Found, search: &[PathBytes]) -> Vec<DevicePath> {
     }
 }
 
-/// Whether an import is to change how the pool is known or used, beside having it served.
+/// Whether an import changes the registry entry or the use of a pool, besides starting its service.
 fn asks_for_more(import: &ImportPool, known: &KnownPool) -> bool {
     let is_as_known = import.no_mount == known.no_mount && import.assignments.is_empty() && import.rewind.is_none();
     !is_as_known || import.force || import.without_log
 }
 
-/// Whether it is no hindrance what labels say of who has the pool. One that was destroyed nobody has.
+/// Whether the import ignores the owner recorded in the labels. A destroyed pool has no owner.
 pub(super) fn is_forced(import: &ImportPool) -> bool {
     import.force || import.wanted == Wanted::Destroyed
 }
@@ -248,7 +249,7 @@ fn keep(pool: &OpenPool, import: &ImportPool) -> Result<(), Failure> {
     if assignments.is_empty() { Ok(()) } else { pool.set_pool(&assignments) }
 }
 
-/// Refuses a property that an import cannot set.
+/// Refuses properties that an import cannot set.
 pub(super) fn check_assignments(import: &ImportPool) -> Result<(), Failure> {
     let read_only = given(&import.assignments, &READONLY) == Some(true);
     let name = match &import.which {
@@ -269,13 +270,13 @@ pub(super) fn check_assignments(import: &ImportPool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The older state that a pool is imported at, to be read only.
+/// The txg of the older state shown by a read-only import; `None` for the newest.
 fn shown_state(import: &ImportPool) -> Option<u64> {
     let read_only = given(&import.assignments, &READONLY) == Some(true);
     import.rewind.and_then(|rewind| rewind.to).filter(|_| read_only)
 }
 
-/// Where the devices of a known pool are: where it was said to look for them, or where they were.
+/// Paths of a known pool's devices: found by the search in `import`, or else the last known paths.
 pub(super) fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<DevicePath>, Failure> {
     if import.which.is_none() || import.search.is_empty() {
         return Ok(known.devices.clone());

@@ -1,7 +1,8 @@
-//! Making a device one that belongs to no pool.
+//! Erasing the labels of a device, so the device belongs to no pool.
 //!
-//! The device is locked before it is looked at and until its labels are erased, so nobody can import its pool meanwhile.
-//! If power fails in between, some labels are left: the device is what it was, and the command is repeated.
+//! The device is locked from before the labels are read until they are erased, so no process can import its pool
+//! meanwhile. A power failure in between leaves some labels; the device then still belongs to its pool, and the user
+//! repeats the command.
 
 use std::path::{Path, PathBuf};
 
@@ -22,8 +23,8 @@ use crate::{
 const ACTION: &str = "clear the labels of";
 
 impl Client {
-    /// Erases the labels of a device. One of a pool that is imported is refused in any case, one of another pool that is
-    /// not destroyed, or whose labels cannot be read, without `force`.
+    /// Erases the labels of a device. A device of an imported pool is always refused. A device of another pool that
+    /// is not destroyed, or a device with unreadable labels, is refused without `force`.
     pub(super) fn clear_labels(&self, device: &PathBytes, force: bool) -> Result<(), Failure> {
         let path = PathBuf::from(device.as_os_str());
         let opened = match FileDevice::open(&path, Access::ReadWrite) {
@@ -33,7 +34,7 @@ impl Client {
         match read_label(&opened) {
             Ok(None) => return Err(without_label(&opened, &path)),
             Ok(Some(label)) => self.check_given_up(&label, &path, force)?,
-            // Of which pool they are cannot be told.
+            // Unreadable labels do not name their pool.
             Err(Error::Damaged { .. } | Error::Unsupported { .. }) if force => {}
             Err(error) => {
                 let failure = Failure::cannot(ACTION, path.display(), &error);
@@ -44,7 +45,7 @@ impl Client {
         clear_labels(&opened).or_refused(ACTION, path.display())
     }
 
-    /// Refuses a device that somebody may miss.
+    /// Refuses a device that a pool still uses.
     fn check_given_up(&self, label: &Label, path: &Path, force: bool) -> Result<(), Failure> {
         let pool = &label.pool_name;
         let known = self.find_known(&PoolSelector::Guid(label.pool.0))?;
@@ -71,7 +72,7 @@ impl Client {
     }
 }
 
-/// The refusal of a device that somebody has open.
+/// The refusal of a device that is open in a process.
 fn in_use(path: &Path, error: &Error) -> Failure {
     let label = FileDevice::open(path, Access::Glance).and_then(|device| read_label(&device));
     let why = match (label, error) {
@@ -83,7 +84,7 @@ fn in_use(path: &Path, error: &Error) -> Failure {
     Failure::cannot(ACTION, path.display(), why)
 }
 
-/// The refusal of a device that has no labels: what else it holds is not touched.
+/// The refusal of a device without labels; other content is never erased.
 fn without_label(device: &FileDevice, path: &Path) -> Failure {
     let foreign = probe_foreign(device).ok().flatten().map(|what| format!(": it holds {what}"));
     Failure::cannot(ACTION, path.display(), format!("it has none{}", foreign.unwrap_or_default()))

@@ -1,8 +1,8 @@
-//! How pools leave this machine: export, giving up, destroy. A pool is forgotten only after it was closed, or when it
-//! cannot be opened and that was asked for by force.
+//! How pools leave this machine: export, abandon, destroy. A pool leaves the registry only after it was closed, or
+//! with force if the pool cannot be opened.
 //!
-//! All of it happens under the pool's lock, so no service is started in between (see `lock`). One that crashes on the way
-//! stays away, and the pool is closed here instead.
+//! All steps run under the pool's lock, so no service is started in between (see `lock`). If the service crashes on
+//! the way, no supervisor restarts the service, and the pool is closed here instead.
 
 use std::{
     io::{self, Write},
@@ -20,26 +20,26 @@ use crate::{
 };
 
 impl Client {
-    /// Ends the service of the pool whose lock this is, if it has one; `true` if it had, and has exported the pool.
+    /// Ends the service of the locked pool. Returns `true` if a service ran and exported the pool.
     fn shut_down(&self, lock: &PoolLock, force: bool, export: bool) -> Result<bool, Failure> {
         let pool = lock.pool();
         match self.ask(pool, &Request::Shutdown { force, export }, &mut None, &mut |_| Ok(None)) {
             Ok(Some(_)) => return Ok(true),
-            // One that has crashed on the way is none any more, and how far it came does not matter.
+            // A crash of the service during the request is no failure: the pool is closed here instead.
             Err(failure) if !failure.is_unavailable() || self.is_served(pool) => return Err(failure),
             Ok(None) | Err(_) => {}
         }
         detach_dead_mounts(pool);
-        // What a crash has left of it is no sign of one any more.
+        // A socket left by a crash must not look like a crash again.
         let _ = std::fs::remove_file(self.places.socket(pool));
         Ok(false)
     }
 
-    /// Has the service of a pool end although it cannot write; `false` if there is none.
+    /// Makes the service of a pool end without its unwritten changes. Returns `false` if no service runs.
     fn give_up(&self, pool: &str) -> Result<bool, Failure> {
         let answer = self.ask(pool, &Request::Abandon, &mut None, &mut |_| Ok(None))?;
         if let Some(Response::GivenUp(txg)) = answer {
-            // Without standard error there is nobody to tell.
+            // Without standard error the note is lost.
             let _ = writeln!(
                 io::stderr(),
                 "note: '{pool}' keeps the state of transaction group {txg}; later changes were discarded"
@@ -50,10 +50,10 @@ impl Client {
 
     pub(super) fn export_or_abandon(&mut self, pool: &str, force: bool, abandon: bool) -> Result<(), Failure> {
         self.known(pool)?;
-        // The service is asked before the wait for the lock: the command that holds the lock may hang.
+        // The service is asked before waiting for the lock, because the holder of the lock may hang.
         let was_given_up = abandon && self.give_up(pool)?;
         let lock = self.turn(pool)?;
-        // Another command may have brought it back since.
+        // Another command may have restarted the service meanwhile.
         match was_given_up && !self.is_served(pool) || abandon && self.give_up(pool)? {
             true => self.registry.remove(&lock),
             false => self.export(&lock, force || abandon).map_err(|failure| not_exported(pool, failure)),
@@ -61,7 +61,7 @@ impl Client {
     }
 
     fn export(&mut self, lock: &PoolLock, force: bool) -> Result<(), Failure> {
-        // Another command may have exported it while this one waited.
+        // Another command may have exported the pool during the wait.
         let known = self.known(lock.pool())?;
         if !self.shut_down(lock, force, true)? {
             let command = self.command.clone();
@@ -74,7 +74,7 @@ impl Client {
         self.registry.remove(lock)
     }
 
-    /// Forgets a pool that cannot be opened, if that was asked for by force and nobody else has it open.
+    /// Removes an unopenable pool from the registry, with force only, and only if no other process has the pool open.
     fn forget_lost(&self, lock: &PoolLock, known: &KnownPool, force: bool, failure: Failure) -> Result<(), Failure> {
         let paths: Vec<PathBuf> = known.devices.iter().map(DevicePath::to_path).collect();
         if devices::are_in_use(&paths) {
@@ -87,7 +87,7 @@ impl Client {
             );
             return Err(failure.hint(hint));
         }
-        // Without standard error there is nobody to tell.
+        // Without standard error the note is lost.
         let _ = writeln!(
             io::stderr(),
             "note: '{name}' was removed from the registry; its devices are unchanged: {failure}"
@@ -104,7 +104,7 @@ impl Client {
             return Err(Failure::cannot("destroy", pool, "it is imported read-only").hint(hint));
         }
         self.shut_down(&lock, force, false)?;
-        // Its labels say that it is destroyed, so they must be written.
+        // Destroying writes the labels, so the pool is opened for writing.
         if let Err(failure) = self.open(KnownPool { read_only: false, ..known.clone() }) {
             return self.forget_lost(&lock, &known, force, failure);
         }
@@ -113,7 +113,7 @@ impl Client {
     }
 }
 
-/// A failure of `pool export` in the words that programs written for ZFS look for.
+/// A failure of `pool export`, worded as scripts written for ZFS expect.
 fn not_exported(pool: &str, failure: Failure) -> Failure {
     let why = match failure.message.split_once(&format!(" '{pool}': ")) {
         Some((cannot, why)) if cannot.starts_with("cannot ") => why,
@@ -122,7 +122,7 @@ fn not_exported(pool: &str, failure: Failure) -> Failure {
     Failure { message: Failure::cannot("export", pool, why).message, ..failure }
 }
 
-/// Detaches what the pool's service left behind when it was killed.
+/// Detaches the mounts that the pool's killed service left behind.
 pub(crate) fn detach_dead_mounts(pool: &str) {
     let within =
         |dataset: &str| dataset.strip_prefix(pool).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']));

@@ -1,12 +1,15 @@
 //! How pools come and go on this machine: create, destroy, import, export, check.
 //!
-//! The order of steps is chosen such that a failure between two of them loses nothing: a pool is on its devices before it
-//! is known, and it is forgotten only after it was closed. Each happens under the pool's lock from beginning to end.
+//! The steps are ordered such that a failure between two steps loses nothing. A pool is written to its devices before
+//! it is registered, and is unregistered only after it was closed. Each operation holds the pool's lock from
+//! beginning to end.
 //!
 //! ```text
-//! import   pools that are found or known come in       leave   export, giving up, destroy
-//! closed   what is done with a pool that nobody has open       labels  a device belongs to no pool any more
-//! renumber another number for a pool
+//! import   pools found on devices, or known, without a service
+//! leave    export, abandon, destroy
+//! closed   operations on a pool that no process has open
+//! labels   erasing the labels of a device
+//! renumber another GUID for a pool
 //! ```
 
 mod closed;
@@ -38,7 +41,7 @@ use crate::execute::{
 };
 
 impl Client {
-    /// Carries out a request about the pools of this machine.
+    /// Executes a request about the pools of this machine.
     pub(super) fn carry_out(&mut self, request: HostRequest, progress: OnSaid<'_>) -> Result<HostResponse, Failure> {
         match request {
             HostRequest::Create(create) => self.create(&create).map(HostResponse::Layout),
@@ -84,7 +87,7 @@ impl Client {
             return Ok(layout);
         }
         if all.len() > specs.len() {
-            // They are taken when the pool is made.
+            // The check takes no device; the pool's creation does.
             check_new(&all, ACTION, name, create.force)?;
         }
         let lock = self.turn(name)?;
@@ -115,7 +118,7 @@ impl Client {
         Ok(layout)
     }
 
-    /// Refuses to make a pool of a name that one has.
+    /// Refuses to create a pool under the name of a known pool.
     fn check_unknown(&self, name: &DatasetName) -> Result<(), Failure> {
         match self.registry.get(name.as_str())? {
             Some(_) => Err(Failure::cannot("create", name, "pool already exists")),
@@ -123,8 +126,8 @@ impl Client {
         }
     }
 
-    /// Starts the service of a known pool where mounting is possible, and says so where it is not. It mounts what is to be
-    /// mounted; what cannot be is told, and the pool stays imported.
+    /// Starts the service of a known pool if mounting is possible, and otherwise prints a note. The service mounts
+    /// the datasets; a failed mount is reported, and the pool stays imported.
     fn bring_up(&mut self, lock: &PoolLock, known: &KnownPool) -> Result<(), Failure> {
         match self.can_mount() {
             Ok(()) => {
@@ -135,7 +138,7 @@ impl Client {
             Err(None) => Ok(()),
             Err(Some(reason)) => {
                 let note = format!("note: '{}' is not mounted: {reason}; its files: fs ls, fs cat, fs cp", known.name);
-                // Without standard error there is nobody to tell.
+                // Without standard error the note is lost.
                 let _ = writeln!(io::stderr(), "{note}");
                 Ok(())
             }
@@ -159,7 +162,7 @@ fn altroot(assignments: &[Assignment]) -> Option<String> {
     given(assignments, &ALTROOT).filter(|altroot| !altroot.is_empty())
 }
 
-/// Finds one pool by its name or number.
+/// Finds a single pool by name or GUID.
 fn find_one(which: &PoolSelector, search: &[PathBytes], wanted: Wanted) -> Result<Found, Failure> {
     let text = match which {
         PoolSelector::Name(name) => name.clone(),

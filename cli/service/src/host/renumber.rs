@@ -1,7 +1,7 @@
-//! Another number for a pool that is known.
+//! Changing the GUID of a known pool.
 //!
-//! The registry knows a pool by its number. So it knows both, the new one and the one before, until the pool has the new one:
-//! whatever is cut off in between, the pool is found under one of them.
+//! The registry identifies a pool by its GUID. So during a change the registry has both GUIDs, the old and the new:
+//! after an interruption at any point, the pool is found under one of the two.
 
 use pool::env::{Env, SystemEnv};
 use protocol::{Failure, OnSaid, Request};
@@ -11,7 +11,7 @@ use crate::{client::Client, registry::KnownPool};
 const ACTION: &str = "reguid";
 
 impl Client {
-    /// Gives a pool this number, or one that is drawn.
+    /// Gives a pool this GUID; a random GUID if `None`.
     pub(super) fn renumber(&mut self, pool: &str, guid: Option<u64>, progress: OnSaid<'_>) -> Result<(), Failure> {
         self.known(pool)?;
         let lock = self.turn(pool)?;
@@ -28,7 +28,7 @@ impl Client {
         match self.call_pool(both.clone(), Request::Renumber { guid }, None, progress) {
             Ok(_) => self.registry.put(&lock, &KnownPool { former: None, ..both }),
             Err(failure) => {
-                // It may have either.
+                // The labels may have either GUID.
                 self.registry.put(&lock, &KnownPool { guid: known.guid, former: Some(guid), ..both })?;
                 Err(failure)
             }

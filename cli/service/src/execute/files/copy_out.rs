@@ -363,7 +363,7 @@ fn complete(from: &Attr, to: &Handle) -> Result<(), Errno> {
     to.set_times(from.atime, from.mtime)
 }
 
-/// The mode of the copy. A set-id bit is kept only if the copy has the owner, or the group, of the source.
+/// The mode of the copy. Set-id bits are kept only with the source's owner; a file's set-group-ID bit also needs its group.
 fn mode_for(from: &Attr, to: &Handle) -> Result<u32, Errno> {
     let mut mode = u32::from(from.mode);
     if mode & (SET_UID | SET_GID) != 0 {

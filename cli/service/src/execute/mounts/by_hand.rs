@@ -1,13 +1,14 @@
-//! Mounts by hand: where mount(8) says. They are the file systems with `mountpoint=legacy`, and snapshots.
+//! Mounts by mount(8): file systems with `mountpoint=legacy`, and snapshots, mounted where the user says.
 //!
-//! Nothing in the pool says where such a mount is, so this machine remembers it, in a file beside the record of the known
-//! pool. The file is replaced whole whenever such a mount comes, changes or goes, and where a service that has started is to
-//! mount everything, it makes these mounts again. So they survive a crash of the service and a restart; an export forgets
-//! them. One that cannot be made keeps no other from it, and stays remembered until it can, or is unmounted. A crash between
-//! a mount and the write of the file loses that mount alone, before mount(8) was answered.
+//! The pool does not record such a mount. So this machine remembers the mount in a file beside the registry entry of
+//! the pool. The file is replaced as a whole whenever such a mount is made, changed or ended, and a newly started
+//! service that mounts everything makes these mounts again. So the mounts survive a crash of the service and a
+//! restart; an export forgets them. A mount that fails prevents no other mount, and stays remembered until the mount
+//! succeeds or is unmounted. A crash between a mount and the write of the file loses only this mount, whose mount(8)
+//! was not answered yet.
 //!
-//! What the file says is compared with the pool: a file system or snapshot is known by its id, and its name only tells
-//! where to look.
+//! Entries of the file are checked against the pool: the id identifies a file system or snapshot, and the name only
+//! helps to find the dataset.
 
 use std::{
     collections::BTreeMap,
@@ -26,23 +27,23 @@ use protocol::{Assignment, Failure, given};
 use super::{Active, Manner, Mounts, Unmounted, clear_way};
 use crate::remembered::{self, Remembered};
 
-/// What remembers mounts by hand.
+/// The memory of mounts by mount(8).
 #[derive(Default)]
 pub(super) struct Memory(Mutex<Option<Written>>);
 
 struct Written {
     file: PathBuf,
     says: Vec<Remembered>,
-    /// What an earlier service had mounted, and this one has not mounted yet.
+    /// Mounts of an earlier service that this service has not made yet.
     pending: Vec<Remembered>,
 }
 
-/// The number of the mount namespace that this process lives in.
+/// Inode number of this process's mount namespace.
 pub fn mount_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/mnt").map_or(0, |namespace| namespace.ino())
 }
 
-/// Refuses to mount something that the caller would not see.
+/// Refuses a mount invisible to the caller, who is in another mount namespace.
 pub(crate) fn check_namespace(name: &Name, of_caller: u64) -> Result<(), Failure> {
     if of_caller == mount_namespace() {
         return Ok(());
@@ -82,7 +83,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// Changes the options of what is mounted on a directory, as long as the mount lives.
+    /// Changes the options of the mount on a directory, until the unmount.
     pub(crate) fn remount_by_hand(&self, name: &Name, place: &Path, options: &[Assignment]) -> Result<(), Failure> {
         self.drop_ended();
         let refused = |why: String| Failure::cannot("remount", name, why);
@@ -97,14 +98,14 @@ impl Mounts {
         if matches!(name, Name::Snapshot(_)) && given(options, &READONLY) == Some(false) {
             return Err(refused("a snapshot is read-only".to_owned()));
         }
-        // What programs have changed in mappings would be refused afterwards.
+        // After a remount to read-only, changes made through mappings would be refused.
         mount.write_back();
         let values: BTreeMap<_, _> = before.iter().chain(options).map(|given| (&given.name, &given.value)).collect();
         let after: Vec<Assignment> =
             values.into_iter().map(|(name, value)| Assignment { name: name.clone(), value: value.clone() }).collect();
         let followed = self.follow(name, &mount, &after);
         if followed.is_err() {
-            // The mount is as it was, and the properties are to say so.
+            // The mount is unchanged, so the recorded options must be the old ones.
             self.note(&self.plan_with(name, &before)?, place, &before);
         } else if let Some(active) = self.table.lock().get_mut(&id) {
             active.temporary = after;
@@ -119,7 +120,7 @@ impl Mounts {
         mount.remount(&plan.options).map_err(|error| Failure::new(error.to_string()))
     }
 
-    /// Notes the new name of a snapshot, and with `recursive` of those of that name below.
+    /// Records the new name of a snapshot, with `recursive` also of the same-named snapshots of descendants.
     pub(crate) fn snapshots_renamed(&self, from: &SnapshotName, to: &str, recursive: bool) {
         let is_meant = |name: &SnapshotName| match recursive {
             true => name.snapshot() == from.snapshot() && name.dataset().is_within(&from.dataset()),
@@ -136,7 +137,7 @@ impl Mounts {
         self.remember();
     }
 
-    /// Remembers mounts by hand in this file from now on.
+    /// From now on, remembers mounts by mount(8) in this file.
     pub(crate) fn remember_in(&self, file: PathBuf) {
         let says = remembered::read(&file).unwrap_or_else(|failure| {
             tracing::error!("{failure}");
@@ -145,7 +146,7 @@ impl Mounts {
         *self.memory.0.lock() = Some(Written { file, pending: says.clone(), says });
     }
 
-    /// Makes the mounts again that an earlier service had made by hand.
+    /// Makes the mounts of an earlier service again.
     pub(super) fn restore(&self) -> Result<(), Failure> {
         let pending = match &*self.memory.0.lock() {
             Some(written) => written.pending.clone(),
@@ -157,14 +158,14 @@ impl Mounts {
         if let Err(failure) = &mounted {
             tracing::error!("{failure}");
         }
-        // Those that are mounted leave it next.
+        // Mounts that now exist leave the pending list next.
         let is_there = |one: &Remembered| mounts.iter().any(|mount| mount.id() == one.id);
         self.memory.0.lock().iter_mut().for_each(|written| written.pending.retain(is_there));
         self.remember();
         mounted
     }
 
-    /// Forgets a mount that could not be made again; `false` if there is none.
+    /// Forgets a pending mount; `false` if there is none.
     pub(super) fn forget_pending(&self, name: &Name) -> bool {
         let is_it = |one: &Remembered| self.name_of(&Unmounted::remembered(one)).is_some_and(|now| now == *name);
         let is_forgotten = match &mut *self.memory.0.lock() {
@@ -175,7 +176,7 @@ impl Mounts {
         is_forgotten
     }
 
-    /// Leaves what is remembered as it is: the service ends, and the next one makes the mounts again.
+    /// Leaves the file as it is: the service ends, and the next service makes the mounts again.
     pub(crate) fn keep_memory(&self) {
         *self.memory.0.lock() = None;
     }

@@ -1,7 +1,7 @@
-//! Mounts that follow what is changed behind their backs: files, snapshots, properties.
+//! Mounts that follow changes not made through the mount: of files, snapshots and properties.
 //!
-//! A change of files may take the directories away that other datasets are mounted on, and the kernel then ends those
-//! mounts: they are made again.
+//! A change of files may remove directories that are mount points of other datasets. The kernel then ends the mounts,
+//! and this module makes the mounts again.
 
 use std::{
     collections::BTreeMap,
@@ -19,8 +19,7 @@ use protocol::Failure;
 use super::{Active, Mounts, Unmounted, plan::Plan};
 
 impl Mounts {
-    /// Runs `change`, which may replace anything in the files of a dataset without its mount knowing, and has the mount
-    /// follow.
+    /// Runs `change`, which may replace any files of a dataset behind its mount, and then updates the mount.
     pub(crate) fn around_change<T>(
         &self,
         id: u64,
@@ -30,7 +29,7 @@ impl Mounts {
         self.around_changes(|other, _| other == id, change, |value| vec![(id, differs(value))])
     }
 
-    /// The same for the dataset `top` and those below it in name, of which `changed` says which were.
+    /// As `around_change`, for the dataset `top` and its descendants; `changed` names the datasets that were changed.
     pub(crate) fn around_changes_within<T>(
         &self,
         top: &DatasetName,
@@ -69,14 +68,14 @@ impl Mounts {
         value
     }
 
-    /// The sessions of some datasets, those that are left included.
+    /// The chosen sessions, including left sessions.
     pub(super) fn chosen(&self, chosen: impl Fn(u64, &Name) -> bool) -> Vec<(u64, Arc<Mount>)> {
         let (table, left) = (self.table.lock(), self.left.lock());
         let all = table.iter().map(|(id, active)| (*id, active)).chain(left.iter().map(|(id, active)| (*id, active)));
         all.filter(|(id, active)| chosen(*id, &active.name)).map(|(id, active)| (id, active.mount.clone())).collect()
     }
 
-    /// What is mounted inside of any of `mounts`, those above first.
+    /// Mounts inside any of `mounts`, parents first.
     fn mounted_below<'a>(&self, mounts: impl Iterator<Item = &'a Arc<Mount>>) -> Vec<(PathBuf, u64)> {
         let tops: Vec<&Path> = mounts.map(|mount| mount.mountpoint()).collect();
         let is_inside = |path: &Path| tops.iter().any(|top| path != *top && path.starts_with(top));
@@ -88,14 +87,14 @@ impl Mounts {
         below
     }
 
-    /// Mounts again those of `below` whose directories a change has taken away, and their mounts with them.
+    /// Mounts again the datasets in `below` whose mount points a change has removed.
     fn mount_lost(&self, below: Vec<(PathBuf, u64)>) {
         let lost = below.into_iter().filter(|(_, id)| self.mount_of(*id).is_some_and(|mount| !mount.is_mounted()));
         let lost: Vec<Unmounted> = lost.filter_map(|(_, id)| Some(Unmounted::of(id, self.forget(id)?))).collect();
         self.mount_back(&lost);
     }
 
-    /// Has every mount look again which snapshots there are; of those in `gone` nothing is served any more.
+    /// Updates the list of snapshots in every mount, and stops serving the snapshots in `gone`.
     pub(crate) fn snapshots_changed(&self, gone: &[String]) {
         let is_gone = |(_, active): &(&u64, &Active)| gone.iter().any(|gone| gone == active.name.as_str());
         let ended: Vec<u64> = self.table.lock().iter().filter(is_gone).map(|(id, _)| *id).collect();
@@ -112,9 +111,8 @@ impl Mounts {
         }
     }
 
-    /// Mounts a dataset and those below it again, as far as they are mounted and have not agreed with the kernel on what
-    /// their properties say now, with all that is mounted in them, each as it was mounted. If one is in use, all stay as
-    /// they are.
+    /// Remounts those of a dataset and its descendants whose mounts have other options than the current properties, and
+    /// everything mounted inside, each in the same manner. If one mount is busy, all stay unchanged.
     pub(crate) fn mount_anew(&self, top: &DatasetName) -> Result<(), Failure> {
         self.drop_ended();
         let stale = |plan: Plan| self.mount_of(plan.id).filter(|mount| !mount.agrees_with(&plan.options));
@@ -136,12 +134,13 @@ impl Mounts {
         self.mount_again(&unmounted)
     }
 
-    /// Has the kernel write back what programs have changed in the files of a dataset and of those below it.
+    /// Asks the kernel to write back changes made through mappings, for a dataset and its descendants.
     pub(crate) fn write_back_within(&self, top: &DatasetName) {
         self.chosen(|_, name| is_dataset_within(name, top)).iter().for_each(|(_, mount)| mount.write_back());
     }
 
-    /// Has mounts of a dataset and those below it follow their properties, as far as a mount can while it is in use.
+    /// Applies changed properties to the mounts of a dataset and its descendants, as far as possible for a mount in
+    /// use.
     pub(crate) fn options_changed(&self, top: &DatasetName) -> Result<(), Failure> {
         for plan in self.plans(top)? {
             if let Some(mount) = self.mount_of(plan.id) {

@@ -1,4 +1,4 @@
-//! Unmounting: what is chosen, the deepest first, and all of it or nothing.
+//! Unmounting: all of the chosen mounts, children first, or none.
 
 use std::path::{Path, PathBuf};
 
@@ -13,21 +13,21 @@ use protocol::{Assignment, Failure};
 use super::{Active, Manner, Mounts, keep_first, named_as};
 use crate::remembered::Remembered;
 
-/// What becomes of mount points that nobody chose, when their datasets are unmounted.
+/// What unmounting does with default mount points.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Directories {
-    /// They go: the dataset is going to be elsewhere, or nowhere.
+    /// Removed: the dataset gets another mount point, or none.
     Removed,
-    /// Those that lie in another dataset stay: it may be read-only when they are needed again.
+    /// Kept if inside another dataset, which may be read-only when the mount point is needed again.
     KeptInside,
 }
 
-/// A dataset or a snapshot that was mounted, whatever its name is by now, and how.
+/// A dataset or a snapshot that was mounted, with its manner of mounting. The name may have changed since.
 pub(crate) struct Unmounted {
     id: u64,
     name: Name,
     dataset: u64,
-    /// The directory that somebody named.
+    /// The directory, if named by the user with mount(8).
     at: Option<PathBuf>,
     temporary: Vec<Assignment>,
     overlay: bool,
@@ -40,7 +40,7 @@ impl Unmounted {
         Unmounted { id, name, dataset, at, temporary, overlay }
     }
 
-    /// What a service that has ended had mounted.
+    /// A mount remembered from a service that has ended.
     pub(super) fn remembered(one: &Remembered) -> Unmounted {
         let Remembered { name, id, dataset, directory, options } = one.clone();
         Unmounted { id, name, dataset, at: Some(directory.to_path()), temporary: options, overlay: true }
@@ -56,7 +56,7 @@ impl Unmounted {
 }
 
 impl Mounts {
-    /// Unmounts a dataset or a snapshot, and what is mounted below it.
+    /// Unmounts a dataset or a snapshot, and everything mounted below.
     pub(crate) fn unmount(&self, name: &Name, force: bool) -> Result<(), Failure> {
         self.drop_ended();
         let path = {
@@ -74,7 +74,7 @@ impl Mounts {
         }
     }
 
-    /// Unmounts whatever is mounted at `path`.
+    /// Unmounts the dataset mounted at `path`, and everything mounted below.
     pub(crate) fn unmount_at(&self, path: &Path, force: bool) -> Result<(), Failure> {
         self.drop_ended();
         let name = {
@@ -88,19 +88,19 @@ impl Mounts {
         }
     }
 
-    /// Unmounts everything.
+    /// Unmounts everything; with `force` also busy file systems.
     pub(crate) fn unmount_all(&self, force: bool) -> Result<(), Failure> {
         self.drop_ended();
         self.take_down(|_, _| true, force, Directories::KeptInside).map(drop)
     }
 
-    /// Unmounts those datasets, by name, and says which were mounted and how; mount points that nobody chose are removed.
+    /// Unmounts these datasets, by name, and returns the mounts that ended. Default mount points are removed.
     pub(crate) fn unmount_these(&self, names: &[Name], force: bool) -> Result<Vec<Unmounted>, Failure> {
         self.drop_ended();
         self.take_down(|_, active| names.contains(&active.name), force, Directories::Removed)
     }
 
-    /// Unmounts the dataset and those below it in name, and says which were mounted and how. Snapshots stay mounted.
+    /// Unmounts a dataset and its descendants, and returns the mounts that ended. Snapshots stay mounted.
     pub(crate) fn unmount_within(&self, top: &DatasetName, force: bool) -> Result<Vec<Unmounted>, Failure> {
         self.drop_ended();
         self.take_down(
@@ -110,7 +110,7 @@ impl Mounts {
         )
     }
 
-    /// Unmounts what is chosen, the deepest first. If one cannot be unmounted, those that were are mounted again.
+    /// Unmounts the chosen mounts, children first. After a failure, the mounts already ended are made again.
     fn take_down(
         &self,
         chosen: impl Fn(u64, &Active) -> bool,
@@ -158,8 +158,8 @@ impl Mounts {
         self.table.lock().values().any(|active| path.starts_with(active.mount.mountpoint()))
     }
 
-    /// Mounts what was unmounted, as it was, as far as it is still there and properties let it. Goes on after a failure and
-    /// tells the first.
+    /// Mounts the given datasets again, as before, if the dataset still exists and its properties allow a mount.
+    /// Continues after a failure and returns the first failure.
     pub(crate) fn mount_again(&self, unmounted: &[Unmounted]) -> Result<(), Failure> {
         self.drop_ended();
         let mounted = self.mount_those(unmounted);
@@ -185,7 +185,7 @@ impl Mounts {
         keep_first(first, self.mount_plans(plans))
     }
 
-    /// What is called by now what was unmounted, if it is still there.
+    /// The current name of an unmounted dataset, if the dataset still exists.
     pub(super) fn name_of(&self, one: &Unmounted) -> Option<Name> {
         let name = named_as(&one.name, &self.datasets.dataset_name(one.dataset).ok()?)?;
         match self.datasets.resolve(&name).ok()? {
@@ -194,7 +194,7 @@ impl Mounts {
         }
     }
 
-    /// Mounts again what was unmounted for something that did not come about.
+    /// Mounts again after the change that required the unmount has failed.
     pub(crate) fn mount_back(&self, unmounted: &[Unmounted]) {
         if let Err(failure) = self.mount_again(unmounted) {
             tracing::warn!("{failure}");
@@ -202,7 +202,7 @@ impl Mounts {
     }
 }
 
-/// Removes the directory of a mount that was there by default; one that is in use stays.
+/// Removes the default mount point of a mount. A busy directory stays.
 fn remove_mountpoint(active: &Active, path: &Path) {
     if active.by_default
         && let Err(error) = MountPoint::remove(path)
