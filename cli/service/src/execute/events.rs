@@ -1,11 +1,11 @@
-//! What has happened to a pool since it was opened: the last so many events, in memory.
+//! The events of a pool since the pool was opened: a bounded number, in memory.
 //!
-//! The engine tells nobody what happens in it; it is looked at, a few times a second, and what has become different since
-//! the last look is an event. So what comes and goes between two looks is not seen, but what is counted is: errors are told
-//! with their number. A look asks no device: what it compares stands in memory, also while the pool is suspended.
+//! The engine does not report events. Instead a thread samples its state a few times a second, and every difference
+//! from the last sample is an event. A state that comes and goes between two samples is missed, but counters are not:
+//! errors are reported with their number. A sample accesses no device: all compared values are in memory, even while
+//! the pool is suspended.
 //!
-//! Classes and their details have the names that OpenZFS gives them. What has to survive the pool's service stands in the
-//! history.
+//! Event classes and details have OpenZFS's names. Lasting records are in the history.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,12 +30,12 @@ use protocol::EventRecord;
 use super::images::Sight;
 use crate::health::{self, State};
 
-/// So many events are kept.
+/// Number of events kept.
 const KEPT: usize = 1000;
-/// How often it is looked.
+/// Interval between two samples.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The events, and the thread that looks; it ends when this is dropped.
+/// The events, with the sampling thread, which ends on drop.
 pub(crate) struct Events {
     watch: Arc<Mutex<Watch>>,
     orders: Option<Sender<()>>,
@@ -43,7 +43,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Starts the thread.
+    /// Starts the sampling thread.
     pub(crate) fn start(datasets: Arc<Datasets>, sight: Sight) -> Events {
         let watch = Arc::new(Mutex::new(Watch::new(datasets, sight)));
         let (orders, received) = bounded::<()>(0);
@@ -58,8 +58,8 @@ impl Events {
         Events { watch, orders: Some(orders), thread: Some(thread) }
     }
 
-    /// The events after the one of this number, oldest first. A number that was not given yet is of an earlier service, and
-    /// all events are after it.
+    /// The events after event `number`, oldest first. A number not yet assigned comes from an earlier service; then
+    /// all events are returned.
     pub(super) fn after(&self, number: u64) -> Vec<EventRecord> {
         let mut watch = self.watch.lock();
         watch.look();
@@ -67,12 +67,12 @@ impl Events {
         watch.kept.iter().filter(|event| event.number > number).cloned().collect()
     }
 
-    /// Looks now.
+    /// Takes a sample now.
     pub(super) fn look(&self) {
         self.watch.lock().look();
     }
 
-    /// Forgets all; how many there were.
+    /// Removes all events. Returns their number.
     pub(super) fn clear(&self) -> u64 {
         let mut watch = self.watch.lock();
         watch.look();
@@ -81,10 +81,10 @@ impl Events {
         count
     }
 
-    /// Notes a command that has changed the pool.
+    /// Records a command that has changed the pool.
     pub(super) fn note_command(&self, command: &str) {
         let mut watch = self.watch.lock();
-        // What it has done comes before it.
+        // Events caused by the command come before the event of the command.
         watch.look();
         watch.note("sysevent.fs.zfs.history_event", [("history_command", command.to_owned())]);
     }
@@ -94,22 +94,22 @@ impl Drop for Events {
     fn drop(&mut self) {
         drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
+            // The thread's panic was already reported.
             let _ = thread.join();
         }
     }
 }
 
-/// When something began, how it stands, and whether it is paused.
+/// Start time of a job, its state, and whether the job is paused.
 type Seen = (Nanos, MoveState, bool);
 
-/// What was seen last, and the events that came of it.
+/// The last sample, and the events found.
 struct Watch {
     datasets: Arc<Datasets>,
     sight: Sight,
     opened: Nanos,
     leaves: BTreeMap<u64, Device>,
-    /// Why the pool is suspended.
+    /// The reason of the suspension, if suspended.
     suspended: Option<String>,
     scrub: Option<(Nanos, ScrubState)>,
     resilver: Option<(Nanos, ResilverState)>,
@@ -124,10 +124,10 @@ struct Watch {
 #[derive(Clone, PartialEq)]
 struct Device {
     path: String,
-    /// None of a cache device, which is in none.
+    /// `None` for a cache device, which belongs to no vdev.
     vdev: Option<VdevId>,
     state: State,
-    /// It has not answered for a while.
+    /// Without an answer for longer than [`health::SILENT`].
     is_silent: bool,
     counts: Counts,
 }
@@ -162,7 +162,7 @@ impl Watch {
         watch
     }
 
-    /// Notes an event. The oldest one goes if there are too many.
+    /// Adds an event; the oldest is dropped when the list is full.
     fn note<const N: usize>(&mut self, class: &str, details: [(&str, String); N]) {
         let details = details.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let (number, time) = (self.next, self.datasets.engine().env().now());
@@ -173,7 +173,7 @@ impl Watch {
         self.kept.push_back(EventRecord { number, time, class: class.to_owned(), details });
     }
 
-    /// Compares everything with what was seen last.
+    /// Compares the current state with the last sample.
     fn look(&mut self) {
         self.look_at_devices();
         self.look_at_suspension();
@@ -242,7 +242,7 @@ impl Watch {
     fn look_at_scrub(&mut self) {
         let Some(now) = self.datasets.scrub().in_memory().map(|status| (status.start, status.state)) else { return };
         let before = self.scrub.replace(now).filter(|(start, _)| *start == now.0);
-        // One that began before the pool was opened goes on as it stood.
+        // A scrub started before the pool was opened continues; no event.
         let before = match before {
             Some((_, state)) => state,
             None if now.0 >= self.opened => {
@@ -292,7 +292,7 @@ impl Watch {
     }
 
     fn compare(&mut self, what: &str, before: Option<Seen>, now: Seen) {
-        // One that began before the pool was opened goes on as it stood.
+        // A job started before the pool was opened continues; no event.
         let (state, was_paused) = match before.filter(|(start, ..)| *start == now.0) {
             Some((_, state, was_paused)) => (state, was_paused),
             None if now.0 >= self.opened => {

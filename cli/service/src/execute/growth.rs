@@ -1,5 +1,6 @@
-//! What devices have grown while their pool was open: noticed by the service, and used if that is wanted. One that was made
-//! smaller has not grown, however large it is; what it has given up is taken back when somebody asks for it.
+//! Devices enlarged while their pool is open: the service notices, and with `autoexpand=on` the pool uses the added
+//! space. A shrunk device does not count as enlarged, no matter how large its file is; its released space returns
+//! only on request.
 
 use std::time::Duration;
 
@@ -9,19 +10,19 @@ use protocol::Failure;
 
 use super::{open_pool::OpenPool, refusal::OrRefused, spares::note};
 
-/// How often the devices are measured.
+/// Interval between two measurements of the devices.
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// The uptime of the environment at which the devices are measured again.
+/// Uptime of the environment at which the next measurement is due.
 pub(super) struct Watch(Duration);
 
 impl Watch {
-    /// Opening has just measured them.
+    /// The first measurement is due after an interval: opening the pool has just measured the devices.
     pub(super) fn new(now: Duration) -> Watch {
         Watch(now + INTERVAL)
     }
 
-    /// Takes note of what has grown, if it is time, and has the pool use it if it is to.
+    /// Measures the devices when due, and expands the pool if `autoexpand` is on.
     pub(super) fn step(&mut self, datasets: &Datasets, pool: &Pool) {
         let now = pool.engine().env().uptime();
         if now < self.0 || pool.engine().writable().is_err() || pool.engine().suspension().is_suspended() {
@@ -35,21 +36,21 @@ impl Watch {
             }
             Err(error) => tracing::warn!("devices that have grown cannot be taken note of: {error}"),
         }
-        // Also without news: the property may have been set since, or a larger device have taken another one's place.
+        // Even without news: `autoexpand` may have been set since, or a device replaced by a larger device.
         expand_if_wanted(datasets, pool);
         self.0 = pool.engine().env().uptime() + INTERVAL;
     }
 }
 
-/// Says which vdevs cannot use what their devices have grown.
+/// Logs the vdevs that cannot use the added space of their devices.
 pub(super) fn tell_outgrown(pool: &Pool) {
     pool.outgrown().iter().for_each(|(_, why)| tracing::warn!("{why}"));
 }
 
-/// Has the pool use what is known to have grown, if its property says so.
+/// Expands the pool into known added space, if `autoexpand` is on.
 pub(super) fn expand_if_wanted(datasets: &Datasets, pool: &Pool) {
     let is_wanted = || datasets.pool_setting(&AUTOEXPAND);
-    // What becomes smaller does not become larger meanwhile.
+    // A resize shrinks a device; no expansion meanwhile.
     if pool.engine().read_only() || datasets.resize().is_under_way() || pool.growth() == 0 || !is_wanted() {
         return;
     }
@@ -61,7 +62,7 @@ pub(super) fn expand_if_wanted(datasets: &Datasets, pool: &Pool) {
 }
 
 impl OpenPool {
-    /// Has the vdev of a device use what its devices have grown.
+    /// Expands the vdev of a device into the added space of its devices.
     pub(super) fn expand_vdev_of(&self, device: &str) -> Result<(), Failure> {
         const ACTION: &str = "expand";
         self.pool.remeasure().or_refused(ACTION, device)?;
@@ -72,12 +73,12 @@ impl OpenPool {
         }
         self.pool.regain(vdev.id()).or_refused(ACTION, device)?;
         self.pool.expand(Some(vdev.id())).or_refused(ACTION, device)?;
-        // Rows of a raidz may have become narrow by it.
+        // The expansion may leave narrow rows in a RAID-Z, for a job to widen.
         self.jobs.wake();
         Ok(())
     }
 
-    /// Takes note of what has grown.
+    /// Measures the devices.
     pub(super) fn remeasure(&self) -> Result<(), Failure> {
         self.pool.remeasure().or_refused("reopen", self.name()).map(drop)
     }

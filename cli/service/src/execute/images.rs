@@ -1,8 +1,8 @@
-//! What is found under the names of a pool's devices while it is open: an image may be removed, renamed, replaced or cut by
-//! anybody who may write to its directory, and whoever has it open does not notice by reading and writing.
+//! Files found at the paths of a pool's devices while the pool is open. A user with write access to the directory may
+//! remove, rename, replace or truncate an image, and I/O through the open descriptor does not notice.
 //!
-//! A thread looks every few seconds, and whenever `pool status` or `pool list` asks. It waits for the file systems that the
-//! images are on; who asks does not wait for long, and gets what was found last if one of these hangs.
+//! A thread checks every few seconds, and on each `pool status` or `pool list`. The thread waits for the file systems
+//! of the images. A command waits only briefly, and gets the last result if one of the file systems hangs.
 
 use std::{
     collections::BTreeMap,
@@ -21,25 +21,26 @@ use pool::{
 
 use crate::health::{self, State};
 
-/// How often it is looked.
+/// Interval between two checks.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long is waited at most for who looks.
+/// Time limit of a command for a new check.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What was found of each device that is not in its place, by guid.
+/// The findings about misplaced devices, by device GUID. A device in its place has no entry.
 type Found = BTreeMap<u64, Whereabouts>;
 
-/// The thread; it ends when this is dropped, unless it hangs in a file system: then it ends with that.
+/// The checking thread, which ends on drop. If the thread hangs in a file system, drop does not wait, and the thread
+/// ends later.
 pub(crate) struct Images {
     found: Arc<Mutex<Found>>,
     orders: Option<Sender<Sender<()>>>,
-    /// Closed by the thread when it ends.
+    /// Closed by the thread at its end.
     ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Images {
-    /// Starts the thread.
+    /// Starts the checking thread.
     pub(crate) fn start(datasets: Arc<Datasets>) -> Images {
         let found = Arc::new(Mutex::new(Found::new()));
         let (orders, received) = unbounded();
@@ -47,7 +48,7 @@ impl Images {
         let (ends, ended) = bounded(1);
         let work = move || {
             run(&datasets, &looking, &received);
-            // Whoever closes the pool may open its devices again at once.
+            // The caller of close may open the devices again at once, so the thread releases the devices first.
             drop((datasets, ends));
         };
         let thread = thread::Builder::new().name("cenote-images".into());
@@ -55,17 +56,17 @@ impl Images {
         Images { found, orders: Some(orders), ended, thread: Some(thread) }
     }
 
-    /// Has the thread look now, and waits a moment for it.
+    /// Requests a check, and waits for the result up to [`PATIENCE`].
     pub(super) fn look(&self) {
         let (tell, told) = bounded(1);
         let orders = self.orders.as_ref().expect("it runs until it is dropped");
         if orders.send(tell).is_ok() {
-            // What was found last stands if it takes too long.
+            // After the time limit, the last result is used.
             let _ = told.recv_timeout(PATIENCE);
         }
     }
 
-    /// What was found last.
+    /// A view of the last result.
     pub(super) fn sight(&self) -> Sight {
         Sight(self.found.clone())
     }
@@ -76,23 +77,23 @@ impl Drop for Images {
         drop(self.orders.take());
         let has_ended = self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected);
         if let Some(thread) = self.thread.take().filter(|_| has_ended) {
-            // A panic of the thread was reported when it happened.
+            // The thread's panic was already reported.
             let _ = thread.join();
         }
     }
 }
 
-/// What was found last.
+/// A view of the last result of a check.
 #[derive(Clone, Default)]
 pub(super) struct Sight(Arc<Mutex<Found>>);
 
 impl Sight {
-    /// What was found under a device's name.
+    /// The finding about a device.
     pub(super) fn of(&self, leaf: &Leaf) -> Whereabouts {
         self.0.lock().get(&leaf.guid().0).copied().unwrap_or_default()
     }
 
-    /// The state of a device, and what is to be known beside it.
+    /// The state of a device, with a note for `pool status`.
     pub(super) fn state(&self, leaf: &Leaf) -> (State, Option<String>) {
         health::of_device(leaf.health(), self.of(leaf), leaf.device().silence())
     }
@@ -111,7 +112,7 @@ fn run(datasets: &Datasets, found: &Mutex<Found>, orders: &Receiver<Sender<()>>)
             tracing::error!("device {guid} is not what is found under its name: {place:?}");
         }
         if let Some(asked) = asked {
-            // Who asked may have lost patience.
+            // The caller may have stopped waiting.
             let _ = asked.send(());
         }
     }

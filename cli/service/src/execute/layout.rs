@@ -1,4 +1,4 @@
-//! What a pool is, or shall be, made of: vdevs asked for, whether they fit to each other, and how they are shown.
+//! The vdevs of a pool, existing or requested: their devices, replication levels and display.
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ use pool::{
 };
 use protocol::{Failure, LayoutVdev, VdevKind, VdevRole, VdevSpec, VdevTreeSpec};
 
-/// The vdevs among these, and the cache devices.
+/// Splits the requested vdevs into vdevs and cache devices.
 pub(crate) fn apart(specs: &[VdevTreeSpec]) -> (Vec<VdevTreeSpec>, Vec<VdevSpec>) {
     let (caches, vdevs): (Vec<_>, Vec<_>) = specs.iter().cloned().partition(|vdev| vdev.role == VdevRole::Cache);
     (vdevs, devices_of(&caches))
 }
 
-/// How cache devices of these paths are shown.
+/// Cache devices at these paths, for display.
 pub(crate) fn shown_caches(paths: impl Iterator<Item = String>) -> impl Iterator<Item = LayoutVdev> {
     paths.map(|name| LayoutVdev { role: VdevRole::Cache, name, devices: Vec::new(), may_lose: 0, unused: 0 })
 }
 
-/// The devices of all vdevs, in order.
+/// The devices of all vdevs, in order of the request.
 pub(crate) fn devices_of(vdevs: &[VdevTreeSpec]) -> Vec<VdevSpec> {
     vdevs.iter().flat_map(|vdev| vdev.devices.iter().cloned()).collect()
 }
 
-/// The vdevs, of the devices that [`devices_of`] named.
+/// Groups devices in the order of [`devices_of`] into vdevs.
 pub(crate) fn grouped(vdevs: &[VdevTreeSpec], devices: Vec<Arc<dyn Device>>) -> Vec<ClassedVdev> {
     let mut devices = devices.into_iter();
     let group = |vdev: &VdevTreeSpec| {
@@ -54,7 +54,7 @@ pub(crate) fn grouped(vdevs: &[VdevTreeSpec], devices: Vec<Arc<dyn Device>>) -> 
     vdevs.iter().map(group).collect()
 }
 
-/// What a vdev of an open pool is there for, by its label.
+/// The role of a vdev of an open pool, by its label.
 pub(crate) fn role_of(vdev: VdevId, classes: &VdevClasses) -> VdevRole {
     match classes.get(&vdev) {
         Some(VdevClass::Special) => VdevRole::Special,
@@ -63,12 +63,12 @@ pub(crate) fn role_of(vdev: VdevId, classes: &VdevClasses) -> VdevRole {
     }
 }
 
-/// What a vdev can stand: how it keeps its data, and how many of its devices may be lost.
+/// The replication level of a vdev.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// One device, or several that hold the same: how many.
+    /// A mirror of this many devices; 1 for a single device.
     Copies(usize),
-    /// A RAID-Z of this parity, of however many devices.
+    /// A RAID-Z with this parity and any number of devices.
     Parity(usize),
 }
 
@@ -93,8 +93,9 @@ impl Level {
     }
 }
 
-/// Refuses vdevs that keep unequally much if devices fail: among each other, or beside those that the pool has. Of those for
-/// metadata as many devices may be lost at least as of the others, for the pool is lost with either; with a log it is not.
+/// Refuses mismatched replication levels, among new vdevs or between new and present vdevs. A special vdev must
+/// tolerate at least as many failures as the other vdevs, because the loss of either loses the pool; the loss of a
+/// log does not.
 pub(crate) fn check_replication(
     vdevs: &[VdevTreeSpec],
     present: &[Arc<dyn Vdev>],
@@ -136,7 +137,7 @@ fn check_alike(vdevs: &[VdevTreeSpec], present: &[Arc<dyn Vdev>], action: &str, 
     if let Some(other) = vdevs.iter().map(Level::asked).find(|other| *other != first) {
         return refused(format!("both {} and {} vdevs are named", first.words(), other.words()));
     }
-    // Of several kinds, which takes an -f as well, that which stands most counts.
+    // With mixed levels in the pool (only possible with `-f`), the highest counts.
     let rank = |level: &Level| match *level {
         Level::Copies(width) => (width - 1, 0),
         Level::Parity(parity) => (parity, 1),
@@ -147,11 +148,12 @@ fn check_alike(vdevs: &[VdevTreeSpec], present: &[Arc<dyn Vdev>], action: &str, 
     }
 }
 
-/// What each device of a vdev gives, and how many of them are parity.
+/// Usable bytes of each device of a vdev, and the parity for a RAID-Z.
 type Shape = (Vec<u64>, Option<u8>);
 
-/// How much space these vdevs would give to a pool with sectors and regions of these sizes, in bytes, on devices that are so
-/// large; to a new pool without regions. Where they are `shown`, in the same order, what is of no use is noted.
+/// Estimates the space, in bytes, that the requested vdevs add to a pool with these sector and region sizes; `region`
+/// is `None` for a new pool. `devices` are the device sizes. Unusable space is noted in `shown`, which is in the same
+/// order.
 pub(crate) fn estimate(
     shown: &mut [LayoutVdev],
     vdevs: &[VdevTreeSpec],
@@ -187,13 +189,13 @@ pub(crate) fn estimate(
             ),
             None => (least / region * region, sizes.iter().map(|size| size - least).sum()),
         };
-        // What is for the intent log is none of the pool's.
+        // A log vdev adds no space to the pool.
         size += if role == VdevRole::Log { 0 } else { space };
     }
     size
 }
 
-/// How the vdevs would be shown that are asked for; the first gets the number `first`.
+/// The requested vdevs for display; numbering starts with `first`.
 pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
     let show = |(number, vdev): (usize, &VdevTreeSpec)| {
         let (role, may_lose) = (vdev.role, vdev.kind.may_lose(vdev.devices.len()));
@@ -209,7 +211,7 @@ pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
     (first..).zip(vdevs).map(show).collect()
 }
 
-/// How a vdev of an open pool is shown.
+/// A vdev of an open pool, for display.
 pub(crate) fn shown(vdev: &dyn Vdev, classes: &VdevClasses) -> LayoutVdev {
     let role = role_of(vdev.id(), classes);
     let paths = vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect();
@@ -226,7 +228,7 @@ pub(crate) fn name_of(vdev: &dyn Vdev) -> String {
     }
 }
 
-/// What a vdev of an open pool is.
+/// The kind of a vdev of an open pool.
 pub(crate) fn kind_of(vdev: &dyn Vdev) -> VdevKind {
     let word = vdev.group_name().and_then(|name| name.split('-').next());
     word.and_then(VdevKind::of_word).unwrap_or(VdevKind::Disk)
@@ -245,7 +247,7 @@ mod tests {
             VdevTreeSpec { role: VdevRole::Normal, kind, devices: vec![device; devices] }
         };
         let vdevs = [vdev(VdevKind::Disk, 1), vdev(VdevKind::Mirror, 3), vdev(VdevKind::RaidZ1, 3)];
-        // A cache device and a spare stand behind them.
+        // Cache devices and spares follow the vdevs.
         let caches = shown_caches(["/cache".to_owned()].into_iter());
         let mut shown: Vec<LayoutVdev> = asked(&vdevs, 0).into_iter().chain(caches).collect();
         let devices = [9, 7, 5, 6, 13, 17, 15, 99, 99].map(|size| size * GIB);

@@ -1,11 +1,11 @@
-//! How much memory a pool takes when nobody has said: a share of what this process may have.
+//! Default memory limits of a pool: a share of the memory available to this process.
 //!
-//! That is the least of the machine's memory, the limits of the control groups that the process is in (both versions,
-//! each with the groups above), and its own limit on data. A machine or group with plenty does not make a pool take
-//! plenty: the defaults have an upper bound, which a pool of a million files lives well with.
+//! Available memory is the minimum of the machine's memory, the limits of the process's control groups (both
+//! versions, including all ancestors), and its own limit on data. The defaults have an upper bound, sufficient for a
+//! pool of a million files, so a large machine does not give a pool more.
 //!
-//! Beside cache and dirty data a service needs memory for itself and for each file that the kernel holds a reference to,
-//! which is why the shares are small.
+//! Besides cache and dirty data, a service needs memory for itself and for each file that the kernel references. So
+//! the shares are small.
 
 use std::{
     fs,
@@ -15,23 +15,23 @@ use std::{
 use pool::txg::Settings;
 use rustix::process::{Resource, getrlimit};
 
-/// The least that the properties accept.
+/// Lower bound of both properties, in bytes.
 const LEAST: u64 = 16 << 20;
 
-/// The settings of a pool whose properties say nothing.
+/// The settings of a pool without these properties.
 pub(super) fn default_settings() -> Settings {
     share(available(Path::new("/")).min(getrlimit(Resource::Data).current.unwrap_or(u64::MAX)))
 }
 
-/// An eighth of the memory for the cache, a sixteenth for what is dirty, within bounds.
+/// An eighth of the memory for the cache, a sixteenth for dirty data, within bounds.
 fn share(memory: u64) -> Settings {
     let most = Settings::default();
     let bounded = |bytes: u64, most: u64| bytes.clamp(LEAST, most);
     Settings { cache: bounded(memory / 8, most.cache), dirty: bounded(memory / 16, most.dirty), ..most }
 }
 
-/// The memory of the machine under `root`, or of the smallest group that this process is in. What cannot be read limits
-/// nothing.
+/// Memory, in bytes, of the machine under `root`, or of the most limited control group. Unreadable files impose no
+/// limit.
 fn available(root: &Path) -> u64 {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
@@ -39,22 +39,22 @@ fn available(root: &Path) -> u64 {
     limits.chain(machine(&read("proc/meminfo"))).min().unwrap_or(u64::MAX)
 }
 
-/// What `/proc/meminfo` says of the whole machine.
+/// The machine's memory in bytes, from `/proc/meminfo`.
 fn machine(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// A mounted tree of control groups that may limit memory.
+/// A mounted control group hierarchy with memory limits.
 struct Hierarchy {
     mountpoint: PathBuf,
-    /// Which of its groups is mounted.
+    /// The control group that is the root of the mount.
     top: PathBuf,
     is_first_version: bool,
 }
 
 impl Hierarchy {
-    /// The hierarchy that a line of `/proc/self/mountinfo` is about, if it is.
+    /// Parses a line of `/proc/self/mountinfo`; `None` for other mounts.
     fn parse(line: &str) -> Option<Hierarchy> {
         let (place, kind) = line.split_once(" - ")?;
         let (mut place, mut kind) = (place.split(' ').skip(3), kind.split(' '));
@@ -67,17 +67,17 @@ impl Hierarchy {
         Some(Hierarchy { mountpoint, top, is_first_version })
     }
 
-    /// The limits of this process's group and of all above it.
+    /// The limits, in bytes, of this process's group and all ancestors.
     fn limits(&self, root: &Path, groups: &str) -> Vec<u64> {
         let file = if self.is_first_version { "memory.limit_in_bytes" } else { "memory.max" };
         let group = self.group(groups).unwrap_or_default();
         let mountpoint = root.join(self.mountpoint.strip_prefix("/").unwrap_or(&self.mountpoint));
-        // No limit is a word in one version, a number beyond every memory in the other.
+        // "No limit" is the word `max` in version 2, and a huge number in version 1.
         let limit = |level: &Path| fs::read_to_string(mountpoint.join(level).join(file)).ok()?.trim().parse().ok();
         group.ancestors().filter_map(limit).collect()
     }
 
-    /// This process's group, relative to the mountpoint. Within a container it may not be seen from there.
+    /// This process's group, relative to the mount point; `None` if invisible, as in some containers.
     fn group(&self, groups: &str) -> Option<PathBuf> {
         let is_ours = |controllers: &str| match self.is_first_version {
             true => controllers.split(',').any(|controller| controller == "memory"),
@@ -97,7 +97,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A machine of 4 GiB with these files.
+    /// The available memory of a machine with 4 GiB and these files.
     fn machine_with(files: &[(&str, &str)]) -> u64 {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in [&[("proc/meminfo", "MemTotal:        4194304 kB\nMemFree: 1 kB\n")], files].concat() {

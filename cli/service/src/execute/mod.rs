@@ -1,28 +1,28 @@
-//! Carrying requests out on a pool that this process owns.
+//! Executing requests on a pool that this process owns.
 //!
 //! ```text
 //! open_pool   the pool: engine, datasets, mounts; opening and closing    devices     this machine's devices
 //! pool, dataset, property, accounts, snapshot, stream, files       one family of requests each
 //! mounts      which datasets are mounted where, and keeping mounts in step with changes
-//! background  freeing what was destroyed           scrub       verifying and mending
-//! job         progress, cancelling, the stream beside a request       parts       answers that come in parts
-//! suspended   going on after a device has failed, or giving up
-//! check       verifying a pool, its last committed state if it is at work
-//! inspect     looking into the structures of a pool that nobody has open
-//! activity    what goes on in the background   events      what has happened
-//! losses      what would be lost with some devices          trim        giving free space back
-//! jobs        the thread in which jobs take turns       orders      what jobs are told
-//! rebalance   having vdevs become equally full
-//! removal     taking a vdev out of the pool             defragment  having holes become whole regions
-//! growth      what devices have grown                   resize      having devices become smaller
-//! spares      devices that stand by
-//! rewind      choosing an older state to go back to     memory      how much of it there is
-//! images      what is found under the names of devices      standing    what is the matter with it
-//! vital       threads that the pool cannot do without      patience    waiting for commands that read
+//! background  freeing destroyed data               scrub       verifying and repairing
+//! job         progress, cancelling, the stream beside a request       parts       answers sent in parts
+//! suspended   resuming after a device failure, or giving up
+//! check       verifying a pool; if in use, its last committed state
+//! inspect     structures of a pool that no process has open
+//! activity    background activity                  events      events since the pool was opened
+//! losses      data lost if some devices fail       trim        returning free space to devices
+//! jobs        the thread in which jobs take turns       orders      starting, pausing and stopping jobs
+//! rebalance   spreading data evenly over vdevs
+//! removal     removing a vdev from the pool        defragment  consolidating fragmented free space
+//! growth      devices that have become larger      resize      shrinking devices
+//! spares      spare devices
+//! rewind      choosing an older state to go back to     memory      default sizes of the cache
+//! images      files found at the paths of devices       standing    conditions of the pool
+//! vital       threads essential for the pool       patience    waiting for commands that read
 //! refusal     errors of the layers below as failures
 //! ```
 //!
-//! Answers are data, without formatting. A request that changes the pool has been committed when it is answered.
+//! Answers are data without formatting. A request that changes the pool is answered after its commit.
 
 mod accounts;
 mod activity;
@@ -88,7 +88,7 @@ use ::pool::inspect::Sink;
 use protocol::{Executor, Failure, HostRequest, HostResponse, Inspect, OnSaid, Request, Response, Stream};
 
 impl OpenPool {
-    /// Carries a request out, and adds `command` to the history if it has changed something.
+    /// Executes a request, and adds `command` to the history after a change.
     pub fn execute(
         &self,
         command: &str,
@@ -99,7 +99,7 @@ impl OpenPool {
         self.check_not_suspended(&request)?;
         let recorded = request.traits().is_recorded;
         if recorded {
-            // What it forgets, such as errors, is seen before.
+            // The request may clear errors, so errors are sampled before.
             self.events.look();
         }
         let response = self.carry_out(request, stream, job)?;
@@ -114,7 +114,7 @@ impl OpenPool {
         let done = |()| Response::Done;
         match request {
             Request::Ping => Ok(Response::Done),
-            // Whoever has the pool closes it.
+            // The process that has the pool open closes the pool.
             Request::Shutdown { .. } | Request::Abandon => Err(Failure::new("this pool has no service")),
             Request::Pool { properties, vdevs } => self.pool_record(&properties, vdevs).map(Response::Pool),
             Request::SetPool { assignments } => self.set_pool(&assignments).map(done),
@@ -229,13 +229,13 @@ impl OpenPool {
     }
 }
 
-/// The stream of a request that has one.
+/// The stream of a request; an error if missing.
 fn required(stream: Option<Stream>) -> Result<Stream, Failure> {
     stream.ok_or_else(|| Failure::new("the request came without its stream"))
 }
 
-/// A machine on which no pool is known or can be: every name is unknown. What commands check before they ask a pool
-/// shows in full on it.
+/// A machine without pools: every pool name is unknown. Shows exactly the checks that commands make before asking a
+/// pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPools;
 

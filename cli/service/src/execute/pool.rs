@@ -32,10 +32,10 @@ use super::{
 };
 use crate::health::{self, Verdict};
 
-/// What stands for a value that does not exist.
+/// Text for a value that does not exist.
 const NONE: &str = "-";
 const NANOS: i64 = 1_000_000_000;
-/// How long a status waits at most for blocks to be examined that readers have met bad copies of, and how long between looks.
+/// How long `pool status` waits for the examination of bad copies found by readers, and the polling interval.
 const EXAMINATION: Duration = Duration::from_secs(1);
 const GLANCE: Duration = Duration::from_millis(5);
 
@@ -93,12 +93,12 @@ impl OpenPool {
         Ok(record(if value.is_empty() { NONE.to_owned() } else { value }, source))
     }
 
-    /// The value of this name that is kept in the pool.
+    /// The stored value of a property.
     fn kept(&self, name: &str) -> Result<Option<String>, Failure> {
         self.datasets.pool_property(name).or_refused("open", self.name())
     }
 
-    /// A value that is computed; `None` where there is none, such as while the pool is suspended.
+    /// A computed value; `None` if unavailable, for example while the pool is suspended.
     fn figure(&self, figure: Figure) -> Result<Option<String>, Failure> {
         let totals = self.engine().space_totals();
         let is_suspended = self.engine().suspension().is_suspended();
@@ -109,7 +109,7 @@ impl OpenPool {
             Figure::Allocated => allocated(&totals),
             Figure::Fragmentation => self.engine().storage().space.fragmentation(None).into(),
             Figure::Guid => self.guid(),
-            // The catalogue may not be in memory, and the devices away.
+            // Reading the catalogue may need a device, which a suspended pool lacks.
             Figure::BcloneUsed | Figure::BcloneSaved | Figure::BcloneRatio | Figure::Freeing if is_suspended => {
                 return Ok(None);
             }
@@ -148,7 +148,7 @@ impl OpenPool {
         Ok(())
     }
 
-    /// How many file systems are mounted, by how their requests come.
+    /// Number of mounted file systems, by kernel transport.
     fn transports(&self) -> BTreeMap<String, u64> {
         let mut count = BTreeMap::new();
         for mount in self.mounts.iter().flat_map(|mounts| mounts.list()) {
@@ -163,10 +163,10 @@ impl OpenPool {
         let vdevs = self.vdev_records();
         let has_own = |vdev: &VdevRecord| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0;
         let has_errors = vdevs.iter().any(|vdev| has_own(vdev) || vdev.members.iter().any(has_own));
-        // Whatever is examined from here on is in what is read of the damage.
+        // Read before the damage: a block examined after this point is part of the damage read below.
         let (waiting, passed) = self.engine().unexamined();
         let unexamined = waiting + passed;
-        // The catalogue may not be in memory, and the devices away.
+        // Reading the catalogue may need a device, which a suspended pool lacks.
         let (damaged, scan, freeing) = match self.engine().suspension().is_suspended() {
             true => (None, None, 0),
             false => (
@@ -199,7 +199,7 @@ impl OpenPool {
         })
     }
 
-    /// Waits a moment until blocks are examined that readers have just met bad copies of.
+    /// Waits up to [`EXAMINATION`] until the bad copies just found by readers are examined.
     fn await_examinations(&self) {
         let engine = self.engine();
         if engine.unexamined().0 == 0 || !(engine.read_only() || engine.writable().is_ok()) {
@@ -250,7 +250,7 @@ impl OpenPool {
                 let record = devices.first().cloned().expect("a vdev has devices");
                 return match vdev.group_name() {
                     None => VdevRecord { note: note(vdev).or(record.note), ..record },
-                    // It is lost, with all of them.
+                    // A lost vdev: its devices are shown as a group.
                     Some(name) => VdevRecord {
                         kind: kind_of(vdev),
                         path: name.to_owned(),
@@ -269,7 +269,7 @@ impl OpenPool {
             };
             let members: Vec<VdevRecord> = all.iter().map(member_record).collect();
             let is_usable = |(_, member): &(&VdevRecord, &Arc<Member>)| {
-                // One whose file is gone, or that is slow, still gives what it holds.
+                // A device with a removed file, or a slow device, still serves its data.
                 member.state() == State::Complete && member.leaf.health() == Health::Online
             };
             let usable = members.iter().zip(all.iter()).filter(is_usable).map(|(_, member)| member.column());
@@ -369,9 +369,10 @@ impl OpenPool {
         }
     }
 
-    /// The history, with what was done besides commands if `internal` says so.
+    /// The history; with `internal`, including internal events.
     pub(super) fn history(&self, internal: bool) -> Result<Vec<HistoryRecord>, Failure> {
-        // Brings in the latest lines. Of a pool that takes no changes any more, the history up to then can be read.
+        // Commits the latest lines. If the pool takes no more changes, the history up to the last commit is still
+        // readable.
         if let Err(error) = self.engine().commit() {
             tracing::debug!("the history may lack its latest lines: {error}");
         }
@@ -432,16 +433,15 @@ impl OpenPool {
         let mut devices = taken.devices();
         let stand_by = devices.split_off(specs.len());
         let addition = self.pool.begin_add_with(grouped(vdevs, devices), &stand_by).or_refused(ACTION, &name)?;
-        // From here on a label may name them, whatever fails.
+        // From here on a label may name the devices, even after a failure.
         taken.keep();
         addition.finish().or_refused(ACTION, &name)?;
-        // These leave again at a word, and those before do not.
+        // Cache devices can be removed at any time, unlike the vdevs above, so they are added last.
         self.add_caches(&caches, force)?;
         Ok(self.layout())
     }
 
-    /// Refuses what would have the labels name features that are disabled: vdevs on devices of these sizes, spares, or cache
-    /// devices.
+    /// Refuses vdevs on devices of these sizes, spares, or cache devices if the labels would need a disabled feature.
     fn check_features(
         &self,
         vdevs: &[VdevTreeSpec],
@@ -459,10 +459,10 @@ impl OpenPool {
     }
 }
 
-/// What is to be known of a member beside its state and its errors.
+/// A note on a member, besides its state and its error counters.
 fn note_of(member: &Member, all: &[Arc<Member>], is_stuck: bool, label: &Label) -> Option<String> {
     let state = if is_stuck { "incomplete" } else { "resilvering" };
-    // A spare stands in, and replaces nobody.
+    // An INUSE spare is not shown as a replacement.
     let is_spare = |other: &Member| label.is_spare(other.leaf.guid());
     let replaces = |other: &Member| other.replaces().filter(|_| !is_spare(other));
     let is_replaced = all.iter().any(|other| replaces(other) == Some(member.leaf.guid()));
@@ -479,12 +479,12 @@ fn note_of(member: &Member, all: &[Arc<Member>], is_stuck: bool, label: &Label) 
     }
 }
 
-/// What is not free: what waits to be free again is still taken.
+/// Space in use, in bytes, including freed space that is not reusable yet.
 fn allocated(totals: &SpaceTotals) -> u64 {
     totals.size - totals.free
 }
 
-/// How much space references stand for, for each byte that shared blocks take.
+/// `bcloneratio`: bytes referenced per byte that shared blocks take, with two decimals.
 fn ratio(sharing: Sharing) -> String {
     let Sharing { used, saved } = sharing;
     let hundredths = if used == 0 { 100 } else { (u128::from(used) + u128::from(saved)) * 100 / u128::from(used) };

@@ -1,4 +1,4 @@
-//! Devices that stand by: what the service does with them by itself, and how they are shown.
+//! Spares: the service's automatic actions, and display.
 
 use dataset::admin::Datasets;
 use dataset::property::pool::AUTOREPLACE;
@@ -15,8 +15,8 @@ use super::{
     refusal::OrRefused,
 };
 
-/// Does what is due: replaces what has failed by what has appeared in its place, if that is wanted, and has spares step in
-/// and stand by again. The history says what was done. What fails is tried again the next time.
+/// One automatic step: replaces a failed device by a new device at its path, if `autoreplace` is on, and moves spares
+/// into use or back to AVAIL. The history records each action. Failed actions are retried in the next step.
 pub(super) fn step(datasets: &Datasets, pool: &Pool) {
     let is_wanted = || datasets.pool_setting(&AUTOREPLACE);
     match pool.autoreplace_step(&is_wanted, &|path| devices::open_new(path)) {
@@ -39,7 +39,7 @@ fn told(change: &SpareChange) -> String {
     }
 }
 
-/// Adds an internal line to the history.
+/// Adds an internal line to the pool's history.
 pub(super) fn note(datasets: &Datasets, what: &str) {
     if let Err(error) = datasets.record(what, "", &devices::host().1) {
         tracing::warn!("the history lacks '{what}': {error}");
@@ -47,8 +47,8 @@ pub(super) fn note(datasets: &Datasets, what: &str) {
 }
 
 impl OpenPool {
-    /// Refuses spares of these sizes that are smaller than every device of the pool, and than those that are added with them, of
-    /// these `others`: they could never step in.
+    /// Refuses a spare smaller than every device of the pool and every device in `others`, which are added together
+    /// with the spares: the spare could replace no device.
     pub(super) fn check_spares(&self, spares: &[VdevSpec], sizes: &[u64], others: &[u64]) -> Result<(), Failure> {
         let least = others.iter().copied().chain([self.pool.least_spare()]).min().unwrap_or(0);
         match spares.iter().zip(sizes).find(|(_, size)| **size < least) {
@@ -62,7 +62,7 @@ impl OpenPool {
         }
     }
 
-    /// Takes devices that are to stand by.
+    /// Takes devices and adds the devices as spares.
     pub(crate) fn add_spares(&self, spares: &[VdevSpec], force: bool) -> Result<(), Failure> {
         const ACTION: &str = "add to";
         if spares.is_empty() {
@@ -70,12 +70,12 @@ impl OpenPool {
         }
         let taken = NewDevices::take(spares, ACTION, self.name().as_str(), force)?;
         let devices = taken.devices();
-        // From here on a label may name them, whatever fails.
+        // From here on a label may name the devices, even after a failure.
         taken.keep();
         self.pool.add_spares(&devices).or_refused(ACTION, self.name())
     }
 
-    /// The spares as `pool status` shows them.
+    /// The spares, as shown by `pool status`.
     pub(super) fn spare_records(&self) -> Vec<VdevRecord> {
         let record = |Spare { leaf, used_in }: Spare| {
             let state = match (used_in, leaf.health()) {
@@ -93,14 +93,14 @@ impl OpenPool {
         self.pool.spares().into_iter().map(record).collect()
     }
 
-    /// The paths of the spares that stand by: those in use are devices of vdevs.
+    /// Paths of the AVAIL spares. INUSE spares are members of vdevs.
     pub(super) fn idle_spares(&self) -> Vec<String> {
         let idle = self.pool.spares().into_iter().filter(|spare| spare.used_in.is_none());
         idle.map(|spare| spare.leaf.name().to_owned()).collect()
     }
 }
 
-/// Has spares that are in use be shown beside those that they stand in for, as one.
+/// Groups each INUSE spare with the failed device for display, as `spare-N` does in OpenZFS.
 pub(super) fn beside(members: Vec<VdevRecord>, stands_in: &dyn Fn(u64) -> Option<u64>) -> Vec<VdevRecord> {
     let (spares, mut shown): (Vec<VdevRecord>, Vec<VdevRecord>) =
         members.into_iter().partition(|member| stands_in(member.guid).is_some());

@@ -1,7 +1,7 @@
-//! Telling the devices of a pool which space nobody needs: on demand, vdev by vdev, and with `autotrim=on` what has become
-//! free, some seconds after it has. The work is done by a thread of its own, in steps, none of which keeps a commit waiting.
+//! TRIM: telling the devices of a pool which space is free. On demand, all free space of a vdev; with `autotrim=on`,
+//! newly freed space after some seconds. A thread of its own works in short steps, so that no step delays a commit.
 //!
-//! How far what was demanded has come stands in memory: it ends with the service, and what was told stays told.
+//! The progress of a demanded trim is only in memory and ends with the service; space already trimmed stays trimmed.
 
 use std::{
     collections::BTreeMap,
@@ -19,19 +19,19 @@ use protocol::{Failure, TrimAction, TrimRecord, TrimState};
 
 use super::{job::Job, open_pool::OpenPool, refusal::OrRefused, vital::Vital};
 
-/// About how many bytes one step tells of.
+/// Approximate number of bytes trimmed per step.
 const STEP: u64 = 64 << 20;
-/// How often it is looked whether anything has become free.
+/// Interval between two checks for newly freed space.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// After a step others have the devices for as many times as long as it took.
+/// Pause after a step, as a multiple of the step's duration: the devices are free for other I/O.
 const REST: u32 = 1;
-/// How often who waits looks.
+/// Polling interval of a waiting command.
 const WATCH: Duration = Duration::from_millis(20);
 
 const NANOS: i64 = 1_000_000_000;
 const ACTION: &str = "trim";
 
-/// The thread; it ends when this is dropped.
+/// The trimming thread, which ends on drop.
 pub(crate) struct Trimming {
     trimmer: Arc<Trimmer>,
     orders: Option<Sender<()>>,
@@ -39,7 +39,7 @@ pub(crate) struct Trimming {
 }
 
 impl Trimming {
-    /// Starts the thread.
+    /// Starts the trimming thread.
     pub(crate) fn start(datasets: Arc<Datasets>, pool: Arc<Pool>) -> Trimming {
         let (orders, received) = unbounded();
         let trimmer = Arc::new(Trimmer { datasets, pool, tasks: Mutex::default(), pace: Mutex::default() });
@@ -51,7 +51,7 @@ impl Trimming {
 
     fn wake(&self) {
         let orders = self.orders.as_ref().expect("it runs until it is dropped");
-        // The thread ends early only by a defect, which was logged.
+        // The thread ends early only after a panic, which was logged.
         let _ = orders.send(());
     }
 }
@@ -60,7 +60,7 @@ impl Drop for Trimming {
     fn drop(&mut self) {
         drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
+            // The thread's panic was already reported.
             let _ = thread.join();
         }
     }
@@ -69,12 +69,12 @@ impl Drop for Trimming {
 struct Trimmer {
     datasets: Arc<Datasets>,
     pool: Arc<Pool>,
-    /// What was demanded of each vdev last.
+    /// The last demanded trim of each vdev.
     tasks: Mutex<BTreeMap<VdevId, Task>>,
     pace: Mutex<Pace>,
 }
 
-/// Going through the free space of a vdev.
+/// A trim of a vdev's free space.
 #[derive(Clone, Debug)]
 struct Task {
     state: State,
@@ -87,13 +87,13 @@ struct Task {
 enum State {
     Running,
     Suspended,
-    /// When.
+    /// End, in seconds since the epoch.
     Finished(i64),
-    /// Why.
+    /// The error that ended the trim.
     Failed(String),
 }
 
-/// At most so many bytes a second, and how many were told of since when, as the uptime of the environment.
+/// Rate limit in bytes per second (`None` for no limit), start as uptime of the environment, and bytes trimmed since.
 #[derive(Default)]
 struct Pace {
     rate: Option<u64>,
@@ -102,7 +102,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// How long to wait until what was told is due.
+    /// Time to wait before the rate limit allows more.
     fn rest(&self, now: Duration) -> Duration {
         let due = self.rate.map_or(Duration::ZERO, |rate| due(self.bytes, rate));
         due.saturating_sub(now.saturating_sub(self.begun))
@@ -131,7 +131,7 @@ impl Trimmer {
         self.pool.engine().env().now().div_euclid(NANOS)
     }
 
-    /// Does a step of what was demanded; whether there may be more to do.
+    /// Executes a step of a demanded trim. Returns whether work may be left.
     fn demanded_step(&self) -> bool {
         let next =
             self.tasks.lock().iter().find(|(_, task)| task.state == State::Running).map(|(id, t)| (*id, t.clone()));
@@ -145,7 +145,7 @@ impl Trimmer {
         };
         let step = self.pool.trim(vdev, task.cursor, budget);
         self.pace.lock().bytes += step.as_ref().map_or(0, |step| step.bytes);
-        // One that was started meanwhile is another.
+        // A trim started meanwhile is a different trim.
         if let Some(task) = self.tasks.lock().get_mut(&vdev).filter(|now| now.cursor == task.cursor) {
             match step {
                 Ok(step) => {
@@ -164,7 +164,7 @@ impl Trimmer {
         true
     }
 
-    /// Does a step of what has become free, if that is wanted; whether there may be more to do.
+    /// Trims newly freed space, if `autotrim` is on. Returns whether work may be left.
     fn fresh_step(&self, from: &mut Option<TrimCursor>) -> bool {
         if !self.datasets.pool_setting(&AUTOTRIM) {
             return false;
@@ -214,15 +214,15 @@ impl Trimmer {
         if open.is_empty() { Err("there is no active trim") } else { Ok(()) }
     }
 
-    /// How far a vdev has come, in chunks.
+    /// Progress of a vdev: chunks done, and all chunks.
     fn progress(&self, vdev: VdevId, task: &Task) -> (u64, u64) {
         self.pool.engine().storage().space.trim_progress(vdev, task.cursor)
     }
 }
 
 impl OpenPool {
-    /// Starts, suspends or cancels going through the free space of vdevs, all or those of these devices. If it is started and
-    /// waited for, of how many bytes the devices were told.
+    /// Starts, suspends or cancels a trim of all vdevs, or of the vdevs with these devices. Returns the bytes trimmed
+    /// if started and awaited.
     pub(super) fn trim(
         &self,
         (action, devices): (TrimAction, &[String]),
@@ -240,7 +240,7 @@ impl OpenPool {
         };
         done.map_err(|why| Failure::cannot(verb, self.name(), why))?;
         self.trimming.wake();
-        // Without a service nobody else would do it.
+        // Without a service, the command itself has to wait for the trim.
         match action == TrimAction::Start && (wait || self.mounts.is_none()) {
             true => self.wait_for_trim(&vdevs, job).map(Some),
             false => Ok(None),
@@ -284,7 +284,7 @@ impl OpenPool {
         }
     }
 
-    /// About how many bytes have not been gone through; none if nothing is gone through.
+    /// Approximate number of bytes left to trim; `None` if no trim is running.
     pub(super) fn left_to_trim(&self) -> Option<u64> {
         let trimmer = &self.trimming.trimmer;
         let tasks = trimmer.tasks.lock().clone();
@@ -293,7 +293,7 @@ impl OpenPool {
         (!running.is_empty()).then(|| left.sum::<u64>() * self.engine().storage().space.region())
     }
 
-    /// How a device of a vdev stands.
+    /// The trim status of a device, for `pool status -t`.
     pub(super) fn trim_record(&self, vdev: VdevId, leaf: &Leaf) -> TrimRecord {
         let trimmer = &self.trimming.trimmer;
         let task = trimmer.tasks.lock().get(&vdev).cloned();
@@ -313,7 +313,7 @@ impl OpenPool {
     }
 }
 
-/// When so many bytes are due.
+/// The time that the rate allows for `bytes`.
 fn due(bytes: u64, rate: u64) -> Duration {
     let milliseconds = u128::from(bytes) * 1000 / u128::from(rate.max(1));
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(u64::MAX))
