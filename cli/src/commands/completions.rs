@@ -1,4 +1,4 @@
-//! `completions`: a script that teaches a shell the command line.
+//! `completions`: a completion script for a shell.
 
 use clap::Args;
 use protocol::{Exit, Failure};
@@ -15,7 +15,7 @@ pub struct Arguments {
     shell: clap_complete::Shell,
 }
 
-/// Prints the script for the program that `command` describes.
+/// Prints the completion script of the program in `command`.
 pub fn run(arguments: &Arguments, mut command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, context.program, &mut script);

@@ -1,4 +1,4 @@
-//! `man`: the manual pages, made of the same definitions as `--help`.
+//! `man`: the manual pages, generated from the definitions of `--help`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub struct Arguments {
     directory: Option<PathBuf>,
 }
 
-/// Prints or writes the pages of the program that `command` describes.
+/// Prints or writes the manual pages of the program in `command`.
 pub fn run(arguments: &Arguments, mut command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {
     command.build();
     match &arguments.directory {
@@ -46,8 +46,8 @@ fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
 const EXTRA: &str = ".SH EXTRA";
 const RELATED: &str = ".SH SEE ALSO";
 
-/// The page in OpenZFS's form: the synopsis names the values of options and marks repeated arguments; properties, examples and
-/// related commands have headings; examples keep their lines.
+/// The page in OpenZFS's form. The synopsis names the values of options and marks repeated arguments; properties,
+/// examples and related commands have headings; examples keep their line breaks.
 fn revised(page: &str, command: &clap::Command) -> String {
     let several: Vec<(String, String)> =
         command.get_positionals().filter(|arg| is_repeated(arg)).map(repeated).collect();
@@ -80,7 +80,7 @@ fn revised(page: &str, command: &clap::Command) -> String {
     revised + if is_example { ".fi\n" } else { "" }
 }
 
-/// The names of commands, `pool add, fs set`, as those of their pages: `pool-add(1), fs-set(1)`.
+/// Page names for commands: `pool add, fs set` becomes `pool-add(1), fs-set(1)`.
 fn pages(names: &str) -> String {
     let page = |name: &str| format!("\\fB{}\\fR(1)", escaped(&name.trim().replace(' ', "-")));
     names.split(',').map(page).collect::<Vec<_>>().join(", ")
@@ -90,7 +90,7 @@ fn is_repeated(arg: &clap::Arg) -> bool {
     arg.get_num_args().is_some_and(|range| range.max_values() > 1) || matches!(arg.get_action(), ArgAction::Append)
 }
 
-/// How the generator names an argument, and how it is named if it may be given several times.
+/// The generator's name for an argument, and the name to print if the argument repeats.
 fn repeated(arg: &clap::Arg) -> (String, String) {
     let (open, close) = if arg.is_required_set() { ('<', '>') } else { ('[', ']') };
     let once = format!("{open}\\fI{}\\fR{close}", value_of(arg));
@@ -126,7 +126,7 @@ fn synopsis(command: &clap::Command) -> String {
     words.join(" ")
 }
 
-/// Text in which nothing is taken for an instruction.
+/// Escapes text so that roff reads no instructions in it.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('-', "\\-")
 }
@@ -136,7 +136,7 @@ fn write_all(program: &clap::Command, directory: &Path) -> Result<(), Failure> {
     fs::create_dir_all(directory).map_err(cannot)?;
     fs::write(directory.join(format!("{}.1", program.get_name())), page(program)?).map_err(cannot)?;
     for subcommand in program.get_subcommands().filter(|command| !command.is_hide_set()) {
-        // Building gave it the display name, `fs-create`.
+        // Building the command has set the display name, such as `fs-create`.
         let name = subcommand.get_display_name().unwrap_or_else(|| subcommand.get_name());
         fs::write(directory.join(format!("{name}.1")), page(subcommand)?).map_err(cannot)?;
     }

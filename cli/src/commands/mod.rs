@@ -1,7 +1,7 @@
-//! What the subcommands do: arguments to requests, responses to text. One file a subcommand.
+//! The subcommands: arguments to requests, responses to text. One file per subcommand.
 //!
-//! Each file has the `Arguments`, a `run` that turns them into requests, and pure functions that render the answers,
-//! tested on data. Those that both programs have stand here.
+//! Each file has the `Arguments`, a `run` that turns arguments into requests, and pure functions that render the
+//! responses, tested on data. Subcommands of both programs are directly in this directory.
 
 pub mod completions;
 pub mod fs;

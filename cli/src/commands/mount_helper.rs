@@ -1,8 +1,8 @@
-//! `mount.cenote`: what mount(8) runs for the type `cenote`, on the command line and from fstab.
+//! `mount.cenote`: the helper of mount(8) for the type `cenote`, on the command line and from fstab.
 //!
-//! mount(8) has a fixed way to call a program of this name, and to read its exit code; both are mount(8)'s, and not those of
-//! the other commands. It always says `rw` or `ro`, whether somebody has asked for it or not: so `rw` means what the
-//! properties say, unless options are changed.
+//! mount(8) defines the arguments and exit codes of a helper, different from all further commands. mount(8) always
+//! passes `rw` or `ro`, requested by the user or not. So `rw` means the value of the properties, unless the call is a
+//! remount.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::fs::mount::temporary;
 use crate::args::common::name;
 use crate::context::Context;
 
-/// Options that are mount(8)'s or fstab's own affair.
+/// Options for mount(8) itself or for fstab.
 const OF_OTHERS: &[&str] = &[
     "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "nousers", "owner", "noowner",
     "group", "nogroup", "async", "silent", "loud", "nomand",
@@ -77,7 +77,7 @@ pub fn code(exit: Exit) -> u8 {
     }
 }
 
-/// Mounts, or changes options.
+/// Mounts, or changes the options of a mount.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let source: Name = name("mount", &arguments.source)?;
     if arguments.namespace.is_some() {
@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// Whether options are to be changed, and the values that they stand for.
+/// Whether the call is a remount, and the property values for the options.
 fn wanted(options: &[String], sloppy: bool) -> Result<(bool, Vec<Assignment>), Failure> {
     let remount = options.iter().any(|option| option == "remount");
     let is_ours = |option: &&String| {

@@ -1,4 +1,4 @@
-//! `version`: which version this is.
+//! `version`: the version of Cenote.
 
 use clap::Args;
 use protocol::{Exit, Failure};
@@ -17,7 +17,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Prints the version.
+/// Prints the version of Cenote.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let version = concat!("cenote-", env!("CARGO_PKG_VERSION"));
     match arguments.json {

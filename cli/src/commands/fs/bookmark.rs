@@ -27,7 +27,7 @@ pub struct Arguments {
     to: String,
 }
 
-/// Bookmarks.
+/// Creates a bookmark of a snapshot or of a bookmark.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "create bookmark";
     let from: Name = name(action, &arguments.from)?;

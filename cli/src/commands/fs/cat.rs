@@ -1,4 +1,4 @@
-//! `fs cat`: the content of files of a dataset or snapshot, without a mount.
+//! `fs cat`: the content of files in a dataset or snapshot, without a mount.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ pub struct Arguments {
     places: Vec<OsString>,
 }
 
-/// Prints files.
+/// Writes the content of files to standard output.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     for place in &arguments.places {
         let location = location(place)?;

@@ -1,4 +1,4 @@
-//! `fs clone`: a file system that begins as a snapshot.
+//! `fs clone`: a file system with the content of a snapshot.
 
 use clap::Args;
 use dataset::name::{DatasetName, SnapshotName};
@@ -29,7 +29,7 @@ pub struct Arguments {
     filesystem: String,
 }
 
-/// Clones.
+/// Clones a snapshot.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let from: SnapshotName = name("clone", &arguments.snapshot)?;
     let to: DatasetName = name("create", &arguments.filesystem)?;

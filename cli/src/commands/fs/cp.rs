@@ -36,7 +36,7 @@ pub struct Arguments {
     places: Vec<OsString>,
 }
 
-/// Copies.
+/// Copies files and reports the totals.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let places = arguments.places.iter().map(|text| place(text)).collect::<Result<Vec<_>, _>>()?;
     let (pool, request) = request(places, arguments.recursive)?;
@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// The copy that is meant: in or out, and the pool.
+/// The request for a copy in, out or within, with its pool.
 fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request), Failure> {
     let Some(to) = places.pop().filter(|_| !places.is_empty()) else {
         return Err(Failure::usage("missing the place to copy to"));
@@ -101,8 +101,8 @@ fn outside(place: Place) -> Option<PathBytes> {
     }
 }
 
-/// The path as seen from any directory. A final `/.`, which says "what is in it", would be lost on the way and is put
-/// back.
+/// The absolute path. Making a path absolute drops a final `/.`, which means the content of a directory, so the
+/// function appends `/.` again.
 fn local(path: PathBytes) -> Result<PathBytes, Failure> {
     let means_content = path.0 == b"." || path.0.ends_with(b"/.");
     let mut whole = absolute(path.as_os_str())?;

@@ -1,4 +1,4 @@
-//! `fs create`: a new file system.
+//! `fs create`: creates a file system.
 
 use clap::Args;
 use dataset::name::DatasetName;
@@ -39,7 +39,7 @@ pub struct Arguments {
     name: String,
 }
 
-/// Creates.
+/// Creates a file system.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let name: DatasetName = name("create", &arguments.name)?;
     let assignments = assignments(&arguments.properties, Property::of_dataset, true, "create", &arguments.name)?;

@@ -1,4 +1,4 @@
-//! `fs destroy`: file systems, snapshots and bookmarks go.
+//! `fs destroy`: destroys file systems, snapshots and bookmarks.
 
 use clap::Args;
 use dataset::name::{BookmarkName, DatasetName, SnapshotSet};
@@ -51,7 +51,7 @@ pub struct Arguments {
     target: String,
 }
 
-/// Destroys, after asking where somebody can be asked.
+/// Destroys after confirmation; a script needs no confirmation.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let target = Target::parse(&arguments.target)?;
     let must_plan = !arguments.force && context.console.terminals.input && !arguments.dry_run;
@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// What is named to be destroyed.
+/// The named dataset, snapshots or bookmark to destroy.
 enum Target {
     Filesystem(DatasetName),
     Snapshots(SnapshotSet),
@@ -119,7 +119,7 @@ fn destroy(
 }
 
 fn question(plan: &DestroyRecord) -> String {
-    /// More names than this help nobody to decide.
+    /// A longer list of names does not help the user to decide.
     const SHOWN: usize = 10;
     let shown: String = plan.names.iter().take(SHOWN).map(|name| format!("  {name}\n")).collect();
     let more = plan.names.len().saturating_sub(SHOWN);

@@ -1,4 +1,4 @@
-//! `fs diff`: which paths changed since a snapshot.
+//! `fs diff`: paths changed since a snapshot.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -49,7 +49,7 @@ pub struct Arguments {
     to: Option<String>,
 }
 
-/// Shows differences.
+/// Prints the differences as they arrive.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let from: SnapshotName = name("diff", &arguments.from)?;
     let to: Name = match arguments.to.as_deref() {
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// What stands before the paths: where the file system is mounted, else its name as `fs cat` takes it.
+/// Prefix of the paths: the mount point, else the dataset's name in the form for `fs cat`.
 fn top_of(name: &Name, context: &mut Context<'_>) -> Result<String, Failure> {
     let dataset = name.dataset();
     let request = Request::List {
@@ -136,7 +136,7 @@ fn symbol(kind: FileKind) -> char {
     }
 }
 
-/// As ZFS does it: space, backslash and whatever is not printable ASCII becomes four octal digits.
+/// Escapes as ZFS does: space, backslash and all but printable ASCII become four octal digits.
 fn escaped(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path {

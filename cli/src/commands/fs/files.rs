@@ -1,5 +1,4 @@
-//! Files as the arguments of commands: by their place in a dataset, as `tank/home:/ann`, or by their path where it is
-//! mounted.
+//! Files as arguments of commands: by location in a dataset, as `tank/home:/ann`, or by path in a mount.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,10 +12,10 @@ use super::select::mount_above;
 use crate::args::common::{Place, place};
 use crate::context::Context;
 
-/// Where snapshots are browsed in a mount.
+/// Directory of snapshots in a mount.
 const SNAPSHOTS: &str = ".zfs/snapshot";
 
-/// The file that an argument means. A symbolic link at its end means itself.
+/// The file for an argument. A symbolic link at the end of the path is not followed.
 pub(in crate::commands) fn located(text: &OsStr, context: &mut Context<'_>) -> Result<Location, Failure> {
     match place(text)? {
         Place::Inside(location) => Ok(location),
@@ -43,7 +42,7 @@ fn at(name: Name, below: &Path) -> Location {
     Location { name, path: PathBytes([b"/", below.as_os_str().as_bytes()].concat()) }
 }
 
-/// The path without symbolic links, but for one at its end.
+/// The path with symbolic links resolved, except at its end.
 fn real(path: &Path) -> std::io::Result<PathBuf> {
     path.symlink_metadata()?;
     match (path.parent(), path.file_name()) {
@@ -55,7 +54,7 @@ fn real(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// The attribute of this name.
+/// The attribute named `name`.
 pub(super) fn attribute(name: &str) -> Result<Attribute, Failure> {
     Attribute::named(name).ok_or_else(|| {
         let known: Vec<&str> = Attribute::ALL.iter().map(|attribute| attribute.name()).collect();
@@ -64,7 +63,7 @@ pub(super) fn attribute(name: &str) -> Result<Attribute, Failure> {
     })
 }
 
-/// Takes the arguments before the first that `is_file` calls one.
+/// Splits off the arguments before the first file, as `is_file` decides.
 pub(super) fn split(words: &[OsString], is_file: impl Fn(&OsStr) -> bool) -> (&[OsString], &[OsString]) {
     let count = words.iter().take_while(|word| !is_file(word)).count();
     words.split_at(count)

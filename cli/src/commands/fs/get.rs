@@ -1,4 +1,4 @@
-//! `fs get`: properties, their values, and where those come from.
+//! `fs get`: properties, their values and sources.
 
 use clap::Args;
 use dataset::property::{Kinds, Property};
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::get::{Field, Layout, SourceFilter, Wanted};
 use crate::output::json::Encoder;
 
-/// What stands below the help; the long help tells of the properties before.
+/// Text below the options; the long help has the properties before the text.
 const NOTES: &str = "Examples:
   fs get all tank/home
   fs get compression,recordsize tank tank/home
@@ -44,7 +44,7 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-/// Shows properties.
+/// Prints properties of datasets.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let wanted = Wanted::parse(&arguments.properties, Property::of_dataset)?;
     let selection = Selection {

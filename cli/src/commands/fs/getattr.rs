@@ -1,4 +1,4 @@
-//! `fs getattr`: attributes of single files, and their values.
+//! `fs getattr`: attributes of single files.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use crate::output::names::{Keys, lossy, visible};
 use crate::output::nested::Nested;
 use crate::output::table::{Column, Table};
 
-/// So many lines, or lines with names of so many bytes, are aligned and printed together.
+/// Number of lines, or bytes of names, to align and print together.
 const TOGETHER: usize = 4096;
 const TOGETHER_BYTES: usize = 1 << 20;
 
@@ -47,7 +47,7 @@ pub struct Arguments {
     words: Vec<OsString>,
 }
 
-/// Shows attributes.
+/// Prints attributes of files.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let (wanted, files) = wanted(&arguments.words)?;
     match arguments.json {
@@ -57,10 +57,10 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// Takes the name of a file, and its attributes.
+/// Callback with a file's name and attributes.
 type Each<'a> = dyn FnMut(&[u8], &FileAttributesRecord, &mut Console<'_>) -> Result<(), Failure> + 'a;
 
-/// Hands the attributes of a file, and of those below it, to `each` as they come, with their names.
+/// Passes each file's name and attributes to `each` on arrival; `recursive` includes files below.
 fn attributes(file: &OsStr, recursive: bool, context: &mut Context<'_>, each: &mut Each<'_>) -> Result<(), Failure> {
     let location = located(file, context)?;
     let pool = location.name.pool().to_owned();
@@ -113,7 +113,7 @@ fn show(
     context.print(&table.take(arguments.scripted))
 }
 
-/// The attributes and the files that are asked for. One word alone is a file.
+/// Splits the words into attributes and files. A single word is a file.
 fn wanted(words: &[OsString]) -> Result<(Vec<Attribute>, &[OsString]), Failure> {
     let is_list = |word: &OsStr| {
         let text = word.to_string_lossy();
@@ -130,7 +130,7 @@ fn wanted(words: &[OsString]) -> Result<(Vec<Attribute>, &[OsString]), Failure> 
     }
 }
 
-/// What was asked for, and the path below it.
+/// The requested path, joined with a relative path below.
 pub(super) fn joined(asked: &[u8], below: &[u8]) -> Vec<u8> {
     let end = asked.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     match below.is_empty() {
@@ -139,7 +139,7 @@ pub(super) fn joined(asked: &[u8], below: &[u8]) -> Vec<u8> {
     }
 }
 
-/// How names are shown: to a terminal so that it does not obey them.
+/// The form of names in output: on a terminal, control characters are escaped.
 pub(super) fn shown_on(context: &Context<'_>) -> fn(&[u8]) -> String {
     if context.console.terminals.output { visible } else { lossy }
 }

@@ -1,4 +1,4 @@
-//! `fs hold`: snapshots that cannot be destroyed for now.
+//! `fs hold`: protects snapshots from destruction.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request};
@@ -25,10 +25,10 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-/// The longest name of a hold, in bytes.
+/// Longest tag of a hold, in bytes.
 const MAX_TAG: usize = 255;
 
-/// Holds.
+/// Puts a hold on snapshots.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let tag = checked_tag(&arguments.tag)?;
     for (pool, names) in by_pool(names("hold", &arguments.names)?) {

@@ -1,4 +1,4 @@
-//! `fs holds`: which holds snapshots have.
+//! `fs holds`: the holds on snapshots.
 
 use clap::Args;
 use dataset::property::Precision;
@@ -27,7 +27,7 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-/// Shows holds.
+/// Prints the holds on snapshots.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut holds = Vec::new();
     for (pool, names) in by_pool(names("open", &arguments.names)?) {

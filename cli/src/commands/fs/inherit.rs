@@ -1,4 +1,4 @@
-//! `fs inherit`: a property's own value is dropped.
+//! `fs inherit`: drops the local value of a property.
 
 use clap::Args;
 use dataset::name::Name;
@@ -28,7 +28,7 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-/// Drops values.
+/// Drops local values of a property.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let property = checked(&arguments.property, arguments.received)?;
     for text in &arguments.names {
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// As in ZFS, the limits of one dataset are no one's to inherit; with `-S` their received value can come back.
+/// As in ZFS, quotas and reservations of a dataset are not inherited; with `-S` the received value can return.
 fn checked(text: &str, received: bool) -> Result<String, Failure> {
     let property = Property::of_dataset(text).map_err(|error| Failure::usage(error.to_string()))?;
     let settable = !matches!(&property, Property::Native(definition) if !definition.is_settable());

@@ -17,10 +17,10 @@ use crate::output::table::{Column, Table};
 use crate::output::value::Style;
 use crate::records::{names_of, property_of, select};
 
-/// The columns without `-o`.
+/// Columns by default, without `-o`.
 const COLUMNS: &str = "name,used,available,referenced,mountpoint";
 
-/// What `-o space` stands for.
+/// Columns of `-o space`.
 const SPACE: &str = "name,available,used,usedbysnapshots,usedbydataset,usedbyrefreservation,usedbychildren";
 
 /// Arguments of `fs list`.
@@ -50,12 +50,12 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-/// Lists.
+/// Lists datasets, sorted.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let columns = if arguments.columns == "space" { SPACE } else { &arguments.columns };
     let columns = property_list(columns, Property::of_dataset)?;
     let keys = sort_keys(&arguments.sort.0)?;
-    // Something has to be asked for: an empty list means everything.
+    // A request must name a property: an empty list requests all properties.
     let mut properties = names_of(columns.iter().chain(keys.iter().map(|(property, _)| property)));
     if properties.is_empty() {
         properties.push(TYPE.name.to_owned());
@@ -89,7 +89,7 @@ fn sort_keys(keys: &[SortKey]) -> Result<Vec<(Property, bool)>, Failure> {
     keys.iter().map(lookup).collect()
 }
 
-/// By the first key in which they differ; numbers as numbers, and what has no value last.
+/// Compares by the first key with a difference: numbers by value, missing values last.
 fn compare(a: &DatasetRecord, b: &DatasetRecord, keys: &[(Property, bool)]) -> Ordering {
     let by_key = |(property, descending): &(Property, bool)| {
         let value = |record: &DatasetRecord| property_of(record.name.as_str(), &record.properties, property).value;

@@ -16,7 +16,7 @@ use crate::output::nested::Nested;
 use crate::output::table::{Column, Table};
 use crate::output::time::{self, Zone};
 
-/// Of a long listing so many lines, or lines with names of so many bytes, are aligned and printed together.
+/// Long listing: number of lines, or bytes of names, to align and print together.
 const TOGETHER: usize = 4096;
 const TOGETHER_BYTES: usize = 1 << 20;
 
@@ -47,7 +47,7 @@ pub struct Arguments {
     places: Vec<OsString>,
 }
 
-/// Lists.
+/// Lists files and directories.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     match arguments.json {
         true => list_as_json(arguments, context)?,
@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// Hands the entries of a place to `each` as they come.
+/// Passes the entries of a location to `each` on arrival.
 fn entries(
     place: &OsStr,
     arguments: &Arguments,
@@ -104,7 +104,7 @@ fn list(arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure>
     Ok(())
 }
 
-/// A name alone is printed byte for byte, whatever it is, but to a terminal.
+/// Prints a bare name byte for byte, but escaped on a terminal.
 fn print_name(name: &[u8], console: &mut Console<'_>) -> Result<(), Failure> {
     match console.terminals.output {
         true => console.output.write_all(visible(name).as_bytes())?,
@@ -113,14 +113,14 @@ fn print_name(name: &[u8], console: &mut Console<'_>) -> Result<(), Failure> {
     Ok(console.output.write_all(b"\n")?)
 }
 
-/// The long form, aligned as far as its lines are printed together.
+/// The long form, with columns aligned within each batch of lines.
 struct Long {
     exact: bool,
     zone: Zone,
     shown: fn(&[u8]) -> String,
     table: Table,
     bytes: usize,
-    /// Nothing was printed.
+    /// No line was printed yet.
     is_new: bool,
 }
 
@@ -149,7 +149,7 @@ impl Long {
         self.table.push(vec![mode(entry), links, uid, gid, size, modified, name]);
     }
 
-    /// The lines there are, if they are worth printing already.
+    /// The collected lines, once there are enough to print.
     fn ready(&mut self) -> Option<String> {
         (self.bytes >= TOGETHER_BYTES || self.table.len() >= TOGETHER).then(|| self.take())
     }
@@ -157,14 +157,14 @@ impl Long {
     fn take(&mut self) -> String {
         self.bytes = 0;
         let text = self.table.take(false);
-        // There is no head: the first line is empty.
+        // The table has no header: its first line is empty.
         let was_new = self.is_new;
         self.is_new = was_new && text.is_empty();
         if was_new { text.trim_start_matches('\n').to_owned() } else { text }
     }
 }
 
-/// `drwxr-sr-t`, as ls(1) writes it.
+/// Type and mode as ls(1) prints, such as `drwxr-sr-t`.
 fn mode(entry: &EntryRecord) -> String {
     let kind = match entry.kind {
         FileKind::File => '-',

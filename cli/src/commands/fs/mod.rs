@@ -37,7 +37,7 @@ use crate::args::fs::FsCommand;
 use crate::commands::{completions, manual, version};
 use crate::context::Context;
 
-/// Runs one subcommand; `command` describes the whole program.
+/// Runs a subcommand; `command` describes the whole program.
 pub fn run(subcommand: &FsCommand, command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {
     match subcommand {
         FsCommand::Create(arguments) => create::run(arguments, context),

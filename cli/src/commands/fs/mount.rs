@@ -1,4 +1,4 @@
-//! `fs mount`: mount file systems, or show what is mounted.
+//! `fs mount`: mounts file systems, or lists mounts.
 
 use clap::Args;
 use dataset::name::DatasetName;
@@ -44,7 +44,7 @@ pub struct Arguments {
     name: Option<String>,
 }
 
-/// Mounts, or shows.
+/// Mounts file systems; without arguments, lists mounts.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let options = arguments.options.iter().map(|option| temporary(option)).collect::<Result<Vec<_>, _>>()?;
     match &arguments.name {
@@ -68,7 +68,7 @@ fn mount_all(options: &[Assignment], overlay: bool, context: &mut Context<'_>) -
                 context.report(&failure)?;
                 exit = Exit::Failed;
             }
-            // A pool that cannot be had keeps no other from being mounted; 'pool status -x' speaks of it.
+            // An unavailable pool does not prevent mounts of the remaining pools; `pool status -x` reports the pool.
             _ => {}
         }
     }
@@ -96,10 +96,10 @@ fn show(as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Properties whose mount options are their names, with `no` in front where they are off.
+/// Properties with a mount option of the same name; `no` before the name sets `off`.
 const SWITCHES: [Typed<bool>; 6] = [ATIME, RELATIME, EXEC, SETUID, DEVICES, XATTR];
 
-/// The temporary property value that a mount option stands for.
+/// The temporary property value for a mount option.
 pub(in crate::commands) fn temporary(option: &str) -> Result<Assignment, Failure> {
     let (name, value) = match option {
         "ro" => (READONLY.name, "on"),
@@ -133,7 +133,7 @@ fn render(mounts: &[MountRecord]) -> String {
     for mount in mounts {
         table.push(vec![format!("{:<30}", mount.dataset), mount.mountpoint.to_text()]);
     }
-    // As in ZFS there is no head, yet the columns stand in line.
+    // As in ZFS there is no header, but columns are aligned.
     table.render(false).lines().skip(1).map(|line| format!("{line}\n")).collect()
 }
 

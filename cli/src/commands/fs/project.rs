@@ -1,4 +1,4 @@
-//! `fs project`: which project files are of, and whether directories hand it down.
+//! `fs project`: the projects of files, and the inheritance of projects by directories.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -78,7 +78,7 @@ fn reach(arguments: &Arguments) -> ProjectReach {
     }
 }
 
-/// Hands projects to `each` as they come: first that of the file itself.
+/// Passes projects to `each` on arrival, beginning with the file itself.
 fn projects(
     location: &Location,
     reach: ProjectReach,
@@ -89,7 +89,7 @@ fn projects(
     context.call_for_each(location.name.pool(), request, each)
 }
 
-/// Where no project is named and it is to be handed down, that is the one of the file itself.
+/// Sets the project. With inheritance but no project id, the file keeps its own project, which is then inherited below.
 fn set(arguments: &Arguments, location: Location, context: &mut Context<'_>) -> Result<(), Failure> {
     let change = match (arguments.clear, arguments.keep) {
         (true, keep) => ProjectChange { id: (!keep).then_some(0), inherit: Some(false) },
@@ -117,7 +117,7 @@ fn listed(record: &ProjectRecord, asked: &[u8], shown: fn(&[u8]) -> String) -> S
     format!("{:5} {mark} {}\n", record.id, shown(&joined(asked, &record.path.0)))
 }
 
-/// What of it is not of the project, or does not hand it down.
+/// Messages about a wrong project, or a directory without inheritance.
 fn astray(record: &ProjectRecord, expected: u32, asked: &[u8], shown: fn(&[u8]) -> String) -> String {
     let mut text = String::new();
     let path = shown(&joined(asked, &record.path.0));
@@ -130,7 +130,7 @@ fn astray(record: &ProjectRecord, expected: u32, asked: &[u8], shown: fn(&[u8]) 
     text
 }
 
-/// Its path alone, as it is, ended by a zero byte, if it is such.
+/// The path in raw bytes with a final zero byte, if the project or inheritance is wrong; else nothing.
 fn astray_path(record: &ProjectRecord, expected: u32, asked: &[u8]) -> Vec<u8> {
     let is_astray = record.id != expected || record.directory && !record.inherit;
     if is_astray { [joined(asked, &record.path.0), vec![0]].concat() } else { Vec::new() }

@@ -1,4 +1,4 @@
-//! `fs promote`: a clone and its origin change places.
+//! `fs promote`: makes a clone independent of its origin.
 
 use clap::Args;
 use dataset::name::DatasetName;
@@ -21,7 +21,7 @@ pub struct Arguments {
     name: String,
 }
 
-/// Promotes.
+/// Promotes a clone.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let name: DatasetName = name("promote", &arguments.name)?;
     let pool = name.pool().to_owned();

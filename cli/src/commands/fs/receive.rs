@@ -1,4 +1,4 @@
-//! `fs receive`: snapshots from the stream on standard input.
+//! `fs receive`: creates snapshots from the stream on standard input.
 
 use std::os::fd::AsFd;
 
@@ -71,7 +71,7 @@ pub struct Arguments {
     target: String,
 }
 
-/// Receives.
+/// Receives a stream and reports its parts.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let specification = specification(arguments)?;
     if context.console.terminals.input {

@@ -1,4 +1,4 @@
-//! `fs release`: a hold goes.
+//! `fs release`: removes a hold from snapshots.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request};
@@ -24,7 +24,7 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-/// Releases.
+/// Releases a hold on snapshots.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let tag = checked_tag(&arguments.tag)?;
     for (pool, names) in by_pool(names("release", &arguments.names)?) {

@@ -1,4 +1,4 @@
-//! `fs rename`: a file system or a snapshot gets another name.
+//! `fs rename`: renames a file system or a snapshot.
 
 use clap::Args;
 use dataset::name::Name;
@@ -33,7 +33,7 @@ pub struct Arguments {
     to: String,
 }
 
-/// Renames.
+/// Renames a file system or a snapshot.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let (from, to) = names(&arguments.from, &arguments.to)?;
     if arguments.recursive && !matches!(from, Name::Snapshot(_)) {
@@ -52,12 +52,12 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// Both names, found to fit each other.
+/// Parses both names, and checks that both are of the same kind.
 fn names(from: &str, to: &str) -> Result<(Name, Name), Failure> {
     let old: Name = name("rename", from)?;
     let new: Name = match &old {
         _ if to.starts_with('@') => name("rename to", &format!("{}{to}", old.dataset()))?,
-        // No file system has such a name, and no snapshot a longer one.
+        // Unambiguous: a full snapshot name has an `@`, so a word without a separator is the part after `@`.
         Name::Snapshot(_) if !to.contains(['@', '/', '#']) => name("rename to", &format!("{}@{to}", old.dataset()))?,
         _ => name("rename to", to)?,
     };

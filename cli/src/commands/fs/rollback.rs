@@ -1,4 +1,4 @@
-//! `fs rollback`: a file system as it was at a snapshot.
+//! `fs rollback`: returns a file system to the state of a snapshot.
 
 use clap::Args;
 use dataset::name::SnapshotName;
@@ -32,7 +32,7 @@ pub struct Arguments {
     snapshot: String,
 }
 
-/// Rolls back.
+/// Rolls back; destroys newer snapshots and clones if requested.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let to: SnapshotName = name("rollback to", &arguments.snapshot)?;
     let pool = to.dataset().pool().to_owned();

@@ -1,7 +1,8 @@
-//! Which datasets `list` and `get` are about.
+//! Selection of datasets for `list` and `get`.
 //!
-//! As in ZFS: without a name everything; with a name that alone, or with what is below it under `-r` and `-d`. Asking a
-//! file system for nothing but snapshots or bookmarks means its own.
+//! As in ZFS: without a name, everything; with a name, only the named dataset, or with `-r` and `-d` its descendants
+//! too. For a file system with only snapshots or bookmarks as types, the selection is the file system's own snapshots
+//! or bookmarks.
 
 use std::path::Path;
 
@@ -12,21 +13,21 @@ use protocol::{DatasetRecord, Exit, Failure, MountRecord, Request, Response};
 use crate::args::common::{Recursion, name};
 use crate::context::Context;
 
-/// A choice of datasets.
+/// A selection of datasets.
 pub(super) struct Selection<'a> {
     /// Names, or absolute paths below a mount point.
     pub(super) names: &'a [String],
-    /// How far below them.
+    /// Number of levels below the names.
     pub(super) recursion: &'a Recursion,
-    /// Which kinds were asked for by `-t`.
+    /// Kinds requested by `-t`.
     pub(super) kinds: Option<Kinds>,
-    /// Which kinds there are without `-t`, when going below a name.
+    /// Kinds without `-t`, for recursion below a name.
     pub(super) default_kinds: Kinds,
-    /// The properties wanted; empty for all.
+    /// Properties to request; empty for all.
     pub(super) properties: Vec<String>,
 }
 
-/// The chosen datasets in the order of their names, and how the command ends: what could not be opened is reported.
+/// The selected datasets in order of name, and the exit status; a dataset that cannot be opened is reported.
 pub(super) fn collect(
     selection: &Selection<'_>,
     context: &mut Context<'_>,
@@ -41,7 +42,7 @@ pub(super) fn collect(
         });
         match listed {
             Ok(()) => records.append(&mut found),
-            // It has its row in `pool list`; who asks for all is shown the others.
+            // `pool list` has a row for the unavailable pool; here the remaining pools are listed.
             Err(failure) if failure.is_unavailable() && selection.names.is_empty() => {}
             Err(failure) => exit = report(context, &failure)?,
         }
@@ -84,7 +85,7 @@ fn requests(
     Ok(requests)
 }
 
-/// How far below a name to go, and for which kinds.
+/// Number of levels below `root`, and kinds to list.
 fn reach(selection: &Selection<'_>, root: &Name) -> (Option<u32>, Kinds) {
     let is_recursive = selection.recursion.recursive || selection.recursion.depth.is_some();
     let leaves = Kinds::SNAPSHOT.with(Kinds::BOOKMARK);
@@ -95,7 +96,7 @@ fn reach(selection: &Selection<'_>, root: &Name) -> (Option<u32>, Kinds) {
     }
 }
 
-/// The dataset, snapshot or bookmark that a name or a path means.
+/// The dataset, snapshot or bookmark for a name or a path.
 pub(super) fn named(text: &str, context: &mut Context<'_>) -> Result<Name, Failure> {
     let known = context.executor.visible_pools()?;
     resolve(text, &known, context)
@@ -119,7 +120,7 @@ fn mounted_at(path: &str, known: &[String], context: &mut Context<'_>) -> Result
     nearest.ok_or_else(|| Failure::cannot("open", path, "no Cenote file system is mounted there"))
 }
 
-/// The mount in which an absolute path without symbolic links lies.
+/// The mount that contains an absolute path without symbolic links.
 pub(super) fn mount_above(real: &Path, known: &[String], context: &mut Context<'_>) -> Option<MountRecord> {
     let mut mounts = Vec::new();
     for pool in known {
@@ -131,8 +132,8 @@ pub(super) fn mount_above(real: &Path, known: &[String], context: &mut Context<'
     above.max_by_key(|mount| mount.mountpoint.0.len())
 }
 
-/// Datasets by name with those below them after them, each followed by its snapshots by age and its bookmarks. What was
-/// named twice is listed once.
+/// Sorts datasets by name, parents first, each followed by its snapshots in order of creation and its bookmarks.
+/// Duplicates are removed.
 fn in_order(records: &mut Vec<DatasetRecord>) {
     let rank = |name: &Name| match name {
         Name::Dataset(_) => 0,

@@ -1,4 +1,4 @@
-//! `fs send`: a snapshot, or what changed since one, as a stream on standard output.
+//! `fs send`: a snapshot, full or incremental, as a stream on standard output.
 
 use std::os::fd::AsFd;
 
@@ -70,7 +70,7 @@ pub struct Arguments {
     snapshot: String,
 }
 
-/// Sends.
+/// Sends a stream to standard output.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let what = specification(arguments)?;
     if arguments.dry_run {
@@ -131,7 +131,7 @@ fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
     })
 }
 
-/// `@a` and `#a` belong to the dataset that is sent, and so does a bare `a`, which is a snapshot.
+/// The base by its short name: `@a`, `#a` and `a` belong to the dataset of `snapshot`, and `a` is a snapshot.
 fn base_name(text: &str, snapshot: &SnapshotName) -> Result<Name, Failure> {
     let dataset = snapshot.dataset();
     let full = match text {

@@ -1,4 +1,4 @@
-//! `fs set`: properties of file systems and snapshots.
+//! `fs set`: sets properties of file systems and snapshots.
 
 use clap::Args;
 use dataset::name::Name;
@@ -9,7 +9,7 @@ use crate::args::common::{assignments, name};
 use crate::args::reference::fs_set;
 use crate::context::Context;
 
-/// What stands below the help; the long help tells of the properties before.
+/// Text below the options; the long help has the properties before the text.
 const NOTES: &str = "Setting readonly=on first writes back changes of mapped files. If a program has a file open for writing, the property is still
 set, the command fails, and further writes are refused.
 
@@ -30,10 +30,10 @@ pub struct Arguments {
     words: Vec<String>,
 }
 
-/// Properties and values as they were written.
+/// Properties and values as written on the command line.
 type Pairs = Vec<(String, String)>;
 
-/// Sets.
+/// Sets properties of each named dataset.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let (pairs, names) = split(&arguments.words)?;
     for text in names {
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// A name never has a `=`: where they end, the names begin.
+/// Splits assignments from names: a name never contains `=`.
 fn split(words: &[String]) -> Result<(Pairs, &[String]), Failure> {
     let first_name = words.iter().position(|word| !word.contains('=')).unwrap_or(words.len());
     let (pairs, names) = words.split_at(first_name);

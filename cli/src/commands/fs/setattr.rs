@@ -1,4 +1,4 @@
-//! `fs setattr`: attributes of single files.
+//! `fs setattr`: sets attributes of single files.
 
 use std::ffi::{OsStr, OsString};
 
@@ -37,7 +37,7 @@ pub struct Arguments {
     words: Vec<OsString>,
 }
 
-/// Sets attributes.
+/// Sets attributes of files.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let (given, files) = split(&arguments.words, |word| !is_assignment(word));
     if given.is_empty() {
@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// What has a `=` and no slash before it is one: a file whose name has one is written with `./` before it.
+/// Whether a word assigns: `=` without a slash before. For a file with `=` in its name, the user types `./` first.
 fn is_assignment(word: &OsStr) -> bool {
     word.to_string_lossy().split_once('=').is_some_and(|(name, _)| !name.contains('/'))
 }

@@ -1,4 +1,4 @@
-//! `fs snapshot`: states to keep, all of one instant.
+//! `fs snapshot`: takes snapshots, all at one instant.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-/// Takes snapshots.
+/// Takes snapshots, one request per pool.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "create snapshot";
     let names: Vec<SnapshotName> = names(action, &arguments.names)?;
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// The names of each pool: what is one instant within a pool cannot be across pools.
+/// The names by pool: snapshots are atomic within a pool, not across pools.
 pub(super) fn by_pool(names: Vec<SnapshotName>) -> BTreeMap<String, Vec<SnapshotName>> {
     let mut pools: BTreeMap<String, Vec<SnapshotName>> = BTreeMap::new();
     for name in names {

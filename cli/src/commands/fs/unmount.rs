@@ -1,4 +1,4 @@
-//! `fs unmount`: file systems go out of the directory tree.
+//! `fs unmount`: unmounts file systems and snapshots.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub struct Arguments {
     target: Option<String>,
 }
 
-/// Unmounts.
+/// Unmounts the named mounts, or all.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let force = arguments.force;
     match &arguments.target {
@@ -55,7 +55,7 @@ fn unmount_all(force: bool, context: &mut Context<'_>) -> Result<Exit, Failure> 
     Ok(exit)
 }
 
-/// What is meant, and the pool it belongs to.
+/// The mount for a name or a path, with its pool.
 fn target(text: &str, context: &mut Context<'_>) -> Result<(String, UnmountTarget), Failure> {
     if !text.starts_with(['/', '.']) {
         let name: dataset::name::Name = name("unmount", text)?;
@@ -69,7 +69,7 @@ fn target(text: &str, context: &mut Context<'_>) -> Result<(String, UnmountTarge
             }
             Ok(_) => return Err(unexpected_answer()),
             Err(failure) if failure.is_unavailable() => {}
-            // It may be one of another pool.
+            // The mount may belong to another pool, so the search continues.
             Err(failure) => _ = unanswered.get_or_insert(failure),
         }
     }
@@ -79,7 +79,7 @@ fn target(text: &str, context: &mut Context<'_>) -> Result<(String, UnmountTarge
     };
     let written = absolute(text.trim_end_matches('/'))?;
     let path = PathBuf::from(written.as_os_str());
-    // The last step is looked at last: if a file system is mounted there, its service may not answer.
+    // The full path is resolved last, because a lookup at the mount point may wait for a service that does not respond.
     let by_parent = path.parent().and_then(|parent| Some(parent.canonicalize().ok()?.join(path.file_name()?).into()));
     let found = at(written).or_else(|| at(by_parent?)).or_else(|| at(path.canonicalize().ok()?.into()));
     let nothing = "no Cenote file system is mounted there";

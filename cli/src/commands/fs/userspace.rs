@@ -1,4 +1,4 @@
-//! `fs userspace`, `fs groupspace` and `fs projectspace`: who uses how much of a file system, and how much they may.
+//! `fs userspace`, `fs groupspace` and `fs projectspace`: usage and quotas of a file system.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ impl Type {
     }
 }
 
-/// One line.
+/// One row of the table.
 struct Row {
     kind: OwnerKind,
     name: String,
@@ -167,7 +167,7 @@ impl Row {
     }
 }
 
-/// Shows accounts: of this kind, unless others are asked for.
+/// Prints usage and quotas of owners of `kind`, or of the requested kinds.
 pub fn run(kind: OwnerKind, arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     if kind == OwnerKind::Project && (arguments.numeric || arguments.translate || !arguments.types.is_empty()) {
         return Err(Failure::usage("-n, -i and -t apply to users and groups, not to projects"));
@@ -202,7 +202,7 @@ fn fields(asked: &[Field]) -> Vec<Field> {
     if asked.is_empty() { Field::value_variants() } else { asked }.to_vec()
 }
 
-/// Sorts by what is asked for, and then by type and name.
+/// Sorts by the requested keys, then by type and name.
 fn sort(rows: &mut [Row], keys: &SortKeys) -> Result<(), Failure> {
     let keys = keys.0.iter().map(|key| Ok((Field::named(&key.property)?, key.descending)));
     let keys = keys.collect::<Result<Vec<_>, Failure>>()?;
@@ -217,7 +217,7 @@ fn sort(rows: &mut [Row], keys: &SortKeys) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Numbers by what they are, before names.
+/// Compares names: numbers by value, and before all words.
 fn compare_names(one: &str, two: &str) -> Ordering {
     match (one.parse::<u32>(), two.parse::<u32>()) {
         (Ok(one), Ok(two)) => one.cmp(&two),

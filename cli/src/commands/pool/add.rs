@@ -1,4 +1,4 @@
-//! `pool add`: more devices for a pool.
+//! `pool add`: adds vdevs, cache devices and spares to a pool.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request, Response, unexpected_answer};
@@ -47,7 +47,7 @@ pub struct Arguments {
     vdevs: Vec<String>,
 }
 
-/// Adds.
+/// Adds devices, or prints the planned layout.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "add to";
     let pool = pool_name(action, &arguments.pool)?;

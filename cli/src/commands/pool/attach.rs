@@ -1,4 +1,4 @@
-//! `pool attach`: a device becomes a mirror, a mirror gets another device, or a raidz.
+//! `pool attach`: forms or extends a mirror, or expands a RAID-Z.
 
 use clap::Args;
 use dataset::jobs::Kind;
@@ -54,12 +54,12 @@ pub struct Arguments {
     new: Option<String>,
 }
 
-/// Attaches.
+/// Attaches a device, or controls an expansion.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "attach to";
     let pool = pool_name(action, &arguments.pool)?;
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
-    // Without a device, it is to pause.
+    // Without a device, the command pauses the expansion.
     let Some(device) = arguments.device.as_deref().filter(|_| !arguments.pause) else {
         return context.run(&pool, Request::job(Kind::Expand, Order::Pause)).map(|()| Exit::Done);
     };
@@ -90,7 +90,7 @@ fn wait(pool: &str, context: &mut Context<'_>) -> Result<Exit, Failure> {
     }
 }
 
-/// Whether this names a raidz, such as raidz1-0.
+/// Whether the name is a RAID-Z vdev, such as raidz1-0.
 fn is_raidz(name: &str) -> bool {
     name.starts_with("raidz") && !name.contains('/')
 }

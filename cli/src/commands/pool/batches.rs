@@ -1,4 +1,4 @@
-//! How the commands are spelled that have regions emptied some at a time: `pool rebalance` and `pool defragment`.
+//! Order and options shared by the jobs that empty regions in batches: `pool rebalance` and `pool defragment`.
 
 use clap::Args;
 use protocol::{Failure, JobTarget, Order};

@@ -1,4 +1,4 @@
-//! `pool check`: every block of a pool is verified, every reference counted.
+//! `pool check`: verifies every block of a pool, and counts every reference.
 
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ pub struct Arguments {
     pool: String,
 }
 
-/// Checks.
+/// Verifies a pool and prints the report.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = selector("check", &arguments.pool)?;
     let search = arguments.search.iter().map(absolute).collect::<Result<_, _>>()?;

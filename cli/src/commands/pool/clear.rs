@@ -1,4 +1,4 @@
-//! `pool clear`: a pool goes on after its devices have failed, and their errors are forgotten.
+//! `pool clear`: clears device errors, and resumes a suspended pool.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request};
@@ -28,7 +28,7 @@ pub struct Arguments {
     device: Option<String>,
 }
 
-/// Clears.
+/// Clears errors of a device or of all devices.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("clear errors for", &arguments.pool)?;
     let device = arguments.device.as_deref().map(device_name).transpose()?;

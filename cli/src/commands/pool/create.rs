@@ -1,4 +1,4 @@
-//! `pool create`: a new pool on image files or devices.
+//! `pool create`: creates a pool on image files or devices.
 
 use clap::Args;
 use dataset::name::check_new_pool;
@@ -64,7 +64,7 @@ pub struct Arguments {
     vdevs: Vec<String>,
 }
 
-/// Creates.
+/// Creates a pool, or prints the planned layout.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let request = HostRequest::Create(pool_of(arguments)?);
     let HostResponse::Layout(layout) = context.host(request)? else {

@@ -1,4 +1,4 @@
-//! `pool debug`: looks into the structures of a pool that nobody has open.
+//! `pool debug`: on-disk structures of an exported pool.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ struct OfFile {
     file: OsString,
 }
 
-/// Looks.
+/// Prints a structure as the executor reads the pool.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     const ACTION: &str = "look into";
     let of_pool = |of: &OfPool, part| -> Result<(Inspect, bool), Failure> {

@@ -1,4 +1,4 @@
-//! `pool defragment`: what is mostly holes becomes whole regions again.
+//! `pool defragment`: consolidates fragmented free space into empty regions.
 
 use clap::Args;
 use dataset::jobs::Kind;
@@ -35,7 +35,7 @@ pub struct Arguments {
     how: How,
 }
 
-/// Defragments.
+/// Plans, starts, pauses or stops a defragmentation.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("defragment", &arguments.how.pool)?;
     let order = arguments.how.order()?;

@@ -1,4 +1,4 @@
-//! `pool destroy`: a pool and everything in it goes.
+//! `pool destroy`: destroys a pool with all its data.
 
 use clap::Args;
 use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};
@@ -27,7 +27,7 @@ pub struct Arguments {
     pool: String,
 }
 
-/// Destroys, after asking where somebody can be asked.
+/// Destroys after confirmation; a script needs no confirmation.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("destroy", &arguments.pool)?;
     if !context.executor.visible_pools()?.contains(&pool) {

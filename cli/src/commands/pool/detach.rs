@@ -1,4 +1,4 @@
-//! `pool detach`: a device leaves its mirror.
+//! `pool detach`: detaches a device from its mirror.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request, Response, unexpected_answer};
@@ -30,7 +30,7 @@ pub struct Arguments {
     device: String,
 }
 
-/// Detaches.
+/// Detaches a device and prints nothing.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("detach", &arguments.pool)?;
     let request = Request::Detach { device: device_name(&arguments.device)?, force: arguments.force };

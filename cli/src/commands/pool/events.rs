@@ -1,4 +1,4 @@
-//! `pool events`: what has happened to pools since they were imported.
+//! `pool events`: events of pools since import.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::context::Context;
 use crate::output::time::{self, Zone};
 
-/// How often who follows looks for more.
+/// Interval between requests with `-f`.
 const WATCH: Duration = Duration::from_millis(200);
 
 const NANOS: i64 = 1_000_000_000;
@@ -48,10 +48,10 @@ pub struct Arguments {
     pools: Vec<String>,
 }
 
-/// An event, and whose it is.
+/// An event, and the name of its pool.
 type Event = (String, EventRecord);
 
-/// Shows, or forgets.
+/// Prints events, or clears the recorded events.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pools = context.pools(&arguments.pools)?;
     if arguments.clear {
@@ -90,7 +90,7 @@ fn clear(named: &[String], pools: &[String], context: &mut Context<'_>) -> Resul
     Ok(Exit::Done)
 }
 
-/// The events of these pools that were not seen yet, by their time.
+/// The events of `pools` newer than the events in `seen`, in order of time.
 fn news(
     named: &[String],
     pools: &[String],
@@ -114,7 +114,7 @@ fn news(
     Ok(events)
 }
 
-/// Details of an event are set apart from the event before by an empty line; `is_first` says that none was printed yet.
+/// With details, an empty line separates events; `is_first` is true until the first event is printed.
 fn show(
     events: &[Event],
     is_first: &mut bool,

@@ -1,4 +1,4 @@
-//! How `pool status` shows a RAID-Z that is being expanded.
+//! The RAID-Z expansion in `pool status`.
 
 use dataset::property::size::format_bytes;
 use protocol::{ExpansionPause, ExpansionRecord};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::removal;
 
-/// What stands behind `expand:`.
+/// The text after `expand:`.
 pub(super) fn render(expansion: &ExpansionRecord) -> String {
     let ExpansionRecord { name, columns, .. } = expansion;
     let done = permyriad(expansion.rows_done, expansion.rows);
@@ -35,7 +35,7 @@ fn progress(expansion: &ExpansionRecord) -> String {
     if expansion.regions == 0 {
         return "looking for free space".to_owned();
     }
-    // Blocks with several copies there count once, and what is freed meanwhile is not copied.
+    // A block with several copies counts once, and data freed meanwhile is not copied.
     let total = expansion.total.max(expansion.copied);
     let rate = expansion.copied.checked_div(expansion.seconds).unwrap_or(0);
     let left = match (total - expansion.copied).checked_div(rate) {
@@ -55,7 +55,7 @@ fn permyriad(part: u64, whole: u64) -> u64 {
     u64::try_from(of_whole).unwrap_or(10_000).min(10_000)
 }
 
-/// The same as JSON.
+/// The expansion in JSON.
 pub(super) fn encode(expansion: &ExpansionRecord) -> Value {
     let state = match expansion.pause {
         None => "SCANNING",

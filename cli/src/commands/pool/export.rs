@@ -1,4 +1,4 @@
-//! `pool export`: a pool is closed and forgotten, its devices can go elsewhere.
+//! `pool export`: closes a pool and forgets it, so that the devices can move to another machine.
 
 use clap::Args;
 use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};
@@ -31,7 +31,7 @@ pub struct Arguments {
     pools: Vec<String>,
 }
 
-/// Exports.
+/// Exports the named pools, or all.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pools = match arguments.all {
         true => context.executor.known_pools()?,

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::get::{Field, Layout, SourceFilter, Wanted};
 use crate::output::json::Encoder;
 
-/// What stands below the help; the long help tells of the properties before.
+/// Text below the options; the long help has the properties before the text.
 const NOTES: &str = "Examples:
   pool get all tank
   pool get size,free,capacity
@@ -38,11 +38,11 @@ pub struct Arguments {
     pools: Vec<String>,
 }
 
-/// Shows properties.
+/// Prints properties of pools.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let wanted = Wanted::parse(&arguments.properties, Property::of_pool)?;
     let mut names = wanted.names();
-    // A pool has no type; its number stands for "nothing but the name".
+    // A pool has no type. Request the GUID instead: an empty list would request all properties.
     names.iter_mut().filter(|name| TYPE.is(name)).for_each(|name| *name = GUID.name.to_owned());
     let (records, exit) = records(&arguments.pools, &names, false, context)?;
     let shown = |record: &PoolRecord| {

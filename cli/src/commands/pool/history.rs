@@ -27,7 +27,7 @@ pub struct Arguments {
     pools: Vec<String>,
 }
 
-/// Shows.
+/// Prints the history, oldest line first.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut all = Vec::new();
     for pool in context.pools(&arguments.pools)? {

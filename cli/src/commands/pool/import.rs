@@ -1,4 +1,4 @@
-//! `pool import`: open a pool, or show which could be opened.
+//! `pool import`: imports pools, or lists pools available for import.
 
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ pub struct Arguments {
     new_name: Option<String>,
 }
 
-/// Imports, or shows.
+/// Imports pools; without a pool or `-a`, lists pools.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let search = arguments.search.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
     let wanted = if arguments.destroyed { Wanted::Destroyed } else { Wanted::Living };
@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
 }
 
-/// A pool by its number, if the text is one, else by its name: no name begins with a digit.
+/// A pool by GUID if the text is a number, else by name: no name begins with a digit.
 pub(super) fn selector(action: &str, text: &str) -> Result<PoolSelector, Failure> {
     if let Ok(guid) = text.parse() {
         return Ok(PoolSelector::Guid(guid));
@@ -142,7 +142,7 @@ fn importable(search: &[PathBytes], wanted: Wanted, context: &mut Context<'_>) -
     }
 }
 
-/// How many devices are told of that hold something else.
+/// Largest number of devices with foreign content to report.
 const FOREIGN: usize = 4;
 
 fn show(search: Vec<PathBytes>, wanted: Wanted, as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {

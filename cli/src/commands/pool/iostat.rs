@@ -1,7 +1,7 @@
 //! `pool iostat`: operations and bytes per second.
 //!
-//! The executor gives counters since import. The first table shows their average since then, each further one the
-//! difference to the one before.
+//! The executor returns counters since import. The first table shows their average since import, each further table the
+//! difference from the previous table.
 
 use clap::Args;
 use dataset::property::size::{format_bytes, format_count};
@@ -42,7 +42,7 @@ pub struct Arguments {
     words: Vec<String>,
 }
 
-/// Shows, once or again and again.
+/// Prints rates once, or at each interval.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let schedule = Schedule::parse(&arguments.words)?;
     let skips_first = arguments.skip_first && schedule.is_repeated();
@@ -73,7 +73,7 @@ fn samples(pools: &[String], context: &mut Context<'_>) -> Result<Vec<IoSample>,
     Ok(samples)
 }
 
-/// A pool's numbers per second, and its devices'; in each row the space is that of now.
+/// Rates per second of a pool and its vdevs; allocated and free space are the present values.
 #[derive(Debug)]
 struct Rates {
     pool: IoCounts,
@@ -82,7 +82,7 @@ struct Rates {
 
 impl Rates {
     fn between(before: Option<&IoSample>, now: &IoSample) -> Rates {
-        // A service that was restarted counts from the beginning again.
+        // A restarted service counts from zero again.
         let before = before.filter(|before| before.elapsed < now.elapsed);
         let nanoseconds = now.elapsed - before.map_or(0, |before| before.elapsed);
         let rate = |now: &IoCounts, before: Option<&IoCounts>| per_second(now, before, nanoseconds);
@@ -119,18 +119,18 @@ fn per_second(now: &IoCounts, before: Option<&IoCounts>, nanoseconds: u64) -> Io
     }
 }
 
-/// Where a head stands above the rows, which is repeated when it has gone from the screen.
+/// State of the header above the rows, repeated after a screen of rows.
 #[derive(Default)]
 struct Page {
-    /// The widths of the columns, of names and of numbers, and the rows below them.
+    /// Widths of the name and number columns, and number of rows below the header.
     head: Option<(usize, usize, usize)>,
 }
 
-/// The lines of a screen.
+/// Lines of a screen, after which the header repeats.
 const SCREEN: usize = 24;
 
 impl Page {
-    /// The widths for these rows, and whether they need a head; one with wider columns does.
+    /// Widths of the columns, and whether the rows need a new header; wider columns do.
     fn add(&mut self, names: usize, numbers: usize, rows: usize) -> (usize, usize, bool) {
         match self.head {
             Some((n, m, below)) if names <= n && numbers <= m && below + rows <= SCREEN => {
@@ -174,7 +174,7 @@ fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool, page: &mu
         return rows.iter().map(|row| row.join("\t") + "\n").collect();
     }
     let width = |index: usize| rows.iter().map(|row| row[index].chars().count()).max().unwrap_or(0);
-    // A table of several rows stands between rules each time.
+    // A table of several rows has rules above and below, at every interval.
     let is_table = rows.len() > 1;
     let (names, numbers) = (width(0).max(10), (1..7).map(width).max().unwrap_or(0).max(5));
     let (names, numbers, has_head) = page.add(names, numbers, rows.len() + usize::from(is_table));
@@ -213,7 +213,7 @@ fn cells(counts: &IoCounts, indent: &str, exact: bool) -> [String; 7] {
     ]
 }
 
-/// A device of a mirror: its space is the mirror's.
+/// The cells of a device in a mirror; its space is shown for the mirror.
 fn member_cells(counts: &IoCounts, indent: &str, exact: bool) -> [String; 7] {
     let [name, _, _, rest @ ..] = cells(counts, indent, exact);
     let [reads, writes, read, written] = rest;

@@ -1,4 +1,4 @@
-//! `pool labelclear`: a device belongs to no pool any more.
+//! `pool labelclear`: erases the pool labels from a device.
 
 use clap::Args;
 use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};
@@ -26,7 +26,7 @@ pub struct Arguments {
     device: std::ffi::OsString,
 }
 
-/// Erases.
+/// Erases the labels of a device.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let device = absolute(&arguments.device)?;
     match context.host(HostRequest::ClearLabels { device, force: arguments.force })? {

@@ -1,4 +1,4 @@
-//! How `create -n` and `add -n` show what would be: the devices, how much they give, and what the loss of devices would cost.
+//! The output of `create -n` and `add -n`: devices, space, and the effect of device failures.
 
 use std::collections::BTreeMap;
 
@@ -28,10 +28,10 @@ pub(super) fn render(layout: &Layout, verb: &str) -> String {
     format!("{head}\n\n\t{pool}\n{devices}\nspace: {}\n{}{}", format_bytes(*size), unused(vdevs), losses(vdevs))
 }
 
-/// Less than this is not worth a word: disks that are sold as equally large differ a little.
+/// Smaller differences are not reported: disks sold with the same size differ a little.
 const ALIKE: u64 = 16 * MIB;
 
-/// What the larger devices of a vdev have too much.
+/// Reports unusable space on the larger devices of a vdev.
 fn unused(vdevs: &[LayoutVdev]) -> String {
     let line = |LayoutVdev { name, unused, .. }: &LayoutVdev| {
         format!("{name}: its devices differ in size; {} of the larger devices is unused\n", format_bytes(*unused))
@@ -39,10 +39,10 @@ fn unused(vdevs: &[LayoutVdev]) -> String {
     vdevs.iter().filter(|vdev| vdev.unused >= ALIKE).map(line).collect()
 }
 
-/// What the loss of devices costs; vdevs of which equally many may be lost are told of together.
+/// The effect of device failures; vdevs with the same redundancy share a line.
 fn losses(vdevs: &[LayoutVdev]) -> String {
     let mut groups: BTreeMap<(bool, usize), Vec<&str>> = BTreeMap::new();
-    // With a cache device nothing is lost.
+    // The failure of a cache device loses no data.
     for LayoutVdev { role, name, may_lose, .. } in vdevs.iter().filter(|vdev| vdev.role != VdevRole::Cache) {
         groups.entry((*role == VdevRole::Log, *may_lose)).or_default().push(name);
     }

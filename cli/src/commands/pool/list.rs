@@ -15,7 +15,7 @@ use crate::output::table::{Column, Table};
 use crate::output::value::Style;
 use crate::records::{names_of, select};
 
-/// The columns without `-o`.
+/// Columns by default, without `-o`.
 const COLUMNS: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot";
 
 /// Arguments of `pool list`.
@@ -40,7 +40,7 @@ pub struct Arguments {
     words: Vec<String>,
 }
 
-/// Lists, once or again and again.
+/// Lists pools once, or at each interval.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let schedule = Schedule::parse(&arguments.words)?;
     let columns = property_list(&arguments.columns, Property::of_pool)?;
@@ -48,8 +48,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     schedule.run(context, |_, context| list(&schedule.pools, &columns, &mut head, arguments, context))
 }
 
-/// Lists once. The head of the table is left out where it is the one that stands above already, unless there are rows of
-/// devices, which might be taken for those of the table above.
+/// Lists once. A header equal to `head`, the last printed header, is omitted, except above rows of devices, which would
+/// seem to belong to the previous table.
 fn list(
     pools: &[String],
     columns: &[Property],
@@ -79,7 +79,7 @@ fn list(
     Ok(Round::of(records.len(), exit))
 }
 
-/// The pools that were named, or all; one that cannot be opened is reported.
+/// The named pools, or all; a pool that cannot be opened is reported.
 pub(super) fn records(
     named: &[String],
     properties: &[String],
@@ -130,14 +130,14 @@ fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted:
     table.render(scripted)
 }
 
-/// What a device has of a pool's property.
+/// The value of a pool's property for a vdev or device.
 fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
     let Some(figure) = figure(property) else { return "-".to_owned() };
     let canonical = match figure {
         Figure::Name if scripted => return vdev.path.clone(),
         Figure::Name => return format!("{}{}", "  ".repeat(depth), vdev.path),
         Figure::Health => return vdev.state.clone(),
-        // What a device of a mirror takes is what the mirror takes; of a pool that cannot be had nothing is known.
+        // Space of a device in a mirror is shown for the mirror; an unavailable pool has unknown space.
         _ if depth > 1 || vdev.size == 0 => return "-".to_owned(),
         Figure::Size => vdev.size,
         Figure::Allocated => vdev.allocated,
@@ -150,7 +150,7 @@ fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style
     style.show(property, &canonical.to_string())
 }
 
-/// The same of a spare, which holds nothing.
+/// The value of a pool's property for a spare, which holds no data.
 fn spare_cell(spare: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
     match figure(property) {
         Some(Figure::Name | Figure::Size | Figure::Health) => vdev_cell(1, spare, property, style, scripted),
@@ -158,7 +158,7 @@ fn spare_cell(spare: &VdevRecord, property: &Property, style: &Style, scripted: 
     }
 }
 
-/// What a column shows that is computed of a pool.
+/// The computed figure in a pool's column; `None` for a stored property.
 fn figure(property: &Property) -> Option<Figure> {
     match property.definition()?.backing {
         Backing::Pool(figure) => Some(figure),

@@ -50,7 +50,7 @@ use crate::args::pool::PoolCommand;
 use crate::commands::{completions, manual, version};
 use crate::context::Context;
 
-/// Runs one subcommand; `command` describes the whole program.
+/// Runs a subcommand; `command` describes the whole program.
 pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {
     match subcommand {
         PoolCommand::Create(arguments) => create::run(arguments, context),

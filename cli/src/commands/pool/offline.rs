@@ -1,4 +1,4 @@
-//! `pool offline`: devices of mirrors and RAID-Zs are put out of use.
+//! `pool offline`: takes devices of mirrors and RAID-Zs offline.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request};
@@ -30,7 +30,7 @@ pub struct Arguments {
     devices: Vec<String>,
 }
 
-/// Puts out of use.
+/// Takes each named device offline.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("offline", &arguments.pool)?;
     for device in &arguments.devices {

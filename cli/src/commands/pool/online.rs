@@ -1,4 +1,4 @@
-//! `pool online`: devices of mirrors and RAID-Zs are taken back, and get what they have missed.
+//! `pool online`: brings devices of mirrors and RAID-Zs online; a resilver copies the blocks missing there.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request};
@@ -34,7 +34,7 @@ pub struct Arguments {
     devices: Vec<String>,
 }
 
-/// Takes back.
+/// Brings each named device online.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("online", &arguments.pool)?;
     for device in &arguments.devices {

@@ -1,4 +1,4 @@
-//! `pool rebalance`: all vdevs of a pool become equally full.
+//! `pool rebalance`: spreads existing data evenly over all vdevs.
 
 use clap::Args;
 use dataset::jobs::Kind;
@@ -34,7 +34,7 @@ pub struct Arguments {
     how: How,
 }
 
-/// Rebalances.
+/// Plans, starts, pauses or stops a rebalance.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("rebalance", &arguments.how.pool)?;
     let order = arguments.how.order()?;

@@ -1,4 +1,4 @@
-//! `pool reguid`: another number for a pool.
+//! `pool reguid`: changes the GUID of a pool.
 
 use clap::Args;
 use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};
@@ -26,7 +26,7 @@ pub struct Arguments {
     pool: String,
 }
 
-/// Gives the number.
+/// Changes the GUID of a pool.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("reguid", &arguments.pool)?;
     match context.host(HostRequest::Renumber { pool, guid: arguments.guid })? {

@@ -1,5 +1,5 @@
-//! How `pool status` shows a removal, in the words of `zpool status`, which scripts look for, a rebalance, a
-//! defragmentation and a resize.
+//! Jobs in `pool status`: the removal in the wording of `zpool status`, as scripts expect, the rebalance, the
+//! defragmentation and the resize.
 
 use dataset::property::size::format_bytes;
 use protocol::{DefragmentRecord, RebalanceRecord, RemovalEnd, RemovalRecord, ResizeRecord};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
 
-/// What stands behind `remove:`.
+/// The text after `remove:`.
 pub(super) fn render(removal: &RemovalRecord, zone: Zone) -> String {
     let (start, end) = (time::scan(removal.start, zone), time::scan(removal.end, zone));
     match removal.ended {
@@ -36,7 +36,7 @@ pub(super) fn render(removal: &RemovalRecord, zone: Zone) -> String {
     }
 }
 
-/// What stands behind `rebalance:`.
+/// The text after `rebalance:`.
 pub(super) fn render_rebalance(rebalance: &RebalanceRecord, zone: Zone) -> String {
     let (start, end) = (time::scan(rebalance.start, zone), time::scan(rebalance.end, zone));
     let done = Done { copied: rebalance.copied, before: 0, total: rebalance.total, seconds: rebalance.seconds };
@@ -52,7 +52,7 @@ pub(super) fn render_rebalance(rebalance: &RebalanceRecord, zone: Zone) -> Strin
     }
 }
 
-/// What stands behind `defragment:`.
+/// The text after `defragment:`.
 pub(super) fn render_defragment(defragment: &DefragmentRecord, zone: Zone) -> String {
     let DefragmentRecord { moved, wanted, emptied, taken, maps, .. } = defragment;
     let rebalanced = render_rebalance(moved, zone);
@@ -63,7 +63,7 @@ pub(super) fn render_defragment(defragment: &DefragmentRecord, zone: Zone) -> St
     format!("{rebalanced}\n{emptied}\n{} of memory used for maps", format_bytes(*maps))
 }
 
-/// What stands behind `resize:`.
+/// The text after `resize:`.
 pub(super) fn render_resize(resize: &ResizeRecord, zone: Zone) -> String {
     let ResizeRecord { moved, name, size, obstacle } = resize;
     let obstacle = obstacle.as_ref().map_or_else(String::new, |obstacle| format!("\n{obstacle}"));
@@ -75,10 +75,10 @@ pub(super) fn limit(limit: Option<u64>) -> String {
     limit.map_or_else(String::new, |limit| format!("\nlimited to {}/s", format_bytes(limit)))
 }
 
-/// How far something is.
+/// Progress of a job, in bytes and seconds.
 struct Done {
     copied: u64,
-    /// So much of it not in these seconds.
+    /// The part of `copied` from before the period of `seconds`.
     before: u64,
     total: u64,
     seconds: u64,
@@ -86,7 +86,7 @@ struct Done {
 
 impl Done {
     fn of_removal(removal: &RemovalRecord) -> Done {
-        // Blocks with several copies there count once, and what is freed meanwhile is not copied.
+        // A block with several copies counts once, and data freed meanwhile is not copied.
         let RemovalRecord { copied, before, total, seconds, .. } = *removal;
         Done { copied, before, total, seconds }
     }
@@ -95,7 +95,7 @@ impl Done {
         self.total.max(self.copied)
     }
 
-    /// `29.29% done`.
+    /// Share of the total, as `29.29% done`.
     fn share(&self) -> String {
         let permyriad = (u128::from(self.copied) * 10_000).checked_div(self.total().into()).unwrap_or(0);
         format!("{}.{:02}% done", permyriad / 100, permyriad % 100)
@@ -105,7 +105,7 @@ impl Done {
         format!("{} copied out of {}, {}", format_bytes(self.copied), format_bytes(self.total()), self.share())
     }
 
-    /// With the rate, and how long it will take, or why that is not known.
+    /// Progress with rate and remaining time; `unknown` replaces an unknown time.
     fn progress(&self, unknown: &str) -> String {
         let rate = self.copied.saturating_sub(self.before).checked_div(self.seconds).unwrap_or(0);
         let left = match (self.total() - self.copied).checked_div(rate) {
@@ -122,12 +122,12 @@ impl Done {
     }
 }
 
-/// `1h2m`.
+/// Hours and minutes, as `1h2m`.
 fn duration(seconds: u64) -> String {
     format!("{}h{}m", seconds / 3600, seconds / 60 % 60)
 }
 
-/// The same as JSON.
+/// The removal in JSON.
 pub(super) fn encode(removal: &RemovalRecord) -> Value {
     let state = state(removal.ended, removal.paused);
     json!({
@@ -143,7 +143,7 @@ pub(super) fn encode(removal: &RemovalRecord) -> Value {
     })
 }
 
-/// A rebalance as JSON.
+/// The rebalance in JSON.
 pub(super) fn encode_rebalance(rebalance: &RebalanceRecord) -> Value {
     json!({
         "state": state(rebalance.ended, rebalance.paused),
@@ -157,7 +157,7 @@ pub(super) fn encode_rebalance(rebalance: &RebalanceRecord) -> Value {
     })
 }
 
-/// A defragmentation as JSON.
+/// The defragmentation in JSON.
 pub(super) fn encode_defragment(defragment: &DefragmentRecord) -> Value {
     let mut value = encode_rebalance(&defragment.moved);
     let numbers = [
@@ -172,7 +172,7 @@ pub(super) fn encode_defragment(defragment: &DefragmentRecord) -> Value {
     value
 }
 
-/// A resize as JSON.
+/// The resize in JSON.
 pub(super) fn encode_resize(resize: &ResizeRecord) -> Value {
     let mut value = encode_rebalance(&resize.moved);
     let named =
@@ -249,7 +249,7 @@ mod tests {
         let fresh = RebalanceRecord { copied: 0, seconds: 0, ..running };
         let ends = [RemovalEnd::Canceled, RemovalEnd::Unreadable, RemovalEnd::NoRoom].map(|end| rebalance(Some(end)));
         for shown in ends.into_iter().chain([fresh]).map(of) {
-            // The title and a tab stand in front.
+            // `pool status` puts a title and a tab before each line.
             assert!(shown.lines().all(|line| line.len() <= 69), "{shown}");
         }
     }

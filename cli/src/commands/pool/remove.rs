@@ -1,4 +1,4 @@
-//! `pool remove`: a vdev leaves its pool, which moves what lies on it elsewhere.
+//! `pool remove`: removes a vdev, after moving its data to the remaining vdevs.
 
 use clap::Args;
 use dataset::jobs::Kind;
@@ -53,7 +53,7 @@ pub struct Arguments {
     vdevs: Vec<String>,
 }
 
-/// Removes.
+/// Removes vdevs in turn, or plans, pauses or stops a removal.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("remove from", &arguments.pool)?;
     if arguments.stop {
@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let vdevs: Vec<String> = arguments.vdevs.iter().map(|vdev| vdev_name(vdev)).collect::<Result<_, _>>()?;
-    // What has left does not come back: that is not for those before a name that is wrong.
+    // A removal cannot be undone, so all names are checked before the first removal.
     let looked_at = if arguments.dry_run || vdevs.len() > 1 { &vdevs[..] } else { &[] };
     let plans = looked_at.iter().map(|vdev| ask(context, &pool, vdev, limit, true)).collect::<Result<Vec<_>, _>>()?;
     if arguments.dry_run {
@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// Has a vdev removed, or with `dry_run` only looked at.
+/// Requests the removal of a vdev; with `dry_run` only the plan.
 fn ask(
     context: &mut Context<'_>,
     pool: &str,
@@ -120,7 +120,7 @@ fn render(plan: &RemovalPlan, exact: bool) -> String {
     format!("{} would be moved off {vdev}\n{}\n", size(*bytes), regions(*needed, *available, &size(*region)))
 }
 
-/// How many empty regions of a size something takes, and how many there are.
+/// Text for the required and the available number of empty regions.
 pub(super) fn regions(needed: u32, available: u32, size: &str) -> String {
     let too_few = if needed > available { ": too few" } else { "" };
     format!("{needed} empty regions of {size} needed elsewhere, {available} available{too_few}")

@@ -1,4 +1,4 @@
-//! `pool reopen`: devices that did not answer are opened anew.
+//! `pool reopen`: opens devices again that did not respond.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request};
@@ -24,7 +24,7 @@ pub struct Arguments {
     pools: Vec<String>,
 }
 
-/// Opens anew.
+/// Reopens the devices of pools.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     for pool in context.pools(&arguments.pools)? {
         context.call_each(&arguments.pools, &pool, Request::Reopen)?;

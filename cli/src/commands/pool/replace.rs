@@ -1,4 +1,4 @@
-//! `pool replace`: a device takes the place of another one.
+//! `pool replace`: replaces a device by a new device.
 
 use clap::Args;
 use dataset::jobs::Kind;
@@ -43,7 +43,7 @@ pub struct Arguments {
     new: Option<String>,
 }
 
-/// Replaces.
+/// Replaces a device, and waits on request.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "replace";
     let pool = pool_name(action, &arguments.pool)?;

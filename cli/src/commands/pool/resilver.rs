@@ -1,4 +1,4 @@
-//! `pool resilver`: the resilver of a pool begins again.
+//! `pool resilver`: restarts the resilver of a pool.
 
 use clap::Args;
 use dataset::jobs::Kind;
@@ -23,7 +23,7 @@ pub struct Arguments {
     pools: Vec<String>,
 }
 
-/// Begins again.
+/// Restarts the resilver of each pool.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pools: Vec<String> =
         arguments.pools.iter().map(|text| pool_name("resilver", text)).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! `pool resize`: a device gives back what is at its end, after what lies there was moved elsewhere.
+//! `pool resize`: shrinks a device, after moving the data at its end to the rest of the pool.
 
 use clap::Args;
 use dataset::jobs::Kind;
@@ -58,7 +58,7 @@ pub struct Arguments {
     size: Option<String>,
 }
 
-/// Resizes.
+/// Plans, starts, pauses or stops a resize.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("resize a device of", &arguments.pool)?;
     let (device, size) = match (&arguments.device, &arguments.size) {

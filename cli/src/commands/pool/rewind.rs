@@ -1,11 +1,11 @@
-//! What `pool import -F` says of going back: in words and times.
+//! The report of `pool import -F` about a rewind: lost transaction groups and times.
 
 use protocol::{RewindReport, StateRecord};
 use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
 
-/// For people.
+/// The report as text for people.
 pub(super) fn render(report: &RewindReport, zone: Zone) -> String {
     let name = |state: &StateRecord| format!("transaction group {}, of {}", state.txg, time::exact(state.time, zone));
     let written = if report.dry_run { " Nothing was written." } else { "" };
@@ -29,7 +29,7 @@ pub(super) fn render(report: &RewindReport, zone: Zone) -> String {
     text += &format!("  {takes}: {}\n", name(&report.taken));
     text += &format!("All changes of the {back} after that {is_lost}.{written}\n");
     if report.dry_run {
-        // Nothing newer is damaged: this one was asked for.
+        // No newer state is damaged, so the user chose the state by txg.
         let which = if report.passed.is_empty() { format!("-T {} ", report.taken.txg) } else { String::new() };
         text += &format!("to rewind: pool import -F {which}{}\n", report.pool);
     }
@@ -40,7 +40,7 @@ fn span(seconds: i64) -> String {
     if seconds == 1 { "1 second".to_owned() } else { format!("{seconds} seconds") }
 }
 
-/// For programs.
+/// The report as JSON for programs.
 pub(super) fn encode(report: &RewindReport) -> Value {
     let state = |state: &StateRecord| json!({ "txg": state.txg.to_string(), "time": state.time });
     let passed = |passed: &protocol::PassedState| json!({ "txg": passed.state.txg.to_string(), "time": passed.state.time, "problem": passed.problem });

@@ -1,4 +1,4 @@
-//! How `pool status` shows a scrub or a resilver: in the words of `zpool status`, which scripts look for.
+//! The scrub or resilver in `pool status`, in the wording of `zpool status`, as scripts expect.
 
 use dataset::property::size::format_bytes;
 use protocol::{ScanKind, ScanRecord, ScanState};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
 
-/// What stands behind `scan:`.
+/// The text after `scan:`.
 pub(super) fn render(scan: &ScanRecord, zone: Zone) -> String {
     let (start, end) = (time::scan(scan.start, zone), time::scan(scan.end, zone));
     let name = scan.kind.as_str();
@@ -33,7 +33,7 @@ pub(super) fn render(scan: &ScanRecord, zone: Zone) -> String {
 }
 
 fn progress(scan: &ScanRecord) -> String {
-    // What was allocated meanwhile is not counted, so the end may be a little further away.
+    // Data allocated since the start is not in `total`, so the end may be a little later.
     let total = scan.total.max(scan.examined);
     let permyriad = (u128::from(scan.examined) * 10_000).checked_div(total.into()).unwrap_or(0);
     let is_running = scan.state == ScanState::Scanning;
@@ -54,14 +54,14 @@ fn progress(scan: &ScanRecord) -> String {
     )
 }
 
-/// `01:02:03`, and days before it if there are any.
+/// Duration as `01:02:03`, after a number of days if above zero.
 fn duration(seconds: u64) -> String {
     let (days, seconds) = (seconds / 86_400, seconds % 86_400);
     let clock = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     if days > 0 { format!("{days} days {clock}") } else { clock }
 }
 
-/// The same as JSON.
+/// The scrub or resilver in JSON.
 pub(super) fn encode(scan: &ScanRecord) -> Value {
     let state = match scan.state {
         ScanState::Scanning | ScanState::Paused => "SCANNING",

@@ -1,5 +1,5 @@
-//! `[POOL]... [INTERVAL [COUNT]]`: what is shown, how often, and how many times, as the words of `pool iostat`, `pool list`
-//! and `pool status` say.
+//! `[POOL]... [INTERVAL [COUNT]]`: the pools, the interval and the number of reports of `pool iostat`, `pool list` and
+//! `pool status`.
 
 use std::thread;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use protocol::{Exit, Failure};
 
 use crate::context::Context;
 
-/// What to show, how often.
+/// Pools, interval and number of reports.
 #[derive(Debug, PartialEq)]
 pub(super) struct Schedule {
-    /// The pools that are named; none for all.
+    /// The named pools; empty for all.
     pub(super) pools: Vec<String>,
     interval: Option<Duration>,
     count: Option<u64>,
@@ -35,19 +35,19 @@ impl Schedule {
         Ok(Schedule { pools: pools.to_vec(), interval, count })
     }
 
-    /// Whether it is shown more than once.
+    /// Whether there may be more than one report.
     pub(super) fn is_repeated(&self) -> bool {
         self.interval.is_some()
     }
 
-    /// The same, once more.
+    /// The same schedule with one more report.
     pub(super) fn with_one_more(mut self) -> Schedule {
         self.count = self.count.map(|count| count.saturating_add(1));
         self
     }
 
-    /// Shows it so often, or until nothing can be shown, or somebody interrupts it. `show` is told which time this is, from 0
-    /// on.
+    /// Calls `show` for each report, until the count is reached, no pool can be shown, or the user interrupts the
+    /// command. `show` receives the number of earlier reports.
     pub(super) fn run(
         &self,
         context: &mut Context<'_>,
@@ -72,19 +72,19 @@ impl Schedule {
     }
 }
 
-/// What came of showing it once.
+/// Outcome of one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
-    /// All was shown.
+    /// All pools were shown.
     Whole,
-    /// Some pools cannot be shown.
+    /// Some pools could not be shown.
     Partial,
-    /// There are pools, and none can be shown.
+    /// Pools exist, but none could be shown.
     Empty,
 }
 
 impl Round {
-    /// So many pools were shown, and with `exit` that is all, or not.
+    /// The outcome with `shown` pools, from the exit status of the report.
     pub(super) fn of(shown: usize, exit: Exit) -> Round {
         match (exit, shown) {
             (Exit::Done, _) => Round::Whole,
@@ -94,7 +94,7 @@ impl Round {
     }
 }
 
-/// Seconds, which may be fractions.
+/// Parses an interval in seconds, with fractions.
 pub(super) fn interval(text: &str) -> Result<Duration, Failure> {
     let interval = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let interval = interval.filter(|interval| !interval.is_zero());
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// How it ends, and how often it was shown, if that goes so each time.
+    /// The result, and the number of reports if each has the same outcome.
     fn run(words: &[&str], mut show: impl FnMut(u64) -> Result<Round, Failure>) -> (Result<Exit, Failure>, u64) {
         let (mut input, mut output, mut error) = (io::empty(), Vec::new(), Vec::new());
         let console =

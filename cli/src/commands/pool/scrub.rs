@@ -1,4 +1,4 @@
-//! `pool scrub`: everything in a pool that is in use, or a part of it, is verified, and mended where there is a good copy.
+//! `pool scrub`: verifies all data of a pool, or a part, and repairs from good copies.
 
 use std::ffi::{OsStr, OsString};
 
@@ -58,13 +58,13 @@ pub struct Arguments {
     targets: Vec<OsString>,
 }
 
-/// What is to be scrubbed.
+/// The pool, or the parts of a pool, to scrub.
 enum Target {
     Pool(String),
     Part { pool: String, part: ScrubPart },
 }
 
-/// Starts, pauses or stops; verifies parts.
+/// Plans, starts, pauses or stops a scrub; scrubs parts.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let read = |text: &OsString| target(text, arguments, context);
     let targets: Vec<Target> = arguments.targets.iter().map(read).collect::<Result<_, _>>()?;
@@ -125,7 +125,7 @@ fn target(text: &OsStr, arguments: &Arguments, context: &mut Context<'_>) -> Res
     Ok(Target::Part { pool: location.name.pool().to_owned(), part: ScrubPart::Place(location) })
 }
 
-/// Has a part examined, and tells what was found.
+/// Scrubs a part, and prints the result.
 fn examine(pool: &str, part: &ScrubPart, text: &OsStr, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let Response::Examined(found) = context.call(pool, Request::ScrubPart(part.clone()))? else {
         return Err(unexpected_answer());

@@ -1,4 +1,4 @@
-//! `pool service`: this process becomes the service of a pool. Started by `create` and `import`, not by people.
+//! `pool service`: runs the service of a pool in the present process. Started by `create` and `import`, not by users.
 
 use clap::Args;
 use protocol::{Exit, Failure};
@@ -18,7 +18,7 @@ pub struct Arguments {
     pool: String,
 }
 
-/// Serves until the pool is exported.
+/// Serves the pool until export.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("serve", &arguments.pool)?;
     context.executor.serve(&pool, arguments.supervise)?;

@@ -1,4 +1,4 @@
-//! `pool set`: a property of a pool.
+//! `pool set`: sets a property of a pool.
 
 use clap::Args;
 use dataset::property::Property;
@@ -8,7 +8,7 @@ use crate::args::common::{assignments, pool_name, split_assignment};
 use crate::args::reference::pool_set;
 use crate::context::Context;
 
-/// What stands below the help; the long help tells of the properties before.
+/// Text below the options; the long help has the properties before the text.
 const NOTES: &str = "Examples:
   pool set comment='the backup pool' tank
   pool set cache_size=1G tank";
@@ -24,7 +24,7 @@ pub struct Arguments {
     pool: String,
 }
 
-/// Sets.
+/// Sets a property of a pool.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "set property for";
     let pool = pool_name(action, &arguments.pool)?;

@@ -1,4 +1,4 @@
-//! `pool simulate`: what would become of a pool.
+//! `pool simulate`: predicts the effect of device failures.
 
 use clap::{Args, Subcommand};
 use protocol::{DatasetLoss, Exit, Failure, LossReport, Request, Response, VdevRole, unexpected_answer};
@@ -46,7 +46,7 @@ struct Lose {
     devices: Vec<String>,
 }
 
-/// Says it.
+/// Prints the predicted loss.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let What::Lose(lose) = &arguments.what;
     let pool = pool_name("simulate a loss in", &lose.pool)?;
@@ -91,7 +91,7 @@ fn render(report: &LossReport) -> String {
 fn table(report: &LossReport) -> String {
     let numbers = ["BLOCKS", "LOST", "FILES", "LOST"].map(Column::right);
     let mut table = Table::new([Column::left("NAME")].into_iter().chain(numbers).chain([Column::left("")]).collect());
-    // What nobody can import has not survived.
+    // A dataset in a pool that cannot be imported does not survive.
     let whole = if report.survives() { "survives" } else { "all blocks remain" };
     for loss in &report.datasets {
         let [blocks, files] = [loss.blocks, loss.blocks.map(|_| loss.files)];

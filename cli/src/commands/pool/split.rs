@@ -1,4 +1,4 @@
-//! `pool split`: one device of each mirror leaves, and these are a pool of their own.
+//! `pool split`: splits one device off each mirror into a new pool.
 
 use std::path::{Component, Path};
 
@@ -55,12 +55,12 @@ pub struct Arguments {
     devices: Vec<String>,
 }
 
-/// Splits.
+/// Splits a pool, and imports the new pool on request.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name(ACTION, &arguments.pool)?;
     let new = check_new_pool(&arguments.new).map_err(|error| Failure::name("split off", &error))?;
     let mut given = assignments(&arguments.properties, Property::of_pool, true, ACTION, &pool)?;
-    // Nobody can set it: it holds for one import.
+    // `altroot` is not a settable property: the value lasts for an import.
     given.extend(arguments.altroot.as_deref().map(altroot).transpose()?);
     if context.executor.known_pools()?.iter().any(|known| known == new.as_str()) {
         return Err(Failure::cannot(ACTION, &pool, format!("a pool named '{new}' exists already")));
@@ -72,13 +72,13 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         context.print(&render(new.as_str(), &split))?;
     } else if !given.is_empty() {
         let imported = import(&split, given, arguments.altroot.is_some(), new.as_str(), context);
-        // What has left cannot be had back.
+        // The split cannot be undone.
         imported.map_err(|failure| failure.hint(format!("'{new}' was split off; to import: pool import {new}")))?;
     }
     Ok(Exit::Done)
 }
 
-/// Below which directory the new pool is mounted: one that is made if it is not there.
+/// The `altroot` of the new pool: an absolute directory, created at import if missing.
 fn altroot(directory: &str) -> Result<Assignment, Failure> {
     let path = Path::new(directory);
     let problem = if !path.is_absolute() {
@@ -93,7 +93,7 @@ fn altroot(directory: &str) -> Result<Assignment, Failure> {
     Err(Failure::usage(format!("the directory '{directory}' {problem}")))
 }
 
-/// Imports the new pool, to stay or to set properties of it.
+/// Imports the new pool, to remain imported or only to set properties.
 fn import(
     split: &SplitRecord,
     assignments: Vec<Assignment>,

@@ -1,4 +1,4 @@
-//! `pool status`: the state of pools, their devices, and what is damaged.
+//! `pool status`: the state of pools, their devices and known damage.
 
 use clap::Args;
 use protocol::{
@@ -47,13 +47,13 @@ pub struct Arguments {
     words: Vec<String>,
 }
 
-/// Shows, once or again and again.
+/// Prints the status once, or at each interval.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let schedule = Schedule::parse(&arguments.words)?;
     schedule.run(context, |time, context| show(&schedule.pools, time > 0, arguments, context))
 }
 
-/// Shows once, or once more.
+/// Prints one report; `again` marks a later report.
 fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Context<'_>) -> Result<Round, Failure> {
     let mut exit = Exit::Done;
     let mut all = Vec::new();
@@ -89,13 +89,13 @@ fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Cont
     Ok(Round::of(known, exit))
 }
 
-/// Shows nothing of what `-t` asks for.
+/// Drops the TRIM status, shown only with `-t`.
 pub(super) fn forget_trim(vdev: &mut VdevRecord) {
     vdev.trim = None;
     vdev.members.iter_mut().for_each(forget_trim);
 }
 
-/// What is said of a device behind its numbers.
+/// Text after the counters of a device.
 fn note(vdev: &VdevRecord, zone: Zone) -> String {
     let trim = vdev.trim.as_ref().map(|trim| trimmed(trim, zone));
     vdev.note.iter().cloned().chain(trim).collect::<Vec<_>>().join("  ")
@@ -154,7 +154,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     text + "\n" + &errors(&status.state, status.damaged.as_deref(), status.unexamined, verbose)
 }
 
-/// How many file systems are mounted, and through what their requests come.
+/// Number of mounted file systems for each transport.
 fn mounts(status: &PoolStatus) -> String {
     let through = |(name, count): (&String, &u64)| {
         let transport = if name == "uring" { "io_uring" } else { "/dev/fuse" };
@@ -167,7 +167,7 @@ fn config(status: &PoolStatus, exact: bool, zone: Zone) -> String {
     let number = |count: u64| if exact { count.to_string() } else { dataset::property::size::format_count(count) };
     let titles = ["READ", "WRITE", "CKSUM"].map(Column::right);
     let columns = [Column::left("NAME"), Column::left("STATE")].into_iter().chain(titles);
-    // What else is to be known of a device stands behind its numbers.
+    // Notes about a device follow its counters.
     let mut table = Table::new(columns.chain([Column::left("")]).collect());
     let root = [status.name.clone(), status.state.clone()].into_iter().chain([0; 3].map(number));
     table.push(root.chain([String::new()]).collect());
@@ -188,7 +188,7 @@ fn config(status: &PoolStatus, exact: bool, zone: Zone) -> String {
         let name = format!("  {}", spare.path);
         table.push([name, spare.state.clone()].into_iter().chain([const { String::new() }; 4]).collect());
     }
-    // A spare has no numbers: what else is to be known of it stands behind its state.
+    // A spare has no counters, so its note follows the state.
     let text = table.render(false);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let spares = lines.len() - status.spares.len();
@@ -198,7 +198,7 @@ fn config(status: &PoolStatus, exact: bool, zone: Zone) -> String {
     lines.into_iter().map(|line| line + "\n").collect()
 }
 
-/// A vdev and its devices, with how far each stands to the right.
+/// A vdev and its devices, each with its depth in the tree.
 pub(super) fn lines(vdev: &VdevRecord) -> Vec<(usize, &VdevRecord)> {
     let inner = vdev.members.iter().flat_map(lines).map(|(depth, member)| (depth + 1, member));
     std::iter::once((1, vdev)).chain(inner).collect()
@@ -206,7 +206,7 @@ pub(super) fn lines(vdev: &VdevRecord) -> Vec<(usize, &VdevRecord)> {
 
 fn errors(state: &str, damaged: Option<&[String]>, unexamined: u64, verbose: bool) -> String {
     match damaged {
-        // Nobody has it open.
+        // No process has the pool open.
         None if state != "SUSPENDED" => String::new(),
         None => "errors: List of errors unavailable: pool I/O is currently suspended\n".to_owned(),
         Some(damaged) if unexamined > 0 => {
@@ -223,7 +223,7 @@ fn errors(state: &str, damaged: Option<&[String]>, unexamined: u64, verbose: boo
     }
 }
 
-/// A device, as `list -j` and `status -j` show it.
+/// A vdev or device in JSON, for `list -j` and `status -j`.
 pub(super) fn vdev_json(vdev: &VdevRecord) -> Value {
     let mut object = json!({
         "name": vdev.path,
@@ -255,7 +255,7 @@ pub(super) fn vdev_json(vdev: &VdevRecord) -> Value {
     object
 }
 
-/// The vdevs that are there for something, each kind below its heading as in ZFS, and before them those that are not.
+/// Vdevs in JSON: the normal vdevs, and the rest by role under the headings of ZFS.
 pub(super) fn vdevs_json(vdevs: &[VdevRecord]) -> (Map<String, Value>, Map<String, Value>) {
     let object = |vdevs: Vec<&VdevRecord>| vdevs.iter().map(|vdev| (vdev.path.clone(), vdev_json(vdev))).collect();
     let (mut normal, mut others) = (Map::new(), Map::new());

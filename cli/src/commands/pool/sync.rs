@@ -1,4 +1,4 @@
-//! `pool sync`: what was written is committed before it returns.
+//! `pool sync`: commits all writes so far before returning.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request};
@@ -18,7 +18,7 @@ pub struct Arguments {
     pools: Vec<String>,
 }
 
-/// Commits.
+/// Commits each named pool, or all.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     for pool in context.pools(&arguments.pools)? {
         context.call_each(&arguments.pools, &pool, Request::Sync)?;

@@ -20,7 +20,7 @@ pub struct Arguments {
     folder: Option<PathBuf>,
 }
 
-/// Runs the tour.
+/// Runs the tour, and prints each step.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     tour::run(arguments.folder.as_deref(), context.console.output)
         .map_err(|problem| Failure::new(problem.to_string()))?;

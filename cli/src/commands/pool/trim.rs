@@ -1,4 +1,4 @@
-//! `pool trim`: the devices are told which space nobody needs.
+//! `pool trim`: trims unused space of devices.
 
 use clap::Args;
 use dataset::property::size::{format_bytes, parse_size};
@@ -46,7 +46,7 @@ pub struct Arguments {
     devices: Vec<String>,
 }
 
-/// Trims.
+/// Starts, suspends or cancels a TRIM.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("trim", &arguments.pool)?;
     let rate = arguments.rate.as_deref().map(rate).transpose()?;
@@ -66,13 +66,13 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// So many bytes a second.
+/// Parses a rate in bytes per second.
 pub(super) fn rate(text: &str) -> Result<u64, Failure> {
     let rate = parse_size(text).map_err(|error| Failure::usage(format!("bad rate: {error}")))?;
     if rate == 0 { Err(Failure::usage("the rate must be above 0")) } else { Ok(rate) }
 }
 
-/// At most so many bytes a second, or `none`, which lifts a limit: 0.
+/// Parses a limit in bytes per second; `none` removes a limit, encoded as 0.
 pub(super) fn limit(text: &str) -> Result<u64, Failure> {
     if matches!(text, "none" | "0") { Ok(0) } else { rate(text) }
 }

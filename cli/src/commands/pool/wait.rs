@@ -1,4 +1,4 @@
-//! `pool wait`: until what goes on in a pool in the background has ceased.
+//! `pool wait`: waits for background activity to finish.
 
 use std::{
     thread,
@@ -15,12 +15,12 @@ use crate::args::common::pool_name;
 use crate::context::Context;
 use crate::output::time;
 
-/// How often it is looked.
+/// Interval between requests.
 const WATCH: Duration = Duration::from_millis(200);
 
 const NANOS: i64 = 1_000_000_000;
 
-/// Activities that ZFS knows, and why nobody waits for them here.
+/// Activities of ZFS that do not exist here, with the reason.
 const ABSENT: &[(&[&str], &str)] = &[
     (&["discard"], "pool checkpoints do not exist in this version"),
     (&["initialize"], "free space is not initialized"),
@@ -82,7 +82,7 @@ enum Clock {
     Date,
 }
 
-/// Waits.
+/// Waits for the activities, printing the work left at each interval.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("wait for", &arguments.pool)?;
     let wanted = wanted(&arguments.activities)?;
@@ -107,7 +107,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
 }
 
-/// The activities of these names; without names, all.
+/// The activities with the given names; all without names.
 fn wanted(names: &[String]) -> Result<Vec<Activity>, Failure> {
     if names.is_empty() {
         return Ok(Activity::ALL.to_vec());
@@ -142,7 +142,7 @@ fn show(
     Ok(context.console.output.flush()?)
 }
 
-/// The row of numbers, and the head above it.
+/// A row of numbers, with a header on request.
 fn rows(records: &[ActivityRecord], with_head: bool, scripted: bool, exact: bool) -> String {
     let number = |bytes: u64| if exact { bytes.to_string() } else { format_bytes(bytes) };
     let values: Vec<String> = records.iter().map(|record| record.left.map_or_else(|| "-".to_owned(), number)).collect();
@@ -150,7 +150,7 @@ fn rows(records: &[ActivityRecord], with_head: bool, scripted: bool, exact: bool
         return values.join("\t") + "\n";
     }
     let names: Vec<String> = records.iter().map(|record| record.activity.as_str().to_owned()).collect();
-    // The widest number that a column may get: a row does not know those after it.
+    // A column has the largest possible width, because later rows are unknown.
     let width = |name: &str| name.len().max(if exact { 20 } else { 5 });
     let line = |cells: &[String]| {
         let cells = cells.iter().zip(&names).map(|(cell, name)| format!("{cell:>width$}", width = width(name)));
