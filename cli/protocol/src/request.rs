@@ -103,7 +103,7 @@ pub enum Request {
     ClearEvents,
     /// All background activities, running or not. `Activities`
     Activities,
-    /// Reopen devices that did not respond, like `Clear`, but keep the error counters. `Done`
+    /// Reopen devices after missing responses, and resume a suspended pool, like `Clear`; keep error counters. `Done`
     Reopen,
     /// I/O counters since import. `IoCounters`
     IoCounters,
@@ -152,7 +152,7 @@ pub enum Request {
         /// The new GUID of the pool.
         guid: u64,
     },
-    /// Take a device of a redundant vdev offline. `Done`
+    /// Take a device of a redundant vdev, or a cache device, offline. `Done`
     Offline {
         /// Path or GUID of the device.
         device: String,

@@ -30,7 +30,7 @@ pub struct Amount {
     pub bytes: u64,
 }
 
-/// Bytes per read.
+/// Bytes per read: 128 KiB.
 const BUFFER: usize = 1 << 17;
 
 type Outcome<T = ()> = Result<T, Problem>;

@@ -195,7 +195,7 @@ pub struct VdevRecord {
     pub guid: u64,
     /// `ONLINE`, `DEGRADED`, `OFFLINE`, `UNAVAIL` or `FAULTED`.
     pub state: String,
-    /// Total space, in bytes.
+    /// Total space in bytes; 0 if unknown.
     pub size: u64,
     /// Allocated space, in bytes.
     pub allocated: u64,
@@ -565,7 +565,7 @@ pub struct RebalanceRecord {
     pub errors: u64,
 }
 
-/// What a rebalance would move.
+/// Data to move in a rebalance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebalancePlan {
     /// Bytes that a rebalance would move.
@@ -595,7 +595,7 @@ pub struct DefragmentRecord {
     pub maps: u64,
 }
 
-/// What a defragmentation would do.
+/// Data to move in a defragmentation, and regions to gain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefragmentPlan {
     /// Bytes that a defragmentation would move.
@@ -634,7 +634,7 @@ pub struct ResizeRecord {
     pub obstacle: Option<String>,
 }
 
-/// What shrinking a device requires.
+/// Requirements of shrinking a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResizePlan {
     /// Name of the vdev to shrink.
@@ -657,7 +657,7 @@ pub struct ResizePlan {
     pub is_done: bool,
 }
 
-/// What removing a vdev requires.
+/// Requirements of removing a vdev.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalPlan {
     /// Name of the vdev to remove.
@@ -668,9 +668,9 @@ pub struct RemovalPlan {
     pub needed: u32,
     /// Number of empty regions available there.
     pub available: u32,
-    /// Size of a region in bytes; 0 for an available spare or a cache device, which is removed at once.
+    /// Size of a region in bytes; 0 for an immediate removal, of an available spare or a cache device.
     pub region: u64,
-    /// The remaining devices of the pool after removal of an available spare or a cache device, which is immediate.
+    /// Devices of the pool after an immediate removal, of an available spare or a cache device; `None` for a vdev.
     pub left: Option<Layout>,
 }
 
@@ -720,7 +720,7 @@ pub struct SplitRecord {
     pub guid: u64,
     /// Mirror and path of each device that moves to the new pool.
     pub leaving: Vec<(String, String)>,
-    /// Remaining devices of the old pool.
+    /// Devices of the old pool; a dry run still includes the devices in `leaving`.
     pub layout: Layout,
 }
 
@@ -800,7 +800,7 @@ pub struct VdevLoss {
     pub survives: bool,
 }
 
-/// What a dataset and its snapshots would lose.
+/// Loss in a dataset and its snapshots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetLoss {
     /// Name of the dataset; `<metadata>` for metadata of the pool.

@@ -49,7 +49,7 @@ pub struct Arguments {
     to: Option<String>,
 }
 
-/// Prints the differences as they arrive.
+/// Prints each difference on arrival.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let from: SnapshotName = name("diff", &arguments.from)?;
     let to: Name = match arguments.to.as_deref() {

@@ -21,7 +21,7 @@ pub struct Arguments {
     name: String,
 }
 
-/// Promotes a clone.
+/// Promotes the named clone.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let name: DatasetName = name("promote", &arguments.name)?;
     let pool = name.pool().to_owned();

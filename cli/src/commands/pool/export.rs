@@ -1,4 +1,4 @@
-//! `pool export`: closes a pool and forgets it, so that the devices can move to another machine.
+//! `pool export`: closes pools and removes each from the registry; the devices can then move to another machine.
 
 use clap::Args;
 use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};

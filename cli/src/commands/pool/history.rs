@@ -1,4 +1,4 @@
-//! `pool history`: the commands that changed a pool.
+//! `pool history`: all commands with changes to a pool.
 
 use clap::Args;
 use protocol::{Exit, Failure, HistoryRecord, Request, Response, unexpected_answer};

@@ -1,4 +1,4 @@
-//! `pool offline`: takes devices of mirrors and RAID-Zs offline.
+//! `pool offline`: takes devices of mirrors and RAID-Zs, and cache devices, offline.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request};

@@ -1,4 +1,4 @@
-//! `pool reopen`: opens devices again that did not respond.
+//! `pool reopen`: opens devices again after missing responses.
 
 use clap::Args;
 use protocol::{Exit, Failure, Request};
