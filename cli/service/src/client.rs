@@ -454,7 +454,7 @@ impl Executor for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Every answer was committed before it was given; no unacknowledged change is reported as done.
+        // Answers are given after their commit, so a failure here loses only changes never reported as done.
         if let Err(failure) = self.close_opened() {
             tracing::warn!("{failure}");
         }

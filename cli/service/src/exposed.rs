@@ -1,6 +1,6 @@
-//! Images that other users can read. A reader of an image can import a copy and then read every file of the pool. A
-//! user who can open an image can lock the image, and so prevent the import of its pool. New images are closed to
-//! other users; for existing images, the command that uses an image prints how to close the image.
+//! Images readable by users besides the owner. A reader of an image can import a copy and then read every file of the
+//! pool. A user able to open an image can lock the image, and so prevent the import of its pool. New images are
+//! closed. If a command uses an existing open image, the command prints how to close the image.
 
 use std::{
     io::{self, Write},
@@ -8,9 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Mode bits by which the group and other users may read or write a file.
+/// Mode bits for access by group and others: read or write a file.
 const OPEN_TO_OTHERS: u32 = 0o066;
-/// Mode bits by which other users may traverse a directory.
+/// Mode bits for access by others: traverse a directory.
 const PASSABLE: u32 = 0o011;
 
 /// Whether other users can open an image: its mode and every parent directory allow access.
@@ -21,7 +21,7 @@ fn is_exposed(path: &Path) -> bool {
     is_open && path.ancestors().skip(1).all(|folder| mode(folder).is_ok_and(|mode| mode & PASSABLE != 0))
 }
 
-/// Warns of each image among devices that other users can read or lock.
+/// Warns of each image among devices with read or lock access for non-owners.
 pub(super) fn warn(paths: impl Iterator<Item = PathBuf>) {
     for path in paths.filter(|path| is_exposed(path)) {
         let path = path.display();

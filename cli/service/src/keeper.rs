@@ -1,11 +1,10 @@
-//! Keeps what the registry knows of a served pool's devices.
+//! Keeping the registry's list of a served pool's devices up to date.
 //!
-//! Devices come and go also while no command waits: a removal ends, a replaced device leaves when its successor has
-//! resilvered. So the owner of the pool looks after each call and every second whether they are others than
-//! before.
+//! The devices change even while no command runs: a removal ends, or a replaced device leaves when its successor has
+//! resilvered. So the owner of the pool compares the devices with the registry after each call and every second.
 //!
-//! The registry changes under the pool's lock alone. The keeper waits for it only after a call; else a command that holds it
-//! has the next look do the work.
+//! The registry changes only under the pool's lock. The keeper waits for the lock only after a call. If a command
+//! holds the lock, the next check does the update.
 
 use std::{collections::BTreeSet, sync::Weak, thread, time::Duration};
 
@@ -18,35 +17,35 @@ use super::{
 };
 use crate::execute::OpenPool;
 
-/// How often the devices are looked at.
+/// Interval between two checks of the devices.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a call waits at most for the pool's lock. It does not hold the pool meanwhile.
+/// Maximum wait of a call for the pool's lock. The call does not hold the pool meanwhile.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What commands are told that wait for the lock.
+/// The holder of the lock, as shown to waiting commands.
 const HOLDER: &str = "the pool's service";
 
-/// The devices of a pool that is open, spares and caches among them.
+/// The devices of an open pool, including spares and cache devices.
 pub(super) struct Devices {
     /// The pool's GUID.
     guid: u64,
-    /// The devices' paths.
+    /// Absolute paths of the devices.
     pub(super) paths: Vec<DevicePath>,
 }
 
 impl Devices {
-    /// Those of this pool.
+    /// The current devices of a pool.
     pub(super) fn of(pool: &OpenPool) -> Devices {
         let paths = pool.device_paths().into_iter().map(|path| path.into()).collect();
         Devices { guid: pool.guid(), paths }
     }
 
-    /// Notes them in the registry, if the pool is known still. Gives back what is known now.
+    /// Updates the devices in the registry, if the pool is still known. Returns the current entry.
     pub(super) fn note(&self, registry: &Registry, lock: &PoolLock) -> Result<Option<KnownPool>, Failure> {
-        // A pool that was exported meanwhile is not known any more.
+        // The pool may have been exported meanwhile.
         let Some(now) = registry.get(lock.pool())?.filter(|now| now.is_numbered(self.guid)) else { return Ok(None) };
-        // A device that was replaced by a new one at its path leaves nothing to note.
+        // Compared as sets of paths: a device replaced at its own path changes nothing.
         let set = |paths: &[DevicePath]| paths.iter().map(DevicePath::to_path).collect::<BTreeSet<_>>();
         if set(&now.devices) == set(&self.paths) {
             return Ok(Some(now));
@@ -58,7 +57,7 @@ impl Devices {
 }
 
 impl Owned {
-    /// Has the registry know the devices after a call. If the lock is not to be had in time, the next look does it.
+    /// Updates the registry after a call. If the lock is not free in time, the next check does the update.
     pub(super) fn note_after_call(&self) {
         self.note_within(PATIENCE);
     }
@@ -75,7 +74,7 @@ impl Owned {
 
     fn note(&self, patience: Duration) -> Result<(), Failure> {
         let lock = PoolLock::take(&self.places.lock(&self.name), &self.name, HOLDER, patience)?;
-        // The command that held the lock may have closed the pool.
+        // The previous holder of the lock may have closed the pool.
         let Some(devices) = self.devices() else { return Ok(()) };
         devices.note(&Registry::of(&self.places), &lock)?;
         *self.noted.lock() = devices;
@@ -88,7 +87,7 @@ impl Owned {
     }
 }
 
-/// Looks every second, in a thread of its own, as long as the pool has an owner.
+/// Checks every second, in a separate thread, until the owner of the pool is gone.
 pub(super) fn start(owner: Weak<Owned>) {
     let work = move || {
         loop {
@@ -100,6 +99,6 @@ pub(super) fn start(owner: Weak<Owned>) {
         }
     };
     let thread = thread::Builder::new().name("cenote-registry".into()).spawn(work);
-    // It ends with the process at the latest.
+    // The thread ends with the process at the latest.
     drop(thread.expect("the system can start threads"));
 }

@@ -1,18 +1,18 @@
 //! Pools on this machine: the registry, the owner of each pool, and how commands reach the owner.
 //!
-//! [`Client`] is the [`protocol::Executor`] of the programs. The crate `protocol` defines requests and answers; the
-//! crate `cli`, which uses this crate, has command lines and printed text.
+//! [`Client`] is the [`protocol::Executor`] of the programs. The crate `protocol` defines requests and answers. The
+//! crate `cli`, on top of this crate, has command lines and printed text.
 //!
 //! ```text
 //! client     finds the owner of a pool for each command     host     creates, imports, exports, destroys
-//! daemon     the process that owns one pool                 spawn    starts a service, and waits until ready
+//! daemon     the process that owns a pool                   spawn    starts a service, and waits until ready
 //! supervisor restarts a service after a crash               hygiene  what a service inherits from its starter
 //! server     the listening side of a socket                 socket   the asking side
-//! visitors   connections of other users                     reserve  file descriptors kept for an emergency
-//! registry   the known pools, one file each                 lock     turns at opening, serving and unregistering a pool
-//! places     the folders: registry, logs, sockets, locks     remembered  mounts by mount(8), kept across restarts
-//! keeper     updates of the registry by a service           exposed  images that other users can read
-//! execute    executes requests on a pool that this process has open
+//! visitors   connections of non-owners                      reserve  file descriptors kept for an emergency
+//! registry   the known pools, one file each                 lock     turns at opening, serving, unregistering
+//! places     the folders: registry, logs, sockets, locks    remembered  mounts by mount(8), kept across restarts
+//! keeper     updates of the registry by a service           exposed  images readable by non-owners
+//! execute    executes requests on a pool opened by this process
 //! health     conditions of a pool -> state, status, action
 //! owners     names and numbers of users and groups
 //! ```

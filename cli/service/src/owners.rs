@@ -1,33 +1,35 @@
-//! Names and numbers of users and groups, as this machine's `/etc/passwd` and `/etc/group` have them. Who has no name there
-//! is known by number; projects have nothing else. Also: who is root.
+//! Names and numbers of users and groups, from this machine's `/etc/passwd` and `/etc/group`. A user or group without
+//! a name appears as a number; projects have only numbers. Also decides whether the process is root.
 
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt};
 
 use dataset::fs::OwnerKind;
 
-/// Whether this process is this machine's root, or that of a container. An ordinary user who has made a user namespace has
-/// the number 0 in it, and owns nothing but what was theirs before: the root directory belongs to another user.
+/// Whether this process is root of the machine or of a container. In a user namespace created by an ordinary user,
+/// uid 0 has no rights beyond the user's own, so the process is not root there: the root directory belongs to another
+/// user.
 pub fn is_root() -> bool {
     let map = || std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let owner = || std::fs::metadata("/").map_or(0, |root| root.uid());
     rustix::process::geteuid().is_root() && is_root_in(&map(), owner())
 }
 
-/// The same of user 0 in a namespace with these lines of `/proc/self/uid_map`, in which the root directory has this owner.
+/// Whether uid 0 is root, in a namespace with this content of `/proc/self/uid_map` and this owner of the root
+/// directory.
 fn is_root_in(map: &str, owner: u32) -> bool {
     let numbers = |line: &str| line.split_whitespace().map_while(|number| number.parse().ok()).collect::<Vec<u64>>();
     let is_itself = |line: &str| matches!(numbers(line)[..], [0, 0, _]);
     map.is_empty() || map.lines().any(is_itself) || owner == 0
 }
 
-/// The number that a name or a number means. A name may consist of digits, so names come first.
+/// The number for a name or a decimal number. Names take precedence, because a name may consist of digits.
 pub fn number(kind: OwnerKind, text: &str) -> Option<u32> {
     let named = entries(kind).into_iter().find(|(name, _)| name == text).map(|(_, number)| number);
     let is_number = || text.bytes().all(|byte| byte.is_ascii_digit());
     named.or_else(|| text.parse().ok().filter(|_| is_number()))
 }
 
-/// The names of all that have one. Of two names with one number, the first counts.
+/// The names by number. If two names have the same number, the first counts.
 pub fn names(kind: OwnerKind) -> BTreeMap<u32, String> {
     entries(kind).into_iter().rev().map(|(name, number)| (number, name)).collect()
 }
@@ -42,7 +44,7 @@ fn entries(kind: OwnerKind) -> Vec<(String, u32)> {
     String::from_utf8_lossy(&text).lines().filter_map(entry).collect()
 }
 
-/// `name:password:number:...`, as both files have it.
+/// Parses a line `name:password:number:...` of either file.
 fn entry(line: &str) -> Option<(String, u32)> {
     let mut fields = line.split(':');
     let (name, number) = (fields.next()?, fields.nth(1)?);

@@ -1,7 +1,7 @@
-//! What is mounted by hand, in a file beside the record of the known pool: `STATE/pools/NAME.mounts`.
+//! Mounts by mount(8), in a file beside the registry entry of the pool: `STATE/pools/NAME.mounts`.
 //!
-//! The file is replaced whole, as the record is. One that cannot be read is reported by its path; then these mounts are
-//! not made again, and nothing else is concerned.
+//! The file is replaced as a whole, like the entry. An unreadable file is reported by its path; then only these
+//! mounts are not restored.
 
 use std::{io, path::Path};
 
@@ -14,21 +14,21 @@ use super::{
     registry::{DevicePath, FILE_MODE, read_bounded, replace},
 };
 
-/// The version of the files that this program writes, and the only one it reads.
+/// Format version of the files; files of any other version are refused.
 const VERSION: u32 = 1;
 
-/// A file system or a snapshot that is mounted by hand.
+/// A file system or a snapshot mounted by mount(8).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
-    /// Its name when it was mounted.
+    /// The name at the time of the mount.
     pub name: Name,
-    /// Its id in the pool.
+    /// The id in the pool, of the file system or the snapshot.
     pub id: u64,
-    /// The id of the file system, which is another one if it is a snapshot.
+    /// The id of the file system; for a snapshot, of its file system.
     pub dataset: u64,
-    /// The directory.
+    /// The directory of the mount, an absolute path.
     pub directory: DevicePath,
-    /// Values that hold for this mount.
+    /// Temporary property values of this mount.
     pub options: Vec<Assignment>,
 }
 
@@ -38,7 +38,7 @@ struct Document {
     mounts: Vec<Remembered>,
 }
 
-/// What a file remembers: nothing, if there is none.
+/// The mounts in a file; none if the file is missing.
 pub fn read(file: &Path) -> Result<Vec<Remembered>, Failure> {
     let failed =
         |why: String| Failure::cannot("read", file.display(), why).hint("mount again what was mounted by mount(8)");
@@ -55,7 +55,7 @@ pub fn read(file: &Path) -> Result<Vec<Remembered>, Failure> {
     }
 }
 
-/// Replaces what a file remembers.
+/// Replaces the mounts in a file.
 pub fn write(file: &Path, mounts: &[Remembered]) -> Result<(), Failure> {
     prepare_closed(file)?;
     let document = Document { version: VERSION, mounts: mounts.to_vec() };

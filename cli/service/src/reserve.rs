@@ -1,25 +1,26 @@
-//! Descriptors that a service keeps for an emergency: when it has no others left, a command can still reach it, and export
-//! the pool.
+//! File descriptors reserved for an emergency: after a service has run out of descriptors, a command can still
+//! connect and export the pool.
 //!
-//! They are open for nothing. When accepting a connection fails for want of a descriptor they are closed, so that this
-//! connection and what it asks for have them. They are opened again when no call is under way.
+//! The reserved descriptors refer to `/dev/null`. When accepting a connection fails for lack of descriptors, the
+//! reserve is closed, which leaves room for the connection and its request. The reserve is refilled when no
+//! connection is left.
 
 use std::{fs::File, io};
 
 use rustix::io::Errno;
 
-/// How many. A connection takes one, and an export a few for a moment.
+/// Size of the reserve. A connection takes one descriptor, and an export briefly takes a few.
 const COUNT: usize = 32;
 
-/// What a descriptor is open for while it is kept.
+/// The file opened by reserved descriptors.
 const NOTHING: &str = "/dev/null";
 
-/// The descriptors that are kept.
+/// The reserved descriptors.
 #[derive(Debug, Default)]
 pub(super) struct Reserve(Vec<File>);
 
 impl Reserve {
-    /// Keeps as many as there are to be had.
+    /// Opens descriptors until the reserve is full or the limit is reached.
     pub(super) fn fill(&mut self) {
         while self.0.len() < COUNT {
             let Ok(file) = File::open(NOTHING) else { return };
@@ -27,12 +28,12 @@ impl Reserve {
         }
     }
 
-    /// Whether all are there.
+    /// Whether the reserve is full.
     pub(super) fn is_full(&self) -> bool {
         self.0.len() >= COUNT
     }
 
-    /// Gives them up if `error` says that there are no others; whether it did.
+    /// Closes the reserve if `error` reports a lack of descriptors. Returns whether descriptors were freed.
     pub(super) fn yield_to(&mut self, error: &io::Error) -> bool {
         let is_want = matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
         let has_some = !self.0.is_empty();

@@ -1,10 +1,10 @@
 //! The listening side of a service's socket.
 //!
-//! One connection carries one call, its progress, and one result. Every user may connect. Each call is authorized by
-//! the peer's uid, as the kernel reports the uid: the owner of the service and root may ask everything; other users
-//! only what is [open to everyone](Permission::Everyone), within the limits of `visitors`. A connection without a
-//! request is dropped after [`CALL_TIMEOUT`]. A peer that disconnects during its call cancels the call. A waiting
-//! peer hears every second that the service is alive.
+//! A connection carries one call, its progress, and one result. Every user may connect. Each call is authorized by
+//! the peer's uid, as the kernel reports the uid: the owner of the service and root may ask everything; all remaining
+//! users only what is [open to everyone](Permission::Everyone), within the limits of `visitors`. A connection without
+//! a request is dropped after `CALL_TIMEOUT`. A peer's disconnect during its call cancels the call. A waiting peer
+//! hears every second that the service is alive.
 //!
 //! Only the waiting for peers is asynchronous. A [`Handler`] executes calls synchronously, each on a thread of its
 //! own.
@@ -15,11 +15,11 @@
 //! lock is poisoned, which is sound because no data behind a lock is left half changed. Calls change data in batches,
 //! which are collected first and applied at once. A panic during collection leaves the tree unchanged. A panic while
 //! a batch is applied closes the pool to changes before the tree's lock is released (`pool::txg::Head::update`). A
-//! panic of the committing thread does the same. Other resources of a call (its place among the running calls, the
+//! panic of the committing thread does the same. Further resources of a call (its place among the running calls, the
 //! pool, open files) are released as its stack unwinds.
 //!
-//! A stack overflow cannot be caught. So no code that a call runs recurses over user data, and the stack size of the
-//! threads does not depend on the system.
+//! A stack overflow cannot be caught. So no code reachable from a call recurses over user data, and the stack size of
+//! the threads does not depend on the system.
 
 use std::{io, os::fd::AsFd, os::unix::net::UnixListener, sync::Arc, time::Duration};
 
@@ -146,7 +146,7 @@ struct Desk {
     visitors: Arc<Visitors>,
     /// Few descriptors are left; only the owner's calls are served.
     in_need: bool,
-    /// Counts the connections: one reference each, and one more.
+    /// The reference count is the number of connections plus one.
     count: Arc<()>,
 }
 

@@ -15,29 +15,29 @@ use rustix::net::sockopt::socket_peercred;
 
 use crate::health::{Condition, unavailable};
 
-/// Connects to the service that listens on `path`; `None` if none does.
+/// Connects to the service that listens on `path`; `None` if no service listens.
 pub fn connect(path: &Path) -> Result<Option<UnixStream>, Failure> {
     match UnixStream::connect(path) {
         Ok(socket) => Ok(Some(socket)),
-        // A socket's file outlives a service that was killed.
+        // The socket file of a killed service remains.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) => Err(unavailable(Condition::Unanswered, Failure::cannot("connect to", path.display(), error))),
     }
 }
 
-/// How long a service may be silent that says every second that it is alive.
+/// Time limit for silence: a service sends a sign of life every second.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// The process at the other end.
+/// The id of the process at the other end; 0 if unknown.
 fn process(socket: &UnixStream) -> u32 {
     socket_peercred(socket).map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs())
 }
 
-/// The failure of a service that is there and says nothing.
+/// The failure for a service that accepts connections but does not answer.
 fn silence(socket: &UnixStream, pool: &str) -> Failure {
     let process = process(socket);
     let failure = Failure::cannot("open", pool, format!("its service (process {process}) does not answer"))
@@ -45,7 +45,8 @@ fn silence(socket: &UnixStream, pool: &str) -> Failure {
     unavailable(Condition::Unanswered, failure)
 }
 
-/// Whether the service behind a socket, which has closed it on a call, takes calls as they were before version 1.
+/// Whether the service behind a socket uses the protocol from before version 1: such a service closes the connection
+/// of a newer call.
 fn is_before_versions(socket: &UnixStream) -> bool {
     let asked_again = || -> io::Result<bool> {
         let mut socket = UnixStream::connect_addr(&socket.peer_addr()?)?;
@@ -56,13 +57,13 @@ fn is_before_versions(socket: &UnixStream) -> bool {
     asked_again().unwrap_or(false)
 }
 
-/// The failure of a service whose answers are not those of this code.
+/// The failure for a service with another protocol version.
 fn other_version(socket: &UnixStream, pool: &str, version: Option<u32>) -> Failure {
     let service = version::Service { pool, process: process(socket), version, program: "" };
     service.differs_from(Some(VERSION))
 }
 
-/// Asks the service of `pool`, and passes on what it says until the result.
+/// Sends a request to the service of `pool`, and passes on its messages until the result.
 pub fn ask(
     socket: &mut UnixStream,
     pool: &str,
@@ -81,7 +82,8 @@ pub fn ask(
     let silent = silence(socket, pool);
     let bytes = version::encode(call).map_err(|error| Failure::new(error.to_string()))?;
     frame::send(socket, &bytes, stream.as_ref().map(AsFd::as_fd)).map_err(lost)?;
-    // The service's copy is the last one: a reader behind a pipe sees the end when the service is done.
+    // The service has a copy of the stream. With this copy closed, the reader of a pipe sees the end when the service
+    // is done.
     drop(stream);
     let mut has_answered = false;
     loop {

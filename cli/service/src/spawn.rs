@@ -1,12 +1,12 @@
 //! Starting a pool's service from a command, and waiting until the service is ready.
 //!
-//! The service is this program with the arguments `service NAME`. Its parent is a supervisor, also this program,
+//! The service is this program with the arguments `service NAME`. Its parent is a supervisor, again this program,
 //! unless supervision is off. The service inherits nothing from the command (see `hygiene`) except the pool's lock,
-//! which the service holds until it is ready: if the command is killed, other commands still wait for the service.
-//! The service reports over a pipe, in one frame, success or the reason of its failure, so the command fails with the
-//! service's own message. Later output goes to the service's log.
+//! and holds the lock until ready: if the command is killed, later commands still wait for the service. The service
+//! reports over a pipe, in one frame, success or the reason of its failure, so the command fails with the service's
+//! own message. Later output goes to the service's log.
 //!
-//! A service mounts nothing by itself: the process that started the service asks for the mounts.
+//! A service mounts nothing by itself: its starter asks for the mounts.
 
 use std::{
     env,
@@ -37,13 +37,13 @@ const HEAP_VARIABLE: &str = "GLIBC_TUNABLES";
 
 /// The service's heap maps each large buffer separately, and keeps up to 32 MiB of free memory.
 ///
-/// Each thread that serves a mount has a 16 MiB request buffer, of which only the first megabyte is used. With
-/// glibc's defaults, the heap would place large buffers among the small ones as soon as the first was freed. Each new
-/// mount would then wait until some 48 MiB of reused memory are cleared, all of which stays resident. Fresh pages
-/// from the kernel are already clear, and take no memory until first use.
+/// Each thread of a mount has a 16 MiB request buffer, and uses only its first megabyte. With glibc's defaults, the
+/// heap would place large buffers among the small ones as soon as the first was freed. Each new mount would then wait
+/// until some 48 MiB of reused memory are cleared, and all 48 MiB would stay resident. Fresh pages from the kernel
+/// are already clear, and take no memory until first use.
 ///
-/// Two arenas are enough: memory freed into one arena stays there while threads of other arenas ask the kernel for
-/// more, which costs half a gigabyte with a million files.
+/// Two arenas are enough: memory freed into an arena stays there, while threads of the remaining arenas ask the
+/// kernel for more, at a cost of half a gigabyte with a million files.
 const HEAP: &str = "glibc.malloc.arena_max=2:glibc.malloc.mmap_threshold=8388608:glibc.malloc.trim_threshold=33554432";
 
 /// The option of `service` that runs the supervisor.
@@ -113,7 +113,8 @@ fn heap(set: Option<String>) -> String {
     }
 }
 
-/// The absolute path of the `pool` program: the file next to this program, or this program if there is none.
+/// The absolute path of the `pool` program: the file next to the running program, or the running program if there is
+/// none.
 fn program() -> io::Result<PathBuf> {
     let this = env::current_exe()?;
     let beside = this.with_file_name("pool");
@@ -132,9 +133,9 @@ pub(super) fn open_log(path: &Path) -> Result<File, Failure> {
     closed.map_err(|error| Failure::cannot("open log", path.display(), error))
 }
 
-/// Reports the result of the start to the command that started this service, then closes standard output. Before the
-/// report this process gives the pool's lock back, so that only the command holds the lock. A service started by hand
-/// reports nothing to its terminal: its exit error has the reason.
+/// Reports the result of the start to the starting command, then closes standard output. The pool's lock is given
+/// back before the report, so afterwards only the command holds the lock. A service started by hand reports nothing
+/// to its terminal: its exit error has the reason.
 pub fn report(result: &Result<(), Failure>) -> io::Result<()> {
     let given_back = hygiene::close_input();
     let mut out = io::stdout();

@@ -1,8 +1,8 @@
-//! Connections of users who neither own a service nor are root.
+//! Connections of visitors: users other than the owner of a service and root.
 //!
-//! They may ask little (see [`protocol::Permission`]), and nothing that they do keeps the owner waiting:
-//! each user has a few connections, all together have some more, a call is small and arrives in time or not at all, an
-//! answer is taken in time or given up, and what is under way for them is cancelled when the owner ends the service.
+//! A visitor may ask little (see [`protocol::Permission`]), and cannot delay the owner. Each user has a few
+//! connections, and all users together have some more. A call is small and must arrive in time. An answer must be
+//! read in time. Running calls of visitors are cancelled when the owner ends the service.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,32 +10,32 @@ use parking_lot::Mutex;
 
 use crate::execute::Cancel;
 
-/// The most connections of one user at a time, and of all.
+/// Maximum number of connections, of one user and of all users.
 const OF_ONE: usize = 8;
 const OF_ALL: usize = 64;
 
-/// How long a call of one of them may take until its answer is read.
+/// Time limit of a visitor's call, until the answer has been read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The largest call: the longest names and a few hundred properties.
+/// Maximum size of a call, in bytes: the longest names and a few hundred properties.
 pub(super) const MAX_CALL: usize = 64 << 10;
 
-/// Those that are connected.
+/// The current connections of visitors.
 #[derive(Debug, Default)]
 pub(super) struct Visitors {
     by_user: Mutex<HashMap<u32, Vec<Cancel>>>,
 }
 
-/// One of them, for as long as it is connected or something works for it.
+/// The place of a visitor's connection or running call. Dropping this frees the place.
 #[derive(Debug)]
 pub(super) struct Visit {
     visitors: Arc<Visitors>,
     user: u32,
-    /// Cancels its call.
+    /// Cancels the visitor's call.
     pub(super) cancel: Cancel,
 }
 
-/// Cancels a call when its connection is given up, whichever way.
+/// Cancels a call on drop, however the connection ends.
 pub(super) struct Leaving(pub(super) Cancel);
 
 impl Drop for Leaving {
@@ -45,7 +45,7 @@ impl Drop for Leaving {
 }
 
 impl Visitors {
-    /// Takes a connection of `user`; `None` if there are too many.
+    /// Registers a connection of `user`; `None` if there are too many.
     pub(super) fn enter(self: &Arc<Visitors>, user: u32) -> Option<Visit> {
         let mut by_user = self.by_user.lock();
         let all: usize = by_user.values().map(Vec::len).sum();
@@ -57,7 +57,7 @@ impl Visitors {
         Some(Visit { visitors: self.clone(), user, cancel })
     }
 
-    /// Cancels what is under way for them.
+    /// Cancels all running calls of visitors.
     pub(super) fn cancel_all(&self) {
         self.by_user.lock().values().flatten().for_each(Cancel::cancel);
     }

@@ -1,4 +1,4 @@
-//! Requests about users, groups and projects: what they use, their quotas, and which project files are of.
+//! Requests about users, groups and projects: usage, quotas, and the projects of files.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl OpenPool {
         Ok(accounts.into_iter().map(|(id, account)| record(id, &account)).collect())
     }
 
-    /// One number of somebody's account; `None` if nobody is called so, or there are no files.
+    /// A single account property; `None` if the name is unknown or the dataset has no files.
     pub(super) fn account_record(
         &self,
         name: &Name,
@@ -44,8 +44,8 @@ impl OpenPool {
         Ok(Some(PropertyRecord { name, value: number.to_string(), source, received: None }))
     }
 
-    /// The quotas among the assignments, and the others. What would refuse the quotas is looked for here: the others are
-    /// set first, all or none of them.
+    /// Splits the assignments into quotas and other properties. Quotas are validated here, because the other
+    /// properties are set first, all or none.
     pub(super) fn split_quotas(
         &self,
         name: &Name,
@@ -82,7 +82,7 @@ impl OpenPool {
         Ok(())
     }
 
-    /// The dataset of this name, which may have quotas.
+    /// The dataset of this name; an error if quotas do not apply.
     fn with_quotas(&self, name: &Name) -> Result<Arc<Dataset>, Failure> {
         let Name::Dataset(dataset) = name else {
             return Err(Failure::cannot(SET, name, "a snapshot never changes"));
@@ -91,7 +91,7 @@ impl OpenPool {
     }
 }
 
-/// Whose quota is to be what.
+/// Kind of account, number of the account, and the quota to set.
 type Quota = (OwnerKind, u32, SetQuota);
 
 const SET: &str = "set property for";
@@ -106,7 +106,7 @@ fn record(id: u32, account: &Account) -> AccountRecord {
     }
 }
 
-/// The quota that an assignment sets.
+/// Parses an assignment into the quota to set.
 fn quota(name: &Name, property: &AccountProperty, value: &str) -> Result<Quota, Failure> {
     let kind = property.kind();
     let id = owners::number(kind, property.owner()).ok_or_else(|| {
@@ -120,7 +120,7 @@ fn quota(name: &Name, property: &AccountProperty, value: &str) -> Result<Quota, 
     })
 }
 
-/// Why it was not told who uses how much.
+/// The failure of reading usage or quotas; `interrupted` if the job was cancelled.
 fn not_told(name: &Name, errno: Errno, job: &Job<'_>) -> Failure {
     job.check().err().unwrap_or_else(|| Failure::cannot("get used/quota for", name, reason(errno)))
 }

@@ -1,4 +1,4 @@
-//! What goes on in a pool in the background, and how much of it is left.
+//! Background activities of a pool, and the work left.
 
 use super::{open_pool::OpenPool, refusal::OrRefused};
 use dataset::{
@@ -10,7 +10,7 @@ use protocol::{Activity, ActivityRecord, Failure};
 const ACTION: &str = "wait for";
 
 impl OpenPool {
-    /// How each activity stands. In a pool that is only read there is none.
+    /// The state of each activity. A read-only pool has none.
     pub(super) fn activities(&self) -> Result<Vec<ActivityRecord>, Failure> {
         let none = |activity| Ok(ActivityRecord { activity, left: None });
         if self.engine().read_only() {
@@ -23,7 +23,7 @@ impl OpenPool {
             .collect()
     }
 
-    /// About how many bytes an activity has before it; `None` if it is not under way.
+    /// Approximate number of bytes left for an activity; `None` if not running.
     fn left(&self, activity: Activity) -> Result<Option<u64>, Failure> {
         Ok(match activity {
             Activity::Defragment => {
@@ -64,18 +64,18 @@ impl OpenPool {
         })
     }
 
-    /// Whether devices get what they lack, and so may be waited for. That a resilver has ended is noted a moment after they have
-    /// everything.
+    /// Whether devices are being resilvered, so a command can wait. The end of a resilver is recorded shortly after
+    /// the devices are complete.
     pub(super) fn is_filling(&self) -> bool {
         !self.is_stuck() && (self.needs().filling || self.resilver().is_some())
     }
 
-    /// The resilver that is under way.
+    /// The running resilver, if any.
     fn resilver(&self) -> Option<ResilverStatus> {
         self.datasets.resilver().status().filter(|status| status.state == ResilverState::Running)
     }
 
-    /// What a resilver has before it: everything, if it is about to begin.
+    /// Bytes left to resilver: all allocated space if the resilver is about to begin.
     fn to_resilver(&self) -> u64 {
         let left = self.resilver().map(|status| status.total.saturating_sub(status.examined));
         left.unwrap_or_else(|| if self.needs().filling { self.engine().space_totals().allocated } else { 0 })

@@ -1,7 +1,7 @@
-//! What an open pool does by itself: free what was destroyed and files that were removed, and let go of snapshots that
-//! nobody browses any more.
+//! Background work of an open pool: freeing destroyed datasets and removed files, and closing unused snapshots of
+//! `.zfs`.
 //!
-//! Freeing goes on step by step until nothing is left, each of them a commit of its own.
+//! Freeing continues in steps until nothing is left. Each step is a separate commit.
 
 use std::{
     sync::{Arc, Weak},
@@ -14,20 +14,20 @@ use dataset::admin::{Datasets, Progress};
 
 use super::{mounts::Mounts, vital::Vital};
 
-/// How often it looks by itself whether there is something to do.
+/// Interval between two checks for work.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a pool that is closed goes on freeing first, so that commands without a service get something freed too.
+/// How long a closing pool continues to free space, so that commands without a service free something too.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
 
-/// The thread; it ends when this is dropped.
+/// The background thread, which ends on drop.
 pub(crate) struct Background {
     orders: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Background {
-    /// Starts the thread.
+    /// Starts the background thread.
     pub(crate) fn start(datasets: Arc<Datasets>, mounts: Option<Weak<Mounts>>) -> Background {
         let (orders, received) = unbounded();
         let worker = Worker { datasets, mounts };
@@ -36,10 +36,10 @@ impl Background {
         Background { orders: Some(orders), thread: Some(thread) }
     }
 
-    /// Says that something was destroyed.
+    /// Wakes the thread after a destruction.
     pub(crate) fn free(&self) {
         let orders = self.orders.as_ref().expect("it runs until it is dropped");
-        // The thread ends early only by a defect, which was logged.
+        // The thread ends early only after a panic, which was logged.
         let _ = orders.send(());
     }
 }
@@ -61,10 +61,10 @@ struct Worker {
 impl Worker {
     fn run(&self, orders: &Receiver<()>) {
         let _vital = Vital::new(self.datasets.engine(), "thread that frees what was destroyed");
-        // An order that comes while something is freed asks for no more than to go on.
+        // An order during freeing only means to continue.
         let is_wanted = || orders.try_recv() != Err(TryRecvError::Disconnected);
         loop {
-            // Also at the start: an earlier owner of the pool may have left something.
+            // Also at the start: an earlier owner of the pool may have left work.
             self.free_while(is_wanted);
             match orders.recv_timeout(INTERVAL) {
                 Ok(()) => {}
@@ -77,8 +77,7 @@ impl Worker {
         self.free_while(|| env.uptime() < end);
     }
 
-    /// Frees large files that have lost their last name and what was destroyed, at least one step of each and more while
-    /// `goes_on` says so.
+    /// Frees large removed files and destroyed datasets: at least one step of each, and more while `goes_on` holds.
     fn free_while(&self, goes_on: impl Fn() -> bool) {
         if self.datasets.engine().writable().is_err() {
             return;

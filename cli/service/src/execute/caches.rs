@@ -1,4 +1,4 @@
-//! Cache devices: how they come and go, and how they are shown.
+//! Cache devices: adding, removing, bringing online, and display.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use protocol::{Failure, IoCounts, RemovalPlan, VdevKind, VdevRecord, VdevRole, V
 use super::{devices::NewDevices, open_pool::OpenPool, refusal::OrRefused};
 
 impl OpenPool {
-    /// Takes cache devices.
+    /// Takes devices and adds the devices as cache devices.
     pub(crate) fn add_caches(&self, caches: &[VdevSpec], force: bool) -> Result<(), Failure> {
         const ACTION: &str = "add to";
         if caches.is_empty() {
@@ -16,7 +16,7 @@ impl OpenPool {
         }
         let taken = NewDevices::take(caches, ACTION, self.name().as_str(), force)?;
         let devices = taken.devices();
-        // From here on a label may name them, whatever fails.
+        // From here on a label may name the devices, even after a failure.
         taken.keep();
         self.pool.add_caches(&devices).or_refused(ACTION, self.name())
     }
@@ -31,7 +31,8 @@ impl OpenPool {
         Ok(RemovalPlan { vdev: name.to_owned(), bytes, needed: 0, available: 0, region: 0, left })
     }
 
-    /// Takes cache devices back that have failed or were missing, all or one; one that is still away stays so.
+    /// Brings failed or missing cache devices back online: all, or only `device`. A device that is still missing
+    /// stays out of use.
     pub(super) fn take_caches_back(&self, device: Option<&str>) {
         let is_out = |leaf: &Arc<Leaf>| matches!(leaf.health(), Health::Faulted | Health::Unavailable);
         for leaf in self.pool.caches().iter().filter(|leaf| is_out(leaf)) {
@@ -49,7 +50,7 @@ impl OpenPool {
         self.pool.caches().iter().map(|leaf| leaf.name().to_owned()).collect()
     }
 
-    /// The cache devices as `pool status` and `pool list` show them.
+    /// The cache devices, as shown by `pool status` and `pool list`.
     pub(super) fn cache_records(&self) -> Vec<VdevRecord> {
         let record = |leaf: &Arc<Leaf>| {
             let counts = leaf.counters().snapshot();
@@ -74,7 +75,7 @@ impl OpenPool {
         self.pool.caches().iter().map(record).collect()
     }
 
-    /// The counters of the cache devices, which are none of the pool's.
+    /// Counters of the cache devices, which are not part of the pool's totals.
     pub(super) fn cache_counts(&self) -> Vec<IoCounts> {
         let counts = |leaf: &Arc<Leaf>| {
             let counts = leaf.counters().snapshot();
@@ -94,7 +95,7 @@ impl OpenPool {
         self.pool.caches().iter().map(counts).collect()
     }
 
-    /// A cache device that is missing or has failed.
+    /// Path of a cache device that is missing or failed, if any.
     pub(super) fn cache_out(&self) -> Option<String> {
         let is_out = |leaf: &Arc<Leaf>| matches!(leaf.health(), Health::Faulted | Health::Unavailable);
         self.pool.caches().iter().find(|leaf| is_out(leaf)).map(|leaf| leaf.name().to_owned())

@@ -1,8 +1,8 @@
-//! Verifying a pool: every copy of every block, every reference against the space maps, every counter and every file
-//! system. Nothing is changed.
+//! Checking a pool: every copy of every block, every reference against the space maps, every counter and every file
+//! system. A check changes nothing.
 //!
-//! A pool that nobody has open is opened to be read only. Of one that is at work the last committed state is opened beside
-//! it: what a crash at that instant would leave is what is verified.
+//! A pool that no process has open is opened read-only. For a pool in use, the last committed state is opened
+//! separately: the check verifies the state that a crash at this moment would leave.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use super::{
     refusal::OrRefused,
 };
 
-/// Verifies a pool that nobody has open.
+/// Checks a pool that no process has open.
 pub(crate) fn check(closed: &Closed, job: &mut Job<'_>) -> Result<CheckReport, Failure> {
     let name = closed.name.as_str();
     let devices = devices::open_closed(closed, Access::ReadOnly).or_refused("check", name)?;
@@ -38,7 +38,7 @@ pub(crate) fn check(closed: &Closed, job: &mut Job<'_>) -> Result<CheckReport, F
     let options =
         OpenOptions { read_only: true, force: true, host: devices::host(), settings, ..OpenOptions::default() };
     match pool::admin::open(devices, &options, Arc::new(SystemEnv)) {
-        // A pool too damaged to be opened is a finding, and the only one.
+        // If the pool is too damaged to be opened, this is the only finding.
         Err(error) if error.kind() == ErrorKind::Damage => {
             let found = finding(Finding::new(Code::UnreadablePool, error.to_string()));
             Ok(CheckReport { findings: vec![found], ..empty_report(name) })
@@ -47,7 +47,7 @@ pub(crate) fn check(closed: &Closed, job: &mut Job<'_>) -> Result<CheckReport, F
     }
 }
 
-/// Verifies the last committed state of a pool that is at work.
+/// Checks the last committed state of a pool in use.
 pub(super) fn check_live(pool: &OpenPool, job: &mut Job<'_>) -> Result<CheckReport, Failure> {
     let name = pool.name();
     let state = pool.pool.committed_state().or_refused("check", &name)?;
@@ -65,7 +65,7 @@ fn empty_report(name: &str) -> CheckReport {
     CheckReport { pool: name.to_owned(), guid: 0, txg: 0, blocks: 0, bytes: 0, datasets: 0, orphans: 0, findings }
 }
 
-/// Verifies a state that nobody changes.
+/// Checks a state that cannot change meanwhile.
 fn check_state(engine: &Arc<Engine>, name: &str, job: &mut Job<'_>) -> Result<CheckReport, Failure> {
     let mut report = CheckReport { guid: engine.guid().0, txg: engine.committed().0, ..empty_report(name) };
     job.tell("checking the catalogue", 0, None);
@@ -89,7 +89,7 @@ fn check_state(engine: &Arc<Engine>, name: &str, job: &mut Job<'_>) -> Result<Ch
     Ok(report)
 }
 
-/// Checks the file system of each dataset and snapshot, and counts them.
+/// Checks and counts the file system of each dataset and snapshot.
 fn check_files(
     engine: &Arc<Engine>,
     report: &mut CheckReport,
@@ -111,7 +111,7 @@ fn check_files(
         job.check()?;
         job.tell(&format!("checking {}", listed.name), done as u64, Some(report.datasets));
         match check_one(&datasets, &listed.name, ledger) {
-            // What a snapshot shows of files without a name goes with the snapshot.
+            // Files without a name in a snapshot are freed together with the snapshot.
             Ok(orphans) if matches!(listed.name, Name::Dataset(_)) => report.orphans += orphans,
             Ok(_) => {}
             Err(problem) => ledger.find(Finding::new(Code::FileSystem, format!("{}: {problem}", listed.name))),
@@ -120,7 +120,7 @@ fn check_files(
     Ok(())
 }
 
-/// Checks one file system, and says how many files without a name it has.
+/// Checks a single file system. Returns the number of files without a name.
 fn check_one(datasets: &Datasets, name: &Name, ledger: &mut Ledger) -> dataset::admin::Result<u64> {
     let head = match name {
         Name::Dataset(name) => datasets.open_dataset(name)?.head().clone(),

@@ -21,11 +21,12 @@ use super::{
     refusal::OrRefused,
 };
 
-/// The most properties `written@SNAPSHOT` of one request. Each costs a look at every deadlist of a line, and every user may ask.
+/// Maximum number of `written@SNAPSHOT` properties in a request. Each costs a lookup in every deadlist of the
+/// snapshots of a dataset, and every user may ask.
 const MOST_SINCE: usize = 32;
 
 impl OpenPool {
-    /// Gives away what there is, step by step, so this process never has all of it at a time.
+    /// Sends the list in parts, so this process never holds the whole list.
     pub(super) fn list(
         &self,
         root: Option<Name>,
@@ -34,7 +35,7 @@ impl OpenPool {
         properties: &[String],
         job: &mut Job<'_>,
     ) -> Result<(), Failure> {
-        // Somebody may have unmounted something without the pool's service, and `mounted` is a property.
+        // A user may have unmounted a dataset without the pool's service, and `mounted` is a property.
         self.mounts.iter().for_each(|mounts| mounts.drop_ended());
         let what = root.as_ref().map_or_else(|| self.name().to_string(), Name::to_string);
         let depth = depth.map(|depth| depth as usize);
@@ -119,7 +120,7 @@ impl OpenPool {
         self.datasets.resolve(&Name::Dataset(name.clone())).is_ok()
     }
 
-    /// The datasets above `name` that do not exist, the topmost first.
+    /// The missing ancestors of `name`, topmost first.
     pub(super) fn missing_above(&self, name: &DatasetName) -> Vec<DatasetName> {
         let above = std::iter::successors(name.parent(), DatasetName::parent);
         let mut missing: Vec<DatasetName> = above.take_while(|name| !self.is_there(name)).collect();
@@ -127,7 +128,7 @@ impl OpenPool {
         missing
     }
 
-    /// Mounts what was just created. That it was created stands, whatever becomes of the mount.
+    /// Mounts newly created datasets. The datasets stay even if a mount fails.
     pub(super) fn mount_new(&self, created: &[DatasetName]) -> Result<(), Failure> {
         let Some(mounts) = &self.mounts else { return Ok(()) };
         mounts.mount_all(Some(created), &Manner::default()).map_err(|failure| {
@@ -170,7 +171,8 @@ impl OpenPool {
         })
     }
 
-    /// Carries out a destruction of `names` with the datasets among them unmounted. If it fails they are mounted again.
+    /// Runs a destruction of `names` after unmounting the datasets among them. After a failure, the datasets are
+    /// mounted again.
     fn unmounted(
         &self,
         names: &[String],
@@ -193,7 +195,7 @@ impl OpenPool {
         mounts.unmount_these(&datasets, force)
     }
 
-    /// Mounts again what was unmounted for something that did not come about.
+    /// Mounts again after the change that required the unmount has failed.
     pub(super) fn mount_back(&self, unmounted: &[Unmounted]) {
         self.mounts.iter().for_each(|mounts| mounts.mount_back(unmounted));
     }
@@ -268,7 +270,7 @@ impl OpenPool {
         }
     }
 
-    /// Mounts where mount(8) says, or changes the options of such a mount.
+    /// Mounts at the directory given to mount(8), or changes the options of such a mount.
     pub(super) fn mount_at(
         &self,
         name: &Name,
@@ -323,7 +325,7 @@ fn record(destroyed: Destroyed) -> DestroyRecord {
     DestroyRecord { names: destroyed.names, reclaim: destroyed.reclaimed }
 }
 
-/// The names without those that stand there before: an answer is not as long as somebody likes who asks for one a thousand times.
+/// Removes duplicate names and keeps the order: repeating a name in a request must not make the answer longer.
 pub(super) fn each_once(names: &[String]) -> Vec<String> {
     let mut known = HashSet::new();
     names.iter().filter(|name| known.insert(name.as_str())).cloned().collect()

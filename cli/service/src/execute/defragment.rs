@@ -9,7 +9,7 @@ use super::{job::Job, open_pool::OpenPool, rebalance::Stood, refusal::OrRefused}
 const ACTION: &str = "defragment";
 
 impl OpenPool {
-    /// Begins to defragment, or with `dry_run` only says what would be moved.
+    /// Starts defragmentation; with `dry_run`, only returns the plan.
     pub(super) fn defragment(
         &self,
         limit: Option<u64>,
@@ -30,19 +30,19 @@ impl OpenPool {
         }
         self.jobs.wake();
         if self.mounts.is_none() && reason.is_none() {
-            // Nobody else would do it.
+            // Without a service, the command itself has to wait for the job.
             self.wait_for_defragment(job)?;
         }
         Ok(DefragmentPlan { reason: shown(reason), ..plan })
     }
 
-    /// Returns when no defragmentation is under way.
+    /// Waits for a running defragmentation. An error if the job is paused, stopped or failed.
     pub(super) fn wait_for_defragment(&self, job: &mut Job<'_>) -> Result<(), Failure> {
         let record = || self.defragment_record().map(|record| record.moved);
         self.wait_for_batches((ACTION, "defragmenting"), words(Dense::NoRoom), &record, job)
     }
 
-    /// How the defragmentation stands that is under way or was the last one.
+    /// The running or the last defragmentation.
     pub(super) fn defragment_record(&self) -> Option<DefragmentRecord> {
         let DefragmentRow { state, start, end, total, copied, errors, wanted, emptied, taken } =
             self.datasets.defragment().status()?;
@@ -52,7 +52,7 @@ impl OpenPool {
     }
 }
 
-/// Why nothing is moved.
+/// The reason for moving nothing, as text.
 fn words(reason: Dense) -> &'static str {
     match reason {
         Dense::Enough => "no further region could be emptied",

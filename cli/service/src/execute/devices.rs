@@ -1,5 +1,4 @@
-//! Devices on this machine: opening the devices of a pool, taking new devices, and finding pools that are not
-//! imported.
+//! Devices on this machine: opening the devices of a pool, taking new devices, and finding pools not yet imported.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -61,12 +60,12 @@ pub(crate) struct Closed {
     pub(crate) name: String,
     /// The pool's GUID, and a second GUID if a change of the GUID was interrupted.
     pub(crate) numbers: Vec<u64>,
-    /// Last known paths of the pool's devices. Other devices may have these paths by now.
+    /// Last known paths of the pool's devices. A path may belong to a different device by now.
     pub(crate) paths: Vec<PathBuf>,
 }
 
 /// Opens and locks the devices of a pool that no process has open. Missing devices are left out if the pool has
-/// mirrors or RAID-Z, which may run without them.
+/// mirrors or RAID-Z.
 pub(crate) fn open_closed(pool: &Closed, access: Access) -> Result<Vec<Arc<dyn Device>>> {
     let (present, absent) = open_present(&pool.paths, &|number| pool.numbers.contains(&number), access)?;
     let is_group = |vdev: &VdevConfig| vdev.tree.guid().is_some();
@@ -83,10 +82,10 @@ pub(crate) fn open_closed(pool: &Closed, access: Access) -> Result<Vec<Arc<dyn D
 type Present = (Vec<Arc<dyn Device>>, Option<Error>);
 
 /// Opens and locks the present devices of the pool whose GUID satisfies `is_its`. Also returns the error of the first
-/// device that is missing or no longer belongs to the pool.
+/// device that is missing or no longer part of the pool.
 ///
 /// # Errors
-/// If another process has a device of this pool open: the pool must not be opened without that device.
+/// If another process has a device of the pool open: opening without the device would split the pool.
 pub(crate) fn open_present(paths: &[PathBuf], is_its: &dyn Fn(u64) -> bool, access: Access) -> Result<Present> {
     let (mut present, mut absent) = (Vec::new(), None);
     for path in paths {
@@ -146,8 +145,7 @@ pub(crate) fn are_in_use(paths: &[PathBuf]) -> bool {
     paths.iter().any(is_busy)
 }
 
-/// Devices taken for a pool. Dropping this removes the images created for the pool, unless they were
-/// [kept](NewDevices::keep).
+/// Devices taken for a pool. Dropping removes the images created for the pool, unless [kept](NewDevices::keep).
 pub(crate) struct NewDevices {
     devices: Vec<Arc<dyn Device>>,
     made: Vec<PathBuf>,
@@ -201,7 +199,7 @@ pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: boo
     specs.iter().map(|spec| check(spec).map_err(|refusal| refusal.failure(action, pool))).collect()
 }
 
-/// What identifies a device: equal for two paths that lead to the same device.
+/// The identity of a device: equal for any two paths to the device.
 #[derive(PartialEq, Eq)]
 enum Identity {
     /// A file: its file system and its inode.
@@ -312,7 +310,7 @@ pub(crate) fn check_content(path: &Path, action: &str, pool: &str, force: bool) 
     }
 }
 
-/// Describes the content of a device that its owner may still need; `None` if there is no such content.
+/// The content of a device that its owner may still need, as text; `None` if the device may be overwritten.
 fn content(device: &FileDevice) -> Result<Option<String>> {
     match read_label(device)? {
         Some(label) if label.state == PoolState::Destroyed => Ok(None),
@@ -430,7 +428,7 @@ impl Found {
         leaves.any(|leaf| self.paths.get(&leaf.guid).is_some_and(|path| is_cut_short(leaf, path)))
     }
 
-    /// Path of one device in a split (split brain): a device changed separately from the others.
+    /// Path of one device in a split (split brain): a device changed separately from the rest.
     fn split_device(&self) -> Option<String> {
         let glance = |path: &PathBuf| Some(Arc::new(FileDevice::open(path, Access::Glance).ok()?) as Arc<dyn Device>);
         match obstacle(&self.paths.values().filter_map(glance).collect::<Vec<_>>()) {

@@ -1,4 +1,4 @@
-//! Requests about a RAID-Z that gets a device more. The work is done in the thread of [`super::jobs`].
+//! Requests about RAID-Z expansion. The job runs in the thread of [`super::jobs`].
 
 use std::{thread, time::Duration};
 
@@ -7,26 +7,26 @@ use protocol::{ExpansionPause, ExpansionRecord, Failure, Layout};
 
 use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
 
-/// How often who waits for an expansion looks at it.
+/// Polling interval of a command that waits for an expansion.
 const WATCH: Duration = Duration::from_millis(50);
 
 const NANOS: i64 = 1_000_000_000;
 const ACTION: &str = "expand";
 
 impl OpenPool {
-    /// Has the expansion go on that is paused, or at another pace.
+    /// Resumes a paused expansion, or changes its rate limit.
     pub(super) fn resume_expansion(&self, limit: Option<u64>) -> Result<(), Failure> {
         self.datasets.expansion().go_on(limit).or_refused(ACTION, self.name())?;
         self.jobs.wake();
         Ok(())
     }
 
-    /// Returns when no expansion is under way, or the one that is has no room to go on.
+    /// Waits for a running expansion, until its end or until free space is too short to continue.
     pub(super) fn wait_for_expansion(&self, job: &mut Job<'_>) -> Result<Layout, Failure> {
         while let Some(expansion) = self.expansion() {
             match expansion.pause {
                 None => {}
-                // As far as it can be, it is done.
+                // The expansion is complete as far as possible.
                 Some(ExpansionPause::NoRoom) => break,
                 Some(ExpansionPause::Degraded) => {
                     return Err(Failure::cannot(ACTION, &expansion.name, "not all of its devices are complete"));
@@ -46,7 +46,7 @@ impl OpenPool {
         Ok(self.layout())
     }
 
-    /// How the expansion stands that is under way.
+    /// The running expansion, if any.
     pub(super) fn expansion(&self) -> Option<ExpansionRecord> {
         let widening = self.pool.widening()?;
         let status = self.datasets.expansion().status();

@@ -1,7 +1,9 @@
-//! Replacing a device by what stands at its own path, where that is the file that the pool has open: a disk that was wiped, or
-//! an image that was written over. It is locked as long as the pool uses it, so the pool lets go of it first.
+//! Replacing a device by the new content at its own path, if the path is the file that the pool has open: a wiped
+//! disk or an overwritten image. The file is locked while the pool uses the file, so the pool releases the device
+//! first.
 //!
-//! Nothing is written to it before. If it is not taken after all, it is taken back as a device that was offline.
+//! The pool writes nothing before the release. If the replacement fails, the device is brought back as after an
+//! offline.
 
 use std::path::Path;
 
@@ -18,7 +20,8 @@ use super::{devices, open_pool::OpenPool, refusal::OrRefused};
 const ACTION: &str = "replace";
 
 impl OpenPool {
-    /// Lets go of the device `old` if `new` is the same file, which the pool has open. Returns its number then.
+    /// Releases the device `old` if `new` is the same file, opened by the pool. Returns the GUID of a released
+    /// device.
     pub(super) fn let_go_in_place(&self, old: &str, new: &VdevSpec, force: bool) -> Result<Option<Guid>, Failure> {
         let (vdev, leaf) = self.pool.find_device(old).or_refused(ACTION, old)?;
         let path = Path::new(new.path.as_os_str());
@@ -27,7 +30,7 @@ impl OpenPool {
         }
         match FileDevice::open(path, Access::ReadWrite) {
             Err(error) if error.kind() == ErrorKind::Busy => {}
-            // It is another file by now. Whatever else is wrong is said when it is taken.
+            // The path names another file by now. Other errors are reported when the device is taken.
             _ => return Ok(None),
         }
         devices::check_content(path, ACTION, old, force)?;
@@ -42,7 +45,7 @@ impl OpenPool {
         Ok(Some(number))
     }
 
-    /// Takes a device back that the pool has let go of for nothing.
+    /// Brings a device back online after a replacement that failed.
     pub(super) fn take_back_in_place(&self, number: Guid) {
         if let Err(error) = self.pool.put_online(&number.to_string(), &|path| self.reopen(path)) {
             tracing::warn!("the device that was not replaced stays offline: {error}");

@@ -1,7 +1,7 @@
-//! Looking into the structures of a pool that nobody has open.
+//! Inspecting the structures of a pool that no process has open.
 //!
-//! Labels and uberblocks verify on their own and may be read at any time; everything else is read from a pool that is
-//! locked against writers meanwhile.
+//! Labels and uberblocks have their own checksums and may be read at any time. All other structures are read from a
+//! pool locked against writers.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -41,7 +41,7 @@ pub(crate) fn uberblocks(path: &PathBytes, sink: Sink<'_>) -> Result<(), Failure
     Ok(structures::uberblocks(&glance(path)?, sink)?)
 }
 
-/// A structure of a pool that nobody has open.
+/// A structure of a pool that no process has open.
 pub(crate) fn pool(closed: &Closed, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
     let name = closed.name.as_str();
     let Inspect::Pool { txg, part, .. } = what else { return Ok(()) };
@@ -82,7 +82,7 @@ fn open_datasets(
     Ok((engine, datasets))
 }
 
-/// The object that a path names; symbolic links at its end are not followed.
+/// The object at a path. A symbolic link at the end is not followed.
 fn find(datasets: &Datasets, location: &Location) -> Result<Ino, Failure> {
     let fs = match &location.name {
         Name::Dataset(name) => datasets.open_dataset(name).or_refused(ACTION, name)?.fs().clone(),

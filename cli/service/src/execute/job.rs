@@ -1,4 +1,4 @@
-//! A running request: how it reports progress, and how it learns that its caller no longer waits.
+//! A running request: reporting progress to the caller, and noticing that the caller no longer waits.
 
 use std::{
     fs::File,
@@ -106,13 +106,13 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Wraps a stream such that blocking reads and writes end when the job is cancelled.
+    /// Wraps a stream so that blocking reads and writes end when the job is cancelled.
     pub fn stream(&self, stream: Stream) -> JobStream {
         let is_pipe = fstat(&stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
         JobStream { file: stream.into(), is_pipe, cancels: self.cancels.clone() }
     }
 
-    /// The flags that cancel the job, for work on other threads.
+    /// The job's cancel flags, for work on further threads.
     pub fn cancels(&self) -> Vec<Cancel> {
         self.cancels.clone()
     }

@@ -1,6 +1,6 @@
-//! The thread in which the jobs of an open pool take turns, and in which spares step in and devices that have grown are
-//! noticed. Which job has a turn, and when, is decided by [`dataset::jobs::Scheduler`]; requests about jobs are in a file a
-//! job beside this one.
+//! The thread in which the jobs of an open pool take turns. The same thread activates spares and notices enlarged
+//! devices. [`dataset::jobs::Scheduler`] decides which job has a turn, and when. Requests about jobs are in the files
+//! beside this module, one file per job.
 
 use std::{
     sync::Arc,
@@ -14,17 +14,17 @@ use pool::admin::Pool;
 
 use super::{growth, spares, vital::Vital};
 
-/// How often spares and devices are looked at, and the longest time between two turns.
+/// Interval of checks for spares and devices, and maximum time between two turns.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The thread; it ends when this is dropped, with the progress of jobs saved.
+/// The job thread, which ends on drop after saving the progress of jobs.
 pub(crate) struct Jobs {
     orders: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Jobs {
-    /// Starts the thread. A service also looks after spares and devices that grow.
+    /// Starts the thread. In a service, the thread also handles spares and enlarged devices.
     pub(crate) fn start(datasets: Arc<Datasets>, pool: Arc<Pool>, is_service: bool) -> Jobs {
         let (orders, received) = unbounded();
         let thread = thread::Builder::new().name("cenote-jobs".into());
@@ -33,10 +33,10 @@ impl Jobs {
         Jobs { orders: Some(orders), thread: Some(thread) }
     }
 
-    /// Says that there may be something to do.
+    /// Wakes the thread, because a job may have work.
     pub(super) fn wake(&self) {
         let orders = self.orders.as_ref().expect("the thread runs until this is dropped");
-        // The thread ends early only by a defect, which was logged.
+        // The thread ends early only after a panic, which was logged.
         let _ = orders.send(());
     }
 }
@@ -45,7 +45,7 @@ impl Drop for Jobs {
     fn drop(&mut self) {
         drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
+            // The thread's panic was already reported.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,8 @@
-//! What would be lost with some devices.
+//! Simulating the loss of devices.
 //!
-//! A vdev that would be left too few devices is lost with all that only it has; a pool that lacks a vdev cannot be imported.
-//! What would still have a copy is counted all the same, for that is what `copies` and the placing of metadata are there for.
+//! A vdev with too few devices left is lost, with all data stored only there; a pool without one of its vdevs cannot
+//! be imported. The report nevertheless counts the data with a copy on other vdevs, to show the effect of `copies`
+//! and of the placement of metadata.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use super::{Cancel, job::Job, layout, open_pool::OpenPool, refusal::OrRefused};
 const ACTION: &str = "simulate a loss in";
 
 impl OpenPool {
-    /// What would be lost with these devices, or all devices of a vdev that is named. If that is a vdev, the last committed state
-    /// is looked at.
+    /// The data lost with these devices; a vdev's name means all its devices. If a whole vdev is lost, the last
+    /// committed state is examined.
     pub(super) fn losses(&self, devices: &[String], job: &mut Job<'_>) -> Result<LossReport, Failure> {
         let (mut lost, mut idle) = (Vec::new(), Vec::new());
         for device in devices {
@@ -40,7 +41,7 @@ impl OpenPool {
         Ok(LossReport { vdevs: told.into_iter().map(|(_, loss)| loss).collect(), idle, datasets })
     }
 
-    /// A spare that stands by, or a cache device: nothing lies there and nowhere else.
+    /// An AVAIL spare or a cache device, neither of which stores the only copy of data.
     fn standing_apart(&self, name: &str) -> Option<IdleLoss> {
         let is_it = |leaf: &Leaf| leaf.name() == name || leaf.guid().to_string() == name;
         let mut spares = self.pool.spares().into_iter().filter(|spare| spare.used_in.is_none()).map(|spare| spare.leaf);
@@ -93,7 +94,7 @@ impl OpenPool {
 }
 
 fn vdev_loss(vdev: &dyn Vdev, role: VdevRole, is_lost: &dyn Fn(&Arc<Leaf>) -> bool) -> VdevLoss {
-    // One that lacks something has never been counted on.
+    // An incomplete device was never counted as redundancy.
     let whole = vdev.committing();
     let named = vdev.leaves().iter().filter(|leaf| is_lost(leaf)).map(|leaf| leaf.name().to_owned()).collect();
     let left: Vec<Guid> = whole.iter().filter(|leaf| !is_lost(leaf)).map(|leaf| leaf.guid()).collect();

@@ -1,5 +1,5 @@
-//! Orders to jobs: [`Order`] of one [`Kind`]. Each kind's own file beside this one has what is planned, begun and waited for;
-//! pausing and stopping is the same for all.
+//! Orders to jobs: an [`Order`] for a [`Kind`]. The file of each kind, beside this one, plans, starts and waits;
+//! pause and stop are common to all.
 
 use dataset::jobs::Kind;
 use protocol::{Failure, JobTarget, Order, Response};
@@ -62,12 +62,12 @@ impl OpenPool {
     }
 }
 
-/// The answer to an order that no command gives.
+/// The answer to an order that no command sends.
 fn unfit() -> Failure {
     Failure::new("this job takes no such order")
 }
 
-/// What a refusal says was to be done.
+/// The action of an order, for the text of a refusal.
 fn verb(verb: &str, kind: Kind) -> String {
     match kind {
         Kind::Scrub => "scrub".to_owned(),

@@ -6,7 +6,7 @@ use protocol::{Chain, Chained, Failure, Shared};
 
 use super::job::Job;
 
-/// A part has about so many bytes at most, but for a single record that has more.
+/// Maximum size of a part, in bytes, except for a larger single record.
 const PART_BYTES: usize = 64 << 10;
 
 /// Gathers records to parts.
@@ -24,7 +24,7 @@ impl<T> Default for Parts<T> {
 }
 
 impl<T: Chained> Parts<T> {
-    /// Adds a record, and gives a part away if that is full.
+    /// Adds a record, and sends a full part.
     pub(super) fn push(&mut self, record: T, job: &mut Job<'_>) -> Result<(), Failure> {
         let mut shared = self.chain.shared(record);
         self.bytes += shared.size();
@@ -32,7 +32,7 @@ impl<T: Chained> Parts<T> {
         if self.bytes >= PART_BYTES { self.finish(job) } else { Ok(()) }
     }
 
-    /// Gives away what was gathered.
+    /// Sends the remaining records.
     pub(super) fn finish(&mut self, job: &mut Job<'_>) -> Result<(), Failure> {
         self.bytes = 0;
         match mem::take(&mut self.records) {

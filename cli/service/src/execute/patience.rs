@@ -1,4 +1,4 @@
-//! Waiting for commands that read what another one would take away.
+//! Waiting for other commands that still read data about to be destroyed.
 
 use std::{thread, time::Duration};
 
@@ -7,25 +7,25 @@ use protocol::Failure;
 
 use super::job::Job;
 
-/// How often it is looked whether the commands have ended.
+/// Interval of checks whether the readers have ended.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Whether a command waits for those that read what it would take away, or is refused.
+/// Whether a command waits for readers of the data to be destroyed, or is refused.
 pub(super) struct Patience<'a, 'j> {
     waits: bool,
     job: &'a Job<'j>,
 }
 
 impl<'a, 'j> Patience<'a, 'j> {
-    /// That of a job: it waits until it is cancelled.
+    /// A job's patience: a wait ends at the latest when the job is cancelled.
     pub(super) fn of(waits: bool, job: &'a Job<'j>) -> Patience<'a, 'j> {
         Patience { waits, job }
     }
 
-    /// Attempts something until no command stands in its way.
+    /// Repeats `attempt` while readers prevent its success.
     ///
     /// # Errors
-    /// If the job is cancelled meanwhile. What the attempt comes to otherwise is inside.
+    /// If the job is cancelled meanwhile. The inner result is the result of `attempt`.
     pub(super) fn for_readers<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<Result<T>, Failure> {
         loop {
             match attempt() {

@@ -1,4 +1,4 @@
-//! Requests that change properties, and what follows for mounts.
+//! Requests that change properties, and the effects on mounts.
 
 use dataset::{
     name::{DatasetName, Name},
@@ -21,7 +21,7 @@ impl OpenPool {
         self.set_quotas(name, &quotas)
     }
 
-    /// Sets what is no quota.
+    /// Sets all properties except quotas.
     fn set_others(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {
         let properties: Vec<&str> = assignments.iter().map(|given| given.name.as_str()).collect();
         self.change(name, &properties, no_mount, || {
@@ -37,7 +37,7 @@ impl OpenPool {
         })
     }
 
-    /// Changes properties of `name`, and has the mounts of it and of what is below follow.
+    /// Changes properties of `name`, and updates the mounts of the dataset and its descendants.
     fn change(
         &self,
         name: &Name,
@@ -61,8 +61,8 @@ impl OpenPool {
         if affects(Effect::MOUNT) { mounts.options_changed(dataset) } else { Ok(()) }
     }
 
-    /// What is mounted moves to its new place; what would be mounted, had it been so before, is. A mount in use refuses
-    /// the change.
+    /// Moves the mounts to their new mount points, and mounts datasets that the change allows to mount. A busy mount
+    /// refuses the change.
     fn change_place(
         &self,
         dataset: &DatasetName,

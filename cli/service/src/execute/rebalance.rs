@@ -1,4 +1,4 @@
-//! Requests about rebalancing, and what they share with those about defragmenting. The work is done in the thread of
+//! Requests about rebalancing, and code shared with requests about defragmentation. The jobs run in the thread of
 //! [`super::jobs`].
 
 use std::{thread, time::Duration};
@@ -17,14 +17,14 @@ use super::{
     removal::{end_of, seconds_between},
 };
 
-/// How often who waits looks.
+/// Polling interval of a waiting command.
 pub(super) const WATCH: Duration = Duration::from_millis(50);
 
 const NANOS: i64 = 1_000_000_000;
 const ACTION: &str = "rebalance";
 
 impl OpenPool {
-    /// Begins to rebalance, or with `dry_run` only says what would be moved.
+    /// Starts a rebalance; with `dry_run`, only returns the plan.
     pub(super) fn rebalance(
         &self,
         limit: Option<u64>,
@@ -44,18 +44,18 @@ impl OpenPool {
         }
         self.jobs.wake();
         if self.mounts.is_none() && reason.is_none() {
-            // Nobody else would do it.
+            // Without a service, the command itself has to wait for the job.
             self.wait_for_rebalance(job)?;
         }
         Ok(RebalancePlan { reason: reason.map(words).map(str::to_owned), ..plan })
     }
 
-    /// Returns when no rebalance is under way.
+    /// Waits for a running rebalance. An error if the job is paused, stopped or failed.
     pub(super) fn wait_for_rebalance(&self, job: &mut Job<'_>) -> Result<(), Failure> {
         self.wait_for_batches((ACTION, "rebalancing"), words(Balanced::NoRoom), &|| self.rebalance_record(), job)
     }
 
-    /// Returns when nothing is under way that goes batch by batch.
+    /// Waits for a running job that moves data in batches.
     pub(super) fn wait_for_batches(
         &self,
         (action, doing): (&str, &str),
@@ -82,13 +82,13 @@ impl OpenPool {
         }
     }
 
-    /// How the rebalance stands that is under way or was the last one.
+    /// The running or the last rebalance.
     pub(super) fn rebalance_record(&self) -> Option<RebalanceRecord> {
         let RebalanceRow { state, start, end, total, copied, errors } = self.datasets.rebalance().status()?;
         Some(self.batches_record(Stood { state, start, end, total, copied, errors }))
     }
 
-    /// How something stands that goes batch by batch.
+    /// The state of a job that moves data in batches, as a record.
     pub(super) fn batches_record(&self, stood: Stood) -> RebalanceRecord {
         let Stood { state, start, end, total, copied, errors } = stood;
         let ended = end_of(state);
@@ -107,7 +107,7 @@ impl OpenPool {
     }
 }
 
-/// What the rows have in common of what goes batch by batch.
+/// The fields common to the catalogue rows of jobs that move data in batches.
 pub(super) struct Stood {
     pub(super) state: MoveState,
     pub(super) start: Nanos,
@@ -117,7 +117,7 @@ pub(super) struct Stood {
     pub(super) errors: u64,
 }
 
-/// Why nothing is moved.
+/// The reason for moving nothing, as text.
 fn words(reason: Balanced) -> &'static str {
     match reason {
         Balanced::NoPeers => "no two vdevs can exchange data",

@@ -1,11 +1,11 @@
-//! From the errors of the layers below to what a command says, in the words that programs written for ZFS look for.
+//! From errors of the layers below to failures of commands, worded as scripts written for ZFS expect.
 
 use std::fmt::Display;
 
 use dataset::admin::Error;
 use protocol::Failure;
 
-/// What went wrong with an administrative request: `cannot ACTION 'WHAT': ...`.
+/// The failure of an administrative request: `cannot ACTION 'WHAT': ...`.
 pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failure {
     let failure = match error {
         Error::NotFound { what: "parent", .. } => Failure::cannot(action, what, "parent does not exist"),
@@ -16,7 +16,7 @@ pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failur
         Error::Name(error) => Failure::name(action, error),
         Error::Property(error) => return Failure::property(action, what, error),
         Error::Pool(error) => return Failure::engine(action, what, error),
-        // These say themselves what could not be done.
+        // The text of these errors already names the refused action.
         Error::Limit { .. } | Error::Misplaced { .. } | Error::NotReceived { .. } => Failure::new(error.to_string()),
         other => Failure::cannot(action, what, other),
     };
@@ -26,7 +26,7 @@ pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failur
     }
 }
 
-/// What to do about an error where the usual remedy is none.
+/// The advice for an error, if different from the usual advice.
 fn way_out(action: &str, error: &Error) -> Option<String> {
     match (action, error) {
         ("receive into", Error::NotFound { what: "parent", name }) => {
@@ -40,7 +40,7 @@ fn way_out(action: &str, error: &Error) -> Option<String> {
     }
 }
 
-/// Gives a result its failure.
+/// Turns the error of a result into a failure.
 pub(crate) trait OrRefused<T> {
     /// The value, or `cannot ACTION 'WHAT': ...`.
     fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure>;

@@ -1,4 +1,4 @@
-//! Requests about vdevs that leave the pool. The work is done in the thread of [`super::jobs`].
+//! Requests about device removal. The job runs in the thread of [`super::jobs`].
 
 use std::{thread, time::Duration};
 
@@ -8,14 +8,14 @@ use protocol::{Failure, Layout, RemovalEnd, RemovalPlan, RemovalRecord};
 
 use super::{job::Job, layout, open_pool::OpenPool, refusal::OrRefused};
 
-/// How often who waits for a removal looks at it.
+/// Polling interval of a command that waits for a removal.
 const WATCH: Duration = Duration::from_millis(50);
 
 const NANOS: i64 = 1_000_000_000;
 const ACTION: &str = "remove";
 
 impl OpenPool {
-    /// Begins to remove a vdev, or with `dry_run` only says what that takes.
+    /// Starts the removal of a vdev; with `dry_run`, only returns the plan.
     pub(super) fn remove(
         &self,
         name: &str,
@@ -55,13 +55,13 @@ impl OpenPool {
         self.datasets.removal().start(vdev.id(), &shown.vdev, plan.bytes, limit).or_refused(ACTION, name)?;
         self.jobs.wake();
         if self.mounts.is_none() {
-            // Nobody else would do it.
+            // Without a service, the command itself has to wait for the job.
             self.wait_for_removal(job)?;
         }
         Ok(shown)
     }
 
-    /// A spare that stands by leaves at once.
+    /// Removes an AVAIL spare, which needs no job.
     fn remove_spare(&self, name: &str, dry_run: bool) -> Result<RemovalPlan, Failure> {
         if !dry_run {
             self.pool.remove_spare(name).or_refused(ACTION, name)?;
@@ -70,7 +70,7 @@ impl OpenPool {
         Ok(RemovalPlan { vdev: name.to_owned(), bytes: 0, needed: 0, available: 0, region: 0, left })
     }
 
-    /// Returns when no removal is under way.
+    /// Waits for a running removal. An error if the removal is paused, stopped or failed.
     pub(super) fn wait_for_removal(&self, job: &mut Job<'_>) -> Result<Layout, Failure> {
         loop {
             let Some(removal) = self.removal() else { return Ok(self.layout()) };
@@ -91,17 +91,17 @@ impl OpenPool {
         }
     }
 
-    /// How long that has been under way since the pool was opened which began at `start`.
+    /// Seconds of work since the pool was opened, of a job started at `start`.
     pub(super) fn seconds_at_work(&self, start: Nanos) -> u64 {
         seconds_between(start, self.engine().env().now())
             .min(self.engine().env().uptime().saturating_sub(self.opened).as_secs())
     }
 
-    /// How the removal stands that is under way or was the last one.
+    /// The running or the last removal.
     pub(super) fn removal(&self) -> Option<RemovalRecord> {
         let status = self.datasets.removal().status()?;
         let ended = end_of(status.state);
-        // What is shown of one that is under way was copied since the pool was opened.
+        // A running removal reports only bytes copied since the pool was opened.
         let seconds = match ended {
             None => self.seconds_at_work(status.start),
             Some(_) => seconds_between(status.start, status.end),
@@ -123,12 +123,12 @@ impl OpenPool {
     }
 }
 
-/// How many seconds lie between two times of day, which may have been set back.
+/// Seconds between two wall clock times; 0 if the clock was set back.
 pub(super) fn seconds_between(start: Nanos, end: Nanos) -> u64 {
     u64::try_from((end - start) / NANOS).unwrap_or(0)
 }
 
-/// How a removal or a rebalance has ended, if it has.
+/// How a removal or a rebalance has ended; `None` while running.
 pub(super) fn end_of(state: MoveState) -> Option<RemovalEnd> {
     match state {
         MoveState::Running => None,

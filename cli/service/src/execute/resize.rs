@@ -1,4 +1,4 @@
-//! Requests about devices that become smaller. The work is done in the thread of [`super::jobs`].
+//! Requests about shrinking devices. The job runs in the thread of [`super::jobs`].
 
 use std::thread;
 
@@ -19,7 +19,7 @@ use super::{
 const ACTION: &str = "resize";
 
 impl OpenPool {
-    /// Begins to make a device smaller, or with `dry_run` only says what that takes.
+    /// Starts to shrink a device; with `dry_run`, only returns the plan.
     pub(super) fn resize(
         &self,
         device: &str,
@@ -64,13 +64,13 @@ impl OpenPool {
         self.datasets.resize().start(&plan, limit).or_refused(ACTION, device)?;
         self.jobs.wake();
         if self.mounts.is_none() {
-            // Nobody else would do it.
+            // Without a service, the command itself has to wait for the job.
             self.wait_for_resize(job)?;
         }
         Ok(shown)
     }
 
-    /// Returns when no resize is under way: the devices that are larger than the pool uses of them.
+    /// Waits for a running resize. Returns the devices larger than the space used by the pool.
     pub(super) fn wait_for_resize(&self, job: &mut Job<'_>) -> Result<Vec<String>, Failure> {
         loop {
             let Some(ResizeRecord { moved, name, obstacle, .. }) = self.resize_record() else { return Ok(Vec::new()) };
@@ -93,7 +93,7 @@ impl OpenPool {
         }
     }
 
-    /// The devices of the vdev that was resized last, as far as they are larger than the pool uses of them.
+    /// Devices of the last resized vdev that are larger than the space used by the pool.
     fn larger_devices(&self) -> Vec<String> {
         let label = self.pool.label();
         let last = self.datasets.resize().status().map(|row| row.vdev);
@@ -103,7 +103,7 @@ impl OpenPool {
         larger.map(|leaf| leaf.name().to_owned()).collect()
     }
 
-    /// How the resize stands that is under way or was the last one.
+    /// The running or the last resize.
     pub(super) fn resize_record(&self) -> Option<ResizeRecord> {
         let ResizeRow { state, name, size, start, end, total, copied, errors, .. } = self.datasets.resize().status()?;
         let mut moved = self.batches_record(Stood { state, start, end, total, copied, errors });

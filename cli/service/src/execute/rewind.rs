@@ -1,7 +1,8 @@
-//! Which of the states that a pool's devices keep can be gone back to.
+//! Which of the older states on a pool's devices can be opened by going back.
 //!
-//! Each is opened to be read only and judged before anything is written: the last ones, of which nothing can have been
-//! overwritten, by what everything hangs from, older ones by all of their metadata. The newest that passes is taken.
+//! Each state is opened read-only and verified before anything is written. In the most recent states nothing can have
+//! been overwritten, so only their roots are verified; older states need a check of all metadata. The newest state
+//! that passes is chosen.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ use super::{devices, memory, refusal::OrRefused};
 const ACTION: &str = "rewind";
 const NANOS: i64 = 1_000_000_000;
 
-/// Chooses a state of the pool on these devices: that of transaction group `to`, or else the newest that can be read.
-/// Nothing is written.
+/// Chooses a state of the pool on these devices: the state of txg `to`, or else the newest readable state. Writes
+/// nothing.
 pub(crate) fn choose(
     name: &str,
     devices: &[Arc<dyn Device>],
@@ -67,7 +68,7 @@ fn record(state: KeptState) -> StateRecord {
     StateRecord { txg: state.txg.0, time: state.written.div_euclid(NANOS) }
 }
 
-/// What keeps the state from being taken.
+/// The defect that excludes a state; `None` if the state is usable.
 fn judge(
     name: &str,
     devices: &[Arc<dyn Device>],

@@ -1,5 +1,5 @@
-//! Requests about scrubs of a whole pool, and scrubs of a part, which the caller waits for. A scrub of the pool runs in the thread
-//! of [`super::jobs`]; what it is and why it finds everything is argued in [`dataset::scrub`].
+//! Requests about scrubs of a whole pool, and about partial scrubs, which run while the caller waits. A pool's scrub
+//! runs in the thread of [`super::jobs`]; [`dataset::scrub`] explains why a scrub finds all damage.
 
 use std::{thread, time::Duration};
 
@@ -14,22 +14,22 @@ use protocol::{ExaminedRecord, Failure, Location, ScanKind, ScanRecord, ScrubPar
 
 use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused};
 
-/// About how many bytes one step of the scrub of a part reads.
+/// Approximate number of bytes read per step of a partial scrub.
 const PART_STEP: u64 = 4 << 20;
-/// How often who waits for a scrub looks at it.
+/// Polling interval of a command that waits for a scrub.
 const WATCH: Duration = Duration::from_millis(50);
 
 const NANOS: i64 = 1_000_000_000;
 
 impl OpenPool {
-    /// Starts or resumes the scrub, or has it go on at another rate.
+    /// Starts or resumes the scrub, or changes its rate limit.
     pub(super) fn start_scrub(&self, limit: Option<u64>) -> Result<(), Failure> {
         self.datasets.scrub().start_at(limit).or_refused("scrub", self.name())?;
         self.jobs.wake();
         Ok(())
     }
 
-    /// Examines a part and mends what can be mended, while the caller waits.
+    /// Scrubs a part of the pool and repairs where possible, while the caller waits.
     pub(super) fn scrub_part(&self, part: &ScrubPart, job: &mut Job<'_>) -> Result<ExaminedRecord, Failure> {
         let (scope, shown) = match part {
             ScrubPart::Damage => (Scope::Damage, self.name().to_string()),
@@ -47,7 +47,7 @@ impl OpenPool {
         Ok(ExaminedRecord { examined: found.examined, repaired: found.repaired, errors: found.errors })
     }
 
-    /// What a place stands for: a file, or the whole tree whose root directory it is.
+    /// The scope of a location: a file, or the whole tree if the location is the root directory.
     fn scope(&self, location: &Location) -> Result<Scope, Failure> {
         let name = &location.name;
         if location.path.0.iter().all(|byte| *byte == b'/') {
@@ -76,7 +76,7 @@ impl OpenPool {
         }
     }
 
-    /// Returns when no scrub runs, and says what the last one has found.
+    /// Waits for a running scrub. Returns the result of the last scrub.
     pub(super) fn wait_for_scrub(&self, job: &mut Job<'_>) -> Result<ExaminedRecord, Failure> {
         let what = format!("scrubbing {}", self.name());
         loop {
@@ -93,7 +93,7 @@ impl OpenPool {
         }
     }
 
-    /// How the scrub or the resilver stands that runs or was the last one.
+    /// The running or the last scrub or resilver.
     pub(super) fn scan(&self) -> Result<Option<ScanRecord>, Failure> {
         let status = self.datasets.scrub().status().or_refused("open", self.name())?;
         if let Some(resilver) = self.datasets.resilver().status() {
@@ -116,7 +116,7 @@ impl OpenPool {
         }))
     }
 
-    /// Forgets the errors of the pool's devices, or of one of them.
+    /// Clears the error counters of the pool's devices, or of one device.
     pub(super) fn clear_counters(&self, device: Option<&str>) -> Result<(), Failure> {
         let vdevs = self.engine().storage().vdevs.all();
         let is_meant = |name: &str, guid: u64| device.is_none_or(|device| device == name || device == guid.to_string());

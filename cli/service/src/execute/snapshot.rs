@@ -57,7 +57,7 @@ impl OpenPool {
         let done = match &self.mounts {
             Some(mounts) => mounts.around_change(id, back, |done| match done {
                 Ok(done) => done.replaced.clone(),
-                // It may have failed at any step.
+                // A failed rollback may have replaced any files.
                 Err(_) => Replaced::Everything,
             }),
             None => back(),
@@ -68,7 +68,7 @@ impl OpenPool {
         Ok(())
     }
 
-    /// The snapshots that were taken of the dataset after one, the oldest first.
+    /// The snapshots of the dataset taken after `than`, oldest first.
     fn newer(&self, than: &SnapshotName) -> Result<Vec<SnapshotName>, Failure> {
         let dataset = Name::Dataset(than.dataset());
         let request = ListRequest { roots: vec![dataset], depth: Some(1), kinds: Kinds::SNAPSHOT };
@@ -80,7 +80,7 @@ impl OpenPool {
         Ok(own.skip_while(|name| name != than).skip(1).collect())
     }
 
-    /// What destroying the newer snapshots of a rollback takes along.
+    /// Names of everything that is destroyed together with the newer snapshots of a rollback.
     fn would_go(&self, to: &SnapshotName, newer: Vec<SnapshotName>, clones: bool) -> Result<Vec<String>, Failure> {
         let spans = newer.iter().map(|name| SnapshotSpan::One(name.snapshot().to_owned())).collect();
         let request = DestroySnapshotsRequest {
@@ -129,7 +129,7 @@ impl OpenPool {
 
     pub(super) fn release(&self, tag: &str, names: &[SnapshotName], recursive: bool) -> Result<(), Failure> {
         self.datasets.release(tag, names, recursive).or_refused("release hold from snapshot", first(names))?;
-        // A snapshot that was to go with its last hold has gone.
+        // Releasing the last hold may have destroyed a snapshot.
         self.snapshots_changed(&[]);
         self.background.free();
         Ok(())
@@ -139,7 +139,8 @@ impl OpenPool {
         self.datasets.bookmark(from, to).or_refused("create bookmark", to)
     }
 
-    /// Gives the differences away, by path as long as there are not very many: they are sorted by the batch.
+    /// Sends the differences. Sorted by path within each batch of [`SORTED_BYTES`], so a moderate number is sorted
+    /// completely.
     pub(super) fn diff(&self, from: &SnapshotName, to: &Name, job: &mut Job<'_>) -> Result<(), Failure> {
         let mut changes = Changes::default();
         let mut given = Ok(());
@@ -157,10 +158,10 @@ impl OpenPool {
     }
 }
 
-/// Paths of so many bytes are sorted together.
+/// Size, in bytes, of the differences that are sorted together.
 const SORTED_BYTES: usize = 16 << 20;
 
-/// Differences that are gathered to be sorted.
+/// A batch of differences to be sorted.
 #[derive(Default)]
 struct Changes {
     batch: Vec<ChangeRecord>,

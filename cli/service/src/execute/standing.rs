@@ -1,4 +1,4 @@
-//! What is the matter with a pool that is open: the conditions that [`crate::health`] makes state and advice of.
+//! The conditions of an open pool, from which [`crate::health`] derives state and advice.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{devices, open_pool::OpenPool, refusal::OrRefused};
 use crate::health::{self, Condition, Details, State, Verdict};
 
 impl OpenPool {
-    /// The pool's state. Nothing is read for it.
+    /// The pool's state, determined without I/O.
     pub(super) fn state(&self) -> State {
         let mut conditions = self.conditions_of_commits();
         conditions.extend(self.needs().conditions());
@@ -17,8 +17,8 @@ impl OpenPool {
         health::state_of(&conditions)
     }
 
-    /// The state of the pool, and the advice on it. `damaged` is `None` for a suspended pool, whose damage is not known; `scan`
-    /// is the last scrub or resilver.
+    /// The pool's state and advice. `damaged` is the number of damaged files, `None` for a suspended pool; `scan` is
+    /// the last scrub or resilver.
     pub(super) fn verdict(
         &self,
         damaged: Option<usize>,
@@ -57,7 +57,8 @@ impl OpenPool {
         all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, condition)| condition).collect()
     }
 
-    /// What is found of the devices' files and of their answers. The details are of the one that is spoken of.
+    /// Conditions from the files and response times of devices. `details` describes the device of the first
+    /// condition.
     fn conditions_of_devices(&self, details: &mut Details) -> Vec<Condition> {
         let sight = self.images.sight();
         let mut found: Vec<(Condition, Arc<Leaf>, bool)> = Vec::new();

@@ -1,6 +1,6 @@
 //! Requests that send and receive streams.
 //!
-//! What is being sent is held by the command that sends it: see [`dataset::admin::LongHold`].
+//! The sending command holds the snapshots being sent: see [`dataset::admin::LongHold`].
 
 use std::{io, thread};
 
@@ -18,7 +18,7 @@ use super::{
     refusal::OrRefused,
 };
 
-/// The most names that a failure lists.
+/// Maximum number of names in a failure.
 const MOST_NAMES: usize = 16;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
@@ -51,7 +51,8 @@ impl OpenPool {
         Ok(vec![SentRecord { base: spec.base.clone(), snapshot: spec.snapshot.clone(), bytes: sent.bytes }])
     }
 
-    /// About how long a full stream of one snapshot is; others would have to be walked to know.
+    /// Estimated size, in bytes, of a full stream of one snapshot. `None` for other streams, which would require a
+    /// walk of the trees.
     fn expected_size(&self, spec: &SendSpec) -> Option<u64> {
         let is_full = spec.base.is_none() && !spec.replicate;
         let name = Name::Snapshot(spec.snapshot.clone());
@@ -95,7 +96,7 @@ impl OpenPool {
             }
             None => receive(),
         };
-        // What came before a failure stays, and mounts follow that too.
+        // Snapshots received before a failure stay, so the mounts follow even after a failure.
         self.mount_back(&unmounted);
         let followed = self.follow_arrival(&arrived, spec.no_mount);
         self.background.free();
@@ -103,14 +104,15 @@ impl OpenPool {
         Ok(answer(arrived.snapshots, followed))
     }
 
-    /// Unmounts those of `names` that are datasets, for they are about to be destroyed or renamed, and notes which were.
+    /// Unmounts the datasets in `names`, which are about to be destroyed or renamed, and adds the ended mounts to
+    /// `unmounted`.
     fn leave(&self, names: &[String], unmounted: &mut Vec<Unmounted>) -> dataset::admin::Result<()> {
         let busy = |failure: Failure| Error::Busy { name: names.join(", "), holder: failure.to_string() };
         unmounted.extend(self.unmount_named(names, false).map_err(busy)?);
         Ok(())
     }
 
-    /// Has mounts show the snapshots that were received, and mounts what is new, the datasets above included.
+    /// Shows the received snapshots in mounts, and mounts new datasets, including new parents.
     fn follow_arrival(&self, arrived: &Arrived, no_mount: bool) -> Result<(), Failure> {
         let Some(mounts) = &self.mounts else { return Ok(()) };
         mounts.snapshots_changed(&arrived.destroyed);
@@ -122,7 +124,7 @@ impl OpenPool {
     }
 }
 
-/// How many threads read or verify ahead.
+/// Number of threads for reading or verifying ahead.
 fn helpers() -> usize {
     thread::available_parallelism().map_or(2, usize::from)
 }
@@ -141,8 +143,8 @@ fn send_request(spec: &SendSpec) -> SendRequest {
     }
 }
 
-/// The full name of a base, `@NAME` or `#NAME`, of the dataset that is sent. What was asked for may be a snapshot of the
-/// dataset it is a clone of.
+/// The full name of a base, `@NAME` or `#NAME`, of the dataset being sent. The requested base may be a snapshot of
+/// the clone's origin dataset instead.
 fn base_name(spec: &SendSpec, snapshot: &SnapshotName, from: &str) -> Result<Name, Failure> {
     let asked = spec.base.as_ref().filter(|base| base.as_str().ends_with(from));
     match asked {
@@ -167,7 +169,7 @@ fn receive_request(spec: &ReceiveSpec) -> ReceiveRequest {
     }
 }
 
-/// How much there is to read, if the stream is a file: from where it stands to its end.
+/// Number of bytes left to read, from the current offset; `None` unless the stream is a regular file.
 fn length(stream: &Stream) -> Option<u64> {
     let stat = rustix::fs::fstat(stream).ok()?;
     let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
@@ -175,7 +177,7 @@ fn length(stream: &Stream) -> Option<u64> {
     u64::try_from(stat.st_size).ok()?.checked_sub(at)
 }
 
-/// A failure that says what has been received, or destroyed for it, all the same.
+/// Adds to a failure the snapshots already received and the datasets already destroyed.
 fn with_arrived(failure: Failure, arrived: &Arrived) -> Failure {
     let list = |names: Vec<String>| match names.len() {
         0..=MOST_NAMES => names.join(", "),

@@ -1,4 +1,4 @@
-//! A pool whose devices keep a commit waiting: what is refused meanwhile, how it goes on, how it is given up.
+//! A suspended pool, with a commit waiting for a device: refusing requests, resuming, and giving up.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use protocol::{Failure, Request, Suspended};
 
 use super::{open_pool::OpenPool, refusal::OrRefused};
 
-/// How long resuming waits for the commit that stood still.
+/// Time limit for the suspended commit after a resume.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The refusal of what cannot be done because the pool is suspended, if it is.
+/// The failure of requests that a suspended pool cannot serve; `None` if the pool is not suspended.
 pub(crate) fn refusal(engine: &Engine, pool: &str) -> Option<Failure> {
     let why = engine.suspension().reason()?;
     Some(Failure::engine("use", pool, &Error::Suspended(why)))
 }
 
 impl OpenPool {
-    /// Refuses at once what needs a commit, which would not come.
+    /// Refuses a request that needs a commit, instead of blocking.
     pub(super) fn check_not_suspended(&self, request: &Request) -> Result<(), Failure> {
         match request.traits().suspended {
             Suspended::Answered | Suspended::Tried => Ok(()),
@@ -25,8 +25,8 @@ impl OpenPool {
         }
     }
 
-    /// Forgets the errors of the devices, or of one of them. Takes the devices of a suspended pool back, resumes it, and
-    /// waits for the commit.
+    /// Clears the errors of the devices, or of one device. If the pool is suspended, brings its devices back online,
+    /// resumes the pool, and waits for the commit.
     pub(super) fn clear(&self, device: Option<&str>) -> Result<(), Failure> {
         const ACTION: &str = "clear errors for";
         self.clear_counters(device)?;
@@ -34,7 +34,7 @@ impl OpenPool {
         self.go_on(ACTION, device)
     }
 
-    /// Takes devices back that did not answer, resumes a suspended pool, and waits for the commit.
+    /// Reopens devices that stopped responding, resumes a suspended pool, and waits for the commit.
     pub(super) fn reopen_devices(&self) -> Result<(), Failure> {
         const ACTION: &str = "reopen";
         self.pool.resume(&|path| self.reopen(path)).or_refused(ACTION, self.name())?;

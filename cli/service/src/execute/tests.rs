@@ -1,4 +1,4 @@
-//! Requests carried out on a real pool in an image file, without a service or a mount.
+//! Requests executed on a real pool in an image file, without a service or a mount.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ fn disks(taken: &NewDevices) -> Vec<ClassedVdev> {
     taken.devices().into_iter().map(|device| NewVdev::Disk(device).into()).collect()
 }
 
-/// A pool in a folder of its own.
+/// A pool in a separate temporary folder.
 struct World {
     folder: tempfile::TempDir,
     pool: Option<OpenPool>,
@@ -150,7 +150,7 @@ fn location(text: &str) -> Location {
     Location { name: name.parse().unwrap(), path: path.into() }
 }
 
-/// Everything that a copy is to keep.
+/// Creates files with every attribute that a copy preserves.
 fn write_sample(root: &Path) {
     fs::create_dir_all(root.join("dir/empty")).unwrap();
     fs::write(root.join("small"), b"some text").unwrap();
@@ -165,7 +165,7 @@ fn write_sample(root: &Path) {
     mknodat(CWD, root.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o640), 0).unwrap();
     fs::set_permissions(root.join("small"), fs::Permissions::from_mode(0o4751)).unwrap();
     fs::set_permissions(root.join("dir"), fs::Permissions::from_mode(0o1770)).unwrap();
-    // Not every file system that a test may run on has them.
+    // Not every test machine's file system supports extended attributes.
     let _ = lsetxattr(root.join("small"), "user.colour", b"green", XattrFlags::empty());
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
     for name in ["small", "dir"] {
@@ -254,7 +254,7 @@ fn what_is_copied_within_a_pool_is_the_same_and_shares_its_blocks() {
 fn a_pool_whose_features_are_disabled_gets_no_raidz_until_they_are_enabled() {
     let world = World::new();
     let datasets = world.pool.as_ref().unwrap().datasets.clone();
-    // As an older program has made it.
+    // Deletes the features, as in a pool created by an older version.
     datasets.run(|tx| tx.delete_range(keys(POOL, kind::PROPERTY))).unwrap();
     let ask = |sizes: [u64; 3], dry_run: bool| {
         let device = |(at, size): (usize, u64)| {
@@ -426,7 +426,7 @@ fn images_that_came_to_nothing_go_away() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// `unwrap_err` for a value that cannot be shown.
+/// `unwrap_err` for a value without `Debug`.
 trait UnwrapErr {
     fn unwrap_err_or_panic(self) -> Failure;
 }
@@ -447,7 +447,7 @@ fn nobody_waits_for_a_thread_that_has_ended_by_a_defect() {
         let _vital = super::vital::Vital::new(&engine, "thread that is tried");
         panic!("as it is meant to");
     });
-    // At one byte a second it would take years.
+    // At one byte a second, the trim would take years.
     let request = Request::Trim { action: TrimAction::Start, devices: Vec::new(), rate: Some(1), wait: true };
     let failure = pool.execute("pool trim", request, None, &mut Job::new(Vec::new(), &mut |_| Ok(None))).unwrap_err();
     assert!(failure.message.contains("the thread that is tried has ended by a defect of the program"), "{failure}");

@@ -1,21 +1,21 @@
-//! What becomes of a pool when a thread that works for it in the background ends by a defect.
+//! The consequence for a pool when one of its background threads panics.
 //!
-//! Nobody else would do its work, and whoever waits for that would wait for ever. What the thread had begun is half done in
-//! memory, so the pool takes no more changes from then on: waiters get an error, `pool status` says why, and exporting and
-//! importing the pool begins anew with what the last commit left.
+//! No other thread would do the work, so callers would wait for ever. The thread's work is half done in memory, so
+//! the pool takes no more changes: waiting callers get an error, and `pool status` shows the reason. An export and
+//! import restarts the pool from its last commit.
 
 use std::sync::Arc;
 
 use pool::txg::Engine;
 
-/// Held by a thread that the pool cannot do without.
+/// Held by a thread that the pool needs.
 pub(super) struct Vital {
     engine: Arc<Engine>,
     thread: &'static str,
 }
 
 impl Vital {
-    /// The current thread is there for this.
+    /// Marks the current thread as needed.
     pub(super) fn new(engine: &Arc<Engine>, thread: &'static str) -> Vital {
         Vital { engine: engine.clone(), thread }
     }

@@ -236,7 +236,7 @@ pub(super) fn is_forced(import: &ImportPool) -> bool {
     import.force || import.wanted == Wanted::Destroyed
 }
 
-/// The properties to set in the pool itself. `readonly` and `altroot` hold for as long as the pool is imported; constants
+/// The properties to set in the pool itself. `readonly` and `altroot` hold as long as the pool is imported; constants
 /// have their value anyhow.
 fn to_keep(import: &ImportPool) -> impl Iterator<Item = &Assignment> {
     let is_constant = |name: &str| Property::of_pool(name).is_ok_and(|property| property.is_constant());

@@ -1,7 +1,7 @@
 //! How pools come and go on this machine: create, destroy, import, export, check.
 //!
-//! The steps are ordered such that a failure between two steps loses nothing. A pool is written to its devices before
-//! it is registered, and is unregistered only after it was closed. Each operation holds the pool's lock from
+//! The order of the steps ensures that a failure between two steps loses nothing. A pool is written to its devices
+//! before it is registered, and is unregistered only after the close. Each operation holds the pool's lock from
 //! beginning to end.
 //!
 //! ```text

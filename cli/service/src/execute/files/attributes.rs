@@ -1,7 +1,7 @@
 //! Attributes of files, for `fs setattr` and `fs getattr`.
 //!
-//! Going below a directory, what was removed meanwhile is passed over, and what cannot have attributes is passed over, as `chattr -R` does: symbolic links, and for some
-//! attributes special files.
+//! A recursive request skips files removed meanwhile, and files that cannot have an attribute, as `chattr -R` does:
+//! symbolic links, and for some attributes special files.
 
 use dataset::fs::{Attr, Attribute, Errno, FileAttributes, FileType, Ino};
 use protocol::{Assignment, Failure, FileAttributesRecord, PathBytes};
@@ -9,7 +9,7 @@ use protocol::{Assignment, Failure, FileAttributesRecord, PathBytes};
 use super::{reason, resolve::resolve, served::Served, walk::Walk};
 use crate::execute::{job::Job, parts::Parts};
 
-/// Gives away the attributes of a file, and of everything below it if that is asked for.
+/// Sends the attributes of a file, and with `recursive` of everything below.
 pub(super) fn get(fs: &Served, path: &[u8], shown: &str, recursive: bool, job: &mut Job<'_>) -> Result<(), Failure> {
     let failed = |errno| Failure::cannot("get attributes of", shown, reason(errno));
     let named = resolve(fs, path, false).map_err(failed)?;
@@ -26,7 +26,7 @@ pub(super) fn get(fs: &Served, path: &[u8], shown: &str, recursive: bool, job: &
     parts.finish(job)
 }
 
-/// Sets attributes of a file, and of everything below it if that is asked for; `changed` is told which files.
+/// Sets attributes of a file, and with `recursive` of everything below; calls `changed` with each changed file.
 pub(super) fn set(
     fs: &Served,
     path: &[u8],
@@ -68,7 +68,7 @@ fn apply(assignments: &[Assignment], attributes: &mut FileAttributes) -> Result<
     })
 }
 
-/// What was done with a file, `None` if it is below what was asked for and was removed meanwhile.
+/// The result of an action on a file; `None` if the file is below the named directory and was removed meanwhile.
 pub(super) fn still_there<T>(done: Result<T, Errno>, below: &[u8]) -> Result<Option<T>, Errno> {
     match done {
         Err(Errno::NOENT) if !below.is_empty() => Ok(None),
@@ -76,10 +76,10 @@ pub(super) fn still_there<T>(done: Result<T, Errno>, below: &[u8]) -> Result<Opt
     }
 }
 
-/// What is done with a file: its path below what was asked for, and what `stat` shows.
+/// An action on a file, with the file's path below the named directory, and its `stat` attributes.
 pub(super) type Visit<'a> = dyn FnMut(&[u8], &Attr, &mut Job<'_>) -> Result<(), Failure> + 'a;
 
-/// Calls `each` with a file and, going below it, with everything there, by name.
+/// Calls `each` with a file and, if recursive, with everything below, by name.
 pub(super) fn walk(
     fs: &Served,
     named: &Attr,

@@ -363,7 +363,8 @@ fn complete(from: &Attr, to: &Handle) -> Result<(), Errno> {
     to.set_times(from.atime, from.mtime)
 }
 
-/// The mode of the copy. Set-id bits are kept only with the source's owner; a file's set-group-ID bit also needs its group.
+/// The mode of the copy. Set-id bits are kept only with the source's owner; a file's set-group-ID bit also needs the
+/// source's group.
 fn mode_for(from: &Attr, to: &Handle) -> Result<u32, Errno> {
     let mut mode = u32::from(from.mode);
     if mode & (SET_UID | SET_GID) != 0 {

@@ -1,6 +1,6 @@
-//! This machine's files, as far as a copy needs them: attributes, names, holes, bytes.
+//! Files of this machine, for copies: attributes, names, holes, bytes.
 //!
-//! [`super::handle`] holds one file, [`super::trail`] the way to it.
+//! [`super::handle`] holds a single file, [`super::trail`] the path to the file.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -17,7 +17,7 @@ const NAMES: usize = 64 << 10;
 /// An extended attribute: its name and its value.
 pub(super) type Xattr = (Vec<u8>, Vec<u8>);
 
-/// What a copy wants to know of a file.
+/// The attributes of a file that a copy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) file_type: FileType,
@@ -25,7 +25,7 @@ pub(super) struct Meta {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) links: u64,
-    /// Device and inode: the same for two names of one file.
+    /// Device and inode: equal for two names of the same file.
     pub(super) identity: (u64, u64),
     pub(super) device: (u32, u32),
     pub(super) atime: Nanos,
@@ -50,8 +50,8 @@ impl Meta {
     }
 }
 
-/// The next names of an open directory, sorted, with whether each is said to be a directory; `.` and `..` are left out.
-/// None at the end.
+/// The next names of an open directory, sorted, each with whether the entry is reported as a directory; without `.`
+/// and `..`. Empty at the end.
 pub(super) fn names(dir: &OwnedFd) -> Result<Vec<(Vec<u8>, bool)>, Errno> {
     let mut names = Vec::new();
     let mut buffer = Vec::with_capacity(NAMES);
@@ -62,7 +62,7 @@ pub(super) fn names(dir: &OwnedFd) -> Result<Vec<(Vec<u8>, bool)>, Errno> {
         if name != b"." && name != b".." {
             names.push((name.to_vec(), entry.file_type() == rustix::fs::FileType::Directory));
         }
-        // What the buffer still has would be lost.
+        // Entries still in the buffer would be lost.
         if entries.is_buffer_empty() && !names.is_empty() {
             break;
         }
@@ -71,7 +71,7 @@ pub(super) fn names(dir: &OwnedFd) -> Result<Vec<(Vec<u8>, bool)>, Errno> {
     Ok(names)
 }
 
-/// The next stretch of an open file that is no hole, at or after `offset`; without an end where the file system knows no
+/// The next data range of an open file, at or after `offset`. The range has no end if the file system does not report
 /// holes.
 pub(super) fn next_data(file: &OwnedFd, offset: u64) -> Result<Option<(u64, u64)>, Errno> {
     match seek(file, SeekFrom::Data(offset)) {
@@ -82,7 +82,7 @@ pub(super) fn next_data(file: &OwnedFd, offset: u64) -> Result<Option<(u64, u64)
     }
 }
 
-/// Fills `buffer` from `offset` on, and says how far; less than all only at the end of the file.
+/// Fills `buffer` from `offset` on. Returns the number of bytes; less than all only at the end of the file.
 pub(super) fn read_at(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
     let mut filled = 0;
     while filled < buffer.len() {

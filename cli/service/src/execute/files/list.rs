@@ -8,7 +8,7 @@ use crate::execute::{job::Job, parts::Parts};
 
 const NANOS: i64 = 1_000_000_000;
 
-/// Gives away the entries of the directory that `path` names, sorted by name, or the one entry of anything else.
+/// Sends the entries of the directory `path`, sorted by name, or the single entry of any other file.
 pub(super) fn entries(
     fs: &Served,
     path: &[u8],
@@ -18,7 +18,7 @@ pub(super) fn entries(
     job: &mut Job<'_>,
 ) -> Result<(), Failure> {
     let failed = |errno| Failure::cannot("list", shown, reason(errno));
-    // As ls does: a link to a directory is listed as the directory, unless the entry itself is asked for.
+    // As in ls, a link to a directory is listed as the directory, unless the request is for the entry itself.
     let attr = resolve(fs, path, false).map_err(failed)?;
     let target = match attr.file_type {
         FileType::Symlink if !directory_itself => resolve(fs, path, true).ok(),
@@ -34,7 +34,7 @@ pub(super) fn entries(
     while let Some(attr) = walk.next().map_err(failed)? {
         job.check()?;
         match record(fs, walk.path().to_vec(), &attr) {
-            // It was removed meanwhile.
+            // The file was removed meanwhile.
             Err(Errno::NOENT) => {}
             record => parts.push(record.map_err(failed)?, job)?,
         }
@@ -64,7 +64,7 @@ fn record(fs: &Served, name: Vec<u8>, attr: &Attr) -> Result<EntryRecord, Errno>
     })
 }
 
-/// A file's type, as the protocol names it.
+/// The protocol's name for a file type.
 pub(crate) fn kind(file_type: FileType) -> FileKind {
     match file_type {
         FileType::Regular => FileKind::File,

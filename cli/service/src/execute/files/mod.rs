@@ -1,16 +1,16 @@
 //! Files of a dataset or a snapshot without a mount: listing, reading, and copying in and out.
 //!
-//! Everything goes through [`dataset::fs::FileSystem`], the object that a mount of the same dataset would serve, so
-//! both may be used at once; who changes a mounted dataset here tells its mount.
+//! All access uses [`dataset::fs::FileSystem`], the object that a mount of the same dataset would serve. So a command
+//! and a mount may be in use together; a change by a command notifies the mount.
 //!
 //! ```text
 //! resolve    a path to an inode        list       entries as records
 //! host       this machine's files: attributes, names, holes
-//! handle     one of them, held by a descriptor       trail      the directories that lead to where a copy is
+//! handle     a file of this machine, held by a descriptor       trail      directories on the path of a copy
 //! copy_in    host to dataset          copy_out   dataset to host          copy_within   within a pool
-//! walk       directories, however deep         parts      (in execute) answers that come in parts
-//! attributes immutable, compression and such of single files         project    which project files are of
-//! requests   locations to file systems             served     a file system, and the mount to be told
+//! walk       directories, at any depth         parts      (in execute) answers sent in parts
+//! attributes attributes such as immutable or compression of single files         project    projects of files
+//! requests   locations to file systems             served     a file system, and its mount
 //! ```
 
 mod attributes;
@@ -43,18 +43,18 @@ use super::{
     mounts::unserved_at,
 };
 
-/// The bytes moved in one step: some records of the default size.
+/// Number of bytes moved per step: some records of the default size.
 const CHUNK: usize = 1 << 20;
 
-/// The file that a path names; a symbolic link at its end is not followed.
+/// The file at a path. A symbolic link at the end is not followed.
 pub(super) fn find(fs: &FileSystem, path: &[u8]) -> Result<Attr, Errno> {
     resolve(fs, path, false)
 }
 
-/// Why a file cannot be found any more that a command has seen.
+/// The failure if a file seen by a command has been replaced.
 const REPLACED: &str = "its file system was rolled back, received into or destroyed while the command ran";
 
-/// What the system says about an error of a pool's file, without its number.
+/// The system's text for an error of a pool's file, without the error number.
 pub(crate) fn reason(errno: Errno) -> String {
     if errno == Errno::STALE {
         return REPLACED.to_owned();
@@ -63,7 +63,7 @@ pub(crate) fn reason(errno: Errno) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// The failure of something with a file of this machine.
+/// The failure of an action on a file of this machine.
 fn cannot_here(action: &str, path: &Path, errno: Errno) -> Failure {
     let why = match errno {
         Errno::STALE => "another process has moved or replaced the file or a parent directory".to_owned(),
@@ -76,12 +76,12 @@ fn cannot_here(action: &str, path: &Path, errno: Errno) -> Failure {
     }
 }
 
-/// A device's number as file systems keep it, from major and minor.
+/// Encodes major and minor into a device number, as file systems store the number.
 fn encode_device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
-/// Major and minor of a device's number.
+/// Decodes a device number into major and minor.
 fn decode_device(rdev: u32) -> (u32, u32) {
     ((rdev >> 8) & 0xfff, (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00))
 }
@@ -106,7 +106,7 @@ fn read(fs: &Served, path: &[u8], shown: &str, to: &mut JobStream, job: &mut Job
         if buffer.is_empty() {
             return Ok(());
         }
-        // A reader that went away, as `head` does, has what it wanted.
+        // The reader, such as `head`, has read enough.
         match to.write_all(&buffer) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
             written => written.map_err(|error| Failure::cannot("write", shown, error))?,
@@ -116,8 +116,8 @@ fn read(fs: &Served, path: &[u8], shown: &str, to: &mut JobStream, job: &mut Job
     }
 }
 
-/// Gives a copy the extended attributes of its source. What belongs to another file system means nothing here and is left
-/// out; an access control list that the copy got from its directory is not the source's, and goes.
+/// Sets the extended attributes of a copy from its source. Attributes specific to other file systems are skipped. An
+/// access control list inherited from the copy's directory is removed if the source has none.
 fn set_xattrs(fs: &FileSystem, to: Ino, xattrs: &[Xattr]) -> Result<(), Errno> {
     let lists = [acl::ACCESS, acl::DEFAULT].into_iter();
     for inherited in lists.filter(|list| xattrs.iter().all(|(name, _)| name != list)) {
@@ -135,7 +135,7 @@ fn set_xattrs(fs: &FileSystem, to: Ino, xattrs: &[Xattr]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The next stretch of a file that is no hole, at or after `offset`.
+/// The next data range of a file, at or after `offset`.
 fn next_data(fs: &FileSystem, attr: &Attr, offset: u64) -> Result<Option<(u64, u64)>, Errno> {
     match fs.seek(attr.ino, offset, Whence::Data) {
         Ok(start) => Ok(Some((start, fs.seek(attr.ino, start, Whence::Hole)?))),

@@ -1,4 +1,4 @@
-//! Which project files are of, for `fs project`.
+//! The projects of files, for `fs project`.
 
 use dataset::fs::{Attr, Errno, FileType, Ino, Project};
 use protocol::{Failure, PathBytes, ProjectChange, ProjectReach, ProjectRecord};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::execute::{job::Job, parts::Parts};
 
-/// Gives away the project of a file, and then of what is in it or below it if that is asked for.
+/// Sends the project of a file; depending on `reach`, also of the directory's entries or of everything below.
 pub(super) fn get(
     fs: &Served,
     path: &[u8],
@@ -43,8 +43,8 @@ pub(super) fn get(
     parts.finish(job)
 }
 
-/// Has a file, and everything below it if that is asked for, be of a project; `changed` is told which files. One that is
-/// to be handed down, and is not named, is that of the file itself.
+/// Sets the project of a file, and with `recursive` of everything below; calls `changed` with each changed file. With
+/// inheritance but without a project id, the id is the file's own.
 pub(super) fn set(
     fs: &Served,
     path: &[u8],
@@ -76,7 +76,7 @@ pub(super) fn set(
     })
 }
 
-/// As elsewhere, only files and directories are asked and told.
+/// As in other commands, only regular files and directories have a project.
 fn has_project(file_type: FileType) -> bool {
     matches!(file_type, FileType::Regular | FileType::Directory)
 }

@@ -1,4 +1,4 @@
-//! The requests about files, from locations to file systems.
+//! Requests about files: from locations to file systems.
 
 use std::{path::Path, sync::Arc};
 
@@ -81,7 +81,7 @@ impl OpenPool {
         self.copy_to(to, |fs| copy_within(fs, &as_sources(&opened), &to.path.0, recursive, job))
     }
 
-    /// Has `copy` change a dataset, whose mount learns of it.
+    /// Runs `copy`, which changes a dataset and notifies its mount.
     fn copy_to(
         &self,
         to: &Location,
@@ -92,7 +92,7 @@ impl OpenPool {
         };
         let files = self.files_of_dataset(name)?.pinned();
         let copied = copy(&files);
-        // What was copied is there, whether all of it was or not.
+        // Committed even after a failure: a partial copy stays.
         self.engine().commit().or_refused("copy to", shown(to))?;
         files.check_not_replaced("copy to", &shown(to))?;
         copied
@@ -146,7 +146,8 @@ impl OpenPool {
         })
     }
 
-    /// Changes files at a place in a dataset, durably: `set` gets the path, how it is shown, and whom to tell which files.
+    /// Changes files at a location in a dataset, durably. `set` gets the file system, the path, the path for
+    /// messages, and a function to call with each changed file.
     fn change_files(
         &self,
         location: &Location,
@@ -158,7 +159,7 @@ impl OpenPool {
         };
         let files = self.files_of_dataset(name)?.pinned();
         let done = set(&files, &location.path.0, &shown(location), &mut |ino| files.object_changed(ino));
-        // What was set is set, whether all of it was or not.
+        // Committed even after a failure: changes already made stay.
         self.engine().commit().or_refused(action, shown(location))?;
         files.check_not_replaced(action, &shown(location))?;
         done
@@ -176,14 +177,14 @@ impl OpenPool {
     }
 }
 
-/// A file system, and the place in it that is meant.
+/// A file system, and a location inside.
 type Opened<'a> = (Served, &'a Location);
 
 fn as_sources<'a>(opened: &'a [Opened<'_>]) -> Vec<Source<'a>> {
     opened.iter().map(|(fs, location)| Source { fs, path: &location.path.0, shown: shown(location) }).collect()
 }
 
-/// A location as it was written.
+/// A location, as the user wrote the location.
 fn shown(location: &Location) -> String {
     format!("{}:{}", location.name, location.path.to_text())
 }

@@ -1,19 +1,19 @@
 //! From a path to a file, without the kernel.
 //!
-//! Symbolic links are followed as the kernel does, with two differences: an absolute target begins at the dataset's
-//! root, since there is no other root to begin at, and nothing above that root can be reached.
+//! Symbolic links are followed as by the kernel, with two differences. An absolute target starts at the dataset's
+//! root, the only root there is. Nothing above this root can be reached.
 
 use std::collections::VecDeque;
 
 use dataset::fs::{Attr, Errno, FileSystem, FileType, Ino, ROOT};
 
-/// How often a path is looked up anew when the tree was replaced meanwhile.
+/// Number of lookups of a path if the tree is replaced meanwhile.
 const TRIES: usize = 3;
 
-/// How many symbolic links one path may lead through; the kernel's number.
+/// Maximum number of symbolic links in one path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// The file that a path names; a symbolic link at its end is followed if `follow` says so, or if a slash ends the path.
+/// The file at a path. A symbolic link at the end is followed with `follow`, or if the path ends with a slash.
 pub(super) fn resolve(fs: &FileSystem, path: &[u8], follow: bool) -> Result<Attr, Errno> {
     let wants_directory = path.ends_with(b"/");
     let attr = in_one_tree(fs, |fs| walk(fs, parts(path), follow || wants_directory))?;
@@ -23,7 +23,7 @@ pub(super) fn resolve(fs: &FileSystem, path: &[u8], follow: bool) -> Result<Attr
     }
 }
 
-/// Where something is or could be: the directory, and the name in it.
+/// A place for a file, whether or not a file exists: a directory, and a name inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The directory.
@@ -32,7 +32,7 @@ pub(super) struct Place {
     pub(super) name: Vec<u8>,
 }
 
-/// The place that a path names, whether anything is there or not.
+/// The place of a path, whether or not a file exists.
 pub(super) fn place(fs: &FileSystem, path: &[u8]) -> Result<Place, Errno> {
     let mut parts = parts(path);
     let name = parts.pop_back().filter(|name| name != b"." && name != b"..").ok_or(Errno::EXIST)?;
@@ -43,7 +43,7 @@ pub(super) fn place(fs: &FileSystem, path: &[u8]) -> Result<Place, Errno> {
     }
 }
 
-/// Looks in one tree, whatever is put in its place meanwhile: a path is looked up in many steps.
+/// Runs a lookup of several steps within one tree, and retries if the tree is replaced meanwhile.
 fn in_one_tree<T>(fs: &FileSystem, look: impl Fn(&FileSystem) -> Result<T, Errno>) -> Result<T, Errno> {
     for _ in 1..TRIES {
         match look(&fs.pinned()) {

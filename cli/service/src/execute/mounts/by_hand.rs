@@ -1,11 +1,11 @@
 //! Mounts by mount(8): file systems with `mountpoint=legacy`, and snapshots, mounted where the user says.
 //!
-//! The pool does not record such a mount. So this machine remembers the mount in a file beside the registry entry of
-//! the pool. The file is replaced as a whole whenever such a mount is made, changed or ended, and a newly started
-//! service that mounts everything makes these mounts again. So the mounts survive a crash of the service and a
-//! restart; an export forgets them. A mount that fails prevents no other mount, and stays remembered until the mount
-//! succeeds or is unmounted. A crash between a mount and the write of the file loses only this mount, whose mount(8)
-//! was not answered yet.
+//! The pool does not record mounts by mount(8). So the service remembers each mount in a file beside the registry
+//! entry of the pool. The file is replaced as a whole whenever a mount is made, changed or ended. A newly started
+//! service restores the mounts together with all others, so the mounts survive a crash of the service and a restart;
+//! an export forgets the mounts. A failed mount does not stop the rest, and stays remembered until the mount succeeds
+//! or is unmounted. A crash between a mount and the write of the file loses only the new mount, before mount(8) was
+//! answered.
 //!
 //! Entries of the file are checked against the pool: the id identifies a file system or snapshot, and the name only
 //! helps to find the dataset.
@@ -34,7 +34,7 @@ pub(super) struct Memory(Mutex<Option<Written>>);
 struct Written {
     file: PathBuf,
     says: Vec<Remembered>,
-    /// Mounts of an earlier service that this service has not made yet.
+    /// Mounts of an earlier service not yet made by the current service.
     pending: Vec<Remembered>,
 }
 

@@ -1,7 +1,7 @@
 //! Mounts that follow changes not made through the mount: of files, snapshots and properties.
 //!
-//! A change of files may remove directories that are mount points of other datasets. The kernel then ends the mounts,
-//! and this module makes the mounts again.
+//! A change of files may remove the mount points of further datasets. The kernel then ends the mounts, and this
+//! module makes the mounts again.
 
 use std::{
     collections::BTreeMap,
@@ -111,8 +111,8 @@ impl Mounts {
         }
     }
 
-    /// Remounts those of a dataset and its descendants whose mounts have other options than the current properties, and
-    /// everything mounted inside, each in the same manner. If one mount is busy, all stay unchanged.
+    /// Remounts a dataset and its descendants where the mount options differ from the current properties. Everything
+    /// mounted inside is remounted in the same manner. If one mount is busy, all stay unchanged.
     pub(crate) fn mount_anew(&self, top: &DatasetName) -> Result<(), Failure> {
         self.drop_ended();
         let stale = |plan: Plan| self.mount_of(plan.id).filter(|mount| !mount.agrees_with(&plan.options));

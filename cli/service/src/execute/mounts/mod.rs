@@ -46,7 +46,7 @@ pub(crate) use self::{by_hand::check_namespace, places::Places, unmount::Unmount
 use super::refusal::OrRefused;
 
 /// Environment variable that selects the kernel transport, `fuse` or `uring`: for tests of either, and for kernels
-/// where one of the two is faulty. By default the service uses the faster transport that works.
+/// with a faulty transport. By default the service uses the faster transport of those that work.
 const TRANSPORT: &str = "CENOTE_TRANSPORT";
 
 /// A mounted dataset or snapshot.
@@ -144,7 +144,7 @@ impl Mounts {
         };
         plans.retain(|plan| plan.canmount == CanMount::On && plan.path().is_some());
         let mounted = self.mount_plans(plans.into_iter().map(|plan| (plan, *how)).collect());
-        // A mount by mount(8) may lie inside one of these mounts.
+        // A mount by mount(8) may lie inside a mount just made.
         if names.is_none() { keep_first(mounted, self.restore()) } else { mounted }
     }
 
@@ -255,8 +255,8 @@ impl Mounts {
         self.chosen(|_, _| true).iter().for_each(|(_, mount)| mount.reap());
     }
 
-    /// Drops mounts whose sessions have ended. Sessions whose mounts have gone from this process's namespace become
-    /// left sessions.
+    /// Drops mounts with an ended session. If a mount has gone from this process's namespace but its session
+    /// continues, the session becomes a left session.
     pub(crate) fn drop_ended(&self) {
         self.left.lock().retain(|(_, active)| !active.mount.has_ended());
         // The table is copied before the kernel's mount list is read: a mount made after the read is not in the list.

@@ -1,4 +1,4 @@
-//! Where datasets are mounted: what `mountpoint` says, as users of this machine see it.
+//! Mount points of datasets: the value of `mountpoint`, as seen by users of this machine.
 
 use std::fs;
 
@@ -14,17 +14,17 @@ use protocol::{Assignment, Failure, given};
 
 use crate::owners::is_root;
 
-/// Where mount points begin that nobody has set.
+/// Prefixes of mount points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Places {
-    /// In front of mount points that are a default: nothing for root, the home for others.
+    /// Prefix of default mount points: empty for root, else the user's home.
     pub(crate) home: String,
-    /// In front of all.
+    /// Prefix of all mount points; empty without `altroot`.
     pub(crate) altroot: String,
 }
 
 impl Places {
-    /// Those of the user who runs this process.
+    /// The prefixes for the user who runs this process.
     pub(crate) fn of_this_user(altroot: Option<&str>) -> Places {
         let home = match is_root() {
             true => String::new(),
@@ -34,7 +34,7 @@ impl Places {
         Places { home: trimmed(&home), altroot: trimmed(altroot.unwrap_or_default()) }
     }
 
-    /// A value of `mountpoint` as users of this machine see it.
+    /// The value of `mountpoint`, with prefixes, as seen on this machine.
     pub(crate) fn shown(&self, mountpoint: &Valued) -> String {
         let value = &mountpoint.value;
         if !value.starts_with('/') {
@@ -44,8 +44,7 @@ impl Places {
         format!("{}{home}{value}", self.altroot)
     }
 
-    /// Refuses a new pool whose root dataset, with these properties, would have to be mounted on a directory that holds
-    /// something.
+    /// Refuses a new pool if the root dataset, with these properties, would be mounted over a directory with content.
     pub(crate) fn check_root(&self, pool: &DatasetName, root: &[Assignment]) -> Result<(), Failure> {
         let mountpoint = match given(root, &MOUNTPOINT) {
             Some(value) => Valued { value, source: Source::Local },

@@ -1,4 +1,4 @@
-//! What the properties of datasets say about mounting them.
+//! From the properties of datasets to mounts.
 
 use std::path::PathBuf;
 
@@ -16,14 +16,14 @@ use protocol::{Assignment, Failure};
 use super::Mounts;
 use crate::execute::OrRefused;
 
-/// What a dataset's properties say about mounting it, or a snapshot of it.
+/// How to mount a dataset or a snapshot, from the dataset's properties.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) id: u64,
     pub(super) name: Name,
-    /// The dataset's id, which is its own unless it is a snapshot.
+    /// The dataset's id; for a snapshot, the id of its dataset.
     pub(super) dataset: u64,
-    /// Where somebody wants it, whatever `mountpoint` says.
+    /// The directory chosen by the user, which overrides `mountpoint`.
     pub(super) at: Option<PathBuf>,
     pub(super) mountpoint: String,
     pub(super) canmount: CanMount,
@@ -31,7 +31,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Where it is to be mounted, if anywhere.
+    /// The mount point; `None` if the dataset has none.
     pub(super) fn path(&self) -> Option<PathBuf> {
         let own = || self.mountpoint.starts_with('/').then(|| PathBuf::from(&self.mountpoint));
         self.at.clone().or_else(own)
@@ -39,7 +39,7 @@ impl Plan {
 }
 
 impl Mounts {
-    /// The plan for one dataset.
+    /// The plan for a single dataset.
     pub(super) fn plan(&self, name: &DatasetName) -> Result<Plan, Failure> {
         let request =
             ListRequest { roots: vec![Name::Dataset(name.clone())], depth: Some(0), kinds: Kinds::FILESYSTEM };
@@ -47,7 +47,8 @@ impl Mounts {
         listed.first().map(|listed| self.plan_of(listed)).ok_or_else(|| Failure::no_dataset(name))
     }
 
-    /// The plan for a dataset or a snapshot, with values that hold for one mount. Those of a dataset have been noted.
+    /// The plan for a dataset, or for a snapshot with temporary values. A dataset's temporary values are recorded in
+    /// its properties already.
     pub(super) fn plan_with(&self, name: &Name, temporary: &[Assignment]) -> Result<Plan, Failure> {
         let plan = self.plan(&name.dataset())?;
         if !matches!(name, Name::Snapshot(_)) {
@@ -62,13 +63,13 @@ impl Mounts {
         Ok(Plan { id, name: name.clone(), options, ..plan })
     }
 
-    /// The plans for a dataset and all below it.
+    /// The plans for a dataset and its descendants.
     pub(super) fn plans(&self, top: &DatasetName) -> Result<Vec<Plan>, Failure> {
         let request = ListRequest { roots: vec![Name::Dataset(top.clone())], depth: None, kinds: Kinds::FILESYSTEM };
         Ok(self.datasets.list(&request).or_refused("open", top)?.iter().map(|listed| self.plan_of(listed)).collect())
     }
 
-    /// A property of a dataset, and where it comes from.
+    /// A property of a dataset, with its source.
     pub(super) fn value(&self, name: &DatasetName, property: &str) -> Result<Valued, Failure> {
         let found = self.datasets.get(&Name::Dataset(name.clone()), property).or_refused("open", name)?;
         found.ok_or_else(|| Failure::no_dataset(name))
@@ -90,7 +91,7 @@ impl Mounts {
     }
 }
 
-/// Has the mount of a snapshot follow a temporary value. Nothing makes it writable.
+/// Applies a temporary value to the options of a snapshot's mount, which always stays read-only.
 fn restrict(options: &mut MountOptions, given: &Assignment) {
     let followed = [
         (ATIME, &mut options.atime),

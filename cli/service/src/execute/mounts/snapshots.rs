@@ -1,4 +1,4 @@
-//! The snapshots of a mounted dataset, as its `.zfs` shows them.
+//! The snapshots of a mounted dataset, as shown in `.zfs`.
 
 use std::sync::Arc;
 
@@ -63,8 +63,8 @@ impl Snapshots for SnapshotsOf {
     }
 }
 
-/// A snapshot's name and creation. Its seconds are those it was taken at; the rest of the time is its transaction group,
-/// which no two snapshots of one name share.
+/// A snapshot's name and creation time. The seconds are the creation; the nanoseconds are the creation txg, which
+/// differs between any two snapshots with the same name.
 fn entry(listed: &Listed) -> Option<SnapshotEntry> {
     const SECOND: Nanos = 1_000_000_000;
     let Name::Snapshot(name) = &listed.name else { return None };

@@ -1,4 +1,4 @@
-//! Each request that changes the pool leaves a line in its history, and no other request does.
+//! Every request that changes the pool adds a line to the history, and no other request does.
 
 use std::{cell::RefCell, collections::BTreeSet, fs::File};
 
@@ -7,7 +7,7 @@ use protocol::{Assignment, JobTarget, NewSize, Order, ProjectChange, ProjectReac
 
 use super::*;
 
-/// A world in which the names of the variants are kept that were tried.
+/// A test world that records the names of the tried variants.
 struct Tried {
     world: World,
     variants: RefCell<BTreeSet<String>>,
@@ -19,7 +19,7 @@ fn variant(request: &Request) -> String {
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-/// The names of all variants, as they are declared.
+/// The names of all variants, in the source of the enum.
 fn declared() -> BTreeSet<String> {
     let source = include_str!("../../../../protocol/src/request.rs");
     let body = source.split("pub enum Request {\n").nth(1).unwrap().split("\n}\n").next().unwrap();
@@ -45,7 +45,7 @@ impl Tried {
         (command, answer.unwrap_or_else(|failure| panic!("{name}: {failure}: {:?}", failure.hint)))
     }
 
-    /// Carries out a request that changes the pool.
+    /// Executes a request that changes the pool.
     fn change(&self, request: Request) -> Response {
         self.change_with(request, None)
     }
@@ -59,13 +59,13 @@ impl Tried {
         response
     }
 
-    /// Notes a request that changes no pool, which the table says.
+    /// Records a request that does not change the pool, according to the table.
     fn quiet(&self, request: Request) {
         assert!(!request.traits().is_recorded, "{request:?}");
         self.variants.borrow_mut().insert(variant(&request));
     }
 
-    /// Notes a request that needs a job which lasts, which the table says.
+    /// Records a request that needs a running job, according to the table.
     fn of_a_job(&self, request: Request) {
         assert!(request.traits().is_recorded, "{request:?}");
         self.variants.borrow_mut().insert(variant(&request));
