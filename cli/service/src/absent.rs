@@ -136,7 +136,7 @@ fn answer(request: &Request, pool: &str, known: Option<&KnownPool>, absence: &Ab
     }
 }
 
-/// The row of a pool.
+/// The row of a pool in `pool list`.
 fn record(
     pool: &str,
     known: Option<&KnownPool>,
@@ -168,7 +168,7 @@ fn record(
     }
 }
 
-/// The state of a pool in full.
+/// The section of a pool in `pool status`.
 fn status(pool: &str, known: Option<&KnownPool>, absence: &Absence) -> PoolStatus {
     // The status text itself says that the pool cannot be opened, so the failure's prefix is removed.
     let why = absence.why.as_ref().map(|failure| {

@@ -45,7 +45,7 @@ const MOUNTLESS: &str = "CENOTE_MOUNTLESS";
 pub struct Client {
     pub(super) places: Places,
     pub(super) registry: Registry,
-    /// The command line, for the pools' histories.
+    /// The command line, as recorded in the history of each pool.
     pub(super) command: String,
     /// The pool opened by this command.
     opened: Option<Opened>,
@@ -90,7 +90,7 @@ impl Client {
         Some((places, indexed))
     }
 
-    /// Asks the service of another user's pool.
+    /// Asks the service of another user's pool; an error if no service runs.
     pub(super) fn ask_another(
         &self,
         (places, indexed): (&Places, &IndexedPool),
@@ -157,7 +157,7 @@ impl Client {
         Ok(lock.map(|lock| self.held.note(lock)).filter(|_| !self.is_served(pool)))
     }
 
-    /// Whether mounting is possible and wanted, and if not, why.
+    /// Whether mounting is possible and wanted. The error has the obstacle; `None` if mounting is unwanted.
     pub(super) fn can_mount(&self) -> Result<(), Option<String>> {
         let forced = std::env::var_os(MOUNTLESS).is_some_and(|value| !value.is_empty() && value != "0");
         if forced {

@@ -75,7 +75,7 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Opens the pool and starts listening.
+/// Opens the pool and listens on its socket.
 fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Failure> {
     let known = Registry::of(places).get(name)?.ok_or_else(|| Failure::no_pool(name))?;
     let pool = OpenPool::open(&known, &Opening { mounting: true, ..Opening::default() })?;

@@ -102,11 +102,11 @@ pub(crate) enum Condition {
     CommitFailed,
     /// A device's file was removed; the pool continues with the open file.
     Removed,
-    /// Devices cannot be resilvered.
+    /// Devices cannot be resilvered: some blocks have no good copy.
     Stuck,
     /// Files or metadata have no good copy.
     Damaged,
-    /// Bad copies were met, and have not been examined.
+    /// Readers met bad copies not examined yet.
     Unexamined,
     /// A device's file is shorter than it was.
     Cut,
@@ -116,7 +116,7 @@ pub(crate) enum Condition {
     Silent,
     /// A device of a mirror or a RAID-Z is missing.
     Missing,
-    /// A log is missing.
+    /// A log vdev is missing.
     LogLost,
     /// A device of a mirror or a RAID-Z is offline.
     Offline,

@@ -28,7 +28,6 @@ const HOLDER: &str = "the pool's service";
 
 /// The devices of an open pool, including spares and cache devices.
 pub(super) struct Devices {
-    /// The pool's GUID.
     guid: u64,
     /// Absolute paths of the devices.
     pub(super) paths: Vec<DevicePath>,
@@ -81,7 +80,7 @@ impl Owned {
         Ok(())
     }
 
-    /// The devices, unless the pool is closed or about to be.
+    /// The devices; `None` if the pool is closed or being closed.
     fn devices(&self) -> Option<Devices> {
         self.pool.try_read()?.as_ref().map(Devices::of)
     }

@@ -24,7 +24,7 @@ use protocol::Failure;
 
 use crate::owners::is_root;
 
-/// Root's folders.
+/// Default folders of root.
 const STATE: &str = "/var/lib/cenote";
 const RUN: &str = "/run/cenote";
 
@@ -75,17 +75,17 @@ impl Places {
         self.state.join("index")
     }
 
-    /// The log of a pool's service.
+    /// Path of the log of a pool's service.
     pub fn log(&self, pool: &str) -> PathBuf {
         self.state.join("log").join(format!("{pool}.log"))
     }
 
-    /// The socket of a pool's service.
+    /// Path of the socket of a pool's service.
     pub fn socket(&self, pool: &str) -> PathBuf {
         self.run.join(format!("{pool}.sock"))
     }
 
-    /// The lock of a pool.
+    /// Path of the lock file of a pool.
     pub fn lock(&self, pool: &str) -> PathBuf {
         self.run.join(format!("{pool}.lock"))
     }
@@ -135,7 +135,7 @@ fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
     }
     match DirBuilder::new().mode(mode).create(path) {
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
-        // Another command was faster.
+        // Another command has created the folder meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }

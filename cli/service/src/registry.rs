@@ -41,7 +41,7 @@ const SUFFIX: &str = ".json";
 pub struct KnownPool {
     /// The pool's name, one component.
     pub name: DatasetName,
-    /// The pool's GUID.
+    /// The pool's current GUID.
     pub guid: u64,
     /// A second GUID, noted before a change of the GUID: a crash may leave either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub struct KnownPool {
     /// Imported read-only.
     #[serde(default)]
     pub read_only: bool,
-    /// Imported without mounting anything.
+    /// Imported without mounting any dataset.
     #[serde(default)]
     pub no_mount: bool,
     /// The directory below which all mount points of the pool lie.
@@ -73,7 +73,7 @@ impl KnownPool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DevicePath {
-    /// A UTF-8 path.
+    /// A path in UTF-8, as text.
     Text(String),
     /// The bytes of a path with invalid UTF-8.
     Bytes(Vec<u8>),
@@ -92,7 +92,7 @@ impl From<PathBuf> for DevicePath {
 }
 
 impl DevicePath {
-    /// The path.
+    /// The path as a `PathBuf`, unchanged.
     pub fn to_path(&self) -> PathBuf {
         let bytes = match self {
             DevicePath::Text(text) => text.as_bytes(),
@@ -111,17 +111,17 @@ struct Document {
 /// The part of a pool's description that every user may read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexedPool {
-    /// The version of the file.
+    /// Format version of the index file.
     version: u32,
-    /// Its name.
+    /// The pool's name, one component.
     pub name: DatasetName,
-    /// Its GUID.
+    /// The pool's GUID as registered.
     pub guid: u64,
-    /// Its state when its owner last looked, in the words of `pool list`.
+    /// The state when the owner last asked, as in `pool list`.
     pub state: String,
 }
 
-/// A pool of another user: its devices are not known here.
+/// The entry of another user's pool: its device paths are unknown.
 impl From<&IndexedPool> for KnownPool {
     fn from(indexed: &IndexedPool) -> KnownPool {
         KnownPool {
@@ -143,7 +143,7 @@ const OPENED: &str = "ONLINE";
 /// Maximum length of a state, in bytes.
 const MAX_STATE: usize = 32;
 
-/// The folder of the known pools.
+/// The known pools of one user.
 #[derive(Clone, Debug)]
 pub struct Registry {
     folder: PathBuf,

@@ -71,7 +71,7 @@ pub trait Handler: Send + Sync + 'static {
     fn handle(&self, call: Call, stream: Option<Stream>, cancel: Cancel, said: OnSaid<'_>)
     -> Result<Response, Failure>;
 
-    /// The name of the pool.
+    /// The name of the served pool.
     fn pool(&self) -> &str;
 
     /// The failure to answer while a running call may block for ever. The call continues, and its result is
@@ -85,10 +85,10 @@ pub trait Handler: Send + Sync + 'static {
     fn has_ended(&self) -> bool;
 }
 
-/// Why a service ended.
+/// The reason for the end of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// A call to shut down was carried out.
+    /// A shutdown call has closed the pool.
     Shutdown,
     /// A signal from the system or a user asked for the end.
     Signal,
@@ -108,7 +108,7 @@ async fn listen(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result
     let (ended, mut end) = mpsc::channel(1);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // A service outlives its terminal.
+    // SIGHUP is ignored: a service outlives its terminal.
     let _hangup: Signal = signal(SignalKind::hangup())?;
     let mut reserve = Reserve::default();
     reserve.fill();
@@ -171,7 +171,7 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
             visitors.cancel_all();
         }
         let carried_out = carry_out(&mut socket, handler.clone(), call, stream, Default::default()).await;
-        // Also if the call failed, or its peer has gone.
+        // Checked even if the call failed, or its peer has gone.
         let is_end = is_shutdown && handler.has_ended();
         let written = match carried_out {
             Ok(result) => write_reply(&mut socket, &result.map_or_else(Reply::Failed, Reply::Done)).await,
@@ -194,7 +194,7 @@ fn note_peer(call: &mut Call, peer: &UCred) {
     call.user = Some(peer.uid());
 }
 
-/// The owner of the service and root.
+/// Whether a peer may ask everything: the owner of the service, and root.
 fn may_ask_everything(peer: u32, owner: u32) -> bool {
     peer == owner || peer == 0
 }
@@ -254,7 +254,7 @@ async fn read_body(
     version::decode(&body, len)
 }
 
-/// The answer to a program of another version.
+/// The answer to a program with another protocol version.
 fn other_version(handler: &dyn Handler, Foreign(program): Foreign) -> Reply {
     let own = std::env::current_exe().unwrap_or_default();
     let service = version::Service {

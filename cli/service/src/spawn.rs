@@ -32,7 +32,7 @@ const MAX_REPORT: usize = 1 << 20;
 /// Size in bytes above which a log is renamed when a service starts.
 const MAX_LOG: u64 = 8 << 20;
 
-/// Where glibc looks for the settings of its heap.
+/// Environment variable with the settings of glibc's heap.
 const HEAP_VARIABLE: &str = "GLIBC_TUNABLES";
 
 /// The service's heap maps each large buffer separately, and keeps up to 32 MiB of free memory.

@@ -28,7 +28,7 @@ use super::{client::Client, daemon, host::detach_dead_mounts, hygiene, registry:
 /// If set to `0`, a crashed service is not restarted until `pool import`.
 const SWITCH: &str = "CENOTE_RESTART";
 
-/// The pause after the first crash, and the longest.
+/// Pause after the first crash, and maximum pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 

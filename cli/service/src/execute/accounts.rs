@@ -14,7 +14,7 @@ use super::{files::reason, job::Job, open_pool::OpenPool, refusal::OrRefused};
 use crate::owners;
 
 impl OpenPool {
-    /// All accounts of a kind.
+    /// All accounts of a kind, with usage and quotas.
     pub(super) fn accounts(&self, name: &Name, kind: OwnerKind, job: &Job<'_>) -> Result<Vec<AccountRecord>, Failure> {
         let accounts = self.files(name)?.accounts_while(kind, &|| job.check().is_ok());
         let accounts = accounts.map_err(|errno| not_told(name, errno, job))?;
@@ -69,7 +69,7 @@ impl OpenPool {
         Ok((quotas, others))
     }
 
-    /// Sets quotas.
+    /// Sets quotas, and commits.
     pub(super) fn set_quotas(&self, name: &Name, quotas: &[Quota]) -> Result<(), Failure> {
         if quotas.is_empty() {
             return Ok(());

@@ -21,7 +21,7 @@ impl OpenPool {
         self.pool.add_caches(&devices).or_refused(ACTION, self.name())
     }
 
-    /// A cache device leaves at once: nothing has to be moved.
+    /// Removes a cache device at once, because no data has to move.
     pub(super) fn remove_cache(&self, name: &str, dry_run: bool) -> Result<RemovalPlan, Failure> {
         let bytes = self.pool.find_cache(name).map_or(0, |leaf| self.engine().secondary().held(leaf.guid()));
         if !dry_run {
@@ -45,7 +45,7 @@ impl OpenPool {
         }
     }
 
-    /// The paths of the cache devices.
+    /// Paths of the pool's cache devices.
     pub(super) fn cache_paths(&self) -> Vec<String> {
         self.pool.caches().iter().map(|leaf| leaf.name().to_owned()).collect()
     }

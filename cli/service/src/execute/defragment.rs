@@ -1,4 +1,4 @@
-//! Requests about defragmenting. The work is done in the thread of [`super::jobs`].
+//! Requests about defragmentation. The job runs in the thread of [`super::jobs`].
 
 use dataset::catalogue::DefragmentRow;
 use pool::space::{Dense, Fragmentation};

@@ -49,14 +49,13 @@ fn fnv(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
-/// Opens and locks all devices of a pool.
+/// Opens and locks all devices of a pool; an error if any is missing.
 pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
     paths.iter().map(|path| Ok(guarded(FileDevice::open(path, access)?))).collect()
 }
 
 /// A known pool that no process has open.
 pub(crate) struct Closed {
-    /// The pool's name.
     pub(crate) name: String,
     /// The pool's GUID, and a second GUID if a change of the GUID was interrupted.
     pub(crate) numbers: Vec<u64>,
@@ -166,7 +165,7 @@ impl NewDevices {
         Ok(taken)
     }
 
-    /// The devices, in the order asked for.
+    /// The devices, in the order of the request.
     pub(crate) fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.devices.clone()
     }
@@ -202,9 +201,9 @@ pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: boo
 /// The identity of a device: equal for any two paths to the device.
 #[derive(PartialEq, Eq)]
 enum Identity {
-    /// A file: its file system and its inode.
+    /// A file, by the device number of its file system and its inode.
     File(u64, u64),
-    /// A block device's number.
+    /// A block device, by its device number.
     Block(u64),
     /// A path at which nothing exists yet.
     Path(PathBuf),
@@ -243,7 +242,7 @@ fn check_distinct(specs: &[VdevSpec]) -> Result<(), String> {
     Ok(())
 }
 
-/// Why a device is not taken.
+/// The reason for refusing a device.
 enum Refusal {
     Error(Error),
     Holds(PathBuf, String),

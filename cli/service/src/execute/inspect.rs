@@ -31,12 +31,12 @@ fn glance(path: &PathBytes) -> Result<FileDevice, Failure> {
     FileDevice::open(&PathBuf::from(path.as_os_str()), Access::Glance).or_refused(ACTION, path.to_text())
 }
 
-/// The labels of a device.
+/// Writes the labels of a device to `sink`.
 pub(crate) fn labels(path: &PathBytes, sink: Sink<'_>) -> Result<(), Failure> {
     Ok(structures::labels(&glance(path)?, sink)?)
 }
 
-/// The uberblocks of a device.
+/// Writes the uberblocks of a device to `sink`.
 pub(crate) fn uberblocks(path: &PathBytes, sink: Sink<'_>) -> Result<(), Failure> {
     Ok(structures::uberblocks(&glance(path)?, sink)?)
 }

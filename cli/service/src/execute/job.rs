@@ -84,7 +84,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Tells how far the work has come, ten times a second at most.
+    /// Reports progress, at most ten times a second.
     pub fn tell(&mut self, what: &str, done: u64, total: Option<u64>) {
         if self.told.elapsed() >= TELL_EVERY {
             self.told = Instant::now();

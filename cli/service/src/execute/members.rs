@@ -314,7 +314,7 @@ impl OpenPool {
     }
 }
 
-/// How a resilver is shown.
+/// The record of a resilver for `pool status`.
 pub(super) fn scan(status: &ResilverStatus, now: i64) -> ScanRecord {
     ScanRecord {
         kind: ScanKind::Resilver,

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::registry::KnownPool;
 
-/// The longest time between a change and its commit.
+/// Maximum time between a change and its commit.
 const COMMIT_EVERY: Duration = Duration::from_secs(5);
 
 /// Options of opening a pool.
@@ -54,7 +54,7 @@ pub struct Opening {
     pub rename: bool,
 }
 
-/// An opened pool.
+/// A pool opened by this process.
 pub struct OpenPool {
     pub(super) pool: Arc<Pool>,
     pub(super) datasets: Arc<Datasets>,
@@ -190,12 +190,12 @@ impl OpenPool {
         self.pool.engine()
     }
 
-    /// The pool's name.
+    /// The pool's current name.
     pub(super) fn name(&self) -> DatasetName {
         self.datasets.pool_name()
     }
 
-    /// The pool's GUID.
+    /// The pool's current GUID.
     pub fn guid(&self) -> u64 {
         self.engine().guid().0
     }
@@ -311,7 +311,7 @@ pub(super) fn owner() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
-/// Assignments in the words of the layer below.
+/// Converts assignments to the type of the crate `dataset`.
 pub(super) fn given_to_datasets(assignments: &[Assignment]) -> Vec<Given> {
     let given = |a: &Assignment| Given { property: a.name.clone(), value: a.value.clone() };
     assignments.iter().map(given).collect()

@@ -1,4 +1,4 @@
-//! Gathering the records of an answer to parts: see [`protocol::Part`].
+//! Collecting the records of an answer into parts: see [`protocol::Part`].
 
 use std::mem;
 
@@ -9,7 +9,7 @@ use super::job::Job;
 /// Maximum size of a part, in bytes, except for a larger single record.
 const PART_BYTES: usize = 64 << 10;
 
-/// Gathers records to parts.
+/// Collects records into parts, and sends full parts.
 #[derive(Debug)]
 pub(super) struct Parts<T> {
     chain: Chain,

@@ -42,7 +42,7 @@ fn way_out(action: &str, error: &Error) -> Option<String> {
 
 /// Turns the error of a result into a failure.
 pub(crate) trait OrRefused<T> {
-    /// The value, or `cannot ACTION 'WHAT': ...`.
+    /// The value, or the failure `cannot ACTION 'WHAT': ...`.
     fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure>;
 }
 

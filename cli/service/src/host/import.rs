@@ -139,7 +139,7 @@ impl Client {
             pool.close()?;
             kept?;
         } else if self.can_mount().is_err() {
-            // Whether the pool can be opened is to be known now.
+            // Without a service, this open shows whether the pool can be opened.
             self.open(known.clone())?;
         }
         self.bring_up(&lock, &known)?;
@@ -237,7 +237,7 @@ pub(super) fn is_forced(import: &ImportPool) -> bool {
 }
 
 /// The properties to set in the pool itself. `readonly` and `altroot` hold as long as the pool is imported; constants
-/// have their value anyhow.
+/// already have their value.
 fn to_keep(import: &ImportPool) -> impl Iterator<Item = &Assignment> {
     let is_constant = |name: &str| Property::of_pool(name).is_ok_and(|property| property.is_constant());
     let is_of_the_import = |name: &str| READONLY.is(name) || ALTROOT.is(name);

@@ -30,13 +30,12 @@ use crate::{execute::job::Job, owners::is_root};
 
 /// Number of directory entries read at once.
 const ENTRIES: usize = 4096;
-/// The set-user-ID and the set-group-ID bit.
+/// The set-user-ID and set-group-ID bits of a mode.
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
 /// A source of a copy: a path in an open dataset or snapshot.
 pub(super) struct Source<'a> {
-    /// The file system.
     pub(super) fs: &'a Served,
     /// The path in `fs`, from its root.
     pub(super) path: &'a [u8],

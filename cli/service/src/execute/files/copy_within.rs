@@ -56,7 +56,7 @@ pub(super) fn copy_within(
 struct CopyWithin<'a, 'j> {
     from: &'a Served,
     fs: &'a Served,
-    /// The source, for messages.
+    /// The source's dataset and path, for messages.
     shown: &'a str,
     keeps_owners: bool,
     caller: Caller,
@@ -70,7 +70,7 @@ struct CopyWithin<'a, 'j> {
     job: &'a mut Job<'j>,
 }
 
-/// A directory that is being copied.
+/// A directory being copied.
 struct OpenDirectory {
     from: Attr,
     to: Ino,

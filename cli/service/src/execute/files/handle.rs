@@ -125,7 +125,7 @@ impl Handle {
         Ok(found)
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute, or replaces its value.
     pub(super) fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         let name = OsStr::from_bytes(name);
         match self.is_found {

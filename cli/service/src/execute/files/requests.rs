@@ -19,7 +19,7 @@ use super::{
 use crate::execute::{job::Job, open_pool::OpenPool, refusal::OrRefused};
 
 impl OpenPool {
-    /// The files of a dataset or a snapshot.
+    /// The file system of a dataset or a snapshot.
     pub(in crate::execute) fn files(&self, name: &Name) -> Result<Served, Failure> {
         match name {
             Name::Dataset(name) => self.files_of_dataset(name),

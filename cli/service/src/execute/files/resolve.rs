@@ -26,9 +26,7 @@ pub(super) fn resolve(fs: &FileSystem, path: &[u8], follow: bool) -> Result<Attr
 /// A place for a file, whether or not a file exists: a directory, and a name inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The directory.
     pub(super) dir: Ino,
-    /// The name.
     pub(super) name: Vec<u8>,
 }
 

@@ -30,7 +30,7 @@ const SHOWN: usize = 1000;
 pub(super) struct Trail<L, W> {
     top: Handle,
     levels: Vec<Level<L, W>>,
-    /// The deepest directories below the top.
+    /// Handles of the deepest directories below the top, shallowest first.
     open: VecDeque<Handle>,
     path: Vec<u8>,
     waiting: usize,
@@ -58,7 +58,7 @@ impl<L, W> Trail<L, W> {
         Ok(Trail { top, levels, open: VecDeque::new(), path, waiting: 0, places })
     }
 
-    /// The deepest directory.
+    /// The deepest directory, always open.
     pub(super) fn dir(&self) -> &Handle {
         self.open.back().unwrap_or(&self.top)
     }

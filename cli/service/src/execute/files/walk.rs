@@ -265,7 +265,7 @@ mod tests {
 
     const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
-    /// The files of a new pool.
+    /// The file system of a new pool in memory.
     fn files() -> (Arc<Datasets>, Served) {
         let options = CreateOptions::new("tank");
         let device = Arc::new(MemoryDevice::new("disk", 128 << 20));

@@ -181,7 +181,7 @@ impl Mounts {
         *self.memory.0.lock() = None;
     }
 
-    /// Brings the file up to date with the mounts.
+    /// Rewrites the file if the mounts have changed.
     pub(super) fn remember(&self) {
         let mut memory = self.memory.0.lock();
         let Some(Written { file, says, pending }) = &mut *memory else { return };

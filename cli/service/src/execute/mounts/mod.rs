@@ -12,7 +12,7 @@
 //! because two sessions would cache the same files.
 //!
 //! ```text
-//! places      where datasets are mounted              plan        what properties say about mounting
+//! places      mount points of datasets                plan        from properties to mounts
 //! unmount     unmounting, and removing mount points   change      mounts that follow changes of their dataset
 //! snapshots   the content of `.zfs`                   by_hand     mounts made by mount(8), and remembered mounts
 //! ```
@@ -92,7 +92,7 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
-    /// An empty table.
+    /// A table without mounts.
     pub(crate) fn new(datasets: Arc<Datasets>, places: Places, read_only: bool) -> Mounts {
         let (table, turn, left) = (Mutex::default(), Mutex::default(), Mutex::default());
         Mounts { datasets, places, read_only, table, turn, left, watch: Watch::default(), memory: Memory::default() }
@@ -219,7 +219,7 @@ impl Mounts {
         path: &Path,
         how: &Manner<'_>,
     ) -> Result<(), Failure> {
-        // Temporary values count from when the mount is noted.
+        // Planned again: the recorded temporary values change the options.
         let plan = if how.temporary.is_empty() { plan.clone() } else { self.plan_with(&plan.name, how.temporary)? };
         let options = MountOptions { transport: transport()?, ..plan.options };
         let mount = Mount::new(fs, snapshots, path, &options).map_err(|error| Failure::new(error.to_string()))?;
