@@ -44,10 +44,10 @@ use crate::{
     owners,
 };
 
-/// Time limit of an export, or of the end by a signal, for running calls.
+/// How long an export, or the end after a signal, waits for running calls.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Time limit of `pool export --abandon` for a last commit of a pool that may not be stuck.
+/// How long `pool export --abandon` waits for a last commit, in case the pool can still write.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
 
 /// Runs the service of a known pool; returns when the service has ended.

@@ -43,7 +43,7 @@ fn is_kept(name: &OsStr) -> bool {
 /// service is ready.
 pub(super) fn settle() {
     close_inherited();
-    // Detaches from the terminal; fails harmlessly for a session leader.
+    // Detaches from the terminal; fails harmlessly for a process group leader.
     let _ = rustix::process::setsid();
     umask(Mode::from_raw_mode(UMASK));
     allow_descriptors();

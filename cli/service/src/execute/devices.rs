@@ -64,7 +64,7 @@ pub(crate) struct Closed {
 }
 
 /// Opens and locks the devices of a pool that no process has open. Missing devices are left out if the pool has
-/// mirrors or RAID-Z.
+/// mirrors, RAID-Z, special or log vdevs, or cache devices; otherwise a missing device is an error.
 pub(crate) fn open_closed(pool: &Closed, access: Access) -> Result<Vec<Arc<dyn Device>>> {
     let (present, absent) = open_present(&pool.paths, &|number| pool.numbers.contains(&number), access)?;
     let is_group = |vdev: &VdevConfig| vdev.tree.guid().is_some();
@@ -84,7 +84,7 @@ type Present = (Vec<Arc<dyn Device>>, Option<Error>);
 /// device that is missing or no longer part of the pool.
 ///
 /// # Errors
-/// If another process has a device of the pool open: opening without the device would split the pool.
+/// If another process has a device of the pool open: the pool must not be opened without the device.
 pub(crate) fn open_present(paths: &[PathBuf], is_its: &dyn Fn(u64) -> bool, access: Access) -> Result<Present> {
     let (mut present, mut absent) = (Vec::new(), None);
     for path in paths {

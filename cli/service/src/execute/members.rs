@@ -194,7 +194,7 @@ impl OpenPool {
         if expand { self.expand_vdev_of(device) } else { Ok(()) }
     }
 
-    /// Brings failed members back online: all, or only `device`. A device that is still missing stays out of use.
+    /// Brings failed members and cache devices back online: all, or only `device`. A missing device stays out of use.
     pub(super) fn take_back_failed(&self, device: Option<&str>) {
         for vdev in self.engine().storage().vdevs.all() {
             let Some(mirror) = vdev.as_group() else { continue };
@@ -233,8 +233,7 @@ impl OpenPool {
         let Some(mirror) = vdev.as_group() else { return Ok(false) };
         let Some(member) = mirror.member(leaf.guid()) else { return refused("it has left the pool") };
         match member.state() {
-            // A spare stays attached beside the failed device. A replacement of the failed device waits until the
-            // spare is AVAIL again.
+            // An INUSE spare stays attached. The replacement of a spare is finished only when the spare is AVAIL again.
             State::Complete => Ok(member.replaces().is_some() && !self.pool.label().is_spare(leaf.guid())),
             State::Out => refused("it has failed, or was taken offline, before the resilver finished"),
             State::Filling | State::Filled => match self.datasets.resilver().status().filter(|_| self.is_stuck()) {

@@ -24,7 +24,7 @@ pub(in crate::execute) struct Served {
     fs: Arc<FileSystem>,
     /// The epoch of the tree when the command began.
     epoch: TreeEpoch,
-    /// The mount table and the dataset's GUID. The dataset may be mounted or unmounted during a command.
+    /// The mount table and the dataset's id. The dataset may be mounted or unmounted during a command.
     mounts: Option<(Arc<Mounts>, u64)>,
 }
 

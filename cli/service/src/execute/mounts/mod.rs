@@ -52,7 +52,7 @@ const TRANSPORT: &str = "CENOTE_TRANSPORT";
 /// A mounted dataset or snapshot.
 struct Active {
     name: Name,
-    /// GUID of the mounted dataset, or of the dataset of the mounted snapshot.
+    /// Id of the mounted dataset, or of the dataset of the mounted snapshot.
     dataset: u64,
     mount: Arc<Mount>,
     /// The user named the directory, with mount(8).
@@ -84,7 +84,7 @@ pub(crate) struct Mounts {
     /// Serializes mounting: held from the check whether a dataset is mounted until the mount exists. Locked before
     /// `table`.
     turn: Mutex<()>,
-    /// Left sessions, by GUID: no mount in this process's namespace, but still in use elsewhere. Locked after
+    /// Left sessions, by id: no mount in this process's namespace, but still in use elsewhere. Locked after
     /// `table`.
     left: Mutex<Vec<(u64, Active)>>,
     watch: Watch,
