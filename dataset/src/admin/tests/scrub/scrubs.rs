@@ -100,19 +100,7 @@ fn leaves_that_lie_together_are_read_by_few_requests_and_no_leaf_twice_to_bring_
     }
     let leaves = bench.blocks("tank/a").0.iter().filter(|(level, _)| *level == 0).count() as u64;
     assert!(leaves > 20, "{leaves}");
-    let id = bench.id("tank/a");
-    let (row, root) = bench.world.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
-    let part = Part {
-        tree: id,
-        root: root.unwrap(),
-        level: row.level,
-        seen: bench.world.engine.pin().seen(),
-        after: Txg::ZERO,
-        since: Txg::ZERO,
-        limit: Txg::LIMIT,
-        from: Key::MIN,
-        to: Key::MAX,
-    };
+    let part = whole(&bench, "tank/a");
     let engine = &bench.world.engine;
     let reads = || engine.storage().vdevs.all()[0].leaves()[0].counters().snapshot().reads;
     let asked = |capacity| {
@@ -128,6 +116,47 @@ fn leaves_that_lie_together_are_read_by_few_requests_and_no_leaf_twice_to_bring_
     assert!(plenty < leaves / 2, "{plenty} requests for {leaves} leaves");
     let none = asked(0);
     assert!(none < leaves + leaves / 2, "{none} requests for {leaves} leaves that no cache keeps");
+}
+
+/// All of a dataset's tree as committed now, looked up now.
+fn whole(bench: &Bench, dataset: &str) -> Part {
+    let id = bench.id(dataset);
+    let (row, root) = bench.world.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
+    Part {
+        tree: id,
+        root: root.unwrap(),
+        level: row.level,
+        seen: bench.world.engine.pin().seen(),
+        after: Txg::ZERO,
+        since: Txg::ZERO,
+        limit: Txg::LIMIT,
+        from: Key::MIN,
+        to: Key::MAX,
+    }
+}
+
+#[test]
+fn a_step_whose_token_is_too_old_passes_over_nothing() {
+    let bench = Bench::new(1, 9);
+    bench.world.create("tank/a").unwrap();
+    for n in 0..2000 {
+        bench.world.write("tank/a", &format!("a file with a name that takes some room {n}"), b"");
+    }
+    bench.world.engine.commit().unwrap();
+    let part = whole(&bench, "tank/a");
+    // The tree stays as it is; only the token grows old.
+    for n in 0..8 {
+        bench.world.write("tank", "other", &noise(n + 1, 9000));
+        bench.world.engine.commit().unwrap();
+    }
+    let engine = &bench.world.engine;
+    engine.cache().set_capacity(0);
+    engine.forget_read();
+    let old = pass::collect(engine, &part, Budget::freely(u64::MAX), |_| true);
+    assert_eq!((old.next, old.unread), (Some(Key::MIN), vec![]));
+    let anew = pass::collect(engine, &whole(&bench, "tank/a"), Budget::freely(u64::MAX), |_| true);
+    assert_eq!((anew.next, anew.unread), (Some(Key::MAX), vec![]));
+    assert!(anew.suspects.len() > 10);
 }
 
 #[test]
