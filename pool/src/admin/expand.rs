@@ -245,7 +245,7 @@ mod tests {
             stamped::{commit, disk, opened, reading, resized, shown, stamped, writing, writing_pool},
             states,
         },
-        device::{Device, Fate, Fault, FaultDevice, Operation, Recorder},
+        device::{Device, Fate, Fault, FaultDevice, Operation, Recorder, cuts},
         env::SeededEnv,
         error::ErrorKind,
         format::label::LABEL_SIZE,
@@ -312,7 +312,7 @@ mod tests {
         let last = commit(&pool, 2);
         drop(pool);
         let mut outcomes = [false; 2];
-        for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
+        for (cut, seed) in cuts(0..=recorder.len(), 4) {
             let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0));
             let pool = writing_pool(&image, 7);
             let state = shown(pool.engine());

@@ -16,7 +16,7 @@ use super::{
     stamped::{Stamp, commit, opened, reading, resized, settings, shown, stamped, writing_pool},
 };
 use crate::{
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     env::SeededEnv,
     error::{ErrorKind, Result},
     format::{
@@ -233,7 +233,7 @@ fn a_crash_in_partial_growth_leaves_the_old_or_the_new_raidz() {
     let last = commit(&pool, 2);
     drop(pool);
     let mut outcomes = [false; 2];
-    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=recorder.len(), 2) {
         let mut images = recorder.images_at(cut, &mut Fate::seeded(seed));
         images[2] = resized(&images[2], SIZE);
         let images: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as Arc<dyn Device>).collect();
@@ -350,7 +350,7 @@ fn the_pool_is_whole_after_a_crash_while_a_device_grows() -> Result<()> {
     let last = commit(&pool, 2);
     drop(pool);
     let mut outcomes = [false; 2];
-    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..6).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=recorder.len(), 6) {
         let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0));
         let what = format!("cut {cut} of {begin}, {measured}, {expanded}, seed {seed}");
         assert!((newest..=last).contains(&shown(opened(&image, &reading(None), 6)?.engine())), "{what}");

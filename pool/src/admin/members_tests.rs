@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     admin::CreateOptions,
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     env::SeededEnv,
     error::{Error, Result},
     format::{
@@ -389,15 +389,13 @@ fn nothing_is_lost_by_a_crash_in_a_failure_or_resilver() {
     let last = pool.engine().committed();
     drop(pool);
     let begin = known[0].0;
-    for cut in begin..=recorder.len() {
-        for seed in 0..3 {
-            let promised = known.iter().rev().find(|(at, _)| *at <= cut).unwrap().1;
-            for missing in [None, Some(0), Some(1)] {
-                let images = recorder.images_at(cut, &mut Fate::seeded(seed));
-                // A device alone may show the state of its last use.
-                let span = if missing.is_none() { promised..=last } else { Txg::ZERO..=last };
-                survives(images, missing, span, &format!("cut {cut}, seed {seed}, without {missing:?}"));
-            }
+    for (cut, seed) in cuts(begin..=recorder.len(), 3) {
+        let promised = known.iter().rev().find(|(at, _)| *at <= cut).unwrap().1;
+        for missing in [None, Some(0), Some(1)] {
+            let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+            // A device alone may show the state of its last use.
+            let span = if missing.is_none() { promised..=last } else { Txg::ZERO..=last };
+            survives(images, missing, span, &format!("cut {cut}, seed {seed}, without {missing:?}"));
         }
     }
 }
@@ -413,7 +411,7 @@ fn the_pool_is_whole_after_a_crash_in_a_replacement() {
     assert!(fill(&pool));
     let last = commit(&pool, 1);
     drop(pool);
-    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=recorder.len(), 3) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         survives(images, None, first..=last, &format!("cut {cut}, seed {seed}"));
     }

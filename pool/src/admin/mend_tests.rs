@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     admin::{NewVdev, open},
-    device::{Access, Device, Fate, Fault, FaultDevice, FileDevice, MemoryDevice, Operation, Recorder},
+    device::{Access, Device, Fate, Fault, FaultDevice, FileDevice, MemoryDevice, Operation, Recorder, cuts},
     env::SeededEnv,
     error::{ErrorKind, Result},
     format::label::{BODY_AT, LABEL_SIZE, Label, RING_AT, RING_SIZE, label_offsets},
@@ -266,7 +266,7 @@ fn a_crash_in_label_repair_leaves_the_newest_state_or_no_device() {
         assert_mended(&pool, "recorded");
         drop(pool);
         let mut found = 0;
-        for (cut, seed) in (lost..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
+        for (cut, seed) in cuts(lost..=recorder.len(), 4) {
             let image = recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0);
             let is_found = matches!(labels::read_label(&image), Ok(Some(_)));
             assert!(is_found || labels.len() == 4 && cut < recorder.len(), "{labels:?}, cut {cut}");
@@ -290,7 +290,7 @@ fn a_crash_in_ring_repair_leaves_the_newest_state_or_none() {
     assert_mended(&pool, "recorded");
     drop(pool);
     let mut outcomes = [0; 2];
-    for (cut, seed) in (lost..=recorder.len()).flat_map(|cut| (0..8).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(lost..=recorder.len(), 8) {
         // Equal seeds would lose the same copies of the newest state at each cut.
         let fates = &mut Fate::seeded(seed * 1000 + cut as u64);
         let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, fates).remove(0));

@@ -11,7 +11,7 @@ use super::{
     stamped::commit,
 };
 use crate::{
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     format::label::put_out::PutOut,
     units::{MIB, Txg},
     vdev::{Health, State, labels},
@@ -135,7 +135,7 @@ fn after_a_crash_a_faulted_device_is_in_use_or_has_a_reason() {
     assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
     let is_back = recorder.len();
     drop(pool);
-    for (cut, seed) in (begin..=is_back).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=is_back, 3) {
         let what = format!("cut {cut}, seed {seed}");
         let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
         let images: Vec<Disk> = images.map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();

@@ -15,7 +15,7 @@ use crate::{
     admin::CreateOptions,
     block::{Payload, compression::CompressionChoice},
     check::{self, Ledger},
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     env::{Env, SeededEnv},
     error::{Error, Result},
     format::{
@@ -495,7 +495,7 @@ fn a_spare_survives_a_crash_while_its_vdev_is_removed() {
     pool.remove_vdev(GOES).unwrap();
     drop(pool);
     let mut outcomes = [0; 3];
-    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=recorder.len(), 2) {
         let what = format!("cut {cut} of {begin} to {}, seed {seed}", recorder.len());
         let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
         let images: Vec<Disk> = images.map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     admin::CreateOptions,
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     env::SeededEnv,
     error::Error,
     units::{Guid, MIB, Txg},
@@ -101,7 +101,7 @@ fn after_a_crash_the_pool_has_one_guid_and_all_its_devices() {
     let last: Txg = commit(&pool, 1);
     drop(pool);
     let mut mixed = 0;
-    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=recorder.len(), 4) {
         let what = format!("cut {cut}, seed {seed}");
         let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
         let images: Vec<Disk> = images.map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();

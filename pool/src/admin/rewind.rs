@@ -283,7 +283,7 @@ mod tests {
     use crate::{
         admin::open::line,
         admin::stamped::{commit, disk, opened, reading, shown, stamped, writing, writing_pool},
-        device::{Fate, MemoryDevice, Recorder},
+        device::{Fate, MemoryDevice, Recorder, cuts},
         env::SeededEnv,
         error::ErrorKind,
         format::uberblock::slot,
@@ -365,7 +365,7 @@ mod tests {
         go_back(&device, newest.back(2), 5).unwrap();
         let gone_back = recorder.len();
         let last = commit(&writing_pool(&device, 6), 2);
-        for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
+        for (cut, seed) in cuts(begin..=recorder.len(), 4) {
             let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0));
             let state = shown(opened(&image, &reading(None), 7).unwrap().engine());
             let possible = match cut < gone_back {

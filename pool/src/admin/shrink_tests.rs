@@ -10,7 +10,7 @@ use super::{
     states,
 };
 use crate::{
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     env::SeededEnv,
     error::{ErrorKind, Result},
     format::label::{BODY_AT, LABELS, label_offsets},
@@ -209,7 +209,7 @@ fn after_a_crash_the_pool_has_the_old_end_or_the_new() -> Result<()> {
     let last = commit(&pool, 2);
     drop(pool);
     let mut sizes = [0; 3];
-    for (cut, seed) in (begin.0..=recorder.len()).flat_map(|cut| (0..6).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin.0..=recorder.len(), 6) {
         let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0));
         let what = format!("cut {cut} of {begin:?}, {end}, {regained}, seed {seed}");
         assert!((begin.1..=last).contains(&shown(opened(&image, &reading(None), 6)?.engine())), "{what}");
@@ -300,7 +300,7 @@ fn wherever_power_fails_all_devices_of_a_mirror_end_alike() -> Result<()> {
     commit(&pool, 2);
     drop(pool);
     let mut sizes = [false; 2];
-    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=recorder.len(), 3) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         // One device is away at the first import, and returns at the second.
         let images: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as Arc<dyn Device>).collect();

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     admin::CreateOptions,
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     env::SeededEnv,
     error::Error,
     format::label::{KNOWN_FEATURES, SPARES},
@@ -405,7 +405,7 @@ fn nothing_is_lost_by_a_crash_while_a_spare_comes_or_goes() {
     let last = pool.engine().committed();
     drop(pool);
     let begin = known[0].0;
-    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=recorder.len(), 2) {
         let what = format!("cut {cut}, seed {seed}");
         let promised: Txg = known.iter().rev().find(|(at, _)| *at <= cut).unwrap().1;
         let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     admin::CreateOptions,
-    device::{DeadlineDevice, Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{DeadlineDevice, Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     env::SeededEnv,
     error::{Error, Result},
     format::label::{Label, PoolState},
@@ -195,7 +195,7 @@ fn after_a_crash_the_old_pool_is_whole_the_new_whole_or_free() {
     let last = commit(&pool, 1);
     drop(pool);
     let (mut free, mut whole, mut brought_back) = (0, 0, 0);
-    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=recorder.len(), 4) {
         let what = format!("cut {cut}, seed {seed}");
         let images = || -> Vec<Arc<dyn Device>> {
             let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();

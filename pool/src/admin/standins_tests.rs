@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     admin::CreateOptions,
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     env::SeededEnv,
     units::{MIB, Txg},
     vdev::{State, labels},
@@ -127,7 +127,7 @@ fn nothing_is_lost_by_a_crash_while_replacing_past_a_spare() {
     assert_eq!((pool.spare_step().unwrap(), paths(&pool)), (vec![], vec!["a".to_owned(), "new".to_owned()]));
     let last = commit(&pool, 1);
     drop(pool);
-    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(begin..=recorder.len(), 2) {
         let what = format!("cut {cut}, seed {seed}");
         let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
         let images: Vec<Disk> = images.map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     check::{self, Ledger},
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
     env::SeededEnv,
     error::{Error, ErrorKind, Result},
     format::{
@@ -88,7 +88,7 @@ fn a_crash_while_adding_leaves_the_pool_with_the_device_or_not() {
             let images = recorder.images_at(cut, &mut || Fate::Dropped);
             images[2].resident() > 0 || opened(&images.into_iter().take(2).map(Arc::new).collect::<Vec<_>>()).is_ok()
         });
-        for (cut, seed) in (created.unwrap()..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+        for (cut, seed) in cuts(created.unwrap()..=recorder.len(), 3) {
             let mut images = recorder.images_at(cut, &mut Fate::seeded(seed));
             // A new device without a label yet is not taken for a device of the pool.
             if !matches!(labels::read_label(&images[2]), Ok(Some(_))) {

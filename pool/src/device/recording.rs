@@ -15,7 +15,7 @@
 //!
 //! Two writes to the same place keep their order, as in the page cache and on disks.
 
-use std::{io, sync::Arc};
+use std::{io, ops::RangeInclusive, sync::Arc};
 
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -46,6 +46,16 @@ impl Fate {
             _ => Fate::Torn(random.random()),
         }
     }
+}
+
+/// Positions to cut a log at, each with seeds of fates below `fates`. Every position has one seed, which differs from one
+/// position to the next; with `CENOTE_CUTS=all` in the environment every position has every seed.
+pub fn cuts(positions: RangeInclusive<usize>, fates: u64) -> impl Iterator<Item = (usize, u64)> {
+    let is_all = std::env::var_os("CENOTE_CUTS").is_some_and(|value| value == "all");
+    positions.flat_map(move |cut| {
+        let seeds = if is_all { 0..fates } else { (cut as u64 % fates)..(cut as u64 % fates + 1) };
+        seeds.map(move |seed| (cut, seed))
+    })
 }
 
 /// An operation in the log.

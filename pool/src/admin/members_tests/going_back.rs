@@ -36,7 +36,7 @@ fn members_stay_together_after_a_crash_in_a_rewind() {
     let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
     let devices: Vec<Arc<dyn Device>> = made_disks.iter().map(wrap).collect();
     rewind(&devices, newest.back(2), &writing(), &SeededEnv::new(9)).unwrap();
-    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(0..=recorder.len(), 3) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         survives(images, None, newest.back(2)..=newest, &format!("cut {cut}, seed {seed}"));
     }
@@ -69,7 +69,7 @@ fn a_mirror_is_whole_after_a_crash_in_a_rewind() {
     let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
     let devices = vec![wrap(&made_disks[0]), wrap(&late)];
     rewind(&devices, newest.back(2), &writing(), &SeededEnv::new(9)).unwrap();
-    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(0..=recorder.len(), 3) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         survives(images, None, newest.back(2)..=newest, &format!("cut {cut}, seed {seed}"));
     }
@@ -86,7 +86,7 @@ fn a_crash_in_a_rewind_past_a_resilver_leaves_the_pool_whole() {
     let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
     let devices = [&disks[0], &late].map(wrap);
     rewind(&devices, before, &writing(), &SeededEnv::new(9)).unwrap();
-    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(0..=recorder.len(), 3) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         survives(images, None, before..=newest, &format!("cut {cut}, seed {seed}"));
     }
@@ -379,7 +379,7 @@ fn mirrors_are_whole_after_two_crashes_in_a_rewind() {
         let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
         let devices: Vec<Arc<dyn Device>> = made.iter().flatten().map(wrap).collect();
         rewind(&devices, newest.back(2), &writing(), &SeededEnv::new(9)).unwrap();
-        for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+        for (cut, seed) in cuts(0..=recorder.len(), 2) {
             let images = recorder.images_at(cut, &mut Fate::seeded(seed));
             survives_twice(
                 images,

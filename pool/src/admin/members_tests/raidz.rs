@@ -379,7 +379,7 @@ fn a_raidz_is_whole_after_a_crash_in_a_rewind() {
     let devices: Vec<Arc<dyn Device>> =
         disks.iter().map(|disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>).collect();
     rewind(&devices, newest.back(2), &writing(), &SeededEnv::new(9)).unwrap();
-    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(0..=recorder.len(), 3) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         survives(images, &[], newest.back(2)..=newest, &format!("cut {cut}, seed {seed}"));
     }
@@ -388,7 +388,7 @@ fn a_raidz_is_whole_after_a_crash_in_a_rewind() {
 /// The images of power failures at every write from the `from`-th on, each with several fates of unflushed writes.
 /// Devices without a pool yet are left out.
 fn leavings(recorder: &Recorder, from: usize) -> impl Iterator<Item = (String, Vec<Disk>)> + '_ {
-    (from..=recorder.len()).flat_map(|cut| (0..6).map(move |seed| (cut, seed))).map(|(cut, seed)| {
+    cuts(from..=recorder.len(), 6).map(|(cut, seed)| {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         let disks: Vec<Disk> = images.into_iter().map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
         let is_labelled = |disk: &Disk| matches!(labels::read_label(&**disk), Ok(Some(_)));

@@ -88,7 +88,7 @@ fn the_pool_survives_a_crash_while_erasing_such_a_state() {
     assert!(fill(&pool));
     let last = commit(&pool, 1);
     drop(pool);
-    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+    for (cut, seed) in cuts(0..=recorder.len(), 3) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         survives(images, None, newest..=last, &format!("cut {cut}, seed {seed}"));
     }
