@@ -208,6 +208,9 @@ fn the_tour_takes_ordinary_users_along() {
     user.sh("mkdir source; echo one > source/one; ln source/one source/two; ln -s one source/three");
     let said = user.sh("pool tour source");
     assert!(said.contains("files go through the kernel") && said.contains("All is well"), "{said}");
+    assert!(said.contains("scrub repaired") && said.contains("with 0 errors"), "{said}");
+    assert!(said.contains("state: DEGRADED") && said.contains("state: ONLINE"), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() < 80), "{said}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::{
 };
 
 pub use self::stage::Problem;
-use self::stage::Stage;
+use self::stage::{MIRRORED, Stage};
 
 /// Runs the tour on the files under `source`, writing to `output`.
 pub fn run(source: Option<&Path>, output: &mut dyn io::Write) -> Result<(), Problem> {
@@ -88,16 +88,42 @@ fn act(stage: &mut Stage<'_>, source: &Path) -> Result<(), Problem> {
     stage.compare(&second, "tank/home")?;
 
     stage.say("Export the pools, and verify every block, copy and counter")?;
-    let (tank_folder, vault_folder) = (parent(&tank), parent(&vault));
-    stage.pool(&["export", "tank"])?;
-    stage.pool(&["export", "vault"])?;
-    stage.pool(&["check", "-d", &tank_folder, "tank"])?;
-    stage.pool(&["check", "-d", &vault_folder, "vault"])?;
+    stage.verify("tank", &tank)?;
+    stage.verify("vault", &vault)?;
     for stream in [&full, &increment] {
         let size = fs::metadata(stream).map_err(|error| Problem::at(Path::new(stream), &error))?.len();
-        stage.note(&format!("{stream}: {:.1} MB", size as f64 / 1e6))?;
+        stage.note(&format!("{}: {:.1} MB", stage.short(stream), size as f64 / 1e6))?;
     }
+
+    disks_fail(stage)?;
     stage.applaud()
+}
+
+/// A mirror: one disk returns wrong data, and then the other one is gone.
+fn disks_fail(stage: &mut Stage<'_>) -> Result<(), Problem> {
+    let (left, right, new) = (stage.image("left.img"), stage.image("right.img"), stage.image("new.img"));
+    stage.say("A mirror of two disks; one of them silently returns wrong data")?;
+    stage.create_mirror("safe", &left, &right)?;
+    stage.fs(&["create", "safe/photos"])?;
+    let photos = stage.photos()?;
+    stage.put(&photos, "safe/photos")?;
+    stage.pool(&["sync", "safe"])?;
+    stage.corrupt(&right)?;
+    stage.compare(&photos, "safe/photos")?;
+    stage.pool(&["scrub", "-w", "safe"])?;
+    stage.show_status("safe", "scan:")?;
+    stage.pool(&["clear", "safe"])?;
+
+    stage.say("The other disk dies: the data survives, and a new disk takes its place")?;
+    stage.pool(&["export", "safe"])?;
+    stage.lose(&left)?;
+    stage.pool(&["import", "-d", &parent(&right), "safe"])?;
+    stage.show_status("safe", "state:")?;
+    stage.compare(&photos, "safe/photos")?;
+    stage.pool(&["replace", "-w", "safe", &left, &format!("{MIRRORED}:{new}")])?;
+    stage.show_status("safe", "state:")?;
+    stage.compare(&photos, "safe/photos")?;
+    stage.verify("safe", &right)
 }
 
 fn parent(path: &str) -> String {

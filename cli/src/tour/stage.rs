@@ -5,13 +5,26 @@ use std::{
     fmt,
     fs::{self, File},
     io::{self, Write},
-    os::unix::{fs::symlink, process::CommandExt},
+    ops::Range,
+    os::unix::{
+        fs::{FileExt, symlink},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::Instant,
 };
 
 use super::compare;
+
+/// The size of each disk of the mirror.
+pub(super) const MIRRORED: &str = "192M";
+/// Where in a disk wrong data is written: behind the front labels and before the back ones.
+const CORRUPTED: Range<u64> = 8 << 20..160 << 20;
+/// The widest line, in columns.
+const WIDTH: usize = 79;
+/// How far what was done is set in, behind the time it took.
+const MARGIN: usize = 13;
 
 /// A step of the tour that failed.
 #[derive(Debug)]
@@ -53,12 +66,13 @@ impl<'a> Stage<'a> {
         let folder = std::env::temp_dir().join(format!("cenote-tour-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| Problem::at(&folder, &error))?;
         let program = std::env::current_exe()?;
+        writeln!(output, "Working in T={}", folder.display())?;
         Ok(Stage { output, folder, program, mounted: false, begun: Instant::now() })
     }
 
     /// Ends services that may still run, and removes the directory.
     pub(super) fn close(self) -> Result<(), Problem> {
-        for name in ["tank", "vault"] {
+        for name in ["tank", "vault", "safe"] {
             // Fails harmlessly after a successful tour, whose pools are exported.
             let _ = self.command("pool", &["export", "-f", name]).output();
         }
@@ -75,7 +89,13 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn note(&mut self, what: &str) -> Result<(), Problem> {
-        Ok(writeln!(self.output, "            {what}")?)
+        let lines = wrapped(what, WIDTH - MARGIN);
+        Ok(lines.iter().try_for_each(|line| writeln!(self.output, "            {line}"))?)
+    }
+
+    /// The text, with the tour's folder as `$T`.
+    pub(super) fn short(&self, text: &str) -> String {
+        text.replace(&self.folder.display().to_string(), "$T")
     }
 
     pub(super) fn image(&self, name: &str) -> String {
@@ -92,7 +112,9 @@ impl<'a> Stage<'a> {
     pub(super) fn time<T>(&mut self, what: &str, work: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
         let begun = Instant::now();
         let value = work()?;
-        writeln!(self.output, "  {:7.3} s  {what}", begun.elapsed().as_secs_f64())?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let lines = wrapped(&self.short(what), WIDTH - MARGIN);
+        writeln!(self.output, "  {seconds:7.3} s  {}", lines.join(&format!("\n{:MARGIN$}  ", "")))?;
         self.output.flush()?;
         Ok(value)
     }
@@ -106,14 +128,15 @@ impl<'a> Stage<'a> {
         command
     }
 
-    fn run(&mut self, name: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Result<(), Problem> {
+    /// Runs a command; what it has printed.
+    fn run(&mut self, name: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Result<String, Problem> {
         let shown = format!("{name} {}", arguments.join(" "));
         let mut command = self.command(name, arguments);
         prepare(&mut command);
         self.time(&shown, || {
             let Output { status, stdout, stderr } = command.output()?;
             if status.success() {
-                return Ok(());
+                return Ok(String::from_utf8_lossy(&stdout).into_owned());
             }
             let said = [stdout, stderr].concat();
             Err(Problem(format!("{shown}: {status}\n{}", String::from_utf8_lossy(&said))))
@@ -121,29 +144,53 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn pool(&mut self, arguments: &[&str]) -> Result<(), Problem> {
-        self.run("pool", arguments, |_| {})
+        self.run("pool", arguments, |_| {}).map(drop)
+    }
+
+    /// Prints the lines of a pool's status that begin with `what`.
+    pub(super) fn show_status(&mut self, name: &str, what: &str) -> Result<(), Problem> {
+        let status = self.run("pool", &["status", name], |_| {})?;
+        let lines: Vec<&str> = status.lines().map(str::trim).filter(|line| line.starts_with(what)).collect();
+        lines.into_iter().try_for_each(|line| self.note(line))
+    }
+
+    /// Exports a pool and verifies every block of it. One of its images is named.
+    pub(super) fn verify(&mut self, name: &str, image: &str) -> Result<(), Problem> {
+        self.pool(&["export", name])?;
+        let folder = Path::new(image).parent().unwrap_or(Path::new("/")).display().to_string();
+        self.pool(&["check", "-d", &folder, name])
     }
 
     /// Creates a pool in a new image, and mounts its datasets in the tour's directory. The root dataset stays
     /// unmounted: below a FUSE mount of an ordinary user, ordinary users often cannot mount again.
     pub(super) fn create(&mut self, name: &str, image: &str, options: &[&str]) -> Result<(), Problem> {
-        let mountpoint = self.mountpoint(name).display().to_string();
         let vdev = format!("8G:{image}");
-        self.pool(&[&["create", "-m", &mountpoint, "-O", "canmount=off"], options, &[name, &vdev]].concat())
+        self.create_of(name, options, &[&vdev])
+    }
+
+    /// Creates a pool of one mirror, likewise.
+    pub(super) fn create_mirror(&mut self, name: &str, left: &str, right: &str) -> Result<(), Problem> {
+        let [left, right] = [left, right].map(|image| format!("{MIRRORED}:{image}"));
+        self.create_of(name, &[], &["mirror", &left, &right])
+    }
+
+    fn create_of(&mut self, name: &str, options: &[&str], vdevs: &[&str]) -> Result<(), Problem> {
+        let mountpoint = self.mountpoint(name).display().to_string();
+        self.pool(&[&["create", "-m", &mountpoint, "-O", "canmount=off"], options, &[name], vdevs].concat())
     }
 
     pub(super) fn fs(&mut self, arguments: &[&str]) -> Result<(), Problem> {
-        self.run("fs", arguments, |_| {})
+        self.run("fs", arguments, |_| {}).map(drop)
     }
 
     pub(super) fn fs_to(&mut self, arguments: &[&str], file: &str) -> Result<(), Problem> {
         let file = File::create(file).map_err(|error| Problem::at(Path::new(file), &error))?;
-        self.run("fs", arguments, |command| _ = command.stdout(file))
+        self.run("fs", arguments, |command| _ = command.stdout(file)).map(drop)
     }
 
     pub(super) fn fs_from(&mut self, arguments: &[&str], file: &str) -> Result<(), Problem> {
         let file = File::open(file).map_err(|error| Problem::at(Path::new(file), &error))?;
-        self.run("fs", arguments, |command| _ = command.stdin(file))
+        self.run("fs", arguments, |command| _ = command.stdin(file)).map(drop)
     }
 
     fn mountpoint(&self, dataset: &str) -> PathBuf {
@@ -232,4 +279,63 @@ impl<'a> Stage<'a> {
         compare::copy(&work, second)?;
         Ok(work)
     }
+
+    /// Makes a folder of files that do not compress, 32 MB in all.
+    pub(super) fn photos(&mut self) -> Result<PathBuf, Problem> {
+        let photos = self.scratch("photos")?;
+        for number in 1..=8 {
+            fs::write(photos.join(format!("photo-{number}.jpg")), noise(number, 4_000_000))?;
+        }
+        Ok(photos)
+    }
+
+    /// Overwrites most of a disk behind the pool's back.
+    pub(super) fn corrupt(&mut self, image: &str) -> Result<(), Problem> {
+        let megabytes = (CORRUPTED.end - CORRUPTED.start) >> 20;
+        self.time(&format!("overwrite {megabytes} MiB of {image} with noise"), || {
+            let file =
+                File::options().write(true).open(image).map_err(|error| Problem::at(Path::new(image), &error))?;
+            for (number, at) in CORRUPTED.step_by(1 << 20).enumerate() {
+                file.write_all_at(&noise(number as u64 + 100, 1 << 20), at)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes a disk.
+    pub(super) fn lose(&mut self, image: &str) -> Result<(), Problem> {
+        self.time(&format!("delete {image}"), || {
+            fs::remove_file(image).map_err(|error| Problem::at(Path::new(image), &error))
+        })
+    }
+}
+
+/// Bytes that no compression makes smaller.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        // Xorshift.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect()
+}
+
+/// Breaks a command line between words, where it is wider than `width`.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("begins with one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
