@@ -208,7 +208,7 @@ impl Expansion<'_> {
         if !self.datasets.moving().is_paused() && limit.is_none() {
             return refused("it is already running".to_owned());
         }
-        self.go_on(limit)?;
+        self.datasets.moving().go_on(limit)?;
         let mut status = self.datasets.jobs.expander.status.lock();
         status.pause = status.pause.filter(|pause| *pause != Pause::Operator);
         // Looks for space at once, whatever was found before.
