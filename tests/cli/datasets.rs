@@ -259,7 +259,7 @@ fn properties_of_openzfs_have_one_value() {
     $ fs inherit dedup tank/home
     [exit 0]
     $ fs set overlay=on tank/home
-    fs: cannot set property for 'tank/home': property 'overlay' is not supported: a directory that holds files is hidden only on request: fs mount -O
+    fs: cannot set property for 'tank/home': property 'overlay' is not supported: mounting over a directory with files needs: fs mount -O
     [exit 1]
     $ fs set keystatus=available tank/home
     fs: cannot set property for 'tank/home': 'keystatus' is readonly
@@ -275,7 +275,7 @@ fn properties_of_openzfs_have_one_value() {
     $ pool set cachefile=none tank
     [exit 0]
     $ pool set multihost=on tank
-    pool: cannot set property for 'tank': property 'multihost' is not supported: it cannot be changed in this version
+    pool: cannot set property for 'tank': property 'multihost' is not supported: cannot be changed in this version
     [exit 1]
     ");
 }

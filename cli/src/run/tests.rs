@@ -65,7 +65,9 @@ fn examples_parse() {
     for (program, name) in [(Program::Pool, "pool"), (Program::Fs, "fs")] {
         for subcommand in command(program, name).get_subcommands() {
             let help = subcommand.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let examples = help.split("Examples:\n").nth(1).unwrap_or_default().lines();
+            let examples =
+                help.split("Examples:\n").nth(1).unwrap_or_default().split("See also:").next().unwrap_or_default();
+            let examples = examples.lines();
             for example in examples.filter_map(|line| example_words(line, name)) {
                 let parsed = command(program, name).try_get_matches_from(&example);
                 assert!(parsed.is_ok(), "{example:?}: {}", parsed.unwrap_err());

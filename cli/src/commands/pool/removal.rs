@@ -223,7 +223,7 @@ mod tests {
         insta::assert_snapshot!(of(Some(RemovalEnd::Finished)), @"Removal of vdev 1 copied 300M in 1h1m, completed on Fri Nov  7 09:05:30 2025");
         insta::assert_snapshot!(of(Some(RemovalEnd::Canceled)), @"Removal of mirror-1 canceled on Fri Nov  7 09:05:30 2025");
         assert!(of(Some(RemovalEnd::Unreadable)).ends_with("could not be read"));
-        assert!(of(Some(RemovalEnd::NoRoom)).ends_with("empty regions elsewhere"));
+        assert!(of(Some(RemovalEnd::NoRoom)).ends_with("empty regions on other vdevs"));
     }
 
     fn rebalance(ended: Option<RemovalEnd>) -> RebalanceRecord {

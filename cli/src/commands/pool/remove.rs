@@ -155,7 +155,10 @@ mod tests {
         4 empty regions of 1M needed elsewhere, 50 available
         ");
         assert!(render(&plan, true).starts_with("3145728 would be moved"));
-        assert!(render(&RemovalPlan { available: 3, ..plan.clone() }, false).ends_with("there are 3: too few\n"));
+        assert!(
+            render(&RemovalPlan { available: 3, ..plan.clone() }, false)
+                .ends_with("needed elsewhere, 3 available: too few\n")
+        );
         let copies = RemovalPlan { vdev: "/c.img".into(), region: 0, needed: 0, available: 0, ..plan };
         let spare = RemovalPlan { bytes: 0, ..copies.clone() };
         insta::assert_snapshot!(render(&copies, false) + &render(&spare, true), @r"
