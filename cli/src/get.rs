@@ -44,7 +44,7 @@ fn fields(asked: &[Field]) -> Vec<Field> {
 pub enum SourceFilter {
     /// Set here
     Local,
-    /// Nobody set it
+    /// Built-in default
     Default,
     /// Set above
     Inherited,

@@ -14,7 +14,7 @@ const NO_ZONES: &str = "delegation to containers does not exist; bind-mount the 
 const NO_ALTROOT: &str = "only 'pool split -R' sets an alternate root in this version";
 const NO_TEMPORARY_NAMES: &str = "temporary pool names do not exist in this version";
 const FULL_PATHS: &str = "device paths are always printed in full; JSON output (-j) includes GUIDs";
-const NO_CLOCK: &str = "time stamps do not exist here in this version; 'pool wait -T' prints the time";
+const NO_CLOCK: &str = "this command has no time stamps in this version; 'pool wait -T' prints the time";
 const NO_DEVICE_SCRIPTS: &str = "scripts for each device do not exist in this version";
 const NO_POWER: &str = "control of enclosure slot power does not exist in this version";
 const ONE_ASHIFT: &str = "ashift is set for the whole pool by: pool create -o ashift=N";
@@ -92,6 +92,8 @@ const POOL_OPTIONS: Options = &[
     ("status", &["-c"], NO_DEVICE_SCRIPTS),
     ("status", &["-D"], "deduplication does not exist in this version"),
     ("status", &["-i"], "free space is not initialized in this version"),
+    ("status", &["--power"], NO_POWER),
+    ("status", &["-e"], "to show only pools with problems: -x"),
     ("status", &["-s"], "slow I/O operations are not counted in this version"),
     ("iostat", &["-g", "-L", "-P"], FULL_PATHS),
     ("iostat", &["-T"], NO_CLOCK),

@@ -289,7 +289,7 @@ impl Expansion<'_> {
     /// Fails during a round, for jobs that would empty other regions.
     pub(crate) fn check_none(&self) -> Result<()> {
         match *self.datasets.jobs.expander.round.lock() {
-            Some(_) => refused("a raidz is being expanded; pool wait -t raidz_expand waits for it".to_owned()),
+            Some(_) => refused("a RAID-Z is being expanded; pool wait -t raidz_expand waits for it".to_owned()),
             None => Ok(()),
         }
     }

@@ -35,10 +35,10 @@ Examples:
   pool scrub -e tank                         files listed by 'pool status -v'"
 )]
 pub struct Arguments {
-    /// Only say how much would be verified
+    /// Dry run: show how much would be verified
     #[arg(short = 'n', conflicts_with_all = ["pause", "stop", "wait", "damage", "limit"])]
     dry_run: bool,
-    /// Verify at most so many bytes a second, until the pool is exported; 'none' lifts a limit
+    /// Limit the scrub to RATE bytes per second, until export; 'none' removes the limit
     #[arg(long = "limit", value_name = "RATE", conflicts_with_all = ["pause", "stop", "damage"])]
     limit: Option<String>,
     /// Pause the scrub
