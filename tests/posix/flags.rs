@@ -160,7 +160,7 @@ fn chattr_and_fs_speak_of_the_same() {
         let said = lab.run("fs", &["setattr", "append=on", "tank@a:/dir/file"]).fails(1);
         assert!(said.contains("never changes"), "{said}");
         let said = lab.run("fs", &["setattr", "append=on", "/etc/passwd"]).fails(1);
-        assert!(said.contains("no file system of a pool"), "{said}");
+        assert!(said.contains("no Cenote file system is mounted there"), "{said}");
         lab.run("fs", &["setattr", "append=perhaps", &at]).fails(2);
         lab.run("fs", &["setattr", "immutable=on", &at, "tank:/none"]).fails(1);
         assert_eq!(shown(lab, "immutable", &at), "on", "what comes before a failure is done");
