@@ -307,7 +307,7 @@ fn it_can_be_paused_and_given_up_at_any_time() {
         let datasets = bench.world.datasets.clone();
         assert!(refusal(datasets.rebalance().start(None)).to_string().contains("pool defragment -s"));
         datasets.defragment().pause().unwrap();
-        assert!(refusal(datasets.defragment().pause()).to_string().contains("paused already"));
+        assert!(refusal(datasets.defragment().pause()).to_string().contains("already paused"));
         assert!(!bench.steps(1) && datasets.defragment().is_under_way());
         let status = datasets.defragment().status().unwrap();
         if steps % 2 == 0 {

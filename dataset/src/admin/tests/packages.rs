@@ -132,7 +132,7 @@ fn a_given_origin_must_exist_and_fit_and_is_used() {
     };
     let more = world.send("tank/a@1", Some("tank/a@0"), |_| ()).unwrap();
     for (origin, said) in
-        [("tank/a@none", "no such snapshot"), ("tank/a@2", "another snapshot"), ("tank/no@0", "no such")]
+        [("tank/a@none", "does not exist"), ("tank/a@2", "another snapshot"), ("tank/no@0", "does not exist")]
     {
         let error = refusal(world.receive_with("tank/b", &more, of(origin))).to_string();
         assert!(error.contains(said), "{error}");

@@ -195,7 +195,7 @@ fn a_rebalance_can_be_paused_and_given_up_at_any_time() {
         }
         let datasets = &bench.world.datasets;
         datasets.rebalance().pause().unwrap();
-        assert!(refusal(datasets.rebalance().pause()).to_string().contains("paused already"));
+        assert!(refusal(datasets.rebalance().pause()).to_string().contains("already paused"));
         assert!(!bench.steps(1) && datasets.rebalance().is_under_way());
         let copied = datasets.rebalance().status().unwrap().copied;
         if steps % 2 == 0 {

@@ -331,7 +331,7 @@ fn a_removal_can_be_given_up_until_everything_has_moved() {
                 }
                 Err(error) => {
                     refused += 1;
-                    assert!(error.to_string().contains("moved already"), "{error}");
+                    assert!(error.to_string().contains("already been moved"), "{error}");
                 }
             }
         }

@@ -125,7 +125,7 @@ fn what_takes_the_name_of_what_departs_stays() {
         Ok(())
     };
     let (_, received) = there.datasets.receive_beside(request, &mut &package[..], 0, &mut |_| {}, &mut leaving);
-    not_received(received, &["things have changed here"]);
+    not_received(received, &["changed during the receive"]);
     assert_eq!(there.files("tank/b/y")["mine"], b"another dataset");
     assert!(there.names().contains(&"tank/y".to_owned()));
     there.work();
@@ -377,7 +377,7 @@ fn a_dry_run_says_what_would_arrive() {
     let lines = pair.rehearse(&full, below(Naming::WithoutPool)).unwrap();
     assert_eq!(lines[0], "full tank/a@1 tank/b/a@1");
     let one = pair.here.send("tank/a/new@2", None, |_| ()).unwrap();
-    not_received(pair.rehearse(&one, below(Naming::LastPart)), &["here already"]);
+    not_received(pair.rehearse(&one, below(Naming::LastPart)), &["already has this snapshot"]);
     assert_eq!(pair.rehearse(&one, below(Naming::WithoutPool)).unwrap(), ["full tank/a/new@2 tank/b/a/new@2"]);
     assert!(pair.rehearse(&package[..package.len() - 1], |_| ()).is_err());
 }

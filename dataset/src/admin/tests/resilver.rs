@@ -304,7 +304,7 @@ fn below_a_node_that_cannot_be_read_for_once_nothing_counts_as_copied() {
     // Accepting the loss does not accept the unread subtree.
     let new = bench.pool.find_device("new").unwrap().1.guid();
     let refusal = bench.world.datasets.resilver().accept_losses(&[new]).unwrap_err().to_string();
-    assert!(refusal.contains("begins again"), "{refusal}");
+    assert!(refusal.contains("restarts"), "{refusal}");
     bench.go_on_with_the_new_one();
     assert!(bench.world.files("tank/b")["file"] == content);
 }
@@ -403,7 +403,7 @@ fn a_loss_is_not_accepted_of_a_device_that_fails_meanwhile() {
     bench.pool.attach("old", other, false).unwrap();
     let guid = |name: &str| bench.pool.find_device(name).unwrap().1.guid();
     let accept = || bench.world.datasets.resilver().accept_losses(&[guid("new"), guid("other")]);
-    let none = "no resilver has come to its end";
+    let none = "no resilver has finished";
     assert!(accept().unwrap_err().to_string().contains(none));
     bench.finish();
     assert!(bench.world.datasets.resilver().is_stuck());

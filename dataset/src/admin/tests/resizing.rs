@@ -209,9 +209,7 @@ fn it_goes_on_when_the_pool_is_opened_again_and_can_be_given_up_until_everything
                     bench.start();
                 }
                 Err(error) => {
-                    assert!(
-                        error.to_string().contains("at the moment") || !bench.world.datasets.resize().is_under_way()
-                    );
+                    assert!(error.to_string().contains("try again") || !bench.world.datasets.resize().is_under_way());
                 }
             }
         }
@@ -229,7 +227,7 @@ fn one_that_is_paused_waits_and_is_no_part_of_the_pool_s_room() {
     bench.start();
     assert!(bench.steps(3));
     bench.world.datasets.resize().pause().unwrap();
-    assert!(refusal(bench.world.datasets.resize().pause()).to_string().contains("paused already"));
+    assert!(refusal(bench.world.datasets.resize().pause()).to_string().contains("already paused"));
     assert!(!bench.steps(1));
     drop(bench);
     let bench = Bench::open(devices(std::slice::from_ref(&disk)), None, 5);
@@ -336,7 +334,7 @@ fn a_mirror_waits_until_all_of_its_devices_are_there() {
     bench.start();
     assert!(bench.steps(2));
     bench.pool.put_offline("b", false).unwrap();
-    assert!(bench.pool.plan_shrink("a", Wanted::To(SMALL)).unwrap_err().to_string().contains("have to be whole"));
+    assert!(bench.pool.plan_shrink("a", Wanted::To(SMALL)).unwrap_err().to_string().contains("must be complete"));
     let datasets = &bench.world.datasets;
     assert!((0..300).any(|_| !bench.steps(1) && datasets.resize().obstacle().is_some()));
     assert!(datasets.resize().is_under_way() && disks[0].size() == SIZE * MIB);

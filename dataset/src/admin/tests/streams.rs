@@ -156,7 +156,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         assert!(matches!(&error, Error::NotReceived { problem, .. } if problem.contains(what)), "{error}");
         assert!(error.remedy().is_some());
     };
-    refused(there.receive("tank/copy", &more, false), "no such dataset");
+    refused(there.receive("tank/copy", &more, false), "does not exist");
     refused(there.receive("tank", &full, false), "exists");
     there.receive("tank/copy", &full, false).unwrap();
     refused(there.receive("tank/copy", &full, true), "already");
