@@ -544,7 +544,7 @@ fn a_shrunken_device_is_faulted_with_an_explanation() {
     let pool = opened(&[&disks[0], &cut], 2).unwrap();
     assert_eq!(states(&pool), [State::Complete, State::Out]);
     let trouble = pool.find_device("b").unwrap().1.trouble().unwrap();
-    assert!(trouble.contains("bytes"), "{trouble}");
+    assert!(trouble.contains("but its label says 64M"), "{trouble}");
 }
 
 #[test]

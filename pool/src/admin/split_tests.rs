@@ -152,7 +152,7 @@ fn nobody_leaves_before_all_that_devices_were_asked_is_answered() {
     slow.set_deadline(FOREVER);
     assert_eq!(slow.outstanding(), 1);
     let refused = pool.split("other", &plan).unwrap_err().to_string();
-    assert!(refused.contains("has not answered earlier requests yet"), "{refused}");
+    assert!(refused.contains("still has unanswered requests"), "{refused}");
     // All are in the pool as before, and are resilvered.
     let states = || {
         let vdevs = pool.engine().storage().vdevs.all();

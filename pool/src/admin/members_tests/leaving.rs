@@ -31,11 +31,11 @@ fn a_device_returns_only_after_all_its_requests_are_answered() {
     let found: Arc<dyn Device> = b.clone();
     let online = || pool.put_online("b", &|_| Ok(found.clone()));
     let refused = online().unwrap_err().to_string();
-    assert!(refused.contains("has not answered earlier requests yet"), "{refused}");
+    assert!(refused.contains("still has unanswered requests"), "{refused}");
     // Going offline does not forget the request: the write may still reach the device after its return.
     pool.put_offline("b", false).unwrap();
     let refused = online().unwrap_err().to_string();
-    assert!(refused.contains("has not answered earlier requests yet"), "{refused}");
+    assert!(refused.contains("still has unanswered requests"), "{refused}");
     b.heal();
     while slow.outstanding() > 0 {
         thread::yield_now();

@@ -252,7 +252,7 @@ fn a_hung_device_is_given_up_and_returns_when_it_answers() {
     assert!(world.engine().suspension().is_suspended());
     assert_eq!(world.with_leaf(Leaf::health), Health::Faulted);
     let refused = world.clear().unwrap_err();
-    assert!(refused.to_string().contains("has not answered earlier requests"), "{refused}");
+    assert!(refused.to_string().contains("still has unanswered requests"), "{refused}");
     world.device.heal();
     while world.slow.outstanding() > 0 {
         thread::yield_now();
@@ -283,7 +283,7 @@ fn only_the_device_that_was_there_is_taken_back() {
     refused(MemoryDevice::new("blank", 64 * MIB), "holds no Cenote pool");
     let other = Arc::new(MemoryDevice::new("other", 64 * MIB));
     create(other.clone(), 2);
-    refused(other.snapshot(), "belongs elsewhere");
+    refused(other.snapshot(), "is a different device");
     let elsewhere = Arc::new(current.snapshot());
     drop(open(elsewhere.clone()).unwrap());
     refused(elsewhere.snapshot(), "was imported elsewhere");
