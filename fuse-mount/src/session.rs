@@ -292,8 +292,8 @@ impl Mount {
     /// `syncfs` writes many pages at once, but need not wait for them on a FUSE mount (Linux 6.18 does not). So each
     /// possibly mapped file is then invalidated, which waits and writes the rest. Where opens send no request, all
     /// files held by the kernel count as mapped. If writes are not answered, as in a suspended pool, the wait ends
-    /// after [`STANDSTILL`].
-    /// ends at [`STANDSTILL`].
+    /// after `STANDSTILL`.
+    /// ends at `STANDSTILL`.
     pub fn write_back(&self) {
         let (at_end, ended) = mpsc::channel::<()>();
         let (root, notifier) = (self.root(), self.serving.notifier.clone());

@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::source::Source;
 
 /// The files of one crate and what they import from each other.
-pub struct Graph {
+pub(crate) struct Graph {
     /// Module path (`txg::engine`, or nothing for the crate's root) to the file.
     modules: BTreeMap<Vec<String>, String>,
     /// File to the files that it imports from.
-    pub edges: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) edges: BTreeMap<String, BTreeSet<String>>,
     /// Each import: file, line, and the path from the crate's root.
-    pub imports: Vec<(String, usize, Vec<String>)>,
+    pub(crate) imports: Vec<(String, usize, Vec<String>)>,
 }
 
 impl Graph {
     /// Reads the graph of the crate whose sources lie in `folder`, such as `pool/src`.
-    pub fn of(folder: &str, sources: &[Source]) -> Graph {
+    pub(crate) fn of(folder: &str, sources: &[Source]) -> Graph {
         let shipped = |source: &&Source| source.path.starts_with(folder) && source.shipped().next().is_some();
         let sources: Vec<&Source> = sources.iter().filter(shipped).collect();
         let modules = sources.iter().map(|source| (module(folder, &source.path), source.path.clone())).collect();
@@ -50,7 +50,7 @@ impl Graph {
     }
 
     /// The circles: sets of files each of which reaches all others of its set. Largest first.
-    pub fn circles(&self) -> Vec<BTreeSet<String>> {
+    pub(crate) fn circles(&self) -> Vec<BTreeSet<String>> {
         let reached: BTreeMap<&String, BTreeSet<&String>> =
             self.modules.values().map(|file| (file, self.reached_from(file))).collect();
         let mut circles = BTreeSet::new();

@@ -6,51 +6,51 @@ use std::{
 };
 
 /// The repository's root: this test is a target of the crate in `cli`.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("cli lies in the repository").to_owned()
 }
 
 /// One line of a Rust file, in parts.
 #[derive(Debug, Default, Clone)]
-pub struct Line {
+pub(crate) struct Line {
     /// The code, literals emptied and comments left out.
-    pub code: String,
+    pub(crate) code: String,
     /// The text of comments, without slashes.
-    pub comment: String,
+    pub(crate) comment: String,
     /// The contents of string literals that begin or go on here.
-    pub literals: Vec<String>,
+    pub(crate) literals: Vec<String>,
     /// Whether the line belongs to a test.
-    pub is_test: bool,
+    pub(crate) is_test: bool,
 }
 
 /// A Rust file.
 #[derive(Debug)]
-pub struct Source {
+pub(crate) struct Source {
     /// Below the root, with `/`.
-    pub path: String,
+    pub(crate) path: String,
     /// Line 1 is the first.
-    pub lines: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
 }
 
 impl Source {
     /// The lines that are not tests, with their numbers.
-    pub fn shipped(&self) -> impl Iterator<Item = (usize, &Line)> {
+    pub(crate) fn shipped(&self) -> impl Iterator<Item = (usize, &Line)> {
         self.lines.iter().enumerate().filter(|(_, line)| !line.is_test).map(|(at, line)| (at + 1, line))
     }
 
     /// The code outside of tests, with line ends.
-    pub fn shipped_code(&self) -> String {
+    pub(crate) fn shipped_code(&self) -> String {
         self.lines.iter().map(|line| if line.is_test { "\n".to_owned() } else { format!("{}\n", line.code) }).collect()
     }
 }
 
 /// All Rust files below some folders, sorted by path. Build products are left out.
-pub fn rust(folders: &[&str]) -> Vec<Source> {
+pub(crate) fn rust(folders: &[&str]) -> Vec<Source> {
     files(folders, "rs").into_iter().map(|(path, text)| parse(path, &text)).collect()
 }
 
 /// All files below some folders whose names end so, with their text, sorted by path.
-pub fn files(folders: &[&str], extension: &str) -> Vec<(String, String)> {
+pub(crate) fn files(folders: &[&str], extension: &str) -> Vec<(String, String)> {
     let root = root();
     let mut found = Vec::new();
     for folder in folders {
@@ -85,7 +85,7 @@ fn walk(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
 }
 
 /// Cuts a file into parts.
-pub fn parse(path: String, text: &str) -> Source {
+pub(crate) fn parse(path: String, text: &str) -> Source {
     let mut lines = cut(text);
     let whole = path.split('/').any(|part| part == "tests" || part == "benches")
         || path.ends_with("/tests.rs")

@@ -30,16 +30,16 @@ const PRONOUNS: [&str; 24] = [
 
 /// Counts of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub(crate) struct Count {
     /// All words.
-    pub words: u64,
+    pub(crate) words: u64,
     /// Those of them that are pronouns or stand for a noun.
-    pub pronouns: u64,
+    pub(crate) pronouns: u64,
 }
 
 impl Count {
     /// Adds a piece of text. What stands in back quotes is code and is not counted.
-    pub fn add(&mut self, text: &str) {
+    pub(crate) fn add(&mut self, text: &str) {
         let prose = text.split('`').step_by(2);
         for word in prose.flat_map(|part| part.split(|letter: char| !letter.is_ascii_alphabetic())) {
             if !word.is_empty() {
@@ -50,7 +50,7 @@ impl Count {
     }
 
     /// Pronouns in 1,000 words.
-    pub fn in_thousand(self) -> u64 {
+    pub(crate) fn in_thousand(self) -> u64 {
         self.pronouns * 1000 / self.words.max(1)
     }
 }

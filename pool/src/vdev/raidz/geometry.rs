@@ -15,8 +15,8 @@
 //! row 64     Q  d192  d193  d194     P       the next band: shifted by one
 //! ```
 //!
-//! The part of a column in a row is its *role*: data 0 to `d - 1`, then parity. Roles rotate: role `c` is at column `(c
-//! + shift) % n`, where `shift = (region + row / BAND) % n`. So data and parity spread evenly over all devices,
+//! The part of a column in a row is its *role*: data 0 to `d - 1`, then parity. Roles rotate: role `c` is at column
+//! `(c + shift) % n`, where `shift = (region + row / BAND) % n`. So data and parity spread evenly over all devices,
 //! whatever the access pattern, and the rows of a block lie mostly in one band: contiguous, with the same roles.
 //!
 //! The last row of a region may have room for more sectors than the region. The excess sectors are never written, and
