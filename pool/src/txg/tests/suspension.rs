@@ -286,7 +286,7 @@ fn only_the_device_that_was_there_is_taken_back() {
     refused(other.snapshot(), "is a different device");
     let elsewhere = Arc::new(current.snapshot());
     drop(open(elsewhere.clone()).unwrap());
-    refused(elsewhere.snapshot(), "was imported elsewhere");
+    refused(elsewhere.snapshot(), "was imported by another host");
     world.pool.clear(&|_| Ok(current.clone())).unwrap();
     commit.join().unwrap().unwrap();
     let (_engine, head) = open(Arc::new(current.snapshot())).unwrap();
