@@ -157,7 +157,7 @@ impl Registry {
         Registry::new(places.pools(), places.index())
     }
 
-    /// The registry in these folders, which may be missing.
+    /// Makes a registry of the pools listed in `folder` and `index`. Either folder may be missing.
     pub fn new(folder: PathBuf, index: PathBuf) -> Registry {
         Registry { folder, index }
     }

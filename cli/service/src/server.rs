@@ -67,7 +67,7 @@ const GLANCE: Duration = Duration::from_millis(250);
 
 /// Executes the calls of a service.
 pub trait Handler: Send + Sync + 'static {
-    /// Executes one call, on a thread that may block.
+    /// Executes one call. The server runs each call on a thread of its own, so the call may block.
     fn handle(&self, call: Call, stream: Option<Stream>, cancel: Cancel, said: OnSaid<'_>)
     -> Result<Response, Failure>;
 

@@ -49,7 +49,7 @@ impl Kinds {
 pub enum Nature {
     /// Computed; never set.
     ReadOnly,
-    /// Set on one dataset or pool, for it alone.
+    /// Set on one dataset or pool; descendants do not inherit the value.
     Settable,
     /// Set on a dataset, and inherited by descendants without a local value.
     Inheritable,

@@ -23,7 +23,7 @@ pub struct Start {
     pub root: String,
     /// Whether all descendants were sent too (`-R`).
     pub replicate: bool,
-    /// The number of streams that follow; at least one.
+    /// The number of streams in the package after this record, from 1.
     pub streams: u64,
     /// The sender's datasets and snapshots, if sent, in records of their own.
     pub census: Option<Census>,

@@ -52,7 +52,7 @@ pub struct Source {
     pub held: Option<LongHold>,
 }
 
-/// The snapshots that one command sends, in the order in which they must be received.
+/// The snapshots that one `fs send` writes. The receiver applies the snapshots in the same order.
 #[derive(Debug)]
 pub struct Package {
     /// The dataset given to the command.

@@ -770,7 +770,7 @@ impl LossReport {
         self.needed().next().is_none()
     }
 
-    /// The vdevs that would fail and that import requires.
+    /// The vdevs without which the pool cannot be imported, and which the losses would make fail.
     pub fn needed(&self) -> impl Iterator<Item = &VdevLoss> {
         self.vdevs.iter().filter(|vdev| !vdev.survives && vdev.role != VdevRole::Log)
     }

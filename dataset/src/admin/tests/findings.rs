@@ -71,7 +71,7 @@ fn planted(kind: FindingKind, damage: impl Fn(&mut Transaction<'_>, &Ids) -> Res
     assert!(findings.iter().all(|finding| !finding.to_string().is_empty()));
 }
 
-/// One damage of each kind, and the kinds that necessarily accompany it.
+/// A damage that the check reports as `kind`, and the other kinds that the check reports for the same damage.
 fn planting(kind: FindingKind) -> (Damage, &'static [FindingKind]) {
     use FindingKind as K;
     match kind {

@@ -196,8 +196,8 @@ fn one_state_more_that_somebody_was_told_of_is_a_split() {
     is_split([&disks[0], &late], "two states");
 }
 
-/// A log that both halves continued without does not count as a device that could have the state. The only commit of
-/// one half is the one by which it continued; later synchronous writes are in its new log.
+/// Both halves of the pool continued without the log vdev, so the log vdev cannot hold the state of either half. One
+/// half made a single commit when it continued; the new log of this half has the later synchronous writes.
 #[test]
 fn a_commit_without_the_log_counts_as_acknowledged() {
     let disks = disks("a b log");
