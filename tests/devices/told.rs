@@ -123,6 +123,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "start_time": "[N]",
       "end_time": "[N]",
       "seconds": "[N]",
+      "limit": null,
       "to_examine": "[N]",
       "examined": "[N]",
       "repaired": "[N]",

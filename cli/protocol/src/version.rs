@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, Request, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]

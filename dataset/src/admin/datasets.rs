@@ -76,13 +76,8 @@ impl Datasets {
     fn on(engine: Arc<Engine>, pool: DatasetName) -> Arc<Datasets> {
         let client = Arc::<Client>::default();
         engine.set_client(client.clone());
-        let datasets = Arc::new(Datasets {
-            engine,
-            pool: RwLock::new(pool),
-            client,
-            mounts: Mutex::default(),
-            jobs: Jobs::default(),
-        });
+        let jobs = Jobs::new(engine.env().uptime());
+        let datasets = Arc::new(Datasets { engine, pool: RwLock::new(pool), client, mounts: Mutex::default(), jobs });
         // The engine is a part of the datasets, so the engine's reference is weak.
         let reclaimer: Weak<dyn Reclaimer> = Arc::<Datasets>::downgrade(&datasets);
         datasets.engine.set_reclaimer(reclaimer);

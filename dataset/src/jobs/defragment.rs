@@ -19,9 +19,9 @@ use pool::{
 };
 
 use super::{
-    Job, Kind, Step,
+    Detail, Job, JobRecord, Kind, Step,
     batches::{InBatches, Next},
-    moving::Mover,
+    moving::{Common, Mover},
 };
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{DefragmentRow, MoveState, POOL, kind};
@@ -115,6 +115,17 @@ impl Job for Defragment<'_> {
     /// Cancels the current defragmentation. Moved chunks stay in their new places.
     fn stop(&self, _pool: &Pool) -> Result<()> {
         self.datasets.moving().stop_batches::<DefragmentRow>()
+    }
+
+    fn record(&self, _pool: &Pool) -> Result<Option<JobRecord>> {
+        let Some(DefragmentRow { state, start, end, total, copied, errors, wanted, emptied, taken }) = self.status()
+        else {
+            return Ok(None);
+        };
+        let common = Common { state, start, end, total, copied, errors };
+        let (packed, maps) = self.datasets.engine().storage().space.packed();
+        let detail = Detail::Defragment { wanted, emptied, taken, packed: packed as u64, maps };
+        Ok(Some(self.datasets.moving().record(Kind::Defragment, common, detail)))
     }
 }
 

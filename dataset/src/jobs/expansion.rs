@@ -30,7 +30,7 @@
 
 use parking_lot::Mutex;
 use pool::{
-    admin::Pool,
+    admin::{Pool, Widening},
     env::Nanos,
     format::vdev_config::Zone,
     space::{MovingPlan, Packs, Regions, Targets},
@@ -39,8 +39,9 @@ use pool::{
 };
 
 use super::{
-    Job, Kind, Step,
+    Detail, Job, JobRecord, JobState, Kind, Reason, Step,
     moving::{Emptying, Work, refused},
+    record::seconds_between,
 };
 use crate::admin::{Datasets, Progress, Result};
 
@@ -65,6 +66,17 @@ pub enum Pause {
     Unreadable,
     /// Paused by the administrator, until resumed.
     Operator,
+}
+
+impl From<Pause> for JobState {
+    fn from(pause: Pause) -> JobState {
+        match pause {
+            Pause::NoRoom => JobState::Waiting(Reason::NoRoom),
+            Pause::Degraded => JobState::Waiting(Reason::Degraded),
+            Pause::Unreadable => JobState::Waiting(Reason::Unreadable),
+            Pause::Operator => JobState::Paused,
+        }
+    }
 }
 
 /// The status of the current round, since the pool was opened.
@@ -178,6 +190,27 @@ impl Job for Expansion<'_> {
 
     fn stop(&self, _pool: &Pool) -> Result<()> {
         refused("an expansion cannot be stopped: rows that are wide stay so".to_owned())
+    }
+
+    /// The record of a running expansion only: labels do not tell of a finished expansion.
+    fn record(&self, pool: &Pool) -> Result<Option<JobRecord>> {
+        let Some(Widening { name, columns, rows, done: rows_done, .. }) = pool.widening() else { return Ok(None) };
+        let ExpansionStatus { pause, start, regions, total, copied } = self.status();
+        let seconds = if regions == 0 { 0 } else { seconds_between(start, self.datasets.now()) };
+        Ok(Some(JobRecord {
+            kind: Kind::Expand,
+            state: pause.map_or(JobState::Running, JobState::from),
+            begun: start,
+            ended: 0,
+            seconds,
+            rate: copied.checked_div(seconds).unwrap_or(0),
+            total,
+            done: copied,
+            repaired: 0,
+            errors: 0,
+            limit: self.limit(),
+            detail: Detail::Expansion { name, columns: columns as u64, rows, rows_done, regions: regions.into() },
+        }))
     }
 }
 

@@ -9,6 +9,8 @@
 //! scheduler  chooses the job for the next step, the size of the step, and the wait before it
 //! stride     the size of a step, small enough to delay others only briefly
 //! pace       the limit set by the administrator
+//! kind       the kinds of jobs, and the order of their turns
+//! record     progress and result of a job, for all that show jobs
 //! resilver   completes devices; its position is stored in uberblocks (cursor)
 //! removal    empties and removes a vdev
 //! rebalance  moves chunks from full vdevs to others          batches    moves some chunks at a time: for rebalance and
@@ -27,9 +29,11 @@ pub(crate) mod copying;
 pub(crate) mod cursor;
 mod defragment;
 mod expansion;
+mod kind;
 pub(crate) mod moving;
 mod pace;
 mod rebalance;
+mod record;
 mod removal;
 mod resilver;
 mod resize;
@@ -42,15 +46,16 @@ mod tests;
 use std::time::Duration;
 
 use pool::admin::Pool;
-use serde::{Deserialize, Serialize};
 
 use crate::admin::{Datasets, Result};
 
 pub(crate) use cursor::Cursor;
 pub use defragment::{Defragment, DefragmentStatus};
 pub use expansion::{Expanding, Expansion, ExpansionStatus, Pause};
+pub use kind::Kind;
 pub use moving::Moving;
 pub use rebalance::{Rebalance, RebalanceStatus};
+pub use record::{Detail, JobRecord, JobState, Reason};
 pub use removal::{Removal, RemovalStatus, Removing};
 #[cfg(test)]
 pub(crate) use resilver::LOST;
@@ -63,30 +68,7 @@ pub use stride::Stride;
 /// The wait of a job that cannot predict its wait: for a commit, or for a device.
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// A kind of job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Kind {
-    /// Completes devices.
-    Resilver,
-    /// Empties and removes a vdev.
-    Remove,
-    /// Moves chunks from full vdevs to others.
-    Rebalance,
-    /// Shrinks devices.
-    Resize,
-    /// Packs sparse chunks.
-    Defragment,
-    /// Widens a RAID-Z.
-    Expand,
-    /// Reads and repairs everything.
-    Scrub,
-}
-
 impl Kind {
-    /// The kinds in the order of their turns, most urgent first: missing redundancy, moving chunks, scrub.
-    pub const IN_ORDER: [Kind; 7] =
-        [Kind::Resilver, Kind::Remove, Kind::Rebalance, Kind::Resize, Kind::Defragment, Kind::Expand, Kind::Scrub];
-
     /// The pool's job of the kind.
     pub fn of<'a>(self, datasets: &'a Datasets) -> Box<dyn Job + 'a> {
         match self {
@@ -98,16 +80,6 @@ impl Kind {
             Kind::Expand => Box::new(datasets.expansion()),
             Kind::Scrub => Box::new(datasets.scrub()),
         }
-    }
-
-    /// Whether the administrator starts the job to move chunks: at most one such job is under way.
-    pub fn is_mover(self) -> bool {
-        matches!(self, Kind::Remove | Kind::Rebalance | Kind::Resize | Kind::Defragment)
-    }
-
-    /// Whether a waiting job delays the later jobs. An expansion does not: it may wait for space for days.
-    fn keeps_turn(self) -> bool {
-        self != Kind::Expand
     }
 }
 
@@ -139,6 +111,9 @@ pub trait Job {
     /// If a device or the pool fails. The state is as before or after the step, and the step may be retried.
     fn step(&self, pool: &Pool, budget: u64) -> Result<Step>;
 
+    /// Progress and result of the current job, else of the last; `None` if there was none.
+    fn record(&self, pool: &Pool) -> Result<Option<JobRecord>>;
+
     /// The limit in bytes per second, if the administrator has set one.
     fn limit(&self) -> Option<u64> {
         None
@@ -165,11 +140,20 @@ pub trait Job {
 /// The state of the jobs of an opened pool.
 #[derive(Default)]
 pub(crate) struct Jobs {
+    /// The uptime when the pool was opened.
+    pub(crate) opened: Duration,
     pub(crate) scrubber: scrub::Scrubber,
     resilverer: resilver::Resilverer,
     mover: moving::Mover,
     expander: expansion::Expander,
     moved: copying::Moved,
+}
+
+impl Jobs {
+    /// The jobs of a pool opened at this uptime.
+    pub(crate) fn new(opened: Duration) -> Jobs {
+        Jobs { opened, ..Jobs::default() }
+    }
 }
 
 /// The jobs of the pool.
@@ -218,4 +202,21 @@ impl Datasets {
     fn a_while(&self) -> Step {
         Step::Wait(self.engine().env().uptime() + A_WHILE)
     }
+}
+
+/// The records of a pool's jobs. Of scrub and resilver only the current or the later; of a suspended pool neither,
+/// because the record of a scrub may need a device.
+pub fn records(datasets: &Datasets, pool: &Pool) -> Result<Vec<JobRecord>> {
+    let is_suspended = datasets.engine().suspension().is_suspended();
+    let kinds = Kind::IN_ORDER.into_iter().filter(|kind| !(is_suspended && kind.is_scan()));
+    let found = kinds.filter_map(|kind| kind.of(datasets).record(pool).transpose());
+    let mut records = found.collect::<Result<Vec<JobRecord>>>()?;
+    // The resilver is the first in the order, and the scrub the last.
+    if let [first, .., last] = &records[..]
+        && (first.kind, last.kind) == (Kind::Resilver, Kind::Scrub)
+    {
+        let is_resilver = datasets.resilver().is_under_way() || last.begun < first.begun;
+        records.remove(if is_resilver { records.len() - 1 } else { 0 });
+    }
+    Ok(records)
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use pool::{
+    env::Nanos,
     error::Error as PoolError,
     format::{
         key::Key,
@@ -29,13 +30,14 @@ use pool::{
 };
 
 use super::{
-    Job,
+    Job, Kind,
     batches::{InBatches, under_way},
     copying::{Stepped, Walk, note_failed},
+    record::{Detail, JobRecord, JobState, Reason, seconds_between},
     resize::Obstacle,
 };
 use crate::admin::{Datasets, Result, feature};
-use crate::catalogue::{DefragmentRow, POOL, PaceRow, RebalanceRow, RemovalRow, ResizeRow, Row, kind};
+use crate::catalogue::{DefragmentRow, MoveState, POOL, PaceRow, RebalanceRow, RemovalRow, ResizeRow, Row, kind};
 
 const PACE: Key = Key::new(POOL, kind::PACE, 0);
 
@@ -54,8 +56,6 @@ pub(crate) struct Mover {
     work: Mutex<Work>,
     /// The removal's status. Read at any time, as all statuses.
     pub(crate) removal: Mutex<Option<RemovalRow>>,
-    /// The bytes that the removal had copied when the pool was opened.
-    pub(crate) removed_before: AtomicU64,
     /// The rebalance's status.
     pub(crate) rebalance: Mutex<Option<RebalanceRow>>,
     /// The defragmentation's status.
@@ -67,6 +67,18 @@ pub(crate) struct Mover {
     pace: Mutex<PaceRow>,
     /// The bytes copied since the pool was opened.
     copied: AtomicU64,
+    /// The part of `copied` from before the start of the last job.
+    copied_before: AtomicU64,
+}
+
+/// The fields that the rows of all jobs share.
+pub(crate) struct Common {
+    pub(crate) state: MoveState,
+    pub(crate) start: Nanos,
+    pub(crate) end: Nanos,
+    pub(crate) total: u64,
+    pub(crate) copied: u64,
+    pub(crate) errors: u64,
 }
 
 /// The progress of the current job.
@@ -106,6 +118,18 @@ impl Work {
     /// Begins with other regions.
     pub(crate) fn begin(&mut self, batch: Option<Batch>) {
         *self = Work { copying: None, tries: 0, batch, packed: (0, 0) };
+    }
+}
+
+impl From<MoveState> for JobState {
+    fn from(state: MoveState) -> JobState {
+        match state {
+            MoveState::Running => JobState::Running,
+            MoveState::Finished => JobState::Finished,
+            MoveState::Canceled => JobState::Canceled,
+            MoveState::Unreadable => JobState::Failed(Reason::Unreadable),
+            MoveState::NoRoom => JobState::Failed(Reason::NoRoom),
+        }
     }
 }
 
@@ -168,6 +192,33 @@ impl<'a> Moving<'a> {
         self.datasets.jobs.mover.pace.lock().paused
     }
 
+    /// The record of a job. The rate of a running job is that since the pool was opened.
+    pub(crate) fn record(&self, kind: Kind, common: Common, detail: Detail) -> JobRecord {
+        let Common { state, start, end, total, copied, errors } = common;
+        let is_running = state == MoveState::Running;
+        let (until, done) = match is_running {
+            true => (self.datasets.now(), self.copied().saturating_sub(self.copied_before())),
+            false => (end, copied),
+        };
+        let env = self.datasets.engine().env();
+        let open = env.uptime().saturating_sub(self.datasets.jobs.opened).as_secs();
+        let seconds = seconds_between(start, until).min(if is_running { open } else { u64::MAX });
+        JobRecord {
+            kind,
+            state: if is_running && self.is_paused() { JobState::Paused } else { state.into() },
+            begun: start,
+            ended: end,
+            seconds,
+            rate: done.checked_div(seconds).unwrap_or(0),
+            total,
+            done: copied,
+            repaired: 0,
+            errors,
+            limit: self.limit().filter(|_| is_running),
+            detail,
+        }
+    }
+
     /// The limit in bytes per second, if set.
     pub fn limit(&self) -> Option<u64> {
         Some(self.datasets.jobs.mover.pace.lock().limit).filter(|limit| *limit > 0)
@@ -176,6 +227,10 @@ impl<'a> Moving<'a> {
     /// The bytes copied since the pool was opened.
     pub fn copied(&self) -> u64 {
         self.datasets.jobs.mover.copied.load(Ordering::Relaxed)
+    }
+
+    fn copied_before(&self) -> u64 {
+        self.datasets.jobs.mover.copied_before.load(Ordering::Relaxed)
     }
 
     /// Excludes all other steps, starts and stops until dropped.
@@ -191,6 +246,7 @@ impl<'a> Moving<'a> {
 
     /// Sets the limit for a new job.
     pub(crate) fn set_limit(&self, limit: Option<u64>) -> Result<()> {
+        self.datasets.jobs.mover.copied_before.store(self.copied(), Ordering::Relaxed);
         self.set_pace(PaceRow { paused: false, limit: limit.unwrap_or(0) })
     }
 

@@ -13,9 +13,9 @@ use pool::{
 };
 
 use super::{
-    Job, Kind, Step,
+    Detail, Job, JobRecord, Kind, Step,
     batches::{InBatches, Next},
-    moving::Mover,
+    moving::{Common, Mover},
 };
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, RebalanceRow, kind};
@@ -101,6 +101,12 @@ impl Job for Rebalance<'_> {
     /// Cancels the current rebalance. Moved chunks stay in their new places.
     fn stop(&self, _pool: &Pool) -> Result<()> {
         self.datasets.moving().stop_batches::<RebalanceRow>()
+    }
+
+    fn record(&self, _pool: &Pool) -> Result<Option<JobRecord>> {
+        let Some(RebalanceRow { state, start, end, total, copied, errors }) = self.status() else { return Ok(None) };
+        let common = Common { state, start, end, total, copied, errors };
+        Ok(Some(self.datasets.moving().record(Kind::Rebalance, common, Detail::None)))
     }
 }
 

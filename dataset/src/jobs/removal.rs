@@ -22,8 +22,6 @@
 //! Nothing runs by itself: the [`Scheduler`](super::Scheduler) requests the steps, and [`Job::step`] removes the vdev
 //! when [`Removal::advance`] reports so.
 
-use std::sync::atomic::Ordering;
-
 use pool::{
     admin::Pool,
     format::{
@@ -35,8 +33,8 @@ use pool::{
 };
 
 use super::{
-    Job, Kind, Step,
-    moving::{Emptying, Work, refused},
+    Detail, Job, JobRecord, Kind, Step,
+    moving::{Common, Emptying, Work, refused},
 };
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, RemovalRow, kind};
@@ -124,6 +122,14 @@ impl Job for Removal<'_> {
             },
         }
     }
+
+    fn record(&self, _pool: &Pool) -> Result<Option<JobRecord>> {
+        let Some(RemovalRow { state, vdev, name, start, end, total, copied, errors }) = self.status() else {
+            return Ok(None);
+        };
+        let common = Common { state, start, end, total, copied, errors };
+        Ok(Some(self.datasets.moving().record(Kind::Remove, common, Detail::Removal { name, vdev })))
+    }
 }
 
 impl Removal<'_> {
@@ -141,7 +147,6 @@ impl Removal<'_> {
         {
             self.datasets.engine().storage().space.close(&Regions::Vdev(vdev));
         }
-        self.datasets.jobs.mover.removed_before.store(row.as_ref().map_or(0, |row| row.copied), Ordering::Relaxed);
         *self.datasets.jobs.mover.removal.lock() = row;
     }
 
@@ -173,7 +178,6 @@ impl Removal<'_> {
             ..Default::default()
         };
         work.begin(None);
-        self.datasets.jobs.mover.removed_before.store(0, Ordering::Relaxed);
         self.put(row)?;
         self.datasets.engine().close(&Regions::Vdev(vdev));
         Ok(())
@@ -182,11 +186,6 @@ impl Removal<'_> {
     /// The current removal, or the last.
     pub fn status(&self) -> Option<RemovalStatus> {
         self.datasets.jobs.mover.removal.lock().clone()
-    }
-
-    /// The bytes that the removal had copied before the pool was opened.
-    pub fn copied_before(&self) -> u64 {
-        self.datasets.jobs.mover.removed_before.load(Ordering::Relaxed)
     }
 
     /// Makes a step of the removal, if running: copies about `budget` bytes while the pool is held still, or makes a

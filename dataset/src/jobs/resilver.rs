@@ -27,18 +27,17 @@ use pool::{
 };
 
 use super::{
-    Job, Kind, Step,
+    Detail, Job, JobRecord, JobState, Kind, Step,
     copying::{Stepped, Walk, note_failed},
     cursor::{Cursor, Noted, Shown},
     moving::refused,
+    record::seconds_between,
     scrub::SPACE_STEP,
 };
 use crate::admin::{Datasets, Progress, Result};
 
 /// The most blocks listed individually that a resilver cannot copy. Fewer in tests.
 pub(crate) const LOST: usize = if cfg!(test) { 16 } else { 1 << 16 };
-
-const NANOS: Nanos = 1_000_000_000;
 
 /// The state of a resilver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +105,7 @@ impl ResilverStatus {
 
     fn seconds_since(&self, begin: Nanos, now: Nanos) -> u64 {
         let end = if self.state == ResilverState::Running { now } else { self.end };
-        u64::try_from(end.saturating_sub(begin) / NANOS).unwrap_or(0)
+        seconds_between(begin, end)
     }
 }
 
@@ -175,6 +174,28 @@ impl Job for Resilver<'_> {
             pool.finish_replacing()?;
         }
         Ok(if self.is_under_way() { self.datasets.a_while() } else { Step::Idle })
+    }
+
+    fn record(&self, _pool: &Pool) -> Result<Option<JobRecord>> {
+        let (now, status) = (self.datasets.now(), self.status());
+        Ok(status.map(|status| JobRecord {
+            kind: Kind::Resilver,
+            state: match status.state {
+                ResilverState::Running => JobState::Running,
+                ResilverState::Finished => JobState::Finished,
+                ResilverState::Canceled => JobState::Canceled,
+            },
+            begun: status.start,
+            ended: status.end,
+            seconds: status.seconds(now),
+            rate: status.rate(now),
+            total: status.total,
+            done: status.examined,
+            repaired: status.copied,
+            errors: status.errors,
+            limit: self.limit(),
+            detail: Detail::None,
+        }))
     }
 
     fn pause(&self) -> Result<()> {

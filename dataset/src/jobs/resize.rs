@@ -35,8 +35,8 @@ use pool::{
 };
 
 use super::{
-    Job, Kind, Step,
-    moving::{Emptying, Work, refused},
+    Detail, Job, JobRecord, JobState, Kind, Reason, Step,
+    moving::{Common, Emptying, Work, refused},
 };
 use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, ResizeRow, kind};
@@ -132,6 +132,17 @@ impl Job for Resize<'_> {
             true => Ok(()),
             false => refused("the last blocks are just being moved; try again".to_owned()),
         }
+    }
+
+    fn record(&self, _pool: &Pool) -> Result<Option<JobRecord>> {
+        let Some(ResizeRow { state, name, size, start, end, total, copied, errors, .. }) = self.status() else {
+            return Ok(None);
+        };
+        let common = Common { state, start, end, total, copied, errors };
+        let record = self.datasets.moving().record(Kind::Resize, common, Detail::Resize { name, size });
+        let obstacle = self.obstacle().filter(|_| record.state == JobState::Running);
+        let state = obstacle.map_or(record.state, |obstacle| JobState::Waiting(Reason::Device(obstacle)));
+        Ok(Some(JobRecord { state, ..record }))
     }
 }
 

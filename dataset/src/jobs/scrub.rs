@@ -19,7 +19,7 @@ use pool::{
     units::Txg,
 };
 
-use super::{Job, Kind, Step};
+use super::{Detail, Job, JobRecord, JobState, Kind, Step};
 use crate::admin::{Datasets, Error, Progress, Result};
 use crate::{
     catalogue::{POOL, ScrubPosition, ScrubRow, ScrubState, Transaction, kind},
@@ -110,6 +110,29 @@ impl Job for Scrub<'_> {
     /// Cancels the scrub.
     fn stop(&self, _pool: &Pool) -> Result<()> {
         self.give_up()
+    }
+
+    fn record(&self, _pool: &Pool) -> Result<Option<JobRecord>> {
+        const NANOS: u64 = 1_000_000_000;
+        Ok(self.status()?.map(|row| JobRecord {
+            kind: Kind::Scrub,
+            state: match row.state {
+                ScrubState::Running => JobState::Running,
+                ScrubState::Paused => JobState::Paused,
+                ScrubState::Finished => JobState::Finished,
+                ScrubState::Stopped => JobState::Canceled,
+            },
+            begun: row.start,
+            ended: row.end,
+            seconds: row.elapsed / NANOS,
+            rate: row.examined.checked_div(row.elapsed / NANOS).unwrap_or(0),
+            total: row.total,
+            done: row.examined,
+            repaired: row.repaired,
+            errors: row.errors,
+            limit: self.limit().filter(|_| self.is_under_way()),
+            detail: Detail::None,
+        }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use dataset::catalogue::ScrubState;
+use dataset::jobs::JobRecord;
 use pool::format::vdev_config::{MIRROR_MEMBERS, RAIDZ_COLUMNS};
 use serde::{Deserialize, Serialize};
 
@@ -289,18 +289,9 @@ pub struct PoolStatus {
     pub status: Option<String>,
     /// What the administrator should do about `status`.
     pub action: Option<String>,
-    /// The running scrub or resilver, else the last.
-    pub scan: Option<ScanRecord>,
-    /// The running removal of a vdev, else the last.
-    pub removal: Option<RemovalRecord>,
-    /// The running RAID-Z expansion; `None` once finished.
-    pub expansion: Option<ExpansionRecord>,
-    /// The running rebalance, else the last.
-    pub rebalance: Option<RebalanceRecord>,
-    /// The running defragmentation, else the last.
-    pub defragment: Option<DefragmentRecord>,
-    /// The running resize of a device, else the last.
-    pub resize: Option<ResizeRecord>,
+    /// The current or last job of each kind. Of scrub and resilver only the current, else the later; of a suspended
+    /// pool neither.
+    pub jobs: Vec<JobRecord>,
     /// Any further background activity, such as freeing destroyed datasets.
     pub activity: Option<String>,
     /// Number of mounted file systems by transport: `fuse` or `uring`.
@@ -314,74 +305,6 @@ pub struct PoolStatus {
     pub damaged: Option<Vec<String>>,
     /// Number of blocks with a bad copy that a reader met and no job has examined yet.
     pub unexamined: u64,
-}
-
-/// Phase of a scrub or a resilver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ScanState {
-    /// The scan is running.
-    Scanning,
-    /// The scan waits until an administrator resumes the scan.
-    Paused,
-    /// The scan has covered everything.
-    Finished,
-    /// An administrator stopped the scan before its end.
-    Canceled,
-}
-
-impl From<ScrubState> for ScanState {
-    fn from(state: ScrubState) -> ScanState {
-        match state {
-            ScrubState::Running => ScanState::Scanning,
-            ScrubState::Paused => ScanState::Paused,
-            ScrubState::Finished => ScanState::Finished,
-            ScrubState::Stopped => ScanState::Canceled,
-        }
-    }
-}
-
-/// Kind of a scan through all blocks of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ScanKind {
-    /// Verifies all blocks, and repairs bad copies.
-    Scrub,
-    /// Copies to devices the blocks missing there.
-    Resilver,
-}
-
-impl ScanKind {
-    /// The kind's word in OpenZFS.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ScanKind::Scrub => "scrub",
-            ScanKind::Resilver => "resilver",
-        }
-    }
-}
-
-/// Progress and result of a scrub or a resilver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScanRecord {
-    /// Scrub or resilver.
-    pub kind: ScanKind,
-    /// Running, paused or ended.
-    pub state: ScanState,
-    /// Start, in seconds since 1970.
-    pub start: i64,
-    /// Time of the end or the pause, in seconds since 1970; 0 while running.
-    pub end: i64,
-    /// Seconds of work of a scrub; for a resilver, seconds since its start, time with the pool exported included.
-    pub seconds: u64,
-    /// Average read rate, in bytes per second.
-    pub rate: u64,
-    /// Bytes to examine, counted at the start.
-    pub total: u64,
-    /// Bytes examined so far.
-    pub examined: u64,
-    /// Bytes rewritten over bad copies.
-    pub repaired: u64,
-    /// Number of blocks without a good copy.
-    pub errors: u64,
 }
 
 /// Result of a scrub of files or damaged blocks only.
@@ -461,110 +384,6 @@ pub struct ActivityRecord {
     pub left: Option<u64>,
 }
 
-/// How a removal, rebalance, defragmentation or resize ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RemovalEnd {
-    /// The vdev is removed, the devices are smaller, all vdevs are about equally full, or no further region would be
-    /// empty.
-    Finished,
-    /// The administrator stopped the job.
-    Canceled,
-    /// A block could not be read.
-    Unreadable,
-    /// Too little free space remained on the rest of the pool.
-    NoRoom,
-}
-
-/// Progress and result of the removal of a vdev.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RemovalRecord {
-    /// Name of the vdev, present or former.
-    pub name: String,
-    /// Index of the vdev within the pool.
-    pub vdev: u64,
-    /// How the removal ended; `None` while running.
-    pub ended: Option<RemovalEnd>,
-    /// Whether the removal waits until an administrator starts the removal again.
-    pub paused: bool,
-    /// Limit on copying, in bytes per second, if an administrator set a limit.
-    pub limit: Option<u64>,
-    /// Start, in seconds since 1970.
-    pub start: i64,
-    /// End, in seconds since 1970; 0 while running.
-    pub end: i64,
-    /// Duration in seconds; while running, counted from when the pool was opened.
-    pub seconds: u64,
-    /// Bytes allocated on the vdev at the start.
-    pub total: u64,
-    /// Bytes copied so far.
-    pub copied: u64,
-    /// The part of `copied` from before the period of `seconds`.
-    pub before: u64,
-    /// Number of blocks without a good copy.
-    pub errors: u64,
-}
-
-/// Why a RAID-Z expansion is paused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ExpansionPause {
-    /// Too little free space.
-    NoRoom,
-    /// A device is missing blocks.
-    Degraded,
-    /// A block could not be read.
-    Unreadable,
-    /// An administrator paused the expansion.
-    Operator,
-}
-
-/// Progress of the expansion of a RAID-Z.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExpansionRecord {
-    /// Name of the RAID-Z vdev.
-    pub name: String,
-    /// Reason for a pause; `None` while running.
-    pub pause: Option<ExpansionPause>,
-    /// Number of columns, the new device included.
-    pub columns: u64,
-    /// Number of rows in the vdev.
-    pub rows: u64,
-    /// Number of rows that already span all columns.
-    pub rows_done: u64,
-    /// Number of regions being emptied.
-    pub regions: u64,
-    /// Bytes in the regions at the start.
-    pub total: u64,
-    /// Bytes copied from the regions so far.
-    pub copied: u64,
-    /// Seconds since copying from the regions began.
-    pub seconds: u64,
-    /// Limit on copying, in bytes per second, if an administrator set a limit.
-    pub limit: Option<u64>,
-}
-
-/// Progress and result of a rebalance, or of another job that moves data batch by batch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RebalanceRecord {
-    /// How the job ended; `None` while running.
-    pub ended: Option<RemovalEnd>,
-    /// Whether the job waits until an administrator starts the job again.
-    pub paused: bool,
-    /// Limit on copying, in bytes per second, if an administrator set a limit.
-    pub limit: Option<u64>,
-    /// Start, in seconds since 1970.
-    pub start: i64,
-    /// End, in seconds since 1970; 0 while running.
-    pub end: i64,
-    /// Duration of the job, in seconds.
-    pub seconds: u64,
-    /// Bytes to move, counted at the start.
-    pub total: u64,
-    /// Bytes copied so far.
-    pub copied: u64,
-    /// Number of blocks without a good copy.
-    pub errors: u64,
-}
-
 /// Data to move in a rebalance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebalancePlan {
@@ -576,23 +395,6 @@ pub struct RebalancePlan {
     pub region: u64,
     /// Why a rebalance would move nothing; `None` if there is data to move.
     pub reason: Option<String>,
-}
-
-/// Progress and result of a defragmentation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DefragmentRecord {
-    /// Bytes moved, limit and times.
-    pub moved: RebalanceRecord,
-    /// Number of regions to empty, counted at the start.
-    pub wanted: u64,
-    /// Number of regions emptied so far.
-    pub emptied: u64,
-    /// Number of regions that received data of the emptied regions.
-    pub taken: u64,
-    /// Number of packed chunks in the pool, packed by any job.
-    pub packed: u64,
-    /// Memory that the maps of packed chunks take, in bytes.
-    pub maps: u64,
 }
 
 /// Data to move in a defragmentation, and regions to gain.
@@ -619,19 +421,6 @@ pub enum NewSize {
     To(u64),
     /// The reduction from the present size, in bytes.
     By(u64),
-}
-
-/// Progress and result of shrinking a device, together with all devices of its mirror.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResizeRecord {
-    /// Bytes moved, limit and times.
-    pub moved: RebalanceRecord,
-    /// Name of the vdev, present or former.
-    pub name: String,
-    /// New size of each device, in bytes.
-    pub size: u64,
-    /// With all data moved: why the resize cannot complete by itself.
-    pub obstacle: Option<String>,
 }
 
 /// Requirements of shrinking a device.

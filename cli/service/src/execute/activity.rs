@@ -1,11 +1,9 @@
 //! Background activities of a pool, and the work left.
 
-use super::{open_pool::OpenPool, refusal::OrRefused};
-use dataset::{
-    admin::{ResilverState, ResilverStatus},
-    catalogue::ScrubState,
-};
+use dataset::jobs::{Kind, ResilverState, ResilverStatus};
 use protocol::{Activity, ActivityRecord, Failure};
+
+use super::{open_pool::OpenPool, refusal::OrRefused};
 
 const ACTION: &str = "wait for";
 
@@ -25,43 +23,22 @@ impl OpenPool {
 
     /// Approximate number of bytes left for an activity; `None` if not running.
     fn left(&self, activity: Activity) -> Result<Option<u64>, Failure> {
-        Ok(match activity {
-            Activity::Defragment => {
-                let running = self.defragment_record().map(|record| record.moved);
-                let running = running.filter(|moved| moved.ended.is_none() && !moved.paused);
-                running.map(|moved| moved.total.saturating_sub(moved.copied))
-            }
+        let kind = match activity {
             Activity::Freeing => {
-                Some(self.datasets.freeing().or_refused(ACTION, self.name())?).filter(|bytes| *bytes > 0)
+                let freeing = self.datasets.freeing().or_refused(ACTION, self.name())?;
+                return Ok(Some(freeing).filter(|bytes| *bytes > 0));
             }
-            Activity::Expand => {
-                let running = self.expansion().filter(|expansion| expansion.pause.is_none());
-                running.map(|expansion| expansion.total.saturating_sub(expansion.copied))
-            }
-            Activity::Rebalance => {
-                let rebalance =
-                    self.rebalance_record().filter(|rebalance| rebalance.ended.is_none() && !rebalance.paused);
-                rebalance.map(|rebalance| rebalance.total.saturating_sub(rebalance.copied))
-            }
-            Activity::Remove => {
-                let removal = self.removal().filter(|removal| removal.ended.is_none() && !removal.paused);
-                removal.map(|removal| removal.total.saturating_sub(removal.copied))
-            }
-            Activity::Replace => self.is_replacing().then(|| self.to_resilver()),
-            Activity::Resize => {
-                let record = self.resize_record().filter(|record| record.obstacle.is_none() || self.is_filling());
-                let running = record.map(|record| record.moved);
-                let running = running.filter(|moved| moved.ended.is_none() && !moved.paused);
-                running.map(|moved| moved.total.saturating_sub(moved.copied))
-            }
-            Activity::Resilver => self.is_filling().then(|| self.to_resilver()),
-            Activity::Scrub => {
-                let status = self.datasets.scrub().status().or_refused(ACTION, self.name())?;
-                let running = status.filter(|status| status.state == ScrubState::Running);
-                running.map(|status| status.total.saturating_sub(status.examined))
-            }
-            Activity::Trim => self.left_to_trim(),
-        })
+            Activity::Replace => return Ok(self.is_replacing().then(|| self.to_resilver())),
+            Activity::Resilver => return Ok(self.is_filling().then(|| self.to_resilver())),
+            Activity::Trim => return Ok(self.left_to_trim()),
+            Activity::Defragment => Kind::Defragment,
+            Activity::Expand => Kind::Expand,
+            Activity::Rebalance => Kind::Rebalance,
+            Activity::Remove => Kind::Remove,
+            Activity::Resize => Kind::Resize,
+            Activity::Scrub => Kind::Scrub,
+        };
+        Ok(self.record_of(kind)?.filter(|record| self.goes_on(record)).map(|record| record.left()))
     }
 
     /// Whether devices are being resilvered, so a command can wait. The end of a resilver is recorded shortly after

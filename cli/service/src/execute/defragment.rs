@@ -1,10 +1,10 @@
 //! Requests about defragmentation. The job runs in the thread of [`super::jobs`].
 
-use dataset::catalogue::DefragmentRow;
+use dataset::jobs::Kind;
 use pool::space::{Dense, Fragmentation};
-use protocol::{DefragmentPlan, DefragmentRecord, Failure};
+use protocol::{DefragmentPlan, Failure};
 
-use super::{job::Job, open_pool::OpenPool, rebalance::Stood, refusal::OrRefused};
+use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
 
 const ACTION: &str = "defragment";
 
@@ -28,27 +28,10 @@ impl OpenPool {
             let hint = "free some space, or add a device: pool add";
             return Err(Failure::cannot(ACTION, self.name(), words(Dense::NoRoom)).hint(hint));
         }
-        self.jobs.wake();
-        if self.mounts.is_none() && reason.is_none() {
-            // Without a service, the command itself has to wait for the job.
-            self.wait_for_defragment(job)?;
+        if reason.is_none() {
+            self.work_at(Kind::Defragment, job)?;
         }
         Ok(DefragmentPlan { reason: shown(reason), ..plan })
-    }
-
-    /// Waits for a running defragmentation. An error if the job is paused, stopped or failed.
-    pub(super) fn wait_for_defragment(&self, job: &mut Job<'_>) -> Result<(), Failure> {
-        let record = || self.defragment_record().map(|record| record.moved);
-        self.wait_for_batches((ACTION, "defragmenting"), words(Dense::NoRoom), &record, job)
-    }
-
-    /// The running or the last defragmentation.
-    pub(super) fn defragment_record(&self) -> Option<DefragmentRecord> {
-        let DefragmentRow { state, start, end, total, copied, errors, wanted, emptied, taken } =
-            self.datasets.defragment().status()?;
-        let moved = self.batches_record(Stood { state, start, end, total, copied, errors });
-        let (packed, maps) = self.engine().storage().space.packed();
-        Some(DefragmentRecord { moved, wanted, emptied, taken, packed: packed as u64, maps })
     }
 }
 

@@ -1,16 +1,16 @@
 //! Requests about members of mirrors and RAID-Zs: attach, detach, replace, offline, online; and the resilver
 //! afterwards.
 
-use std::{path::PathBuf, sync::Arc, thread, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
-use dataset::admin::{ResilverState, ResilverStatus};
+use dataset::jobs::Kind;
 use pool::{
     device::{Access, Device},
     format::label::RAIDZ_EXPANSION,
     units::Guid,
     vdev::{Health, Member, State},
 };
-use protocol::{Failure, Layout, ScanKind, ScanRecord, ScanState, SplitRecord, VdevSpec};
+use protocol::{Failure, Layout, SplitRecord, VdevSpec};
 
 use super::{
     devices::{self, NewDevices},
@@ -21,13 +21,8 @@ use super::{
 };
 use crate::health::Condition;
 
-/// Polling interval of a command that waits for a resilver.
-const WATCH: Duration = Duration::from_millis(50);
-
 /// Maximum number of damaged files named in a refusal.
 const NAMED: usize = 10;
-
-const NANOS: i64 = 1_000_000_000;
 
 /// Which conditions the members of mirrors and RAID-Zs are in: one flag per kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,14 +208,9 @@ impl OpenPool {
 
     /// Waits until a new member is complete and the replaced device has left.
     pub(super) fn wait_for_resilver(&self, device: &str, job: &mut Job<'_>) -> Result<(), Failure> {
-        let what = format!("resilvering {}", self.name());
         while self.lacks(device)? {
-            self.engine().writable().or_refused("resilver", self.name())?;
-            job.check()?;
-            if let Some(status) = self.datasets.resilver().status() {
-                job.tell(&what, status.examined, Some(status.total.max(status.examined)));
-            }
-            thread::sleep(WATCH);
+            let record = self.record_of(Kind::Resilver)?;
+            self.watch(Kind::Resilver, record.as_ref(), job)?;
         }
         Ok(())
     }
@@ -249,6 +239,13 @@ impl OpenPool {
                 None => Ok(true),
             },
         }
+    }
+
+    /// Resumes a paused expansion, or changes its rate limit.
+    pub(super) fn resume_expansion(&self, limit: Option<u64>) -> Result<(), Failure> {
+        self.datasets.expansion().go_on(limit).or_refused("expand", self.name())?;
+        self.jobs.wake();
+        Ok(())
     }
 
     /// Restarts the resilver from its beginning.
@@ -310,25 +307,5 @@ impl OpenPool {
             }
         }
         needs
-    }
-}
-
-/// The record of a resilver for `pool status`.
-pub(super) fn scan(status: &ResilverStatus, now: i64) -> ScanRecord {
-    ScanRecord {
-        kind: ScanKind::Resilver,
-        state: match status.state {
-            ResilverState::Running => ScanState::Scanning,
-            ResilverState::Finished => ScanState::Finished,
-            ResilverState::Canceled => ScanState::Canceled,
-        },
-        start: status.start.div_euclid(NANOS),
-        end: status.end.div_euclid(NANOS),
-        seconds: status.seconds(now),
-        rate: status.rate(now),
-        total: status.total,
-        examined: status.examined,
-        repaired: status.copied,
-        errors: status.errors,
     }
 }

@@ -11,7 +11,7 @@
 //! inspect     structures of a pool that no process has open
 //! activity    background activity                  events      events since the pool was opened
 //! losses      data lost if some devices fail       trim        returning free space to devices
-//! jobs        the thread in which jobs take turns       orders      starting, pausing and stopping jobs
+//! jobs        the thread in which jobs take turns       orders      starting, pausing and stopping jobs, waiting
 //! rebalance   spreading data evenly over vdevs
 //! removal     removing a vdev from the pool        defragment  consolidating fragmented free space
 //! growth      devices that have become larger      resize      shrinking devices
@@ -33,7 +33,6 @@ mod dataset;
 mod defragment;
 pub(crate) mod devices;
 mod events;
-mod expansion;
 mod files;
 mod growth;
 mod images;

@@ -1,10 +1,15 @@
-//! Orders to jobs: an [`Order`] for a [`Kind`]. The file of each kind, beside this one, plans, starts and waits;
-//! pause and stop are common to all.
+//! Orders to jobs: an [`Order`] for a [`Kind`]. The file of each kind, beside this one, plans and starts; pause, stop
+//! and waiting are common to all.
 
-use dataset::jobs::Kind;
-use protocol::{Failure, JobTarget, Order, Response};
+use std::{thread, time::Duration};
+
+use dataset::jobs::{JobRecord, JobState, Kind, Reason};
+use protocol::{ExaminedRecord, Failure, JobTarget, Order, Response};
 
 use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
+
+/// Polling interval of a command that waits for a job.
+const WATCH: Duration = Duration::from_millis(50);
 
 impl OpenPool {
     pub(super) fn order(&self, kind: Kind, order: Order, job: &mut Job<'_>) -> Result<Response, Failure> {
@@ -19,7 +24,14 @@ impl OpenPool {
                 let stopped = kind.of(&self.datasets).stop(&self.pool);
                 stopped.or_refused(&verb("stop", kind), self.name()).map(|()| Response::Done)
             }
-            Order::Wait(target) => self.wait_for_job(kind, target, job),
+            Order::Wait(JobTarget::Device(device)) if kind == Kind::Resilver => {
+                self.wait_for_resilver(&device, job).map(|()| Response::Done)
+            }
+            Order::Wait(JobTarget::Pool) if kind != Kind::Resilver => {
+                let record = self.wait_for(kind, job)?;
+                Ok(self.outcome(kind, record.as_ref()))
+            }
+            Order::Wait(_) => Err(unfit()),
         }
     }
 
@@ -47,17 +59,76 @@ impl OpenPool {
         }
     }
 
-    fn wait_for_job(&self, kind: Kind, target: JobTarget, job: &mut Job<'_>) -> Result<Response, Failure> {
-        let done = |()| Response::Done;
-        match (kind, target) {
-            (Kind::Resilver, JobTarget::Device(device)) => self.wait_for_resilver(&device, job).map(done),
-            (Kind::Remove, JobTarget::Pool) => self.wait_for_removal(job).map(Response::Layout),
-            (Kind::Expand, JobTarget::Pool) => self.wait_for_expansion(job).map(Response::Layout),
-            (Kind::Rebalance, JobTarget::Pool) => self.wait_for_rebalance(job).map(done),
-            (Kind::Defragment, JobTarget::Pool) => self.wait_for_defragment(job).map(done),
-            (Kind::Resize, JobTarget::Pool) => self.wait_for_resize(job).map(Response::Resized),
-            (Kind::Scrub, JobTarget::Pool) => self.wait_for_scrub(job).map(Response::Examined),
-            _ => Err(unfit()),
+    /// The record of the current or the last job.
+    pub(super) fn record_of(&self, kind: Kind) -> Result<Option<JobRecord>, Failure> {
+        kind.of(&self.datasets).record(&self.pool).or_refused(action(kind), self.name())
+    }
+
+    /// Lets a started job work. Without a service, the command itself has to wait for the job.
+    pub(super) fn work_at(&self, kind: Kind, job: &mut Job<'_>) -> Result<(), Failure> {
+        self.jobs.wake();
+        match self.mounts {
+            Some(_) => Ok(()),
+            None => self.wait_for(kind, job).map(drop),
+        }
+    }
+
+    /// Waits for a running job, and returns its last record. An error if the job is paused, was stopped or has failed.
+    /// A scrub ends the wait without an error in any state, and so does an expansion that is complete as far as
+    /// possible.
+    fn wait_for(&self, kind: Kind, job: &mut Job<'_>) -> Result<Option<JobRecord>, Failure> {
+        loop {
+            let Some(record) = self.record_of(kind)? else { return Ok(None) };
+            let refused = |why: &str| Err(Failure::cannot(action(kind), self.subject(&record), why));
+            match &record.state {
+                JobState::Finished | JobState::Waiting(Reason::NoRoom) => return Ok(Some(record)),
+                JobState::Paused | JobState::Canceled if kind == Kind::Scrub => return Ok(Some(record)),
+                JobState::Paused => return refused("it is paused"),
+                JobState::Canceled => return refused("it was stopped"),
+                _ if self.goes_on(&record) => self.watch(kind, Some(&record), job)?,
+                _ => return refused(record.why().unwrap_or_default()),
+            }
+        }
+    }
+
+    /// Whether a job makes progress, or soon will: a resize waits for a device that is being resilvered.
+    pub(super) fn goes_on(&self, record: &JobRecord) -> bool {
+        match record.state {
+            JobState::Running => true,
+            JobState::Waiting(Reason::Device(_)) => self.is_filling(),
+            _ => false,
+        }
+    }
+
+    /// Reports the progress of a job, and waits a moment.
+    pub(super) fn watch(&self, kind: Kind, record: Option<&JobRecord>, job: &mut Job<'_>) -> Result<(), Failure> {
+        let subject = record.map_or_else(|| self.name().to_string(), |record| self.subject(record));
+        self.engine().writable().or_refused(action(kind), &subject)?;
+        job.check()?;
+        if let Some(record) = record {
+            let (done, total) = record.progress();
+            job.tell(&format!("{} {subject}", doing(kind)), done, Some(total));
+        }
+        thread::sleep(WATCH);
+        Ok(())
+    }
+
+    /// The vdev or pool that a job works on.
+    fn subject(&self, record: &JobRecord) -> String {
+        record.vdev().map_or_else(|| self.name().to_string(), str::to_owned)
+    }
+
+    /// The answer to a command that has waited for a job.
+    fn outcome(&self, kind: Kind, record: Option<&JobRecord>) -> Response {
+        match kind {
+            Kind::Remove | Kind::Expand => Response::Layout(self.layout()),
+            Kind::Resize => Response::Resized(record.map(|_| self.larger_devices()).unwrap_or_default()),
+            Kind::Scrub => {
+                let found = record.map_or((0, 0, 0), |record| (record.done, record.repaired, record.errors));
+                let (examined, repaired, errors) = found;
+                Response::Examined(ExaminedRecord { examined, repaired, errors })
+            }
+            Kind::Resilver | Kind::Rebalance | Kind::Defragment => Response::Done,
         }
     }
 }
@@ -65,6 +136,32 @@ impl OpenPool {
 /// The answer to an order that no command sends.
 fn unfit() -> Failure {
     Failure::new("this job takes no such order")
+}
+
+/// The action of a job, for the text of a refusal.
+fn action(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Resilver => "resilver",
+        Kind::Remove => "remove",
+        Kind::Rebalance => "rebalance",
+        Kind::Resize => "resize",
+        Kind::Defragment => "defragment",
+        Kind::Expand => "expand",
+        Kind::Scrub => "scrub",
+    }
+}
+
+/// The work of a job, for progress.
+fn doing(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Resilver => "resilvering",
+        Kind::Remove => "evacuating",
+        Kind::Rebalance => "rebalancing",
+        Kind::Resize => "emptying the end of",
+        Kind::Defragment => "defragmenting",
+        Kind::Expand => "expanding",
+        Kind::Scrub => "scrubbing",
+    }
 }
 
 /// The action of an order, for the text of a refusal.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
 
 use dataset::{
     admin::Sharing,
+    jobs::records,
     property::{
         Backing, FEATURE, POOL, Property, Source,
         pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, Figure, READONLY},
@@ -167,16 +168,16 @@ impl OpenPool {
         let (waiting, passed) = self.engine().unexamined();
         let unexamined = waiting + passed;
         // Reading the catalogue may need a device, which a suspended pool lacks.
-        let (damaged, scan, freeing) = match self.engine().suspension().is_suspended() {
-            true => (None, None, 0),
+        let (damaged, freeing) = match self.engine().suspension().is_suspended() {
+            true => (None, 0),
             false => (
                 Some(self.datasets.damaged_names().or_refused("open", self.name())?),
-                self.scan()?,
                 self.datasets.freeing().or_refused("open", self.name())?,
             ),
         };
+        let jobs = records(&self.datasets, &self.pool).or_refused("open", self.name())?;
         let Verdict { state, status, action } =
-            self.verdict(damaged.as_ref().map(Vec::len), unexamined > 0, has_errors, scan.as_ref())?;
+            self.verdict(damaged.as_ref().map(Vec::len), unexamined > 0, has_errors, &jobs)?;
         Ok(PoolStatus {
             name: self.name().to_string(),
             guid: self.guid(),
@@ -184,12 +185,7 @@ impl OpenPool {
             txg: self.engine().committed().0,
             status,
             action,
-            scan,
-            removal: self.removal(),
-            expansion: self.expansion(),
-            rebalance: self.rebalance_record(),
-            defragment: self.defragment_record(),
-            resize: self.resize_record(),
+            jobs,
             transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {} of destroyed datasets", format_bytes(freeing))),
             vdevs,

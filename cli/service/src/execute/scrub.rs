@@ -1,25 +1,17 @@
 //! Requests about scrubs of a whole pool, and about partial scrubs, which run while the caller waits. A pool's scrub
 //! runs in the thread of [`super::jobs`]; [`dataset::scrub`] explains why a scrub finds all damage.
 
-use std::{thread, time::Duration};
-
 use dataset::{
     admin::{Progress, Scope},
-    catalogue::ScrubState,
     fs::FileType,
-    jobs::{Job as _, ScrubStatus},
     name::Name,
 };
-use protocol::{ExaminedRecord, Failure, Location, ScanKind, ScanRecord, ScrubPart};
+use protocol::{ExaminedRecord, Failure, Location, ScrubPart};
 
-use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused};
+use super::{files, job::Job, open_pool::OpenPool, refusal::OrRefused};
 
 /// Approximate number of bytes read per step of a partial scrub.
 const PART_STEP: u64 = 4 << 20;
-/// Polling interval of a command that waits for a scrub.
-const WATCH: Duration = Duration::from_millis(50);
-
-const NANOS: i64 = 1_000_000_000;
 
 impl OpenPool {
     /// Starts or resumes the scrub, or changes its rate limit.
@@ -74,46 +66,6 @@ impl OpenPool {
             }
             _ => Ok(Scope::File(tree, found.identity())),
         }
-    }
-
-    /// Waits for a running scrub. Returns the result of the last scrub.
-    pub(super) fn wait_for_scrub(&self, job: &mut Job<'_>) -> Result<ExaminedRecord, Failure> {
-        let what = format!("scrubbing {}", self.name());
-        loop {
-            let status = self.datasets.scrub().status().or_refused("scrub", self.name())?;
-            let Some(status) = status else { return Ok(ExaminedRecord { examined: 0, repaired: 0, errors: 0 }) };
-            if status.state != ScrubState::Running {
-                let ScrubStatus { examined, repaired, errors, .. } = status;
-                return Ok(ExaminedRecord { examined, repaired, errors });
-            }
-            self.engine().writable().or_refused("scrub", self.name())?;
-            job.check()?;
-            job.tell(&what, status.examined, Some(status.total.max(status.examined)));
-            thread::sleep(WATCH);
-        }
-    }
-
-    /// The running or the last scrub or resilver.
-    pub(super) fn scan(&self) -> Result<Option<ScanRecord>, Failure> {
-        let status = self.datasets.scrub().status().or_refused("open", self.name())?;
-        if let Some(resilver) = self.datasets.resilver().status() {
-            let is_later = status.as_ref().is_none_or(|scrub| scrub.start < resilver.start);
-            if self.datasets.resilver().is_under_way() || is_later {
-                return Ok(Some(members::scan(&resilver, self.engine().env().now())));
-            }
-        }
-        Ok(status.map(|status| ScanRecord {
-            kind: ScanKind::Scrub,
-            state: status.state.into(),
-            start: status.start.div_euclid(NANOS),
-            end: status.end.div_euclid(NANOS),
-            seconds: status.elapsed / NANOS.unsigned_abs(),
-            rate: status.examined.checked_div(status.elapsed / NANOS.unsigned_abs()).unwrap_or(0),
-            total: status.total,
-            examined: status.examined,
-            repaired: status.repaired,
-            errors: status.errors,
-        }))
     }
 
     /// Clears the error counters of the pool's devices, or of one device.

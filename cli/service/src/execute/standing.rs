@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use dataset::jobs::{JobRecord, JobState, Kind};
 use pool::{device::Whereabouts, vdev::Leaf};
-use protocol::{Failure, ScanKind, ScanRecord, ScanState};
+use protocol::Failure;
 
 use super::{devices, open_pool::OpenPool, refusal::OrRefused};
 use crate::health::{self, Condition, Details, State, Verdict};
@@ -17,20 +18,18 @@ impl OpenPool {
         health::state_of(&conditions)
     }
 
-    /// The pool's state and advice. `damaged` is the number of damaged files, `None` for a suspended pool; `scan` is
-    /// the last scrub or resilver.
+    /// The pool's state and advice. `damaged` is the number of damaged files, `None` for a suspended pool.
     pub(super) fn verdict(
         &self,
         damaged: Option<usize>,
         is_unexamined: bool,
         has_errors: bool,
-        scan: Option<&ScanRecord>,
+        jobs: &[JobRecord],
     ) -> Result<Verdict, Failure> {
         let engine = self.engine();
         let mut details = Details { deadline: devices::deadline(), ..Details::default() };
-        let is_clean =
-            |scan: &ScanRecord| (scan.kind, scan.state, scan.errors) == (ScanKind::Scrub, ScanState::Finished, 0);
-        details.is_scrubbed = scan.is_some_and(is_clean);
+        let is_clean = |scrub: &JobRecord| (&scrub.state, scrub.errors) == (&JobState::Finished, 0);
+        details.is_scrubbed = jobs.iter().any(|job| job.kind == Kind::Scrub && is_clean(job));
         details.why = engine.suspension().reason().or_else(|| engine.failure().map(str::to_owned));
         let mut conditions = self.conditions_of_commits();
         conditions.extend(self.needs().conditions());

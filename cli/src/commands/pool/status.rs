@@ -8,7 +8,7 @@ use protocol::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    expansion, removal, scan,
+    jobs,
     schedule::{Round, Schedule},
 };
 use crate::context::Context;
@@ -125,26 +125,12 @@ fn all_healthy(named: &[String]) -> String {
 
 fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String {
     let mut text = format!("  pool: {}\n state: {}\n", status.name, status.state);
-    let scan = status.scan.as_ref().map(|scan| scan::render(scan, zone));
-    let removal = status.removal.as_ref().map(|removal| removal::render(removal, zone));
-    let expansion = status.expansion.as_ref().map(expansion::render);
-    let rebalance = status.rebalance.as_ref().map(|rebalance| removal::render_rebalance(rebalance, zone));
-    let defragment = status.defragment.as_ref().map(|defragment| removal::render_defragment(defragment, zone));
-    let resize = status.resize.as_ref().map(|resize| removal::render_resize(resize, zone));
+    let jobs =
+        jobs::ROWS.map(|(title, _, kinds)| (title, jobs::find(&status.jobs, kinds).map(|job| jobs::render(job, zone))));
     let mounts = Some(mounts(status)).filter(|mounts| !mounts.is_empty());
-    let lines = [
-        ("status", &status.status),
-        ("action", &status.action),
-        ("  scan", &scan),
-        ("remove", &removal),
-        ("expand", &expansion),
-        ("rebalance", &rebalance),
-        ("defragment", &defragment),
-        ("resize", &resize),
-        ("  busy", &status.activity),
-        ("mounts", &mounts),
-    ];
-    for (title, line) in lines {
+    let before = [("status", status.status.clone()), ("action", status.action.clone())];
+    let after = [("  busy", status.activity.clone()), ("mounts", mounts)];
+    for (title, line) in before.into_iter().chain(jobs).chain(after) {
         if let Some(line) = line {
             text += &format!("{title}: {}\n", line.replace('\n', "\n\t"));
         }
@@ -280,18 +266,17 @@ fn encode(all: &[PoolStatus]) -> Value {
             "action": status.action,
             "activity": status.activity,
             "transports": status.transports,
-            "scan_stats": status.scan.as_ref().map(scan::encode),
-            "removal_stats": status.removal.as_ref().map(removal::encode),
-            "raidz_expand_stats": status.expansion.as_ref().map(expansion::encode),
-            "rebalance_stats": status.rebalance.as_ref().map(removal::encode_rebalance),
-            "defragment_stats": status.defragment.as_ref().map(removal::encode_defragment),
-            "resize_stats": status.resize.as_ref().map(removal::encode_resize),
-            "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
-            "spares": Value::Object(status.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare))).collect()),
-            "error_count": status.damaged.as_ref().map(|names| names.len().to_string()),
-            "errlist": status.damaged,
-            "unexamined_count": status.unexamined.to_string(),
         });
+        for (_, key, kinds) in jobs::ROWS {
+            object[key] = json!(jobs::find(&status.jobs, kinds).map(jobs::encode));
+        }
+        let spares = status.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare)));
+        let root = json!({ "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs });
+        object["vdevs"] = json!({ status.name.as_str(): root });
+        object["spares"] = Value::Object(spares.collect());
+        object["error_count"] = json!(status.damaged.as_ref().map(|names| names.len().to_string()));
+        object["errlist"] = json!(status.damaged);
+        object["unexamined_count"] = json!(status.unexamined.to_string());
         object.as_object_mut().expect("it is one").extend(others);
         (status.name.clone(), object)
     };
@@ -302,7 +287,7 @@ fn encode(all: &[PoolStatus]) -> Value {
 mod tests {
     use std::collections::BTreeMap;
 
-    use protocol::ScanState;
+    use dataset::jobs::JobState;
 
     use super::*;
 
@@ -330,12 +315,7 @@ mod tests {
             txg: 42,
             status: None,
             action: None,
-            scan: None,
-            removal: None,
-            expansion: None,
-            rebalance: None,
-            defragment: None,
-            resize: None,
+            jobs: Vec::new(),
             activity: None,
             transports: BTreeMap::new(),
             vdevs: vec![vdev],
@@ -391,7 +371,7 @@ mod tests {
         let status = PoolStatus {
             status: Some("One or more files are damaged.".into()),
             action: Some("Restore the files from a backup.".into()),
-            scan: Some(scan::tests::scan(ScanState::Canceled)),
+            jobs: vec![jobs::tests::scan(JobState::Canceled)],
             activity: Some("freeing 1.50G of destroyed datasets".into()),
             transports: [("fuse".to_owned(), 1), ("uring".to_owned(), 2)].into(),
             damaged: Some(vec!["tank/home:/ann/notes".into()]),

@@ -1,0 +1,43 @@
+//! The kinds of jobs.
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    /// Completes devices.
+    Resilver,
+    /// Empties and removes a vdev.
+    Remove,
+    /// Moves chunks from full vdevs to others.
+    Rebalance,
+    /// Shrinks devices.
+    Resize,
+    /// Packs sparse chunks.
+    Defragment,
+    /// Widens a RAID-Z.
+    Expand,
+    /// Reads and repairs everything.
+    Scrub,
+}
+
+impl Kind {
+    /// The kinds in the order of their turns, most urgent first: missing redundancy, moving chunks, scrub.
+    pub const IN_ORDER: [Kind; 7] =
+        [Kind::Resilver, Kind::Remove, Kind::Rebalance, Kind::Resize, Kind::Defragment, Kind::Expand, Kind::Scrub];
+
+    /// Whether the administrator starts the job to move chunks: at most one such job is under way.
+    pub fn is_mover(self) -> bool {
+        matches!(self, Kind::Remove | Kind::Rebalance | Kind::Resize | Kind::Defragment)
+    }
+
+    /// Whether the job examines everything in the pool: a resilver or a scrub.
+    pub fn is_scan(self) -> bool {
+        matches!(self, Kind::Resilver | Kind::Scrub)
+    }
+
+    /// Whether a waiting job delays the later jobs. An expansion does not: it may wait for space for days.
+    pub(super) fn keeps_turn(self) -> bool {
+        self != Kind::Expand
+    }
+}
