@@ -20,7 +20,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use crate::channel::{Buffers, Channel, Left};
 use crate::courtesy;
 
-/// The most threads.
+/// The most threads for all mounts together.
 const MOST: usize = 64;
 /// The most threads that stay with busy mounts.
 const MOST_STAYING: usize = 40;

@@ -10,9 +10,9 @@ use pool::block::compression::CompressionChoice;
 /// A request to read or set flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// `FS_IOC_GETFLAGS`
+    /// `FS_IOC_GETFLAGS`: answers `FS_*_FL` bits.
     GetFlags,
-    /// `FS_IOC_SETFLAGS`
+    /// `FS_IOC_SETFLAGS`: takes `FS_*_FL` bits.
     SetFlags,
     /// `FS_IOC_FSGETXATTR`
     GetExtended,

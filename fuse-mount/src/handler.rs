@@ -66,7 +66,7 @@ pub struct Entry {
 pub struct Listed<'a> {
     /// The number by which the kernel knows the file.
     pub node: INodeNo,
-    /// The file's type.
+    /// The type, shown as `d_type`.
     pub file_type: FileType,
     /// The name, without a zero byte at the end.
     pub name: &'a [u8],
@@ -100,7 +100,7 @@ pub fn is_direct(opened: i32) -> bool {
 pub enum Fitted {
     /// The program gave no room: the value's size in bytes.
     Size(u32),
-    /// The value.
+    /// The value, at most as long as the program's room.
     Value(Vec<u8>),
 }
 
@@ -150,7 +150,7 @@ pub trait Handler: Send + Sync + 'static {
     /// Makes a symbolic link.
     fn symlink(&self, requester: &Requester, dir: INodeNo, name: &[u8], target: &[u8]) -> Result<Entry, Errno>;
 
-    /// Renames a file.
+    /// Renames a file or directory, as `renameat2` does.
     fn rename(
         &self,
         requester: &Requester,

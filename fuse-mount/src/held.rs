@@ -143,7 +143,7 @@ impl Held {
         });
     }
 
-    /// Every held node.
+    /// The inode numbers that the kernel holds, in no order.
     pub(crate) fn nodes(&self) -> Vec<Ino> {
         self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
     }

@@ -41,7 +41,7 @@ enum Otherwise {
     Make,
     /// Follow a link of the administrator.
     Follow,
-    /// Fail.
+    /// Fail if a directory is missing or a link.
     Refuse,
 }
 

@@ -40,9 +40,9 @@ impl Slot {
 /// A file or directory in no file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// `.zfs`.
+    /// The directory `.zfs`.
     Root,
-    /// `.zfs/snapshot`.
+    /// The directory `.zfs/snapshot`.
     Snapshots,
     /// `.zfs/.open`, an empty file that is never listed: the mount opens it once, which tells the kernel that opens
     /// need no request.

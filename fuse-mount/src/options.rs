@@ -20,7 +20,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Both transports.
+    /// All transports, the ring last.
     pub const ALL: [Transport; 2] = [Transport::Fuse, Transport::Uring];
 
     /// `fuse` or `uring`.

@@ -45,7 +45,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// If the kernel writes and forgets nothing for so long, waiting for the rest of the write-back ends.
 const STANDSTILL: Duration = Duration::from_secs(5);
 
-/// How to unmount.
+/// What to do about users of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
     /// Refuse if a process uses the mount.

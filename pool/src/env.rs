@@ -16,7 +16,7 @@ pub type Nanos = i64;
 
 /// The clock and the source of randomness of a pool.
 pub trait Env: Send + Sync {
-    /// The time of day.
+    /// The time of day, in nanoseconds since 1970.
     fn now(&self) -> Nanos;
 
     /// The time since some instant, never going back: to measure how long something takes.
@@ -25,7 +25,7 @@ pub trait Env: Send + Sync {
     /// Lets so much time pass.
     fn sleep(&self, time: Duration);
 
-    /// 64 random bits.
+    /// 64 random bits; tests draw them from a seed.
     fn random(&self) -> u64;
 }
 

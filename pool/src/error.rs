@@ -72,7 +72,7 @@ pub enum Error {
     Damaged {
         /// The structure, and its place.
         what: String,
-        /// The problem.
+        /// What contradicts the format.
         problem: String,
     },
     /// The structure has a version or a feature unknown to this program.
@@ -90,13 +90,13 @@ pub enum Error {
         device: Guid,
         /// Its last known path.
         path: String,
-        /// The pool's name.
+        /// The name of the pool.
         pool: String,
     },
     /// The intent log cannot be read, because its devices are missing or were exchanged.
     #[error("the intent log of pool {pool} is on {paths}, which {problem}")]
     LostLog {
-        /// The pool's name.
+        /// The name of the pool.
         pool: String,
         /// Where its devices were last seen.
         paths: String,
@@ -108,7 +108,7 @@ pub enum Error {
     Incomplete {
         /// The mirror or the RAID-Z.
         vdev: String,
-        /// The pool's name.
+        /// The name of the pool.
         pool: String,
         /// The number of complete devices needed.
         needed: usize,
@@ -118,7 +118,7 @@ pub enum Error {
     /// Devices of a mirror or a RAID-Z were changed separately: split brain.
     #[error("pool {pool} is split: {device} and the other devices were modified separately (split brain)")]
     Split {
-        /// The pool's name.
+        /// The name of the pool.
         pool: String,
         /// One of the devices, by its path.
         device: String,
@@ -126,7 +126,7 @@ pub enum Error {
     /// All devices of a vdev are older copies.
     #[error("{device} of pool {pool} is an outdated copy: the pool has been used without it since")]
     OlderCopy {
-        /// The pool's name.
+        /// The name of the pool.
         pool: String,
         /// The device, by its path.
         device: String,
@@ -144,11 +144,11 @@ pub enum Error {
     /// The newest committed state cannot be read.
     #[error("transaction group {txg} of pool {pool} cannot be read: {problem}")]
     Unreadable {
-        /// The pool's name.
+        /// The name of the pool.
         pool: String,
         /// The transaction group of the newest uberblock.
         txg: Txg,
-        /// The problem.
+        /// The error met while reading.
         problem: String,
     },
     /// The pool takes no more changes: it was opened read-only, is closing, or an earlier commit failed.
@@ -202,9 +202,9 @@ impl Error {
 /// The holder of a device, or of its lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// A process.
+    /// A process of this machine.
     Process {
-        /// The process id.
+        /// The id of the process.
         id: u32,
         /// The command line, without the program's folder; empty if not visible.
         command: String,

@@ -22,7 +22,7 @@
 //! units      sizes, GUIDs, transaction group numbers
 //! ```
 //!
-//! # Invariants
+//! # Invariants with names
 //!
 //! Assertions in release builds name these. A violation ends the thread before anything wrong is committed: the pool
 //! then takes no more changes, and the last committed state is whole.

@@ -53,7 +53,7 @@ pub enum SizeError {
     /// More than 64 bits.
     #[error("'{0}' is larger than the largest size, 16E - 1")]
     TooLarge(String),
-    /// A part of a byte.
+    /// The number of bytes is not whole.
     #[error("'{0}' is not a whole number of bytes")]
     Fraction(String),
 }

@@ -148,7 +148,7 @@ impl Request {
             | Request::DestroyBookmark { dry_run, .. } => OWNER.recorded_unless(*dry_run),
             Request::Receive(spec) => OWNER.recorded_unless(spec.dry_run).with_stream(),
 
-            // Changes of files.
+            // Requests that change files.
             Request::SetFileAttributes { .. }
             | Request::SetProject { .. }
             | Request::CopyIn { .. }

@@ -302,7 +302,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Deletes a disk.
+    /// Deletes the image of a disk.
     pub(super) fn lose(&mut self, image: &str) -> Result<(), Problem> {
         self.time(&format!("delete {image}"), || {
             fs::remove_file(image).map_err(|error| Problem::at(Path::new(image), &error))
@@ -314,7 +314,7 @@ impl<'a> Stage<'a> {
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
-        // Xorshift.
+        // The generator is xorshift64.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

@@ -25,13 +25,13 @@ use crate::{
 /// The kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// `-`
+    /// Listed as `-`: only the earlier side has the file.
     Removed,
-    /// `+`
+    /// Listed as `+`: only the later side has the file.
     Added,
-    /// `M`
+    /// Listed as `M`: content or attributes differ.
     Modified,
-    /// `R`
+    /// Listed as `R`: the same file under another name.
     Renamed,
 }
 

@@ -36,7 +36,7 @@ const TRIES: usize = 16;
 /// The progress of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// No work is left.
+    /// No work is left at the moment.
     Idle,
     /// A step was made; more may follow.
     Worked,
@@ -104,7 +104,7 @@ impl Datasets {
         &self.engine
     }
 
-    /// The pool's name.
+    /// The name of the pool and its root dataset.
     pub fn pool_name(&self) -> DatasetName {
         self.pool.read().clone()
     }
@@ -269,7 +269,7 @@ impl Datasets {
         self.engine.env().now()
     }
 
-    /// A random GUID.
+    /// A random GUID, drawn from [`pool::env::Env`].
     pub(super) fn new_guid(&self) -> Guid {
         Guid(self.engine.env().random())
     }

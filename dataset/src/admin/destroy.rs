@@ -50,7 +50,7 @@ pub struct Destroyed {
     pub datasets: Vec<u64>,
     /// Snapshots marked for deferred destruction.
     pub deferred: Vec<String>,
-    /// The bytes freed.
+    /// The freed space, in bytes.
     pub reclaimed: u64,
 }
 

@@ -29,7 +29,7 @@ pub enum Error {
     Exists {
         /// The kind of the existing object.
         what: &'static str,
-        /// The taken name.
+        /// The name already taken.
         name: String,
     },
     /// A name is invalid.
@@ -41,7 +41,7 @@ pub enum Error {
     /// The property does not apply to the object.
     #[error("'{property}' does not apply to {what} '{name}'")]
     NotApplicable {
-        /// The property.
+        /// The property's name.
         property: String,
         /// The kind of object.
         what: &'static str,
@@ -51,15 +51,15 @@ pub enum Error {
     /// The property is not inheritable.
     #[error("'{property}' cannot be inherited")]
     NotInheritable {
-        /// The property.
+        /// The property's name.
         property: String,
     },
     /// A limit is below the used space, or a reservation exceeds the available space.
     #[error("cannot set {property} of '{name}' to {value}: {problem}")]
     Limit {
-        /// The property.
+        /// The property's name.
         property: &'static str,
-        /// The dataset.
+        /// The name of the dataset.
         name: String,
         /// The value, in bytes.
         value: u64,
@@ -71,7 +71,7 @@ pub enum Error {
     /// A dataset has children.
     #[error("'{name}' has children: {}", .children.join(", "))]
     HasChildren {
-        /// The dataset.
+        /// The name of the dataset.
         name: String,
         /// The names of the children.
         children: Vec<String>,
@@ -79,7 +79,7 @@ pub enum Error {
     /// A dataset has snapshots.
     #[error("'{name}' has snapshots: {}", .snapshots.join(", "))]
     HasSnapshots {
-        /// The dataset.
+        /// The name of the dataset.
         name: String,
         /// The names of the snapshots.
         snapshots: Vec<String>,
@@ -87,7 +87,7 @@ pub enum Error {
     /// Clones depend on a snapshot.
     #[error("'{snapshot}' has dependent clones: {}", .clones.join(", "))]
     HasClones {
-        /// The snapshot.
+        /// The name of the snapshot.
         snapshot: String,
         /// The names of the clones.
         clones: Vec<String>,
@@ -95,9 +95,9 @@ pub enum Error {
     /// A snapshot has holds.
     #[error("'{snapshot}' is held: {}", .tags.join(", "))]
     Held {
-        /// The snapshot.
+        /// The name of the snapshot.
         snapshot: String,
-        /// The holds' tags.
+        /// The tags of all holds.
         tags: Vec<String>,
     },
     /// A rollback would destroy later snapshots or bookmarks.
@@ -111,7 +111,7 @@ pub enum Error {
     /// Only a clone can be promoted.
     #[error("'{name}' is not a clone")]
     NotClone {
-        /// The dataset.
+        /// The name of the dataset.
         name: String,
     },
     /// An object cannot be moved or created at the given place.
@@ -119,17 +119,17 @@ pub enum Error {
     Misplaced {
         /// The requested action.
         action: &'static str,
-        /// The object.
+        /// The name of the object to move or create.
         from: String,
-        /// The place.
+        /// The requested name.
         to: String,
-        /// The reason.
+        /// The reason, as a sentence without a full stop.
         problem: &'static str,
     },
     /// The pool's root dataset cannot be destroyed, renamed or received.
     #[error("'{name}' is the pool's root dataset: it cannot be {action}")]
     IsRoot {
-        /// The dataset.
+        /// The name of the dataset.
         name: String,
         /// The requested action, as a participle.
         action: &'static str,
@@ -137,7 +137,7 @@ pub enum Error {
     /// One request asks for two snapshots of a dataset in the same txg.
     #[error("multiple snapshots of '{name}' at one instant are not allowed")]
     SnapshotTwice {
-        /// The dataset.
+        /// The name of the dataset.
         name: String,
     },
     /// Two snapshots are not in the same line.
@@ -151,7 +151,7 @@ pub enum Error {
     /// The dataset is in use.
     #[error("'{name}' is busy: {holder}")]
     Busy {
-        /// The dataset.
+        /// The name of the dataset.
         name: String,
         /// The user of the dataset.
         holder: String,
@@ -159,9 +159,9 @@ pub enum Error {
     /// A command holds the snapshot while reading the whole snapshot.
     #[error("dataset is busy: '{name}' is being read by {holder}")]
     InUse {
-        /// The snapshot.
+        /// The name of the snapshot.
         name: String,
-        /// The command.
+        /// The command that reads the snapshot.
         holder: Holder,
     },
     /// A valid stream does not fit the pool.
@@ -169,9 +169,9 @@ pub enum Error {
     NotReceived {
         /// The name of the received snapshot or dataset.
         name: String,
-        /// The reason.
+        /// The reason, as a sentence without a full stop.
         problem: String,
-        /// The remedy.
+        /// What the user can do.
         remedy: &'static str,
     },
     /// A stream is damaged, or its source or destination failed.
@@ -182,7 +182,7 @@ pub enum Error {
     Scrub {
         /// The scrub's state.
         problem: &'static str,
-        /// The remedy.
+        /// What the user can do.
         remedy: &'static str,
     },
     /// A quota is exceeded.
@@ -194,7 +194,7 @@ pub enum Error {
     /// All 256 keys of a name's hash are taken.
     #[error("'{name}' cannot be stored: too many names share its hash")]
     Hash {
-        /// The name.
+        /// The name that cannot be stored.
         name: String,
     },
     /// The dataset already has a snapshot from the open txg; the request waits for the next txg.

@@ -5,7 +5,7 @@
 //! begins at the tree's current root, at the key that the previous step reached. The examination covers everything in
 //! the tree that was committed at its beginning, shared blocks included.
 //!
-//! # Known damage
+//! # Entries of the list of damage
 //!
 //! An entry of the list of damage names objects of a tree, which are examined completely. Lost objects are recorded
 //! again, in a txg after the examination began. So if an entry was not recorded again and everything could be examined,

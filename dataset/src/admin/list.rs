@@ -60,9 +60,9 @@ impl Default for ListRequest {
 /// A dataset, snapshot or bookmark, with everything needed to compute its properties. See [`Listed::value`].
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// The full name.
+    /// The full name, from the pool on.
     pub name: Name,
-    /// A single kind.
+    /// A set with exactly one kind.
     pub kind: Kinds,
     /// The id; of a bookmark the dataset's id.
     pub id: u64,
@@ -160,7 +160,6 @@ impl Datasets {
     }
 }
 
-/// A step of a walk.
 struct Walk<'a, 'v> {
     tx: &'a Transaction<'v>,
     names: &'a Names,

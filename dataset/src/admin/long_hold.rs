@@ -36,7 +36,7 @@ use crate::{catalogue::Transaction, property::on_one_line};
 /// A command that reads whole snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
-    /// The command line.
+    /// The command line, as other commands report the reader.
     pub command: String,
     /// The process id, if known.
     pub process: Option<u32>,

@@ -15,9 +15,9 @@ use crate::{
 /// The object of a name.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A dataset's id.
+    /// The dataset with this id.
     Dataset(u64),
-    /// A snapshot's id.
+    /// The snapshot with this id.
     Snapshot(u64),
     /// A bookmark of the dataset with this id.
     Bookmark(u64, Bookmark),

@@ -32,7 +32,7 @@ pub struct RollbackRequest {
 /// The result of a rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledBack {
-    /// The dataset's id.
+    /// The id of the dataset rolled back.
     pub dataset: u64,
     /// The differences from the old tree: mounts drop their cached copies.
     pub replaced: Replaced,

@@ -1,4 +1,4 @@
-//! Taking snapshots.
+//! Taking snapshots, in one txg for all named datasets.
 
 use std::collections::BTreeSet;
 

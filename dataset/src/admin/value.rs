@@ -105,7 +105,7 @@ impl Listed {
         own.map(|(name, valued)| (name.as_str(), valued))
     }
 
-    /// The GUID.
+    /// The value of the property `guid`.
     pub fn guid(&self) -> u64 {
         match &self.facts {
             Facts::Dataset { row, .. } => row.guid.0,

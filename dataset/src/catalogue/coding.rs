@@ -24,7 +24,7 @@ pub trait Row: Sized {
     /// The row's name in errors.
     const WHAT: &'static str;
 
-    /// The coded row.
+    /// The row as stored, version included.
     fn encode(&self) -> Vec<u8>;
 
     /// Decodes a row from all of the bytes.

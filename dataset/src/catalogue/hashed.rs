@@ -16,7 +16,7 @@ use crate::admin::{Error, Result};
 
 /// A row with a name.
 pub trait ByName: Row {
-    /// The name.
+    /// The name whose hash is part of the key.
     fn name(&self) -> &str;
 }
 

@@ -72,7 +72,7 @@ pub const POOL: u64 = 0;
 pub mod kind {
     /// The catalogue's master row.
     pub const MASTER: u8 = 1;
-    /// A dataset.
+    /// A dataset, by its id.
     pub const DATASET: u8 = 2;
     /// A child's name below its parent.
     pub const CHILD: u8 = 3;
@@ -80,7 +80,7 @@ pub mod kind {
     pub const PROPERTY: u8 = 4;
     /// A property received with a stream.
     pub const RECEIVED: u8 = 5;
-    /// A snapshot.
+    /// A snapshot, by its id.
     pub const SNAPSHOT: u8 = 6;
     /// A snapshot's name in its dataset.
     pub const SNAPSHOT_NAME: u8 = 7;
@@ -90,15 +90,15 @@ pub mod kind {
     pub const CLONE: u8 = 9;
     /// A hold on a snapshot.
     pub const HOLD: u8 = 10;
-    /// A bookmark.
+    /// A bookmark of a dataset.
     pub const BOOKMARK: u8 = 11;
     /// A bucket of a deadlist.
     pub const DEADLIST: u8 = 12;
     /// The successor of a list.
     pub const LINK: u8 = 13;
-    /// A page of a list.
+    /// A page of a list of blocks.
     pub const PAGE: u8 = 14;
-    /// Background work.
+    /// Background work that frees trees and lists.
     pub const WORK: u8 = 15;
     /// A line of history.
     pub const HISTORY: u8 = 16;
@@ -112,7 +112,7 @@ pub mod kind {
     pub const SHARING: u8 = 20;
     /// The removal of a vdev.
     pub const REMOVAL: u8 = 21;
-    /// The rebalance.
+    /// The current rebalance, or the last.
     pub const REBALANCE: u8 = 22;
     /// The speed of jobs that move chunks.
     pub const PACE: u8 = 23;

@@ -13,7 +13,7 @@ use super::coding::ROW_VERSION;
 /// The most pointers on one page.
 pub const PAGE_BLOCKS: usize = 4096;
 
-/// Encodes a page.
+/// Encodes a page of at most [`PAGE_BLOCKS`] pointers.
 pub fn encode_page(pointers: &[BlockPointer]) -> Vec<u8> {
     assert!(pointers.len() <= PAGE_BLOCKS);
     let mut out = vec![ROW_VERSION];

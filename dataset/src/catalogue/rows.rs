@@ -81,7 +81,7 @@ row! {
 row! {
     /// A name, stored under its hash: leads from a parent to a child, or from a dataset to a snapshot.
     Named, "name" {
-        /// The name.
+        /// The name below the parent or dataset.
         name: String,
         /// The id of the child or snapshot.
         id: u64,
@@ -137,7 +137,7 @@ row! {
 row! {
     /// A hold: prevents a snapshot from being destroyed.
     Hold, "hold" {
-        /// The tag.
+        /// The tag, unique for the snapshot.
         name: String,
         /// When the hold was placed, in nanoseconds since 1970.
         time: i64,
@@ -177,7 +177,7 @@ row! {
 row! {
     /// The successor of a list. The last list of a chain has no such row.
     Link, "list" {
-        /// The next list.
+        /// The id of the next list.
         next: u64,
     }
 }
@@ -189,7 +189,7 @@ row! {
         time: i64,
         /// The txg in which the entry was written.
         txg: Txg,
-        /// The command line.
+        /// The command line as given.
         command: String,
         /// The user that gave the command.
         user: String,
@@ -201,7 +201,7 @@ row! {
 row! {
     /// Background work that survives a crash. For a tree, the item's block is the root of the tree to free.
     Work, "work" {
-        /// The task.
+        /// What is to be freed.
         task: Task,
         /// The space still to be freed.
         remaining: Space,
@@ -222,7 +222,7 @@ pub enum Task {
     },
     /// Free a chain of lists, and with `blocks` also the blocks on the lists.
     Lists {
-        /// The first list.
+        /// The id of the first list.
         first: u64,
         /// Whether the blocks on the lists are freed too. If not, the tree that had dropped the blocks was restored.
         blocks: bool,

@@ -41,9 +41,9 @@ row! {
     DamageRow, "damage" {
         /// The dataset or snapshot; 0 for the pool's own structures.
         tree: u64,
-        /// The first object.
+        /// The first damaged object.
         first: u64,
-        /// The last object.
+        /// The last damaged object, inclusive.
         last: u64,
         /// When the damage was first found, in nanoseconds since 1970.
         time: i64,
@@ -61,7 +61,7 @@ pub enum ScrubState {
     Running = 1,
     /// Paused by the administrator.
     Paused = 2,
-    /// Completed.
+    /// Everything was examined.
     Finished = 3,
     /// Canceled by the administrator.
     Stopped = 4,

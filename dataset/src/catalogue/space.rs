@@ -23,7 +23,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// No space.
+    /// The space of no blocks.
     pub const ZERO: Space = Space { allocated: 0, logical: 0 };
 
     /// The space of one block in a pool with the given sector size.

@@ -24,7 +24,7 @@ use crate::admin::{Error, Result};
 /// The body and the block of an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
-    /// The coded row.
+    /// The row in coded form.
     pub bytes: Vec<u8>,
     /// The pointer of the item's block.
     pub block: Option<BlockPointer>,
@@ -37,18 +37,18 @@ pub enum Effect {
     Free(BlockPointer),
     /// Make a tree with an empty root directory for a new dataset.
     Format {
-        /// The dataset.
+        /// The new dataset's id.
         id: u64,
         /// The user and group that own the root directory.
         owner: (u32, u32),
     },
     /// Show another tree in an open dataset.
     Replace {
-        /// The dataset.
+        /// The open dataset's id.
         id: u64,
-        /// The new root.
+        /// The root of the tree to show.
         root: BlockPointer,
-        /// The root's level.
+        /// The root's level, 0 for a leaf.
         level: u8,
     },
     /// Close the tree of a dataset or snapshot that was destroyed, or made visible by a receive.
@@ -126,7 +126,7 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Writes an item.
+    /// Writes an item that is already coded.
     pub fn put_body(&mut self, key: Key, body: Body) {
         self.changes.insert(key, Some(body));
     }
@@ -205,7 +205,7 @@ impl<'a> Transaction<'a> {
         Ok(result)
     }
 
-    /// Draws a new id.
+    /// Draws an id for a dataset, snapshot or list. Ids are never used twice.
     pub fn new_id(&mut self) -> Result<u64> {
         let next = self.master()?.next_id;
         let after = next.checked_add(1).ok_or_else(|| PoolError::damaged("catalogue", "no ids are left"))?;

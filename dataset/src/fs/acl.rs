@@ -45,17 +45,17 @@ const PERMISSIONS: u16 = 0o777;
 /// The subject of an entry, in the order of entries in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// The file's owner.
+    /// The owner of the file.
     Owner,
     /// The user with this id.
     User(u32),
-    /// The file's group.
+    /// The group of the file.
     Group,
     /// The group with this id.
     NamedGroup(u32),
     /// The upper bound of all entries but the owner's and `Other`.
     Mask,
-    /// All other users.
+    /// All users without an entry.
     Other,
 }
 

@@ -28,7 +28,7 @@ pub struct Attr {
     pub nlink: u32,
     /// The owner's user id.
     pub uid: u32,
-    /// The group's id.
+    /// The gid of the file's group.
     pub gid: u32,
     /// The device number of a device file.
     pub rdev: u32,
@@ -48,12 +48,12 @@ pub struct Attr {
     pub crtime: Nanos,
 }
 
-/// A time to set.
+/// A time to set, as `utimensat` takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// The time of the change.
     Now,
-    /// The given time.
+    /// The given time, in nanoseconds since 1970.
     At(Nanos),
 }
 
@@ -74,7 +74,7 @@ pub struct SetAttr {
     pub mode: Option<u32>,
     /// The owner's user id.
     pub uid: Option<u32>,
-    /// The group's id.
+    /// The gid of the file's group.
     pub gid: Option<u32>,
     /// The length, in bytes.
     pub size: Option<u64>,
@@ -98,9 +98,9 @@ impl SetAttr {
 /// The requesting process, as far as new files and set-id bits depend on the process. The kernel checks permissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// The user id.
+    /// The owner of new files.
     pub uid: u32,
-    /// The group id.
+    /// The group of new files, unless their directory is set-gid.
     pub gid: u32,
     /// The permission bits that new files do not get, unless their directory has a default access control list.
     pub umask: u32,

@@ -51,7 +51,7 @@ pub enum Attribute {
     NoAtime,
     /// The compression of new blocks.
     Compression,
-    /// The record size.
+    /// The record size, in bytes.
     RecordSize,
     /// Content bypasses the caches.
     Direct,

@@ -49,7 +49,7 @@ pub(super) fn load_master(view: &View<'_>) -> Result<Master, Failure> {
     Master::decode(entry.body()).map_err(damaged(key))
 }
 
-/// An edited inode.
+/// An inode that the operation edits.
 struct Held {
     ino: Ino,
     /// The charge before the change; `None` for a new inode.
@@ -76,7 +76,7 @@ impl<'a> Change<'a> {
         Change { view, now, batch, inodes: SmallVec::new(), gone: SmallVec::new(), master: None, ledger }
     }
 
-    /// The open txg.
+    /// The txg in which the change takes effect.
     pub(super) fn txg(&self) -> Txg {
         self.view.txg()
     }

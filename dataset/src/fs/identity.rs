@@ -64,7 +64,7 @@ impl Handle {
         Handle { ctime: Some(attr.ctime), ..self }
     }
 
-    /// The inode number.
+    /// The inode number, used by one file at a time.
     pub fn ino(&self) -> Ino {
         self.ino
     }

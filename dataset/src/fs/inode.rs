@@ -36,7 +36,7 @@ pub mod flag {
     pub(in crate::fs) const RECORD_SIZE: u64 = 512;
     /// A directory whose new files inherit its project.
     pub const PROJECT: u64 = 1024;
-    /// All known flags.
+    /// All known flags; an inode with more is damaged.
     pub(super) const ALL: u64 = 2047;
     /// The flags that announce optional fields; set only in the coded form.
     pub(super) const CODED: u64 = COMPRESSION | RECORD_SIZE;
@@ -45,17 +45,17 @@ pub mod flag {
 /// What kind of file an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileType {
-    /// A regular file.
+    /// A regular file, `S_IFREG`.
     Regular,
-    /// A directory.
+    /// A directory, `S_IFDIR`.
     Directory,
-    /// A symbolic link.
+    /// A symbolic link, `S_IFLNK`.
     Symlink,
-    /// A named pipe.
+    /// A named pipe, `S_IFIFO`.
     Fifo,
     /// A Unix-domain socket.
     Socket,
-    /// A block device.
+    /// A block device, `S_IFBLK`.
     BlockDevice,
     /// A character device.
     CharDevice,
@@ -105,7 +105,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// No name.
+    /// The link of a file without a name.
     pub const NONE: Link = Link { dir: 0, offset: 0 };
 
     pub(super) fn encode(self, out: &mut impl Writer) {
@@ -118,20 +118,20 @@ impl Link {
     }
 }
 
-/// A decoded inode.
+/// An inode in decoded form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inode {
     /// Regular file, directory, symbolic link or special file.
     pub file_type: FileType,
     /// Permission and set-id bits.
     pub mode: u16,
-    /// See [`flag`].
+    /// A union of the bits in [`flag`].
     pub flags: u64,
     /// The number of names; of a directory, two plus its subdirectories.
     pub nlink: u32,
     /// The owner's user id.
     pub uid: u32,
-    /// The group's id.
+    /// The gid of the file's group.
     pub gid: u32,
     /// The id of the project charged with the file's space; 0 for none.
     pub project: u32,

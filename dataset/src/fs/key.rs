@@ -42,7 +42,7 @@ pub const TRUNCATE: u8 = 0x61;
 /// The marker that some file has, or had, the attribute `direct`.
 pub const DIRECT: u8 = 0x62;
 
-/// The master item.
+/// The key of the dataset's master item.
 pub const fn master() -> Key {
     Key::new(DATASET, MASTER, 0)
 }
@@ -98,9 +98,9 @@ pub const fn from(object: Ino, kind: u8, start: u64) -> Range<Key> {
 /// A lookup scans the window of the hash; a new item takes the first free offset of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The object.
+    /// The directory or the file with attributes.
     pub object: Ino,
-    /// The kind.
+    /// The kind of the items.
     pub kind: u8,
     /// The first offset of the window.
     pub start: u64,

@@ -16,7 +16,7 @@ use super::{
     key::Ino,
 };
 
-/// A file's project.
+/// A file's project, and whether new files get the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Project {
     /// The project number; 0 for none.

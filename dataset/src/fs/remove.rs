@@ -1,4 +1,4 @@
-//! Removing names.
+//! Removing names of files and empty directories.
 
 use rustix::io::Errno;
 

@@ -45,7 +45,7 @@ const WINDOW: u64 = 16;
 /// Whether an attribute may, must or must not exist before it is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetXattr {
-    /// Both are fine.
+    /// The attribute may exist or not.
     #[default]
     Any,
     /// The attribute must not exist: `XATTR_CREATE`.
@@ -66,7 +66,7 @@ pub struct Xattr<'a> {
 /// The value of an attribute, or its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// The value itself.
+    /// The value, small enough for the tree.
     Inline(&'a [u8]),
     /// The value is in the item's block and has the given length in bytes.
     Block(u32),

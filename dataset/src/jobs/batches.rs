@@ -38,9 +38,9 @@ pub(crate) trait InBatches: Row + Clone + Send + 'static {
 
     /// The row in memory.
     fn of(mover: &Mover) -> &Mutex<Option<Self>>;
-    /// The next batch.
+    /// The next batch, or why there is none now.
     fn next(&self, datasets: &Datasets) -> Result<Next>;
-    /// The job's state.
+    /// The state recorded in the row.
     fn state(&self) -> MoveState;
     /// The row of the ended job.
     fn ended(self, state: MoveState, end: Nanos) -> Self;

@@ -86,7 +86,7 @@ pub(crate) type Copy<'a> = &'a dyn Fn(&[BlockPointer]) -> Vec<PoolResult<u64>>;
 pub(crate) struct Stepped {
     /// Bytes examined, over all copies.
     pub(crate) examined: u64,
-    /// Bytes copied.
+    /// Bytes written to the devices in resilver.
     pub(crate) copied: u64,
     /// Blocks that could not be copied; true if blocks below were skipped.
     pub(crate) failed: Vec<(Suspect, bool)>,

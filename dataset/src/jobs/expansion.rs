@@ -99,7 +99,7 @@ pub struct ExpansionStatus {
 pub(crate) struct Expander {
     /// Changed only by the holder of the mover's work.
     round: Mutex<Option<Round>>,
-    /// Read at any time.
+    /// Read without waiting for a step.
     status: Mutex<ExpansionStatus>,
     /// The state in which there was no space for a round.
     looked: Mutex<Txg>,

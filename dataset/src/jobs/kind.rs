@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of job.
+/// The kinds of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {
     /// Completes devices.
@@ -11,11 +11,11 @@ pub enum Kind {
     Remove,
     /// Moves chunks from full vdevs to others.
     Rebalance,
-    /// Shrinks devices.
+    /// Shrinks the devices of a vdev.
     Resize,
     /// Packs sparse chunks.
     Defragment,
-    /// Widens a RAID-Z.
+    /// Widens the rows of a RAID-Z.
     Expand,
     /// Reads and repairs everything.
     Scrub,

@@ -98,7 +98,7 @@ pub enum Step {
 
 /// A job of one pool.
 pub trait Job {
-    /// The kind of job.
+    /// What the job does.
     fn kind(&self) -> Kind;
 
     /// Whether the job is under way, even paused.
@@ -158,7 +158,7 @@ impl Jobs {
 
 /// The jobs of the pool.
 impl Datasets {
-    /// The resilver.
+    /// The resilver of all devices.
     pub fn resilver(&self) -> Resilver<'_> {
         Resilver { datasets: self }
     }
@@ -168,7 +168,7 @@ impl Datasets {
         Removal { datasets: self }
     }
 
-    /// The rebalance.
+    /// The rebalance of all vdevs.
     pub fn rebalance(&self) -> Rebalance<'_> {
         Rebalance { datasets: self }
     }
@@ -193,7 +193,7 @@ impl Datasets {
         Moving { datasets: self }
     }
 
-    /// The scrub.
+    /// The scrub of the whole pool.
     pub fn scrub(&self) -> Scrub<'_> {
         Scrub { datasets: self }
     }

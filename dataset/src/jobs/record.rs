@@ -9,7 +9,7 @@ use super::kind::Kind;
 /// Progress and result of a job: of the current job of its kind, or of the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRecord {
-    /// Kind of the job.
+    /// What the job does.
     pub kind: Kind,
     /// Running, waiting, or how the job ended.
     pub state: JobState,
@@ -35,7 +35,7 @@ pub struct JobRecord {
     pub detail: Detail,
 }
 
-/// Phase of a job.
+/// How far a job has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobState {
     /// Works, or waits for its turn.
@@ -70,14 +70,14 @@ pub enum Reason {
 pub enum Detail {
     /// No further facts: a scrub, a resilver or a rebalance.
     None,
-    /// A removal.
+    /// The removal of a vdev.
     Removal {
         /// Name of the vdev, present or former.
         name: String,
         /// Index of the vdev within the pool.
         vdev: u64,
     },
-    /// A resize.
+    /// The resize of a vdev.
     Resize {
         /// Name of the vdev, present or former.
         name: String,

@@ -42,7 +42,7 @@ pub(crate) const LOST: usize = if cfg!(test) { 16 } else { 1 << 16 };
 /// The state of a resilver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResilverState {
-    /// Walking.
+    /// The walk is under way.
     Running,
     /// The walk is complete.
     Finished,

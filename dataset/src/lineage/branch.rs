@@ -161,7 +161,7 @@ fn swap_origins(
 struct Share {
     /// Old blocks dropped within the moved snapshots: the old blocks on their deadlists.
     moved: Space,
-    /// Old blocks of O.
+    /// Old blocks in the tree of O.
     at_origin: Space,
     /// Old blocks of O that the former line has dropped since.
     lost_by_former: Space,

@@ -31,7 +31,7 @@ impl Found {
         (leaf, &leaf.items()[self.index])
     }
 
-    /// The item's key.
+    /// The key, unique in its tree.
     pub fn key(&self) -> Key {
         self.parts().1.key()
     }

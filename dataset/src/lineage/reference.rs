@@ -124,7 +124,7 @@ enum Ahead {
     Unknown,
     /// The key of the next row.
     Row(Key),
-    /// No further row.
+    /// No further row follows.
     Nothing,
 }
 

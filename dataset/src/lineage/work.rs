@@ -67,7 +67,7 @@ fn enqueue(tx: &mut Transaction<'_>, work: Work, block: Option<BlockPointer>) ->
     Ok(())
 }
 
-/// A planned step.
+/// A planned step, to be applied in syncing context.
 #[derive(Debug)]
 pub struct Step {
     key: Key,
@@ -108,7 +108,7 @@ fn plan_first(engine: &Engine, budget: usize) -> Result<Option<Step>> {
             Ok(Some(pass.into_step(step, *level, &work)))
         }
         (Task::Lists { first, blocks }, _) => plan_lists(engine, step, &work, *first, *blocks, budget).map(Some),
-        // An empty tree.
+        // The tree is empty.
         (Task::Tree { .. }, None) => Ok(Some(step)),
     }
 }

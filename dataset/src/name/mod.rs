@@ -34,7 +34,7 @@ pub use self::{
 pub struct DatasetName(String);
 
 impl DatasetName {
-    /// The full name.
+    /// The full name, from the pool on.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -94,7 +94,7 @@ pub struct SnapshotName {
 }
 
 impl SnapshotName {
-    /// The full name.
+    /// The full name, `dataset@snapshot`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -119,7 +119,7 @@ pub struct BookmarkName {
 }
 
 impl BookmarkName {
-    /// The full name.
+    /// The full name, `dataset#bookmark`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -139,16 +139,16 @@ impl BookmarkName {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Name {
-    /// A dataset.
+    /// A dataset: `pool/a`.
     Dataset(DatasetName),
-    /// A snapshot.
+    /// A snapshot: `pool/a@b`.
     Snapshot(SnapshotName),
-    /// A bookmark.
+    /// A bookmark: `pool/a#b`.
     Bookmark(BookmarkName),
 }
 
 impl Name {
-    /// The full name.
+    /// The full name, from the pool on.
     pub fn as_str(&self) -> &str {
         match self {
             Name::Dataset(name) => name.as_str(),
@@ -166,7 +166,7 @@ impl Name {
         }
     }
 
-    /// The pool's name.
+    /// The pool's name: the first component.
     pub fn pool(&self) -> &str {
         let text = self.as_str();
         &text[..text.find(['/', '@', '#']).unwrap_or(text.len())]

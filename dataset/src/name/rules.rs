@@ -12,7 +12,7 @@ pub const MAX_DEPTH: usize = 50;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} (at character {} of '{name}')", .at + 1)]
 pub struct NameError {
-    /// The invalid text.
+    /// The invalid text, in full.
     pub name: String,
     /// The offset of the problem in bytes.
     pub at: usize,
@@ -23,7 +23,7 @@ pub struct NameError {
 /// The problems of an invalid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameProblem {
-    /// The empty text.
+    /// The text is empty.
     #[error("the name is empty")]
     Empty,
     /// Longer than [`MAX_NAME`].

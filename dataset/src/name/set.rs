@@ -10,7 +10,7 @@ use super::{DatasetName, NameError, NameProblem, SnapshotName, rules::component_
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SnapshotSet {
-    /// The dataset.
+    /// The dataset of all the snapshots.
     pub dataset: DatasetName,
     /// The parts between the commas; at least one.
     pub spans: Vec<SnapshotSpan>,
@@ -23,9 +23,9 @@ pub enum SnapshotSpan {
     One(String),
     /// All snapshots from the first to the last, both included, in the order of creation; `None` is an open end.
     Range {
-        /// The oldest.
+        /// The name of the oldest snapshot.
         first: Option<String>,
-        /// The newest.
+        /// The name of the newest snapshot.
         last: Option<String>,
     },
 }

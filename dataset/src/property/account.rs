@@ -40,7 +40,7 @@ impl AccountProperty {
         Some(AccountProperty { name: name.to_owned(), stem, kind, is_quota, counts_objects })
     }
 
-    /// The full name.
+    /// The full name, owner included: `userquota@alice`.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -10,15 +10,15 @@ use super::{Syntax, dataset, pool};
 pub struct Kinds(u8);
 
 impl Kinds {
-    /// Nothing.
+    /// The empty set of kinds.
     pub const NONE: Kinds = Kinds(0);
-    /// File systems.
+    /// File systems only.
     pub const FILESYSTEM: Kinds = Kinds(1);
-    /// Snapshots.
+    /// Snapshots of datasets.
     pub const SNAPSHOT: Kinds = Kinds(2);
-    /// Bookmarks.
+    /// Bookmarks of datasets.
     pub const BOOKMARK: Kinds = Kinds(4);
-    /// Pools.
+    /// The pool as a whole.
     pub const POOL: Kinds = Kinds(8);
     /// File systems, snapshots and bookmarks.
     pub const ALL_DATASETS: Kinds = Kinds(7);
@@ -60,9 +60,9 @@ pub enum Nature {
 /// The alignment of a column in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For columns of words.
     Left,
-    /// Numbers.
+    /// For columns of numbers.
     Right,
 }
 
@@ -86,7 +86,7 @@ pub enum Backing {
 pub struct Effect(u8);
 
 impl Effect {
-    /// Nothing.
+    /// A change needs no action.
     pub const NONE: Effect = Effect(0);
     /// The property decides whether and where a dataset is mounted.
     pub const PLACE: Effect = Effect(1);

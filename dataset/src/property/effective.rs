@@ -9,7 +9,7 @@ use super::{Setting, Source, Typed};
 pub struct Valued {
     /// The canonical value.
     pub value: String,
-    /// Its source.
+    /// Where the value comes from.
     pub source: Source,
 }
 

@@ -8,13 +8,13 @@ pub enum PropertyError {
     /// No property has this name.
     #[error("invalid property '{name}'")]
     Unknown {
-        /// The name.
+        /// The name as given.
         name: String,
     },
     /// A property of OpenZFS that this version does not support.
     #[error("property '{name}' is not supported: {reason}")]
     Absent {
-        /// The name.
+        /// OpenZFS's name of the property.
         name: String,
         /// The reason, and the alternative.
         reason: &'static str,
@@ -22,39 +22,39 @@ pub enum PropertyError {
     /// A computed property.
     #[error("'{name}' is readonly")]
     ReadOnly {
-        /// The name.
+        /// The property's name.
         name: String,
     },
     /// A property that can only be set at creation.
     #[error("'{name}' can only be set at creation time")]
     SetOnce {
-        /// The name.
+        /// The property's name.
         name: String,
     },
     /// The value is invalid for the property.
     #[error("bad value '{}' for '{name}': {problem}", on_one_line(.value))]
     Value {
-        /// The property.
+        /// The property's name.
         name: &'static str,
-        /// The text given.
+        /// The value as given.
         value: String,
         /// The problem of the value.
         problem: String,
-        /// The valid values.
+        /// The valid values, as help shows them.
         expected: String,
     },
     /// A feature of the pool can only be set to `enabled`.
     #[error("bad value '{}' for '{name}': only '{ENABLED}' can be set", on_one_line(.value))]
     Feature {
-        /// The property.
+        /// The name, `feature@` included.
         name: String,
-        /// The text given.
+        /// The value as given.
         value: String,
     },
     /// The name of a user property has an invalid character.
     #[error("invalid character {character:?} in the name of user property '{name}'")]
     UserCharacter {
-        /// The name.
+        /// The name as given.
         name: String,
         /// The first such character.
         character: char,
@@ -62,7 +62,7 @@ pub enum PropertyError {
     /// The value of a user property has a control character, which would break lines of output.
     #[error("the value of '{name}' contains the control character {character:?}")]
     Control {
-        /// The property.
+        /// The property's name.
         name: String,
         /// The first such character.
         character: char,
@@ -70,13 +70,13 @@ pub enum PropertyError {
     /// The name of a user property is too long or begins with a dash.
     #[error("invalid user property '{name}': at most {MAX_USER_NAME} bytes, and not beginning with '-'")]
     UserName {
-        /// The name.
+        /// The name as given.
         name: String,
     },
     /// The value of a user property is too long.
     #[error("the value of '{name}' has {length} bytes, at most {MAX_USER_VALUE} are allowed")]
     TooLong {
-        /// The property.
+        /// The property's name.
         name: String,
         /// The value's length in bytes.
         length: usize,

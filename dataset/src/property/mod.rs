@@ -61,7 +61,7 @@ pub const MAX_USER_NAME: usize = 255;
 /// A property found by name: in a table, or a user property.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Property {
-    /// A row of a table.
+    /// A property that a table has a row for.
     Native(&'static Definition),
     /// A user property, `module:name`: any text, inherited.
     User(String),

@@ -59,7 +59,7 @@ pub enum SnapDir {
     /// Not listed, but accessible by name.
     #[default]
     Hidden,
-    /// Listed.
+    /// Listed in the root directory.
     Visible,
     /// Accessible and reserved, but without snapshots: then opening a file needs no request.
     Disabled,
@@ -70,7 +70,7 @@ pub enum SnapDir {
 pub enum CanMount {
     /// Mounted with all other datasets.
     On,
-    /// Never.
+    /// Never mounted, even by name.
     Off,
     /// Mounted only by name.
     NoAuto,
@@ -79,9 +79,9 @@ pub enum CanMount {
 /// The kind of access control lists: the property `acltype`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AclType {
-    /// None.
+    /// No lists: permission bits only.
     Off,
-    /// POSIX lists.
+    /// POSIX lists, access and default.
     Posix,
 }
 
@@ -97,7 +97,7 @@ pub enum Spread {
 /// The behaviour of a suspended pool towards programs: the property `failmode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailMode {
-    /// Programs wait.
+    /// Programs wait until the pool goes on.
     Wait,
     /// Programs get errors.
     Continue,

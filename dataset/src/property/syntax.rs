@@ -27,23 +27,23 @@ pub enum Syntax {
     Checksum,
     /// A size that is a power of two within inclusive bounds.
     PowerOfTwo {
-        /// The smallest.
+        /// The smallest value, in bytes.
         least: u64,
-        /// The largest.
+        /// The largest value, in bytes.
         most: u64,
     },
     /// `0`, or a size that is a power of two within inclusive bounds.
     PowerOfTwoOrZero {
-        /// The smallest.
+        /// The smallest value, in bytes.
         least: u64,
-        /// The largest.
+        /// The largest value, in bytes.
         most: u64,
     },
     /// A whole number within inclusive bounds.
     Integer {
-        /// The smallest.
+        /// The smallest value, inclusive.
         least: u64,
-        /// The largest.
+        /// The largest value, inclusive.
         most: u64,
     },
     /// A size of at least the given number of bytes.

@@ -25,7 +25,7 @@ pub const SPACE: u64 = u64::MAX;
 pub struct Damage {
     /// The dataset or snapshot; 0 for the pool's own structures.
     pub tree: u64,
-    /// The first object.
+    /// The first damaged object.
     pub first: u64,
     /// The last object: equal to the first, unless a node of the tree is lost.
     pub last: u64,

@@ -17,7 +17,7 @@ pub struct Member {
     pub id: u64,
     /// The root of the tree.
     pub root: BlockPointer,
-    /// The root's level.
+    /// The root's level, 0 for a leaf.
     pub level: u8,
     /// The txg of the snapshot; `None` for the dataset itself, the last member of the line.
     pub taken: Option<Txg>,

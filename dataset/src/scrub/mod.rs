@@ -26,7 +26,7 @@
 //!   first dataset.
 //! * Trees and lists queued for freeing are not examined, because no user will read their blocks.
 //!
-//! # Bad copies
+//! # Bad copies of blocks
 //!
 //! A block read by a step may have been freed since, and its space reused, so a bad copy proves nothing. The pool is
 //! held still, and the block is looked up in the committed tree, read again, counted, and repaired: see

@@ -52,11 +52,11 @@ impl Budget {
 /// The part of a tree covered by a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// The tree's id.
+    /// The id of the dataset or snapshot.
     pub tree: u64,
     /// The root of the tree.
     pub root: BlockPointer,
-    /// The root's level.
+    /// The root's level, 0 for a leaf.
     pub level: u8,
     /// When the root was looked up.
     pub seen: Seen,

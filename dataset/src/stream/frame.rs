@@ -84,7 +84,7 @@ fn preamble() -> [u8; PREAMBLE] {
     bytes
 }
 
-/// Writes records.
+/// Writes records, and chains their checksums.
 pub(super) struct FrameWriter<'a> {
     out: &'a mut dyn Write,
     offset: u64,
@@ -185,7 +185,7 @@ pub(super) struct Frame {
     pub(super) data: Vec<u8>,
 }
 
-/// Reads records.
+/// Reads records, and verifies the chain of their checksums.
 pub(super) struct FrameReader<'a> {
     input: &'a mut dyn Read,
     place: Place,

@@ -27,7 +27,7 @@ use super::{
 /// The next part of a package.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A stream begins.
+    /// A stream begins at this place of the input.
     Begin(Place, Begin),
     /// The items of a range.
     Range(Place, Range),
@@ -67,7 +67,7 @@ impl Data {
 enum State {
     /// Streams or the end of the package follow.
     Between,
-    /// In a stream.
+    /// Ranges or the end of the stream follow.
     Inside {
         incremental: bool,
         /// The end of the last range.
@@ -79,7 +79,7 @@ enum State {
     Finished,
 }
 
-/// Parses a package.
+/// Parses a package into events, without looking at datasets.
 pub(super) struct Parser<'a> {
     frames: FrameReader<'a>,
     start: Start,

@@ -126,12 +126,12 @@ const OBJECT: u8 = 8;
 const KIND: u8 = 16;
 
 impl Range {
-    /// An empty range.
+    /// A range of keys from `low` to `high`, without items.
     pub(super) fn new(low: Key, high: Key) -> Range {
         Range { low, high, blocks: Vec::new(), items: Vec::new(), heap: Vec::new() }
     }
 
-    /// Appends an item.
+    /// Appends an item, in key order.
     pub(super) fn push(&mut self, key: Key, body: &[u8], origin: Origin) {
         let start = self.heap.len() as u32;
         self.heap.extend_from_slice(body);

@@ -64,7 +64,7 @@ pub trait Landing {
 
 /// The hidden tree that a stream fills.
 pub struct Ground {
-    /// The tree to fill.
+    /// The tree that gets the items.
     pub head: Arc<Head>,
     /// The number of copies for blocks, 1 to 3.
     pub copies: u8,

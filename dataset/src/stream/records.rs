@@ -66,11 +66,11 @@ pub struct Begin {
 /// The size of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Ranges of keys.
+    /// The number of ranges of keys.
     pub ranges: u64,
     /// Items in the ranges.
     pub items: u64,
-    /// Blocks.
+    /// The number of blocks sent.
     pub blocks: u64,
     /// Bytes of the blocks as stored.
     pub stored: u64,

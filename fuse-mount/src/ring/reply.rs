@@ -39,7 +39,7 @@ pub(super) fn no_entry(out: &mut Vec<u8>) {
     out.resize(out.len() + (ENTRY - 40), 0);
 }
 
-/// `fuse_attr_out`.
+/// Appends a `fuse_attr_out`.
 pub(super) fn attr(out: &mut Vec<u8>, node: INodeNo, attr: &Attr, lifetime: Duration) {
     put_u64s(out, [lifetime.as_secs()]);
     put_u32s(out, [lifetime.subsec_nanos(), 0]);
@@ -52,12 +52,12 @@ pub(super) fn open(out: &mut Vec<u8>, flags: FopenFlags) {
     put_u32s(out, [flags.bits(), 0]);
 }
 
-/// `fuse_write_out`.
+/// Appends a `fuse_write_out`.
 pub(super) fn written(out: &mut Vec<u8>, count: u32) {
     put_u32s(out, [count, 0]);
 }
 
-/// `fuse_lseek_out`.
+/// Appends a `fuse_lseek_out`.
 pub(super) fn offset(out: &mut Vec<u8>, offset: i64) {
     put_u64s(out, [offset as u64]);
 }
@@ -76,7 +76,7 @@ pub(super) fn ioctl(out: &mut Vec<u8>, answer: &[u8]) {
     out.extend_from_slice(answer);
 }
 
-/// `fuse_kstatfs`.
+/// Appends a `fuse_kstatfs`.
 pub(super) fn statfs(out: &mut Vec<u8>, stat: &StatFs) {
     put_u64s(out, [stat.blocks, stat.free, stat.available, stat.files, stat.files_free]);
     put_u32s(out, [stat.block_size, stat.name_max, stat.block_size]);

@@ -40,7 +40,7 @@ pub struct Addition<'a> {
     /// The label to write.
     label: Label,
     joining: Vec<Arc<dyn Vdev>>,
-    /// New spares.
+    /// New spares, which join no vdev.
     spares: Vec<Arc<Leaf>>,
 }
 

@@ -231,7 +231,7 @@ impl Rings {
         Behind { has: if told.txg < own.txg { told } else { own }, may_have: own }
     }
 
-    /// A present device.
+    /// The leaf of a device that is present.
     fn leaf(&self, config: &LeafConfig, device: &Arc<dyn Device>) -> Result<Arc<Leaf>> {
         if usable_size(device.size()) < config.size {
             return Err(shrunk(&**device, config.size));

@@ -51,7 +51,7 @@ use crate::{
 pub struct Widening {
     /// Position of the RAID-Z in the pool.
     pub vdev: VdevId,
-    /// The vdev's name.
+    /// The vdev's name, as status shows it.
     pub name: String,
     /// The number of columns.
     pub columns: usize,

@@ -1,4 +1,4 @@
-//! Creating a pool.
+//! Creating a pool on new devices.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,7 +35,7 @@ pub const MIN_DEVICE: u64 = 64 * MIB;
 /// Options for creating a pool.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
-    /// The pool's name.
+    /// The pool's name, at most [`MAX_POOL_NAME`](crate::format::label::MAX_POOL_NAME) bytes.
     pub name: String,
     /// The unit of allocation is `1 << ashift` bytes: 9 to 16.
     pub ashift: u8,

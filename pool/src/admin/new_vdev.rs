@@ -80,10 +80,10 @@ impl ClassedVdev {
     }
 }
 
-/// A vdev to create.
+/// A vdev to create or add.
 #[derive(Clone)]
 pub enum NewVdev {
-    /// One device.
+    /// One device, without redundancy.
     Disk(Arc<dyn Device>),
     /// Devices with equal content; their number is within
     /// [`MIRROR_MEMBERS`](crate::format::vdev_config::MIRROR_MEMBERS).

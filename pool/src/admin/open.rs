@@ -128,7 +128,7 @@ pub(crate) struct Unread {
     pub(crate) engine: Arc<Engine>,
     /// The label to write.
     label: Label,
-    /// The state found.
+    /// The state to open.
     newest: Uberblock,
     untold: Vec<Untold>,
 }

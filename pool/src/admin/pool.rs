@@ -1,4 +1,4 @@
-//! An opened pool.
+//! A pool that was opened, and its labels.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -48,7 +48,7 @@ pub(super) struct Labels {
 /// When it is dropped, commits resume, and only then are due labels of devices in no vdev written, because one such
 /// device that hangs must not hold up commits.
 pub(super) struct Labelling<'a> {
-    // Dropped first.
+    // Declared first, so dropped first.
     highest: MutexGuard<'a, Txg>,
     still: Option<Still<'a>>,
     apart: LabellingApart<'a>,
@@ -190,7 +190,7 @@ impl Pool {
         self.labels.label.lock().clone()
     }
 
-    /// The pool's name.
+    /// The pool's name, as in the labels.
     pub fn name(&self) -> String {
         self.labels.label.lock().pool_name.clone()
     }
@@ -214,7 +214,7 @@ impl Pool {
         self.relabel(|label| label.state = PoolState::Destroyed)
     }
 
-    /// Renames the pool.
+    /// Writes the labels with another pool name.
     ///
     /// # Errors
     /// If the pool takes no changes, or labels could not be written.
@@ -223,7 +223,6 @@ impl Pool {
         self.relabel(|label| name.clone_into(&mut label.pool_name))
     }
 
-    /// Locks the labels.
     pub(super) fn labelling(&self) -> Labelling<'_> {
         let apart = LabellingApart { pool: self, _apart: self.labels.apart.lock() };
         Labelling { highest: self.labels.labelling.lock(), still: None, apart }

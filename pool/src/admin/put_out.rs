@@ -65,7 +65,7 @@ enum Change {
     Nothing,
     /// The section has no room for one more device.
     TooMany,
-    /// The new section.
+    /// The section to write.
     To(BTreeMap<Guid, PutOut>),
 }
 

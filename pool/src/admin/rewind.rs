@@ -63,7 +63,7 @@ pub use crate::space::SAFE_STATES;
 /// A committed state that the rings still hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptState {
-    /// The state's txg.
+    /// The txg of the state.
     pub txg: Txg,
     /// The time of the commit.
     pub written: Nanos,

@@ -49,7 +49,7 @@ use crate::{
 pub struct ShrinkPlan {
     /// Position of the vdev in the pool.
     pub vdev: VdevId,
-    /// The vdev's name.
+    /// The vdev's name, as status shows it.
     pub name: String,
     /// The current size of the smallest device, in bytes.
     pub now: u64,
@@ -59,7 +59,7 @@ pub struct ShrinkPlan {
     pub size: u64,
     /// Regions that the vdev keeps.
     pub regions: u32,
-    /// The data to move.
+    /// What must move off the freed regions.
     pub moving: MovingPlan,
     /// The smallest size possible at the moment, in bytes.
     pub least: u64,
@@ -68,7 +68,7 @@ pub struct ShrinkPlan {
 /// A requested size, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// An absolute size.
+    /// The size of each device afterwards.
     To(u64),
     /// A reduction of the current size.
     By(u64),

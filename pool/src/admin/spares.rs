@@ -64,14 +64,14 @@ pub struct Spare {
 pub enum SpareChange {
     /// A spare has stepped in.
     SteppedIn {
-        /// The spare's path.
+        /// The path of the spare.
         spare: String,
         /// The path of the device that the spare stands in for.
         device: String,
     },
     /// A spare is available again.
     GivenBack {
-        /// The spare's path.
+        /// The path of the spare.
         spare: String,
     },
     /// A device with too many errors was faulted, as a spare is complete in its place.

@@ -26,7 +26,7 @@ use crate::format::{
 pub enum CompressionChoice {
     /// `off`: stored uncompressed.
     Off,
-    /// `lz4`, and `on`.
+    /// `lz4` and `on`: LZ4 block format.
     #[default]
     Lz4,
     /// `zstd-1` to `zstd-19`; `zstd` is `zstd-3`.

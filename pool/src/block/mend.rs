@@ -38,7 +38,7 @@ pub(crate) enum Copying {
 pub struct Examined {
     /// The stored bytes, from the first good copy.
     pub good: Option<Vec<u8>>,
-    /// The bad sources.
+    /// The sources with bad bytes.
     pub bad: Vec<Bad>,
 }
 

@@ -59,7 +59,7 @@ impl Vdevs {
         self.forms.load(Ordering::Acquire)
     }
 
-    /// Removes a vdev.
+    /// Forgets a vdev that was removed.
     pub(crate) fn remove(&self, id: VdevId) {
         self.vdevs.write().remove(&id);
     }

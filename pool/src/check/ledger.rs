@@ -33,7 +33,7 @@ use crate::{
 /// All referenced blocks, each once, and the findings.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// By their numbers.
+    /// A block's index is its number.
     blocks: Vec<BlockPointer>,
     /// The numbers by the place of the first copy.
     numbers: HashMap<Address, u32>,

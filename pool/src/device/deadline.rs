@@ -36,7 +36,7 @@ pub struct DeadlineDevice {
 
 /// The deadline, and the state of requests. Shared with every request under way.
 struct Patience {
-    /// In milliseconds.
+    /// For each request, in milliseconds.
     deadline: AtomicU64,
     given_up: AtomicBool,
     lost: AtomicUsize,

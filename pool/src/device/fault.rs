@@ -24,9 +24,9 @@ use super::interface::Device;
 /// The operation that a fault waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A read.
+    /// A read that touches the range.
     Read,
-    /// A write.
+    /// A write that touches the range.
     Write,
     /// A flush, whatever the range.
     Flush,
@@ -43,7 +43,7 @@ pub enum Effect {
     Hang,
 }
 
-/// A planned fault.
+/// A fault that a test plans.
 #[derive(Clone, Debug)]
 pub struct Fault {
     /// Strikes on this operation,
@@ -52,7 +52,7 @@ pub struct Fault {
     pub range: Range<u64>,
     /// after so many matching operations passed,
     pub skip: u64,
-    /// so many times.
+    /// at most so many times.
     pub times: u64,
     /// What the fault does.
     pub effect: Effect,
@@ -121,7 +121,7 @@ impl FaultDevice {
         self.plan.lock().push(fault);
     }
 
-    /// Ends all faults.
+    /// Ends all faults, and lets hanging operations finish.
     pub fn heal(&self) {
         self.plan.lock().clear();
         self.vanished.store(false, Ordering::SeqCst);

@@ -102,7 +102,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// An empty log.
+    /// A recorder with an empty log.
     pub fn new() -> Arc<Recorder> {
         Arc::default()
     }

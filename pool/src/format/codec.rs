@@ -58,23 +58,23 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
-    /// A byte.
+    /// Takes one byte; `what` names the field in errors.
     #[inline]
     pub fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
         self.array::<1>(what).map(|[byte]| byte)
     }
 
-    /// Two bytes.
+    /// Takes two bytes, little-endian.
     pub fn u16(&mut self, what: &'static str) -> Result<u16, Malformed> {
         self.array(what).map(u16::from_le_bytes)
     }
 
-    /// Four bytes.
+    /// Takes four bytes, little-endian.
     pub fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
         self.array(what).map(u32::from_le_bytes)
     }
 
-    /// Eight bytes.
+    /// Takes eight bytes, little-endian.
     pub fn u64(&mut self, what: &'static str) -> Result<u64, Malformed> {
         self.array(what).map(u64::from_le_bytes)
     }
@@ -124,22 +124,22 @@ pub trait Writer {
     /// Appends bytes unchanged.
     fn put_bytes(&mut self, bytes: &[u8]);
 
-    /// A byte.
+    /// Appends a single byte.
     fn put_u8(&mut self, value: u8) {
         self.put_bytes(&[value]);
     }
 
-    /// Two bytes.
+    /// Appends two bytes, little-endian.
     fn put_u16(&mut self, value: u16) {
         self.put_bytes(&value.to_le_bytes());
     }
 
-    /// Four bytes.
+    /// Appends four bytes, little-endian.
     fn put_u32(&mut self, value: u32) {
         self.put_bytes(&value.to_le_bytes());
     }
 
-    /// Eight bytes.
+    /// Appends eight bytes, little-endian.
     fn put_u64(&mut self, value: u64) {
         self.put_bytes(&value.to_le_bytes());
     }

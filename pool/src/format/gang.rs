@@ -68,7 +68,7 @@ pub fn max_pieces(level: u8, sector: u32) -> usize {
     (sector as usize - CHECKSUM - HEAD) / (MAX_PIECE + sum)
 }
 
-/// A header.
+/// The header of a gang, in decoded form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// How many levels of headers are below.

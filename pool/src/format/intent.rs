@@ -76,7 +76,7 @@ impl LogHead {
 /// Identifies a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameId {
-    /// The pool's GUID.
+    /// The GUID of the pool.
     pub pool: Guid,
     /// The import that wrote the frame.
     pub epoch: Epoch,
@@ -132,7 +132,7 @@ pub struct Item {
 /// The block of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemBlock {
-    /// No block.
+    /// The item has no block.
     None,
     /// A block stored at its final address.
     Stored(BlockPointer),

@@ -196,12 +196,12 @@ pub enum Compatibility {
     None = 2,
 }
 
-/// A decoded label.
+/// A label in decoded form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The pool's name, at most [`MAX_POOL_NAME`] bytes.
     pub pool_name: String,
-    /// The pool's GUID.
+    /// The GUID of the pool.
     pub pool: Guid,
     /// The pool's state of use.
     pub state: PoolState,

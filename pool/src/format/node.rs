@@ -43,7 +43,7 @@ pub const fn item_bound(body: usize, block: bool) -> usize {
 /// The part of a node before the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// 0 for a leaf.
+    /// The level, 0 for a leaf.
     pub level: u8,
     /// The transaction group that wrote the node.
     pub txg: Txg,
@@ -130,7 +130,7 @@ impl NodeWriter {
 /// An item of a leaf in coded form.
 #[derive(Clone, Copy, Debug)]
 pub struct RawItem<'a> {
-    /// The item's key.
+    /// The key, unique in its tree.
     pub key: Key,
     /// The item's body, at most [`MAX_BODY`] bytes.
     pub body: &'a [u8],

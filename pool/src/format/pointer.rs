@@ -44,10 +44,10 @@ pub struct Address {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Compression {
-    /// Uncompressed.
+    /// Stored uncompressed.
     #[default]
     Off = 0,
-    /// LZ4 block format.
+    /// A block in LZ4 block format.
     Lz4 = 1,
     /// A Zstandard frame.
     Zstd = 2,
@@ -61,12 +61,12 @@ pub enum Compression {
 pub enum Checksum {
     /// None: only for file data, with `checksum=off`.
     Off = 0,
-    /// BLAKE3, 256 bits.
+    /// BLAKE3 of 256 bits, the default.
     #[default]
     Blake3 = 1,
     /// XXH3, 128 bits, little-endian: not against an adversary.
     Xxh3 = 2,
-    /// SHA-256.
+    /// SHA-256, of FIPS 180-4.
     Sha256 = 3,
 }
 

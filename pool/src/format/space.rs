@@ -35,9 +35,9 @@ const VERSION: u8 = 1;
 /// A run of sectors inside one chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The first sector.
+    /// The first sector, from the chunk's beginning.
     pub start: u32,
-    /// How many sectors.
+    /// The length, in sectors.
     pub len: u32,
 }
 
@@ -57,9 +57,9 @@ impl Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
-    /// File contents.
+    /// Contents of files.
     Data = 1,
-    /// Everything else.
+    /// Nodes, and all other blocks.
     Metadata = 2,
 }
 
@@ -78,7 +78,7 @@ impl Class {
 /// The start of one copy of a space structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The vdev.
+    /// The vdev that stores the copy.
     pub vdev: VdevId,
     /// The offset in the device's usable space, in bytes.
     pub offset: u64,

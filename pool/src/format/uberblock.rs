@@ -62,7 +62,7 @@ impl fmt::Display for Epoch {
 /// One committed state of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uberblock {
-    /// The pool's GUID.
+    /// The GUID of the pool.
     pub pool: Guid,
     /// The transaction group of the state.
     pub txg: Txg,

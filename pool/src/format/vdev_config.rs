@@ -53,14 +53,14 @@ const KINDS: [&str; 7] = ["none", "disk", "mirror", "raidz", "draid", "object st
 pub struct VdevConfig {
     /// Its position in the pool, never reused.
     pub id: VdevId,
-    /// Its devices.
+    /// The devices, with their roles.
     pub tree: VdevTree,
 }
 
 /// The devices of a vdev.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VdevTree {
-    /// A single device.
+    /// A single device, without redundancy.
     Leaf(LeafConfig),
     /// Several devices, each with a full copy.
     Mirror(MirrorConfig),

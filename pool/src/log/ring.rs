@@ -37,7 +37,7 @@ pub(crate) struct Standing {
 /// Where a frame is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The first sector.
+    /// The address of the first sector.
     pub(crate) address: Address,
     /// The frame's number.
     pub(crate) sequence: u64,

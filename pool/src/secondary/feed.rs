@@ -49,7 +49,7 @@ impl Feed {
         self.seen = vec![0; blocks.clamp(1, MOST_SEEN)];
     }
 
-    /// Drops everything.
+    /// Drops all waiting blocks and the memory of blocks seen.
     pub(super) fn clear(&mut self) {
         *self = Feed::default();
     }

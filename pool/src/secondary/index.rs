@@ -95,7 +95,7 @@ impl Index {
         }
     }
 
-    /// Forgets a device.
+    /// Forgets all blocks on a device.
     pub(super) fn drop_device(&mut self, device: u32) {
         self.places.retain(|_, place| place.device != device);
         self.written.retain(|written| written.device != device);

@@ -59,7 +59,7 @@ pub(super) struct Trust {
     pub(super) opened: Txg,
 }
 
-/// A cache device.
+/// A cache device, written as a ring.
 pub(super) struct CacheDevice {
     pub(super) leaf: Arc<Leaf>,
     /// The number of the device, never reused.

@@ -55,7 +55,7 @@ struct Request<'a> {
     each: &'a [u32],
     /// The sum of `each`, capped at `u32::MAX`.
     sectors: u32,
-    /// The requester.
+    /// Decides which reserves may be used.
     by: Asker,
 }
 

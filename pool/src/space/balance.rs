@@ -99,7 +99,7 @@ struct Shelf {
     units: BTreeSet<u32>,
     size: u64,
     used: u64,
-    /// The used chunks.
+    /// The chunks in use on the vdev.
     chunks: Vec<Held>,
     /// How many of its chunks are empty.
     spare: u32,

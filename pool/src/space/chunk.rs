@@ -93,7 +93,7 @@ struct Hints {
     largest: AtomicU32,
     class: AtomicU8,
     active: AtomicBool,
-    /// A [`Standing`].
+    /// A [`Standing`], as its number.
     standing: AtomicU8,
 }
 

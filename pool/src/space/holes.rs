@@ -7,7 +7,7 @@
 //! free space to others meanwhile, and only if at least one region in four is gained. Each choice leaves fewer used
 //! chunks, so the job ends unless new holes arise.
 //!
-//! Not chosen are:
+//! These chunks are not chosen:
 //!
 //! * Chunks of metadata. Metadata is rewritten with every change, and fills its own holes. Also, the copies of a block,
 //!   in separate chunks now, would come to lie side by side.
@@ -95,7 +95,7 @@ struct Choice {
 /// The most that a choice may take.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// The most hosts.
+    /// The most chunks that take in packed blocks.
     hosts: u32,
     /// Free sectors, in the chunks to be packed and in their hosts.
     free: u64,

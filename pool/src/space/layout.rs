@@ -40,7 +40,7 @@ pub fn region_size(smallest: u64) -> u64 {
 /// The regions of a device with one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VdevShape {
-    /// The vdev.
+    /// The vdev of the regions.
     pub vdev: VdevId,
     /// The number of the first region. A device with regions of several units has a shape for each unit; missing
     /// numbers were given up.
@@ -279,7 +279,7 @@ pub(super) struct Layout {
     /// The size of a region, in bytes.
     pub(super) region: u64,
     pub(super) vdevs: Vec<Arc<Vdev>>,
-    /// By number.
+    /// A chunk's index is its number.
     pub(super) chunks: Vec<Arc<Chunk>>,
     /// The maps of packed chunks.
     pub(super) packed: BTreeMap<ChunkId, Arc<Packing>>,
@@ -436,7 +436,7 @@ impl Layout {
         vdev.is_none_or(|vdev| vdev.unit_of(region).is_none() && may_end_before(vdev))
     }
 
-    /// All free sectors.
+    /// Free sectors of all vdevs.
     pub(super) fn free(&self) -> u64 {
         self.vdevs.iter().map(|vdev| vdev.free()).sum()
     }

@@ -7,7 +7,7 @@
 //! blocks free them, and the transaction groups call [`Space::sync`] last of all and [`Space::committed`] after the
 //! uberblock.
 //!
-//! # What must hold
+//! # Invariants of the space layer
 //!
 //! 1. No block of the last [`SAFE_STATES`] committed states is overwritten: space freed by transaction group N is
 //!    allocated again only after N and [`DEFERRED_GROUPS`] more groups were committed.
@@ -29,7 +29,7 @@
 //! written. A checkpoint written in group N describes the end of N-1, so that writing it does not change its content. A
 //! crash before the uberblock leaves the former root, whose table, checkpoints and log are not yet reused by 1.
 //!
-//! # What is where
+//! # The files of the space layer
 //!
 //! ```text
 //! state      the space of a pool in memory  places     runs of sectors, places and purposes of blocks

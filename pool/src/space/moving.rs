@@ -13,7 +13,7 @@
 //! *arrived*, recorded in its row, so the twin still rests after a crash. Then it is open or closed as its region is.
 //! The owner of the closed set reopens the region, unless the region goes.
 //!
-//! What must hold:
+//! Invariants of moving:
 //!
 //! 1. From the closing of a region nothing is written there, until the region is open again and nothing in it rests. So
 //!    in a pool rewound to a state before the change of places, every block is where that state says.

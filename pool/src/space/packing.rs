@@ -13,7 +13,7 @@
 //! mostly holes (see [`super::holes`]). Each piece costs 16 bytes of memory until it is freed, and the search. A chunk
 //! is packed once, and its packed blocks later move with their hosts. Its map keeps freed pieces until it is rewritten.
 //!
-//! What must hold:
+//! Invariants of packing:
 //!
 //! 1. An entry of a map names sectors of a chunk on a region: maps do not lead to maps. When a host is emptied itself,
 //!    its packed blocks get new entries in their maps.

@@ -98,7 +98,7 @@ pub enum Purpose {
     Placed(Placement),
     /// A record small enough to lie with metadata on special devices, if there are any.
     SmallData,
-    /// Everything else.
+    /// Nodes, and all other blocks.
     Metadata,
 }
 

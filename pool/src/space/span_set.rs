@@ -7,7 +7,7 @@ use crate::format::space::Span;
 /// A set of sectors, as disjoint spans that do not touch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpanSet {
-    /// Start to length.
+    /// From start to length, in sectors.
     spans: BTreeMap<u32, u32>,
 }
 

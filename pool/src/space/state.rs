@@ -327,7 +327,7 @@ pub struct OwnBlocks {
     pub table: Vec<PhysicalPointer>,
     /// The chunks' checkpoints, and the maps of packed chunks.
     pub checkpoints: Vec<PhysicalPointer>,
-    /// The space log.
+    /// The blocks of the space log.
     pub log: Vec<PhysicalPointer>,
 }
 

@@ -5,11 +5,11 @@ use crate::{format::space::Class, units::VdevId};
 /// Space of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VdevTotals {
-    /// The vdev.
+    /// The vdev of the space.
     pub vdev: VdevId,
     /// All allocatable space.
     pub size: u64,
-    /// Allocated space.
+    /// Space in use by blocks.
     pub allocated: u64,
 }
 
@@ -18,7 +18,7 @@ pub struct VdevTotals {
 pub struct SpaceTotals {
     /// All allocatable space.
     pub size: u64,
-    /// Allocated space.
+    /// Space in use by blocks.
     pub allocated: u64,
     /// Freed space that is not yet reusable.
     pub deferred: u64,

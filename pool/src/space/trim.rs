@@ -39,7 +39,7 @@ pub struct TrimCursor {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
-    /// Bytes trimmed.
+    /// The trimmed space, in bytes.
     pub bytes: u64,
     /// Where to go on; none at the end.
     pub next: Option<TrimCursor>,

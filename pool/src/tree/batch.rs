@@ -25,7 +25,7 @@ use crate::{
 /// the block or keep it for a snapshot.
 #[derive(Clone, Debug)]
 pub enum Kill {
-    /// A stored block.
+    /// A block that is already stored.
     Stored(BlockPointer),
     /// A record. If it was never stored, it belongs to the group that dropped it, and there is nothing to free.
     Record(Arc<Record>),

@@ -1,4 +1,4 @@
-//! A node in memory.
+//! A node of a tree in memory.
 //!
 //! A leaf keeps the bodies and coded pointers of its items in one heap, so that copying a leaf is copying two buffers.
 //! Replaced bytes stay in the heap as waste until the waste is a third of the heap.
@@ -37,9 +37,9 @@ pub struct Node {
 /// The content of a node.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// Items.
+    /// The items of a leaf.
     Leaf(Leaf),
-    /// Children.
+    /// The children of an interior node.
     Interior(Interior),
 }
 
@@ -84,7 +84,7 @@ pub struct Item {
 /// The block of an item.
 #[derive(Clone, Debug)]
 pub enum ItemBlock {
-    /// No block.
+    /// The item has no block.
     None,
     /// A stored block, with the length of its coded pointer.
     Stored(u8),
@@ -98,7 +98,7 @@ impl Node {
         Node { low: Key::MIN, high: Key::MAX, content: Content::Leaf(Leaf::default()) }
     }
 
-    /// 0 for a leaf.
+    /// The level, 0 for a leaf.
     pub fn level(&self) -> u8 {
         match &self.content {
             Content::Leaf(_) => 0,
@@ -257,7 +257,7 @@ impl Interior {
 }
 
 impl Item {
-    /// The item's key.
+    /// The key, unique in its tree.
     pub fn key(&self) -> Key {
         self.key
     }

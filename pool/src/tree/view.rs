@@ -1,4 +1,4 @@
-//! Reading a tree.
+//! Reading an open tree.
 
 use std::{ops::Range, sync::Arc};
 
@@ -58,7 +58,7 @@ impl Root {
 pub enum Block {
     /// Stored at this pointer.
     Stored(BlockPointer),
-    /// Not yet stored.
+    /// In memory, not yet stored.
     Pending(Arc<Record>),
 }
 
@@ -105,12 +105,12 @@ impl Entry {
         (leaf, &leaf.items()[self.index])
     }
 
-    /// The item's key.
+    /// The key, unique in its tree.
     pub fn key(&self) -> Key {
         self.item().1.key()
     }
 
-    /// The item's body.
+    /// The body, as the upper layer coded it.
     pub fn body(&self) -> &[u8] {
         let (leaf, item) = self.item();
         leaf.body(item)

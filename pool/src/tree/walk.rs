@@ -16,9 +16,9 @@ use crate::{
 /// leaving: a node exists as long as anything under it.
 #[derive(Debug)]
 pub enum Event {
-    /// On the way down.
+    /// The walk goes down to the node's children.
     Enter(Miss, Arc<Node>),
-    /// On the way up.
+    /// The walk has left all of the node's children.
     Leave(Miss, Arc<Node>),
 }
 

@@ -23,7 +23,7 @@ pub trait SyncClient: Send + std::marker::Sync {
 
 /// A changed tree, as written.
 pub struct Written {
-    /// The open tree.
+    /// The tree in memory, open for the next txg.
     pub head: Arc<Head>,
     /// The written root node.
     pub root: BlockPointer,

@@ -46,7 +46,7 @@
 //! of that state's blocks is overwritten on any device. Software that does not know these counters does not write them,
 //! so it never leaves wrong ones.
 //!
-//! # The end
+//! # The end of a resilver
 //!
 //! When all is copied, everything is flushed, and only then does the device get its first uberblock. The intent log is
 //! not copied: its entries from before the walk are committed by then.

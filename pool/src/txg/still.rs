@@ -48,7 +48,7 @@ pub enum Verdict {
     },
     /// A copy is good, and another is bad and could not be written.
     Weak(Error),
-    /// No copy is good.
+    /// No copy of the block is good.
     Lost,
     /// Whether the block is still in use is unknown: the path to it cannot be read.
     Unknown(Error),

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counts since the pool was imported; errors since `pool clear`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Reads requested.
+    /// Requests to read, failed or not.
     pub reads: u64,
-    /// Writes requested.
+    /// Requests to write, failed or not.
     pub writes: u64,
     /// Flushes requested.
     pub flushes: u64,
-    /// Bytes read.
+    /// Bytes of completed reads.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Bytes of completed writes.
     pub written_bytes: u64,
     /// Reads that failed.
     pub read_errors: u64,

@@ -50,9 +50,9 @@ use crate::{
 /// The result of examining the labels or rings of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LabelsExamined {
-    /// Bytes read.
+    /// Bytes read and compared.
     pub bytes: u64,
-    /// Bad copies.
+    /// Copies that failed their check.
     pub bad: u64,
     /// Bytes written over bad copies.
     pub mended: u64,

@@ -15,7 +15,7 @@ pub type Begun = Box<dyn FnOnce(Check<'_>) -> Option<Vec<u8>> + Send>;
 /// How many copies of the bytes to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sources {
-    /// Any one source.
+    /// Any one source will do.
     Any,
     /// Every source, and each must pass.
     All,
@@ -28,7 +28,7 @@ pub enum Found {
     Good,
     /// A source passed after another had failed its check or could not be read.
     Elsewhere,
-    /// No source passed.
+    /// No source passed the check.
     Bad,
 }
 

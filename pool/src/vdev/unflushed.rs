@@ -68,7 +68,7 @@ impl Unflushed {
         numbers.iter().for_each(|&number| state.remove(number));
     }
 
-    /// Drops all writes.
+    /// Drops all writes, without writing them again.
     pub(super) fn clear(&self) {
         let mut state = self.0.lock();
         state.writes.clear();

@@ -1,4 +1,4 @@
-//! Paths and files.
+//! Records of paths and files.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -280,7 +280,7 @@ impl<'a> Lander<'a> {
         self.parents = staying;
     }
 
-    /// The final result.
+    /// The result, once the stream has ended.
     pub(super) fn take(self) -> Arrived {
         Arrived { parents: self.parents, ..self.arrived }
     }

@@ -172,7 +172,7 @@ impl Ledger {
         after.map_or(Ok(()), |charge| self.add(view, &charge))
     }
 
-    /// Charges an inode.
+    /// Charges an inode to all its accounts.
     fn add(&mut self, view: &View<'_>, charge: &Charge) -> Result<(), Failure> {
         for key in charge.keys() {
             let used = &mut self.account(view, key)?.used;

@@ -59,11 +59,11 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The kind of an account's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OwnerKind {
-    /// A user.
+    /// A user, by its uid.
     User,
-    /// A group.
+    /// A group, by its gid.
     Group,
-    /// A project.
+    /// A project, by its number.
     Project,
 }
 
@@ -107,9 +107,9 @@ impl OwnerKind {
 /// A number of bytes and of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Bytes of content.
+    /// The content of files, in bytes.
     pub bytes: u64,
-    /// Inodes.
+    /// The number of inodes.
     pub objects: u64,
 }
 

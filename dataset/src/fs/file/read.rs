@@ -1,4 +1,4 @@
-//! Reading a file.
+//! Reading and seeking in the content of a file.
 
 use pool::{
     env::Nanos,

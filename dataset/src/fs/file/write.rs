@@ -1,4 +1,4 @@
-//! Writing a file.
+//! Writing the content of a file.
 //!
 //! A write is split at record boundaries, and the current state of the record decides how each part is written:
 //!
@@ -52,7 +52,7 @@ const PIECES_KEPT: usize = 256;
 /// The new content of a part.
 #[derive(Clone, Copy)]
 pub(super) enum Input<'a> {
-    /// The given bytes.
+    /// Bytes to store as given.
     Data(&'a [u8]),
     /// A number of zeros, as a hole if possible.
     Hole(u64),

@@ -39,7 +39,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-/// A problem.
+/// A problem, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The kind of problem.

@@ -37,7 +37,7 @@ const PUT_OUT: u8 = 5;
 pub struct Sections {
     /// The log and special vdevs.
     pub classes: VdevClasses,
-    /// The spares.
+    /// The spares, in use or available.
     pub spares: Vec<SpareConfig>,
     /// The cache devices.
     pub caches: Vec<CacheConfig>,

@@ -63,7 +63,7 @@ pub struct ChunkChanges {
     pub chunk: ChunkId,
     /// The allocated spans.
     pub allocated: Vec<Span>,
-    /// The freed spans.
+    /// The spans freed in the group.
     pub freed: Vec<Span>,
 }
 

@@ -30,7 +30,7 @@ pub const MAX_UNIT: u32 = 32;
 pub enum Seat {
     /// On a region of its own.
     Region {
-        /// The vdev.
+        /// The vdev of the region.
         vdev: VdevId,
         /// The region of the device.
         region: u32,

@@ -49,7 +49,7 @@ impl Chunk {
         self.state.lock().oldest_logged
     }
 
-    /// Its checkpoint.
+    /// The newest checkpoint; `None` if the chunk was empty.
     pub(in crate::space) fn checkpoint(&self) -> Option<PhysicalPointer> {
         self.state.lock().checkpoint
     }

@@ -54,7 +54,7 @@ impl Regions {
 pub enum Targets {
     /// To any vdev, the emptiest first.
     Anywhere,
-    /// A set of vdevs.
+    /// To these vdevs only.
     Vdevs(BTreeSet<VdevId>),
 }
 

@@ -122,7 +122,7 @@ impl Packer {
         Ok((layout.chunks[host.chunk.0 as usize].clone(), host.sector))
     }
 
-    /// The hosts in use.
+    /// The hosts that got pieces so far.
     #[cfg(test)]
     pub(in crate::space) fn hosts(&self) -> BTreeSet<ChunkId> {
         self.handed_out.lock().hosts()

@@ -48,7 +48,7 @@ struct Copy {
 }
 
 impl Outbox {
-    /// Takes a block in.
+    /// Queues a block, and writes the queue once it is long.
     pub(super) fn put(&mut self, pointer: PhysicalPointer, mut bytes: Vec<u8>, disk: &Disk<'_>) -> Result<()> {
         bytes.resize(disk.layout.padded(pointer.len), 0);
         self.bytes += bytes.len();

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Caching {
-    /// Nodes and data.
+    /// Nodes of trees, and contents of files.
     #[default]
     All,
-    /// Nodes only.
+    /// Nodes of trees only.
     Metadata,
     /// Neither nodes nor data.
     None,

@@ -56,7 +56,7 @@ pub(crate) fn state_of(uberblock: &Uberblock) -> Txg {
     }
 }
 
-/// The opened state.
+/// What opening the pool found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The transaction group of the uberblock.
@@ -76,7 +76,7 @@ impl Found {
 
 /// The parameters of [`Engine::open`](super::Engine::open).
 pub struct Opening {
-    /// The pool's guid.
+    /// The GUID of the pool.
     pub guid: Guid,
     /// The devices and their space.
     pub storage: Storage,

@@ -3,7 +3,7 @@
 /// The result of one call of [`Reclaimer::free_due`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
-    /// Nothing is due.
+    /// No space is due to be freed.
     Nothing,
     /// Nothing was freed, but space will be soon: the kernel still holds a file just removed.
     Expected,

@@ -43,7 +43,7 @@ pub enum State {
     Filling = 1,
     /// Resilvered, but without an uberblock that claims so.
     Filled = 2,
-    /// Has everything.
+    /// Holds everything that the column should.
     Complete = 3,
 }
 

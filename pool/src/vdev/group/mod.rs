@@ -10,7 +10,7 @@
 //! ([`Suspension`]). A returning member is resilvered while the pool is in use: it gets what it missed, copied from
 //! members of the same column or, in a RAID-Z, reconstructed.
 //!
-//! Invariants:
+//! Invariants of a group:
 //!
 //! 1. A device durably has everything written up to the newest uberblock in its own rings.
 //! 2. Data covered by a completed flush is on every member that the labels call complete. So the labels record that a

@@ -117,7 +117,7 @@ impl Geometry {
         self.region
     }
 
-    /// Rows of a region.
+    /// Rows in a region; the last may be partial.
     pub fn rows_per_region(&self) -> u64 {
         self.region.div_ceil(self.row_size())
     }

@@ -27,7 +27,7 @@ pub(super) struct Asked {
     member: Arc<Member>,
     held: Range<u64>,
     role: u64,
-    /// Bytes to read.
+    /// How many bytes to read.
     len: usize,
     begun: io::Result<Pending<Vec<u8>>>,
 }
@@ -50,7 +50,7 @@ pub(super) enum Suspects {
     None,
 }
 
-/// Rows that pass.
+/// Rows that pass their check.
 pub(super) struct Computed {
     /// All columns with the right content.
     pub(super) columns: Vec<Vec<u8>>,
