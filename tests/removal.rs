@@ -183,7 +183,7 @@ fn use_folder(folder: &Path, done: &AtomicBool, count: &AtomicU64) {
 }
 
 #[test]
-fn the_registry_forgets_a_disk_that_left_while_no_command_waited() {
+fn the_registry_forgets_a_disk_removed_without_a_waiter() {
     if !can_mount() {
         return;
     }

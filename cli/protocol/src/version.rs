@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_before_versions_takes_its_question_and_no_other_call() {
+    fn a_service_before_versions_takes_only_its_own_question() {
         assert!(frame::decode::<Call>(body(&before_versions().unwrap()), before_versions().unwrap().len() - 4).is_ok());
         let today = encode(&call()).unwrap();
         assert!(frame::decode::<Call>(body(&today), today.len() - frame::HEADER).is_err());

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_is_exposed_if_its_mode_and_all_folders_let_others_in() {
+    fn an_image_is_exposed_if_mode_and_folders_let_others_in() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         fs::write(&path, "").unwrap();

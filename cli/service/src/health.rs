@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn of_any_conditions_the_first_speaks_and_the_worst_is_the_state() {
+    fn the_first_condition_is_shown_and_the_worst_is_the_state() {
         for chosen in 0..1_u32 << TABLE.len() {
             let conditions: Vec<Condition> = all().filter(|c| chosen & 1 << *c as u32 != 0).rev_order();
             let expected = conditions.iter().map(|condition| condition.state()).max().unwrap_or(State::Online);

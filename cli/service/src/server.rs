@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_crashes_on_a_call_is_lost_and_not_of_another_version() {
+    fn a_service_that_crashes_on_a_call_is_reported_as_lost() {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("s")).unwrap();
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();

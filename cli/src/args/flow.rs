@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn no_remark_is_wrapped_by_the_parser_and_no_paragraph_has_two_lines() {
+    fn the_parser_wraps_no_remark_and_paragraphs_are_one_line() {
         for program in [Program::Pool, Program::Fs] {
             for known in command(program, "x").get_subcommands() {
                 for help in [known.get_before_help(), known.get_after_help()] {

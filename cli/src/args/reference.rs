@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_property_is_told_of_with_its_values_where_it_is_read_and_set() {
+    fn help_of_get_and_set_describes_each_property_and_its_values() {
         for (program, table) in [(Program::Pool, POOL), (Program::Fs, DATASET)] {
             let (set, get) = (reference(program, "set"), reference(program, "get"));
             for definition in table {

@@ -442,7 +442,7 @@ mod tests {
     use crate::admin::tests::raidz::before_packing;
 
     #[test]
-    fn after_a_round_for_which_there_was_too_little_room_a_smaller_one_follows_or_one_with_more_room() {
+    fn a_round_without_room_is_followed_by_a_smaller_or_roomier_one() {
         let life = before_packing();
         let (datasets, widening) = (&life.world.datasets, life.pool.widening().unwrap());
         let (vdev, narrow) = (widening.vdev, &widening.narrow);
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_whose_twins_others_have_taken_does_not_keep_the_next_one_from_being_packed() {
+    fn a_round_whose_twins_were_taken_lets_the_next_be_packed() {
         let life = before_packing();
         let (datasets, widening) = (&life.world.datasets, life.pool.widening().unwrap());
         let (vdev, narrow) = (widening.vdev, &widening.narrow);

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_no_use_is_noted_of_the_vdev_whose_devices_they_are() {
+    fn unused_space_is_noted_at_the_vdev_of_its_devices() {
         let vdev = |kind: VdevKind, devices: usize| {
             let device = VdevSpec { path: "/disk".into(), create: None };
             VdevTreeSpec { role: VdevRole::Normal, kind, devices: vec![device; devices] }

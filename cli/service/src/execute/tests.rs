@@ -219,7 +219,7 @@ fn what_is_copied_in_and_out_again_is_the_same() {
 }
 
 #[test]
-fn what_is_copied_within_a_pool_is_the_same_and_shares_its_blocks() {
+fn copies_within_a_pool_are_equal_and_share_blocks() {
     let world = World::new();
     world.create("tank/home");
     world.create("tank/other");
@@ -251,7 +251,7 @@ fn what_is_copied_within_a_pool_is_the_same_and_shares_its_blocks() {
 }
 
 #[test]
-fn a_pool_whose_features_are_disabled_gets_no_raidz_until_they_are_enabled() {
+fn a_pool_gets_no_raidz_until_its_features_are_enabled() {
     let world = World::new();
     let datasets = world.pool.as_ref().unwrap().datasets.clone();
     // Deletes the features, as in a pool created by an older version.

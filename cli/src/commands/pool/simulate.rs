@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pool_that_could_not_be_imported_nothing_is_said_to_survive() {
+    fn nothing_survives_in_a_pool_that_could_not_be_imported() {
         let datasets = vec![dataset("tank/twice", 0), dataset("tank/once", 2)];
         let mut vdevs = vec![vdev("mirror-0", VdevRole::Normal, true), vdev("log", VdevRole::Log, false)];
         let idle = vec![IdleLoss { kind: "spare".into(), path: "s.img".into() }];

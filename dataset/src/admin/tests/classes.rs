@@ -172,7 +172,7 @@ fn without_its_log_the_pool_is_what_the_last_commit_left() {
 }
 
 #[test]
-fn data_goes_to_the_vdevs_that_are_preferred_and_a_wish_can_change() {
+fn data_goes_to_the_preferred_vdevs_and_a_preference_can_change() {
     let world = World::of(&[disk(memory(), None), disk(memory(), None), disk(memory(), SPECIAL)], 1);
     let named = |value: &str| Assignment { property: "vdevs".into(), value: value.into() };
     world.create("tank/a").unwrap();

@@ -143,7 +143,7 @@ impl Bench {
 }
 
 #[test]
-fn a_pool_full_of_holes_gets_whole_regions_back_while_it_is_used() {
+fn a_pool_in_use_gets_whole_regions_back_from_its_holes() {
     let disk = disk("a");
     let bench = Bench::of_disk(&disk, 1);
     let world = &bench.world;
@@ -364,7 +364,7 @@ fn what_cannot_be_read_stays_where_it_is() {
 }
 
 #[test]
-fn one_for_which_there_is_no_room_any_more_ends_and_what_was_to_move_is_the_pool_s_as_before() {
+fn a_defragmentation_without_room_ends_and_leaves_all_as_before() {
     let disk = disk("a");
     let bench = Bench::of_disk(&disk, 16);
     bench.start();

@@ -252,18 +252,18 @@ pub(super) fn lived(mut life: Life) {
 }
 
 #[test]
-fn whatever_befalls_the_devices_of_single_parity_files_are_what_was_written() {
+fn single_parity_keeps_files_whatever_befalls_its_devices() {
     (0..3).for_each(|seed| live(3, 1, seed));
     (3..5).for_each(|seed| live(2, 1, seed));
 }
 
 #[test]
-fn whatever_befalls_the_devices_of_double_parity_files_are_what_was_written() {
+fn double_parity_keeps_files_whatever_befalls_its_devices() {
     (10..14).for_each(|seed| live(5, 2, seed));
 }
 
 #[test]
-fn whatever_befalls_the_devices_of_triple_parity_files_are_what_was_written() {
+fn triple_parity_keeps_files_whatever_befalls_its_devices() {
     (20..22).for_each(|seed| live(7, 3, seed));
     live(4, 3, 22);
 }
@@ -291,7 +291,7 @@ fn each_file(world: &World, files: &Files) -> BTreeMap<String, Result<Vec<u8>, E
 }
 
 #[test]
-fn where_one_device_too_many_is_rotten_that_file_is_lost_and_named_and_all_others_are_read() {
+fn rot_beyond_parity_loses_and_names_one_file_only() {
     for (count, parity) in [(3, 1), (5, 2), (6, 3)] {
         let mut life = Life::new(count, parity, 40 + u64::from(parity));
         for number in 0..8 {
@@ -387,7 +387,7 @@ fn a_raidz_that_is_more_than_half_full_gets_wide_to_its_end() {
 }
 
 #[test]
-fn one_that_is_expanded_while_another_one_is_waits_for_its_round() {
+fn a_second_expansion_waits_for_its_round() {
     let mut life = Life::new(3, 1, 31);
     let more = |life: &mut Life, count: usize| -> Vec<Arc<dyn Device>> {
         let new: Vec<Disk> = (0..count).map(|nth| disk(life.disks.len() + nth)).collect();
@@ -466,7 +466,7 @@ fn finish_expansion(life: &mut Life) {
 }
 
 #[test]
-fn an_expansion_waits_for_devices_that_lack_something_before_a_round_and_at_its_end() {
+fn an_expansion_waits_for_incomplete_devices_around_each_round() {
     let away = |life: &mut Life| {
         life.disks[1].vanish();
         life.world.engine.commit_anyway().unwrap();
@@ -491,7 +491,7 @@ fn an_expansion_waits_for_devices_that_lack_something_before_a_round_and_at_its_
 }
 
 #[test]
-fn an_expansion_that_cannot_read_something_changes_nothing_and_is_tried_again_at_the_next_import() {
+fn an_unreadable_block_defers_an_expansion_to_the_next_import() {
     let mut life = widening(12, 51);
     assert_eq!(step(&life), (WORKED, None));
     life.world.engine.forget_read();
@@ -513,7 +513,7 @@ fn an_expansion_that_cannot_read_something_changes_nothing_and_is_tried_again_at
 }
 
 #[test]
-fn an_expansion_whose_room_others_take_gives_its_round_up_and_goes_on_with_what_there_is() {
+fn an_expansion_out_of_room_goes_on_with_a_smaller_round() {
     let life = widening(120, 52);
     assert_eq!(step(&life), (WORKED, None));
     let regions = || life.world.datasets.expansion().status().regions;

@@ -113,7 +113,7 @@ fn replace(life: &mut Life, at: usize, new: &Disk) {
 }
 
 #[test]
-fn the_largest_devices_go_on_behind_the_smallest_and_as_many_as_ever_may_be_lost() {
+fn space_behind_the_smallest_device_is_used_with_full_parity() {
     for (of, parity, columns) in SHAPES {
         let mut life = Life::of(&sizes(of), parity, 40);
         let zones = config(&life).zones;
@@ -162,7 +162,7 @@ fn what_rots_behind_the_smallest_device_is_found_and_mended() {
 }
 
 #[test]
-fn a_device_takes_the_place_of_another_one_if_it_has_the_rows_of_its_column() {
+fn a_replacement_needs_the_rows_of_its_column() {
     for (of, parity, _) in SHAPES {
         let mut life = Life::of(&sizes(of), parity, 42);
         fill(&mut life);
@@ -190,7 +190,7 @@ fn a_device_takes_the_place_of_another_one_if_it_has_the_rows_of_its_column() {
 }
 
 #[test]
-fn one_of_different_sizes_gets_a_device_more_and_goes_on_with_its_largest() {
+fn a_raidz_of_different_sizes_is_expanded_up_to_its_largest() {
     let mut life = Life::of(&sizes(&[64, 96, 80, 96]), 1, 43);
     let before = config(&life);
     for number in 0..40 {
@@ -256,7 +256,7 @@ fn resized(disk: &Disk, size: u64) -> MemoryDevice {
 }
 
 #[test]
-fn wherever_power_fails_while_devices_grow_and_rows_behind_the_smallest_become_wider_every_file_is_there() {
+fn a_power_failure_while_a_raidz_grows_costs_no_file() {
     let mut life = Life::of(&sizes(&[96, 96, 64]), 1, 45);
     fill(&mut life);
     // Keeps only files with blocks behind the smallest device.
@@ -331,7 +331,7 @@ fn wherever_power_fails_while_devices_grow_and_rows_behind_the_smallest_become_w
 }
 
 #[test]
-fn whatever_befalls_devices_of_different_sizes_files_are_what_was_written() {
+fn different_sizes_keep_files_whatever_befalls_the_devices() {
     (50..52).for_each(|seed| lived(Life::of(&sizes(&[64, 96, 80, 96]), 1, seed)));
     (52..54).for_each(|seed| lived(Life::of(&sizes(&[96, 64, 96, 80]), 2, seed)));
 }

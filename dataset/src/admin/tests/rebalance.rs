@@ -128,7 +128,7 @@ impl Bench {
 }
 
 #[test]
-fn everything_goes_on_while_chunks_move_to_a_vdev_that_was_added() {
+fn the_pool_is_used_while_chunks_move_to_an_added_vdev() {
     let disks = [disk("a"), disk("b")];
     let bench = Bench::new(disks.clone(), 1);
     let world = &bench.world;
@@ -270,7 +270,7 @@ fn a_rebalance_for_which_there_is_no_room_any_more_ends() {
 }
 
 #[test]
-fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
+fn a_power_failure_in_a_rebalance_costs_no_file() {
     let recorder = Recorder::new();
     let disks = recorded(&recorder, &[64, 64]);
     let bench = Bench::new([disks[0].clone(), disks[1].clone()], 8);
@@ -340,7 +340,7 @@ fn vdevs_whose_rows_differ_in_width_become_equally_full_too() {
 }
 
 #[test]
-fn a_rebalance_between_different_rows_goes_on_when_the_pool_is_opened_again_and_can_be_paused() {
+fn a_rebalance_between_different_rows_is_resumed_after_import() {
     let disks: Vec<Arc<dyn Device>> = ["a", "b", "c", "d"].map(disk).to_vec();
     let mut bench = Bench::of(vec![NewVdev::Disk(disks[0].clone())], vec![raidz(&disks[1..])], 40);
     bench.start();
@@ -362,7 +362,7 @@ fn a_rebalance_between_different_rows_goes_on_when_the_pool_is_opened_again_and_
 }
 
 #[test]
-fn wherever_power_fails_while_chunks_are_packed_to_other_rows_every_file_is_there_and_the_rebalance_goes_on() {
+fn a_power_failure_while_chunks_are_packed_costs_no_file() {
     let recorder = Recorder::new();
     let disks = recorded(&recorder, &[64, 64, 64, 64]);
     let bench = Bench::of(vec![NewVdev::Disk(disks[0].clone())], vec![raidz(&disks[1..])], 50);

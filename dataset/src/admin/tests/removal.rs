@@ -214,7 +214,7 @@ fn a_removal_goes_on_when_the_pool_is_opened_again() {
 }
 
 #[test]
-fn what_has_moved_before_the_pool_was_closed_is_not_copied_again() {
+fn a_removal_copies_nothing_twice_after_an_import() {
     let disks = disks(["a", "b"]);
     let mut bench = Bench::of_disks(&disks, 17);
     let left = |bench: &Bench| bench.pool.plan_removal(GOES).unwrap().bytes;
@@ -405,7 +405,7 @@ fn a_device_that_was_away_gets_what_has_moved_to_its_mirror() {
 }
 
 #[test]
-fn a_disk_that_takes_the_place_of_the_only_one_meanwhile_gets_what_was_copied_before() {
+fn a_disk_replaced_during_a_removal_has_what_was_copied_before() {
     after_any_number_of_steps(|steps| {
         let disks = disks(["stays", "goes", "new"]);
         let bench = Bench::of_disks(&disks[..2], 8);
@@ -516,7 +516,7 @@ fn gone_back(disks: &[Arc<MemoryDevice>]) -> Vec<(Txg, Bench)> {
 }
 
 #[test]
-fn a_pool_that_has_gone_back_goes_on_with_the_removal_or_begins_it_again_or_has_done_it() {
+fn a_rewound_pool_resumes_restarts_or_has_finished_its_removal() {
     let disks = ["a", "b"].map(|name| Arc::new(MemoryDevice::new(name, 64 * MIB)));
     let vdevs = disks.each_ref().map(|disk| NewVdev::Disk(disk.clone()));
     let bench = Bench::new(&vdevs, 15);

@@ -120,7 +120,7 @@ fn what_is_shared_to_where_the_walk_has_been_is_copied() {
 }
 
 #[test]
-fn what_is_shared_and_cannot_be_read_then_is_copied_when_the_walk_begins_again() {
+fn a_shared_block_unreadable_once_is_copied_by_the_next_walk() {
     let content = noise(1, LEN);
     after_any_number_of_steps(|steps| {
         let old = disk("old");
@@ -143,7 +143,7 @@ fn what_is_shared_and_cannot_be_read_then_is_copied_when_the_walk_begins_again()
 }
 
 #[test]
-fn what_was_landing_when_the_walk_began_is_copied_wherever_it_lands() {
+fn a_receive_under_way_when_the_walk_began_is_copied() {
     let there = World::new(2);
     there.create("tank/s").unwrap();
     there.write("tank/s", "first", &noise(2, LEN));
@@ -204,7 +204,7 @@ fn what_a_promotion_moves_is_copied() {
 }
 
 #[test]
-fn what_a_device_lost_while_the_pool_was_suspended_is_copied_again() {
+fn writes_lost_by_a_device_in_a_suspension_are_copied_again() {
     let content = noise(6, LEN);
     after_any_number_of_steps(|steps| {
         let bench = Bench::new(&[disk("old")], 5);
@@ -225,7 +225,7 @@ fn what_a_device_lost_while_the_pool_was_suspended_is_copied_again() {
 }
 
 #[test]
-fn without_a_good_copy_nobody_becomes_complete_and_nothing_is_given_up() {
+fn without_a_good_copy_no_device_becomes_complete() {
     let disks = [disk("a"), disk("b")];
     let bench = Bench::new(&disks, 6);
     let content = noise(7, LEN);
@@ -286,7 +286,7 @@ fn a_resilver_begins_again_when_it_is_asked_to() {
 }
 
 #[test]
-fn below_a_node_that_cannot_be_read_for_once_nothing_counts_as_copied() {
+fn below_an_unreadable_node_nothing_counts_as_copied() {
     let old = disk("old");
     let bench = Bench::new(std::slice::from_ref(&old), 7);
     let content = noise(8, LEN);
@@ -310,7 +310,7 @@ fn below_a_node_that_cannot_be_read_for_once_nothing_counts_as_copied() {
 }
 
 #[test]
-fn what_could_not_be_read_for_once_is_there_when_the_loss_is_accepted() {
+fn a_block_unreadable_for_once_survives_an_accepted_loss() {
     let old = disk("old");
     let bench = Bench::new(std::slice::from_ref(&old), 7);
     let content = noise(8, LEN);

@@ -186,7 +186,7 @@ fn everything_goes_on_while_the_end_of_a_disk_is_emptied() {
 }
 
 #[test]
-fn it_goes_on_when_the_pool_is_opened_again_and_can_be_given_up_until_everything_has_moved() {
+fn a_resize_is_resumed_after_import_and_can_be_stopped() {
     let mut stopped = 0;
     after_some_steps(|steps| {
         let [disk] = disks(["a"]);
@@ -297,7 +297,7 @@ fn a_device_gives_back_what_its_pool_does_not_use() {
 }
 
 #[test]
-fn a_resize_ends_or_is_given_up_when_a_smaller_device_has_come_meanwhile() {
+fn a_resize_ends_or_stops_when_a_smaller_device_was_attached() {
     let large = |name: &str, size| -> Disk { Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, size)))) };
     let is_filled = |bench: &Bench| {
         while bench.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
@@ -354,7 +354,7 @@ fn a_mirror_waits_until_all_of_its_devices_are_there() {
 }
 
 #[test]
-fn one_that_goes_on_is_not_said_to_wait_for_a_device_that_is_back() {
+fn a_resize_does_not_report_waiting_for_a_device_that_is_back() {
     let disks = disks(["a", "b"]);
     let bench = Bench::new(NewVdev::Mirror(devices(&disks)), 17);
     bench.start();
@@ -372,7 +372,7 @@ fn one_that_goes_on_is_not_said_to_wait_for_a_device_that_is_back() {
 }
 
 #[test]
-fn one_that_waits_can_be_given_up_and_what_it_has_emptied_is_used_again() {
+fn a_waiting_resize_can_be_stopped_and_its_space_is_used_again() {
     let disks = disks(["a", "b"]);
     let bench = Bench::new(NewVdev::Mirror(devices(&disks)), 11);
     bench.start();
@@ -396,7 +396,7 @@ fn one_that_waits_can_be_given_up_and_what_it_has_emptied_is_used_again() {
 }
 
 #[test]
-fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
+fn a_resize_retries_devices_that_do_not_shrink_after_a_while() {
     let [disk] = disks(["a"]);
     let bench = Bench::of_disk(&disk, 13);
     bench.start();
@@ -470,7 +470,7 @@ fn wherever_power_fails_every_file_is_there() {
 }
 
 #[test]
-fn a_pool_that_has_gone_back_goes_on_with_the_resize_or_begins_it_again_or_has_done_it() {
+fn a_rewound_pool_resumes_restarts_or_has_finished_its_resize() {
     let disk = Arc::new(MemoryDevice::new("disk", SIZE * MIB));
     let bench = Bench::new(NewVdev::Disk(disk.clone()), 15);
     // The number of states without a resize yet, with a resize, and with a resize although the disk is small.

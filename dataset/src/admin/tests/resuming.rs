@@ -186,7 +186,7 @@ fn it_goes_on_from_the_newest_commit_after_a_crash() {
 }
 
 #[test]
-fn wherever_power_fails_the_filled_device_has_everything_in_the_end() {
+fn a_resilver_cut_by_a_power_failure_completes_the_device() {
     for seed in 0..3 {
         let recorder = Recorder::new();
         let disks = recorded(&recorder, &[64, 64]);
@@ -243,7 +243,7 @@ fn a_device_that_missed_a_commit_is_filled_from_the_beginning() {
 }
 
 #[test]
-fn a_device_that_fails_while_the_group_is_flushed_that_notes_it_is_filled_from_the_beginning() {
+fn a_device_failing_in_the_noting_flush_restarts_its_resilver() {
     for steps in [4, 8, 12] {
         let (old, new) = (disk("old"), disk("new"));
         let bench = Bench::filling(&old, &new, 15);
@@ -282,7 +282,7 @@ fn what_an_fsync_promised_without_the_device_is_gone_over() {
 }
 
 #[test]
-fn a_device_that_came_back_is_filled_from_the_beginning_though_nobody_has_begun() {
+fn a_returned_device_is_resilvered_from_the_beginning() {
     let (old, new) = (disk("old"), disk("new"));
     let bench = Bench::filling(&old, &new, 21);
     assert!(bench.steps(8));
@@ -301,7 +301,7 @@ fn a_device_that_came_back_is_filled_from_the_beginning_though_nobody_has_begun(
 }
 
 #[test]
-fn a_device_that_lost_its_cache_while_the_pool_was_suspended_is_filled_from_the_beginning() {
+fn a_cache_lost_in_a_suspension_restarts_the_resilver() {
     let (old, new) = (disk("old"), disk("new"));
     let bench = Bench::filling(&old, &new, 25);
     let suspension = bench.world.engine.suspension();
@@ -318,7 +318,7 @@ fn a_device_that_lost_its_cache_while_the_pool_was_suspended_is_filled_from_the_
 }
 
 #[test]
-fn what_moves_to_where_the_walk_has_been_is_copied_after_a_crash_too() {
+fn chunks_moved_behind_the_walk_are_copied_after_a_crash() {
     after_any_number_of_steps(|steps| {
         let (old, new) = (disk("old"), disk("new"));
         let bench = Bench::new(NewVdev::Disk(old.clone()), 27);
@@ -367,7 +367,7 @@ fn another_device_that_joins_begins_a_walk_for_both() {
 
 /// A spare keeps its GUID and lacks everything, wherever used.
 #[test]
-fn a_spare_that_is_filled_elsewhere_than_was_noted_is_filled_from_the_beginning() {
+fn a_spare_in_another_place_than_noted_restarts_its_resilver() {
     let disks @ [a, b, c, d, spare] = &["a", "b", "c", "d", "spare"].map(disk);
     let mirror = |one: &Disk, other: &Disk| NewVdev::Mirror(vec![one.clone(), other.clone()]);
     let bench = Bench::of(&[mirror(a, b), mirror(c, d)], 41);

@@ -241,7 +241,7 @@ fn a_replication_brings_children_clones_and_properties() {
 }
 
 #[test]
-fn a_broken_stream_leaves_nothing_and_a_crash_leaves_nothing_for_long() {
+fn a_broken_or_crashed_receive_leaves_nothing_for_long() {
     let (here, mut there) = (World::new(11), World::new(12));
     here.create("tank/home").unwrap();
     change(&here, "tank/home", 0);

@@ -39,7 +39,7 @@ fn what_a_reader_finds_bad_is_healed_from_its_copy() {
 }
 
 #[test]
-fn a_node_that_a_reader_finds_bad_is_healed_where_nodes_have_two_copies() {
+fn a_bad_node_found_by_a_reader_is_repaired_from_its_copy() {
     let bench = Bench::new(2, 2);
     for n in 0..400 {
         bench.world.write("tank", &format!("a file with a name that takes some room {n}"), b"");
@@ -109,7 +109,7 @@ fn a_crash_while_mending_costs_nothing() {
 }
 
 #[test]
-fn a_device_that_does_not_take_the_copy_costs_redundancy_and_no_data() {
+fn a_device_that_refuses_the_copy_costs_redundancy_only() {
     let faulty = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("faulty", SIZE))));
     let bench = Bench { world: World::on(faulty.clone(), 13), disks: Vec::new() };
     bench.set("tank", "copies", "2");

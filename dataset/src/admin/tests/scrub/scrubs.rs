@@ -77,7 +77,7 @@ fn a_scrub_heals_every_structure_that_has_a_second_copy() {
 }
 
 #[test]
-fn a_scrub_writes_labels_again_that_a_device_has_lost_all_of_and_the_next_finds_nothing() {
+fn a_scrub_writes_all_lost_labels_of_a_device_again() {
     let bench = Bench::new(2, 6);
     for at in label_offsets(SIZE) {
         bench.disks[1].write_at(at, &vec![0; LABEL_SIZE as usize]).unwrap();
@@ -92,7 +92,7 @@ fn a_scrub_writes_labels_again_that_a_device_has_lost_all_of_and_the_next_finds_
 }
 
 #[test]
-fn leaves_that_lie_together_are_read_by_few_requests_and_no_leaf_twice_to_bring_it() {
+fn neighbouring_leaves_are_read_by_few_requests_and_once_each() {
     let bench = Bench::new(1, 5);
     bench.world.create("tank/a").unwrap();
     for n in 0..5000 {
@@ -269,7 +269,7 @@ fn a_crash_costs_a_scrub_what_came_after_it_was_saved() {
 }
 
 #[test]
-fn a_snapshot_that_goes_while_it_is_examined_leaves_nothing_unexamined() {
+fn a_snapshot_destroyed_during_a_scrub_hides_no_block() {
     let bench = Bench::new(1, 14);
     bench.world.create("tank/a").unwrap();
     bench.set("tank/a", "copies", "2");
