@@ -14,6 +14,7 @@
 
 mod account;
 pub mod dataset;
+mod decimal;
 mod definition;
 mod effective;
 mod error;

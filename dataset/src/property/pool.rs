@@ -1,7 +1,13 @@
 //! The table of the properties of pools, in the order of `pool get all`.
 
+use pool::{
+    admin::DEFAULT_ASHIFT,
+    txg::{DEFAULT_CACHE, DEFAULT_DIRTY},
+};
+
 use super::{
     Definition, Kinds, Nature, Syntax, Typed,
+    decimal::decimal,
     definition::{Backing, rows},
     setting::FailMode,
 };
@@ -31,6 +37,9 @@ pub enum Figure {
 }
 
 const ON_OFF: Syntax = Syntax::Choice(&["on", "off"]);
+
+/// The least value of `cache_size` and of `dirty_limit`, in bytes.
+pub const LEAST_MEMORY: u64 = 16 << 20;
 
 const fn computed(figure: Figure, syntax: Syntax) -> Definition {
     Definition { backing: Backing::Pool(figure), ..Definition::new(Kinds::POOL, Nature::ReadOnly, syntax, None) }
@@ -91,7 +100,7 @@ rows! {
         once(ON_OFF, "off"),
         "Whether the pool is imported read-only; set by import.";
     ASHIFT: u8 = "ashift", "ASHIFT",
-        once(Syntax::Integer { least: 9, most: 16 }, "12"),
+        once(Syntax::Integer { least: 9, most: 16 }, decimal!(DEFAULT_ASHIFT as u64)),
         "Sector size as a power of two; 12 is 4K.";
     COMMENT: String = "comment", "COMMENT",
         settable(Syntax::Text { longest: 32 }, ""),
@@ -124,9 +133,9 @@ rows! {
         computed(Figure::Fragmentation, Syntax::Percent),
         "Share of free space in partly used regions: see 'pool defragment'.";
     CACHE_SIZE: u64 = "cache_size", "CACHE_SIZE",
-        settable(Syntax::AtLeast(16 << 20), "268435456"),
+        settable(Syntax::AtLeast(LEAST_MEMORY), decimal!(DEFAULT_CACHE)),
         "Limit of the read cache (ARC) in memory; by default at most 1/8 of memory.";
     DIRTY_LIMIT: u64 = "dirty_limit", "DIRTY_LIMIT",
-        settable(Syntax::AtLeast(16 << 20), "134217728"),
+        settable(Syntax::AtLeast(LEAST_MEMORY), decimal!(DEFAULT_DIRTY)),
         "Limit of pending writes in memory; writers beyond the limit wait. By default at most 1/16 of memory.";
 }

@@ -32,6 +32,9 @@ const LEAST_REGIONS: u64 = 8;
 /// The smallest device for a pool, in bytes.
 pub const MIN_DEVICE: u64 = 64 * MIB;
 
+/// The `ashift` of a pool created without options: sectors of 4 KiB.
+pub const DEFAULT_ASHIFT: u8 = 12;
+
 /// Options for creating a pool.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
@@ -48,7 +51,12 @@ pub struct CreateOptions {
 impl CreateOptions {
     /// A pool of this name, with defaults.
     pub fn new(name: impl Into<String>) -> CreateOptions {
-        CreateOptions { name: name.into(), ashift: 12, host: (0, String::new()), settings: Settings::default() }
+        CreateOptions {
+            name: name.into(),
+            ashift: DEFAULT_ASHIFT,
+            host: (0, String::new()),
+            settings: Settings::default(),
+        }
     }
 }
 

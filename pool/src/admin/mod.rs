@@ -95,7 +95,7 @@ pub use self::{
     add::Addition,
     columns::Widening,
     committed::CommittedState,
-    create::{CreateOptions, MIN_DEVICE, create, create_of, suitable_region},
+    create::{CreateOptions, DEFAULT_ASHIFT, MIN_DEVICE, create, create_of, suitable_region},
     members::Reopen,
     new_vdev::{ClassedVdev, NewVdev},
     open::{OpenOptions, obstacle, open},

@@ -12,11 +12,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use dataset::property::pool::LEAST_MEMORY;
 use pool::txg::Settings;
 use rustix::process::{Resource, getrlimit};
-
-/// Lower bound of both properties, in bytes.
-const LEAST: u64 = 16 << 20;
 
 /// The settings of a pool without these properties.
 pub(super) fn default_settings() -> Settings {
@@ -26,7 +24,7 @@ pub(super) fn default_settings() -> Settings {
 /// An eighth of the memory for the cache, a sixteenth for dirty data, within bounds.
 fn share(memory: u64) -> Settings {
     let most = Settings::default();
-    let bounded = |bytes: u64, most: u64| bytes.clamp(LEAST, most);
+    let bounded = |bytes: u64, most: u64| bytes.clamp(LEAST_MEMORY, most);
     Settings { cache: bounded(memory / 8, most.cache), dirty: bounded(memory / 16, most.dirty), ..most }
 }
 

@@ -33,7 +33,7 @@ pub(crate) use self::parameters::{REPEATS, state_of};
 pub use self::{
     admission::SETTLING_COMMITS,
     caching::Caching,
-    parameters::{Ancestry, CATALOGUE, Found, Opening, Settings},
+    parameters::{Ancestry, CATALOGUE, DEFAULT_CACHE, DEFAULT_DIRTY, Found, Opening, Settings},
     pinned::Pinned,
     reclaimer::{Due, Reclaimer},
     state::{Engine, Still},

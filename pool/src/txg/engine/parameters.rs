@@ -12,6 +12,12 @@ use crate::{
 /// The number of the open catalogue. No dataset has this number.
 pub const CATALOGUE: u64 = 0;
 
+/// The bound of the cache by default, in bytes: on a machine with less memory a service takes less.
+pub const DEFAULT_CACHE: u64 = 256 << 20;
+
+/// The bound of dirty data by default, in bytes: on a machine with less memory a service takes less.
+pub const DEFAULT_DIRTY: u64 = 128 << 20;
+
 /// The tunables of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -26,7 +32,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         let workers = std::thread::available_parallelism().map_or(2, usize::from);
-        Settings { cache: 256 << 20, dirty: 128 << 20, workers }
+        Settings { cache: DEFAULT_CACHE, dirty: DEFAULT_DIRTY, workers }
     }
 }
 
