@@ -8,7 +8,7 @@ use crate::{
     block::compression::CompressionChoice,
     check::{self, Ledger},
     device::{Device, Fate, MemoryDevice, Recorder},
-    env::{Env, SeededEnv},
+    env::{Env, SeededEnv, noise},
     error::{Error, Result},
     format::{key::Key, pointer::Checksum},
     space::Seen,
@@ -332,18 +332,6 @@ fn nobody_waits_for_what_was_given_up_before_it_was_stored() {
     put_noise(&head, 8192, 8192).unwrap();
     let block = head.read(|view| Ok::<_, Plain>(view.get(Key::new(7, 0, 8192))?.and_then(|entry| entry.block())));
     assert!(head.settle(&block.unwrap().unwrap()).unwrap().is_some());
-}
-
-/// Incompressible bytes.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..len).map(next).collect()
 }
 
 /// As [`put`], of incompressible bytes, if there is room.

@@ -162,21 +162,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    /// Pseudorandom bytes, the same each time.
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 32) as u8
-        };
-        (0..len).map(|_| next()).collect()
-    }
+    use crate::env::noise;
 
     fn encoded(data: usize, parity: usize, len: usize) -> Vec<Vec<u8>> {
-        let mut columns: Vec<Vec<u8>> = (0..data + parity).map(|at| noise(at as u64 + 1, len)).collect();
+        let mut columns: Vec<Vec<u8>> = (0..data + parity).map(|at| noise(at as u64, len)).collect();
         encode(&mut slices(&mut columns), data);
         columns
     }

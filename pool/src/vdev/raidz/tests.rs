@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     device::{Device, Fault, FaultDevice, MemoryDevice, Operation},
+    env::noise,
     format::{
         label::{DATA_START, device_size},
         vdev_config::{Behind, LeafConfig, MemberConfig, RaidZConfig, RaidZMember},
@@ -39,18 +40,6 @@ fn member(n: u64, column: usize, device: &Arc<FaultDevice>, state: State) -> Arc
     let leaf = Arc::new(Leaf::new(Guid(n), device.clone()));
     let config = LeafConfig { guid: Guid(n), size: leaf.size(), path: format!("disk{n}") };
     Arc::new(Member::new(leaf, state, &MemberConfig::whole(config)).at_column(column))
-}
-
-/// Pseudorandom bytes, different at each place and for each `seed`.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..len).map(|_| next()).collect()
 }
 
 impl World {
