@@ -189,7 +189,7 @@ fn a_device_is_put_out_of_use_and_comes_back() {
     lab.pool(&["online", "tank", "b.img"]);
     lab.pool(&["online", "tank", "c.img"]);
     wait_until("the resilver is done", || lab.pool(&["list", "-H", "-o", "health", "tank"]).contains("ONLINE"));
-    wait_until("nothing is filled", || !lab.pool(&["status", "tank"]).contains("(resilvering"));
+    wait_until("no device is resilvered", || !lab.pool(&["status", "tank"]).contains("(resilvering"));
     lab.pool(&["offline", "tank", "a.img"]);
     lab.pool(&["offline", "tank", "e.img"]);
     holds(&lab, &[1, 2]);

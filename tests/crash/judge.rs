@@ -266,21 +266,21 @@ impl Judge<'_> {
             fits(&self.life.history, point.first.at, promised..=begun, &alone)?;
         }
         // Each import draws a new epoch, as in production.
-        let filled = copied(images);
-        let world = World::import(self.members(&filled), seed.wrapping_add(1))?;
+        let resilvered = copied(images);
+        let world = World::import(self.members(&resilvered), seed.wrapping_add(1))?;
         world.clean_up()?;
         if let Some((name, _)) = world.mirrored().iter().find(|(_, is_complete)| !is_complete) {
-            return Err(format!("{name} is not complete after it was filled"));
+            return Err(format!("{name} is not complete after its resilver"));
         }
         drop(world);
         for (name, _) in &members {
-            let alone = self.came_up(&without(&filled, other(name)), point);
-            let alone = alone.map_err(|error| format!("{name} was filled ({members:?}), and alone: {error}"))?;
-            same(found, &alone, &format!("{name} was filled, and is not the same without the other device"))?;
+            let alone = self.came_up(&without(&resilvered, other(name)), point);
+            let alone = alone.map_err(|error| format!("{name} was resilvered ({members:?}), and alone: {error}"))?;
+            same(found, &alone, &format!("{name} was resilvered, and is not the same without the other device"))?;
         }
         let rotten = if seed.is_multiple_of(2) { "disk0" } else { "disk1" };
-        rot(filled.iter().find(|image| image.name() == rotten).expect("it is there"), seed);
-        let world = World::import(self.members(&filled), seed.wrapping_add(2));
+        rot(resilvered.iter().find(|image| image.name() == rotten).expect("it is there"), seed);
+        let world = World::import(self.members(&resilvered), seed.wrapping_add(2));
         let world = world.map_err(|error| format!("{rotten} is rotten: {error}"))?;
         let seen = observe::pool_knowing(&world, &world.list()?, &self.known)?;
         same(found, &seen, &format!("what rots on {rotten} is seen"))?;
@@ -291,7 +291,7 @@ impl Judge<'_> {
         }
         world.check()?;
         drop(world);
-        let alone = self.came_up(&without(&filled, other(rotten)), point);
+        let alone = self.came_up(&without(&resilvered, other(rotten)), point);
         let alone = alone.map_err(|error| format!("{rotten} was scrubbed, and alone: {error}"))?;
         same(found, &alone, &format!("{rotten} was scrubbed, and is not the same without the other device"))
     }

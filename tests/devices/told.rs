@@ -287,7 +287,7 @@ fn a_device_that_refuses_writes_counts_write_errors_only() {
 }
 
 /// Starts a replacement and returns the status during the resilver; `None` if the resilver was too fast.
-fn while_filled(lab: &Lab, old: &str, new: &str) -> Option<String> {
+fn while_resilvered(lab: &Lab, old: &str, new: &str) -> Option<String> {
     lab.pool(&["replace", "tank", old, &format!("500M:{new}")]);
     let mut shown = String::new();
     wait_until("the resilver is seen or over", || {
@@ -323,7 +323,7 @@ fn status_shows_a_resilver_and_its_device_while_it_runs() {
     // Two devices replace each other in turn; after each resilver too fast to be seen, the data is doubled.
     let attempt = |number: u64| {
         let [old, new] = if number.is_multiple_of(2) { ["b.img", "d.img"] } else { ["d.img", "b.img"] };
-        let shown = while_filled(&lab, old, new);
+        let shown = while_resilvered(&lab, old, new);
         shown.is_none().then(|| grow(number + 2));
         shown.map(|shown| shown.replace("b.img", "[ONE]").replace("d.img", "[OTHER]"))
     };

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 use parking_lot::Mutex;
 use pool::{
     error::{Error as PoolError, Result as PoolResult},
-    txg::{FillingNote, Sync, SyncClient, Written},
+    txg::{ResilverNote, Sync, SyncClient, Written},
     units::Txg,
 };
 
@@ -112,7 +112,7 @@ impl SyncClient for Client {
         table.refresh(sync).map_err(into_pool)
     }
 
-    fn filling(&self, sync: &mut Sync<'_>) -> Option<FillingNote> {
+    fn resilvering(&self, sync: &mut Sync<'_>) -> Option<ResilverNote> {
         let cursor = self.cursor.lock().clone()?;
         cursor
             .note(sync)

@@ -1,7 +1,7 @@
 //! A walk through everything that the pool refers to, copying blocks: to incomplete devices of mirrors
 //! ([`super::resilver`]), or away from a vdev being removed ([`super::removal`]). For the argument of safety see
-//! [`pool::txg`], `fill` and `evacuate`; [`crate::scrub`] explains why a walk in steps misses nothing while snapshots
-//! are taken and destroyed.
+//! [`pool::txg`], `resilver` and `evacuate`; [`crate::scrub`] explains why a walk in steps misses nothing while
+//! snapshots are taken and destroyed.
 //!
 //! Destroyed trees queued for freeing are not walked, yet are read when freed; so the walk ends only when the queue is
 //! empty.

@@ -1,8 +1,8 @@
 //! The position of a resilver, recorded in each uberblock committed meanwhile, so that an import continues there.
 //!
-//! For soundness and all instants of failure see the module of [`pool::txg::Filling`]. This module defines the recorded
-//! facts: the walk's position, the commit with which it began, the devices being resilvered, and the counters for `pool
-//! status`. Each is a number of the uberblock (`dataset/FORMAT.md`, "Resilver"); zeros are omitted.
+//! For soundness and all instants of failure see the module of [`pool::txg::Resilvering`]. This module defines the
+//! recorded facts: the walk's position, the commit with which it began, the devices being resilvered, and the counters
+//! for `pool status`. Each is a number of the uberblock (`dataset/FORMAT.md`, "Resilver"); zeros are omitted.
 //!
 //! Not recorded are the blocks of the space maps, which are few and copied again, and streams being received: hidden
 //! datasets in the opened state count as being received. A walk with blocks that cannot be copied is not recorded
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use pool::{
     env::Nanos,
     format::key::Key,
-    txg::{FILLING_COUNTERS, Filling, FillingNote, Found, Sync},
+    txg::{Found, RESILVER_COUNTERS, ResilverNote, Resilvering, Sync},
     units::Txg,
     vdev::Lacking,
 };
@@ -22,7 +22,7 @@ use super::copying::{Moved, Position, Walk};
 use crate::admin::Result;
 use crate::catalogue::Transaction;
 
-const LIMIT: u8 = *FILLING_COUNTERS.start();
+const LIMIT: u8 = *RESILVER_COUNTERS.start();
 const DEVICES: u8 = LIMIT + 1;
 const START: u8 = LIMIT + 2;
 const TOTAL: u8 = LIMIT + 3;
@@ -45,7 +45,7 @@ const THROUGH: u64 = 3;
 #[derive(Clone)]
 pub(crate) struct Cursor {
     /// The devices being resilvered.
-    pub(crate) filling: Filling,
+    pub(crate) resilvering: Resilvering,
     /// The walk with its position.
     pub(crate) walk: Walk,
     /// The current number of moves of snapshots.
@@ -79,20 +79,20 @@ pub(crate) struct Noted {
 
 impl Cursor {
     /// The numbers for the uberblock of a txg, from the txg's final catalogue.
-    pub(crate) fn note(&self, sync: &Sync<'_>) -> Result<FillingNote> {
+    pub(crate) fn note(&self, sync: &Sync<'_>) -> Result<ResilverNote> {
         let catalogue = sync.engine().catalogue();
         let position = catalogue.read(|view| self.walk.position_in(&Transaction::new(*view, 0), &self.moved))?;
         let (limit, shown) = (self.walk.limit(), self.shown);
-        let noted = Noted { limit, devices: digest(&self.filling), position, shown };
-        Ok(FillingNote { filling: self.filling.clone(), counters: noted.counters() })
+        let noted = Noted { limit, devices: digest(&self.resilvering), position, shown };
+        Ok(ResilverNote { resilvering: self.resilvering.clone(), counters: noted.counters() })
     }
 }
 
 impl Noted {
     /// The facts recorded in the opened state, if about exactly the same devices.
-    pub(crate) fn found(found: &Found, filling: &Filling) -> Option<Noted> {
+    pub(crate) fn found(found: &Found, resilvering: &Resilvering) -> Option<Noted> {
         let noted = Noted::decode(found)?;
-        (noted.devices == digest(filling) && noted.limit <= found.txg).then_some(noted)
+        (noted.devices == digest(resilvering) && noted.limit <= found.txg).then_some(noted)
     }
 
     fn decode(found: &Found) -> Option<Noted> {
@@ -129,11 +129,11 @@ impl Noted {
 }
 
 /// A hash of the devices being resilvered: their identities, places and starting txgs, and the txg that is skipped.
-fn digest(filling: &Filling) -> u64 {
-    let mut devices = filling.devices.clone();
+fn digest(resilvering: &Resilvering) -> u64 {
+    let mut devices = resilvering.devices.clone();
     devices.sort_unstable();
     let one = |of: Lacking| [of.vdev.0.into(), of.column as u64, of.device.0, of.has.0];
-    let numbers = devices.into_iter().flat_map(one).chain([filling.since.0]);
+    let numbers = devices.into_iter().flat_map(one).chain([resilvering.since.0]);
     let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
     xxhash_rust::xxh3::xxh3_64(&bytes)
 }
@@ -162,7 +162,7 @@ mod tests {
             let noted = Noted { limit: Txg(numbers[9]), devices: !numbers[9], position, shown };
             let counters = noted.counters();
             prop_assert!(counters.is_sorted_by(|a, b| a.0 < b.0));
-            prop_assert!(counters.iter().all(|(kind, _)| FILLING_COUNTERS.contains(kind)));
+            prop_assert!(counters.iter().all(|(kind, _)| RESILVER_COUNTERS.contains(kind)));
             prop_assert_eq!(decoded(counters), Some(noted));
         }
 

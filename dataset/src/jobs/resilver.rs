@@ -1,5 +1,5 @@
 //! Resilver: walks everything that the pool refers to, like a scrub, and copies to devices of mirrors whatever is
-//! missing there. For the argument of safety see [`pool::txg::Filling`].
+//! missing there. For the argument of safety see [`pool::txg::Resilvering`].
 //!
 //! Nodes born before the devices lacked anything are skipped with everything below. For the walk see
 //! [`super::copying`].
@@ -22,7 +22,7 @@ use pool::{
     env::Nanos,
     format::pointer::BlockPointer,
     space::OwnCursor,
-    txg::{Filling, Still},
+    txg::{Resilvering, Still},
     units::{Guid, Txg},
 };
 
@@ -70,7 +70,7 @@ pub struct ResilverStatus {
     /// For a resilver continued after an import: where it continued.
     pub resumed: Option<Resumed>,
     /// The devices being resilvered.
-    filling: Filling,
+    resilvering: Resilvering,
 }
 
 /// Where a resilver of an earlier import continued.
@@ -83,10 +83,10 @@ pub struct Resumed {
 }
 
 impl ResilverStatus {
-    fn running(filling: Filling, shown: Shown) -> ResilverStatus {
+    fn running(resilvering: Resilvering, shown: Shown) -> ResilverStatus {
         let Shown { start, total, examined, copied } = shown;
         let state = ResilverState::Running;
-        ResilverStatus { state, start, end: 0, total, examined, copied, errors: 0, resumed: None, filling }
+        ResilverStatus { state, start, end: 0, total, examined, copied, errors: 0, resumed: None, resilvering }
     }
 
     /// The average bytes examined per second since the resilver runs in the opened pool. `now` is the time of day, for
@@ -117,7 +117,7 @@ pub(crate) struct Resilverer {
 }
 
 struct Running {
-    filling: Filling,
+    resilvering: Resilvering,
     /// The birth of the youngest block that could not be copied. A device that lacked only older blocks lacks nothing
     /// more.
     failed: Txg,
@@ -142,10 +142,19 @@ enum Missed {
 }
 
 impl Running {
-    fn new(filling: Filling, walk: Walk) -> Running {
+    fn new(resilvering: Resilvering, walk: Walk) -> Running {
         let space = Some(OwnCursor::default());
         let (missed, lost) = (Missed::Nothing, Vec::new());
-        Running { filling, failed: Txg::ZERO, lost, space, missed, has_counted_space: false, walk, has_ended: false }
+        Running {
+            resilvering,
+            failed: Txg::ZERO,
+            lost,
+            space,
+            missed,
+            has_counted_space: false,
+            walk,
+            has_ended: false,
+        }
     }
 }
 
@@ -162,7 +171,7 @@ impl Job for Resilver<'_> {
     /// Whether a resilver is walking; false if it only waits because a device could not be completed.
     fn is_under_way(&self) -> bool {
         let is_running = self.status().is_some_and(|status| status.state == ResilverState::Running);
-        is_running && self.datasets.engine().filling().is_some()
+        is_running && self.datasets.engine().resilvering().is_some()
     }
 
     fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
@@ -212,21 +221,21 @@ impl Resilver<'_> {
     /// continue restarts.
     pub(crate) fn resume(&self) {
         let found = self.datasets.engine().found();
-        let filling = self.datasets.engine().filling().filter(|_| self.datasets.engine().writable().is_ok());
-        let noted = filling.and_then(|filling| Some((Noted::found(found, &filling)?, filling)));
-        let Some((noted, filling)) = noted else { return };
-        let walk = match Walk::resumed(self.datasets, filling.since, noted.limit, noted.position) {
+        let resilvering = self.datasets.engine().resilvering().filter(|_| self.datasets.engine().writable().is_ok());
+        let noted = resilvering.and_then(|resilvering| Some((Noted::found(found, &resilvering)?, resilvering)));
+        let Some((noted, resilvering)) = noted else { return };
+        let walk = match Walk::resumed(self.datasets, resilvering.since, noted.limit, noted.position) {
             Ok(walk) => walk,
             Err(error) => return tracing::warn!("the resilver begins again: {error}"),
         };
         let missed = if found.has_log { Missed::After(found.txg) } else { Missed::Nothing };
         let examined = noted.shown.examined;
         let resumed = Some(Resumed { at: self.datasets.now(), examined });
-        let status = ResilverStatus { resumed, ..ResilverStatus::running(filling.clone(), noted.shown) };
+        let status = ResilverStatus { resumed, ..ResilverStatus::running(resilvering.clone(), noted.shown) };
         *self.datasets.jobs.resilverer.status.lock() = Some(status);
         // A resilver that examined anything was through with the blocks of the space maps, and has counted these
         // blocks.
-        let running = Running { missed, has_counted_space: examined > 0, ..Running::new(filling, walk) };
+        let running = Running { missed, has_counted_space: examined > 0, ..Running::new(resilvering, walk) };
         self.note_place(&running);
         *self.datasets.jobs.resilverer.running.lock() = Some(running);
     }
@@ -249,15 +258,16 @@ impl Resilver<'_> {
     /// still.
     pub fn advance(&self, budget: u64) -> Result<Progress> {
         let mut running = self.datasets.jobs.resilverer.running.lock();
-        let Some(filling) = self.datasets.engine().filling().filter(|_| self.datasets.engine().writable().is_ok())
+        let Some(resilvering) =
+            self.datasets.engine().resilvering().filter(|_| self.datasets.engine().writable().is_ok())
         else {
             *running = None;
             self.end(ResilverState::Canceled);
             return Ok(Progress::Idle);
         };
-        if running.as_ref().is_none_or(|running| running.filling != filling) {
+        if running.as_ref().is_none_or(|running| running.resilvering != resilvering) {
             self.end(ResilverState::Canceled);
-            let begun = self.begin(filling)?;
+            let begun = self.begin(resilvering)?;
             self.note_place(&begun);
             *running = Some(begun);
             return Ok(Progress::Worked);
@@ -269,14 +279,15 @@ impl Resilver<'_> {
         }
         let still = self.datasets.engine().hold_still();
         if let Some(from) = running.space {
-            let filled = still.fill_space(from, budget.min(SPACE_STEP));
-            let (bytes, mended) = if running.has_counted_space { (0, 0) } else { (filled.bytes, filled.mended) };
-            self.count(bytes, mended, filled.lost);
-            if filled.lost > 0 {
+            let resilvered = still.resilver_space(from, budget.min(SPACE_STEP));
+            let (bytes, mended) =
+                if running.has_counted_space { (0, 0) } else { (resilvered.bytes, resilvered.mended) };
+            self.count(bytes, mended, resilvered.lost);
+            if resilvered.lost > 0 {
                 running.failed = Txg::LIMIT;
                 self.note_place(running);
             }
-            running.space = filled.next;
+            running.space = resilvered.next;
             return Ok(Progress::Worked);
         }
         if matches!(&running.missed, Missed::Walking(walk) if walk.is_waiting()) {
@@ -295,7 +306,7 @@ impl Resilver<'_> {
             _ => &mut running.walk,
         };
         let Stepped { examined, copied, failed } =
-            walk.step(self.datasets, &still, budget, &|blocks| still.fill(blocks))?;
+            walk.step(self.datasets, &still, budget, &|blocks| still.resilver(blocks))?;
         drop(still);
         let births = failed.iter().map(|(block, _)| block.pointer.birth);
         running.failed = births.fold(running.failed, Txg::max);
@@ -310,7 +321,7 @@ impl Resilver<'_> {
     /// Whether a resilver has blocks without a good copy, and nothing new to try.
     pub fn is_stuck(&self) -> bool {
         let status = self.status().filter(|status| status.state == ResilverState::Finished && status.errors > 0);
-        status.is_some_and(|status| self.datasets.engine().filling() == Some(status.filling))
+        status.is_some_and(|status| self.datasets.engine().resilvering() == Some(status.resilvering))
     }
 
     /// Marks devices as complete although blocks are missing that a stuck resilver found no good copy of: the blocks
@@ -324,7 +335,7 @@ impl Resilver<'_> {
     pub fn accept_losses(&self, devices: &[Guid]) -> Result<()> {
         let mut slot = self.datasets.jobs.resilverer.running.lock();
         let is_now = |running: &&Running| {
-            running.has_ended && self.datasets.engine().filling().as_ref() == Some(&running.filling)
+            running.has_ended && self.datasets.engine().resilvering().as_ref() == Some(&running.resilvering)
         };
         let Some(running) = slot.as_ref().filter(is_now) else {
             return refused("no resilver has finished with unrecovered blocks".to_owned());
@@ -337,14 +348,14 @@ impl Resilver<'_> {
         }
         let still = self.datasets.engine().hold_still();
         let pointers: Vec<BlockPointer> = running.lost.iter().map(|(pointer, _)| *pointer).collect();
-        let copied = still.fill(&pointers);
+        let copied = still.resilver(&pointers);
         if running.lost.iter().zip(&copied).any(|((_, is_unread), copied)| *is_unread && copied.is_ok()) {
             *slot = None;
             return refused("blocks became readable again, so the resilver restarts; try again afterwards".to_owned());
         }
-        let mut filling = running.filling.clone();
-        filling.devices.retain(|lacking| devices.contains(&lacking.device));
-        match still.filled(&filling, Txg::ZERO)? {
+        let mut resilvering = running.resilvering.clone();
+        resilvering.devices.retain(|lacking| devices.contains(&lacking.device));
+        match still.resilvered(&resilvering, Txg::ZERO)? {
             true => Ok(()),
             false => refused("devices were added or lost meanwhile; try again".to_owned()),
         }
@@ -371,12 +382,12 @@ impl Resilver<'_> {
         *running = None;
     }
 
-    fn begin(&self, filling: Filling) -> Result<Running> {
-        let walk = Walk::begin(self.datasets, filling.since)?;
+    fn begin(&self, resilvering: Resilvering) -> Result<Running> {
+        let walk = Walk::begin(self.datasets, resilvering.since)?;
         let (start, total) = (self.datasets.now(), self.datasets.engine().space_totals().allocated);
-        let status = ResilverStatus::running(filling.clone(), Shown { start, total, examined: 0, copied: 0 });
+        let status = ResilverStatus::running(resilvering.clone(), Shown { start, total, examined: 0, copied: 0 });
         *self.datasets.jobs.resilverer.status.lock() = Some(status);
-        Ok(Running::new(filling, walk))
+        Ok(Running::new(resilvering, walk))
     }
 
     /// Lets commits record the position, if the resilver could continue there.
@@ -389,7 +400,7 @@ impl Resilver<'_> {
             copied: status.copied,
         });
         let cursor = shown.filter(|_| is_sound).map(|shown| Cursor {
-            filling: running.filling.clone(),
+            resilvering: running.resilvering.clone(),
             walk: running.walk.clone(),
             moved: self.datasets.jobs.moved.clone(),
             shown,
@@ -409,7 +420,7 @@ impl Resilver<'_> {
     }
 
     fn finish(&self, running: &mut Running, still: Still<'_>) -> Result<Progress> {
-        if still.filled(&running.filling, running.failed)? {
+        if still.resilvered(&running.resilvering, running.failed)? {
             self.end(ResilverState::Finished);
             running.has_ended = true;
         }

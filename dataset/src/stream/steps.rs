@@ -47,7 +47,7 @@ pub(super) struct Step {
 }
 
 /// A range with blocks still to be read.
-struct Filling {
+struct Arriving {
     place: Place,
     range: Rc<Range>,
     blocks: Blocks,
@@ -64,7 +64,7 @@ struct Filling {
 /// The steps of one stream, in order.
 #[derive(Default)]
 pub(super) struct Steps {
-    filling: Option<Filling>,
+    arriving: Option<Arriving>,
     queue: VecDeque<Step>,
     /// The bytes in the queue.
     ahead: usize,
@@ -73,22 +73,22 @@ pub(super) struct Steps {
 impl Steps {
     /// Begins a range. All blocks of the previous range have been read.
     pub(super) fn range(&mut self, place: Place, range: Range) {
-        assert!(self.filling.is_none());
+        assert!(self.arriving.is_none());
         let blocks = Rc::new(RefCell::new(vec![None; range.blocks.len()]));
         let (low, bytes) = (range.low, range.weight());
-        self.filling =
-            Some(Filling { place, range: Rc::new(range), blocks, count: 0, came: Vec::new(), bytes, next: 0, low });
+        self.arriving =
+            Some(Arriving { place, range: Rc::new(range), blocks, count: 0, came: Vec::new(), bytes, next: 0, low });
         self.cut();
     }
 
     /// Takes the next block, and lets the crew verify the data.
     pub(super) fn block(&mut self, data: Data, crew: &Crew) {
-        let filling = self.filling.as_mut().expect("the grammar has blocks only after their range");
+        let arriving = self.arriving.as_mut().expect("the grammar has blocks only after their range");
         let (info, checksum) = (data.info, data.checksum);
-        filling.bytes += data.bytes.len();
+        arriving.bytes += data.bytes.len();
         let ticket = crew.ask(move || data.verified());
-        filling.came.push(Coming { number: filling.count, info, checksum, ticket });
-        filling.count += 1;
+        arriving.came.push(Coming { number: arriving.count, info, checksum, ticket });
+        arriving.count += 1;
         self.cut();
     }
 
@@ -104,20 +104,20 @@ impl Steps {
 
     /// Queues a step, if enough blocks have been read.
     fn cut(&mut self) {
-        let Some(mut filling) = self.filling.take() else { return };
-        let whole = filling.count == filling.range.blocks.len();
-        if whole || filling.bytes >= STEP {
-            let step = filling.cut();
+        let Some(mut arriving) = self.arriving.take() else { return };
+        let whole = arriving.count == arriving.range.blocks.len();
+        if whole || arriving.bytes >= STEP {
+            let step = arriving.cut();
             self.ahead += step.bytes;
             self.queue.push_back(step);
         }
         if !whole {
-            self.filling = Some(filling);
+            self.arriving = Some(arriving);
         }
     }
 }
 
-impl Filling {
+impl Arriving {
     fn cut(&mut self) -> Step {
         let items = &self.range.items;
         let waits = |origin: Origin| matches!(origin, Origin::New(block) if block as usize >= self.count);

@@ -303,8 +303,8 @@ impl Parts<'_> {
             let is_empty = self.members[at].0 >= self.tree.counted();
             let state = match (usable(at), is_complete(&at)) {
                 (_, true) => State::Complete,
-                (true, false) if is_empty => State::Filled,
-                (true, false) => State::Filling,
+                (true, false) if is_empty => State::Resilvered,
+                (true, false) => State::Resilvering,
                 (false, false) => State::Out,
             };
             members.push(self.member(at, leaf.as_ref(), state, label, rings));
@@ -324,7 +324,7 @@ impl Parts<'_> {
         let (column, config) = self.members[at];
         let behind = match (state, config.behind) {
             (State::Complete, _) => None,
-            (State::Filling | State::Filled, _) => Some(rings.behind(config)),
+            (State::Resilvering | State::Resilvered, _) => Some(rings.behind(config)),
             (_, behind) => Some(behind.unwrap_or_else(|| rings.of_absent())),
         };
         let leaf = match leaf {

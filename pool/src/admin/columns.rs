@@ -98,7 +98,7 @@ impl Pool {
         name_features(&mut label);
         let zones = zones(&label, &config)?;
         write_new_label(&*new, leaf.guid, id, &Label { txg: Txg::ZERO, ..label.clone() })?;
-        let member = Member::new(Arc::new(Leaf::new(leaf.guid, new)), State::Filled, &member).at_column(column);
+        let member = Member::new(Arc::new(Leaf::new(leaf.guid, new)), State::Resilvered, &member).at_column(column);
         let member = Arc::new(member);
         let alone: Arc<dyn Vdev> = Arc::new(Single::new(id, member.leaf.clone()));
         self.replace_labels(&mut highest, label, &[alone])?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     NewVdev, Pool,
-    members_tests::fill,
+    members_tests::resilver,
     removal_tests::{copy_all, made, opened, opened_with, shown},
     stamped::{commit, reading, writing},
     states,
@@ -137,7 +137,7 @@ fn once_rows_are_wide_the_new_device_counts_as_any() {
         assert_eq!(shown(pool.engine()), newest);
         let device = devices.iter().find(|device| device.name() == one).unwrap().clone();
         assert!(pool.put_online(one, &move |_| Ok(device.clone())).unwrap());
-        fill(&pool);
+        resilver(&pool);
         commit(&pool, 1);
     }
     // Rows are not widened while too few devices are complete.

@@ -12,7 +12,7 @@ use super::{
     CreateOptions, NewVdev, Pool,
     columns_tests::widen,
     create_of,
-    members_tests::fill,
+    members_tests::resilver,
     stamped::{Stamp, commit, opened, reading, resized, settings, shown, stamped, writing_pool},
 };
 use crate::{
@@ -277,7 +277,7 @@ fn rows_can_widen_once_a_replaced_smaller_device_has_left() {
     assert!(pool.expand(None).unwrap() > 0);
     // The small device is still a member, so no row can have another column.
     assert!(pool.widening().is_none());
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert!(pool.find_device("d").is_err(), "it has left");
     let widening = pool.widening().expect("rows are narrow up to where the new one reaches");
     assert_eq!((widening.columns, widening.narrow.columns), (4, 3));

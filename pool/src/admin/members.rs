@@ -1,7 +1,7 @@
 //! Attaching, detaching, replacing, offlining and onlining devices of mirrors and RAID-Zs, while the pool is in use.
 //!
-//! A device that joins a vdev is resilvered first: see [`crate::txg::Filling`]. Until complete it is not read, and does
-//! not count for the vdev's redundancy.
+//! A device that joins a vdev is resilvered first: see [`crate::txg::Resilvering`]. Until complete it is not read, and
+//! does not count for the vdev's redundancy.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
@@ -128,7 +128,7 @@ impl Pool {
             write_new_label(&*leaf.device(), leaf.guid(), id, &Label { txg: Txg::ZERO, ..label.clone() })?;
         }
         let column = vdev.as_group().and_then(|group| group.member(old.guid())).map_or(0, |beside| beside.column());
-        let member = Arc::new(Member::new(leaf.clone(), State::Filling, joining).at_column(column));
+        let member = Arc::new(Member::new(leaf.clone(), State::Resilvering, joining).at_column(column));
         let alone: Arc<dyn Vdev> = Arc::new(Single::new(id, member.leaf.clone()));
         self.replace_labels(highest, label, &[alone])?;
         match vdev.as_group() {

@@ -83,31 +83,31 @@ fn behind(pool: &Pool) -> Vec<bool> {
 }
 
 /// Resilvers, and detaches replaced devices; returns whether there was anything to resilver.
-pub(super) fn fill(pool: &Pool) -> bool {
-    let was_lacking = fill_alone(pool);
+pub(super) fn resilver(pool: &Pool) -> bool {
+    let was_lacking = resilver_alone(pool);
     pool.finish_replacing().unwrap();
     was_lacking
 }
 
 /// Resilvers; returns whether there was anything to do.
-fn fill_alone(pool: &Pool) -> bool {
+fn resilver_alone(pool: &Pool) -> bool {
     let engine = pool.engine();
-    let Some(filling) = engine.filling() else { return false };
+    let Some(resilvering) = engine.resilvering() else { return false };
     engine.commit_anyway().unwrap();
     {
         let still = engine.hold_still();
-        assert_eq!(still.fill_space(OwnCursor::default(), u64::MAX).next, None);
+        assert_eq!(still.resilver_space(OwnCursor::default(), u64::MAX).next, None);
         let (root, level) = engine.catalogue().clean_root().unwrap();
         let root = Miss::root(&Root::stored(root, level)).unwrap();
-        let mut walker = Walker::new(root, Key::MIN, filling.since);
+        let mut walker = Walker::new(root, Key::MIN, resilvering.since);
         while let Some(event) = walker.next(|place| engine.load_node(place, Seen::HELD)).unwrap() {
             if let Event::Enter(place, _) = event {
-                still.fill(&[place.pointer]).remove(0).unwrap();
+                still.resilver(&[place.pointer]).remove(0).unwrap();
             }
         }
-        still.fill(&[stamp(engine).1]).remove(0).unwrap();
+        still.resilver(&[stamp(engine).1]).remove(0).unwrap();
     }
-    assert!(engine.hold_still().filled(&filling, Txg::ZERO).unwrap());
+    assert!(engine.hold_still().resilvered(&resilvering, Txg::ZERO).unwrap());
     true
 }
 
@@ -146,7 +146,7 @@ fn each_member_alone_is_the_whole_pool() {
 }
 
 #[test]
-fn a_pool_goes_on_without_a_device_and_fills_it_when_it_is_back() {
+fn a_degraded_pool_resilvers_a_device_that_is_back() {
     for on in [Operation::Write, Operation::Flush] {
         let disks = disks("a b");
         let pool = mirror(&disks);
@@ -157,9 +157,9 @@ fn a_pool_goes_on_without_a_device_and_fills_it_when_it_is_back() {
         disks[1].heal();
         assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
         assert!(!pool.put_online("b", &reopen(&disks[1])).unwrap());
-        assert_eq!((states(&pool), behind(&pool)), (vec![State::Complete, State::Filling], vec![false, true]));
+        assert_eq!((states(&pool), behind(&pool)), (vec![State::Complete, State::Resilvering], vec![false, true]));
         commit(&pool, 3);
-        assert!(fill(&pool) && !fill(&pool));
+        assert!(resilver(&pool) && !resilver(&pool));
         assert_eq!((states(&pool), behind(&pool)), (vec![State::Complete; 2], vec![false; 2]));
         let newest = commit(&pool, 2);
         drop(pool);
@@ -168,7 +168,7 @@ fn a_pool_goes_on_without_a_device_and_fills_it_when_it_is_back() {
 }
 
 #[test]
-fn a_device_that_was_away_is_filled_at_the_next_import() {
+fn a_device_that_was_away_is_resilvered_at_the_next_import() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     disks[0].vanish();
@@ -176,12 +176,12 @@ fn a_device_that_was_away_is_filled_at_the_next_import() {
     drop(pool);
     disks[0].heal();
     let pool = opened(&[&disks[0], &disks[1]], 3).unwrap();
-    assert_eq!((shown(pool.engine()), states(&pool)), (newest, vec![State::Filling, State::Complete]));
+    assert_eq!((shown(pool.engine()), states(&pool)), (newest, vec![State::Resilvering, State::Complete]));
     drop(pool);
     // An interrupted resilver starts again.
     let pool = opened(&[&disks[0], &disks[1]], 4).unwrap();
     commit(&pool, 2);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 2);
     drop(pool);
     assert_eq!(alone(&disks[0]), newest);
@@ -198,7 +198,7 @@ fn without_a_complete_member_the_refusal_names_the_missing() {
     // Its own labels record no failure: alone it is the pool as it was.
     drop(opened_with(&[&disks[0]], &reading(None), 3).unwrap());
     let pool = opened(&[&disks[0], &disks[1]], 4).unwrap();
-    assert_eq!(states(&pool), [State::Filling, State::Complete]);
+    assert_eq!(states(&pool), [State::Resilvering, State::Complete]);
     drop(pool);
     let error = opened(&[&disks[0]], 5).err().unwrap();
     assert_eq!(error.to_string(), "mirror-0 of pool tank has no complete device: b is missing");
@@ -221,7 +221,7 @@ fn devices_modified_separately_are_a_split_pool() {
     // To give up one side, the administrator detaches the device.
     pool.detach("b").unwrap();
     pool.attach("a", disks[1].clone(), false).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
     assert_eq!(alone(&disks[1]), newest);
@@ -237,12 +237,12 @@ fn a_device_joins_a_single_one_and_leaves_again() {
     let small = Arc::new(MemoryDevice::new("small", 63 * MIB));
     assert!(matches!(pool.attach("a", small, false), Err(Error::Request(_))));
     pool.attach("a", b.clone(), false).unwrap();
-    assert_eq!(states(&pool), [State::Complete, State::Filling]);
+    assert_eq!(states(&pool), [State::Complete, State::Resilvering]);
     assert!(matches!(pool.detach("a"), Err(Error::Request(_))), "only it holds everything");
     commit(&pool, 2);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     pool.attach("b", c.clone(), false).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(states(&pool), [State::Complete; 3]);
     pool.detach("a").unwrap();
     assert_eq!(labels::read_label(&*a).unwrap(), None, "it is nobody's");
@@ -270,7 +270,7 @@ fn a_device_is_replaced_also_when_it_is_away() {
         disks[1].heal();
         // The replacement survives an interruption.
         let pool = opened(&[&disks[0], &disks[1], &new], 4).unwrap();
-        assert!(fill(&pool));
+        assert!(resilver(&pool));
         assert_eq!(states(&pool), [State::Complete; 2]);
         let newest = commit(&pool, 2);
         drop(pool);
@@ -294,8 +294,11 @@ fn a_device_away_at_an_import_is_resilvered_from_its_last_state() {
         commit(&pool, 3);
         drop(pool);
         let pool = opened(&[&disks[0], &disks[1]], 4).unwrap();
-        assert_eq!((states(&pool)[1], pool.engine().filling().unwrap().since), (State::Filling, newest.back(1)));
-        assert!(fill(&pool));
+        assert_eq!(
+            (states(&pool)[1], pool.engine().resilvering().unwrap().since),
+            (State::Resilvering, newest.back(1))
+        );
+        assert!(resilver(&pool));
         let newest = commit(&pool, 2);
         drop(pool);
         assert_eq!(alone(&disks[1]), newest);
@@ -314,12 +317,12 @@ fn who_is_offline_stays_so_until_the_operator_says_otherwise() {
         commit(&pool, 3);
         drop(pool);
         let pool = opened(&[&disks[0], &disks[1]], 3).unwrap();
-        assert_eq!(states(&pool)[0], if temporary { State::Filling } else { State::Out });
+        assert_eq!(states(&pool)[0], if temporary { State::Resilvering } else { State::Out });
         if !temporary {
             assert_eq!(health(&pool), Health::Offline);
             assert!(pool.put_online("a", &reopen(&disks[0])).unwrap());
         }
-        assert!(fill(&pool));
+        assert!(resilver(&pool));
         let newest = commit(&pool, 1);
         drop(pool);
         assert_eq!(alone(&disks[0]), newest);
@@ -354,7 +357,7 @@ fn survives(images: Vec<MemoryDevice>, missing: Option<usize>, span: std::ops::R
     };
     let state = shown(pool.engine());
     assert!(span.contains(&state), "{what}: {state}");
-    fill(&pool);
+    resilver(&pool);
     let newest = commit(&pool, 2);
     assert_eq!(shown(pool.engine()), newest, "{what}");
     let complete: Vec<bool> = states(&pool).iter().map(|state| *state == State::Complete).collect();
@@ -384,7 +387,7 @@ fn nothing_is_lost_by_a_crash_in_a_failure_or_resilver() {
     let device: Arc<dyn Device> = faulty.clone();
     assert!(pool.put_online("b", &move |_| Ok(device.clone())).unwrap());
     note(&pool);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     note(&pool);
     let last = pool.engine().committed();
     drop(pool);
@@ -408,7 +411,7 @@ fn the_pool_is_whole_after_a_crash_in_a_replacement() {
     let pool = made(vec![a, b]);
     let (begin, first) = (recorder.len(), pool.engine().committed());
     pool.attach("b", new, true).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let last = commit(&pool, 1);
     drop(pool);
     for (cut, seed) in cuts(begin..=recorder.len(), 3) {
@@ -452,7 +455,7 @@ fn a_device_leaves_only_if_another_has_all_states_to_rewind_to() {
     pool.engine().set_client(Arc::new(Stamp));
     commit(&pool, 6);
     pool.attach("old", new.clone(), true).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert!(matches!(pool.label().vdevs[0].tree, VdevTree::Leaf(_)));
     drop(pool);
     let device: Arc<dyn Device> = new.clone();
@@ -471,7 +474,7 @@ fn an_import_knows_since_when_a_device_has_everything() {
     pool.engine().set_client(Arc::new(Stamp));
     commit(&pool, 6);
     pool.attach("old", new.clone(), false).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(states(&pool), [State::Complete; 2]);
     drop(pool);
     let pool = opened(&[&old, &new], 2).unwrap();
@@ -528,8 +531,8 @@ fn a_device_that_was_away_through_many_imports_is_known_again() {
             commit(&opened(&[&disks[0]], seed).unwrap(), 40);
         }
         let pool = opened(&[&disks[0], &away], 7).unwrap();
-        assert_eq!(states(&pool), [State::Complete, State::Filling]);
-        assert!(fill(&pool));
+        assert_eq!(states(&pool), [State::Complete, State::Resilvering]);
+        assert!(resilver(&pool));
         let newest = commit(&pool, 1);
         drop(pool);
         assert_eq!(alone(&away), newest);
@@ -579,6 +582,6 @@ fn a_replacement_is_not_replaced_itself() {
     pool.attach("b", new, true).unwrap();
     assert!(matches!(pool.attach("new", disk("other"), true), Err(Error::Request(_))));
     pool.attach("new", disk("third"), false).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(states(&pool), [State::Complete; 3]);
 }

@@ -57,7 +57,7 @@ impl Labels {
         let write = engine.writable().is_ok();
         let (mut sum, mut refused) = (LabelsExamined::default(), Vec::new());
         if write {
-            sum += fill_anew_what_was_cut(engine);
+            sum += resilver_truncated_members(engine);
         }
         {
             let (_highest, _labelling) = (self.hold(), engine.labelling.lock());
@@ -112,7 +112,7 @@ impl Labels {
 }
 
 /// Takes truncated redundant members out of use, lengthens them back, and resilvers them from the beginning.
-fn fill_anew_what_was_cut(engine: &Engine) -> LabelsExamined {
+fn resilver_truncated_members(engine: &Engine) -> LabelsExamined {
     let vdevs = &engine.storage().vdevs;
     let mut cut = Vec::new();
     for vdev in vdevs.all().into_iter().filter(|vdev| vdev.as_group().is_some()) {

@@ -5,9 +5,9 @@ use std::{fs::File, ops::Range, sync::Arc};
 use super::{
     CreateOptions, Pool, SAFE_STATES, create, create_of,
     members_tests::{
-        Disk, alone, disk, disks, fill, mirror, opened,
+        Disk, alone, disk, disks, mirror, opened,
         raidz::{raidz, without},
-        reopen, states,
+        reopen, resilver, states,
     },
     stamped::{Stamp, commit, reading, settings, shown, writing},
     states as rewind_states,
@@ -345,9 +345,9 @@ fn a_truncated_image_is_lengthened_resilvered_and_relabelled() {
         assert!(mend(&pool).bad > 0, "cut to {len}");
         assert_eq!(paths[0].metadata().unwrap().len(), 64 * MIB);
         // The lost content is not taken for zeros.
-        assert_eq!(states(&pool), [State::Filling, State::Complete]);
-        assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
-        assert!(fill(&pool));
+        assert_eq!(states(&pool), [State::Resilvering, State::Complete]);
+        assert_eq!(pool.engine().resilvering().unwrap().since, Txg::ZERO);
+        assert!(resilver(&pool));
         // The rings get the states that the device has by now.
         mend(&pool);
         assert_eq!(mend(&pool).bad, 0, "cut to {len}");

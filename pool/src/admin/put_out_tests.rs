@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Pool, SpareChange,
-    members_tests::{Disk, disk, disks, fill, mirror, opened, reopen, states},
+    members_tests::{Disk, disk, disks, mirror, opened, reopen, resilver, states},
     stamped::commit,
 };
 use crate::{
@@ -32,7 +32,7 @@ fn with_bad_one(disks: &[Disk]) -> Pool {
     let (vdev, leaf) = pool.find_device("b").unwrap();
     (0..10).for_each(|_| vdev.note_checksum_error(leaf.guid()));
     assert_eq!(pool.spare_step().unwrap(), [stepped_in("c")]);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     pool
 }
 
@@ -70,9 +70,9 @@ fn a_device_with_too_many_errors_is_faulted_until_brought_back() {
     disks[2].vanish();
     commit(&pool, 1);
     assert_eq!(pool.spare_step().unwrap(), [given_back("c"), stepped_in("d")]);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(pool.spare_step().unwrap(), [given_back("d")]);
     assert_eq!(condition(&pool), (Health::Online, None));
     assert!(pool.label().sections.put_out.is_empty());
@@ -92,7 +92,7 @@ fn a_returned_device_is_faulted_again_only_for_new_errors() {
             leaf.counters().clear_errors();
         }
         assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
-        assert!(fill(&pool));
+        assert!(resilver(&pool));
         // The device is complete before its errors are counted again.
         assert_eq!(pool.spare_step().unwrap(), [given_back("c")], "cleared: {is_cleared}");
         assert_eq!(condition(&pool), (Health::Online, None));

@@ -68,7 +68,7 @@ impl Pool {
         if let Some(spare) = vdevs.iter().filter(is_staying).flat_map(|vdev| vdev.leaves()).find(is_spare) {
             return Err(Error::Request(format!("the spare {} is in use there; detach it first", spare.name())));
         }
-        if vdevs.iter().any(|vdev| vdev.filling().is_some()) {
+        if vdevs.iter().any(|vdev| vdev.resilvering().is_some()) {
             return Err(Error::Request("a resilver is in progress; wait until it finishes".into()));
         }
         Ok(self.engine().storage().space.moving_plan(&Regions::Vdev(id), &Targets::Anywhere))

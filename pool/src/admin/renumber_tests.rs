@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     NewVdev, Pool, create_of,
-    members_tests::{Disk, disks, fill, mirror, opened, states},
+    members_tests::{Disk, disks, mirror, opened, resilver, states},
     open,
     stamped::{Stamp, commit, settings, shown, writing},
 };
@@ -56,7 +56,7 @@ fn who_would_not_be_known_again_keeps_the_number_as_it_is() {
     pool.attach("a", disks[2].clone(), false).unwrap();
     assert!(matches!(pool.renumber(NEW), Err(Error::Request(_))));
     assert_eq!(pool.engine().guid(), old);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     pool.renumber(NEW).unwrap();
 }
 

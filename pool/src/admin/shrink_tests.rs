@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     CreateOptions, NewVdev, Pool, SAFE_STATES, Wanted, create_of,
-    members_tests::fill as resilvered,
+    members_tests::resilver as resilvered,
     open, rewind,
     stamped::{Stamp, commit, opened, reading, resized, settings, shown, stamped, writing, writing_pool},
     states,

@@ -4,7 +4,7 @@ use std::{sync::Arc, thread, time::Duration};
 
 use super::{
     NewVdev, Pool, SpareChange, create_of,
-    members_tests::{Disk, alone, disks, fill, leaving::Healed, mirror, opened, reopen, states},
+    members_tests::{Disk, alone, disks, leaving::Healed, mirror, opened, reopen, resilver, states},
     stamped::{Stamp, commit, settings, shown},
 };
 use crate::{
@@ -56,11 +56,11 @@ pub(super) fn failed(disks: &[Disk]) -> Pool {
 fn recovered(disks: &[Disk]) -> Pool {
     let pool = failed(disks);
     pool.spare_step().unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     disks[1].heal();
     assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
     assert_eq!(pool.spare_step().unwrap(), []);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     pool
 }
 
@@ -70,9 +70,9 @@ fn a_spare_steps_in_and_is_enough_when_the_others_are_lost() {
     let pool = failed(&disks);
     assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
     assert_eq!(pool.spare_step().unwrap(), []);
-    assert_eq!(states(&pool), [State::Complete, State::Out, State::Filling]);
+    assert_eq!(states(&pool), [State::Complete, State::Out, State::Resilvering]);
     assert_eq!(spares(&pool), listed(&[("c", true)]));
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(states(&pool), [State::Complete, State::Out, State::Complete]);
     let newest = commit(&pool, 3);
     assert_eq!(pool.spare_step().unwrap(), []);
@@ -96,7 +96,7 @@ fn a_spare_is_given_back_when_the_device_is_back() {
     disks[0].inject(Fault::failing(Operation::Flush));
     commit(&pool, 1);
     assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "a"));
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let last = commit(&pool, 1);
     assert!(last > newest);
     drop(pool);
@@ -109,7 +109,7 @@ fn detaching_keeps_the_spare_or_makes_it_available() {
     let pool = failed(&disks);
     pool.add_spares(&[device(&disks[3])]).unwrap();
     pool.spare_step().unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     pool.detach("b").unwrap();
     assert_eq!((states(&pool), spares(&pool)), (vec![State::Complete; 2], listed(&[("d", false)])));
     disks[2].inject(Fault::failing(Operation::Write));
@@ -152,7 +152,7 @@ fn the_smallest_that_fits_and_answers_steps_in() {
     assert_eq!(pool.spare_step().unwrap(), stepped_in("large", "b"));
     let health: Vec<Health> = pool.spares().iter().map(|spare| spare.leaf.health()).collect();
     assert_eq!(health, [Health::Online, Health::Online, Health::Unavailable]);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
     assert_eq!(alone(&large), newest);
@@ -196,7 +196,7 @@ fn no_spare_steps_in_for_a_device_replaced_meanwhile() {
     assert_eq!(spares(&pool), listed(&[("c", false)]));
     drop(pool);
     let pool = opened(&[&disks[0], &disks[2], &disks[3]], 5).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(states(&pool), [State::Complete; 2]);
     assert_eq!(pool.spare_step().unwrap(), []);
     let disks = self::disks("a b c");
@@ -216,9 +216,9 @@ fn a_device_with_too_many_errors_serves_until_the_spare_can() {
     assert_eq!(pool.spare_step().unwrap(), []);
     vdev.note_checksum_error(leaf.guid());
     assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
-    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Filling]);
+    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Resilvering]);
     assert_eq!(pool.spare_step().unwrap(), []);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(pool.spare_step().unwrap(), [SpareChange::PutOut { device: "b".into() }]);
     assert_eq!(states(&pool), [State::Complete, State::Out, State::Complete]);
     assert_eq!(leaf.trouble().unwrap(), "too many errors");
@@ -279,7 +279,7 @@ fn a_spare_that_fails_itself_makes_room_for_another() {
     commit(&pool, 1);
     assert_eq!(pool.spare_step().unwrap(), [given_back("c"), stepped_in("d", "b")].concat());
     assert_eq!(spares(&pool), listed(&[("c", false), ("d", true)]));
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
     assert_eq!(alone(&disks[3]), newest);
@@ -315,7 +315,7 @@ fn a_spare_of_a_raidz_makes_up_for_a_second_loss() {
     disks[1].inject(Fault::failing(Operation::Write));
     commit(&pool, 2);
     assert_eq!(pool.spare_step().unwrap(), stepped_in("s", "b"));
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 2);
     drop(pool);
     assert_eq!(shown(opened(&[&disks[0], &disks[3]], 4).unwrap().engine()), newest);
@@ -339,7 +339,7 @@ fn a_spare_of_an_uneven_raidz_has_the_rows_of_its_column() {
         commit(&pool, 2);
         assert_eq!(pool.spare_step().unwrap(), stepped_in(steps_in, fails));
         assert!(spares(&pool).contains(&(other.to_owned(), false)), "{other} stands by");
-        assert!(fill(&pool));
+        assert!(resilver(&pool));
         let newest = commit(&pool, 2);
         drop(pool);
         // It makes up for a second missing device.
@@ -370,7 +370,7 @@ fn spares_are_labelled_known_again_and_removed() {
     assert!(matches!(pool.remove_spare("d"), Err(Error::Request(_))));
     disks[1].heal();
     pool.put_online("b", &reopen(&disks[1])).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     pool.spare_step().unwrap();
     assert!(pool.remove_spare("d").unwrap());
     assert_eq!(labels::read_label(&*disks[3]).unwrap(), None);
@@ -394,12 +394,12 @@ fn nothing_is_lost_by_a_crash_while_a_spare_comes_or_goes() {
     note(&pool);
     assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
     note(&pool);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     note(&pool);
     b.heal();
     let back: Disk = b.clone();
     assert!(pool.put_online("b", &reopen(&back)).unwrap());
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(pool.spare_step().unwrap(), given_back("c"));
     note(&pool);
     let last = pool.engine().committed();
@@ -416,7 +416,7 @@ fn nothing_is_lost_by_a_crash_while_a_spare_comes_or_goes() {
         let state = shown(pool.engine());
         assert!((promised..=last).contains(&state), "{what}: {state}");
         // All due steps are done, and come to an end.
-        let is_idle = (0..9).any(|_| !fill(&pool) && pool.spare_step().unwrap().is_empty());
+        let is_idle = (0..9).any(|_| !resilver(&pool) && pool.spare_step().unwrap().is_empty());
         assert!(is_idle, "{what}: {:?}", states(&pool));
         assert!(states(&pool).iter().filter(|state| **state == State::Complete).count() >= 2, "{what}");
         let newest = commit(&pool, 2);
@@ -437,11 +437,11 @@ fn a_spare_whose_giving_back_was_cut_off_steps_in_again() {
     let disks = disks("a b c");
     let pool = failed(&disks);
     pool.spare_step().unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     commit(&pool, 1);
     disks[1].heal();
     pool.put_online("b", &reopen(&disks[1])).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     // Its own label is not rewritten.
     disks[2].inject(Fault::failing(Operation::Write));
     pool.spare_step().unwrap();
@@ -456,7 +456,7 @@ fn a_spare_whose_giving_back_was_cut_off_steps_in_again() {
     assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
     drop(pool);
     let pool = opened(&[&disks[0], &disks[2]], 8).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
     assert_eq!(alone(&disks[2]), newest);
@@ -467,7 +467,7 @@ fn an_empty_device_in_a_failed_ones_place_replaces_it() {
     let disks = disks("a b c");
     let pool = failed(&disks);
     assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let step = |wanted: bool, found: &Disk| pool.autoreplace_step(&|| wanted, &reopen(found)).unwrap();
     let (small, other, empty) = (sized("b", 40 * MIB), sized("b", 64 * MIB), sized("b", 80 * MIB));
     other.write_at(0, b"XFSB").unwrap();
@@ -476,7 +476,7 @@ fn an_empty_device_in_a_failed_ones_place_replaces_it() {
     assert_eq!((step(true, &small), step(true, &other), step(false, &empty)), (vec![], vec![], vec![]));
     assert_eq!(step(true, &empty), ["b"]);
     assert_eq!(step(true, &empty), [""; 0]);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(pool.spare_step().unwrap(), []);
     let newest = commit(&pool, 1);
     assert_eq!(states(&pool), [State::Complete; 2]);

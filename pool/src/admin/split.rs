@@ -199,7 +199,7 @@ impl Pool {
 fn leaver(mirror: &Group, wanted: Option<&Arc<Leaf>>) -> Result<Arc<Leaf>> {
     let members = mirror.members();
     let refused = |problem: String| Err(Error::Request(problem));
-    let is_in_motion = |state| matches!(state, State::Filling | State::Filled);
+    let is_in_motion = |state| matches!(state, State::Resilvering | State::Resilvered);
     if members.iter().any(|member| is_in_motion(member.state()) || member.replaces().is_some()) {
         return refused(format!("{} is being resilvered; wait until the resilver finishes", mirror.name()));
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     NewVdev, OpenOptions, Pool, SAFE_STATES, create_of,
-    members_tests::{fill, leaving::Healed},
+    members_tests::{leaving::Healed, resilver},
     open,
     stamped::{Stamp, commit, settings, shown, writing},
 };
@@ -159,14 +159,14 @@ fn nobody_leaves_before_all_that_devices_were_asked_is_answered() {
         let of = |vdev: &Arc<dyn Vdev>| vdev.as_group().unwrap().members()[1].state();
         vdevs.iter().map(of).collect::<Vec<_>>()
     };
-    assert_eq!(states(), [State::Filling; 2]);
+    assert_eq!(states(), [State::Resilvering; 2]);
     assert!(disks.iter().skip(2).all(|disk| label_of(&**disk).pool == pool.label().pool));
     disks[1].heal();
     while slow.outstanding() > 0 {
         std::thread::yield_now();
     }
     assert!(label_of(&*disks[1]).pool == pool.label().pool);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(states(), [State::Complete; 2]);
     let before = commit(&pool, 1);
     pool.split("other", &plan).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     NewVdev, Pool, create_of,
-    members_tests::{Disk, alone, disks, fill, mirror, opened, reopen, states},
+    members_tests::{Disk, alone, disks, mirror, opened, reopen, resilver, states},
     spares_tests::{device, failed, listed, sized, spares},
     stamped::{Stamp, commit, settings, shown},
 };
@@ -33,7 +33,7 @@ fn a_spare_steps_in_at_a_word_and_stays_until_it_is_detached() {
     assert_eq!(pool.use_spare("a", "c").unwrap_err().to_string(), "the spare c is already in use");
     assert!(pool.use_spare("b", "d").is_err(), "one stands in for it already");
     assert_eq!(pool.spare_step().unwrap(), []);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!((pool.spare_step().unwrap(), states(&pool)), (vec![], vec![State::Complete; 3]));
     let newest = commit(&pool, 2);
     assert_eq!(alone(&disks[2]), newest);
@@ -43,10 +43,10 @@ fn a_spare_steps_in_at_a_word_and_stays_until_it_is_detached() {
     disks[1].inject(Fault::failing(Operation::Write));
     commit(&pool, 1);
     assert_eq!(pool.spare_step().unwrap().len(), 1);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     disks[1].heal();
     assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!((pool.spare_step().unwrap().len(), paths(&pool)), (1, vec!["a".to_owned(), "b".to_owned()]));
 }
 
@@ -55,14 +55,14 @@ fn replacing_a_device_with_a_spare_frees_the_spare() {
     let disks = disks("a b c new");
     let pool = failed(&disks);
     pool.spare_step().unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let small = sized("small", 40 * MIB);
     assert!(pool.attach("b", device(&small), true).is_err());
     assert_eq!(paths(&pool), ["a", "b", "c"], "what is refused changes nothing");
     pool.attach("b", device(&disks[3]), true).unwrap();
-    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Filling]);
+    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Resilvering]);
     assert_eq!((pool.spare_step().unwrap(), spares(&pool)), (vec![], listed(&[("c", true)])));
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!((pool.spare_step().unwrap(), spares(&pool)), (vec![], listed(&[("c", false)])));
     assert_eq!(paths(&pool), ["a", "new"]);
     let newest = commit(&pool, 2);
@@ -77,15 +77,15 @@ fn a_useless_spare_is_returned_before_a_replacement() {
     pool.spare_step().unwrap();
     pool.attach("b", device(&disks[3]), true).unwrap();
     assert_eq!((states(&pool).len(), spares(&pool)), (3, listed(&[("c", false)])));
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!((pool.spare_step().unwrap(), paths(&pool)), (vec![], vec!["a".to_owned(), "new".to_owned()]));
     // This time the device is complete beside the spare.
     let last = sized("last", 64 * MIB);
     pool.use_spare("new", "c").unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     pool.attach("new", device(&last), true).unwrap();
     assert_eq!(spares(&pool), listed(&[("c", false)]));
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!(paths(&pool), ["a", "last"]);
 }
 
@@ -100,12 +100,12 @@ fn the_same_holds_in_a_raidz_and_refusals_name_the_device() {
     disks[1].inject(Fault::failing(Operation::Write));
     commit(&pool, 2);
     pool.spare_step().unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let refused = pool.detach("s").unwrap_err().to_string();
     assert_eq!(refused, "no other device of raidz1-0 has all data of s: replace b instead");
     pool.attach("b", device(&disks[4]), true).unwrap();
     assert_eq!(paths(&pool), ["a", "s", "new", "c"]);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!((pool.spare_step().unwrap(), spares(&pool)), (vec![], listed(&[("s", false)])));
     let newest = commit(&pool, 2);
     drop(pool);
@@ -119,11 +119,11 @@ fn nothing_is_lost_by_a_crash_while_replacing_past_a_spare() {
     let disks: Vec<Disk> = ["a", "b", "c", "new"].map(recorded).to_vec();
     let pool = failed(&disks);
     pool.spare_step().unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let promised = commit(&pool, 4);
     let begin = recorder.len();
     pool.attach("b", device(&disks[3]), true).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     assert_eq!((pool.spare_step().unwrap(), paths(&pool)), (vec![], vec!["a".to_owned(), "new".to_owned()]));
     let last = commit(&pool, 1);
     drop(pool);
@@ -137,7 +137,7 @@ fn nothing_is_lost_by_a_crash_while_replacing_past_a_spare() {
         let pool = pool.unwrap_or_else(|error| panic!("{what}: {error}"));
         let state: Txg = shown(pool.engine());
         assert!((promised..=last).contains(&state), "{what}: {state}");
-        let is_idle = (0..9).any(|_| !fill(&pool) && pool.spare_step().unwrap().is_empty());
+        let is_idle = (0..9).any(|_| !resilver(&pool) && pool.spare_step().unwrap().is_empty());
         assert!(is_idle, "{what}: {:?}", states(&pool));
         assert!(states(&pool).iter().filter(|state| **state == State::Complete).count() >= 2, "{what}");
         let (newest, there) = (commit(&pool, 2), paths(&pool));

@@ -150,7 +150,7 @@ impl Storage {
             match self.copy_copy(pointer, copy, &bytes, to) {
                 // The place of its pieces is lost: no device has this copy.
                 Err(error @ Error::Damaged { .. }) if pointer.gang => lost.push(error),
-                filled => filled?,
+                resilvered => resilvered?,
             }
         }
         match lost.len() < usize::from(pointer.copies) {
@@ -172,7 +172,7 @@ impl Storage {
         match to {
             Copying::Members => {
                 let (id, offset) = self.space.resolve(address, len)?;
-                self.vdevs.get(id)?.fill(offset, bytes)
+                self.vdevs.get(id)?.resilver(offset, bytes)
             }
             Copying::Twins => match self.space.twin(address, len)? {
                 Some((id, offset)) => self.vdevs.get(id)?.write_shared(offset, bytes.clone()),
@@ -222,7 +222,7 @@ impl Storage {
         match to {
             Copying::Members => {
                 let vdev = self.space.resolve(address, pointer.stored).and_then(|(id, _)| self.vdevs.get(id));
-                let since = vdev.ok().and_then(|vdev| vdev.filling());
+                let since = vdev.ok().and_then(|vdev| vdev.resilvering());
                 since.is_some_and(|since| pointer.birth.max(self.space.arrived(address)) > since)
             }
             Copying::Twins => self.space.moves(address, pointer.stored),
@@ -233,7 +233,7 @@ impl Storage {
     fn is_missing(&self, pointer: &BlockPointer, to: Copying) -> bool {
         if pointer.gang {
             let has_all = |since| pointer.birth <= since;
-            let lacks = |vdev: &dyn vdev::Vdev| self.filling(vdev).is_some_and(|since| !has_all(since));
+            let lacks = |vdev: &dyn vdev::Vdev| self.resilvering(vdev).is_some_and(|since| !has_all(since));
             return to == Copying::Twins || self.vdevs.all().iter().any(|vdev| lacks(&**vdev));
         }
         pointer.addresses().iter().any(|address| self.is_copied(pointer, *address, to))
@@ -241,11 +241,11 @@ impl Storage {
 
     /// The transaction group after which blocks are missing on a device being resilvered. If a chunk moved onto the
     /// vdev later, it brought old blocks along: then any block may be missing, and the result is zero.
-    pub(crate) fn filling(&self, vdev: &dyn vdev::Vdev) -> Option<Txg> {
-        vdev.filling().map(|since| self.lacks_since(vdev.id(), since))
+    pub(crate) fn resilvering(&self, vdev: &dyn vdev::Vdev) -> Option<Txg> {
+        vdev.resilvering().map(|since| self.lacks_since(vdev.id(), since))
     }
 
-    /// As [`Storage::filling`], for a device that has everything written to the vdev up to `since`.
+    /// As [`Storage::resilvering`], for a device that has everything written to the vdev up to `since`.
     pub(crate) fn lacks_since(&self, vdev: VdevId, since: Txg) -> Txg {
         if self.space.last_arrival(vdev) > since { Txg::ZERO } else { since }
     }

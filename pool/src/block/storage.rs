@@ -158,8 +158,8 @@ impl SpaceIo for Vdevs {
         self.get(vdev)?.mend(source, offset, good)
     }
 
-    fn fill(&self, vdev: VdevId, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
-        self.get(vdev)?.fill(offset, bytes)
+    fn resilver(&self, vdev: VdevId, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        self.get(vdev)?.resilver(offset, bytes)
     }
 
     fn write(&self, vdev: VdevId, offset: u64, bytes: &[u8]) -> Result<()> {

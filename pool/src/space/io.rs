@@ -34,7 +34,7 @@ pub trait SpaceIo {
     }
 
     /// Writes a block's good bytes to members that are being resilvered.
-    fn fill(&self, _vdev: VdevId, _offset: u64, _bytes: &Arc<Vec<u8>>) -> Result<()> {
+    fn resilver(&self, _vdev: VdevId, _offset: u64, _bytes: &Arc<Vec<u8>>) -> Result<()> {
         Ok(())
     }
 }

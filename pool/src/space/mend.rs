@@ -46,8 +46,8 @@ pub struct OwnExamined {
 }
 
 impl Space {
-    /// Examines about `budget` bytes of the space layer's own blocks from `from` on, and mends bad copies if `write` says
-    /// so. The caller flushes.
+    /// Examines about `budget` bytes of the space layer's own blocks from `from` on, and mends bad copies if `write`
+    /// says so. The caller flushes.
     pub fn mend_own(&self, io: &dyn SpaceIo, from: OwnCursor, budget: u64, write: bool) -> OwnExamined {
         self.go_through(io, from, budget, |disk, blocks, examined| {
             let mut suspects = BTreeSet::new();
@@ -63,7 +63,7 @@ impl Space {
     }
 
     /// Writes about `budget` bytes of the space layer's own blocks from `from` on to the devices being resilvered.
-    pub fn fill_own(&self, io: &dyn SpaceIo, from: OwnCursor, budget: u64) -> OwnExamined {
+    pub fn resilver_own(&self, io: &dyn SpaceIo, from: OwnCursor, budget: u64) -> OwnExamined {
         self.go_through(io, from, budget, |disk, blocks, examined| {
             let read = |block| (start(block), disk.read_padded(block));
             let contents: BTreeMap<_, _> = blocks.iter().map(read).collect();
@@ -71,7 +71,7 @@ impl Space {
             for (block, place) in in_order(blocks) {
                 let Some(bytes) = &contents[&start(block)] else { continue };
                 examined.bytes += bytes.len() as u64;
-                if disk.io.fill(place.vdev, place.offset, bytes).is_ok() {
+                if disk.io.resilver(place.vdev, place.offset, bytes).is_ok() {
                     examined.mended += bytes.len() as u64;
                 }
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{
     engine::state::{Engine, Still},
-    fill::note::FillingNote,
     head::Head,
+    resilver::note::ResilverNote,
 };
 use crate::{error::Result, format::pointer::BlockPointer, tree::Usage, units::Txg, vdev::mend::LabelsExamined};
 
@@ -16,7 +16,7 @@ pub trait SyncClient: Send + std::marker::Sync {
 
     /// Called after [`SyncClient::sync`]: the progress of the resilver, if it can be resumed from there. Nothing is
     /// copied before the group is committed.
-    fn filling(&self, _sync: &mut Sync<'_>) -> Option<FillingNote> {
+    fn resilvering(&self, _sync: &mut Sync<'_>) -> Option<ResilverNote> {
         None
     }
 }

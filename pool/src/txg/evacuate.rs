@@ -8,10 +8,10 @@
 //!    group at the latest.
 //! 2. Commits follow until the space layer's own blocks and the intent log lie elsewhere. The first commit completes
 //!    step 1: every block in the regions was born by then.
-//! 3. The chunks there get twins. The dataset layer walks all trees, as for a resilver ([`super::Filling`]), and copies
-//!    to the twins every block that lies in the regions. All blocks found were born before, and no block is allocated
-//!    there meanwhile. When a tree takes a reference to such a block, the commit that writes the reference copies the
-//!    block.
+//! 3. The chunks there get twins. The dataset layer walks all trees, as for a resilver ([`super::Resilvering`]), and
+//!    copies to the twins every block that lies in the regions. All blocks found were born before, and no block is
+//!    allocated there meanwhile. When a tree takes a reference to such a block, the commit that writes the reference
+//!    copies the block.
 //! 4. Everything is flushed. Chunks and twins change places while no commit is under way. Copies may be missing if
 //!    meanwhile a device of a mirror came, left or returned, a disk was replaced, or the pool was suspended: then
 //!    everything is copied again.

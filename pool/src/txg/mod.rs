@@ -25,7 +25,7 @@
 //! streams    sequential readers, and the prefetch for them
 //! suspects   blocks with a bad copy, until they are examined
 //! still      no commit for a while: examining blocks, and repairing them
-//! fill       the engine's part of a resilver
+//! resilver   the engine's part of a resilver
 //! evacuate   the engine's part of removal and of other jobs that move chunks
 //! workers    the threads that compress, checksum and write
 //! durable    the intent log's side: durable before the next commit
@@ -41,9 +41,9 @@ mod durable;
 mod engine;
 mod evacuate;
 mod feeder;
-mod fill;
 mod head;
 mod pace;
+mod resilver;
 mod still;
 mod streams;
 mod suspects;
@@ -65,8 +65,8 @@ pub use self::{
     },
     evacuate::{Evacuation, Vacating},
     feeder::Feeder,
-    fill::note::{FILLING_COUNTERS, Filling, FillingNote},
     head::{Head, OpError, Plain, Quiet, TreeEpoch},
+    resilver::note::{RESILVER_COUNTERS, ResilverNote, Resilvering},
     still::Verdict,
     streams::Outlook,
     suspects::{Place, Suspect},

@@ -26,8 +26,8 @@ use crate::{
     txg::{
         client::{Sync, Written},
         engine::{parameters::CATALOGUE_LEVEL, state::Engine},
-        fill::{fill_shares, noted},
         head::{Frozen, Head, OpError, Plain},
+        resilver::{noted, resilver_shares},
     },
     units::Txg,
     vdev::{Health, Leaf, Vdev, uberblocks},
@@ -111,11 +111,11 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     for frozen in frozen {
         written.push(write_tree(engine, txg, frozen, engine.metadata_copies())?);
     }
-    fill_shares(engine, written.iter().flat_map(|written| &written.shares));
+    resilver_shares(engine, written.iter().flat_map(|written| &written.shares));
     if let Some(client) = engine.client() {
         client.sync(&mut Sync { engine, txg }, written)?;
     }
-    let note = engine.client().and_then(|client| client.filling(&mut Sync { engine, txg }));
+    let note = engine.client().and_then(|client| client.resilvering(&mut Sync { engine, txg }));
     let (catalogue, level) = write_catalogue(engine, txg)?;
     let log = engine.log_head(txg, standing)?;
     let mut space = Vec::new();

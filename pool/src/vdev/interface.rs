@@ -141,12 +141,12 @@ pub trait Vdev: Send + Sync {
     fn committed(&self) {}
 
     /// The newest txg that every device being resilvered has completely; `None` if no device is being resilvered.
-    fn filling(&self) -> Option<Txg> {
+    fn resilvering(&self) -> Option<Txg> {
         None
     }
 
     /// Writes verified content to the devices being resilvered.
-    fn fill(&self, _offset: u64, _bytes: &Arc<Vec<u8>>) -> Result<()> {
+    fn resilver(&self, _offset: u64, _bytes: &Arc<Vec<u8>>) -> Result<()> {
         Ok(())
     }
 

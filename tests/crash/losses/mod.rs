@@ -200,7 +200,7 @@ fn draw_unfinished(images: &[Arc<MemoryDevice>], struck: &mut Struck, random: &m
         if !struck.contains_key(&image) && random.random_range(0..2) == 0 {
             struck.insert(image, BLOWS[random.random_range(0..BLOWS.len())]);
             count += 1;
-            if !vdevs.iter().all(|vdev| vdev.suffice_when_filled(struck)) {
+            if !vdevs.iter().all(|vdev| vdev.suffice_when_resilvered(struck)) {
                 struck.remove(&image);
                 count -= 1;
             }

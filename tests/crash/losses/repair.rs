@@ -54,13 +54,13 @@ pub(crate) enum Part {
     /// New devices replace the lost devices.
     Replacing,
     /// Devices are resilvered, replaced devices leave, and other jobs finish.
-    Filling,
+    Resilver,
     /// A scrub repairs the rot.
     Scrub,
 }
 
 /// All parts, in order.
-pub(super) const PARTS: [Part; 5] = [Part::Opening, Part::Return, Part::Replacing, Part::Filling, Part::Scrub];
+pub(super) const PARTS: [Part; 5] = [Part::Opening, Part::Return, Part::Replacing, Part::Resilver, Part::Scrub];
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +68,7 @@ impl fmt::Display for Part {
             Part::Opening => "opening",
             Part::Return => "return",
             Part::Replacing => "replacing",
-            Part::Filling => "filling",
+            Part::Resilver => "resilver",
             Part::Scrub => "scrub",
         })
     }
@@ -236,14 +236,14 @@ impl Round<'_> {
         let is_for_spares = random.random_range(0..2) == 0;
         if is_for_spares {
             // Spares are put in before the operator acts.
-            site.begins(Part::Filling);
+            site.begins(Part::Resilver);
             world.settle()?;
         }
         let stood_in = stand_ins(&world);
         site.begins(Part::Replacing);
         let replaced = self.replace(&world, &mut site)?;
         let told = |problem| format!("{replaced}{problem}");
-        site.begins(Part::Filling);
+        site.begins(Part::Resilver);
         world.settle()?;
         site.begins(Part::Scrub);
         judge_repaired(&world).map_err(told)?;

@@ -104,7 +104,7 @@ impl Tally {
             ("power failures while a pool was opened to be repaired", self.failures[Part::Opening as usize]),
             ("power failures while devices came back", self.failures[Part::Return as usize]),
             ("power failures while devices were replaced", self.failures[Part::Replacing as usize]),
-            ("power failures while devices were filled in a repair", self.failures[Part::Filling as usize]),
+            ("power failures during a resilver in a repair", self.failures[Part::Resilver as usize]),
             ("power failures while a scrub mended", self.failures[Part::Scrub as usize]),
             ("lost devices", self.blows[Blow::Lost as usize]),
             ("stale devices", self.blows[Blow::Stale as usize]),
@@ -161,7 +161,7 @@ impl Holders {
 
     /// As [`Holders::suffice_without`], after one of each sharing pair has left. Rot on the staying device is found
     /// only by a scrub, when the other device is gone.
-    pub(super) fn suffice_when_filled(&self, struck: &Struck) -> bool {
+    pub(super) fn suffice_when_resilvered(&self, struck: &Struck) -> bool {
         let is_rotten = |image: &usize| struck.get(image) == Some(&Blow::Rotten);
         let leaving =
             self.staying.iter().filter(|(stays, _)| is_rotten(stays)).map(|(_, leaves)| (*leaves, Blow::Lost));

@@ -120,7 +120,7 @@ impl Life {
     pub(super) fn under_way(&self) -> Vec<&'static str> {
         let (datasets, pool) = (&self.world.datasets, &self.world.pool);
         let kinds = [
-            ("resilver", self.world.engine().filling().is_some()),
+            ("resilver", self.world.engine().resilvering().is_some()),
             ("removal", datasets.removal().is_under_way()),
             ("rebalance", datasets.rebalance().is_under_way()),
             ("defragmentation", datasets.defragment().is_under_way()),

@@ -44,7 +44,7 @@ const PASSING: usize = 24;
 const STRIKES: usize = 3;
 
 /// The bytes that a resilver copies in a step.
-const FILLING_STEP: u64 = 1 << 16;
+const RESILVER_STEP: u64 = 1 << 16;
 /// The bytes that a scrub reads in a step.
 const SCRUB_STEP: u64 = 1 << 20;
 
@@ -169,11 +169,11 @@ impl Life {
         let steps = self.below(40);
         let datasets = self.world.datasets.clone();
         for _ in 0..steps {
-            if self.expect("resilver", datasets.resilver().advance(FILLING_STEP))? == Progress::Idle {
+            if self.expect("resilver", datasets.resilver().advance(RESILVER_STEP))? == Progress::Idle {
                 break;
             }
         }
-        Ok(format!("{taken} devices taken back, {steps} steps of filling: {:?}", self.world.mirrored()))
+        Ok(format!("{taken} devices taken back, {steps} steps of resilver: {:?}", self.world.mirrored()))
     }
 
     /// Brings faulted devices of the mirror online, perhaps without their unflushed writes.

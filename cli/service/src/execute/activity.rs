@@ -29,7 +29,7 @@ impl OpenPool {
                 return Ok(Some(freeing).filter(|bytes| *bytes > 0));
             }
             Activity::Replace => return Ok(self.is_replacing().then(|| self.to_resilver())),
-            Activity::Resilver => return Ok(self.is_filling().then(|| self.to_resilver())),
+            Activity::Resilver => return Ok(self.is_resilvering().then(|| self.to_resilver())),
             Activity::Trim => return Ok(self.left_to_trim()),
             Activity::Defragment => Kind::Defragment,
             Activity::Expand => Kind::Expand,
@@ -43,8 +43,8 @@ impl OpenPool {
 
     /// Whether devices are being resilvered, so a command can wait. The end of a resilver is recorded shortly after
     /// the devices are complete.
-    pub(super) fn is_filling(&self) -> bool {
-        !self.is_stuck() && (self.needs().filling || self.resilver().is_some())
+    pub(super) fn is_resilvering(&self) -> bool {
+        !self.is_stuck() && (self.needs().resilvering || self.resilver().is_some())
     }
 
     /// The running resilver, if any.
@@ -55,6 +55,6 @@ impl OpenPool {
     /// Bytes left to resilver: all allocated space if the resilver is about to begin.
     fn to_resilver(&self) -> u64 {
         let left = self.resilver().map(|status| status.total.saturating_sub(status.examined));
-        left.unwrap_or_else(|| if self.needs().filling { self.engine().space_totals().allocated } else { 0 })
+        left.unwrap_or_else(|| if self.needs().resilvering { self.engine().space_totals().allocated } else { 0 })
     }
 }

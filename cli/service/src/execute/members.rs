@@ -30,7 +30,7 @@ pub(super) struct Needs {
     pub(super) offline: bool,
     pub(super) unavailable: bool,
     pub(super) faulted: bool,
-    pub(super) filling: bool,
+    pub(super) resilvering: bool,
     pub(super) stuck: bool,
     /// A log vdev is missing.
     pub(super) log_lost: bool,
@@ -45,7 +45,7 @@ impl Needs {
             (self.unavailable, Condition::Missing),
             (self.log_lost, Condition::LogLost),
             (self.offline, Condition::Offline),
-            (self.filling, Condition::Resilvering),
+            (self.resilvering, Condition::Resilvering),
         ];
         all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, condition)| condition).collect()
     }
@@ -144,7 +144,7 @@ impl OpenPool {
         others.retain(|other| other.leaf.guid() != leaf.guid());
         let is_alone = others.iter().all(|other| other.state() != State::Complete);
         let takes_over = |other: &Arc<Member>| is_alone || other.replaces() == Some(leaf.guid());
-        others.retain(|other| other.state() == State::Filling && takes_over(other));
+        others.retain(|other| other.state() == State::Resilvering && takes_over(other));
         Ok(others)
     }
 
@@ -226,18 +226,20 @@ impl OpenPool {
             // An INUSE spare stays attached. The replacement of a spare is finished only when the spare is AVAIL again.
             State::Complete => Ok(member.replaces().is_some() && !self.pool.label().is_spare(leaf.guid())),
             State::Out => refused("it has failed, or was taken offline, before the resilver finished"),
-            State::Filling | State::Filled => match self.datasets.resilver().status().filter(|_| self.is_stuck()) {
-                Some(status) => Err(Failure::cannot(
-                    "resilver",
-                    device,
-                    match status.errors {
-                        1 => "one block cannot be read from any other device".to_owned(),
-                        errors => format!("{errors} blocks cannot be read from any other device"),
-                    },
-                )
-                .hint(format!("the replacement stays incomplete; details: pool status -v {}", self.name()))),
-                None => Ok(true),
-            },
+            State::Resilvering | State::Resilvered => {
+                match self.datasets.resilver().status().filter(|_| self.is_stuck()) {
+                    Some(status) => Err(Failure::cannot(
+                        "resilver",
+                        device,
+                        match status.errors {
+                            1 => "one block cannot be read from any other device".to_owned(),
+                            errors => format!("{errors} blocks cannot be read from any other device"),
+                        },
+                    )
+                    .hint(format!("the replacement stays incomplete; details: pool status -v {}", self.name()))),
+                    None => Ok(true),
+                }
+            }
         }
     }
 
@@ -292,12 +294,13 @@ impl OpenPool {
         for vdev in self.engine().storage().vdevs.all() {
             needs.log_lost |= vdev.is_lost();
             let members = vdev.as_group().map(|mirror| mirror.members()).unwrap_or_default();
-            let is_filled = |member: &&Arc<Member>| matches!(member.state(), State::Filling | State::Filled);
-            let replaced: Vec<Guid> = members.iter().filter(is_filled).filter_map(|heir| heir.replaces()).collect();
+            let is_resilvered =
+                |member: &&Arc<Member>| matches!(member.state(), State::Resilvering | State::Resilvered);
+            let replaced: Vec<Guid> = members.iter().filter(is_resilvered).filter_map(|heir| heir.replaces()).collect();
             for member in members.iter() {
                 match (member.state(), member.leaf.health()) {
                     (State::Complete, _) => {}
-                    (State::Filling | State::Filled, _) => needs.filling = true,
+                    (State::Resilvering | State::Resilvered, _) => needs.resilvering = true,
                     // A device being replaced needs no attention.
                     (State::Out, _) if replaced.contains(&member.leaf.guid()) => {}
                     (State::Out, Health::Offline) => needs.offline = true,

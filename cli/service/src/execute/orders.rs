@@ -95,7 +95,7 @@ impl OpenPool {
     pub(super) fn goes_on(&self, record: &JobRecord) -> bool {
         match record.state {
             JobState::Running => true,
-            JobState::Waiting(Reason::Device(_)) => self.is_filling(),
+            JobState::Waiting(Reason::Device(_)) => self.is_resilvering(),
             _ => false,
         }
     }

@@ -463,12 +463,12 @@ fn note_of(member: &Member, all: &[Arc<Member>], is_stuck: bool, label: &Label) 
     let replaces = |other: &Member| other.replaces().filter(|_| !is_spare(other));
     let is_replaced = all.iter().any(|other| replaces(other) == Some(member.leaf.guid()));
     match (member.state(), replaces(member)) {
-        (State::Filling | State::Filled, Some(old)) => {
+        (State::Resilvering | State::Resilvered, Some(old)) => {
             let old = all.iter().find(|other| other.leaf.guid() == old);
             let old = old.map_or_else(String::new, |old| format!(" {}", old.leaf.name()));
             Some(format!("({state}, replaces{old})"))
         }
-        (State::Filling | State::Filled, None) => Some(format!("({state})")),
+        (State::Resilvering | State::Resilvered, None) => Some(format!("({state})")),
         _ if is_replaced => Some("(being replaced)".to_owned()),
         (State::Out, _) => member.leaf.trouble().map(|trouble| format!("({trouble})")),
         _ => None,

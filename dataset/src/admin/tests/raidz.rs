@@ -210,7 +210,7 @@ impl Life {
         self.world.work();
         while self.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
         self.pool.finish_replacing().unwrap();
-        assert!(self.world.engine.filling().is_none(), "everything could be copied");
+        assert!(self.world.engine.resilvering().is_none(), "everything could be copied");
     }
 
     pub(super) fn verify(&self) {

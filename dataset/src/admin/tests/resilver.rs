@@ -238,7 +238,7 @@ fn without_a_good_copy_no_device_becomes_complete() {
     bench.finish();
     let status = bench.world.datasets.resilver().status().unwrap();
     assert_eq!((status.state, status.errors), (ResilverState::Finished, 1));
-    assert_eq!((bench.state("c"), bench.state("b")), (State::Filling, State::Out));
+    assert_eq!((bench.state("c"), bench.state("b")), (State::Resilvering, State::Out));
     assert!(!bench.world.datasets.resilver().is_under_way(), "a scrub has its turn");
     assert_eq!(bench.world.datasets.damage().unwrap().len(), 1);
     assert!(bench.world.datasets.resilver().is_stuck());
@@ -248,7 +248,7 @@ fn without_a_good_copy_no_device_becomes_complete() {
     assert!(!bench.world.datasets.resilver().is_stuck(), "that is not known before it was tried");
     assert!(bench.steps(1));
     bench.finish();
-    assert_eq!(bench.state("c"), State::Filling);
+    assert_eq!(bench.state("c"), State::Resilvering);
     // The result says nothing about another device until the resilver was tried.
     bench.pool.detach("c").unwrap();
     bench.pool.attach("b", disk("c"), true).unwrap();
@@ -300,7 +300,7 @@ fn below_an_unreadable_node_nothing_counts_as_copied() {
     bench.finish();
     let status = bench.world.datasets.resilver().status().unwrap();
     assert_eq!((status.state, status.errors), (ResilverState::Finished, 1));
-    assert_eq!(bench.state("new"), State::Filling);
+    assert_eq!(bench.state("new"), State::Resilvering);
     // Accepting the loss does not accept the unread subtree.
     let new = bench.pool.find_device("new").unwrap().1.guid();
     let refusal = bench.world.datasets.resilver().accept_losses(&[new]).unwrap_err().to_string();
@@ -348,12 +348,12 @@ fn without_all_of_the_space_maps_nobody_becomes_complete() {
     bench.finish();
     let status = bench.world.datasets.resilver().status().unwrap();
     assert!(status.state == ResilverState::Finished && status.errors > 0, "{status:?}");
-    assert_eq!(bench.state("new"), State::Filling);
+    assert_eq!(bench.state("new"), State::Resilvering);
     assert!(bench.world.datasets.resilver().is_stuck());
     let new = bench.pool.find_device("new").unwrap().1.guid();
     let refused = bench.world.datasets.resilver().accept_losses(&[new]).unwrap_err().to_string();
     assert!(refused.contains("blocks of the space maps have no good copy"), "{refused}");
-    assert_eq!(bench.state("new"), State::Filling);
+    assert_eq!(bench.state("new"), State::Resilvering);
     bench.world.datasets.resilver().try_again();
     bench.go_on_with_the_new_one();
     assert!(bench.world.files("tank/b")["file"] == content);
@@ -379,7 +379,7 @@ fn a_loss_is_not_accepted_of_more_than_is_known_one_by_one() {
     let new = bench.pool.find_device("new").unwrap().1.guid();
     let refused = bench.world.datasets.resilver().accept_losses(&[new]).unwrap_err().to_string();
     assert!(refused.contains(&format!("more than {LOST} blocks have no good copy")), "{refused}");
-    assert_eq!(bench.state("new"), State::Filling);
+    assert_eq!(bench.state("new"), State::Resilvering);
     // With one block less, all lost blocks are listed individually.
     bench.world.remove("tank/b", &files[0]);
     bench.world.work();
@@ -411,7 +411,7 @@ fn a_loss_is_not_accepted_of_a_device_that_fails_meanwhile() {
     new.inject(Fault { times: 1, ..Fault::failing(Operation::Flush) });
     let refused = accept().unwrap_err().to_string();
     assert!(refused.contains("devices were added or lost meanwhile; try again"), "{refused}");
-    assert_eq!((bench.state("new"), bench.state("other")), (State::Out, State::Filling));
+    assert_eq!((bench.state("new"), bench.state("other")), (State::Out, State::Resilvering));
     // The remaining device is resilvered again before its loss can be accepted.
     assert!(accept().unwrap_err().to_string().contains(none));
     bench.finish();

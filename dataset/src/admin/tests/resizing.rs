@@ -299,7 +299,7 @@ fn a_device_gives_back_what_its_pool_does_not_use() {
 #[test]
 fn a_resize_ends_or_stops_when_a_smaller_device_was_attached() {
     let large = |name: &str, size| -> Disk { Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, size)))) };
-    let is_filled = |bench: &Bench| {
+    let is_resilvered = |bench: &Bench| {
         while bench.world.datasets.resilver().advance(BUDGET).unwrap() == Progress::Worked {}
         bench.pool.finish_replacing().unwrap();
     };
@@ -308,12 +308,12 @@ fn a_resize_ends_or_stops_when_a_smaller_device_was_attached() {
         let bench = Bench::of_disk(&disk, 16);
         let (b, c) = (large("b", 200 * MIB), large("c", 140 * MIB));
         bench.pool.attach("a", b.clone(), true).unwrap();
-        is_filled(&bench);
+        is_resilvered(&bench);
         let plan = bench.pool.plan_shrink("b", Wanted::To(160 * MIB)).unwrap();
         bench.world.datasets.resize().start(&plan, None).unwrap();
         bench.world.datasets.resize().pause().unwrap();
         bench.pool.attach("b", c.clone(), !is_mirror).unwrap();
-        is_filled(&bench);
+        is_resilvered(&bench);
         if is_given_up {
             bench.world.datasets.resize().stop(&bench.pool).unwrap();
             assert_eq!((bench.state(), b.size(), c.size()), (MoveState::Canceled, 200 * MIB, 140 * MIB));

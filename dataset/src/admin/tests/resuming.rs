@@ -61,7 +61,7 @@ impl Bench {
     }
 
     /// A pool on one disk, with a second disk attached and to be resilvered.
-    fn filling(old: &Disk, new: &Disk, seed: u64) -> Bench {
+    fn resilvering(old: &Disk, new: &Disk, seed: u64) -> Bench {
         let bench = Bench::new(NewVdev::Disk(old.clone()), seed);
         bench.pool.attach("old", new.clone(), false).unwrap();
         bench
@@ -137,14 +137,14 @@ fn after_any_number_of_steps(mut test: impl FnMut(usize) -> bool) {
 #[test]
 fn a_resilver_goes_on_where_it_was_when_the_pool_was_closed() {
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 1);
+    let bench = Bench::resilvering(&old, &new, 1);
     bench.finish();
     let whole = bench.status().unwrap();
     assert_eq!((whole.state, whole.errors), (ResilverState::Finished, 0));
     let mut most = 0;
     after_any_number_of_steps(|steps| {
         let (old, new) = (disk("old"), disk("new"));
-        let bench = Bench::filling(&old, &new, 1);
+        let bench = Bench::resilvering(&old, &new, 1);
         let goes_on = bench.steps(steps);
         let before = bench.status();
         bench.close();
@@ -173,7 +173,7 @@ fn a_resilver_goes_on_where_it_was_when_the_pool_was_closed() {
 #[test]
 fn it_goes_on_from_the_newest_commit_after_a_crash() {
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 3);
+    let bench = Bench::resilvering(&old, &new, 3);
     assert!(bench.steps(8));
     bench.world.write("tank/a", "other", &noise(9, LEN));
     bench.world.engine.commit().unwrap();
@@ -226,10 +226,10 @@ fn a_resilver_cut_by_a_power_failure_completes_the_device() {
 }
 
 #[test]
-fn a_device_that_missed_a_commit_is_filled_from_the_beginning() {
+fn a_device_that_missed_a_commit_restarts_its_resilver() {
     after_any_number_of_steps(|steps| {
         let (old, new) = (disk("old"), disk("new"));
-        let bench = Bench::filling(&old, &new, 11);
+        let bench = Bench::resilvering(&old, &new, 11);
         let goes_on = bench.steps(steps);
         bench.close();
         let alone = Bench::open(&[&old], 12);
@@ -246,7 +246,7 @@ fn a_device_that_missed_a_commit_is_filled_from_the_beginning() {
 fn a_device_failing_in_the_noting_flush_restarts_its_resilver() {
     for steps in [4, 8, 12] {
         let (old, new) = (disk("old"), disk("new"));
-        let bench = Bench::filling(&old, &new, 15);
+        let bench = Bench::resilvering(&old, &new, 15);
         assert!(bench.steps(steps));
         bench.world.write("tank/a", "lost", &noise(16, LEN));
         new.inject(Fault { times: 1, ..Fault::failing(Operation::Flush) });
@@ -263,7 +263,7 @@ fn a_device_failing_in_the_noting_flush_restarts_its_resilver() {
 #[test]
 fn what_an_fsync_promised_without_the_device_is_gone_over() {
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 18);
+    let bench = Bench::resilvering(&old, &new, 18);
     bench.world.write("tank/a", "begun", b"");
     assert!(bench.steps(8));
     bench.world.engine.commit_anyway().unwrap();
@@ -284,7 +284,7 @@ fn what_an_fsync_promised_without_the_device_is_gone_over() {
 #[test]
 fn a_returned_device_is_resilvered_from_the_beginning() {
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 21);
+    let bench = Bench::resilvering(&old, &new, 21);
     assert!(bench.steps(8));
     bench.world.engine.commit_anyway().unwrap();
     bench.pool.put_offline("new", false).unwrap();
@@ -303,7 +303,7 @@ fn a_returned_device_is_resilvered_from_the_beginning() {
 #[test]
 fn a_cache_lost_in_a_suspension_restarts_the_resilver() {
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 25);
+    let bench = Bench::resilvering(&old, &new, 25);
     let suspension = bench.world.engine.suspension();
     suspension.enable();
     assert!(bench.steps(8));
@@ -346,7 +346,7 @@ fn chunks_moved_behind_the_walk_are_copied_after_a_crash() {
 #[test]
 fn another_device_that_joins_begins_a_walk_for_both() {
     let (old, new, third) = (disk("old"), disk("new"), disk("third"));
-    let bench = Bench::filling(&old, &new, 29);
+    let bench = Bench::resilvering(&old, &new, 29);
     assert!(bench.steps(8));
     bench.world.engine.commit_anyway().unwrap();
     bench.pool.attach("old", third.clone(), false).unwrap();
@@ -392,13 +392,13 @@ fn a_spare_in_another_place_than_noted_restarts_its_resilver() {
     let bench = Bench::open(&disks.each_ref(), 42);
     assert_eq!(bench.world.engine.found().txg, noted, "nothing was committed meanwhile");
     assert_eq!(bench.resumed(), None);
-    bench.go_on_without(&["c", "d"], "what was filled elsewhere");
+    bench.go_on_without(&["c", "d"], "what was resilvered elsewhere");
 }
 
 #[test]
 fn a_pool_that_goes_back_goes_on_from_what_that_state_notes() {
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 34);
+    let bench = Bench::resilvering(&old, &new, 34);
     assert!(bench.steps(6));
     let state = bench.world.engine.commit_anyway().unwrap();
     let noted = bench.resumed();
@@ -418,7 +418,7 @@ fn a_pool_that_goes_back_goes_on_from_what_that_state_notes() {
 #[test]
 fn what_cannot_be_copied_is_looked_for_again_after_an_import() {
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 38);
+    let bench = Bench::resilvering(&old, &new, 38);
     assert!(bench.steps(8));
     // The read fails together with its neighbours, and alone.
     old.inject(Fault { range: DATA_START..64 * MIB, times: 2, ..Fault::failing(Operation::Read) });
@@ -436,7 +436,7 @@ fn what_cannot_be_copied_is_looked_for_again_after_an_import() {
 #[test]
 fn a_pool_opens_whose_resilver_cannot_be_gone_on_with() {
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 43);
+    let bench = Bench::resilvering(&old, &new, 43);
     // Enough rows for nodes of their own.
     (0..200).for_each(|number| drop(bench.world.create(&format!("tank/{number}")).unwrap()));
     assert!(bench.steps(8));
@@ -461,7 +461,7 @@ fn a_pool_opens_whose_resilver_cannot_be_gone_on_with() {
 #[test]
 fn whatever_is_noted_of_a_resilver_is_counted_on() {
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 45);
+    let bench = Bench::resilvering(&old, &new, 45);
     assert!(bench.steps(8));
     let most = Shown { start: Nanos::MIN, total: u64::MAX, examined: u64::MAX, copied: u64::MAX };
     bench.world.datasets.cursor().lock().as_mut().unwrap().shown = most;
@@ -480,7 +480,7 @@ fn whatever_is_noted_of_a_resilver_is_counted_on() {
 fn the_rate_is_that_of_this_import() {
     const SECOND: Nanos = 1_000_000_000;
     let (old, new) = (disk("old"), disk("new"));
-    let bench = Bench::filling(&old, &new, 47);
+    let bench = Bench::resilvering(&old, &new, 47);
     assert!(bench.steps(8));
     let status = bench.status().unwrap();
     assert_eq!((status.resumed, status.rate(status.start + 2 * SECOND)), (None, status.examined / 2));

@@ -46,7 +46,7 @@ fn a_raidz_with_a_device_more_survives_what_it_survived_before() {
             commit(&pool, 3);
             assert_eq!(states(&pool)[away], State::Out);
             disks[away].heal();
-            assert!(pool.put_online(disks[away].name(), &reopen(&disks[away])).unwrap() && fill(&pool));
+            assert!(pool.put_online(disks[away].name(), &reopen(&disks[away])).unwrap() && resilver(&pool));
             assert_eq!(states(&pool), vec![State::Complete; count + 1]);
             assert_eq!(commit(&pool, 2), shown(pool.engine()));
         }
@@ -67,7 +67,7 @@ fn what_cannot_have_a_device_more_is_said() {
     assert_eq!(refusal("raidz1-0", disk("new")), degraded);
     assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
     assert_eq!(refusal("raidz1-0", disk("new")), degraded);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     commit(&pool, 1);
     pool.attach_column("raidz1-0", disk("new")).unwrap();
     assert_eq!(refusal("raidz1-0", disk("newer")), "raidz1-0 is being expanded; wait until the expansion finishes");

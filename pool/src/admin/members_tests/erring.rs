@@ -51,7 +51,7 @@ fn a_device_put_offline_is_not_blamed_for_a_late_write() {
     assert_eq!(counts(&pool, "b").write_errors, 0);
     commit(&pool, 4);
     assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     commit(&pool, 5);
     assert_eq!([counts(&pool, "a").write_errors, counts(&pool, "b").write_errors], [0, 0]);
 }
@@ -95,5 +95,8 @@ fn a_device_that_came_back_is_not_given_an_older_state() {
         disks[0].heal();
         committing.join().unwrap();
     });
-    assert_eq!((states(&pool)[1], pool.find_device("b").unwrap().1.newest_uberblock()), (State::Filling, Txg::ZERO));
+    assert_eq!(
+        (states(&pool)[1], pool.find_device("b").unwrap().1.newest_uberblock()),
+        (State::Resilvering, Txg::ZERO)
+    );
 }

@@ -78,7 +78,7 @@ fn a_mirror_is_whole_after_a_crash_in_a_rewind() {
 #[test]
 fn a_crash_in_a_rewind_past_a_resilver_leaves_the_pool_whole() {
     let (disks, new) = (disks("a b"), disk("new"));
-    let (pool, before) = filled_late(&disks, &new);
+    let (pool, before) = resilvered_late(&disks, &new);
     let newest = commit(&pool, 1);
     drop(pool);
     let late = lacking(&new, newest);
@@ -93,34 +93,34 @@ fn a_crash_in_a_rewind_past_a_resilver_leaves_the_pool_whole() {
 }
 
 #[test]
-fn a_device_that_was_filled_later_does_not_go_back() {
+fn a_device_resilvered_later_does_not_go_back() {
     let (disks, new) = (disks("a b"), disk("new"));
     let pool = mirror(&disks);
     pool.attach("a", new.clone(), false).unwrap();
     let before = pool.engine().committed();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     drop(pool);
     let devices: Vec<Arc<dyn Device>> = vec![disks[0].clone(), disks[1].clone(), new.clone()];
     rewind(&devices, before, &writing(), &SeededEnv::new(9)).unwrap();
     let pool = opened(&[&disks[0], &disks[1], &new], 10).unwrap();
-    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Filling]);
+    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Resilvering]);
     assert_eq!(
-        pool.engine().filling().unwrap().since,
+        pool.engine().resilvering().unwrap().since,
         Txg::ZERO,
         "its content belongs to a state discarded by a rewind"
     );
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
     assert_eq!(alone(&new), newest);
 }
 
 /// A mirror of three whose last device, `new`, was resilvered after the returned state, and lacks blocks freed since.
-fn filled_late(disks: &[Disk], new: &Disk) -> (Pool, Txg) {
+fn resilvered_late(disks: &[Disk], new: &Disk) -> (Pool, Txg) {
     let pool = mirror(disks);
     pool.attach("a", new.clone(), false).unwrap();
     let before = pool.engine().committed();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     (pool, before)
 }
 
@@ -132,7 +132,7 @@ fn go_back(of: &[&Disk], to: Txg) -> Result<Txg> {
 #[test]
 fn a_late_device_that_missed_a_commit_is_resilvered_anew() {
     let (disks, new) = (disks("a b"), disk("new"));
-    let (pool, before) = filled_late(&disks, &new);
+    let (pool, before) = resilvered_late(&disks, &new);
     let newest = commit(&pool, 1);
     drop(pool);
     let late = lacking(&new, newest);
@@ -140,13 +140,13 @@ fn a_late_device_that_missed_a_commit_is_resilvered_anew() {
     assert_eq!(states(&opened_with(&all, &reading(None), 3).unwrap())[2], State::Complete);
     go_back(&all, before).unwrap();
     let pool = opened(&all, 10).unwrap();
-    assert_eq!((shown(pool.engine()), states(&pool)[2]), (before, State::Filling));
+    assert_eq!((shown(pool.engine()), states(&pool)[2]), (before, State::Resilvering));
     assert_eq!(
-        pool.engine().filling().unwrap().since,
+        pool.engine().resilvering().unwrap().since,
         Txg::ZERO,
         "its content belongs to a state discarded by a rewind"
     );
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
     assert_eq!(alone(&late), newest);
@@ -156,7 +156,7 @@ fn a_late_device_that_missed_a_commit_is_resilvered_anew() {
 fn a_late_device_offline_or_away_is_resilvered_anew_on_return() {
     for is_away in [false, true] {
         let (disks, new) = (disks("a b"), disk("new"));
-        let (pool, before) = filled_late(&disks, &new);
+        let (pool, before) = resilvered_late(&disks, &new);
         pool.put_offline("new", false).unwrap();
         commit(&pool, 1);
         drop(pool);
@@ -166,11 +166,11 @@ fn a_late_device_offline_or_away_is_resilvered_anew_on_return() {
         assert_eq!(states(&pool)[2], State::Out);
         assert!(pool.put_online("new", &reopen(&new)).unwrap());
         assert_eq!(
-            pool.engine().filling().unwrap().since,
+            pool.engine().resilvering().unwrap().since,
             Txg::ZERO,
             "its content belongs to a state discarded by a rewind"
         );
-        assert!(fill(&pool));
+        assert!(resilver(&pool));
         let newest = commit(&pool, 1);
         drop(pool);
         assert_eq!(alone(&new), newest);
@@ -185,20 +185,20 @@ fn a_late_absent_device_is_not_assumed_to_have_anything() {
         let pool = opened(&[&disks[0], &disks[1]], 2).unwrap();
         pool.attach("a", new.clone(), false).unwrap();
         let before = commit(&pool, 2);
-        assert!(fill(&pool));
+        assert!(resilver(&pool));
         (pool, before)
     };
     drop(pool);
     // The device was complete when last seen.
     go_back(&[&disks[0], &disks[1]], before).unwrap();
     let pool = opened(&[&disks[0], &disks[1], &new], 10).unwrap();
-    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
+    assert_eq!(pool.engine().resilvering().unwrap().since, Txg::ZERO);
 }
 
 #[test]
 fn a_late_device_that_missed_its_next_import_is_recognized() {
     let (disks, new) = (disks("a b"), disk("new"));
-    let (pool, before) = filled_late(&disks, &new);
+    let (pool, before) = resilvered_late(&disks, &new);
     drop(pool);
     let all = [&disks[0], &disks[1], &new];
     let pool = opened(&all, 2).unwrap();
@@ -212,7 +212,7 @@ fn a_late_device_that_missed_its_next_import_is_recognized() {
     go_back(&all, before).unwrap();
     let pool = opened(&all, 10).unwrap();
     assert!(pool.put_online("new", &reopen(&new)).unwrap());
-    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
+    assert_eq!(pool.engine().resilvering().unwrap().since, Txg::ZERO);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_device_away_during_a_rewind_keeps_its_progress() {
     drop(pool);
     go_back(&[&disks[0], &disks[1]], newest.back(1)).unwrap();
     let pool = opened(&[&disks[0], &disks[1]], 10).unwrap();
-    assert_eq!(pool.engine().filling().unwrap().since, had);
+    assert_eq!(pool.engine().resilvering().unwrap().since, had);
 }
 
 /// A pool of these mirrors.
@@ -245,7 +245,7 @@ fn what_no_device_of_a_mirror_has_had_is_not_gone_back_to() {
     let pool = mirrors(&[&first, &second]);
     pool.attach("c", new.clone(), false).unwrap();
     let before = pool.engine().committed();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let since = pool.engine().committed();
     let newest = commit(&pool, 1);
     drop(pool);
@@ -265,7 +265,7 @@ fn what_no_device_of_a_mirror_has_had_is_not_gone_back_to() {
 #[test]
 fn a_state_that_only_a_stale_device_has_cannot_be_rewound_to() {
     let (disks, new) = (disks("a b"), disk("new"));
-    let (pool, before) = filled_late(&disks, &new);
+    let (pool, before) = resilvered_late(&disks, &new);
     pool.put_offline("a", true).unwrap();
     commit(&pool, 1);
     drop(pool);
@@ -289,7 +289,7 @@ fn a_device_that_cannot_be_read_any_more_stays_behind() {
             Ok(_) => {
                 let pool = opened(&[&disks[0], &disks[1]], 10).unwrap();
                 assert_eq!(shown(pool.engine()), newest.back(1));
-                stayed += usize::from(fill(&pool));
+                stayed += usize::from(resilver(&pool));
                 let newest = commit(&pool, 1);
                 assert_eq!(states(&pool), [State::Complete; 2]);
                 drop(pool);
@@ -311,7 +311,7 @@ fn a_mirror_that_was_added_later_goes_back_along() {
     let all = [&first[0], &first[1], &second[0], &second[1]];
     go_back(&all, before).unwrap();
     let pool = opened(&all, 10).unwrap();
-    assert_eq!((shown(pool.engine()), pool.engine().filling()), (before, None));
+    assert_eq!((shown(pool.engine()), pool.engine().resilvering()), (before, None));
 }
 
 #[test]
@@ -331,12 +331,12 @@ fn a_state_whose_uberblock_a_mirror_lacks_can_be_rewound_to() {
     let all = [&first[0], &first[1], &late[0], &late[1]];
     for further in [0, 1, 2] {
         let pool = opened(&all, 20 + further).unwrap();
-        assert_eq!(pool.engine().filling(), None);
+        assert_eq!(pool.engine().resilvering(), None);
         commit(&pool, further as usize);
         drop(pool);
         go_back(&all, newest).unwrap();
         let pool = opened_with(&all, &reading(None), 30).unwrap();
-        assert_eq!((shown(pool.engine()), pool.engine().filling()), (newest, None));
+        assert_eq!((shown(pool.engine()), pool.engine().resilvering()), (newest, None));
     }
 }
 
@@ -362,7 +362,7 @@ fn survives_twice(images: Vec<MemoryDevice>, span: &std::ops::RangeInclusive<Txg
         let pool = opened(&images.iter().collect::<Vec<_>>(), 8).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = shown(pool.engine());
         assert!(found == state || (state..=newest).contains(&found), "{what}: {found}");
-        fill(&pool);
+        resilver(&pool);
         let newest = commit(&pool, 2);
         assert_eq!(shown(pool.engine()), newest, "{what}");
     }

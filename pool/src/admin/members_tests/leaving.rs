@@ -41,7 +41,7 @@ fn a_device_returns_only_after_all_its_requests_are_answered() {
         thread::yield_now();
     }
     assert!(online().unwrap());
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
     assert_eq!((alone(&a), alone(&b)), (newest, newest));
@@ -62,7 +62,7 @@ fn a_replacement_that_fails_replaces_nothing() {
             _ => mirror(&disks),
         };
         pool.attach("a", new.clone(), true).unwrap();
-        assert!(fill_alone(&pool));
+        assert!(resilver_alone(&pool));
         assert!(states(&pool).iter().all(|state| *state == State::Complete));
         // Everything is flushed before the old device leaves.
         new.inject(Fault::failing(Operation::Flush));
@@ -74,7 +74,7 @@ fn a_replacement_that_fails_replaces_nothing() {
         assert_eq!(is_out, expected);
         new.heal();
         assert!(pool.put_online("new", &reopen(&new)).unwrap());
-        assert!(fill(&pool));
+        assert!(resilver(&pool));
         assert!(pool.find_device("a").is_err(), "now it has left");
         let newest = commit(&pool, 1);
         drop(pool);
@@ -87,7 +87,7 @@ fn a_replacement_must_be_complete_when_the_old_device_leaves() {
     let (disks, new) = (disks("a b"), disk("new"));
     let pool = mirror(&disks);
     pool.attach("a", new.clone(), true).unwrap();
-    assert!(fill_alone(&pool));
+    assert!(resilver_alone(&pool));
     let newest = pool.engine().committed();
     let guid = |name: &str| pool.find_device(name).unwrap().1.guid();
     let (vdev, _) = pool.find_device("a").unwrap();
@@ -108,7 +108,7 @@ fn a_device_leaves_once_another_has_all_states_to_rewind_to() {
     let pool = mirror(&disks);
     commit(&pool, 6);
     pool.attach("a", new.clone(), false).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     // The new device has been complete for long enough, so no commit is needed. But everything is flushed before the
     // old one leaves.
     disks[0].inject(Fault::failing(Operation::Flush));
@@ -139,7 +139,7 @@ fn a_device_whose_labels_cannot_be_cleared_leaves_all_the_same() {
     assert_eq!(shown(pool.engine()), newest);
     // It can be used again.
     pool.attach("a", disks[1].clone(), false).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
     assert!(disks.iter().all(|disk| alone(disk) == newest));
@@ -160,8 +160,8 @@ fn an_import_faults_a_device_that_refuses_the_newest_uberblock() {
     drop(pool);
     late.heal();
     let pool = opened(&[&disks[0], &late], 4).unwrap();
-    assert_eq!(states(&pool), [State::Complete, State::Filling]);
-    assert!(fill(&pool));
+    assert_eq!(states(&pool), [State::Complete, State::Resilvering]);
+    assert!(resilver(&pool));
     let newest = commit(&pool, 1);
     drop(pool);
     assert_eq!(alone(&late), newest);

@@ -44,7 +44,7 @@ fn a_vdev_of_older_copies_is_refused_but_readable() {
         if let [_, _, c] = &disks[..] {
             let pool = opened(&[&disks[0], &copies[0], c], 7).unwrap();
             assert_eq!(shown(pool.engine()), newest);
-            assert!(fill(&pool));
+            assert!(resilver(&pool));
         }
         assert!(shown(opened(&all(&disks), 8).unwrap().engine()) >= newest);
     }

@@ -83,9 +83,9 @@ fn a_degraded_raidz_goes_on_and_resilvers_returning_devices() {
             disks[at].heal();
             assert!(pool.put_online(disks[at].name(), &reopen(&disks[at])).unwrap());
         }
-        assert_eq!(states(&pool).iter().filter(|state| **state == State::Filling).count(), 2);
+        assert_eq!(states(&pool).iter().filter(|state| **state == State::Resilvering).count(), 2);
         commit(&pool, 3);
-        assert!(fill(&pool) && !fill(&pool));
+        assert!(resilver(&pool) && !resilver(&pool));
         assert_eq!((states(&pool), described(&pool)), (vec![State::Complete; 5], vec![false; 5]));
         let newest = commit(&pool, 2);
         drop(pool);
@@ -97,7 +97,7 @@ fn a_degraded_raidz_goes_on_and_resilvers_returning_devices() {
 }
 
 #[test]
-fn a_device_that_missed_commits_is_filled_at_the_next_import() {
+fn a_device_that_missed_commits_is_resilvered_at_import() {
     let disks = names(3);
     let pool = raidz(1, &disks);
     disks[0].vanish();
@@ -107,9 +107,9 @@ fn a_device_that_missed_commits_is_filled_at_the_next_import() {
     let error = opened(&[&disks[0], &disks[1]], 2).err().unwrap();
     assert_eq!(error.to_string(), "raidz1-0 of pool tank has fewer than 2 complete devices: c is missing");
     let pool = opened(&without(&disks, &[]), 3).unwrap();
-    assert_eq!((shown(pool.engine()), states(&pool)[0]), (newest, State::Filling));
+    assert_eq!((shown(pool.engine()), states(&pool)[0]), (newest, State::Resilvering));
     commit(&pool, 2);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let newest = commit(&pool, 2);
     drop(pool);
     assert_eq!(shown(opened_with(&[&disks[0], &disks[2]], &reading(None), 4).unwrap().engine()), newest);
@@ -145,7 +145,7 @@ fn what_the_operator_may_not_take_away_is_said() {
     let newest = commit(&pool, 3);
     drop(pool);
     let pool = opened(&without(&disks, &[]), 3).unwrap();
-    let expected = [State::Out, State::Filling, State::Complete, State::Complete];
+    let expected = [State::Out, State::Resilvering, State::Complete, State::Complete];
     assert_eq!((shown(pool.engine()), states(&pool)), (newest, expected.to_vec()));
 }
 
@@ -167,7 +167,7 @@ fn a_device_is_replaced_also_when_it_is_away() {
         // The replacement survives an interruption.
         let all = [&disks[0], &disks[1], &new, &disks[2], &disks[3]];
         let pool = opened(&all, 4).unwrap();
-        assert!(fill(&pool));
+        assert!(resilver(&pool));
         assert_eq!(states(&pool), [State::Complete; 4]);
         assert!(labels::read_label(&*disks[1]).unwrap().is_none() || is_away, "it is nobody's");
         let newest = commit(&pool, 2);
@@ -261,7 +261,7 @@ pub(in crate::admin) fn survives(
     };
     let state = shown(pool.engine());
     assert!(span.contains(&state), "{what}: {state}");
-    fill(&pool);
+    resilver(&pool);
     let newest = commit(&pool, 2);
     assert_eq!(shown(pool.engine()), newest, "{what}");
     let label = pool.label();
@@ -332,7 +332,7 @@ fn nothing_is_lost_by_a_crash_in_a_failure_or_resilver() {
     let device: Arc<dyn Device> = faulty.clone();
     assert!(pool.put_online("b", &move |_| Ok(device.clone())).unwrap());
     note(&pool);
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     note(&pool);
     let last = pool.engine().committed();
     drop(pool);
@@ -358,7 +358,7 @@ fn the_pool_is_whole_after_a_crash_in_a_replacement() {
     let pool = raidz_of(1, members);
     let (begin, first) = (recorder.len(), pool.engine().committed());
     pool.attach("b", new, true).unwrap();
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let last = commit(&pool, 1);
     drop(pool);
     for cut in begin..=recorder.len() {
@@ -459,7 +459,7 @@ fn who_is_replaced_stays_as_long_as_nobody_else_has_its_column() {
     let pool = raidz(1, &disks);
     let new = disk("n");
     pool.attach("b", new.clone(), true).unwrap();
-    assert!(pool.detach("b").is_err(), "the other one is being filled");
+    assert!(pool.detach("b").is_err(), "the other one is being resilvered");
     new.vanish();
     commit(&pool, 2);
     assert!(pool.detach("b").is_err(), "the other one has failed");

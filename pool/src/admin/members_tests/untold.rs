@@ -60,10 +60,10 @@ fn a_device_with_an_unacknowledged_state_returns_to_the_pool() {
             }
             assert_eq!(shown(pool.engine()), newest, "{what}");
             assert_eq!(shown(pool.committed_state().unwrap().engine()), newest, "{what}");
-            assert_eq!(states(&pool)[0], State::Filling, "{what}");
+            assert_eq!(states(&pool)[0], State::Resilvering, "{what}");
             commit(&pool, 1);
             assert_eq!(shown(pool.committed_state().unwrap().engine()), pool.engine().committed(), "{what}");
-            assert!(fill(&pool), "{what}");
+            assert!(resilver(&pool), "{what}");
             let newest = commit(&pool, 1);
             assert_eq!(states(&pool), vec![State::Complete; of], "{what}");
             drop(pool);
@@ -85,7 +85,7 @@ fn the_pool_survives_a_crash_while_erasing_such_a_state() {
     let devices = disks.iter().map(wrap).collect();
     let pool = open(devices, &writing(), Arc::new(SeededEnv::new(3))).unwrap();
     pool.engine().set_client(Arc::new(Stamp));
-    assert!(fill(&pool));
+    assert!(resilver(&pool));
     let last = commit(&pool, 1);
     drop(pool);
     for (cut, seed) in cuts(0..=recorder.len(), 3) {
@@ -104,8 +104,8 @@ fn a_pool_rewinds_with_a_device_with_such_a_state() {
     let devices: Vec<Arc<dyn Device>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
     rewind(&devices, newest.back(1), &writing(), &SeededEnv::new(9)).unwrap();
     let pool = opened(&[&disks[0], &disks[1]], 10).unwrap();
-    assert_eq!((shown(pool.engine()), states(&pool)), (newest.back(1), vec![State::Filling, State::Complete]));
-    assert!(fill(&pool));
+    assert_eq!((shown(pool.engine()), states(&pool)), (newest.back(1), vec![State::Resilvering, State::Complete]));
+    assert!(resilver(&pool));
     let last = commit(&pool, 1);
     drop(pool);
     assert_eq!(alone(&disks[0]), last);
@@ -124,8 +124,8 @@ fn a_pool_rewinds_without_a_device_that_keeps_such_a_state() {
         rewind(&devices, newest.back(1), &writing(), &SeededEnv::new(9)).unwrap();
         disks[0].heal();
         let pool = opened(&disks.iter().collect::<Vec<_>>(), 10).unwrap();
-        assert_eq!((shown(pool.engine()), states(&pool)[0]), (newest.back(1), State::Filling));
-        assert!(fill(&pool));
+        assert_eq!((shown(pool.engine()), states(&pool)[0]), (newest.back(1), State::Resilvering));
+        assert!(resilver(&pool));
         commit(&pool, 1);
         assert_eq!(states(&pool), vec![State::Complete; of]);
     }

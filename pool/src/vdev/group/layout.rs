@@ -39,7 +39,7 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
 
     /// Fills `buf` with bytes that pass, from members that ordinary reads do not use. Counts no checksum errors. See
     /// [`Vdev::read_surely`].
-    fn read_filling(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool;
+    fn read_resilvering(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool;
 
     /// See [`Vdev::begin`].
     fn begin_some(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun;
@@ -62,7 +62,7 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
     fn write_all(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()>;
 
     /// Writes to the members being resilvered.
-    fn fill_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()>;
+    fn resilver_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()>;
 
     /// Tells all members in use that the content of a range is no longer needed.
     fn discard_all(&self, offset: u64, len: u64) -> Result<()>;
@@ -122,7 +122,9 @@ impl<L: Layout> Vdev for L {
     /// pass.
     fn read_surely(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         match Vdev::read_checked(self, offset, buf, is_good) {
-            Ok(Found::Bad) | Err(_) if self.group().has_more_to_ask() && self.read_filling(offset, buf, is_good) => {
+            Ok(Found::Bad) | Err(_)
+                if self.group().has_more_to_ask() && self.read_resilvering(offset, buf, is_good) =>
+            {
                 Ok(Found::Elsewhere)
             }
             found => found,
@@ -174,11 +176,11 @@ impl<L: Layout> Vdev for L {
     }
 
     fn labelled(&self) -> Vec<Arc<Leaf>> {
-        self.group().leaves_from(State::Filling)
+        self.group().leaves_from(State::Resilvering)
     }
 
     fn committing(&self) -> Vec<Arc<Leaf>> {
-        self.group().leaves_from(State::Filled)
+        self.group().leaves_from(State::Resilvered)
     }
 
     fn do_without(&self, device: Guid, health: Health) -> bool {
@@ -205,13 +207,13 @@ impl<L: Layout> Vdev for L {
         self.group().committed();
     }
 
-    fn filling(&self) -> Option<Txg> {
-        self.group().filling()
+    fn resilvering(&self) -> Option<Txg> {
+        self.group().resilvering()
     }
 
-    fn fill(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+    fn resilver(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
         self.check_range("write", offset, bytes.len() as u64)?;
-        self.fill_some(offset, bytes)
+        self.resilver_some(offset, bytes)
     }
 
     fn as_group(&self) -> Option<&Group> {

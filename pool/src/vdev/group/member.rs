@@ -1,16 +1,16 @@
 //! A member of a group, and its state.
 //!
 //! ```text
-//!          filled and flushed          uberblock stable
-//! Filling --------------------> Filled ----------------> Complete
-//!    ^  \                          |                        |  a write or flush fails,
-//!    |   \_________________________|________________________|  or the operator says so
-//!    |                             v                        v
-//!    +---------------------------- Out <--------------------+
+//!             resilvered and flushed           uberblock stable
+//! Resilvering ---------------------> Resilvered ------------> Complete
+//!    ^  \                               |                        |  a write or flush fails,
+//!    |   \______________________________|________________________|  or the operator says so
+//!    |                                  v                        v
+//!    +--------------------------------- Out <--------------------+
 //!      comes back
 //! ```
 //!
-//! | | Out | Filling | Filled | Complete |
+//! | | Out | Resilvering | Resilvered | Complete |
 //! | --- | --- | --- | --- | --- |
 //! | writes, flushes, labels | no | yes | yes | yes |
 //! | uberblocks | no | no | yes | yes |
@@ -40,9 +40,9 @@ pub enum State {
     /// Not used: missing, faulted or offline.
     Out = 0,
     /// Being resilvered: gets new writes, and the blocks that it missed.
-    Filling = 1,
+    Resilvering = 1,
     /// Resilvered, but without an uberblock that claims so.
-    Filled = 2,
+    Resilvered = 2,
     /// Holds everything that the column should.
     Complete = 3,
 }
@@ -103,8 +103,8 @@ impl Member {
     pub fn state(&self) -> State {
         match self.state.load(Ordering::Acquire) {
             0 => State::Out,
-            1 => State::Filling,
-            2 => State::Filled,
+            1 => State::Resilvering,
+            2 => State::Resilvered,
             _ => State::Complete,
         }
     }
@@ -145,8 +145,8 @@ impl Member {
         let behind = self.details.lock().behind;
         match self.state() {
             State::Complete => None,
-            State::Filled => Some(Behind { may_have: self.leaf.marks().may_have, ..behind }),
-            State::Out | State::Filling => Some(behind),
+            State::Resilvered => Some(Behind { may_have: self.leaf.marks().may_have, ..behind }),
+            State::Out | State::Resilvering => Some(behind),
         }
     }
 

@@ -302,7 +302,7 @@ impl Group {
             let mut details = member.details.lock();
             *details = Details { behind, is_offline: false, replaces: details.replaces };
         }
-        member.set_state(State::Filling);
+        member.set_state(State::Resilvering);
         self.note_change();
     }
 
@@ -312,39 +312,39 @@ impl Group {
     }
 
     /// The members being resilvered, and the txg that each has.
-    pub(crate) fn being_filled(&self) -> Vec<Lacking> {
+    pub(crate) fn being_resilvered(&self) -> Vec<Lacking> {
         let members = self.members();
-        let filling = members.iter().filter(|member| member.state() == State::Filling);
+        let resilvering = members.iter().filter(|member| member.state() == State::Resilvering);
         let lacking = |member: &Arc<Member>| {
             let (device, has) = (member.leaf.guid(), member.details.lock().behind.has.txg);
             Lacking { vdev: self.id(), column: member.column(), device, has }
         };
-        filling.map(lacking).collect()
+        resilvering.map(lacking).collect()
     }
 
     /// True if members in use are not read, or not read first: incomplete members, or two members of one column.
     pub(super) fn has_more_to_ask(&self) -> bool {
         let members = self.members();
         members.len() > self.quorum().columns.max(1)
-            || members.iter().any(|member| matches!(member.state(), State::Filling | State::Filled))
+            || members.iter().any(|member| matches!(member.state(), State::Resilvering | State::Resilvered))
     }
 
     /// Restarts the resilver of all members, because a block was not copied.
-    pub(crate) fn fill_anew(&self) {
+    pub(crate) fn restart_resilver(&self) {
         self.note_change();
     }
 
     /// Records that these members lack nothing any more: everything is flushed, and no commit is under way. `false` if
     /// members have changed since `round`. The next commit records in the labels which uberblock claims completeness.
-    pub(crate) fn filled(&self, devices: &[Guid], round: u64) -> bool {
+    pub(crate) fn resilvered(&self, devices: &[Guid], round: u64) -> bool {
         let _changing = self.changing.lock();
         if self.round() != round {
             return false;
         }
         for member in self.members().iter().filter(|member| devices.contains(&member.leaf.guid())) {
-            if member.state() == State::Filling {
+            if member.state() == State::Resilvering {
                 self.note_change();
-                member.set_state(State::Filled);
+                member.set_state(State::Resilvered);
                 self.note_change();
             }
         }
@@ -389,7 +389,7 @@ impl Group {
         if let Some(lasting) = offline {
             member.details.lock().is_offline = lasting;
         }
-        if member.state() >= State::Filled {
+        if member.state() >= State::Resilvered {
             member.details.lock().behind = member.leaf.marks();
         }
         // The health is set first: a spare must not step in for a member that the administrator took offline.
@@ -472,22 +472,22 @@ impl Group {
     }
 
     fn expect(&self, mark: Mark) {
-        self.leaves_from(State::Filled).iter().for_each(|leaf| leaf.set_mark(mark));
-        if self.members().iter().any(|member| member.state() == State::Filled) {
+        self.leaves_from(State::Resilvered).iter().for_each(|leaf| leaf.set_mark(mark));
+        if self.members().iter().any(|member| member.state() == State::Resilvered) {
             // The labels must say that the member may have the uberblock before it does.
             self.note_change();
         }
     }
 
     fn committed(&self) {
-        let is_filled =
-            |member: &&Arc<Member>| member.state() == State::Filled && member.leaf.newest_uberblock() > Txg::ZERO;
+        let is_resilvered =
+            |member: &&Arc<Member>| member.state() == State::Resilvered && member.leaf.newest_uberblock() > Txg::ZERO;
         let members = self.members();
-        if !members.iter().any(|member| is_filled(&member)) {
+        if !members.iter().any(|member| is_resilvered(&member)) {
             return;
         }
         let _changing = self.changing.lock();
-        for member in members.iter().filter(is_filled) {
+        for member in members.iter().filter(is_resilvered) {
             self.note_change();
             member.complete_since.store(member.leaf.newest_uberblock().0, Ordering::Relaxed);
             member.set_state(State::Complete);
@@ -495,8 +495,8 @@ impl Group {
         }
     }
 
-    fn filling(&self) -> Option<Txg> {
-        self.being_filled().into_iter().map(|lacking| lacking.has).min()
+    fn resilvering(&self) -> Option<Txg> {
+        self.being_resilvered().into_iter().map(|lacking| lacking.has).min()
     }
 }
 

@@ -64,7 +64,7 @@ impl Layout for Mirror {
         self.read_one(offset, buf, is_good, false)
     }
 
-    fn read_filling(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
+    fn read_resilvering(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
         self.read_lacking(offset, buf, is_good)
     }
 
@@ -85,8 +85,8 @@ impl Layout for Mirror {
         self.group.write_columns(offset, std::slice::from_ref(bytes))
     }
 
-    fn fill_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
-        for member in self.group.members().iter().filter(|member| member.state() == State::Filling) {
+    fn resilver_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        for member in self.group.members().iter().filter(|member| member.state() == State::Resilvering) {
             self.group.write_to(member, offset, bytes)?;
         }
         Ok(())

@@ -89,7 +89,8 @@ impl Mirror {
     /// Reads one member being resilvered after another until one passes. Counts no checksum errors.
     pub(super) fn read_lacking(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
         let members = self.group.members();
-        let mut lacking = members.iter().filter(|member| matches!(member.state(), State::Filling | State::Filled));
+        let mut lacking =
+            members.iter().filter(|member| matches!(member.state(), State::Resilvering | State::Resilvered));
         lacking.any(|member| member.leaf.read(offset, buf).is_ok() && is_good(buf))
     }
 

@@ -108,7 +108,7 @@ fn resilvering_members_are_read_where_complete_ones_are_bad() {
             world.mirror.do_without(Guid(device), Health::Faulted);
         }
         world.mirror.group().take_back(Guid(1), found, Behind::default());
-        assert_eq!(world.states(), [State::Complete, State::Filling, State::Out]);
+        assert_eq!(world.states(), [State::Complete, State::Resilvering, State::Out]);
         world.devices[0].inject(spoil.clone());
         world.devices[2].inject(Fault::failing(Operation::Read));
         let mut bytes = [0; 10];
@@ -300,7 +300,7 @@ fn a_resilvering_member_gets_new_writes_and_is_not_read() {
     let world = World::new(1);
     world.mirror.write(0, b"old").unwrap();
     let fresh = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("fresh", SIZE))));
-    let joined = member(7, fresh.clone(), State::Filling);
+    let joined = member(7, fresh.clone(), State::Resilvering);
     world.mirror.group().set_members(vec![world.mirror.group().members()[0].clone(), joined.clone()]);
     world.mirror.write(100, b"new").unwrap();
     let held = |offset: u64| {
@@ -315,14 +315,14 @@ fn a_resilvering_member_gets_new_writes_and_is_not_read() {
         assert_eq!(&read, b"old");
     });
     assert!(!world.mirror.do_without(Guid(0), Health::Faulted), "the new one does not have everything");
-    assert_eq!(world.mirror.filling(), Some(Txg::ZERO));
+    assert_eq!(world.mirror.resilvering(), Some(Txg::ZERO));
     assert_eq!(world.mirror.committing().len(), 1, "no uberblock before it has everything");
-    world.mirror.fill(0, &Arc::new(b"old".to_vec())).unwrap();
-    assert!(!world.mirror.group().filled(&[Guid(7)], 0), "members have changed since");
-    assert!(world.mirror.group().filled(&[Guid(7)], world.mirror.group().round()));
-    assert_eq!((joined.state(), world.mirror.committing().len()), (State::Filled, 2));
+    world.mirror.resilver(0, &Arc::new(b"old".to_vec())).unwrap();
+    assert!(!world.mirror.group().resilvered(&[Guid(7)], 0), "members have changed since");
+    assert!(world.mirror.group().resilvered(&[Guid(7)], world.mirror.group().round()));
+    assert_eq!((joined.state(), world.mirror.committing().len()), (State::Resilvered, 2));
     world.mirror.committed();
-    assert_eq!(joined.state(), State::Filled, "it has no uberblock yet");
+    assert_eq!(joined.state(), State::Resilvered, "it has no uberblock yet");
     joined.leaf.note_uberblock(Txg(9));
     world.mirror.committed();
     assert_eq!(joined.state(), State::Complete);
@@ -536,9 +536,9 @@ fn a_writer_flushes_a_member_with_much_unflushed() {
     // The same holds for resilver writes, on the resilvered member alone.
     world.mirror.flush().unwrap();
     let fresh = Arc::new(MemoryDevice::new("fresh", SIZE));
-    let joined = member(7, fresh, State::Filling);
+    let joined = member(7, fresh, State::Resilvering);
     world.mirror.group().set_members(vec![world.mirror.group().members()[0].clone(), joined]);
-    (0..=MANY).for_each(|n| world.mirror.fill(n * MIB, &bytes).unwrap());
+    (0..=MANY).for_each(|n| world.mirror.resilver(n * MIB, &bytes).unwrap());
     assert_eq!(flushes(), [2, 1]);
 }
 
@@ -586,9 +586,9 @@ fn a_lost_resilver_write_is_replayed() {
     suspension.enable();
     world.mirror.join(&suspension);
     let fresh = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("fresh", SIZE))));
-    let joined = member(7, fresh.clone(), State::Filling);
+    let joined = member(7, fresh.clone(), State::Resilvering);
     world.mirror.group().set_members(vec![world.mirror.group().members()[0].clone(), joined.clone()]);
-    world.mirror.fill(0, &Arc::new(b"copied".to_vec())).unwrap();
+    world.mirror.resilver(0, &Arc::new(b"copied".to_vec())).unwrap();
     world.mirror.mend(Guid(7), 100, &Arc::new(b"mended".to_vec())).unwrap();
     fresh.lose_cache();
     joined.leaf.take_back(fresh.clone()).unwrap();

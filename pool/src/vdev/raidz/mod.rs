@@ -182,7 +182,7 @@ impl Layout for RaidZ {
         self.read_or_compute(offset, buf, is_good, Suspects::None)
     }
 
-    fn read_filling(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
+    fn read_resilvering(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
         self.compute_lacking(offset, buf, is_good)
     }
 
@@ -211,10 +211,10 @@ impl Layout for RaidZ {
         self.group.write_columns(rows.place(), &columns)
     }
 
-    fn fill_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+    fn resilver_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
         let members = self.group.members();
-        let mut filling = members.iter().filter(|member| member.state() == State::Filling);
-        filling.try_for_each(|member| self.write_one(member, offset, bytes))
+        let mut resilvering = members.iter().filter(|member| member.state() == State::Resilvering);
+        resilvering.try_for_each(|member| self.write_one(member, offset, bytes))
     }
 
     /// Discards only whole rows: partial ones may hold live data.

@@ -394,7 +394,7 @@ fn what_no_block_can_be_is_refused() {
         assert!(world.raidz.read(offset, &mut vec![0; len]).is_err(), "{len} bytes at {offset}");
         let examined = world.raidz.examine(offset, len, &|_| true);
         assert!(examined.good.is_none() && examined.bad.len() == 1, "{len} bytes at {offset}");
-        assert!(world.raidz.fill(offset, &Arc::new(vec![0; len])).is_err() || world.raidz.filling().is_none());
+        assert!(world.raidz.resilver(offset, &Arc::new(vec![0; len])).is_err() || world.raidz.resilvering().is_none());
         assert!(world.raidz.mend(Guid(1), offset, &Arc::new(vec![0; len])).is_err(), "{len} bytes at {offset}");
     }
     assert!(world.raidz.mend(Guid(1), 512, &Arc::new(vec![0; 512])).is_err(), "no block begins inside a row");

@@ -12,12 +12,12 @@
 //! meanwhile need no copy.
 //!
 //! A copied file may take a reference to a block in a part already walked, while the block vanishes from a part not yet
-//! walked. So a commit copies the blocks to which its trees have taken references ([`fill_shares`]).
+//! walked. So a commit copies the blocks to which its trees have taken references ([`resilver_shares`]).
 //!
 //! # Progress in the uberblock
 //!
-//! The uberblock records the progress of the walk ([`FillingNote`]), and the next import continues there. The record is
-//! sound if in the uberblock's state the devices have
+//! The uberblock records the progress of the walk ([`ResilverNote`]), and the next import continues there. The record
+//! is sound if in the uberblock's state the devices have
 //!
 //! 1. all blocks copied by the walk up to the recorded place,
 //! 2. all blocks born since the walk began, including blocks brought by references and moves to parts already walked.
@@ -53,7 +53,7 @@
 
 pub(super) mod note;
 
-use self::note::{FILLING_COUNTERS, Filling, FillingNote};
+use self::note::{RESILVER_COUNTERS, ResilverNote, Resilvering};
 use crate::{
     block::Copying,
     error::Result,
@@ -66,11 +66,11 @@ use crate::{
 
 /// The counters for the uberblock from a note made before the flush: none if devices have joined or left since the walk
 /// began.
-pub(super) fn noted(engine: &Engine, note: Option<FillingNote>) -> Vec<(u8, u64)> {
-    let note = note.filter(|note| engine.filling().as_ref() == Some(&note.filling));
+pub(super) fn noted(engine: &Engine, note: Option<ResilverNote>) -> Vec<(u8, u64)> {
+    let note = note.filter(|note| engine.resilvering().as_ref() == Some(&note.resilvering));
     let counters = note.map_or_else(Vec::new, |note| note.counters);
     assert!(
-        counters.iter().all(|(kind, _)| FILLING_COUNTERS.contains(kind)),
+        counters.iter().all(|(kind, _)| RESILVER_COUNTERS.contains(kind)),
         "TXG-6: counters of other owners: {counters:?}"
     );
     counters
@@ -78,27 +78,27 @@ pub(super) fn noted(engine: &Engine, note: Option<FillingNote>) -> Vec<(u8, u64)
 
 impl Engine {
     /// The devices in use that are incomplete; `None` if all are complete.
-    pub fn filling(&self) -> Option<Filling> {
+    pub fn resilvering(&self) -> Option<Resilvering> {
         let era = self.suspension().era();
         let vdevs = self.storage.vdevs.all();
-        let since = vdevs.iter().filter_map(|vdev| self.storage.filling(&**vdev)).min()?;
+        let since = vdevs.iter().filter_map(|vdev| self.storage.resilvering(&**vdev)).min()?;
         let groups: Vec<&Group> = vdevs.iter().filter_map(|vdev| vdev.as_group()).collect();
         let rounds = groups.iter().map(|group| group.round()).collect();
         let lacks = |group: &&Group| {
             let has = |has| self.storage.lacks_since(group.id(), has);
-            let filled = group.being_filled().into_iter();
-            filled.map(|lacking| Lacking { has: has(lacking.has), ..lacking }).collect::<Vec<_>>()
+            let resilvered = group.being_resilvered().into_iter();
+            resilvered.map(|lacking| Lacking { has: has(lacking.has), ..lacking }).collect::<Vec<_>>()
         };
         let devices = groups.iter().flat_map(lacks).collect();
-        Some(Filling { devices, since, rounds, era })
+        Some(Resilvering { devices, since, rounds, era })
     }
 }
 
 impl Still<'_> {
     /// Writes about `budget` bytes of the space layer's own blocks, from `from` on, to the devices being resilvered.
-    pub fn fill_space(&self, from: OwnCursor, budget: u64) -> OwnExamined {
+    pub fn resilver_space(&self, from: OwnCursor, budget: u64) -> OwnExamined {
         let storage = self.engine().storage();
-        storage.space.fill_own(&storage.vdevs, from, budget)
+        storage.space.resilver_own(&storage.vdevs, from, budget)
     }
 
     /// Writes blocks of the committed state to the devices being resilvered that lack blocks of that birth. Returns the
@@ -106,27 +106,27 @@ impl Still<'_> {
     ///
     /// # Errors
     /// If no copy of the block can be read. Also if a device refuses the write: the device is faulted.
-    pub fn fill(&self, blocks: &[BlockPointer]) -> Vec<Result<u64>> {
+    pub fn resilver(&self, blocks: &[BlockPointer]) -> Vec<Result<u64>> {
         self.engine().copy(blocks, Copying::Members)
     }
 
     /// Records that the devices have everything but blocks born up to `failed`, which could not be copied. Devices that
     /// were complete up to `failed` before are complete now. Commits, so that their uberblocks say so. `false` if the
     /// set of devices has changed since the walk began, so that blocks may be missing.
-    pub fn filled(self, filling: &Filling, failed: Txg) -> Result<bool> {
+    pub fn resilvered(self, resilvering: &Resilvering, failed: Txg) -> Result<bool> {
         let engine = self.engine();
         let storage = engine.storage();
         storage.vdevs.flush()?;
         // A repeated flush does not save data that the device lost before.
-        if engine.suspension().era() != filling.era {
+        if engine.suspension().era() != resilvering.era {
             return Ok(false);
         }
         let vdevs = storage.vdevs.all();
         let groups: Vec<&Group> = vdevs.iter().filter_map(|vdev| vdev.as_group()).collect();
-        let whole = filling.devices.iter().filter(|lacking| lacking.has >= failed).map(|lacking| lacking.device);
+        let whole = resilvering.devices.iter().filter(|lacking| lacking.has >= failed).map(|lacking| lacking.device);
         let whole: Vec<Guid> = whole.collect();
-        let is_as_it_was = groups.len() == filling.rounds.len()
-            && groups.iter().zip(&filling.rounds).all(|(group, round)| group.filled(&whole, *round));
+        let is_as_it_was = groups.len() == resilvering.rounds.len()
+            && groups.iter().zip(&resilvering.rounds).all(|(group, round)| group.resilvered(&whole, *round));
         if !is_as_it_was || whole.is_empty() {
             return Ok(is_as_it_was);
         }
@@ -142,17 +142,17 @@ impl Still<'_> {
 /// twins. The walk may have passed the new place of such a block, and find it gone from the old one. The block's
 /// sectors are still its own, for the block was in use when the group was open. A block that cannot be read is left to
 /// a new walk from the beginning, which reports it.
-pub(super) fn fill_shares<'a>(engine: &Engine, shares: impl Iterator<Item = &'a BlockPointer>) {
+pub(super) fn resilver_shares<'a>(engine: &Engine, shares: impl Iterator<Item = &'a BlockPointer>) {
     let storage = engine.storage();
     let vdevs = storage.vdevs.all();
-    let is_filling = vdevs.iter().any(|vdev| vdev.filling().is_some());
-    if !is_filling && !storage.space.is_copying() {
+    let is_resilvering = vdevs.iter().any(|vdev| vdev.resilvering().is_some());
+    if !is_resilvering && !storage.space.is_copying() {
         return;
     }
     for pointer in shares {
         if let Err(error) = storage.copy(pointer, Copying::Members) {
             tracing::warn!("resilver: {error}");
-            vdevs.iter().filter_map(|vdev| vdev.as_group()).for_each(Group::fill_anew);
+            vdevs.iter().filter_map(|vdev| vdev.as_group()).for_each(Group::restart_resilver);
         }
         if let Err(error) = storage.copy(pointer, Copying::Twins) {
             tracing::warn!("evacuation: {error}");

@@ -9,7 +9,7 @@ use crate::{
 
 /// The devices being resilvered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filling {
+pub struct Resilvering {
     /// The devices, each with the txg up to which it is complete.
     pub devices: Vec<Lacking>,
     /// All of the devices have every block born up to this txg.
@@ -21,14 +21,14 @@ pub struct Filling {
     pub(super) era: Era,
 }
 
-/// The kinds of the uberblock's counters that a [`FillingNote`] may take. The client defines their meaning.
-pub const FILLING_COUNTERS: RangeInclusive<u8> = 16..=31;
+/// The kinds of the uberblock's counters that a [`ResilverNote`] may take. The client defines their meaning.
+pub const RESILVER_COUNTERS: RangeInclusive<u8> = 16..=31;
 
 /// The progress of a resilver, to be recorded in an uberblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FillingNote {
+pub struct ResilverNote {
     /// The devices as they stood when the walk began.
-    pub filling: Filling,
-    /// The place, in counters of the kinds [`FILLING_COUNTERS`], ascending.
+    pub resilvering: Resilvering,
+    /// The place, in counters of the kinds [`RESILVER_COUNTERS`], ascending.
     pub counters: Vec<(u8, u64)>,
 }
