@@ -287,7 +287,7 @@ impl Judge<'_> {
         world.scrub()?;
         match world.scrub()? {
             0 => {}
-            again => return Err(format!("a second scrub mends {again} bytes on {rotten}")),
+            again => return Err(format!("a second scrub repairs {again} bytes on {rotten}")),
         }
         world.check()?;
         drop(world);

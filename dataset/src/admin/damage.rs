@@ -27,7 +27,7 @@ use crate::{
     name::Name,
     scrub::{
         damage::{self, Damage, SPACE},
-        mend,
+        repair,
     },
 };
 
@@ -36,13 +36,13 @@ const NAMES: usize = 1024;
 
 impl Datasets {
     /// Rereads and repairs a block of which a reader met a bad copy.
-    pub fn mend_step(&self) -> Result<Progress> {
+    pub fn repair_step(&self) -> Result<Progress> {
         // While devices are missing, their blocks are not lost.
         let is_able = self.engine().read_only() || self.engine().writable().is_ok();
         let Some(suspect) = self.engine().next_suspect().filter(|_| is_able) else { return Ok(Progress::Idle) };
         // Until the damage is recorded, the block counts as not examined, so that no report calls the pool healthy
         // meanwhile.
-        let examined = mend::mend(self.engine(), &suspect, false).and_then(|outcome| {
+        let examined = repair::repair(self.engine(), &suspect, false).and_then(|outcome| {
             tracing::info!("{:?} of tree {}: {:?}", suspect.place, suspect.tree, outcome.verdict);
             self.note_damage(outcome.damage).map(|()| !matches!(outcome.verdict, Verdict::Unknown(_)))
         });

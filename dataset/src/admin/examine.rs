@@ -34,8 +34,8 @@ use crate::{
     name::Name,
     scrub::{
         damage::{self, Damage, SPACE},
-        mend,
         pass::{self, Budget, Found, Part},
+        repair,
     },
 };
 
@@ -157,9 +157,9 @@ impl Datasets {
     }
 
     fn examine_space(&self, examination: &mut Examination, from: OwnCursor, budget: u64) -> Result<Option<Position>> {
-        let examined = self.engine().hold_still().mend_space(from, budget);
+        let examined = self.engine().hold_still().repair_space(from, budget);
         examination.found.examined += examined.bytes;
-        examination.found.repaired += examined.mended;
+        examination.found.repaired += examined.repaired;
         examination.found.errors += examined.lost;
         if examined.lost > 0 {
             self.note_damage_since(vec![Damage::of_space()], examination.limit)?;
@@ -176,7 +176,7 @@ impl Datasets {
         let Position::Tree { tree, from, to } = stretch.at else { return Ok(None) };
         let one = stretch.file.map(|file| (file, self.engine().pin()));
         // A destroyed tree needs no examination.
-        let Some(((root, level), seen)) = mend::committed_root(self.engine(), tree)? else { return Ok(None) };
+        let Some(((root, level), seen)) = repair::committed_root(self.engine(), tree)? else { return Ok(None) };
         if let Some((file, pinned)) = one {
             match fs::identity_in(&self.engine().open_pinned(tree, root, level, pinned), file.0) {
                 Ok(None) => return Ok(None),
@@ -196,9 +196,9 @@ impl Datasets {
         let reached = next.unwrap_or(Key::MAX);
         let (mut next, mut lost) = (reached, Vec::new());
         for suspect in &suspects {
-            let outcome = mend::mend(self.engine(), suspect, true)?;
+            let outcome = repair::repair(self.engine(), suspect, true)?;
             match outcome.verdict {
-                Verdict::Mended { copies } => {
+                Verdict::Repaired { copies } => {
                     examination.found.repaired += stored(suspect, self.engine().sector()) * copies as u64;
                 }
                 Verdict::Lost => examination.found.errors += 1,

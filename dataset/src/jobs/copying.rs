@@ -33,8 +33,9 @@ use crate::{
     catalogue::{Transaction, kind},
     lineage::arrival,
     scrub::{
-        members, mend,
+        members,
         pass::{self, Budget, Part},
+        repair,
     },
 };
 
@@ -241,7 +242,7 @@ impl Walk {
 pub(super) fn note_failed(datasets: &Datasets, failed: &[Suspect]) -> Result<()> {
     let mut lost = Vec::new();
     for suspect in failed {
-        lost.extend(mend::mend(datasets.engine(), suspect, false)?.damage);
+        lost.extend(repair::repair(datasets.engine(), suspect, false)?.damage);
     }
     datasets.note_damage(lost)
 }

@@ -280,9 +280,9 @@ impl Resilver<'_> {
         let still = self.datasets.engine().hold_still();
         if let Some(from) = running.space {
             let resilvered = still.resilver_space(from, budget.min(SPACE_STEP));
-            let (bytes, mended) =
-                if running.has_counted_space { (0, 0) } else { (resilvered.bytes, resilvered.mended) };
-            self.count(bytes, mended, resilvered.lost);
+            let (bytes, repaired) =
+                if running.has_counted_space { (0, 0) } else { (resilvered.bytes, resilvered.repaired) };
+            self.count(bytes, repaired, resilvered.lost);
             if resilvered.lost > 0 {
                 running.failed = Txg::LIMIT;
                 self.note_place(running);

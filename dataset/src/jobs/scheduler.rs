@@ -119,13 +119,13 @@ impl Scheduler {
     /// Finishes at export: repairs blocks that readers have reported, because the reports are in memory only, and saves
     /// the progress of jobs.
     pub fn finish(&mut self, datasets: &Datasets) {
-        while matches!(datasets.mend_step(), Ok(Progress::Worked)) {}
+        while matches!(datasets.repair_step(), Ok(Progress::Worked)) {}
         self.save(datasets);
     }
 
     /// Returns whether a step was made, the job that made the step or is waited for, and until when.
     fn round(&mut self, datasets: &Datasets, pool: &Pool) -> Result<(bool, Option<Kind>, Option<Duration>)> {
-        let mended = datasets.mend_step()? == Progress::Worked;
+        let repaired = datasets.repair_step()? == Progress::Worked;
         let (mut waits, mut soonest) = (None, None);
         for kind in Kind::IN_ORDER {
             match self.step(&*kind.of(datasets), datasets.engine().env(), pool)? {
@@ -140,7 +140,7 @@ impl Scheduler {
                 }
             }
         }
-        Ok((mended, waits, soonest))
+        Ok((repaired, waits, soonest))
     }
 
     /// Lets a job make a step, if the job's limit permits.

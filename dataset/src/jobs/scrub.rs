@@ -2,7 +2,7 @@
 //! that it finds everything.
 //!
 //! Nothing here runs by itself: the [`Scheduler`](super::Scheduler) makes the steps, and before each calls
-//! [`Datasets::mend_step`]. The position is in memory; the catalogue has the position last saved.
+//! [`Datasets::repair_step`]. The position is in memory; the catalogue has the position last saved.
 
 use std::{
     collections::BTreeSet,
@@ -25,8 +25,9 @@ use crate::{
     catalogue::{POOL, ScrubPosition, ScrubRow, ScrubState, Transaction, kind},
     scrub::{
         damage::{self, Damage},
-        members, mend,
+        members,
         pass::{self, Budget, Found, Part},
+        repair,
     },
 };
 
@@ -147,8 +148,8 @@ impl Scrub<'_> {
         self.start_at(None)
     }
 
-    /// Begins a scrub, at `limit` bytes a second if there is one, or goes on with one that is paused. A scrub that runs gets
-    /// another limit; 0 lifts it. A limit lasts until the pool is closed.
+    /// Begins a scrub, at `limit` bytes a second if there is one, or goes on with one that is paused. A scrub that runs
+    /// gets another limit; 0 lifts it. A limit lasts until the pool is closed.
     pub fn start_at(&self, limit: Option<u64>) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut stepping = self.stepping()?;
@@ -292,17 +293,17 @@ impl Scrub<'_> {
     }
 
     fn labels(&self, row: &mut ScrubRow) -> bool {
-        let mut examined = self.datasets.engine().hold_still().mend_labels();
-        examined += self.datasets.engine().mend_labels_apart();
-        row.repaired += examined.mended;
+        let mut examined = self.datasets.engine().hold_still().repair_labels();
+        examined += self.datasets.engine().repair_labels_apart();
+        row.repaired += examined.repaired;
         row.position = ScrubPosition::Space { vdev: 0, offset: 0 };
         false
     }
 
     fn space(&self, row: &mut ScrubRow, from: OwnCursor, budget: u64) -> Result<bool> {
-        let examined = self.datasets.engine().hold_still().mend_space(from, budget.min(SPACE_STEP));
+        let examined = self.datasets.engine().hold_still().repair_space(from, budget.min(SPACE_STEP));
         row.examined += examined.bytes;
-        row.repaired += examined.mended;
+        row.repaired += examined.repaired;
         row.errors += examined.lost;
         row.position = match examined.next {
             Some(OwnCursor { vdev, offset }) => ScrubPosition::Space { vdev, offset },
@@ -313,7 +314,7 @@ impl Scrub<'_> {
     }
 
     fn catalogue(&self, stepping: &mut Stepping, row: &mut ScrubRow, from: Key, budget: u64) -> Result<bool> {
-        let root = mend::committed_root(self.datasets.engine(), CATALOGUE)?;
+        let root = repair::committed_root(self.datasets.engine(), CATALOGUE)?;
         let next = match root {
             Some(((root, level), seen)) => {
                 let part = Part {
@@ -398,9 +399,9 @@ impl Scrub<'_> {
         let (mut next, mut lost) = (reached, Vec::new());
         row.examined += bytes;
         for suspect in &suspects {
-            let outcome = mend::mend(self.datasets.engine(), suspect, true)?;
+            let outcome = repair::repair(self.datasets.engine(), suspect, true)?;
             match outcome.verdict {
-                Verdict::Mended { copies } => {
+                Verdict::Repaired { copies } => {
                     row.repaired += stored(suspect, self.datasets.engine().sector()) * copies as u64
                 }
                 Verdict::Lost => row.errors += 1,

@@ -37,11 +37,11 @@
 //! ```text
 //! members    the next tree to examine
 //! pass       one step through a tree
-//! mend       a suspect block, its tree's root, and all trees that share the block
+//! repair     a suspect block, its tree's root, and all trees that share the block
 //! damage     the list of permanent damage
 //! ```
 
 pub mod damage;
 pub mod members;
-pub mod mend;
 pub mod pass;
+pub mod repair;

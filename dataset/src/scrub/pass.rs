@@ -1,6 +1,6 @@
 //! One step through a tree: collects the next blocks, and reads the blocks in the order of their place on the devices.
 //!
-//! Memory is bounded by the step's budget. Bad copies are only suspects here: see [`super::mend`].
+//! Memory is bounded by the step's budget. Bad copies are only suspects here: see [`super::repair`].
 
 use std::collections::HashSet;
 

@@ -29,7 +29,7 @@ impl Pool {
     /// [`Error::Device`] if a device does not answer, [`Error::Request`] if it is not the same as before.
     pub fn clear(&self, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<()> {
         self.resume(reopen)?;
-        self.mend_labels_at_once();
+        self.repair_labels_at_once();
         let vdevs = self.engine().storage().vdevs.all();
         let all = vdevs.iter().flat_map(|vdev| vdev.leaves());
         all.chain(self.caches()).for_each(|leaf| leaf.counters().clear_errors());

@@ -421,7 +421,7 @@ fn the_pool_is_whole_after_a_crash_in_a_replacement() {
 }
 
 #[test]
-fn what_rots_on_one_device_is_read_from_the_other_and_mended() {
+fn rot_on_one_device_is_read_from_the_other_and_repaired() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     let newest = commit(&pool, 3);
@@ -441,9 +441,9 @@ fn what_rots_on_one_device_is_read_from_the_other_and_mended() {
         .collect();
     assert!(errors[0] > 0 && errors[1] == 0, "{errors:?}");
     let still = engine.hold_still();
-    let space = still.mend_space(OwnCursor::default(), u64::MAX);
-    assert!(space.mended > 0 && space.lost == 0, "{space:?}");
-    let again = still.mend_space(OwnCursor::default(), u64::MAX);
+    let space = still.repair_space(OwnCursor::default(), u64::MAX);
+    assert!(space.repaired > 0 && space.lost == 0, "{space:?}");
+    let again = still.repair_space(OwnCursor::default(), u64::MAX);
     assert!(again.bad.is_empty(), "{again:?}");
 }
 

@@ -13,7 +13,7 @@
 //! create    labels on every device, then the first commit
 //! expand    expanding into grown devices
 //! members   attach, detach, replace, offline and online devices
-//! mend      repair of lost labels and uberblock rings
+//! repair    repair of lost labels and uberblock rings
 //! new_vdev  vdevs to create, and the features that they need
 //! open      from labels to the newest committed state, to an engine
 //! outdated  vdevs that are older copies
@@ -43,7 +43,6 @@ mod committed;
 mod create;
 mod expand;
 mod members;
-mod mend;
 mod new_vdev;
 mod open;
 mod outdated;
@@ -52,6 +51,7 @@ pub mod probe;
 mod put_out;
 mod removal;
 mod renumber;
+mod repair;
 mod rewind;
 mod shapes;
 mod shrink;
@@ -70,13 +70,13 @@ mod growing_tests;
 #[cfg(test)]
 mod members_tests;
 #[cfg(test)]
-mod mend_tests;
-#[cfg(test)]
 mod put_out_tests;
 #[cfg(test)]
 mod removal_tests;
 #[cfg(test)]
 mod renumber_tests;
+#[cfg(test)]
+mod repair_tests;
 #[cfg(test)]
 mod shrink_tests;
 #[cfg(test)]

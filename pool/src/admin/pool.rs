@@ -19,7 +19,7 @@ use crate::{
     format::label::{Compatibility, Label, PoolState},
     txg::{Engine, Features, Still},
     units::Txg,
-    vdev::{Vdev, mend::LabelsExamined},
+    vdev::{Vdev, repair::LabelsExamined},
 };
 
 /// An opened pool and its labels.
@@ -154,12 +154,12 @@ impl Features for Labels {
         })
     }
 
-    fn mend(&self, still: &Still<'_>) -> LabelsExamined {
-        self.mend_in_vdevs(still)
+    fn repair(&self, still: &Still<'_>) -> LabelsExamined {
+        self.repair_in_vdevs(still)
     }
 
-    fn mend_apart(&self, engine: &Engine) -> LabelsExamined {
-        self.mend_in_no_vdev(engine)
+    fn repair_apart(&self, engine: &Engine) -> LabelsExamined {
+        self.repair_in_no_vdev(engine)
     }
 }
 

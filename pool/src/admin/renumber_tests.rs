@@ -14,7 +14,7 @@ use crate::{
     env::SeededEnv,
     error::Error,
     units::{Guid, MIB, Txg},
-    vdev::{State, labels, mend},
+    vdev::{State, labels, repair},
 };
 
 const NEW: Guid = Guid(0xcafe);
@@ -33,8 +33,8 @@ fn a_pool_changes_its_guid_and_a_copy_keeps_the_old_one() {
     assert_eq!((pool.label().pool, pool.engine().guid()), (NEW, NEW));
     assert!(disks.iter().all(|disk| number(&**disk) == NEW));
     // Uberblocks with the old GUID are no damage.
-    let examined = mend::mend_uberblocks(&*disks[0], NEW, &[], false).unwrap();
-    assert_eq!((examined.bad, examined.mended), (0, 0));
+    let examined = repair::repair_uberblocks(&*disks[0], NEW, &[], false).unwrap();
+    assert_eq!((examined.bad, examined.repaired), (0, 0));
     let newest = commit(&pool, 3);
     drop(pool);
     let pool = opened(&[&disks[0], &disks[1], &disks[2]], 3).unwrap();

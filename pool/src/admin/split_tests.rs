@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
     format::label::{Label, PoolState},
     units::{Guid, MIB, Txg},
-    vdev::{Sources, State, Vdev, labels, mend},
+    vdev::{Sources, State, Vdev, labels, repair},
 };
 
 type Disk = Arc<FaultDevice>;
@@ -88,8 +88,8 @@ fn two_pools_come_of_one_and_each_goes_on() {
     assert_eq!(shown(opened(&[&disks[0], &disks[2]], 3).unwrap().engine()), old);
     assert_eq!(shown(opened(&[&disks[1], &disks[3]], 4).unwrap().engine()), later);
     // Uberblocks of the old pool are no damage to the new one.
-    let examined = mend::mend_uberblocks(&*disks[1], new.pool, &[], false).unwrap();
-    assert_eq!((examined.bad, examined.mended), (0, 0));
+    let examined = repair::repair_uberblocks(&*disks[1], new.pool, &[], false).unwrap();
+    assert_eq!((examined.bad, examined.repaired), (0, 0));
     // Devices of the two pools cannot be mixed.
     assert!(matches!(opened(&[&disks[0], &disks[3]], 5), Err(Error::Request(_))));
 }

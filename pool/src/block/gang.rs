@@ -20,8 +20,8 @@ use std::{cell::RefCell, sync::Arc};
 use crate::{
     block::{
         checksum::verify,
-        mend::{Bad, Copying, Examined},
         read::{describe, mismatch},
+        repair::{Bad, Copying, Examined},
         storage::Storage,
     },
     error::{Error, Result},

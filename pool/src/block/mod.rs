@@ -7,7 +7,7 @@
 //! write         compress, checksum, allocate, and write many blocks in one run
 //! read          any copy that verifies
 //! gang          blocks stored in several pieces
-//! mend          examining every copy, and repairing bad ones
+//! repair        examining every copy, and repairing bad ones
 //! runs          many blocks, by few requests
 //! ahead         prefetch: runs read before a reader waits for them
 //! key           a block's identity for caches
@@ -20,15 +20,15 @@ pub mod checksum;
 pub mod compression;
 mod gang;
 mod key;
-mod mend;
 mod read;
+mod repair;
 mod runs;
 pub mod storage;
 mod write;
 
 pub(crate) use ahead::{Ahead, Part};
 pub(crate) use key::{BlockKey, key};
-pub(crate) use mend::Copying;
-pub use mend::{Bad, Examined};
 pub(crate) use read::unpacked;
+pub(crate) use repair::Copying;
+pub use repair::{Bad, Examined};
 pub use write::{Payload, Policy};

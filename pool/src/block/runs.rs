@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    block::{checksum::verify, compression::decompress, mend::Copying, storage::Storage},
+    block::{checksum::verify, compression::decompress, repair::Copying, storage::Storage},
     error::Result,
     format::pointer::{Address, BlockPointer},
     space::{Seen, Space},

@@ -154,8 +154,8 @@ impl SpaceIo for Vdevs {
         Ok(self.get(vdev)?.examine_surely(offset, len, is_good))
     }
 
-    fn mend(&self, vdev: VdevId, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
-        self.get(vdev)?.mend(source, offset, good)
+    fn repair(&self, vdev: VdevId, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+        self.get(vdev)?.repair(source, offset, good)
     }
 
     fn resilver(&self, vdev: VdevId, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {

@@ -29,7 +29,7 @@ pub trait SpaceIo {
     }
 
     /// Writes `good` over a bad source.
-    fn mend(&self, vdev: VdevId, _source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+    fn repair(&self, vdev: VdevId, _source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
         self.write(vdev, offset, good)
     }
 

@@ -35,7 +35,7 @@
 //! state      the space of a pool in memory  places     runs of sectors, places and purposes of blocks
 //! layout     devices, chunks, addresses       chunk      one chunk: map, counts, changes by group; its stored side
 //! allocator  which chunk a block goes to      free_map   free sectors of a chunk, next-fit
-//! mend       repair of its own blocks
+//! repair     repair of its own blocks
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
 //! hold       keeping an older state whole     seen       checked reads: the token of a read without a lock
@@ -55,11 +55,11 @@ mod hold;
 mod holes;
 mod io;
 mod layout;
-mod mend;
 mod moving;
 mod open;
 mod packing;
 mod places;
+mod repair;
 mod seen;
 mod span_set;
 mod state;
@@ -80,13 +80,13 @@ pub use self::{
     holes::{Dense, Fragmentation},
     io::SpaceIo,
     layout::{VdevShape, region_size},
-    mend::{OwnCursor, OwnExamined},
     moving::{
         plan::MovingPlan,
         regions::{Packs, Regions, Targets},
     },
     packing::Hosted,
     places::{Allocation, Extent, Placement, Preferred, Purpose},
+    repair::{OwnCursor, OwnExamined},
     seen::Seen,
     state::{OwnBlocks, Space},
     totals::{SpaceTotals, VdevTotals},

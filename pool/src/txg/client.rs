@@ -7,7 +7,7 @@ use super::{
     head::Head,
     resilver::note::ResilverNote,
 };
-use crate::{error::Result, format::pointer::BlockPointer, tree::Usage, units::Txg, vdev::mend::LabelsExamined};
+use crate::{error::Result, format::pointer::BlockPointer, tree::Usage, units::Txg, vdev::repair::LabelsExamined};
 
 /// The participant in each sync: the layer that knows the meaning of the trees.
 pub trait SyncClient: Send + std::marker::Sync {
@@ -52,9 +52,9 @@ pub(crate) trait Features: Send + std::marker::Sync {
     /// Adds the feature to the labels of all devices, and flushes.
     fn activate(&self, engine: &Engine, feature: &'static str) -> Result<()>;
 
-    /// Rewrites lost labels and uberblocks on vdev members: see [`crate::admin`]'s `mend`.
-    fn mend(&self, still: &Still<'_>) -> LabelsExamined;
+    /// Rewrites lost labels and uberblocks on vdev members: see [`crate::admin`]'s `repair`.
+    fn repair(&self, still: &Still<'_>) -> LabelsExamined;
 
     /// The same for the labels of the devices in no vdev, while commits go on.
-    fn mend_apart(&self, engine: &Engine) -> LabelsExamined;
+    fn repair_apart(&self, engine: &Engine) -> LabelsExamined;
 }

@@ -4,8 +4,8 @@
 //! Space freed by transaction group N can be allocated again only after N and three more groups were committed. A
 //! pointer in the last committed state is freed by the open group at the earliest, so its space stays its own while no
 //! commit completes: [`Still`] holds the `syncing` lock. A reader or a scrub with an older pointer does not know
-//! whether the block is still in use, so [`Still::mend`] looks for the pointer first, on the way down from the root in
-//! the committed catalogue. All ancestors of a pointer found this way have verified, and they establish the right
+//! whether the block is still in use, so [`Still::repair`] looks for the pointer first, on the way down from the root
+//! in the committed catalogue. All ancestors of a pointer found this way have verified, and they establish the right
 //! checksum.
 //!
 //! Power may fail at any of these instants:
@@ -31,7 +31,7 @@ use crate::{
         suspects::{Place, Suspect},
     },
     units::Txg,
-    vdev::mend::LabelsExamined,
+    vdev::repair::LabelsExamined,
 };
 
 /// The outcome of examining a suspect.
@@ -42,7 +42,7 @@ pub enum Verdict {
     /// All copies are good: another thread repaired the block, or a device reads well again.
     Whole,
     /// Bad copies were rewritten and are good again.
-    Mended {
+    Repaired {
         /// How many copies were rewritten.
         copies: usize,
     },
@@ -67,8 +67,8 @@ impl Engine {
 
     /// Examines and repairs the labels of devices in no vdev. No commit may wait for the caller, because such a device
     /// may hang.
-    pub fn mend_labels_apart(&self) -> LabelsExamined {
-        self.labels().map_or_else(LabelsExamined::default, |labels| labels.mend_apart(self))
+    pub fn repair_labels_apart(&self) -> LabelsExamined {
+        self.labels().map_or_else(LabelsExamined::default, |labels| labels.repair_apart(self))
     }
 
     /// The next block with a bad copy found by a reader; the same one until [settled](Engine::settle_suspect).
@@ -122,37 +122,37 @@ impl<'a> Still<'a> {
     /// Reads every copy of a block again if the block is still in its place in the tree under `root`, the tree's root
     /// in the committed state. Rewrites bad copies from a good one, and flushes. With `count`, bad copies are added to
     /// the error counters: a reader has already counted its own.
-    pub fn mend(&self, root: (BlockPointer, u8), suspect: &Suspect, count: bool) -> Verdict {
+    pub fn repair(&self, root: (BlockPointer, u8), suspect: &Suspect, count: bool) -> Verdict {
         match self.stands(root, suspect) {
-            Ok(true) => self.mend_standing(&suspect.pointer, count),
+            Ok(true) => self.repair_referenced(&suspect.pointer, count),
             Ok(false) => Verdict::Gone,
             Err(error) => Verdict::Unknown(error),
         }
     }
 
     /// Examines about `budget` bytes of the space layer's own blocks from `from` on, and repairs bad copies.
-    pub fn mend_space(&self, from: OwnCursor, budget: u64) -> OwnExamined {
+    pub fn repair_space(&self, from: OwnCursor, budget: u64) -> OwnExamined {
         let storage = self.engine.storage();
-        let mut examined = storage.space.mend_own(&storage.vdevs, from, budget, self.engine.writable().is_ok());
+        let mut examined = storage.space.repair_own(&storage.vdevs, from, budget, self.engine.writable().is_ok());
         for (vdev, source) in &examined.bad {
             if let Ok(vdev) = storage.vdevs.get(*vdev) {
                 vdev.note_checksum_error(*source);
             }
         }
-        if examined.mended > 0 && storage.vdevs.flush().is_err() {
+        if examined.repaired > 0 && storage.vdevs.flush().is_err() {
             // The failed flush is counted at its device; the repairs may be lost.
-            examined.mended = 0;
+            examined.repaired = 0;
         }
         examined
     }
 
     /// Examines and repairs the labels and uberblocks of all vdev members. A refused write is counted at its device. A
     /// device that was exchanged is faulted or, if it cannot be, the pool is suspended.
-    pub fn mend_labels(&self) -> LabelsExamined {
-        self.engine.labels().map_or_else(LabelsExamined::default, |labels| labels.mend(self))
+    pub fn repair_labels(&self) -> LabelsExamined {
+        self.engine.labels().map_or_else(LabelsExamined::default, |labels| labels.repair(self))
     }
 
-    fn mend_standing(&self, pointer: &BlockPointer, count: bool) -> Verdict {
+    fn repair_referenced(&self, pointer: &BlockPointer, count: bool) -> Verdict {
         let storage = self.engine.storage();
         let Examined { good, bad } = storage.examine(pointer);
         if count {
@@ -162,7 +162,7 @@ impl<'a> Still<'a> {
         if bad.is_empty() {
             return Verdict::Whole;
         }
-        let mended = self.engine.writable().and_then(|()| {
+        let repaired = self.engine.writable().and_then(|()| {
             let rewritten: Vec<Result<()>> = bad.iter().map(|bad| storage.rewrite(pointer, bad, &good)).collect();
             // While too many devices of a RAID-Z return bad data, each rewrite may fail; the last examination decides.
             match rewritten.into_iter().find_map(Result::err).filter(|_| !storage.examine(pointer).is_whole()) {
@@ -170,8 +170,8 @@ impl<'a> Still<'a> {
                 None => storage.vdevs.flush(),
             }
         });
-        match mended {
-            Ok(()) => Verdict::Mended { copies: bad.len() },
+        match repaired {
+            Ok(()) => Verdict::Repaired { copies: bad.len() },
             Err(error) => Verdict::Weak(error),
         }
     }

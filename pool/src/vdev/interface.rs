@@ -78,7 +78,7 @@ pub trait Vdev: Send + Sync {
     }
 
     /// Writes `good` over one bad source.
-    fn mend(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()>;
+    fn repair(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()>;
 
     /// Writes all of `bytes` at `offset`.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {

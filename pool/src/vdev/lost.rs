@@ -69,7 +69,7 @@ impl Vdev for Lost {
         Examined::of_one(self.guid, self.refused("read"), is_good)
     }
 
-    fn mend(&self, _: Guid, _: u64, _: &Arc<Vec<u8>>) -> Result<()> {
+    fn repair(&self, _: Guid, _: u64, _: &Arc<Vec<u8>>) -> Result<()> {
         self.refused("write")
     }
 

@@ -17,7 +17,7 @@
 //! group        several devices that form one redundant vdev
 //! mirror       a vdev whose devices each hold everything
 //! raidz        a vdev that survives the loss of some devices
-//! labels       the labels of a device            uberblocks  the rings in them         mend  repair of both
+//! labels       the labels of a device            uberblocks  the rings in them         repair  of both
 //! suspension   threads that wait for a failed device
 //! ```
 
@@ -27,10 +27,10 @@ mod interface;
 pub mod labels;
 mod leaf;
 mod lost;
-pub mod mend;
 mod mirror;
 pub mod raidz;
 mod reads;
+pub mod repair;
 mod single;
 mod suspension;
 pub mod uberblocks;

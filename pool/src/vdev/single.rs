@@ -125,7 +125,7 @@ impl Vdev for Single {
         Examined::of_one(self.guid(), read.map(|()| bytes), is_good)
     }
 
-    fn mend(&self, _: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+    fn repair(&self, _: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
         self.write_shared(offset, good.clone())
     }
 

@@ -360,7 +360,7 @@ fn judge_repaired(world: &World) -> Outcome<()> {
     world.scrub()?;
     match world.scrub()? {
         0 => {}
-        again => return Err(format!("a second scrub mends {again} bytes")),
+        again => return Err(format!("a second scrub repairs {again} bytes")),
     }
     match world.datasets.damage() {
         Ok(damage) if damage.is_empty() => {}

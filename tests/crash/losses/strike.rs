@@ -105,7 +105,7 @@ impl Tally {
             ("power failures while devices came back", self.failures[Part::Return as usize]),
             ("power failures while devices were replaced", self.failures[Part::Replacing as usize]),
             ("power failures during a resilver in a repair", self.failures[Part::Resilver as usize]),
-            ("power failures while a scrub mended", self.failures[Part::Scrub as usize]),
+            ("power failures while a scrub repaired", self.failures[Part::Scrub as usize]),
             ("lost devices", self.blows[Blow::Lost as usize]),
             ("stale devices", self.blows[Blow::Stale as usize]),
             ("rotten devices", self.blows[Blow::Rotten as usize]),

@@ -115,7 +115,7 @@ fn work(datasets: &Datasets) {
     };
     goes_on(&|| datasets.background_step());
     goes_on(&|| datasets.scrub().advance(1 << 20));
-    goes_on(&|| datasets.mend_step());
+    goes_on(&|| datasets.repair_step());
 }
 
 fn check(datasets: &Datasets) {

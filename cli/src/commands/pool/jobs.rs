@@ -59,7 +59,7 @@ fn is_under_way(job: &JobRecord) -> bool {
 }
 
 fn scan(job: &JobRecord, start: &str, end: &str) -> String {
-    let (name, mended) = match job.kind {
+    let (name, repaired) = match job.kind {
         Kind::Resilver => ("resilver", "resilvered"),
         _ => ("scrub", "scrub repaired"),
     };
@@ -69,7 +69,7 @@ fn scan(job: &JobRecord, start: &str, end: &str) -> String {
         }
         JobState::Paused => format!("{name} paused since {end}\n{name} started on {start}\n{}", scanned(job)),
         JobState::Finished => format!(
-            "{mended} {} in {} with {} errors on {end}",
+            "{repaired} {} in {} with {} errors on {end}",
             format_bytes(job.repaired),
             clock(job.seconds),
             job.errors
@@ -88,9 +88,9 @@ fn scanned(job: &JobRecord) -> String {
         Some(seconds) => format!(", {} to go", clock(seconds)),
         None => ", no estimated completion time".to_owned(),
     };
-    let mended = if job.kind == Kind::Resilver { "resilvered" } else { "repaired" };
+    let verb = if job.kind == Kind::Resilver { "resilvered" } else { "repaired" };
     let [scanned, all, repaired] = [done, total, job.repaired].map(format_bytes);
-    format!("{scanned} / {all} scanned{speed}\n{repaired} {mended}, {} done{left}", percent(done, total))
+    format!("{scanned} / {all} scanned{speed}\n{repaired} {verb}, {} done{left}", percent(done, total))
 }
 
 fn removal(job: &JobRecord, name: &str, vdev: u64, (start, end): (&str, &str)) -> String {

@@ -189,7 +189,7 @@ impl Life {
         self.verify();
         self.world.datasets.scrub().start().unwrap();
         while self.world.datasets.scrub().advance(BUDGET).unwrap() == Progress::Worked {}
-        assert_eq!(self.world.datasets.damage().unwrap().len(), 0, "everything was mended");
+        assert_eq!(self.world.datasets.damage().unwrap().len(), 0, "everything was repaired");
     }
 
     pub(super) fn reopen(&mut self) {
@@ -317,7 +317,7 @@ fn rot_beyond_parity_loses_and_names_one_file_only() {
         };
         judge(&life);
         // Readers and scrubs report the damage, and make nothing worse.
-        while life.world.datasets.mend_step().unwrap() == Progress::Worked {}
+        while life.world.datasets.repair_step().unwrap() == Progress::Worked {}
         assert_eq!(life.world.datasets.damaged_names().unwrap(), ["tank/a:/file3"]);
         life.world.datasets.scrub().start().unwrap();
         while life.world.datasets.scrub().advance(BUDGET).unwrap() == Progress::Worked {}

@@ -133,7 +133,7 @@ fn space_behind_the_smallest_device_is_used_with_full_parity() {
 }
 
 #[test]
-fn what_rots_behind_the_smallest_device_is_found_and_mended() {
+fn rot_behind_the_smallest_device_is_found_and_repaired() {
     for (of, parity, _) in SHAPES {
         let mut life = Life::of(&sizes(of), parity, 41);
         fill(&mut life);
@@ -147,7 +147,7 @@ fn what_rots_behind_the_smallest_device_is_found_and_mended() {
             life.world.engine.forget_read();
             life.verify();
             scrub(&life);
-            assert_eq!(life.world.datasets.damage().unwrap().len(), 0, "everything was mended");
+            assert_eq!(life.world.datasets.damage().unwrap().len(), 0, "everything was repaired");
             let group = life.world.engine.storage().vdevs.all();
             let errors = || group[0].leaves().into_iter().map(|leaf| leaf.counters().snapshot().checksum_errors);
             assert!(

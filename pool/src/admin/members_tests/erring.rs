@@ -68,7 +68,7 @@ fn a_device_that_is_back_keeps_its_labels_during_a_scrub() {
         while disks[1].waiting() == 0 {
             thread::yield_now();
         }
-        let scrub = scope.spawn(|| pool.engine().hold_still().mend_labels());
+        let scrub = scope.spawn(|| pool.engine().hold_still().repair_labels());
         thread::sleep(std::time::Duration::from_millis(100));
         disks[1].heal();
         assert!(online.join().unwrap());

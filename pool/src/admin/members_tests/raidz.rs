@@ -207,9 +207,9 @@ fn rot_within_parity_is_read_and_repaired() {
         let pool = opened(&without(&disks, &[]), 3).unwrap();
         assert_eq!(stamp(pool.engine()).0, newest);
         let still = pool.engine().hold_still();
-        let space = still.mend_space(OwnCursor::default(), u64::MAX);
-        assert!(space.mended > 0 && space.lost == 0, "{space:?}");
-        let again = still.mend_space(OwnCursor::default(), u64::MAX);
+        let space = still.repair_space(OwnCursor::default(), u64::MAX);
+        assert!(space.repaired > 0 && space.lost == 0, "{space:?}");
+        let again = still.repair_space(OwnCursor::default(), u64::MAX);
         assert!(again.bad.is_empty(), "{again:?}");
         drop(still);
         assert!(pool.engine().storage().read_block(&stamp(pool.engine()).1, Seen::HELD).is_ok());

@@ -126,8 +126,8 @@ impl Vdev for Watched {
         self.inner.examine(offset, len, is_good)
     }
 
-    fn mend(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
-        self.inner.mend(source, offset, good)
+    fn repair(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+        self.inner.repair(source, offset, good)
     }
 
     fn flush(&self) -> Result<()> {

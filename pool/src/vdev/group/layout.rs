@@ -56,7 +56,7 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
     }
 
     /// Writes the content due to one member in use, derived from `good`, the bytes of the vdev.
-    fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()>;
+    fn repair_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()>;
 
     /// Writes to all members in use.
     fn write_all(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()>;
@@ -146,9 +146,9 @@ impl<L: Layout> Vdev for L {
         self.examine_checked(offset, len, is_good, self.group().has_more_to_ask())
     }
 
-    fn mend(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+    fn repair(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
         self.check_range("write", offset, good.len() as u64)?;
-        self.mend_one(source, offset, good)
+        self.repair_one(source, offset, good)
     }
 
     fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()> {

@@ -76,7 +76,7 @@ impl Layout for Mirror {
         self.examine_each(offset, len, is_good, surely)
     }
 
-    fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+    fn repair_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
         let Some(member) = self.group.member_in_use(source) else { return Ok(()) };
         self.group.write_to(&member, offset, good)
     }

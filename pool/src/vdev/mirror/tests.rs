@@ -192,13 +192,13 @@ fn what_is_good_is_read_wherever_it_is() {
 }
 
 #[test]
-fn mending_writes_over_the_bad_member_alone() {
+fn a_repair_writes_to_the_bad_member_alone() {
     let world = World::new(2);
     world.mirror.write(0, b"good").unwrap();
     world.devices[0].write_at(DATA_START, b"evil").unwrap();
     let writes = |at: usize| world.mirror.leaves()[at].counters().snapshot().writes;
     let before = writes(1);
-    world.mirror.mend(Guid(0), 0, &Arc::new(b"good".to_vec())).unwrap();
+    world.mirror.repair(Guid(0), 0, &Arc::new(b"good".to_vec())).unwrap();
     assert_eq!((world.held(0, 0, 4), writes(1)), (b"good".to_vec(), before));
 }
 
@@ -589,7 +589,7 @@ fn a_lost_resilver_write_is_replayed() {
     let joined = member(7, fresh.clone(), State::Resilvering);
     world.mirror.group().set_members(vec![world.mirror.group().members()[0].clone(), joined.clone()]);
     world.mirror.resilver(0, &Arc::new(b"copied".to_vec())).unwrap();
-    world.mirror.mend(Guid(7), 100, &Arc::new(b"mended".to_vec())).unwrap();
+    world.mirror.repair(Guid(7), 100, &Arc::new(b"mended".to_vec())).unwrap();
     fresh.lose_cache();
     joined.leaf.take_back(fresh.clone()).unwrap();
     let held = |offset: u64| {

@@ -194,7 +194,7 @@ impl Layout for RaidZ {
         self.begin_on(offset, len, sources)
     }
 
-    fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+    fn repair_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
         match self.group.member_in_use(source) {
             Some(member) => self.write_one(&member, offset, good),
             None => Ok(()),

@@ -161,7 +161,7 @@ fn everything_is_read_whichever_devices_vanish_within_parity() {
 }
 
 #[test]
-fn whichever_devices_lie_they_are_found_out_counted_and_mended() {
+fn whichever_devices_lie_are_found_counted_and_repaired() {
     for (columns, parity) in shapes() {
         for liars in sets(columns, parity).into_iter().filter(|liars| !liars.is_empty()) {
             let world = World::new(columns, parity);
@@ -189,7 +189,7 @@ fn whichever_devices_lie_they_are_found_out_counted_and_mended() {
             let guids: Vec<Guid> = liars.iter().map(|device| Guid(*device as u64)).collect();
             assert_eq!(world.examined(at, &block), (true, guids.clone()), "{columns}-{parity}");
             let before: Vec<u64> = world.raidz.leaves().iter().map(|leaf| leaf.counters().snapshot().writes).collect();
-            guids.iter().for_each(|bad| world.raidz.mend(*bad, at, &Arc::new(block.clone())).unwrap());
+            guids.iter().for_each(|bad| world.raidz.repair(*bad, at, &Arc::new(block.clone())).unwrap());
             for (n, leaf) in world.raidz.leaves().iter().enumerate() {
                 let written = leaf.counters().snapshot().writes - before[n];
                 assert_eq!(written, u64::from(liars.contains(&n)), "only who is bad is written to");
@@ -237,7 +237,7 @@ fn rows_of_two_widths_are_read_and_repaired() {
                 assert!(read == *block && found != Found::Bad, "{what}");
                 let (is_good, bad) = world.examined(*at, block);
                 assert!(is_good, "{what}");
-                bad.iter().for_each(|bad| world.raidz.mend(*bad, *at, &Arc::new(block.clone())).unwrap());
+                bad.iter().for_each(|bad| world.raidz.repair(*bad, *at, &Arc::new(block.clone())).unwrap());
                 assert_eq!(world.examined(*at, block), (true, vec![]), "{what}");
             }
             assert!(world.raidz.read(0, &mut [0; 512]).is_err(), "a region that was given up");
@@ -395,9 +395,9 @@ fn what_no_block_can_be_is_refused() {
         let examined = world.raidz.examine(offset, len, &|_| true);
         assert!(examined.good.is_none() && examined.bad.len() == 1, "{len} bytes at {offset}");
         assert!(world.raidz.resilver(offset, &Arc::new(vec![0; len])).is_err() || world.raidz.resilvering().is_none());
-        assert!(world.raidz.mend(Guid(1), offset, &Arc::new(vec![0; len])).is_err(), "{len} bytes at {offset}");
+        assert!(world.raidz.repair(Guid(1), offset, &Arc::new(vec![0; len])).is_err(), "{len} bytes at {offset}");
     }
-    assert!(world.raidz.mend(Guid(1), 512, &Arc::new(vec![0; 512])).is_err(), "no block begins inside a row");
+    assert!(world.raidz.repair(Guid(1), 512, &Arc::new(vec![0; 512])).is_err(), "no block begins inside a row");
     assert!(world.raidz.write(size, &[1]).is_err());
     assert_eq!(world.states(), [State::Complete; 4], "nobody has failed");
 }

@@ -93,8 +93,8 @@ impl Bench {
         Ok(content)
     }
 
-    fn mend(&self) {
-        while self.world.datasets.mend_step().unwrap() == Progress::Worked {}
+    fn repair(&self) {
+        while self.world.datasets.repair_step().unwrap() == Progress::Worked {}
     }
 
     fn scrub(&self) -> ScrubStatus {

@@ -7,7 +7,7 @@ use crate::{
     admin::tests::world::noise,
     catalogue::ScrubState,
     fs::ROOT,
-    scrub::{damage::Damage, mend::SHARERS},
+    scrub::{damage::Damage, repair::SHARERS},
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn a_file_without_a_good_copy_is_named_until_it_is_gone() {
     bench.spoil(&bench.data("tank/a", "lost"), 0);
     assert_eq!(bench.read("tank/a", "lost"), Err(Errno::IO));
     assert_eq!(bench.read("tank/a", "good").unwrap(), noise(1, 50_000));
-    bench.mend();
+    bench.repair();
     let mut ids = ["tank/a", "tank/a@before", "tank/b"].map(|name| bench.id(name));
     ids.sort_unstable();
     let lost = ids.map(|tree| Damage { tree, first: ino, last: ino });
@@ -53,14 +53,14 @@ fn a_widely_shared_lost_block_names_files_at_once_and_on_read() {
     let count = || bench.world.datasets.damage().unwrap().len();
     bench.spoil(&bench.data("tank/a", "lost"), 0);
     assert_eq!(bench.read("tank/a", "lost"), Err(Errno::IO));
-    bench.mend();
+    bench.repair();
     assert_eq!(count(), SHARERS, "of {} who have it", 2 * SHARERS + 2);
     let named = bench.world.datasets.damaged_names().unwrap();
     let is_named = |number: &usize| named.contains(&format!("tank/b{number}:/lost"));
     let other = (0..2 * SHARERS).find(|number| !is_named(number)).unwrap();
     bench.clear();
     assert_eq!(bench.read(&format!("tank/b{other}"), "lost"), Err(Errno::IO));
-    bench.mend();
+    bench.repair();
     assert!(bench.world.datasets.damaged_names().unwrap().contains(&format!("tank/b{other}:/lost")));
 }
 

@@ -31,7 +31,7 @@ impl Bench {
 }
 
 #[test]
-fn a_part_is_mended_and_nothing_else() {
+fn a_part_is_repaired_and_nothing_else() {
     let bench = Bench::new(2, 21);
     for dataset in ["tank/a", "tank/b"] {
         bench.world.create(dataset).unwrap();
@@ -88,7 +88,7 @@ fn a_file_that_was_replaced_is_not_examined_as_another() {
 }
 
 #[test]
-fn nodes_of_a_part_are_mended_too() {
+fn nodes_of_a_part_are_repaired_too() {
     let bench = Bench::new(2, 22);
     for n in 0..400 {
         bench.world.write("tank", &format!("a file with a name that takes some room {n}"), b"content");

@@ -28,7 +28,7 @@ fn what_a_reader_finds_bad_is_healed_from_its_copy() {
     bench.spoil(&block, 0);
     assert_eq!(bench.read("tank/a", "file").unwrap(), noise(1, 50_000));
     assert_eq!(bench.counts().checksum_errors, 1);
-    bench.mend();
+    bench.repair();
     assert!(bench.world.engine.storage().examine(&block).is_whole());
     assert_eq!(bench.counts().checksum_errors, 1);
     bench.clear();
@@ -52,7 +52,7 @@ fn a_bad_node_found_by_a_reader_is_repaired_from_its_copy() {
         bench.spoil(node, 0);
     }
     assert_eq!(bench.world.files("tank").len(), 400);
-    bench.mend();
+    bench.repair();
     for node in [&interior, &leaf] {
         assert!(bench.world.engine.storage().examine(node).is_whole());
     }
@@ -73,13 +73,13 @@ fn a_block_that_was_freed_meanwhile_is_not_written() {
         bench.world.write("tank", &format!("other{n}"), &noise(n + 2, 50_000));
         bench.world.engine.commit().unwrap();
     }
-    bench.mend();
+    bench.repair();
     assert!(!bench.world.engine.storage().examine(&block).is_whole());
     bench.world.judge_damaged();
 }
 
 #[test]
-fn a_crash_while_mending_costs_nothing() {
+fn a_crash_during_a_repair_costs_nothing() {
     let bench = Bench::new(1, 10);
     bench.set("tank", "copies", "2");
     bench.set("tank", "compression", "off");

@@ -51,7 +51,7 @@ fn a_scrub_heals_every_structure_that_has_a_second_copy() {
             let place = block.places()[n % block.places().len()];
             bench.spoil_at(place.vdev.0 as usize, DATA_START + place.offset);
         }
-        let all = storage.space.mend_own(&storage.vdevs, OwnCursor::default(), u64::MAX, false);
+        let all = storage.space.repair_own(&storage.vdevs, OwnCursor::default(), u64::MAX, false);
         assert!(!all.bad.is_empty());
         all.bad.len()
     };

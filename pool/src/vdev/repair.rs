@@ -55,14 +55,14 @@ pub struct LabelsExamined {
     /// Copies that failed their check.
     pub bad: u64,
     /// Bytes written over bad copies.
-    pub mended: u64,
+    pub repaired: u64,
 }
 
 impl AddAssign for LabelsExamined {
     fn add_assign(&mut self, other: LabelsExamined) {
         self.bytes += other.bytes;
         self.bad += other.bad;
-        self.mended += other.mended;
+        self.repaired += other.repaired;
     }
 }
 
@@ -71,7 +71,7 @@ impl AddAssign for LabelsExamined {
 ///
 /// # Errors
 /// [`Error::Shrunk`] if the device is shorter and cannot be lengthened.
-pub fn mend_size(device: &dyn Device, size: u64, write: bool) -> Result<LabelsExamined> {
+pub fn repair_size(device: &dyn Device, size: u64, write: bool) -> Result<LabelsExamined> {
     // A device that does not answer is found when its labels are read.
     let there = device.measure().unwrap_or(size);
     if there >= size {
@@ -133,7 +133,7 @@ impl LabelsFound {
     ///
     /// # Errors
     /// If a write or the flush fails.
-    pub fn mend(&self, device: &dyn Device, own: &Label, write: bool) -> Result<LabelsExamined> {
+    pub fn repair(&self, device: &dyn Device, own: &Label, write: bool) -> Result<LabelsExamined> {
         let newest = self.newest.as_ref().filter(|newest| newest.txg >= own.txg);
         let bad = if newest.is_some() { self.bad.len() } else { LABELS };
         let mut examined =
@@ -151,7 +151,7 @@ impl LabelsFound {
             }
             None => labels::write_labels(device, own)?,
         }
-        examined.mended = (bad * BODY_SIZE) as u64;
+        examined.repaired = (bad * BODY_SIZE) as u64;
         Ok(examined)
     }
 }
@@ -169,7 +169,7 @@ pub fn taken(device: &dyn Device, by: &str) -> Error {
 ///
 /// # Errors
 /// If a write or the flush fails.
-pub fn mend_uberblocks(
+pub fn repair_uberblocks(
     device: &dyn Device,
     pool: Guid,
     states: &[Arc<Uberblock>],
@@ -188,14 +188,14 @@ pub fn mend_uberblocks(
         for label in bad.into_iter().filter(|_| write) {
             let at = label + RING_AT + (slot * UBERBLOCK_SIZE) as u64;
             device.write_at(at, &good).map_err(|source| failed(device, "write an uberblock", source))?;
-            examined.mended += UBERBLOCK_SIZE as u64;
+            examined.repaired += UBERBLOCK_SIZE as u64;
         }
         // The newest state is flushed before all others are written.
-        if examined.mended > 0 && first.first() == Some(&slot) {
+        if examined.repaired > 0 && first.first() == Some(&slot) {
             device.flush().map_err(|source| failed(device, "flush an uberblock", source))?;
         }
     }
-    if examined.mended > 0 {
+    if examined.repaired > 0 {
         device.flush().map_err(|source| failed(device, "flush an uberblock", source))?;
     }
     Ok(examined)
@@ -275,16 +275,16 @@ mod tests {
         device
     }
 
-    fn mend_labels(device: &MemoryDevice, write: bool) -> LabelsExamined {
-        LabelsFound::look(device, &sample(7)).unwrap().mend(device, &sample(7), write).unwrap()
+    fn repair_labels(device: &MemoryDevice, write: bool) -> LabelsExamined {
+        LabelsFound::look(device, &sample(7)).unwrap().repair(device, &sample(7), write).unwrap()
     }
 
-    fn mend_rings(device: &MemoryDevice) -> LabelsExamined {
-        mend_uberblocks(device, POOL, &[], true).unwrap()
+    fn repair_rings(device: &MemoryDevice) -> LabelsExamined {
+        repair_uberblocks(device, POOL, &[], true).unwrap()
     }
 
     fn found(examined: LabelsExamined) -> (u64, u64) {
-        (examined.bad, examined.mended)
+        (examined.bad, examined.repaired)
     }
 
     #[test]
@@ -294,9 +294,9 @@ mod tests {
             for (n, at) in label_offsets(SIZE).into_iter().enumerate().filter(|(n, _)| *n != survivor) {
                 device.write_at(at + BODY_AT + 20, &[n as u8 + 1; 9]).unwrap();
             }
-            assert_eq!(found(mend_labels(&device, false)), (3, 0));
-            assert_eq!(mend_labels(&device, true).bad, 3);
-            assert_eq!(found(mend_labels(&device, true)), (0, 0));
+            assert_eq!(found(repair_labels(&device, false)), (3, 0));
+            assert_eq!(repair_labels(&device, true).bad, 3);
+            assert_eq!(found(repair_labels(&device, true)), (0, 0));
             device.write_at(label_offsets(SIZE)[survivor] + BODY_AT, &[0; 4096]).unwrap();
             assert_eq!(labels::read_label(&device).unwrap(), Some(sample(7)));
         }
@@ -308,26 +308,26 @@ mod tests {
         for at in label_offsets(SIZE) {
             device.write_at(at + BODY_AT + 20, &[9; 9]).unwrap();
         }
-        assert_eq!(found(mend_labels(&device, false)), (4, 0));
-        assert_eq!(found(mend_labels(&device, true)), (4, 4 * BODY_SIZE as u64));
+        assert_eq!(found(repair_labels(&device, false)), (4, 0));
+        assert_eq!(found(repair_labels(&device, true)), (4, 4 * BODY_SIZE as u64));
         assert_eq!(labels::read_label(&device).unwrap(), Some(sample(7)));
     }
 
     #[test]
     fn bad_uberblocks_are_rewritten_and_unused_slots_are_no_damage() {
         let device = device();
-        assert_eq!(found(mend_rings(&device)), (0, 0));
+        assert_eq!(found(repair_rings(&device)), (0, 0));
         let [l0, l1, l2, l3] = label_offsets(SIZE);
         device.write_at(uberblock_offset(l0, Txg(40)) + 8, &[0xee; 9]).unwrap();
         device.write_at(uberblock_offset(l3, Txg(39)), &[0; UBERBLOCK_SIZE]).unwrap();
         for label in [l0, l1, l2, l3] {
             device.write_at(uberblock_offset(label, Txg(20)) + 8, &[0xee; 9]).unwrap();
         }
-        assert_eq!(found(mend_rings(&device)), (2 + 4, 6 * 4096), "what nobody knows is erased");
-        assert_eq!(found(mend_rings(&device)), (0, 0));
+        assert_eq!(found(repair_rings(&device)), (2 + 4, 6 * 4096), "what nobody knows is erased");
+        assert_eq!(found(repair_rings(&device)), (0, 0));
         assert_eq!(uberblocks::read_uberblocks(&device, POOL).unwrap().len(), 31);
         let fresh = MemoryDevice::new("disk", SIZE);
         labels::write_new_labels(&fresh, &sample(7)).unwrap();
-        assert_eq!(found(mend_rings(&fresh)), (0, 0));
+        assert_eq!(found(repair_rings(&fresh)), (0, 0));
     }
 }

@@ -130,7 +130,7 @@ impl Storage {
         let (Some((id, source, offset)), Some(good)) = (bad.source, good) else {
             return Err(Error::damaged(describe(pointer), "this copy cannot be rewritten in place"));
         };
-        self.vdevs.get(id)?.mend(source, offset, good)?;
+        self.vdevs.get(id)?.repair(source, offset, good)?;
         let again = self.examine_copy(pointer, bad.copy).bad;
         match again.into_iter().find(|still| still.source == bad.source) {
             Some(still) => Err(still.error),

@@ -35,12 +35,12 @@ pub struct Outcome {
 pub type Root = (BlockPointer, u8);
 
 /// Rereads and repairs a suspect. With `count`, bad copies increment the devices' error counters.
-pub fn mend(engine: &Engine, suspect: &Suspect, count: bool) -> Result<Outcome> {
+pub fn repair(engine: &Engine, suspect: &Suspect, count: bool) -> Result<Outcome> {
     let still = engine.hold_still();
     let Some(root) = read(engine, |tx| root_of(engine, tx, suspect.tree))? else {
         return Ok(Outcome { verdict: Verdict::Gone, damage: Vec::new() });
     };
-    let verdict = still.mend(root, suspect, count);
+    let verdict = still.repair(root, suspect, count);
     let damage = match &verdict {
         Verdict::Lost => lost(&still, suspect)?,
         _ => Vec::new(),

@@ -38,7 +38,7 @@ pub struct OwnExamined {
     /// The sources of bad copies, by their devices.
     pub bad: Vec<(VdevId, Guid)>,
     /// Bytes written over bad copies.
-    pub mended: u64,
+    pub repaired: u64,
     /// Blocks without a good copy.
     pub lost: u64,
     /// Where to go on; none at the end.
@@ -46,9 +46,9 @@ pub struct OwnExamined {
 }
 
 impl Space {
-    /// Examines about `budget` bytes of the space layer's own blocks from `from` on, and mends bad copies if `write`
+    /// Examines about `budget` bytes of the space layer's own blocks from `from` on, and repairs bad copies if `write`
     /// says so. The caller flushes.
-    pub fn mend_own(&self, io: &dyn SpaceIo, from: OwnCursor, budget: u64, write: bool) -> OwnExamined {
+    pub fn repair_own(&self, io: &dyn SpaceIo, from: OwnCursor, budget: u64, write: bool) -> OwnExamined {
         self.go_through(io, from, budget, |disk, blocks, examined| {
             let mut suspects = BTreeSet::new();
             for (block, place) in in_order(blocks) {
@@ -58,7 +58,7 @@ impl Space {
                 }
             }
             let suspects = blocks.iter().filter(|block| suspects.contains(&start(block)));
-            suspects.for_each(|block| disk.mend(block, write, examined));
+            suspects.for_each(|block| disk.repair(block, write, examined));
         })
     }
 
@@ -72,7 +72,7 @@ impl Space {
                 let Some(bytes) = &contents[&start(block)] else { continue };
                 examined.bytes += bytes.len() as u64;
                 if disk.io.resilver(place.vdev, place.offset, bytes).is_ok() {
-                    examined.mended += bytes.len() as u64;
+                    examined.repaired += bytes.len() as u64;
                 }
             }
         })
@@ -121,7 +121,7 @@ fn in_order(blocks: &[PhysicalPointer]) -> Vec<(&PhysicalPointer, &Place)> {
 
 impl Disk<'_> {
     /// Reads the copies of a block one after the other and rewrites bad ones, if any is good.
-    fn mend(&self, pointer: &PhysicalPointer, write: bool, examined: &mut OwnExamined) {
+    fn repair(&self, pointer: &PhysicalPointer, write: bool, examined: &mut OwnExamined) {
         let len = self.layout.padded(pointer.len);
         let (mut good, mut bad) = (None, Vec::new());
         for place in pointer.places() {
@@ -131,8 +131,9 @@ impl Disk<'_> {
         }
         match good.map(Arc::new) {
             Some(good) if write => {
-                let is_mended = |(place, source): &&(Place, Guid)| self.rewrite(pointer, place, *source, &good).is_ok();
-                examined.mended += (bad.iter().filter(is_mended).count() * len) as u64;
+                let is_repaired =
+                    |(place, source): &&(Place, Guid)| self.rewrite(pointer, place, *source, &good).is_ok();
+                examined.repaired += (bad.iter().filter(is_repaired).count() * len) as u64;
             }
             Some(_) => {}
             None => examined.lost += 1,
@@ -158,7 +159,7 @@ impl Disk<'_> {
     }
 
     fn rewrite(&self, pointer: &PhysicalPointer, place: &Place, source: Guid, good: &Arc<Vec<u8>>) -> Result<()> {
-        self.io.mend(place.vdev, source, place.offset, good)?;
+        self.io.repair(place.vdev, source, place.offset, good)?;
         match self.examine(pointer, place).bad.iter().any(|(bad, _)| *bad == source) {
             false => Ok(()),
             true => Err(Error::damaged("space structure", "it does not stay as it is written")),

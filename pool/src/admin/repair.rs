@@ -1,7 +1,7 @@
 //! Repair of lost labels and uberblock rings on devices in use, from the open pool's knowledge.
 //!
-//! A scrub calls this, and `pool clear` does. [`crate::vdev::mend`] says how a device is examined and in which order it
-//! is written.
+//! A scrub calls this, and `pool clear` does. [`crate::vdev::repair`] says how a device is examined and in which order
+//! it is written.
 //!
 //! A device that belongs elsewhere by now is taken out of use and not written to: it has the label of another pool or
 //! device, or has lost all labels and holds another known format, or is shorter than before and cannot be lengthened.
@@ -35,7 +35,7 @@ use crate::{
     txg::{Engine, Still},
     vdev::{
         Health, KEPT_STATES, Leaf, Vdev,
-        mend::{self, LabelsExamined, LabelsFound},
+        repair::{self, LabelsExamined, LabelsFound},
     },
 };
 
@@ -43,16 +43,16 @@ const _: () = assert!(KEPT_STATES >= SAFE_STATES, "a device alone is enough to g
 
 impl Pool {
     /// Examines the labels and uberblocks of all devices, and repairs bad ones, unless that means waiting for a commit.
-    pub(super) fn mend_labels_at_once(&self) {
+    pub(super) fn repair_labels_at_once(&self) {
         if let Some(still) = self.engine().try_hold_still() {
-            still.mend_labels();
+            still.repair_labels();
         }
     }
 }
 
 impl Labels {
-    /// See [`crate::txg::Features::mend`].
-    pub(super) fn mend_in_vdevs(&self, still: &Still<'_>) -> LabelsExamined {
+    /// See [`crate::txg::Features::repair`].
+    pub(super) fn repair_in_vdevs(&self, still: &Still<'_>) -> LabelsExamined {
         let engine = still.engine();
         let write = engine.writable().is_ok();
         let (mut sum, mut refused) = (LabelsExamined::default(), Vec::new());
@@ -65,7 +65,7 @@ impl Labels {
             for vdev in engine.storage().vdevs.all() {
                 for leaf in vdev.labelled() {
                     let own = Label { device: leaf.guid(), vdev: vdev.id(), ..label.clone() };
-                    match mend_member(engine, &*vdev, &leaf, &own, write) {
+                    match repair_member(engine, &*vdev, &leaf, &own, write) {
                         Ok(examined) => sum += examined,
                         Err(error) => refused.push((vdev.clone(), leaf, error)),
                     }
@@ -85,8 +85,8 @@ impl Labels {
         sum
     }
 
-    /// See [`crate::txg::Features::mend_apart`].
-    pub(super) fn mend_in_no_vdev(&self, engine: &Engine) -> LabelsExamined {
+    /// See [`crate::txg::Features::repair_apart`].
+    pub(super) fn repair_in_no_vdev(&self, engine: &Engine) -> LabelsExamined {
         let _apart = self.hold_apart();
         let write = engine.writable().is_ok();
         let label = self.current();
@@ -96,7 +96,7 @@ impl Labels {
         let apart = spares.into_iter().chain(engine.secondary().devices());
         for leaf in apart.filter(|leaf| leaf.health() == Health::Online && is_named(leaf)) {
             let own = Label { device: leaf.guid(), vdev: NO_VDEV, ..label.clone() };
-            sum += mend_apart(&leaf, &own, write).unwrap_or_else(|error| {
+            sum += repair_apart(&leaf, &own, write).unwrap_or_else(|error| {
                 tracing::error!("a device of the pool cannot be used: {error}");
                 leaf.counters().count_checksum_error();
                 if write {
@@ -130,7 +130,7 @@ fn resilver_truncated_members(engine: &Engine) -> LabelsExamined {
     for (vdev, leaf) in cut {
         vdev.note_checksum_error(leaf.guid());
         sum.bad += 1;
-        match mend::mend_size(&*leaf.device(), device_size(leaf.size()), true) {
+        match repair::repair_size(&*leaf.device(), device_size(leaf.size()), true) {
             Ok(_) => {
                 let group = vdev.as_group().expect("only members of groups were put out");
                 group.take_back(leaf.guid(), leaf.device(), Behind::default());
@@ -153,16 +153,16 @@ fn was_cut(leaf: &Leaf) -> bool {
 }
 
 /// Repairs a device of a vdev.
-fn mend_member(engine: &Engine, vdev: &dyn Vdev, leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
+fn repair_member(engine: &Engine, vdev: &dyn Vdev, leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
     let device = &*leaf.device();
     let (labels, mut examined) = look(leaf, own, write)?;
     if vdev.committing().iter().any(|other| other.guid() == leaf.guid()) {
-        examined += tolerated(mend::mend_uberblocks(device, engine.guid(), &leaf.states(), write));
+        examined += tolerated(repair::repair_uberblocks(device, engine.guid(), &leaf.states(), write));
     }
-    let mended = labels.mend(device, own, write);
+    let repaired = labels.repair(device, own, write);
     // A device with good labels may have bad sectors in the place of another label.
-    examined += if labels.newest.is_some() { tolerated(mended) } else { mended? };
-    if examined.mended > 0 {
+    examined += if labels.newest.is_some() { tolerated(repaired) } else { repaired? };
+    if examined.repaired > 0 {
         tracing::warn!("labels or uberblocks of {} were lost, and are there again", leaf.name());
     }
     (0..examined.bad).for_each(|_| vdev.note_checksum_error(leaf.guid()));
@@ -170,17 +170,17 @@ fn mend_member(engine: &Engine, vdev: &dyn Vdev, leaf: &Leaf, own: &Label, write
 }
 
 /// A failed repair counts as bad.
-fn tolerated(mended: Result<LabelsExamined>) -> LabelsExamined {
-    mended.unwrap_or_else(|error| {
+fn tolerated(repaired: Result<LabelsExamined>) -> LabelsExamined {
+    repaired.unwrap_or_else(|error| {
         tracing::warn!("{error}");
         LabelsExamined { bad: 1, ..LabelsExamined::default() }
     })
 }
 
 /// Repairs a device in no vdev.
-fn mend_apart(leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
+fn repair_apart(leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
     let (found, mut examined) = look(leaf, own, write)?;
-    examined += found.mend(&*leaf.device(), found.newest.as_ref().unwrap_or(own), write)?;
+    examined += found.repair(&*leaf.device(), found.newest.as_ref().unwrap_or(own), write)?;
     (0..examined.bad).for_each(|_| leaf.counters().count_checksum_error());
     Ok(examined)
 }
@@ -188,12 +188,12 @@ fn mend_apart(leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
 /// The labels of a device, checked to be the same device and as long as before.
 fn look(leaf: &Leaf, own: &Label, write: bool) -> Result<(LabelsFound, LabelsExamined)> {
     let device = &*leaf.device();
-    let examined = mend::mend_size(device, device.size().max(device_size(leaf.size())), write)?;
+    let examined = repair::repair_size(device, device.size().max(device_size(leaf.size())), write)?;
     let found = LabelsFound::look(device, own)?;
     if found.newest.is_none()
         && let Some(content) = probe_foreign(device).ok().flatten()
     {
-        return Err(mend::taken(device, &format!("it contains {content}")));
+        return Err(repair::taken(device, &format!("it contains {content}")));
     }
     Ok((found, examined))
 }

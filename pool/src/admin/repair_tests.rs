@@ -19,7 +19,7 @@ use crate::{
     error::{ErrorKind, Result},
     format::label::{BODY_AT, LABEL_SIZE, Label, RING_AT, RING_SIZE, label_offsets},
     units::{MIB, Txg},
-    vdev::{Health, State, labels, mend::LabelsExamined, uberblocks::read_uberblocks},
+    vdev::{Health, State, labels, repair::LabelsExamined, uberblocks::read_uberblocks},
 };
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
@@ -36,18 +36,18 @@ fn overwrite(device: &dyn Device, labels: &[usize], part: &Range<u64>, with: u8)
 }
 
 /// The part of a scrub that examines labels.
-fn mend(pool: &Pool) -> LabelsExamined {
-    let mut examined = pool.engine().hold_still().mend_labels();
-    examined += pool.engine().mend_labels_apart();
+fn repair(pool: &Pool) -> LabelsExamined {
+    let mut examined = pool.engine().hold_still().repair_labels();
+    examined += pool.engine().repair_labels_apart();
     examined
 }
 
 /// Asserts that labels are bad, are repaired, and then are good.
-fn assert_mended(pool: &Pool, what: &str) {
-    let first = mend(pool);
-    assert!(first.bad > 0 && first.mended > 0, "{what}: {first:?}");
-    let second = mend(pool);
-    assert_eq!((second.bad, second.mended), (0, 0), "{what}");
+fn assert_repaired(pool: &Pool, what: &str) {
+    let first = repair(pool);
+    assert!(first.bad > 0 && first.repaired > 0, "{what}: {first:?}");
+    let second = repair(pool);
+    assert_eq!((second.bad, second.repaired), (0, 0), "{what}");
 }
 
 fn checksum_errors(pool: &Pool, device: &str) -> u64 {
@@ -75,7 +75,7 @@ fn a_mirror_device_gets_lost_labels_again_and_suffices_alone() {
             commit(&pool, 6);
             overwrite(&*disks[0], labels, &part, with);
             let newest = commit(&pool, commits);
-            assert_mended(&pool, &what);
+            assert_repaired(&pool, &what);
             assert!(checksum_errors(&pool, "a") > 0 && checksum_errors(&pool, "b") == 0, "{what}");
             assert_eq!(states(&pool), [State::Complete; 2], "{what}");
             drop(pool);
@@ -94,7 +94,7 @@ fn raidz_devices_get_lost_labels_again_and_suffice() {
         overwrite(&*disks[0], labels, &WHOLE, 0);
         overwrite(&*disks[3], &ALL, &WHOLE, 0);
         let newest = commit(&pool, 1);
-        assert_mended(&pool, "raidz2");
+        assert_repaired(&pool, "raidz2");
         drop(pool);
         for missing in [[1, 2], [0, 1], [2, 3]] {
             let there = without(&disks, &missing).into_iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
@@ -121,7 +121,7 @@ fn a_single_device_gets_all_lost_labels_and_rings_again() {
         let pool = singles(&disks);
         overwrite(&*disks[0], &ALL, &WHOLE, 0);
         let newest = commit(&pool, commits);
-        assert_mended(&pool, "single");
+        assert_repaired(&pool, "single");
         drop(pool);
         assert_eq!((alone(&disks[0]), kept(&disks[0]) >= SAFE_STATES), (newest, true));
     }
@@ -135,7 +135,7 @@ fn rings_found_at_the_import_can_be_restored() {
     drop(pool);
     let pool = opened(&[&disks[0], &disks[1]], 4).unwrap();
     overwrite(&*disks[1], &ALL, &WHOLE, 0x5a);
-    assert_mended(&pool, "opened");
+    assert_repaired(&pool, "opened");
     drop(pool);
     assert_eq!((alone(&disks[1]), kept(&disks[1]) >= SAFE_STATES), (newest, true));
 }
@@ -149,9 +149,9 @@ fn a_new_device_is_given_no_state_it_never_had() {
     let guid = pool.engine().guid();
     let before = read_uberblocks(&*disks[1], guid).unwrap();
     assert!(before.len() < SAFE_STATES);
-    assert_eq!(mend(&pool).bad, 0);
+    assert_eq!(repair(&pool).bad, 0);
     overwrite(&*disks[1], &ALL, &WHOLE, 0);
-    assert_mended(&pool, "joined");
+    assert_repaired(&pool, "joined");
     assert_eq!(read_uberblocks(&*disks[1], guid).unwrap(), before);
     drop(pool);
     assert_eq!(shown(opened(&[&disks[0], &disks[1]], 5).unwrap().engine()), newest);
@@ -167,7 +167,7 @@ fn an_older_copy_of_a_device_gets_the_current_labels_and_states() {
     pool.rename("pond").unwrap();
     let newest = commit(&pool, 40);
     areas.iter().zip(&old).for_each(|(at, bytes)| disks[0].write_at(*at, bytes).unwrap());
-    assert_mended(&pool, "older");
+    assert_repaired(&pool, "older");
     drop(pool);
     assert_eq!((alone(&disks[0]), label_of(&*disks[0]).pool_name), (newest, "pond".to_owned()));
 }
@@ -194,12 +194,12 @@ fn a_device_of_another_pool_is_faulted_and_not_written_to() {
     let pool = mirror(&disks);
     let foreign = taken(&disks[1]);
     let before = read(&*disks[1], 0, disks[1].size());
-    assert_eq!(mend(&pool).mended, 0);
+    assert_eq!(repair(&pool).repaired, 0);
     assert_eq!(states(&pool), [State::Complete, State::Out]);
     let leaf = pool.find_device("b").unwrap().1;
     let trouble = leaf.trouble().unwrap();
     assert!(trouble.contains("belongs to another pool or host") && trouble.contains("pool replace"), "{trouble}");
-    assert_eq!((leaf.health(), mend(&pool).bad), (Health::Unavailable, 0));
+    assert_eq!((leaf.health(), repair(&pool).bad), (Health::Unavailable, 0));
     let newest = commit(&pool, 2);
     assert!(read(&*disks[1], 0, disks[1].size()) == before, "nothing is written to it");
     assert!(pool.put_online("b", &reopen(&disks[1])).is_err());
@@ -213,7 +213,7 @@ fn a_device_with_a_file_system_is_faulted_and_not_written_to() {
     let pool = mirror(&disks);
     overwrite(&*disks[1], &ALL, &WHOLE, 0);
     disks[1].write_at(0, b"XFSB").unwrap();
-    assert_eq!(mend(&pool).mended, 0);
+    assert_eq!(repair(&pool).repaired, 0);
     let leaf = pool.find_device("b").unwrap().1;
     assert!(leaf.trouble().unwrap().contains("XFS"), "{:?}", leaf.trouble());
     assert_eq!(labels::read_label(&*disks[1]).unwrap(), None);
@@ -222,7 +222,7 @@ fn a_device_with_a_file_system_is_faulted_and_not_written_to() {
     let pool = mirror(&disks);
     overwrite(&*disks[1], &[0, 1], &WHOLE, 0);
     disks[1].write_at(0, b"XFSB").unwrap();
-    assert_mended(&pool, "half");
+    assert_repaired(&pool, "half");
 }
 
 #[test]
@@ -233,13 +233,13 @@ fn a_pool_is_suspended_if_a_needed_device_belongs_elsewhere() {
     let label = label_of(&*disks[1]);
     let own: Vec<Vec<u8>> = label_offsets(disks[1].size()).map(|at| read(&*disks[1], at, LABEL_SIZE)).into();
     let foreign = taken(&disks[1]);
-    assert_eq!(mend(&pool).mended, 0);
+    assert_eq!(repair(&pool).repaired, 0);
     assert!(pool.engine().suspension().reason().unwrap().contains("belongs to another pool or host"));
     assert_eq!((label_of(&*disks[1]), checksum_errors(&pool, "b") > 0), (foreign, true));
     assert!(pool.clear(&reopen(&disks[1])).is_err());
     label_offsets(disks[1].size()).iter().zip(&own).for_each(|(at, bytes)| disks[1].write_at(*at, bytes).unwrap());
     pool.clear(&reopen(&disks[1])).unwrap();
-    assert_eq!((mend(&pool).bad, label_of(&*disks[1])), (0, label));
+    assert_eq!((repair(&pool).bad, label_of(&*disks[1])), (0, label));
     let leaf = pool.find_device("b").unwrap().1;
     assert_eq!((leaf.health(), leaf.trouble()), (Health::Online, None));
 }
@@ -250,7 +250,7 @@ fn a_device_that_refuses_all_its_labels_is_put_out() {
     let pool = mirror(&disks);
     overwrite(&*disks[1], &ALL, &WHOLE, 0);
     disks[1].inject(Fault::failing(Operation::Write));
-    assert_eq!(mend(&pool).mended, 0);
+    assert_eq!(repair(&pool).repaired, 0);
     assert_eq!(states(&pool), [State::Complete, State::Out]);
 }
 
@@ -263,7 +263,7 @@ fn a_crash_in_label_repair_leaves_the_newest_state_or_no_device() {
         let pool = singles(std::slice::from_ref(&disk));
         overwrite(&*disk, labels, &WHOLE, 0);
         let (lost, newest) = (recorder.len(), pool.engine().committed());
-        assert_mended(&pool, "recorded");
+        assert_repaired(&pool, "recorded");
         drop(pool);
         let mut found = 0;
         for (cut, seed) in cuts(lost..=recorder.len(), 4) {
@@ -287,7 +287,7 @@ fn a_crash_in_ring_repair_leaves_the_newest_state_or_none() {
     let pool = singles(std::slice::from_ref(&disk));
     overwrite(&*disk, &ALL, &RING, 0);
     let (lost, newest) = (recorder.len(), pool.engine().committed());
-    assert_mended(&pool, "recorded");
+    assert_repaired(&pool, "recorded");
     drop(pool);
     let mut outcomes = [0; 2];
     for (cut, seed) in cuts(lost..=recorder.len(), 8) {
@@ -310,14 +310,14 @@ fn spares_and_cache_devices_get_labels_again_or_are_faulted() {
     let pool = mirror(&disks[..2]);
     pool.add_spares(&[disks[2].clone(), disks[3].clone()]).unwrap();
     pool.add_caches(&[disks[4].clone() as Arc<dyn Device>]).unwrap();
-    assert_eq!(mend(&pool).bad, 0);
+    assert_eq!(repair(&pool).bad, 0);
     for at in [2, 4] {
         overwrite(&*disks[at], &ALL, &WHOLE, 0);
-        assert_mended(&pool, disks[at].name());
+        assert_repaired(&pool, disks[at].name());
         assert_eq!(label_of(&*disks[at]).pool, pool.engine().guid());
     }
     let foreign = [3, 4].map(|at| taken(&disks[at]));
-    assert_eq!(mend(&pool).mended, 0);
+    assert_eq!(repair(&pool).repaired, 0);
     assert_eq!([3, 4].map(|at| label_of(&*disks[at])), foreign);
     assert_ne!(pool.find_cache("e").unwrap().health(), Health::Online);
     let health: Vec<Health> = pool.spares().iter().map(|spare| spare.leaf.health()).collect();
@@ -342,15 +342,15 @@ fn a_truncated_image_is_lengthened_resilvered_and_relabelled() {
         let (pool, paths) = images(&folder);
         File::options().write(true).open(&paths[0]).unwrap().set_len(len).unwrap();
         commit(&pool, commits);
-        assert!(mend(&pool).bad > 0, "cut to {len}");
+        assert!(repair(&pool).bad > 0, "cut to {len}");
         assert_eq!(paths[0].metadata().unwrap().len(), 64 * MIB);
         // The lost content is not taken for zeros.
         assert_eq!(states(&pool), [State::Resilvering, State::Complete]);
         assert_eq!(pool.engine().resilvering().unwrap().since, Txg::ZERO);
         assert!(resilver(&pool));
         // The rings get the states that the device has by now.
-        mend(&pool);
-        assert_eq!(mend(&pool).bad, 0, "cut to {len}");
+        repair(&pool);
+        assert_eq!(repair(&pool).bad, 0, "cut to {len}");
         let newest = pool.engine().committed();
         drop(pool);
         let open_again =
@@ -368,7 +368,7 @@ fn a_truncated_device_is_faulted_with_an_explanation() {
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let pool = create_of(&[NewVdev::Mirror(devices)], &options, Arc::new(SeededEnv::new(1))).unwrap();
     disks[1].make(32 * MIB);
-    assert_eq!(mend(&pool).mended, 0);
+    assert_eq!(repair(&pool).repaired, 0);
     assert_eq!(states(&pool), [State::Complete, State::Out]);
     let leaf = pool.find_device("b").unwrap().1;
     let trouble = leaf.trouble().unwrap();
