@@ -338,7 +338,7 @@ fn a_cache_device_that_rots_or_shrinks_in_use_costs_nothing() {
     // Rotten blocks that were never requested have been counted by now, too.
     lab.pool(&["clear", "tank"]);
     image.set_len(0).unwrap();
-    wait_until("it is put out", || {
+    wait_until("the cache device is faulted", || {
         read_all(&lab);
         state(&lab) != "ONLINE"
     });

@@ -173,7 +173,7 @@ fn one_device_more_than_there_is_parity_is_one_too_many() {
 }
 
 #[test]
-fn a_device_is_put_out_of_use_and_comes_back() {
+fn a_device_is_taken_offline_and_comes_back() {
     let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
     lab.pool(&["offline", "tank", "b.img"]);
     lab.pool(&["offline", "tank", "c.img"]);

@@ -58,7 +58,7 @@ fn a_device_with_checksum_errors_makes_way_for_a_spare() {
     errors: No known data errors
     [exit 0]
     ");
-    // The spare was complete before the device was put out of use.
+    // The spare was complete before the device was faulted.
     let events = lab.pool(&["events", "tank"]);
     let at = |class: &str| events.find(class).unwrap_or_else(|| panic!("{class}: {events}"));
     assert!(at("resilver_finish") < at("statechange"), "{events}");

@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[test]
-fn a_device_is_put_out_of_use_and_comes_back() {
+fn a_device_is_taken_offline_and_comes_back() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     assert_snapshot!(status(&lab), @r"
     $ pool status tank
@@ -114,7 +114,7 @@ fn a_returned_device_is_reopened_and_resilvered_on_demand() {
     lab.pool(&["offline", "tank", "a.img"]);
     holds(&lab, &[1, 2]);
     lab.pool(&["reopen", "tank"]);
-    assert!(status(&lab).contains("OFFLINE"), "what was put out of use stays so");
+    assert!(status(&lab).contains("OFFLINE"), "an offline device stays offline");
     lab.pool(&["online", "tank", "a.img"]);
     lab.pool(&["wait", "-t", "resilver", "tank"]);
     assert!(!status(&lab).contains("(resilvering"));

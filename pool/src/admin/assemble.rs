@@ -28,7 +28,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    put_out,
+    out_of_use,
     shapes::{shrunk, zones},
     untold::{Untold, pass_over},
 };
@@ -340,7 +340,7 @@ impl Parts<'_> {
         };
         let member = Member::new(leaf, state, &MemberConfig { behind, ..config.clone() });
         if label.had_too_many_errors(config) {
-            put_out::note_errors(&member.leaf);
+            out_of_use::note_errors(&member.leaf);
         }
         if state == State::Complete {
             member.note_complete_since(rings.complete_since(config.leaf.guid));

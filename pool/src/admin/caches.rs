@@ -11,7 +11,7 @@
 //! | removing: before a label leaves it out | the pool with it |
 //! | removing: later | the pool without it; its own label names a pool without this device |
 //!
-//! A cache device that stays offline over an import is recorded in the labels: see [`super::put_out`].
+//! A cache device that stays offline over an import is recorded in the labels: see [`super::out_of_use`].
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::{
         label::{
             CACHE_DEVICES, Compatibility, Label,
             caches::{CacheConfig, MAX_CACHES},
-            put_out::PutOut,
+            out_of_use::OutOfUse,
             usable_size,
         },
         vdev_config::LeafConfig,
@@ -104,8 +104,8 @@ impl Pool {
     pub(super) fn put_cache_offline(&self, leaf: &Leaf, temporary: bool) -> Result<()> {
         // This comes first, because the device may hang, and must not be written its own label. If the labels cannot be
         // written, the device is offline until the next import.
-        self.engine().secondary().put_out(leaf.guid(), Health::Offline);
-        self.say_why(leaf.guid(), (!temporary).then_some(PutOut::Offline))?;
+        self.engine().secondary().take_out(leaf.guid(), Health::Offline);
+        self.say_why(leaf.guid(), (!temporary).then_some(OutOfUse::Offline))?;
         // Abandoned requests may still reach the device; `put_cache_online` checks for them.
         if leaf.device().outstanding() == 0 {
             leaf.let_go();
@@ -147,7 +147,7 @@ impl Pool {
 /// Gives an engine the cache devices of a label, present or absent.
 pub(super) fn open_caches(engine: &Engine, label: &Label, by_guid: &ByGuid) {
     for CacheConfig { leaf } in &label.sections.caches {
-        let is_offline = label.sections.put_out.contains_key(&leaf.guid);
+        let is_offline = label.sections.out_of_use.contains_key(&leaf.guid);
         let is_usable = |device: &&Arc<dyn Device>| !is_offline && usable_size(device.size()) >= leaf.size;
         let found = by_guid.get(&leaf.guid).filter(is_usable);
         let opened = match found {

@@ -66,7 +66,7 @@ impl Pool {
         }
         for ((vdev, leaf), found) in in_use.iter().zip(found) {
             if let Err(error) = found.and_then(|device| leaf.take_back(device))
-                && !vdev.do_without(leaf.guid(), Health::Unavailable)
+                && !vdev.degrade(leaf.guid(), Health::Unavailable)
             {
                 return Err(error);
             }

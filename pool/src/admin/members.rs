@@ -188,7 +188,7 @@ impl Pool {
             return Err(Error::Request(problem));
         }
         let was_in_use = member.state() != State::Out;
-        match mirror.put_out_to_leave(leaf.guid(), heir, safe_since(self.engine().committed())) {
+        match mirror.take_out_to_leave(leaf.guid(), heir, safe_since(self.engine().committed())) {
             Ok(()) => {}
             Err(Stays::TooSoon) => return Ok(false),
             Err(Stays::Needed) => return Err(only_complete(Some(mirror), &leaf)),

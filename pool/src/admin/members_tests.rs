@@ -496,7 +496,7 @@ fn one_that_lacks_something_and_went_on_alone_is_a_split() {
     let away = copied(&disks[1]);
     disks[1].vanish();
     // The label is written, but no commit: the state of the absent device is an ancestor of this one.
-    pool.engine().storage().vdevs.all()[0].do_without(pool.find_device("b").unwrap().1.guid(), Health::Unavailable);
+    pool.engine().storage().vdevs.all()[0].degrade(pool.find_device("b").unwrap().1.guid(), Health::Unavailable);
     pool.engine().storage().vdevs.flush().unwrap();
     for name in ["once", "twice", "again", "more"] {
         pool.rename(name).unwrap();

@@ -18,7 +18,7 @@
 //! open      from labels to the newest committed state, to an engine
 //! outdated  vdevs that are older copies
 //! pool      an opened pool: rename, export, destroy
-//! put_out   devices that stay out of use over an import
+//! out_of_use devices that stay out of use over an import
 //! removal   removing vdevs
 //! renumber  changing the GUID of a pool
 //! rewind    rewinding to an older state
@@ -45,10 +45,10 @@ mod expand;
 mod members;
 mod new_vdev;
 mod open;
+mod out_of_use;
 mod outdated;
 mod pool;
 pub mod probe;
-mod put_out;
 mod removal;
 mod renumber;
 mod repair;
@@ -70,7 +70,7 @@ mod growing_tests;
 #[cfg(test)]
 mod members_tests;
 #[cfg(test)]
-mod put_out_tests;
+mod out_of_use_tests;
 #[cfg(test)]
 mod removal_tests;
 #[cfg(test)]

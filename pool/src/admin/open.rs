@@ -107,7 +107,7 @@ fn catch_up(engine: &Engine, newest: &Uberblock) -> Result<()> {
             leaf.count_uberblock(written.as_ref().err());
             match written {
                 Ok(()) => given.push(leaf),
-                Err(ref error) if vdev.do_without(leaf.guid(), Health::of(error)) => {}
+                Err(ref error) if vdev.degrade(leaf.guid(), Health::of(error)) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -80,7 +80,7 @@ impl Labels {
             && write
             && let Err(error) = engine.storage().vdevs.flush()
         {
-            tracing::error!("labels do not say that a device was put out of use: {error}");
+            tracing::error!("labels do not say that a device is out of use: {error}");
         }
         sum
     }
@@ -100,7 +100,7 @@ impl Labels {
                 tracing::error!("a device of the pool cannot be used: {error}");
                 leaf.counters().count_checksum_error();
                 if write {
-                    engine.secondary().put_out(leaf.guid(), Health::Unavailable);
+                    engine.secondary().take_out(leaf.guid(), Health::Unavailable);
                     leaf.note_health(Health::Unavailable);
                     leaf.set_trouble(Some(error.to_string()));
                 }
@@ -116,15 +116,15 @@ fn resilver_truncated_members(engine: &Engine) -> LabelsExamined {
     let vdevs = &engine.storage().vdevs;
     let mut cut = Vec::new();
     for vdev in vdevs.all().into_iter().filter(|vdev| vdev.as_group().is_some()) {
-        let is_put_out = |leaf: &Arc<Leaf>| was_cut(leaf) && vdev.do_without(leaf.guid(), Health::Unavailable);
-        cut.extend(vdev.committing().into_iter().filter(is_put_out).map(|leaf| (vdev.clone(), leaf)));
+        let is_faulted = |leaf: &Arc<Leaf>| was_cut(leaf) && vdev.degrade(leaf.guid(), Health::Unavailable);
+        cut.extend(vdev.committing().into_iter().filter(is_faulted).map(|leaf| (vdev.clone(), leaf)));
     }
     let mut sum = LabelsExamined::default();
     if cut.is_empty() {
         return sum;
     }
     if let Err(error) = vdevs.flush() {
-        tracing::error!("labels do not say that a device was put out of use: {error}");
+        tracing::error!("labels do not say that a device is out of use: {error}");
         return sum;
     }
     for (vdev, leaf) in cut {
@@ -132,7 +132,7 @@ fn resilver_truncated_members(engine: &Engine) -> LabelsExamined {
         sum.bad += 1;
         match repair::repair_size(&*leaf.device(), device_size(leaf.size()), true) {
             Ok(_) => {
-                let group = vdev.as_group().expect("only members of groups were put out");
+                let group = vdev.as_group().expect("only members of groups were faulted");
                 group.take_back(leaf.guid(), leaf.device(), Behind::default());
             }
             Err(error) => {
@@ -208,7 +208,7 @@ fn refuse(engine: &Engine, vdev: &dyn Vdev, leaf: &Arc<Leaf>, error: &Error, wri
     }
     let is_refusal = matches!(error, Error::Device { .. });
     let health = if is_refusal { Health::of(error) } else { Health::Unavailable };
-    let is_without = vdev.do_without(leaf.guid(), health);
+    let is_without = vdev.degrade(leaf.guid(), health);
     if is_without || !is_refusal {
         leaf.set_trouble(Some(error.to_string()));
     }

@@ -245,7 +245,7 @@ fn a_pool_is_suspended_if_a_needed_device_belongs_elsewhere() {
 }
 
 #[test]
-fn a_device_that_refuses_all_its_labels_is_put_out() {
+fn a_device_that_refuses_all_its_labels_is_faulted() {
     let disks = disks("a b");
     let pool = mirror(&disks);
     overwrite(&*disks[1], &ALL, &WHOLE, 0);

@@ -75,7 +75,7 @@ pub enum SpareChange {
         spare: String,
     },
     /// A device with too many errors was faulted, as a spare is complete in its place.
-    PutOut {
+    Faulted {
         /// The device's path.
         device: String,
     },
@@ -255,8 +255,8 @@ impl Pool {
             let replaced = own.replaces().and_then(|old| group.member(old));
             let is_bad = |member: &Arc<Member>| self.watched().has_too_many(&member.leaf);
             if let Some(old) = replaced.as_ref().filter(|old| old.state() == State::Complete && is_bad(old)) {
-                if own.state() == State::Complete && self.put_out_for_errors(group, &old.leaf)? {
-                    changes.push(SpareChange::PutOut { device: old.leaf.name().to_owned() });
+                if own.state() == State::Complete && self.fault_for_errors(group, &old.leaf)? {
+                    changes.push(SpareChange::Faulted { device: old.leaf.name().to_owned() });
                 }
                 continue;
             }

@@ -219,7 +219,7 @@ fn a_device_with_too_many_errors_serves_until_the_spare_can() {
     assert_eq!(states(&pool), [State::Complete, State::Complete, State::Resilvering]);
     assert_eq!(pool.spare_step().unwrap(), []);
     assert!(resilver(&pool));
-    assert_eq!(pool.spare_step().unwrap(), [SpareChange::PutOut { device: "b".into() }]);
+    assert_eq!(pool.spare_step().unwrap(), [SpareChange::Faulted { device: "b".into() }]);
     assert_eq!(states(&pool), [State::Complete, State::Out, State::Complete]);
     assert_eq!(leaf.trouble().unwrap(), "too many errors");
     assert_eq!(pool.spare_step().unwrap(), []);

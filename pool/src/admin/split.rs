@@ -126,7 +126,7 @@ impl Pool {
         let label = self.label();
         let line = line(&label, &devices)?;
         let base = chosen(&label, &line, highest.held_at())?;
-        put_out(&parts, highest.held_at())?;
+        take_out(&parts, highest.held_at())?;
 
         *highest = highest.next().max(highest.held_at());
         let new = self.new_label(name, &label, &parts, *highest);
@@ -223,9 +223,9 @@ fn no_mirror(vdev: &dyn Vdev) -> Error {
 
 /// Takes all leaving devices out of use, or none: the staying devices must have all states to rewind to from
 /// `committed`.
-fn put_out(parts: &[Part], committed: Txg) -> Result<()> {
+fn take_out(parts: &[Part], committed: Txg) -> Result<()> {
     let outcomes =
-        parts.iter().map(|part| part.group().put_out_to_leave(part.leaf.guid(), None, safe_since(committed)));
+        parts.iter().map(|part| part.group().take_out_to_leave(part.leaf.guid(), None, safe_since(committed)));
     let done = outcomes.take_while(std::result::Result::is_ok).count();
     let is_quiet = parts.iter().all(|part| part.device.outstanding() == 0);
     if done == parts.len() && is_quiet {

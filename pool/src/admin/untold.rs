@@ -92,7 +92,7 @@ pub(super) fn forget(vdevs: &[Arc<dyn Vdev>], untold: &[Untold]) -> Result<()> {
         let Err(error) = state.erase() else { continue };
         let is_of = |vdev: &&Arc<dyn Vdev>| vdev.leaves().iter().any(|leaf| leaf.guid() == state.leaf);
         let vdev = vdevs.iter().find(is_of);
-        if !vdev.is_some_and(|vdev| vdev.is_lost() || vdev.do_without(state.leaf, Health::Faulted)) {
+        if !vdev.is_some_and(|vdev| vdev.is_lost() || vdev.degrade(state.leaf, Health::Faulted)) {
             return Err(error);
         }
         tracing::warn!("{} keeps {}, and is gone on without: {error}", state.device.name(), state.txg);

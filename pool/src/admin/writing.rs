@@ -65,7 +65,7 @@ pub(super) fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()>
     let mut outcome = Ok(());
     for ((vdev, leaf), written) in leaves.iter().zip(labels::write_all_labels(&devices)) {
         if let Err(error) = written
-            && !vdev.do_without(leaf.guid(), Health::of(&error))
+            && !vdev.degrade(leaf.guid(), Health::of(&error))
         {
             leaf.note_fault();
             outcome = outcome.and(Err(error));
@@ -98,7 +98,7 @@ pub(super) fn write_cache_labels(engine: &Engine, label: &Label) {
         let own = Label { device: leaf.guid(), vdev: NO_VDEV, ..label.clone() };
         if let Err(error) = labels::write_labels(&*leaf.device(), &own) {
             tracing::warn!("a cache device cannot be used: {error}");
-            engine.secondary().put_out(leaf.guid(), Health::of(&error));
+            engine.secondary().take_out(leaf.guid(), Health::of(&error));
         }
     }
 }

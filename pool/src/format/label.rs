@@ -31,7 +31,7 @@ use crate::{
     error::{Error, Result},
     format::{
         codec::{Malformed, Reader, Writer, malformed},
-        label::{classes::VdevClass, put_out::PutOut, sections::Sections},
+        label::{classes::VdevClass, out_of_use::OutOfUse, sections::Sections},
         uberblock::{Epoch, UBERBLOCK_SIZE, slot},
         vdev_config::{self, Behind, MemberConfig, VdevConfig},
     },
@@ -41,7 +41,7 @@ use crate::{
 pub mod caches;
 pub mod classes;
 pub mod ends;
-pub mod put_out;
+pub mod out_of_use;
 pub mod sections;
 pub mod spares;
 
@@ -247,17 +247,17 @@ impl Label {
 
     /// Whether a vdev member is out of use because of too many errors.
     pub fn had_too_many_errors(&self, member: &MemberConfig) -> bool {
-        member.is_offline && self.sections.put_out.get(&member.leaf.guid) == Some(&PutOut::TooManyErrors)
+        member.is_offline && self.sections.out_of_use.get(&member.leaf.guid) == Some(&OutOfUse::TooManyErrors)
     }
 
     /// Drops the sections' entries of devices that the label no longer names.
     pub(crate) fn forget_gone(&mut self) {
-        let Sections { ends, put_out, caches, .. } = &mut self.sections;
+        let Sections { ends, out_of_use, caches, .. } = &mut self.sections;
         let leaves: BTreeSet<Guid> =
             self.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.guid).collect();
         ends.retain(|device, _| leaves.contains(device));
         let is_cache = |device: &Guid| caches.iter().any(|cache| cache.leaf.guid == *device);
-        put_out.retain(|device, _| leaves.contains(device) || is_cache(device));
+        out_of_use.retain(|device, _| leaves.contains(device) || is_cache(device));
     }
 
     /// Whether this device is a spare, in use or not.
@@ -350,7 +350,7 @@ impl Label {
             (self.sections.spares.len() > spares::MAX_SPARES, "the list of spares"),
             (self.sections.caches.len() > caches::MAX_CACHES, "the list of cache devices"),
             (self.sections.ends.len() > ends::MAX_ENDS, "the list of devices that were made smaller"),
-            (self.sections.put_out.len() > put_out::MAX_PUT_OUT, "the list of devices that were put out of use"),
+            (self.sections.out_of_use.len() > out_of_use::MAX_OUT_OF_USE, "the list of devices out of use"),
         ];
         match long.iter().find(|(too_long, _)| *too_long) {
             Some((_, what)) => Err(Error::Request(format!("{what} is too long for a label"))),

@@ -65,8 +65,8 @@ fn label_items(number: usize, at: u64, label: &Label, sink: Sink<'_>) -> io::Res
     for (device, end) in &label.sections.ends {
         sink(Item::new(1, "end").with("guid", device).with("at", end))?;
     }
-    for (device, why) in &label.sections.put_out {
-        sink(Item::new(1, "put out").with("guid", device).with("why", format!("{why:?}")))?;
+    for (device, why) in &label.sections.out_of_use {
+        sink(Item::new(1, "out of use").with("guid", device).with("why", format!("{why:?}")))?;
     }
     for vdev in &label.vdevs {
         let item = Item::new(1, "vdev").with("id", vdev.id);

@@ -174,7 +174,7 @@ impl Secondary {
     }
 
     /// Takes a device out of use, with this health. After the return nothing is written to the device.
-    pub(crate) fn put_out(&self, device: Guid, health: Health) {
+    pub(crate) fn take_out(&self, device: Guid, health: Health) {
         if let Some(found) = self.find(device) {
             found.close(&self.index);
             found.leaf.note_health(health);

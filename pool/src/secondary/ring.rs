@@ -139,20 +139,20 @@ impl CacheDevice {
     }
 
     /// Faults the device, and stops using it.
-    fn put_out(&self, ring: &mut Ring, index: &RwLock<Index>, error: &std::io::Error) {
+    fn take_out(&self, ring: &mut Ring, index: &RwLock<Index>, error: &std::io::Error) {
         tracing::warn!("the cache device {} has failed, and is not used any more: {error}", self.leaf.name());
         self.leaf.note_health(Health::after(error));
         self.shut(ring, index);
     }
 
-    /// Like [`CacheDevice::put_out`], after a failed read, if the device failed and not just a sector. Does not wait
+    /// Like [`CacheDevice::take_out`], after a failed read, if the device failed and not just a sector. Does not wait
     /// for a concurrent writer, which then shuts the ring itself.
     pub(super) fn note_failure(&self, error: &std::io::Error, index: &RwLock<Index>) {
         if !self.is_usable() || !self.leaf.is_lost(error) {
             return;
         }
         match self.ring.try_lock() {
-            Some(mut ring) if self.is_usable() => self.put_out(&mut ring, index, error),
+            Some(mut ring) if self.is_usable() => self.take_out(&mut ring, index, error),
             Some(_) => {}
             None => {
                 self.usable.store(false, Ordering::Release);
@@ -187,7 +187,7 @@ impl CacheDevice {
         match next {
             Ok(Some(next)) => *ring = next,
             Ok(None) => {}
-            Err(error) => self.put_out(&mut ring, index, &error),
+            Err(error) => self.take_out(&mut ring, index, &error),
         }
         // A reader may have faulted the device meanwhile.
         if !self.is_usable() {
@@ -285,7 +285,7 @@ impl CacheDevice {
                     self.shut(&mut ring, index);
                 }
             }
-            Err(error) => self.put_out(&mut ring, index, &error),
+            Err(error) => self.take_out(&mut ring, index, &error),
         }
         written
     }
@@ -323,7 +323,7 @@ impl CacheDevice {
         if matches!(*ring, Ring::Ready { .. })
             && let Err(error) = self.leaf.flush()
         {
-            self.put_out(&mut ring, index, &error);
+            self.take_out(&mut ring, index, &error);
         }
     }
 }

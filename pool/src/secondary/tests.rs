@@ -351,7 +351,7 @@ fn two_devices_share_what_is_read() {
     secondary.finish();
     assert_eq!(found(&secondary, 4 * IN_SEGMENT).len(), 4 * IN_SEGMENT as usize);
     assert_eq!(secondary.held(GUID), secondary.held(Guid(78)));
-    secondary.put_out(GUID, Health::Offline);
+    secondary.take_out(GUID, Health::Offline);
     assert!((IN_SEGMENT as usize..3 * IN_SEGMENT as usize).contains(&found(&secondary, 4 * IN_SEGMENT).len()));
 }
 

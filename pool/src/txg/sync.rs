@@ -165,7 +165,7 @@ fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
             leaf.count_uberblock(written.as_ref().err());
             match written {
                 Ok(()) => reached.push((leaf, device)),
-                Err(ref error) if vdev.do_without(leaf.guid(), Health::of(error)) => {}
+                Err(ref error) if vdev.degrade(leaf.guid(), Health::of(error)) => {}
                 Err(error) => failures.push((*vdev, leaf, error)),
             }
         }

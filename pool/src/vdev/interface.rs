@@ -116,7 +116,7 @@ pub trait Vdev: Send + Sync {
     }
 
     /// Continues without a failed device; `false` if the redundancy does not allow it.
-    fn do_without(&self, _device: Guid, _health: Health) -> bool {
+    fn degrade(&self, _device: Guid, _health: Health) -> bool {
         false
     }
 

@@ -12,7 +12,7 @@ use pool::{
         },
         key::Key,
         label::{
-            BODY_AT, Compatibility, Label, PoolState, caches::CacheConfig, classes::VdevClass, put_out::PutOut,
+            BODY_AT, Compatibility, Label, PoolState, caches::CacheConfig, classes::VdevClass, out_of_use::OutOfUse,
             sections::Sections, spares::SpareConfig,
         },
         node::{Header, NodeReader, NodeWriter},
@@ -135,7 +135,7 @@ fn the_sections() {
         classes: BTreeMap::from([(VdevId(1), VdevClass::Special), (VdevId(300), VdevClass::Log)]),
         spares: vec![SpareConfig { leaf: device(4) }],
         caches: vec![CacheConfig { leaf: device(5) }],
-        put_out: BTreeMap::new(),
+        out_of_use: BTreeMap::new(),
         others: vec![(9, vec![0xaa, 0xbb])],
     };
     let mut coded = Vec::new();
@@ -155,9 +155,9 @@ fn the_ends_of_devices() {
 }
 
 #[test]
-fn the_section_of_devices_that_were_put_out_of_use() {
-    let put_out = BTreeMap::from([(Guid(0x1d02), PutOut::TooManyErrors), (Guid(0x1d05), PutOut::Offline)]);
-    let sections = Sections { put_out, others: vec![(6, vec![0xcc]), (9, vec![0xaa, 0xbb])], ..Sections::default() };
+fn the_section_of_devices_out_of_use() {
+    let out_of_use = BTreeMap::from([(Guid(0x1d02), OutOfUse::TooManyErrors), (Guid(0x1d05), OutOfUse::Offline)]);
+    let sections = Sections { out_of_use, others: vec![(6, vec![0xcc]), (9, vec![0xaa, 0xbb])], ..Sections::default() };
     let mut coded = Vec::new();
     sections.encode(&mut coded);
     let bytes = golden::compare("sections-put-out", &coded);

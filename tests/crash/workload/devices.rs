@@ -77,7 +77,7 @@ impl Life {
             38..48 if is_calm => self.bring_all_back()?,
             38..48 => self.see_to_a_spare()?,
             48..56 if is_calm => self.tend()?,
-            48..56 => self.put_one_out()?,
+            48..56 => self.take_one_offline()?,
             56..68 => self.bring_one_back()?,
             68..75 => self.replace_one()?,
             75..78 => self.attach_one()?,
@@ -160,7 +160,7 @@ impl Life {
         found
     }
 
-    fn put_one_out(&mut self) -> Told {
+    fn take_one_offline(&mut self) -> Told {
         let Some((_, member)) = self.pick(&self.members_where(spared)) else { return Ok(None) };
         // The redundancy that the choice relied on must hold until the device is out.
         self.operator.heal(false);

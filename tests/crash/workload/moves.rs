@@ -348,7 +348,7 @@ impl Life {
             let kind = match change {
                 SpareChange::SteppedIn { .. } => "spare steps in",
                 SpareChange::GivenBack { .. } => "spare given back",
-                SpareChange::PutOut { .. } => "put out for a spare",
+                SpareChange::Faulted { .. } => "faulted for a spare",
             };
             *self.done.entry(kind).or_default() += 1;
         }

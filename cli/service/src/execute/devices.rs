@@ -69,10 +69,10 @@ pub(crate) fn open_closed(pool: &Closed, access: Access) -> Result<Vec<Arc<dyn D
     let (present, absent) = open_present(&pool.paths, &|number| pool.numbers.contains(&number), access)?;
     let is_group = |vdev: &VdevConfig| vdev.tree.guid().is_some();
     let has_more = |label: &Label| !label.sections.classes.is_empty() || !label.sections.caches.is_empty();
-    let may_do_without = |label: Label| label.vdevs.iter().any(is_group) || has_more(&label);
+    let may_be_degraded = |label: Label| label.vdevs.iter().any(is_group) || has_more(&label);
     let mut labels = present.iter().filter_map(|device| read_label(&**device).ok().flatten());
     match absent {
-        Some(absent) if !labels.any(may_do_without) => Err(absent),
+        Some(absent) if !labels.any(may_be_degraded) => Err(absent),
         _ => Ok(present),
     }
 }
@@ -443,7 +443,7 @@ impl Found {
         let is_there = path.is_some_and(|path| !is_cut_short(leaf, path));
         let mut members = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.members());
         let out = members.find(|member| member.leaf.guid == leaf.guid && member.is_offline);
-        let is_unwanted = self.label.sections.put_out.contains_key(&leaf.guid);
+        let is_unwanted = self.label.sections.out_of_use.contains_key(&leaf.guid);
         let state = match out {
             Some(member) if self.label.had_too_many_errors(member) => "FAULTED",
             Some(_) => "OFFLINE",

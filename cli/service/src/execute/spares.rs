@@ -35,7 +35,7 @@ fn told(change: &SpareChange) -> String {
     match change {
         SpareChange::SteppedIn { spare, device } => format!("spare {spare} replaced {device}"),
         SpareChange::GivenBack { spare } => format!("spare {spare} is available again"),
-        SpareChange::PutOut { device } => format!("faulted {device}: too many errors"),
+        SpareChange::Faulted { device } => format!("faulted {device}: too many errors"),
     }
 }
 

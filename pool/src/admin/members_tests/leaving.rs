@@ -94,12 +94,12 @@ fn a_replacement_must_be_complete_when_the_old_device_leaves() {
     let group = vdev.as_group().unwrap();
     // The replacement fails after it was seen complete. The other member of the mirror is complete, and would suffice.
     assert!(group.put_offline(guid("new"), true));
-    assert_eq!(group.put_out_to_leave(guid("a"), Some(guid("new")), newest), Err(Stays::HeirFailed));
+    assert_eq!(group.take_out_to_leave(guid("a"), Some(guid("new")), newest), Err(Stays::HeirFailed));
     assert_eq!(states(&pool), [State::Complete, State::Complete, State::Out]);
     assert_eq!(pool.find_device("a").unwrap().1.health(), Health::Online);
     // This device has no replacement.
-    assert_eq!(group.put_out_to_leave(guid("b"), None, newest), Ok(()));
-    assert_eq!(group.put_out_to_leave(guid("a"), None, newest), Err(Stays::Needed));
+    assert_eq!(group.take_out_to_leave(guid("b"), None, newest), Ok(()));
+    assert_eq!(group.take_out_to_leave(guid("a"), None, newest), Err(Stays::Needed));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! They stand behind the payload, where old labels have zeros and so no section. A program that does not know sections
 //! skips them, and learns from the name of a feature that it must not. So the writer of the first section of a kind
-//! names a feature in the same label, unless old programs may [ignore](super::put_out) the section.
+//! names a feature in the same label, unless old programs may [ignore](super::out_of_use) the section.
 //!
 //! ```text
 //! sections := count varint, sections
@@ -18,7 +18,7 @@ use crate::format::{
         caches::{self, CacheConfig},
         classes::{self, VdevClasses},
         ends::{self, DeviceEnds},
-        put_out::{self, AllPutOut},
+        out_of_use::{self, AllOutOfUse},
         spares::{self, SpareConfig},
     },
 };
@@ -30,7 +30,7 @@ const CLASSES: u8 = 1;
 const SPARES: u8 = 2;
 const CACHES: u8 = 3;
 const ENDS: u8 = 4;
-const PUT_OUT: u8 = 5;
+const OUT_OF_USE: u8 = 5;
 
 /// All sections of a label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Sections {
     /// The ends of shrunken devices.
     pub ends: DeviceEnds,
     /// Devices out of use, as far as no other field says why.
-    pub put_out: AllPutOut,
+    pub out_of_use: AllOutOfUse,
     /// Sections unknown to this version: kind and payload.
     pub others: Vec<(u8, Vec<u8>)>,
 }
@@ -57,7 +57,7 @@ impl Sections {
             (!self.spares.is_empty()).then(|| (SPARES, spares::encoded(&self.spares))),
             (!self.caches.is_empty()).then(|| (CACHES, caches::encoded(&self.caches))),
             (!self.ends.is_empty()).then(|| (ENDS, ends::encoded(&self.ends))),
-            (!self.put_out.is_empty()).then(|| (PUT_OUT, put_out::encoded(&self.put_out))),
+            (!self.out_of_use.is_empty()).then(|| (OUT_OF_USE, out_of_use::encoded(&self.out_of_use))),
         ];
         let mut sections: Vec<_> = known.into_iter().flatten().chain(self.others.iter().cloned()).collect();
         sections.sort_by_key(|(kind, _)| *kind);
@@ -92,7 +92,7 @@ impl Sections {
                 SPARES => sections.spares = spares::decode(payload)?,
                 CACHES => sections.caches = caches::decode(payload)?,
                 ENDS => sections.ends = ends::decode(payload)?,
-                PUT_OUT => sections.put_out = put_out::decode(payload)?,
+                OUT_OF_USE => sections.out_of_use = out_of_use::decode(payload)?,
                 kind => sections.others.push((kind, payload.to_vec())),
             }
         }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::{
         format::{
-            label::{LABEL_SIZE, classes::VdevClass, put_out::PutOut},
+            label::{LABEL_SIZE, classes::VdevClass, out_of_use::OutOfUse},
             vdev_config::LeafConfig,
         },
         units::{Guid, VdevId},
@@ -151,10 +151,10 @@ mod tests {
             (&[1, 2, 1, 0], "number of spares"),
             (&[1, 4, 1, 0], "ends of devices"),
             (&end(7), "end of a device"),
-            (&[1, 5, 1, 0], "devices that were put out of use"),
-            (&[1, 5, 10, 1, 7, 0, 0, 0, 0, 0, 0, 0, 0], "devices that were put out of use"),
-            (&[1, 5, 11, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0], "end of devices that were put out of use"),
-            (&[1, 5, 19, 2, 7, 0, 0, 0, 0, 0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1], "devices that were put out of use"),
+            (&[1, 5, 1, 0], "devices out of use"),
+            (&[1, 5, 10, 1, 7, 0, 0, 0, 0, 0, 0, 0, 0], "devices out of use"),
+            (&[1, 5, 11, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0], "end of devices out of use"),
+            (&[1, 5, 19, 2, 7, 0, 0, 0, 0, 0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1], "devices out of use"),
         ];
         for (bytes, what) in refused {
             assert_eq!(decoded(bytes), Err(Malformed { what }), "{bytes:?}");
@@ -178,17 +178,17 @@ mod tests {
             spares in prop::collection::btree_map(any::<u64>(), ".{0,40}", 0..6),
             caches in prop::collection::btree_map(any::<u64>(), ".{0,40}", 0..6),
             ends in prop::collection::btree_map(any::<u64>(), 6u64..1 << 40, 0..6),
-            put_out in prop::collection::btree_map(any::<u64>(), 1u8..9, 0..6),
+            out_of_use in prop::collection::btree_map(any::<u64>(), 1u8..9, 0..6),
             others in prop::collection::btree_map(6u8.., prop::collection::vec(any::<u8>(), 0..20), 0..6),
         ) {
             let class = |code| VdevClass::from_code(code).unwrap();
-            let why = |code| PutOut::from_code(code).unwrap();
+            let why = |code| OutOfUse::from_code(code).unwrap();
             let sections = Sections {
                 classes: classes.into_iter().map(|(id, code)| (VdevId(id), class(code))).collect(),
                 spares: spares.into_iter().map(|(guid, path)| SpareConfig { leaf: leaf(guid, path) }).collect(),
                 caches: caches.into_iter().map(|(guid, path)| CacheConfig { leaf: leaf(guid, path) }).collect(),
                 ends: ends.into_iter().map(|(guid, end)| (Guid(guid), end * LABEL_SIZE)).collect(),
-                put_out: put_out.into_iter().map(|(guid, code)| (Guid(guid), why(code))).collect(),
+                out_of_use: out_of_use.into_iter().map(|(guid, code)| (Guid(guid), why(code))).collect(),
                 others: others.into_iter().collect(),
             };
             let mut bytes = encoded(&sections);

@@ -154,8 +154,8 @@ impl Vdev for Watched {
         self.inner.committing()
     }
 
-    fn do_without(&self, device: Guid, health: Health) -> bool {
-        self.inner.do_without(device, health)
+    fn degrade(&self, device: Guid, health: Health) -> bool {
+        self.inner.degrade(device, health)
     }
 
     fn describe(&self, tree: &mut VdevTree) {

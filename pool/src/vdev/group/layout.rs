@@ -183,8 +183,8 @@ impl<L: Layout> Vdev for L {
         self.group().leaves_from(State::Resilvered)
     }
 
-    fn do_without(&self, device: Guid, health: Health) -> bool {
-        self.group().do_without(device, health)
+    fn degrade(&self, device: Guid, health: Health) -> bool {
+        self.group().degrade(device, health)
     }
 
     fn describe(&self, tree: &mut VdevTree) {

@@ -248,12 +248,12 @@ impl Group {
     /// Takes a member offline for the administrator; `false` if the redundancy does not allow it. With `lasting` it
     /// stays offline after the next import.
     pub(crate) fn put_offline(&self, device: Guid, lasting: bool) -> bool {
-        self.put_out(device, Health::Offline, Some(lasting), false)
+        self.take_out(device, Health::Offline, Some(lasting), false)
     }
 
     /// Faults a member for too many errors, which the labels record; `false` if the redundancy does not allow it.
-    pub(crate) fn put_out_for_errors(&self, device: Guid) -> bool {
-        self.put_out(device, Health::Faulted, Some(true), false)
+    pub(crate) fn fault_for_errors(&self, device: Guid) -> bool {
+        self.take_out(device, Health::Faulted, Some(true), false)
     }
 
     /// The earliest txg since which another member of the same column has been complete.
@@ -268,7 +268,7 @@ impl Group {
     ///
     /// # Errors
     /// Why the member stays in use.
-    pub(crate) fn put_out_to_leave(&self, device: Guid, heir: Option<Guid>, latest: Txg) -> Result<(), Stays> {
+    pub(crate) fn take_out_to_leave(&self, device: Guid, heir: Option<Guid>, latest: Txg) -> Result<(), Stays> {
         let changing = self.changing.lock();
         let is_complete = |heir| self.member(heir).is_some_and(|heir| heir.state() == State::Complete);
         if !heir.is_none_or(is_complete) {
@@ -277,7 +277,7 @@ impl Group {
         if self.outlasted_since(device).is_some_and(|since| since > latest) {
             return Err(Stays::TooSoon);
         }
-        match self.put_out_while(&changing, device, Health::Offline, Some(true), true) {
+        match self.take_out_while(&changing, device, Health::Offline, Some(true), true) {
             true => Ok(()),
             false => Err(Stays::Needed),
         }
@@ -357,12 +357,12 @@ impl Group {
     ///
     /// The order matters. A concurrent flush either finds the member in use, and the flush covers the member, or sees
     /// that the labels must be rewritten. Labels are not considered up to date before the member is out of use.
-    fn put_out(&self, device: Guid, health: Health, offline: Option<bool>, leaves: bool) -> bool {
-        self.put_out_while(&self.changing.lock(), device, health, offline, leaves)
+    fn take_out(&self, device: Guid, health: Health, offline: Option<bool>, leaves: bool) -> bool {
+        self.take_out_while(&self.changing.lock(), device, health, offline, leaves)
     }
 
-    /// Like [`Group::put_out`], with the lock for changes already held.
-    fn put_out_while(
+    /// Like [`Group::take_out`], with the lock for changes already held.
+    fn take_out_while(
         &self,
         _changing: &MutexGuard<'_, ()>,
         device: Guid,
@@ -441,9 +441,9 @@ impl Group {
         self.member(device).filter(|member| member.state() != State::Out)
     }
 
-    fn do_without(&self, device: Guid, health: Health) -> bool {
+    fn degrade(&self, device: Guid, health: Health) -> bool {
         let was_in_use = self.member_in_use(device).is_some();
-        let is_without = self.put_out(device, health, None, false);
+        let is_without = self.take_out(device, health, None, false);
         if was_in_use && is_without {
             tracing::error!("{} goes on without device {device}, which is {}", self.name, health.as_str());
         }

@@ -71,7 +71,7 @@ impl Group {
             let Err(source) = result else { return Ok(()) };
             let health = Health::after(&source);
             let error = member.leaf.failed(action, source);
-            if self.do_without(member.leaf.guid(), health) {
+            if self.degrade(member.leaf.guid(), health) {
                 return Ok(());
             }
             match (era, self.suspension()) {
@@ -97,7 +97,7 @@ impl Group {
                 if let Some(kept) = kept {
                     member.leaf.forget(kept);
                 }
-                self.do_without(member.leaf.guid(), Health::after(&source));
+                self.degrade(member.leaf.guid(), Health::after(&source));
                 Err(member.leaf.failed("write", source))
             }
         }

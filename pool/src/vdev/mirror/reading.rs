@@ -69,7 +69,7 @@ impl Mirror {
                     Err(source) => {
                         let is_lost = leaf.is_lost(&source);
                         let health = Health::after(&source);
-                        let is_without = is_lost && self.do_without(leaf.guid(), health);
+                        let is_without = is_lost && self.degrade(leaf.guid(), health);
                         failure = Some((leaf.clone(), leaf.failed("read", source), health, is_lost && !is_without));
                     }
                 }

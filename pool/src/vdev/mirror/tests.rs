@@ -91,7 +91,7 @@ fn a_bulk_read_asks_one_member_or_all_and_counts_nothing() {
     assert!(begun(Sources::All));
     assert_eq!(world.checksum_errors(), [0; 3]);
     // An incomplete member is not read.
-    world.mirror.do_without(Guid(2), Health::Faulted);
+    world.mirror.degrade(Guid(2), Health::Faulted);
     world.devices[2].inject(Fault::failing(Operation::Read));
     assert!(begun(Sources::All));
 }
@@ -105,7 +105,7 @@ fn resilvering_members_are_read_where_complete_ones_are_bad() {
         world.mirror.write(0, b"everywhere").unwrap();
         let found: Arc<dyn Device> = world.devices[1].clone();
         for device in [1, 2] {
-            world.mirror.do_without(Guid(device), Health::Faulted);
+            world.mirror.degrade(Guid(device), Health::Faulted);
         }
         world.mirror.group().take_back(Guid(1), found, Behind::default());
         assert_eq!(world.states(), [State::Complete, State::Resilvering, State::Out]);
@@ -156,12 +156,12 @@ fn a_member_that_fails_a_write_or_a_flush_gets_nothing_more() {
 }
 
 #[test]
-fn the_last_complete_member_is_not_done_without() {
+fn the_last_complete_member_is_not_faulted() {
     let world = World::new(2);
     world.devices.iter().for_each(|device| device.inject(Fault::failing(Operation::Write)));
     assert!(world.mirror.write(0, b"nowhere").is_err());
     assert_eq!(world.states(), [State::Out, State::Complete]);
-    assert!(!world.mirror.do_without(Guid(1), Health::Faulted));
+    assert!(!world.mirror.degrade(Guid(1), Health::Faulted));
     assert!(!world.mirror.group().put_offline(Guid(1), true));
 }
 
@@ -314,7 +314,7 @@ fn a_resilvering_member_gets_new_writes_and_is_not_read() {
         world.mirror.read(0, &mut read).unwrap();
         assert_eq!(&read, b"old");
     });
-    assert!(!world.mirror.do_without(Guid(0), Health::Faulted), "the new one does not have everything");
+    assert!(!world.mirror.degrade(Guid(0), Health::Faulted), "the new one does not have everything");
     assert_eq!(world.mirror.resilvering(), Some(Txg::ZERO));
     assert_eq!(world.mirror.committing().len(), 1, "no uberblock before it has everything");
     world.mirror.resilver(0, &Arc::new(b"old".to_vec())).unwrap();
@@ -326,7 +326,7 @@ fn a_resilvering_member_gets_new_writes_and_is_not_read() {
     joined.leaf.note_uberblock(Txg(9));
     world.mirror.committed();
     assert_eq!(joined.state(), State::Complete);
-    assert!(world.mirror.news().is_some() && world.mirror.do_without(Guid(0), Health::Faulted));
+    assert!(world.mirror.news().is_some() && world.mirror.degrade(Guid(0), Health::Faulted));
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn small_writes_and_flushes_run_on_all_members_in_parallel() {
 }
 
 #[test]
-fn the_operator_may_also_put_out_of_use_what_has_failed() {
+fn a_failed_member_can_be_taken_offline_too() {
     let world = World::new(2);
     world.devices[0].vanish();
     world.mirror.write(0, b"without").unwrap();
@@ -612,7 +612,7 @@ fn nobody_sees_a_member_out_of_use_before_there_are_news() {
                 mirror.news()
             });
             thread::yield_now();
-            assert!(mirror.do_without(Guid(0), Health::Faulted));
+            assert!(mirror.degrade(Guid(0), Health::Faulted));
             flusher.join().unwrap()
         });
         assert!(seen.is_some(), "a flush would have returned, and no label been told");

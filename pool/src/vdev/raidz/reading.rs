@@ -97,7 +97,7 @@ impl RaidZ {
             for Refusal { member, source } in refusals {
                 let (leaf, health) = (&member.leaf, Health::after(&source));
                 let is_lost = leaf.is_lost(&source);
-                let is_without = is_lost && self.do_without_member(&member, health);
+                let is_without = is_lost && self.degrade_by(&member, health);
                 let is_held = is_lost && !is_without;
                 if is_held || failure.is_none() {
                     failure = Some((leaf.clone(), leaf.failed("read", source), health, is_held));
@@ -191,8 +191,8 @@ impl RaidZ {
         rows.ok_or_else(|| Error::damaged(self.group.name(), format!("no block of {len} bytes lies at {offset}")))
     }
 
-    fn do_without_member(&self, member: &Member, health: Health) -> bool {
-        crate::vdev::Vdev::do_without(self, member.leaf.guid(), health)
+    fn degrade_by(&self, member: &Member, health: Health) -> bool {
+        crate::vdev::Vdev::degrade(self, member.leaf.guid(), health)
     }
 
     /// Fills `buf` from the columns that hold the bytes as data; `false` if such a column is missing.

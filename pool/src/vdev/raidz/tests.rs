@@ -284,7 +284,7 @@ fn a_loss_beyond_parity_is_an_error() {
             assert!(world.raidz.read(at, &mut read).is_err());
             assert!(world.raidz.write(at, &block).is_err());
             let complete = world.states().iter().filter(|state| **state == State::Complete).count();
-            assert_eq!(complete, columns - parity, "as many as are needed are never done without");
+            assert_eq!(complete, columns - parity, "as many as are needed are never faulted");
         }
     }
 }
@@ -359,7 +359,7 @@ fn a_bulk_read_finds_a_single_wrong_byte_of_parity() {
             // The first data column of the last stretch, so that its data is read with parity.
             let next = rows.shape.column(&stretch, lost);
             if lost + 1 < parity {
-                world.raidz.do_without(Guid(next as u64), Health::Faulted);
+                world.raidz.degrade(Guid(next as u64), Health::Faulted);
             }
         }
     }

@@ -114,7 +114,7 @@ fn a_bulk_read_is_void_if_a_member_leaves_meanwhile() {
             (0..2).map(|role| rows.shape.column(&stretch, role)).collect()
         };
         if is_away {
-            assert!(world.raidz.do_without(Guid(data[0] as u64), Health::Faulted));
+            assert!(world.raidz.degrade(Guid(data[0] as u64), Health::Faulted));
         }
         assert!(begun(&world.raidz, 0, &old, sources));
         let begun = world.raidz.clone().begin(0, old.len(), sources);

@@ -16,7 +16,7 @@ fn a_resilvering_member_gets_its_column_and_is_not_read() {
     let at = 100 * world.row();
     world.raidz.write(at, &new).unwrap();
     assert_eq!(world.states(), [State::Complete, State::Complete, State::Out, State::Complete, State::Resilvering]);
-    assert!(!world.raidz.do_without(Guid(0), Health::Faulted), "the new one does not have everything");
+    assert!(!world.raidz.degrade(Guid(0), Health::Faulted), "the new one does not have everything");
     assert_eq!(world.raidz.committing().len(), 3, "no uberblock before it has everything");
     let (is_good, bad) = world.examined(0, &old);
     assert!(is_good && bad.is_empty());
@@ -26,9 +26,9 @@ fn a_resilvering_member_gets_its_column_and_is_not_read() {
     world.raidz.committed();
     assert_eq!(joined.state(), State::Complete);
     // The new member makes up for the loss of any device.
-    assert!(world.raidz.do_without(Guid(0), Health::Faulted));
+    assert!(world.raidz.degrade(Guid(0), Health::Faulted));
     assert_eq!((world.examined(0, &old), world.examined(at, &new)), ((true, vec![]), (true, vec![])));
-    assert!(!world.raidz.do_without(Guid(7), Health::Faulted));
+    assert!(!world.raidz.degrade(Guid(7), Health::Faulted));
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn resilvering_members_help_where_complete_ones_do_not_suffice() {
         world.raidz.write(0, &block).unwrap();
         for gone in [1, 2] {
             let found: Arc<dyn Device> = world.devices[gone as usize].clone();
-            world.raidz.do_without(Guid(gone), Health::Faulted);
+            world.raidz.degrade(Guid(gone), Health::Faulted);
             world.raidz.group.take_back(Guid(gone), found, Behind::default());
         }
         world.devices[0].inject(spoil.clone());
@@ -61,12 +61,12 @@ fn two_members_of_a_column_are_one_that_is_complete() {
     let block = noise(9, 6 * world.row() as usize);
     world.twin();
     world.raidz.write(0, &block).unwrap();
-    assert!(world.raidz.do_without(Guid(1), Health::Faulted));
-    assert!(!world.raidz.do_without(Guid(2), Health::Faulted), "the two that would be left hold the same");
-    assert!(world.raidz.do_without(Guid(0), Health::Faulted), "its twin holds the same");
+    assert!(world.raidz.degrade(Guid(1), Health::Faulted));
+    assert!(!world.raidz.degrade(Guid(2), Health::Faulted), "the two that would be left hold the same");
+    assert!(world.raidz.degrade(Guid(0), Health::Faulted), "its twin holds the same");
     assert_eq!(world.examined(0, &block), (true, vec![]));
-    assert!(!world.raidz.do_without(Guid(7), Health::Faulted));
-    assert!(!world.raidz.do_without(Guid(2), Health::Faulted));
+    assert!(!world.raidz.degrade(Guid(7), Health::Faulted));
+    assert!(!world.raidz.degrade(Guid(2), Health::Faulted));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn members_of_columns_that_have_two_are_tried_with_each_other() {
     let doubles = (0..2).map(|column| member(7 + column, column as usize, &twins[column as usize], State::Resilvering));
     world.raidz.group.set_members(world.raidz.group.members().iter().cloned().chain(doubles).collect());
     world.raidz.write(0, &block).unwrap();
-    world.raidz.do_without(Guid(2), Health::Faulted);
+    world.raidz.degrade(Guid(2), Health::Faulted);
     world.spoil(0, 0, block.len());
     twins[1].inject(Fault::corrupting(0..u64::MAX));
     let mut bytes = vec![0; block.len()];

@@ -18,15 +18,15 @@ use std::collections::BTreeMap;
 use super::pool::Pool;
 use crate::{
     error::Result,
-    format::label::put_out::{MAX_PUT_OUT, PutOut},
+    format::label::out_of_use::{MAX_OUT_OF_USE, OutOfUse},
     units::Guid,
     vdev::{Group, Health, Leaf},
 };
 
 impl Pool {
     /// Records in the labels why a device is out of use, or removes the record.
-    pub(super) fn say_why(&self, device: Guid, why: Option<PutOut>) -> Result<()> {
-        match changed(&self.label().sections.put_out, device, why) {
+    pub(super) fn say_why(&self, device: Guid, why: Option<OutOfUse>) -> Result<()> {
+        match changed(&self.label().sections.out_of_use, device, why) {
             Change::Nothing => Ok(()),
             Change::TooMany => {
                 tracing::warn!(
@@ -36,17 +36,17 @@ impl Pool {
             }
             // The section may have changed since.
             Change::To(_) => self.relabel(|label| {
-                if let Change::To(said) = changed(&label.sections.put_out, device, why) {
-                    label.sections.put_out = said;
+                if let Change::To(said) = changed(&label.sections.out_of_use, device, why) {
+                    label.sections.out_of_use = said;
                 }
             }),
         }
     }
 
     /// Faults a member with too many errors; `false` if the redundancy does not allow it.
-    pub(super) fn put_out_for_errors(&self, group: &Group, leaf: &Leaf) -> Result<bool> {
-        self.say_why(leaf.guid(), Some(PutOut::TooManyErrors))?;
-        let is_out = group.put_out_for_errors(leaf.guid());
+    pub(super) fn fault_for_errors(&self, group: &Group, leaf: &Leaf) -> Result<bool> {
+        self.say_why(leaf.guid(), Some(OutOfUse::TooManyErrors))?;
+        let is_out = group.fault_for_errors(leaf.guid());
         if is_out {
             note_errors(leaf);
             // The flush writes the labels.
@@ -66,11 +66,11 @@ enum Change {
     /// The section has no room for one more device.
     TooMany,
     /// The section to write.
-    To(BTreeMap<Guid, PutOut>),
+    To(BTreeMap<Guid, OutOfUse>),
 }
 
 /// The section after recording `why` for a device, or removing its record.
-fn changed(said: &BTreeMap<Guid, PutOut>, device: Guid, why: Option<PutOut>) -> Change {
+fn changed(said: &BTreeMap<Guid, OutOfUse>, device: Guid, why: Option<OutOfUse>) -> Change {
     let mut changed = said.clone();
     match why {
         Some(why) => changed.insert(device, why),
@@ -78,7 +78,7 @@ fn changed(said: &BTreeMap<Guid, PutOut>, device: Guid, why: Option<PutOut>) -> 
     };
     match changed.len() {
         _ if changed == *said => Change::Nothing,
-        count if count > MAX_PUT_OUT => Change::TooMany,
+        count if count > MAX_OUT_OF_USE => Change::TooMany,
         _ => Change::To(changed),
     }
 }
@@ -95,8 +95,9 @@ mod tests {
 
     #[test]
     fn of_more_devices_than_labels_have_room_for_nothing_is_said() {
-        let some = |count: u64| (0..count).map(|guid| (Guid(guid), PutOut::TooManyErrors)).collect::<BTreeMap<_, _>>();
-        let (most, why) = (MAX_PUT_OUT as u64, Some(PutOut::TooManyErrors));
+        let some =
+            |count: u64| (0..count).map(|guid| (Guid(guid), OutOfUse::TooManyErrors)).collect::<BTreeMap<_, _>>();
+        let (most, why) = (MAX_OUT_OF_USE as u64, Some(OutOfUse::TooManyErrors));
         assert_eq!(changed(&some(most - 1), Guid(most - 1), why), Change::To(some(most)));
         assert_eq!(changed(&some(most), Guid(most), why), Change::TooMany);
         assert_eq!(changed(&some(most), Guid(most - 1), why), Change::Nothing);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder, cuts},
-    format::label::put_out::PutOut,
+    format::label::out_of_use::OutOfUse,
     units::{MIB, Txg},
     vdev::{Health, State, labels},
 };
@@ -37,8 +37,8 @@ fn with_bad_one(disks: &[Disk]) -> Pool {
 }
 
 /// Faults `b` by a step of the spares.
-fn put_out(pool: &Pool) {
-    assert_eq!(pool.spare_step().unwrap(), [SpareChange::PutOut { device: "b".into() }]);
+fn fault_b(pool: &Pool) {
+    assert_eq!(pool.spare_step().unwrap(), [SpareChange::Faulted { device: "b".into() }]);
 }
 
 /// The health of `b`, and why it is not used.
@@ -56,7 +56,7 @@ fn a_device_with_too_many_errors_is_faulted_until_brought_back() {
     let disks = disks("a b c d");
     let all: Vec<&Disk> = disks.iter().collect();
     let pool = with_bad_one(&disks);
-    put_out(&pool);
+    fault_b(&pool);
     drop(pool);
     for seed in 5..7 {
         let pool = opened(&all, seed).unwrap();
@@ -75,7 +75,7 @@ fn a_device_with_too_many_errors_is_faulted_until_brought_back() {
     assert!(resilver(&pool));
     assert_eq!(pool.spare_step().unwrap(), [given_back("d")]);
     assert_eq!(condition(&pool), (Health::Online, None));
-    assert!(pool.label().sections.put_out.is_empty());
+    assert!(pool.label().sections.out_of_use.is_empty());
     drop(pool);
     let pool = opened(&[all[0], all[1], all[3]], 8).unwrap();
     assert_eq!((states(&pool), condition(&pool).0), (vec![State::Complete; 2], Health::Online));
@@ -86,7 +86,7 @@ fn a_returned_device_is_faulted_again_only_for_new_errors() {
     for is_cleared in [true, false] {
         let disks = disks("a b c");
         let pool = with_bad_one(&disks);
-        put_out(&pool);
+        fault_b(&pool);
         let (vdev, leaf) = pool.find_device("b").unwrap();
         if is_cleared {
             leaf.counters().clear_errors();
@@ -105,19 +105,19 @@ fn a_returned_device_is_faulted_again_only_for_new_errors() {
 fn offlining_or_detaching_a_faulted_device_ends_its_record() {
     let disks = disks("a b c");
     let pool = with_bad_one(&disks);
-    put_out(&pool);
-    assert_eq!(pool.label().sections.put_out.len(), 1);
+    fault_b(&pool);
+    assert_eq!(pool.label().sections.out_of_use.len(), 1);
     pool.put_offline("b", false).unwrap();
-    assert!(pool.label().sections.put_out.is_empty());
+    assert!(pool.label().sections.out_of_use.is_empty());
     drop(pool);
     let pool = opened(&disks.iter().collect::<Vec<_>>(), 5).unwrap();
     assert_eq!(condition(&pool), (Health::Offline, None));
     drop(pool);
     let disks = self::disks("a b c");
     let pool = with_bad_one(&disks);
-    put_out(&pool);
+    fault_b(&pool);
     pool.detach("b").unwrap();
-    assert!(pool.label().sections.put_out.is_empty());
+    assert!(pool.label().sections.out_of_use.is_empty());
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn after_a_crash_a_faulted_device_is_in_use_or_has_a_reason() {
     let pool = with_bad_one(&disks);
     commit(&pool, 1);
     let begin = recorder.len();
-    put_out(&pool);
+    fault_b(&pool);
     let is_out = recorder.len();
     commit(&pool, 1);
     let is_wanted_back = recorder.len();
@@ -209,12 +209,12 @@ fn an_unknown_reason_is_kept_and_the_device_is_offline() {
     let (pool, disks, cache) = with_cache();
     pool.put_offline("b", false).unwrap();
     let guids = [pool.find_device("b").unwrap().1.guid(), pool.find_cache("cache").unwrap().guid()];
-    pool.relabel(|label| label.sections.put_out.extend(guids.map(|guid| (guid, PutOut::Other(200))))).unwrap();
+    pool.relabel(|label| label.sections.out_of_use.extend(guids.map(|guid| (guid, OutOfUse::Other(200))))).unwrap();
     drop(pool);
     let pool = opened(&[&disks[0], &disks[1], &cache], 5).unwrap();
     assert_eq!(condition(&pool), (Health::Offline, None));
     assert_eq!(pool.find_cache("cache").unwrap().health(), Health::Offline);
-    assert_eq!(pool.label().sections.put_out, guids.map(|guid| (guid, PutOut::Other(200))).into());
+    assert_eq!(pool.label().sections.out_of_use, guids.map(|guid| (guid, OutOfUse::Other(200))).into());
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_needed_device_with_too_many_errors_is_not_recorded() {
     disks[0].vanish();
     commit(&pool, 1);
     let (vdev, leaf) = pool.find_device("b").unwrap();
-    assert!(!pool.put_out_for_errors(vdev.as_group().unwrap(), &leaf).unwrap());
+    assert!(!pool.fault_for_errors(vdev.as_group().unwrap(), &leaf).unwrap());
     assert_eq!((states(&pool)[1], condition(&pool)), (State::Complete, (Health::Online, None)));
-    assert!(pool.label().sections.put_out.is_empty());
+    assert!(pool.label().sections.out_of_use.is_empty());
 }

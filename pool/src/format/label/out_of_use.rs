@@ -1,14 +1,14 @@
 //! Reasons in a label why devices are out of use, as far as no other field says why.
 //!
 //! ```text
-//! put out := count varint, devices
-//! device  := guid u64, why u8
+//! out of use := count varint, devices
+//! device     := guid u64, why u8
 //! ```
 //!
-//! Guids ascend. A vdev member with too many errors in this section is also marked offline in its vdev's description. If
-//! the description says otherwise, the description counts. So software that does not know this section finds such a
-//! member offline; it would use only a cache device again, which does no harm. The section names no feature. Nor would a
-//! later reason: an unknown reason is kept, and its device is out of use all the same.
+//! Guids ascend. A vdev member with too many errors in this section is also marked offline in its vdev's description.
+//! If the description says otherwise, the description counts. So software that does not know this section finds such a
+//! member offline; it would use only a cache device again, which does no harm. The section names no feature. Nor would
+//! a later reason: an unknown reason is kept, and its device is out of use all the same.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use crate::{
 };
 
 /// The most devices in the section.
-pub const MAX_PUT_OUT: usize = 1024;
+pub const MAX_OUT_OF_USE: usize = 1024;
 
 const OFFLINE: u8 = 1;
 const TOO_MANY_ERRORS: u8 = 2;
 
 /// Why a device is out of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PutOut {
+pub enum OutOfUse {
     /// The operator took the device offline.
     Offline,
     /// The device had too many errors (OpenZFS: faulted).
@@ -34,32 +34,32 @@ pub enum PutOut {
     Other(u8),
 }
 
-impl PutOut {
+impl OutOfUse {
     /// The reason with this code; code 0 is none.
-    pub fn from_code(code: u8) -> Option<PutOut> {
+    pub fn from_code(code: u8) -> Option<OutOfUse> {
         match code {
             0 => None,
-            OFFLINE => Some(PutOut::Offline),
-            TOO_MANY_ERRORS => Some(PutOut::TooManyErrors),
-            code => Some(PutOut::Other(code)),
+            OFFLINE => Some(OutOfUse::Offline),
+            TOO_MANY_ERRORS => Some(OutOfUse::TooManyErrors),
+            code => Some(OutOfUse::Other(code)),
         }
     }
 
     /// The code of the reason in a label.
     pub fn code(self) -> u8 {
         match self {
-            PutOut::Offline => OFFLINE,
-            PutOut::TooManyErrors => TOO_MANY_ERRORS,
-            PutOut::Other(code) => code,
+            OutOfUse::Offline => OFFLINE,
+            OutOfUse::TooManyErrors => TOO_MANY_ERRORS,
+            OutOfUse::Other(code) => code,
         }
     }
 }
 
 /// The reason for each device in the section.
-pub type AllPutOut = BTreeMap<Guid, PutOut>;
+pub type AllOutOfUse = BTreeMap<Guid, OutOfUse>;
 
 /// The coded form of some devices.
-pub(super) fn encoded(devices: &AllPutOut) -> Vec<u8> {
+pub(super) fn encoded(devices: &AllOutOfUse) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_varint(devices.len() as u64);
     for (device, why) in devices {
@@ -70,22 +70,22 @@ pub(super) fn encoded(devices: &AllPutOut) -> Vec<u8> {
 }
 
 /// The devices of a section.
-pub(super) fn decode(payload: &[u8]) -> Result<AllPutOut, Malformed> {
-    const WHAT: &str = "devices that were put out of use";
+pub(super) fn decode(payload: &[u8]) -> Result<AllOutOfUse, Malformed> {
+    const WHAT: &str = "devices out of use";
     let mut reader = Reader::new(payload);
     let count = usize::try_from(reader.varint(WHAT)?).unwrap_or(usize::MAX);
-    if !(1..=MAX_PUT_OUT).contains(&count) {
+    if !(1..=MAX_OUT_OF_USE).contains(&count) {
         return malformed(WHAT);
     }
-    let mut devices = AllPutOut::new();
+    let mut devices = AllOutOfUse::new();
     for _ in 0..count {
         let device = Guid(reader.u64(WHAT)?);
-        let Some(why) = PutOut::from_code(reader.u8(WHAT)?) else { return malformed(WHAT) };
+        let Some(why) = OutOfUse::from_code(reader.u8(WHAT)?) else { return malformed(WHAT) };
         if devices.last_key_value().is_some_and(|(last, _)| *last >= device) {
             return malformed(WHAT);
         }
         devices.insert(device, why);
     }
-    reader.finish("end of devices that were put out of use")?;
+    reader.finish("end of devices out of use")?;
     Ok(devices)
 }
