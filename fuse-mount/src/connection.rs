@@ -54,13 +54,13 @@ impl Connection {
 
     /// Whether the file system answers at all within `at_most`.
     pub(crate) fn answers(&self, at_most: Duration) -> io::Result<()> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let root = self.mountpoint.clone();
         thread::Builder::new().name("fuse-first".into()).spawn(move || {
             // After a timeout the receiver is gone. Cutting the connection then ends this thread.
-            let _ = tell.send(rustix::fs::statfs(&root));
+            let _ = sender.send(rustix::fs::statfs(&root));
         })?;
-        match told.recv_timeout(at_most) {
+        match receiver.recv_timeout(at_most) {
             Ok(answer) => Ok(answer.map(drop)?),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no request comes through")),
         }

@@ -84,24 +84,24 @@ mod tests {
     #[test]
     fn work_that_waits_does_not_keep_other_work() {
         let (go, gone) = channel::<()>();
-        let (tell, told) = channel();
-        let tell_first = tell.clone();
+        let (sender, receiver) = channel();
+        let first_sender = sender.clone();
         send(move || {
             gone.recv().unwrap();
-            tell_first.send("first").unwrap();
+            first_sender.send("first").unwrap();
         });
-        send(move || tell.send("second").unwrap());
-        assert_eq!(told.recv(), Ok("second"));
+        send(move || sender.send("second").unwrap());
+        assert_eq!(receiver.recv(), Ok("second"));
         go.send(()).unwrap();
-        assert_eq!(told.recv(), Ok("first"));
+        assert_eq!(receiver.recv(), Ok("first"));
         assert!(ERRANDS.lock().threads <= MOST);
     }
 
     #[test]
     fn work_that_panics_takes_no_thread_along() {
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         send(|| panic!("expected by the test"));
-        send(move || tell.send(()).unwrap());
-        assert_eq!(told.recv(), Ok(()));
+        send(move || sender.send(()).unwrap());
+        assert_eq!(receiver.recv(), Ok(()));
     }
 }

@@ -191,13 +191,13 @@ pub fn is_dead(mountpoint: &Path) -> bool {
     if matches!(mounted_at(mountpoint), Ok(Some(mounted)) if is_served(mounted.device.1)) {
         return false;
     }
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let path = mountpoint.to_owned();
     let asking = thread::Builder::new().name("statfs".into()).spawn(move || {
         // After the deadline the receiver is gone.
-        let _ = tell.send(rustix::fs::statfs(path).map(drop));
+        let _ = sender.send(rustix::fs::statfs(path).map(drop));
     });
-    let answer = asking.ok().and_then(|_| told.recv_timeout(PATIENCE).ok());
+    let answer = asking.ok().and_then(|_| receiver.recv_timeout(PATIENCE).ok());
     matches!(answer, Some(Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)))
 }
 

@@ -95,19 +95,19 @@ fn run(jobs: &Receiver<Job>, server: &Server, notifier: &OnceLock<Notifier>) {
     for Job { node, offset, length, way, is_answered, done } in jobs {
         let Some(notifier) = notifier.get() else { continue };
         let stored = if way == Way::Restore { stored(server, node, offset, length) } else { Err(Errno::NODATA) };
-        let told = match stored {
+        let notified = match stored {
             // Until the answer the kernel lets no program change the range. After it, these bytes may be older than the
             // file's.
             Ok(data) if !is_answered.load(Ordering::Acquire) => notifier.store(node, offset, &data),
             Ok(_) | Err(_) => {
                 // The kernel drops a page under write-back only after the answer.
                 let done = (way == Way::Drop).then_some(done);
-                let told = notifier.inval_inode(node, offset.cast_signed(), length.cast_signed());
+                let notified = notifier.inval_inode(node, offset.cast_signed(), length.cast_signed());
                 drop(done);
-                told
+                notified
             }
         };
-        if let Err(error) = told {
+        if let Err(error) = notified {
             tracing::debug!(%error, node = node.0, "the kernel may show what is not stored");
         }
     }

@@ -56,10 +56,10 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     log_to(&places.log(name))?;
     let started = start(places, name);
     let report = started.as_ref().map(drop).map_err(Clone::clone);
-    let told = spawn::report(&report);
+    let reported = spawn::report(&report);
     let (owned, listener) = started?;
     tracing::info!("pool '{name}' is being served");
-    if let Err(error) = told {
+    if let Err(error) = reported {
         tracing::warn!("the command that has started this service is gone: {error}");
         // The starting process is gone and cannot ask for the mounts.
         if Registry::of(places).get(name)?.is_some_and(|known| !known.no_mount) {

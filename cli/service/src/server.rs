@@ -286,14 +286,14 @@ async fn carry_out(
     stream: Option<Stream>,
     (cancel, visit): (Cancel, Option<Visit>),
 ) -> io::Result<Result<Response, Failure>> {
-    let (tell, mut told) = mpsc::channel(REPLIES);
+    let (sender, mut receiver) = mpsc::channel(REPLIES);
     let on_thread = cancel.clone();
     let may_stall = call.request.traits().suspended != Suspended::Answered;
     let watched = handler.clone();
     let mut glance = interval(GLANCE);
     let mut beat = interval_at(Instant::now() + BEAT, BEAT);
     let mut work: JoinHandle<Result<Response, Failure>> = spawn_blocking(move || {
-        let mut said = |said| match tell.try_send(said) {
+        let mut said = |said| match sender.try_send(said) {
             // Progress is dropped when the peer reads too slowly.
             Ok(()) | Err(TrySendError::Full(Said::Progress(_)) | TrySendError::Closed(Said::Progress(_))) => Ok(None),
             Err(TrySendError::Full(part)) => Ok(Some(part)),
@@ -308,7 +308,7 @@ async fn carry_out(
         let broken = select! {
             done = &mut work => {
                 // Queued progress is sent before the result.
-                while let Ok(said) = told.try_recv() {
+                while let Ok(said) = receiver.try_recv() {
                     write_reply(socket, &Reply::Said(said)).await?;
                 }
                 return Ok(done.unwrap_or_else(|_| Err(panicked())));
@@ -320,7 +320,7 @@ async fn carry_out(
                 None => { was_stalled = false; None }
             },
             _ = beat.tick() => write_reply(socket, &Reply::Alive).await.err(),
-            Some(said) = told.recv() => write_reply(socket, &Reply::Said(said)).await.err(),
+            Some(said) = receiver.recv() => write_reply(socket, &Reply::Said(said)).await.err(),
             gone = wait_until_gone(socket) => Some(gone),
         };
         if let Some(error) = broken {

@@ -65,9 +65,9 @@ pub(super) fn supervise(client: &Client, pool: &str) -> Result<(), Failure> {
     // The starting command holds the lock, and so does this process through its standard input.
     let started = spawn::launch(&client.places, pool, Stdio::inherit());
     let report = started.as_ref().map(drop).map_err(Clone::clone);
-    let told = spawn::report(&report);
+    let reported = spawn::report(&report);
     let mut service = started?;
-    if let Err(error) = told {
+    if let Err(error) = reported {
         tracing::warn!("the command that has started this service is gone: {error}");
         // The starting command is gone and cannot ask for the mounts.
         if let Some(known) = client.registry.get(pool)? {

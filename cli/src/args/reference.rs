@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// The words of the reference from the property `name` on, separated by single blanks.
-    fn told_of(name: &str, reference: &str) -> String {
+    fn described(name: &str, reference: &str) -> String {
         let lines = reference.lines().skip_while(|line| !line.starts_with(&format!("  {name} ")));
         let of_it = |line: &&str| line.starts_with(&" ".repeat(COLUMN));
         let words = lines.clone().take(1).chain(lines.skip(1).take_while(of_it));
@@ -141,13 +141,13 @@ mod tests {
                 let values = values(definition);
                 let said = [name, &*values, help].into_iter().filter(|part| !part.is_empty());
                 let said = said.collect::<Vec<_>>().join(" ");
-                assert_eq!(told_of(name, &get), said, "{program:?} get");
+                assert_eq!(described(name, &get), said, "{program:?} get");
                 let expected = if definition.is_settable() { said } else { String::new() };
-                assert_eq!(told_of(name, &set), expected, "{program:?} set");
+                assert_eq!(described(name, &set), expected, "{program:?} set");
             }
         }
         assert_eq!(
-            told_of("recordsize", &reference(Program::Fs, "set")),
+            described("recordsize", &reference(Program::Fs, "set")),
             "recordsize a power of two from 4K to 16M; default 128K \
              Maximum block size of new files."
         );

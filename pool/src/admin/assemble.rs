@@ -11,7 +11,7 @@
 //! or unreadable. A commit returns only when all complete members have its uberblock, and an import first writes the
 //! newest uberblock to members without it ([`super::open()`]). So none of them can lack more. If the devices with it
 //! are away, the pool continues from the state before, and these devices are behind when they return: see
-//! [`super::untold`].
+//! [`super::unacknowledged`].
 //!
 //! A member has one of two legitimate pasts. Its newest uberblock is an ancestor of the newest of all, or it is
 //! recorded in the label, which states how far the member was when it went out of use. Anything else means that this
@@ -30,7 +30,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     out_of_use,
     shapes::{shrunk, zones},
-    untold::{Untold, pass_over},
+    unacknowledged::{Unacknowledged, pass_over},
 };
 use crate::{
     device::Device,
@@ -57,7 +57,7 @@ pub(super) struct Assembly {
     pub(super) vdevs: Vec<Arc<dyn Vdev>>,
     pub(super) line: Vec<Uberblock>,
     /// Unacknowledged states to erase before anything is written.
-    pub(super) untold: Vec<Untold>,
+    pub(super) unacknowledged: Vec<Unacknowledged>,
 }
 
 /// Assembles the devices that a label names. Every single device must be present and as large as the label says: a
@@ -107,7 +107,7 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     let vdevs = label.vdevs.iter().map(vdev).collect::<Result<_>>()?;
     match rings.line.is_empty() {
         true => Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock")),
-        false => Ok(Assembly { vdevs, line: rings.line, untold: rings.untold }),
+        false => Ok(Assembly { vdevs, line: rings.line, unacknowledged: rings.unacknowledged }),
     }
 }
 
@@ -131,7 +131,7 @@ struct Rings {
     found: BTreeMap<Guid, (Mark, Standing)>,
     /// All uberblocks of each device, newest first.
     rings: BTreeMap<Guid, Vec<Uberblock>>,
-    untold: Vec<Untold>,
+    unacknowledged: Vec<Unacknowledged>,
 }
 
 impl Rings {
@@ -139,7 +139,7 @@ impl Rings {
     /// be added.
     fn read(label: &Label, by_guid: &ByGuid) -> Result<Rings> {
         let named: Vec<Guid> = label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.guid).collect();
-        let (mut rings, mut untold, mut failures) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (mut rings, mut unacknowledged, mut failures) = (BTreeMap::new(), Vec::new(), Vec::new());
         for (leaf, device) in named.iter().filter_map(|leaf| Some((*leaf, by_guid.get(leaf)?))) {
             let mut ring = match uberblocks::read_uberblocks(&**device, label.pool) {
                 Ok(ring) => ring,
@@ -149,7 +149,7 @@ impl Rings {
                 }
             };
             if let Some(txg) = pass_over(&mut ring, &**device, label.behind(leaf), label) {
-                untold.push(Untold { leaf, device: device.clone(), txg });
+                unacknowledged.push(Unacknowledged { leaf, device: device.clone(), txg });
             }
             rings.insert(leaf, ring);
         }
@@ -159,7 +159,7 @@ impl Rings {
         let found = uberblocks::rank(&rings.values().cloned().collect::<Vec<_>>());
         let own = rings.keys().zip(found.newest).zip(found.standings);
         let own = own.map(|((guid, newest), standing)| (*guid, (newest, standing))).collect();
-        Ok(Rings { line: found.candidates, found: own, rings, untold })
+        Ok(Rings { line: found.candidates, found: own, rings, unacknowledged })
     }
 
     /// All uberblocks of a device, newest first.
@@ -227,8 +227,8 @@ impl Rings {
     /// How far a device is: by its rings, or by the label if that is less.
     fn behind(&self, member: &MemberConfig) -> Behind {
         let own = self.of(member.leaf.guid).0;
-        let told = member.behind.map_or(own, |behind| behind.has);
-        Behind { has: if told.txg < own.txg { told } else { own }, may_have: own }
+        let known = member.behind.map_or(own, |behind| behind.has);
+        Behind { has: if known.txg < own.txg { known } else { own }, may_have: own }
     }
 
     /// The leaf of a device that is present.

@@ -74,14 +74,14 @@ impl Pool {
             let VdevTree::RaidZ(before) = &config.tree else { return false };
             vdevs.get(config.id).is_ok_and(|vdev| is_outgrown(before, &sized(before, &*vdev), sector, region))
         };
-        let told = |config: &VdevConfig| {
+        let reason = |config: &VdevConfig| {
             let name = vdevs.get(config.id).ok()?.as_group()?.name().to_owned();
             let why = format!(
                 "the labels cannot describe further growth of {name}, so added space stays unused; to use it, add another vdev (pool add), then remove {name} (pool remove)"
             );
             Some((config.id, why))
         };
-        label.vdevs.iter().filter(is_outgrown).filter_map(told).collect()
+        label.vdevs.iter().filter(is_outgrown).filter_map(reason).collect()
     }
 
     /// Records devices that have grown since they were opened; returns whether there are any. The new space is not used

@@ -305,9 +305,9 @@ fn a_raidz_stays_as_it_is_when_labels_have_no_room_for_zones() {
         expanded
     });
     let refused = rounds.find_map(Result::err).unwrap();
-    let told = "the labels cannot describe further growth of raidz1-0, so added space stays unused; to use it, add another vdev (pool add), then remove raidz1-0 (pool remove)";
-    assert_eq!((refused.kind(), refused.to_string()), (ErrorKind::Request, told.to_owned()));
-    assert_eq!((pool.outgrown(), pool.growth()), (vec![(VdevId(0), told.to_owned())], 0));
+    let reason = "the labels cannot describe further growth of raidz1-0, so added space stays unused; to use it, add another vdev (pool add), then remove raidz1-0 (pool remove)";
+    assert_eq!((refused.kind(), refused.to_string()), (ErrorKind::Request, reason.to_owned()));
+    assert_eq!((pool.outgrown(), pool.growth()), (vec![(VdevId(0), reason.to_owned())], 0));
     assert!((MAX_ZONES - RAIDZ_COLUMNS - 2..=MAX_ZONES - RAIDZ_COLUMNS).contains(&zones(&pool)), "{}", zones(&pool));
     let newest = commit(&pool, 1);
     drop(pool);

@@ -20,7 +20,7 @@ use super::{
     pool::Pool,
     shapes::{shrunk, zones},
     spares::settle_spares,
-    untold::pass_over,
+    unacknowledged::pass_over,
     writing::write_new_label,
 };
 use crate::{
@@ -382,8 +382,8 @@ impl Pool {
         if (matches!(standing, Standing::Diverged { .. }) || is_later) && !is_known {
             return Err(Error::Split { pool: label.pool_name, device: found.name().to_owned() });
         }
-        let told = behind.map_or(mark, |behind| behind.has);
-        Ok(Behind { has: if told.txg < mark.txg { told } else { mark }, may_have: mark })
+        let known = behind.map_or(mark, |behind| behind.has);
+        Ok(Behind { has: if known.txg < mark.txg { known } else { mark }, may_have: mark })
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) mod leaving;
 mod logs;
 mod outdated;
 pub(in crate::admin) mod raidz;
-mod untold;
+mod unacknowledged;
 
 pub(super) type Disk = Arc<FaultDevice>;
 

@@ -28,7 +28,7 @@
 //! standins  manual operations on spares
 //! split     one device of each mirror becomes a new pool
 //! trim      TRIM of unused space
-//! untold    unacknowledged states on returning devices
+//! unacknowledged states that no caller was promised, on returning devices
 //! watched   which devices return too many bad blocks
 //! writing   writing labels
 //! probe     recognizing foreign content before it is overwritten
@@ -59,7 +59,7 @@ mod spares;
 mod split;
 mod standins;
 mod trim;
-mod untold;
+mod unacknowledged;
 mod watched;
 mod writing;
 

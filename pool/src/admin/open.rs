@@ -10,7 +10,7 @@ use super::{
     renumber::was_renumbered,
     shapes::shapes_of,
     spares::standing_by,
-    untold::{Untold, forget},
+    unacknowledged::{Unacknowledged, forget},
     writing::{settle_labels, write_labels_apart},
 };
 use crate::{
@@ -66,14 +66,14 @@ pub struct OpenOptions {
 /// | while devices get the newest uberblock | the same state, and more devices that have it |
 /// | while labels are written | labels of two ages, of which each names the same devices and the same state |
 pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Pool> {
-    let Unread { engine, label, newest, untold } = open_unread(devices, options, env)?;
+    let Unread { engine, label, newest, unacknowledged } = open_unread(devices, options, env)?;
     check_catalogue(&engine).map_err(|error| Error::Unreadable {
         pool: label.pool_name.clone(),
         txg: engine.committed(),
         problem: error.to_string(),
     })?;
     if !options.read_only {
-        forget(&engine.storage().vdevs.all(), &untold)?;
+        forget(&engine.storage().vdevs.all(), &unacknowledged)?;
         catch_up(&engine, &newest)?;
         let label = settle_labels(&engine, &mut label.txg.clone(), label, &[])?;
         write_labels_apart(&engine, &label);
@@ -130,7 +130,7 @@ pub(crate) struct Unread {
     label: Label,
     /// The state to open.
     newest: Uberblock,
-    untold: Vec<Untold>,
+    unacknowledged: Vec<Unacknowledged>,
 }
 
 /// The first half of [`open`]: writes nothing.
@@ -138,7 +138,7 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
     let (mut label, by_guid) = gather(&devices)?;
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
-    let Assembly { vdevs, line, untold } = assemble(&label, &by_guid)?;
+    let Assembly { vdevs, line, unacknowledged } = assemble(&label, &by_guid)?;
     let outdated = outdated_logs(&label, &vdevs, &line, options.read_only)?;
     let newest = match options.state {
         Some(txg) if options.read_only => chosen(&label, &line, txg)?,
@@ -186,7 +186,7 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
             label.pool_name.clone_from(name);
         }
     }
-    Ok(Unread { engine, label, newest: found, untold })
+    Ok(Unread { engine, label, newest: found, unacknowledged })
 }
 
 /// If the intent log lies on a lost or outdated vdev: the paths of its devices, and their problem.

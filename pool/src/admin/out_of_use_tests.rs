@@ -163,13 +163,13 @@ fn with_cache() -> (Arc<Pool>, Vec<Disk>, Disk) {
 
 /// Runs `work` while a device hangs; returns whether the work completes in the meantime.
 fn comes_back(hanging: &Disk, work: impl FnOnce() + Send) -> bool {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             work();
-            let _ = tell.send(());
+            let _ = sender.send(());
         });
-        let is_back = told.recv_timeout(Duration::from_secs(10)).is_ok();
+        let is_back = receiver.recv_timeout(Duration::from_secs(10)).is_ok();
         hanging.heal();
         is_back
     })

@@ -172,9 +172,9 @@ impl Pool {
             is_due_apart: AtomicBool::new(false),
         });
         engine.set_features(labels.clone());
-        let (told, weak) = (labels.clone(), Arc::downgrade(&engine));
-        engine.storage().vdevs.set_teller(Box::new(move || match weak.upgrade() {
-            Some(engine) => told.change_in_commit(&engine, |_| {}),
+        let (writer, weak) = (labels.clone(), Arc::downgrade(&engine));
+        engine.storage().vdevs.set_label_writer(Box::new(move || match weak.upgrade() {
+            Some(engine) => writer.change_in_commit(&engine, |_| {}),
             None => Ok(()),
         }));
         Pool { engine, labels, watched: Mutex::default() }

@@ -40,7 +40,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     assemble::{Assembly, ByGuid, assemble},
     open::{OpenOptions, check_state, chosen, first_txg, gather, open_storage},
-    untold::{Untold, forget},
+    unacknowledged::{Unacknowledged, forget},
     writing::write_labels,
 };
 use crate::{
@@ -110,15 +110,15 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     let (mut label, by_guid) = gather(devices)?;
     label.check_supported(true)?;
     check_state(&label, options)?;
-    let Assembly { vdevs, line, untold } = assemble(&label, &by_guid)?;
+    let Assembly { vdevs, line, unacknowledged } = assemble(&label, &by_guid)?;
     let base = chosen(&label, &line, to)?;
     if label.features.contains_key(DEVICE_REMOVAL) {
         // A vdev of the state may have left the pool: then nothing is written.
         open_storage(&label, Vdevs::new(vdevs.clone()), base)?;
     }
-    let going = Going::back(&mut label, &vdevs, &by_guid, (&line, &untold), base)?;
+    let going = Going::back(&mut label, &vdevs, &by_guid, (&line, &unacknowledged), base)?;
     // Their txgs are reused. A device that fails the erasure gets no label; the labels of the rest call it behind.
-    forget(&vdevs, &untold)?;
+    forget(&vdevs, &unacknowledged)?;
     if going.leaves_some {
         label.txg = label.txg.max(line[0].txg).next();
         write_labels(&vdevs, &label)?;
@@ -160,7 +160,7 @@ impl Going {
         label: &mut Label,
         vdevs: &[Arc<dyn Vdev>],
         by_guid: &ByGuid,
-        (line, untold): (&[Uberblock], &[Untold]),
+        (line, unacknowledged): (&[Uberblock], &[Unacknowledged]),
         base: &Uberblock,
     ) -> Result<Going> {
         let mut going = Going { devices: Vec::new(), leaves_some: false };
@@ -172,7 +172,7 @@ impl Going {
                 continue;
             };
             let config = label.vdevs.iter_mut().find(|c| c.id == vdev.id()).expect("it was made from this label");
-            let rings = rings_of(&config.tree, described.pool, by_guid, untold);
+            let rings = rings_of(&config.tree, described.pool, by_guid, unacknowledged);
             let has = |leaf: &Leaf| rings.get(&leaf.guid()).is_some_and(|ring| has_all(ring, line, base));
             let having: Vec<Guid> = complete.iter().filter(|leaf| has(leaf)).map(|leaf| leaf.guid()).collect();
             let is_later = !group.are_enough(&having);
@@ -187,7 +187,9 @@ impl Going {
                     continue;
                 }
                 member.behind = Some(match rings.get(&member.leaf.guid) {
-                    Some(ring) => left(group.member(member.leaf.guid).map(|member| told(&member)), ring, line, base),
+                    Some(ring) => {
+                        left(group.member(member.leaf.guid).map(|member| recorded(&member)), ring, line, base)
+                    }
                     None => unasked(member, line),
                 });
                 going.leaves_some = true;
@@ -198,12 +200,18 @@ impl Going {
 }
 
 /// The rings of the present, readable members, without unacknowledged states.
-fn rings_of(tree: &VdevTree, pool: Guid, by_guid: &ByGuid, untold: &[Untold]) -> BTreeMap<Guid, Vec<Uberblock>> {
+fn rings_of(
+    tree: &VdevTree,
+    pool: Guid,
+    by_guid: &ByGuid,
+    unacknowledged: &[Unacknowledged],
+) -> BTreeMap<Guid, Vec<Uberblock>> {
     let ring = |member: &MemberConfig| {
         let device = by_guid.get(&member.leaf.guid)?;
         match uberblocks::read_uberblocks(&**device, pool) {
             Ok(mut ring) => {
-                let is_unrecorded = |txg: Txg| untold.iter().any(|own| (own.leaf, own.txg) == (member.leaf.guid, txg));
+                let is_unrecorded =
+                    |txg: Txg| unacknowledged.iter().any(|own| (own.leaf, own.txg) == (member.leaf.guid, txg));
                 ring.retain(|state| !is_unrecorded(state.txg));
                 Some((member.leaf.guid, ring))
             }
@@ -245,14 +253,14 @@ fn is_in(ring: &[Uberblock], state: &Uberblock) -> bool {
 }
 
 /// How far a member was before the rewind.
-fn told(member: &Member) -> Behind {
+fn recorded(member: &Member) -> Behind {
     member.behind().unwrap_or_else(|| member.leaf.marks())
 }
 
 /// How far a member is that stays behind. A member resilvered to a later state than `base` has everything of that state
 /// only: blocks freed before its resilver are missing. So the last state in its own ring counts.
-fn left(told: Option<Behind>, ring: &[Uberblock], line: &[Uberblock], base: &Uberblock) -> Behind {
-    let has = told.unwrap_or_default().has;
+fn left(recorded: Option<Behind>, ring: &[Uberblock], line: &[Uberblock], base: &Uberblock) -> Behind {
+    let has = recorded.unwrap_or_default().has;
     let common = mark_of(ring.iter().find(|own| own.txg <= base.txg && line.contains(own)));
     let has_less = common.txg < has.txg && !is_in(ring, base);
     Behind { has: if has_less { common } else { has }, may_have: mark_of(ring.first()) }

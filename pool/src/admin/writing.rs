@@ -37,8 +37,8 @@ pub(super) fn settle_labels(
         write_labels(&vdevs, &label)?;
         if vdevs.iter().map(|vdev| vdev.news()).eq(news.iter().copied()) {
             write_labels(joining, &label)?;
-            let told = vdevs.iter().zip(news).filter_map(|(vdev, news)| Some((vdev, news?)));
-            told.for_each(|(vdev, news)| vdev.told(news));
+            let recorded = vdevs.iter().zip(news).filter_map(|(vdev, news)| Some((vdev, news?)));
+            recorded.for_each(|(vdev, news)| vdev.recorded(news));
             return Ok(label);
         }
         *highest = highest.next();

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Writes the devices' health to the labels.
-pub type Teller = Box<dyn Fn() -> Result<()> + Send + Sync>;
+pub type LabelWriter = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// The top-level virtual devices of a pool.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub struct Vdevs {
     /// How often a vdev was replaced by another form of itself.
     forms: AtomicU64,
     suspension: Arc<Suspension>,
-    teller: OnceLock<Teller>,
+    label_writer: OnceLock<LabelWriter>,
 }
 
 impl Vdevs {
@@ -96,8 +96,8 @@ impl Vdevs {
     }
 
     /// Sets the function that writes the devices' health to the labels. To be called once.
-    pub(crate) fn set_teller(&self, teller: Teller) {
-        assert!(self.teller.set(teller).is_ok(), "a pool has one set of labels");
+    pub(crate) fn set_label_writer(&self, label_writer: LabelWriter) {
+        assert!(self.label_writer.set(label_writer).is_ok(), "a pool has one set of labels");
     }
 
     /// The number of vdevs.
@@ -126,18 +126,18 @@ impl Vdevs {
     fn flush_all(&self, vdevs: &[Arc<dyn Vdev>]) -> Result<()> {
         vdevs.iter().try_for_each(|vdev| vdev.flush())?;
         match vdevs.iter().any(|vdev| vdev.news().is_some()) {
-            true => self.tell(),
+            true => self.write_labels(),
             false => Ok(()),
         }
     }
 
     /// Writes the devices' health to the labels. A failed label write suspends the pool like any failed write.
-    fn tell(&self) -> Result<()> {
+    fn write_labels(&self) -> Result<()> {
         loop {
             let era = self.suspension.era();
-            match self.teller.get().map_or(Ok(()), |tell| tell()) {
+            match self.label_writer.get().map_or(Ok(()), |write_labels| write_labels()) {
                 Err(error @ Error::Device { .. }) => self.suspension.hold(era, error)?,
-                told => return told,
+                result => return result,
             }
         }
     }

@@ -99,7 +99,7 @@ impl DeadlineDevice {
         if self.outstanding() > 0 {
             return Err(late("it has not answered an earlier request"));
         }
-        let (tell, answer) = bounded(1);
+        let (sender, answer) = bounded(1);
         let settled = Arc::new(AtomicBool::new(false));
         let (inner, patience, on_thread) = (self.inner.clone(), self.patience.clone(), settled.clone());
         let number = self.patience.note_request();
@@ -109,7 +109,7 @@ impl DeadlineDevice {
             // The receiver of the answer may close the device, and reopen it at once.
             drop(inner);
             // The receiver may be gone.
-            let _ = tell.send(result);
+            let _ = sender.send(result);
             if on_thread.swap(true, Ordering::AcqRel) {
                 patience.lost.fetch_sub(1, Ordering::AcqRel);
             }

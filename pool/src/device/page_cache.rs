@@ -81,23 +81,23 @@ fn write_out(
     find_in: Duration,
     write_in: Duration,
 ) -> io::Result<()> {
-    let (tell, told) = bounded(2);
+    let (sender, receiver) = bounded(2);
     thread::Builder::new().name("settle".to_owned()).spawn(move || {
         let found = find();
         // The receiver may be gone.
-        let _ = tell.send(());
+        let _ = sender.send(());
         for device in found.iter().rev() {
             // Writes that fail are lost, and overwrite nothing later.
             let _ = device.sync_data();
         }
         drop(found);
-        let _ = tell.send(());
+        let _ = sender.send(());
     })?;
-    if told.recv_timeout(find_in) == Err(RecvTimeoutError::Timeout) {
+    if receiver.recv_timeout(find_in) == Err(RecvTimeoutError::Timeout) {
         tracing::warn!("the file of some loop device does not answer; what that has still to write is not waited for");
         return Ok(());
     }
-    match told.recv_timeout(write_in) {
+    match receiver.recv_timeout(write_in) {
         Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
         _ => Ok(()),
     }

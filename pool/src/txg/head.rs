@@ -672,7 +672,7 @@ impl Head {
         let _no_replacing = self.changes.read();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         let (mut keys, mut too_many) = (Vec::new(), false);
-        let told: Result<_, Plain> = self.until_found(engine, &sources, |seen| {
+        let result: Result<_, Plain> = self.until_found(engine, &sources, |seen| {
             let gate = engine.enter();
             let mut tree = self.tree.write();
             if let Some(Unlogged { open, frozen, .. }) = &mut tree.unlogged {
@@ -690,10 +690,10 @@ impl Head {
             let found = keys.iter().map(|key| Ok((*key, view.get(*key)?))).collect::<Result<Vec<_>, Plain>>()?;
             Ok(Touched::Items(tell(*gate, found)))
         });
-        match told {
+        match result {
             // The tree was destroyed, or closed after a commit: none of its changes is to be kept.
             Err(Plain::Error(Error::Stale)) => Ok(Touched::Nothing),
-            told => Ok(told?),
+            result => Ok(result?),
         }
     }
 

@@ -16,12 +16,12 @@
 //!   stored while the group is open, so a commit may take away much more or less than was done during the commit; most
 //!   of the difference is carried over, and evens out with the next.
 //!
-//! While the rest is up to a quarter of the capacity, no writer waits. Above, the clock runs at twice the drain and ever slower:
-//! just as fast as the drain at three eighths, where the next group becomes as large as the one being written. Both
-//! together stay below the dirty limit, and a commit slower than the ones before has a quarter of the limit as slack,
-//! at a falling speed. Whatever the estimates say, the speed falls to the least at the dirty limit. The estimates
-//! forget soon: with random changes in a growing tree, the same work makes more nodes dirty with every group, and the
-//! groups become smaller.
+//! While the rest is up to a quarter of the capacity, no writer waits. Above, the clock runs at twice the drain and
+//! ever slower: just as fast as the drain at three eighths, where the next group becomes as large as the one being
+//! written. Both together stay below the dirty limit, and a commit slower than the ones before has a quarter of the
+//! limit as slack, at a falling speed. Whatever the estimates say, the speed falls to the least at the dirty limit. The
+//! estimates forget soon: with random changes in a growing tree, the same work makes more nodes dirty with every group,
+//! and the groups become smaller.
 //!
 //! All times come from the caller. Nothing here sleeps or enforces a limit: the clock never stands still, so a caller
 //! with a hard bound checks it when the turn has come.
@@ -38,7 +38,7 @@ const FULL: f64 = 1.0 / 2.0;
 const SLOWEST: f64 = 1.0 / 8.0;
 const FASTEST: f64 = 2.0;
 /// The least fullness of a group from which the drain and the capacity are estimated: a commit has fixed costs.
-const TELLING: f64 = 1.0 / 8.0;
+const NOTICEABLE: f64 = 1.0 / 8.0;
 /// The weight of a commit relative to the next one, and the part of its deviation that is carried over.
 const KEEP: f64 = 1.0 / 2.0;
 /// How far the clock runs ahead of an empty queue: systems wake sleepers late.
@@ -61,8 +61,8 @@ pub(super) struct Load {
 }
 
 impl Load {
-    fn is_telling(self) -> bool {
-        self.fullness >= TELLING && self.work > 0
+    fn is_noticeable(self) -> bool {
+        self.fullness >= NOTICEABLE && self.work > 0
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Pace {
     /// The work drained by commits, and their seconds: weighted sums.
     taken: f64,
     took: f64,
-    /// The work that fills the dirty limit; none before the first group with [`TELLING`] fullness.
+    /// The work that fills the dirty limit; none before the first group with [`NOTICEABLE`] fullness.
     capacity: Option<f64>,
     syncing: Option<Syncing>,
     /// The devices' estimated work that no commit has taken away yet; negative if commits took more.
@@ -94,7 +94,7 @@ pub(super) struct Pace {
 impl Pace {
     /// The writing of a group has begun.
     pub(super) fn syncing(&mut self, load: Load, now: Duration) {
-        if load.is_telling() {
+        if load.is_noticeable() {
             let shown = load.work as f64 / load.fullness;
             self.capacity = Some(self.capacity.map_or(shown, |capacity| (capacity + shown) / 2.0));
         }
@@ -107,7 +107,7 @@ impl Pace {
         let Some(Syncing { load, since }) = self.syncing.take() else { return };
         let work = load.work as f64;
         self.carried = ((done - work) * KEEP).clamp(-work, work);
-        if load.is_telling() {
+        if load.is_noticeable() {
             self.taken = self.taken * KEEP + work;
             self.took = self.took * KEEP + seconds(since, now);
         }

@@ -123,13 +123,13 @@ pub trait Vdev: Send + Sync {
     /// Enters the state of the devices into a label's description of the vdev.
     fn describe(&self, _tree: &mut VdevTree) {}
 
-    /// If the labels do not record the current state of the devices yet: a number to pass to [`Vdev::told`].
+    /// If the labels do not record the current state of the devices yet: a number to pass to [`Vdev::recorded`].
     fn news(&self) -> Option<u64> {
         None
     }
 
     /// The labels durably record the state of the devices as of this number from [`Vdev::news`].
-    fn told(&self, _news: u64) {}
+    fn recorded(&self, _news: u64) {}
 
     /// From now on the devices of [`Vdev::committing`] may have this uberblock. Called before the flush that precedes
     /// the uberblock.

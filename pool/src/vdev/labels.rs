@@ -301,7 +301,7 @@ pub fn read_label(device: &dyn Device) -> Result<Option<Label>> {
             Ok(Some(label)) if best.as_ref().is_none_or(|best| label.txg > best.txg) => best = Some(label),
             Ok(Some(_)) => {}
             Ok(None) => absent = true,
-            Err(error) => failure = Some(telling(failure, error)),
+            Err(error) => failure = Some(more_informative(failure, error)),
         }
     }
     match (best, failure) {
@@ -329,7 +329,7 @@ fn decode_at(body: &[u8], at: u64) -> Result<Option<Label>> {
 }
 
 /// The more telling error: another version, then damage, then a device that does not answer.
-fn telling(before: Option<Error>, error: Error) -> Error {
+fn more_informative(before: Option<Error>, error: Error) -> Error {
     let rank = |error: &Error| match error {
         Error::Unsupported { .. } => 2,
         Error::Damaged { .. } => 1,

@@ -73,7 +73,7 @@ impl Suspension {
     /// Sets whether all requests to a suspended device wait, or only requests of a commit.
     pub fn set_waiting(&self, waiting: bool) {
         self.waiting.store(waiting, Ordering::Release);
-        self.tell();
+        self.notify();
     }
 
     /// See [`Suspension::set_waiting`].
@@ -141,7 +141,7 @@ impl Suspension {
         };
         if begins {
             tracing::error!("the pool is suspended: {error}");
-            self.tell();
+            self.notify();
         }
     }
 
@@ -170,7 +170,7 @@ impl Suspension {
             self.suspended.store(false, Ordering::Release);
         }
         tracing::info!("the pool goes on");
-        self.tell();
+        self.notify();
     }
 
     /// Gives up the pending writes of a suspended pool: all held threads get their error. From now on errors are
@@ -180,10 +180,10 @@ impl Suspension {
             let _state = self.state.lock();
             self.enabled.store(false, Ordering::Release);
         }
-        self.tell();
+        self.notify();
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         self.changed.notify_all();
         let watchers = self.watchers.lock().clone();
         watchers.iter().for_each(|watcher| watcher());

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Life, Promise, Stream, Told};
+use super::{Life, Operated, Promise, Stream};
 use crate::{
     model::{Dataset, Snapshot},
     world::{DEVICE_SIZE, Outcome, POOL, World, name},
@@ -111,7 +111,7 @@ impl Life {
         Ok(Some((format!("actor {actor} goes to {to}"), Promise::Nothing)))
     }
 
-    fn create_dataset(&mut self) -> Told {
+    fn create_dataset(&mut self) -> Operated {
         let Some(new) = self.new_name() else { return Ok(None) };
         let request = CreateRequest { name: name(&new), parents: false, properties: Vec::new(), owner: (3, 4) };
         self.expect("create a dataset", self.world.datasets.create(request))?;
@@ -125,7 +125,7 @@ impl Life {
         Ok(Some(format!("create {new}")))
     }
 
-    fn snapshot(&mut self) -> Told {
+    fn snapshot(&mut self) -> Operated {
         let names = self.names_where(|_, dataset| dataset.snapshots.len() < SNAPSHOTS);
         let (Some(first), Some(second)) = (self.pick(&names), self.pick(&names)) else { return Ok(None) };
         let mut of = vec![first, second];
@@ -148,7 +148,7 @@ impl Life {
         Ok(format!("snapshot {of:?} as @{snapshot}"))
     }
 
-    fn clone_snapshot(&mut self) -> Told {
+    fn clone_snapshot(&mut self) -> Operated {
         let snapshots = self.snapshots();
         let (Some(origin), Some(new)) = (self.pick(&snapshots), self.new_name()) else { return Ok(None) };
         let full = self.full_name(&origin);
@@ -161,7 +161,7 @@ impl Life {
     }
 
     /// Rolls back to a snapshot whose later snapshots have no clones.
-    fn roll_back(&mut self) -> Told {
+    fn roll_back(&mut self) -> Operated {
         let mut snapshots = self.snapshots();
         snapshots.retain(|(dataset, at)| {
             let later = at + 1..self.model.datasets[dataset].snapshots.len();
@@ -178,7 +178,7 @@ impl Life {
         Ok(Some(format!("roll back to {full}")))
     }
 
-    fn promote(&mut self) -> Told {
+    fn promote(&mut self) -> Operated {
         let clones = self.names_where(|_, dataset| dataset.origin.is_some());
         let Some(clone) = self.pick(&clones) else { return Ok(None) };
         let origin = self.model.datasets[&clone].origin.clone().ok_or("a clone has an origin")?;
@@ -204,7 +204,7 @@ impl Life {
         Ok(Some(format!("promote {clone}, a clone of {origin}")))
     }
 
-    fn destroy_dataset(&mut self) -> Told {
+    fn destroy_dataset(&mut self) -> Operated {
         let names = self.names_where(|name, dataset| {
             let has_children = self.model.datasets.keys().any(|other| other.starts_with(&format!("{name}/")));
             let is_origin = |snapshot: &Snapshot| self.model.clones(&format!("{name}@{}", snapshot.name)).count() > 0;
@@ -221,7 +221,7 @@ impl Life {
         Ok(Some(format!("destroy {gone}")))
     }
 
-    fn destroy_snapshot(&mut self) -> Told {
+    fn destroy_snapshot(&mut self) -> Operated {
         let mut snapshots = self.snapshots();
         snapshots.retain(|snapshot| self.model.clones(&self.full_name(snapshot)).count() == 0);
         let Some(gone) = self.pick(&snapshots) else { return Ok(None) };
@@ -234,7 +234,7 @@ impl Life {
     }
 
     /// A full stream, or an increment from an older snapshot of the same dataset.
-    fn send(&mut self) -> Told {
+    fn send(&mut self) -> Operated {
         let snapshots = self.snapshots();
         let Some((dataset, at)) = self.pick(&snapshots) else { return Ok(None) };
         let base = (at > 0 && !self.one_in(3)).then(|| self.below(at));
@@ -258,7 +258,7 @@ impl Life {
         Ok(Some(format!("send {full} from {base_name:?}")))
     }
 
-    fn receive(&mut self) -> Told {
+    fn receive(&mut self) -> Operated {
         if self.streams.is_empty() {
             return Ok(None);
         }
@@ -300,7 +300,7 @@ impl Life {
         Ok(Some(format!("receive {kind} into {into}, new: {is_new}")))
     }
 
-    fn set_properties(&mut self) -> Told {
+    fn set_properties(&mut self) -> Operated {
         if self.one_in(5) {
             let comment = format!("comment {}", self.next());
             self.expect("set the comment", self.world.datasets.set_pool_property("comment", &comment))?;
@@ -336,7 +336,7 @@ impl Life {
         Ok(())
     }
 
-    fn rename_dataset(&mut self) -> Told {
+    fn rename_dataset(&mut self) -> Operated {
         let names = self.names_where(|name, _| name != POOL);
         let (Some(from), parents) = (self.pick(&names), self.names()) else { return Ok(None) };
         let below = format!("{from}/");
@@ -358,7 +358,7 @@ impl Life {
         Ok(Some(format!("rename {from} to {to}")))
     }
 
-    fn add_device(&mut self) -> Told {
+    fn add_device(&mut self) -> Operated {
         if self.devices.len() == DEVICES {
             return Ok(None);
         }
@@ -370,7 +370,7 @@ impl Life {
     }
 
     /// Exports the pool, or only drops it after a commit, and opens it again.
-    fn reopen(&mut self) -> Told {
+    fn reopen(&mut self) -> Operated {
         // Export and import do not wait for a failing device.
         self.operator.heal(false);
         self.expect("close", self.world.datasets.close_all())?;
@@ -396,7 +396,7 @@ impl Life {
         self.feed_caches()
     }
 
-    fn work_in_the_background(&mut self) -> Told {
+    fn work_in_the_background(&mut self) -> Operated {
         self.world.datasets.reap_files();
         self.expect("background work", self.world.datasets.background_step())?;
         self.expect("commit", self.world.engine().commit_anyway())?;

@@ -46,7 +46,7 @@ const SEASON: usize = 10;
 pub(crate) type Done = BTreeMap<&'static str, u64>;
 
 /// The operation on devices, if any was possible: kind and description.
-pub(super) type Told = Outcome<Option<(&'static str, String)>>;
+pub(super) type Operated = Outcome<Option<(&'static str, String)>>;
 
 /// The name under which the end of a job is counted.
 fn ended_as(kind: &str) -> &'static str {
@@ -97,7 +97,7 @@ impl Life {
     }
 
     /// Continues the jobs under way.
-    pub(super) fn tend(&mut self) -> Told {
+    pub(super) fn tend(&mut self) -> Operated {
         self.see_to_spares()?;
         let (steps, before) = (1 + self.below(STEPS), self.under_way());
         let mut scheduler = Scheduler::of_steps(STEP, &self.world.datasets);
@@ -160,7 +160,7 @@ impl Life {
         found
     }
 
-    fn take_one_offline(&mut self) -> Told {
+    fn take_one_offline(&mut self) -> Operated {
         let Some((_, member)) = self.pick(&self.members_where(spared)) else { return Ok(None) };
         // The redundancy that the choice relied on must hold until the device is out.
         self.operator.heal(false);
@@ -170,7 +170,7 @@ impl Life {
     }
 
     /// Brings all offline devices online, or keeps for good a spare that replaces one.
-    pub(super) fn bring_all_back(&mut self) -> Told {
+    pub(super) fn bring_all_back(&mut self) -> Operated {
         let mut brought = self.have_a_spare_stay()?;
         for _ in 0..DEVICES {
             let Some(told) = self.bring_one_back()? else { break };
@@ -181,7 +181,7 @@ impl Life {
         Ok(brought)
     }
 
-    fn bring_one_back(&mut self) -> Told {
+    fn bring_one_back(&mut self) -> Operated {
         let is_out =
             |_: &Group, member: &Member| member.state() == State::Out && member.leaf.health() != Health::Online;
         let Some((_, member)) = self.pick(&self.members_where(is_out)) else { return Ok(None) };
@@ -237,7 +237,7 @@ impl Life {
         is_room.then(|| sizes.iter().map(|size| self.new_device(*size)).collect())
     }
 
-    fn replace_one(&mut self) -> Told {
+    fn replace_one(&mut self) -> Operated {
         let vdevs = self.world.engine().storage().vdevs.all();
         let is_settled = |vdev: &&Arc<dyn Vdev>| {
             let members = vdev.as_group().map(Group::members).unwrap_or_default();
@@ -252,7 +252,7 @@ impl Life {
         Ok(Some(("replace", format!("{} by {by} of {size} bytes", old.name()))))
     }
 
-    fn attach_one(&mut self) -> Told {
+    fn attach_one(&mut self) -> Operated {
         let vdevs = self.world.engine().storage().vdevs.all();
         let may_grow =
             |vdev: &&Arc<dyn Vdev>| vdev.as_raidz().is_none() && !vdev.is_lost() && vdev.leaves().len() < COPIES - 1;
@@ -264,7 +264,7 @@ impl Life {
         Ok(Some(("attach", format!("{name} of {size} bytes beside {}", beside.name()))))
     }
 
-    fn detach_one(&mut self) -> Told {
+    fn detach_one(&mut self) -> Operated {
         let spared = |group: &Group, member: &Member| {
             let members = group.members();
             let has_it_too =
@@ -279,7 +279,7 @@ impl Life {
         Ok(Some(("detach", member.leaf.name().to_owned())))
     }
 
-    fn add_a_vdev(&mut self) -> Told {
+    fn add_a_vdev(&mut self) -> Operated {
         let kind = [Kind::Disk, Kind::Mirror(2), Kind::RaidZ(1, 3), Kind::RaidZ(2, 4)][self.below(4)];
         let class = match (self.below(8), kind) {
             (0, _) => Some(VdevClass::Special),
@@ -301,7 +301,7 @@ impl Life {
     }
 
     /// Removes a random removable vdev; if `packed_if_possible`, a vdev that has to be packed, if there is one.
-    pub(super) fn remove_a_vdev(&mut self, packed_if_possible: bool) -> Told {
+    pub(super) fn remove_a_vdev(&mut self, packed_if_possible: bool) -> Operated {
         if !self.is_nothing_moving() {
             return Ok(None);
         }
@@ -323,7 +323,7 @@ impl Life {
         Ok(Some((if plan.fits_whole() { "remove" } else { "remove packed" }, format!("{name}{packs}"))))
     }
 
-    pub(super) fn add_a_column(&mut self) -> Told {
+    pub(super) fn add_a_column(&mut self) -> Operated {
         let may_grow = |vdev: &Arc<dyn Vdev>, members: &[Arc<Member>]| {
             let is_narrow = vdev.as_raidz().is_none_or(|raidz| raidz.zones().is_narrow());
             let is_whole =
@@ -342,7 +342,7 @@ impl Life {
         Ok(Some(("expand", format!("{name} by {size} bytes"))))
     }
 
-    fn begin_a_scrub(&mut self) -> Told {
+    fn begin_a_scrub(&mut self) -> Operated {
         let status = self.expect("the scrub's state", self.world.datasets.scrub().status())?;
         if status.is_some_and(|status| status.state == ScrubState::Running) {
             return Ok(None);

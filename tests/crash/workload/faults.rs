@@ -27,8 +27,8 @@ use pool::{
 use rustix::io::Errno;
 
 use super::{
-    Life, Told,
-    devices::{Told as DeviceTold, spared},
+    Life, Operated,
+    devices::{Operated as DeviceOperated, spared},
     plant::Plant,
 };
 use crate::{
@@ -133,7 +133,7 @@ impl Life {
 
     /// Makes reads fail on a device that its vdev does not need, in part or everywhere, until another device is about
     /// to fail or the operator acts. All reads must return the same data.
-    pub(super) fn have_one_refuse(&mut self) -> DeviceTold {
+    pub(super) fn have_one_refuse(&mut self) -> DeviceOperated {
         let is_asked = |group: &Group, member: &Member| member.state() == State::Complete && spared(group, member);
         let Some((_, member)) = self.pick(&self.members_where(is_asked)) else { return Ok(None) };
         self.operator.heal(false);
@@ -200,7 +200,7 @@ impl Life {
     }
 
     /// Commits on a device that fails for good, gives up, and opens the pool again.
-    pub(super) fn give_up(&mut self) -> Told {
+    pub(super) fn give_up(&mut self) -> Operated {
         self.world.engine().suspension().abandon();
         let armed = self.arm(PASSING / 2, u64::MAX);
         let committed = self.world.engine().commit_anyway().is_ok();

@@ -67,7 +67,7 @@ pub(crate) enum Promise {
 }
 
 /// An administrator's operation; `None` if no object was suitable.
-type Told = Outcome<Option<String>>;
+type Operated = Outcome<Option<String>>;
 
 /// The steps of a life, and the allowed states after a power failure.
 #[derive(Default)]

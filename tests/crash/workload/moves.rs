@@ -26,7 +26,7 @@ use pool::{
 };
 use rustix::io::Errno;
 
-use super::{Life, Promise, devices::Told};
+use super::{Life, Promise, devices::Operated};
 use crate::{
     layout::{Moves, SIZES},
     observe,
@@ -163,7 +163,7 @@ impl Life {
         Ok(())
     }
 
-    fn as_counted_step(&mut self, act: impl FnOnce(&mut Life) -> Told) -> Outcome<()> {
+    fn as_counted_step(&mut self, act: impl FnOnce(&mut Life) -> Operated) -> Outcome<()> {
         self.as_step(Promise::Nothing, |life| match act(life)? {
             Some((kind, what)) => {
                 *life.done.entry(kind).or_default() += 1;
@@ -198,7 +198,7 @@ impl Life {
     }
 
     /// Starts the job that moves chunks in this life, if it is time, the job has a reason, and nothing blocks it.
-    pub(super) fn begin_moving(&mut self) -> Told {
+    pub(super) fn begin_moving(&mut self) -> Operated {
         let Some(pending) = &mut self.pending else { return Ok(None) };
         if pending.after > 0 {
             pending.after -= 1;
@@ -234,7 +234,7 @@ impl Life {
         Ok(("add", format!("{kind}, to which chunks are to go")))
     }
 
-    pub(super) fn even_out(&mut self) -> Told {
+    pub(super) fn even_out(&mut self) -> Operated {
         if !self.is_nothing_moving() {
             return Ok(None);
         }
@@ -243,7 +243,7 @@ impl Life {
         Ok(begun.is_none().then(|| ("rebalance", String::new())))
     }
 
-    pub(super) fn defragment(&mut self) -> Told {
+    pub(super) fn defragment(&mut self) -> Operated {
         if !self.is_nothing_moving() {
             return Ok(None);
         }
@@ -253,7 +253,7 @@ impl Life {
     }
 
     /// Stops the job that moves chunks, except an expansion, which must finish.
-    pub(super) fn give_up_moving(&mut self) -> Told {
+    pub(super) fn give_up_moving(&mut self) -> Operated {
         let datasets = self.world.datasets.clone();
         // A removal that has moved everything can only finish.
         let has_moved_all = |stopped: &Result<(), Error>| {
@@ -280,7 +280,7 @@ impl Life {
     }
 
     /// Stops a resize, if that is possible at the moment.
-    fn give_up_a_resize(&mut self) -> Told {
+    fn give_up_a_resize(&mut self) -> Operated {
         self.operator.heal(false);
         let cannot = ["the last blocks are just being moved; try again", "the devices already end there"];
         match self.world.datasets.resize().stop(&self.world.pool) {
@@ -290,7 +290,7 @@ impl Life {
     }
 
     /// Keeps a complete spare, or makes a device fail; if neither is possible, continues the jobs under way.
-    pub(super) fn see_to_a_spare(&mut self) -> Told {
+    pub(super) fn see_to_a_spare(&mut self) -> Operated {
         let stays = if self.one_in(3) { self.have_a_spare_stay()? } else { None };
         if stays.is_some() {
             return Ok(stays);
@@ -302,7 +302,7 @@ impl Life {
     }
 
     /// Makes a device fail that its vdev does not need, if a suitable spare is available.
-    fn have_one_fail(&mut self) -> Told {
+    fn have_one_fail(&mut self) -> Operated {
         let spares = self.world.pool.spares();
         let largest = spares.iter().filter(|spare| spare.used_in.is_none()).map(|spare| spare.leaf.size()).max();
         let others_are_enough = |group: &Group, member: &Member| {
@@ -330,7 +330,7 @@ impl Life {
     }
 
     /// Keeps a complete spare for good, and detaches the replaced device.
-    pub(super) fn have_a_spare_stay(&mut self) -> Told {
+    pub(super) fn have_a_spare_stay(&mut self) -> Operated {
         let label = self.world.pool.label();
         let stands_in = |_: &Group, member: &Member| {
             member.state() == State::Complete && member.replaces().is_some() && label.is_spare(member.leaf.guid())

@@ -14,7 +14,7 @@ use pool::{
     vdev::{Group, State, Vdev},
 };
 
-use super::{Life, devices::Told};
+use super::{Life, devices::Operated};
 
 /// The greatest length of a device, in bytes.
 const LONGEST: u64 = 128 * MIB;
@@ -25,7 +25,7 @@ const SMALLER: [u64; 4] = [2 * MIB, 5 * MIB, 8 * MIB, 24 * MIB];
 
 impl Life {
     /// Makes a device longer.
-    pub(super) fn lengthen_one(&mut self) -> Told {
+    pub(super) fn lengthen_one(&mut self) -> Operated {
         let vdevs = self.world.engine().storage().vdevs.all();
         let leaves: Vec<_> = vdevs.iter().flat_map(|vdev| vdev.leaves()).collect();
         let Some(leaf) = self.pick(&leaves) else { return Ok(None) };
@@ -47,7 +47,7 @@ impl Life {
     }
 
     /// Expands the pool onto the added length of all devices, or one vdev, which also takes back space given up.
-    pub(super) fn use_what_has_grown(&mut self) -> Told {
+    pub(super) fn use_what_has_grown(&mut self) -> Operated {
         if self.world.datasets.resize().is_under_way() {
             return Ok(None);
         }
@@ -68,7 +68,7 @@ impl Life {
     }
 
     /// Shrinks the devices of a vdev, if the data at their end finds room elsewhere.
-    pub(super) fn make_one_smaller(&mut self) -> Told {
+    pub(super) fn make_one_smaller(&mut self) -> Operated {
         if !self.is_nothing_moving() {
             return Ok(None);
         }

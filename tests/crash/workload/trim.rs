@@ -7,7 +7,7 @@ use pool::{
     units::VdevId,
 };
 
-use super::{Life, devices::Told};
+use super::{Life, devices::Operated};
 use crate::world::Outcome;
 
 /// The approximate number of bytes to trim in a step.
@@ -22,7 +22,7 @@ pub(super) struct Trimming {
 
 impl Life {
     /// Starts to trim the free space of a vdev.
-    pub(super) fn begin_to_trim(&mut self) -> Told {
+    pub(super) fn begin_to_trim(&mut self) -> Operated {
         let vdevs = self.world.engine().storage().vdevs.all();
         let there: Vec<VdevId> = vdevs.iter().filter(|vdev| !vdev.is_lost()).map(|vdev| vdev.id()).collect();
         let Some(vdev) = self.pick(&there) else { return Ok(None) };

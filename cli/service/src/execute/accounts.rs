@@ -17,7 +17,7 @@ impl OpenPool {
     /// All accounts of a kind, with usage and quotas.
     pub(super) fn accounts(&self, name: &Name, kind: OwnerKind, job: &Job<'_>) -> Result<Vec<AccountRecord>, Failure> {
         let accounts = self.files(name)?.accounts_while(kind, &|| job.check().is_ok());
-        let accounts = accounts.map_err(|errno| not_told(name, errno, job))?;
+        let accounts = accounts.map_err(|errno| accounts_unread(name, errno, job))?;
         Ok(accounts.into_iter().map(|(id, account)| record(id, &account)).collect())
     }
 
@@ -37,7 +37,7 @@ impl OpenPool {
             true => fs.quota(kind, id),
             false => fs.account_while(kind, id, &|| job.check().is_ok()).map(|account| account.used),
         };
-        let amount = amount.map_err(|errno| not_told(name, errno, job))?;
+        let amount = amount.map_err(|errno| accounts_unread(name, errno, job))?;
         let number = if property.counts_objects() { amount.objects } else { amount.bytes };
         let source = if property.is_quota() && number != 0 { Source::Local } else { Source::None };
         let name = property.name().to_owned();
@@ -121,7 +121,7 @@ fn quota(name: &Name, property: &AccountProperty, value: &str) -> Result<Quota, 
 }
 
 /// The failure of reading usage or quotas; `interrupted` if the job was cancelled.
-fn not_told(name: &Name, errno: Errno, job: &Job<'_>) -> Failure {
+fn accounts_unread(name: &Name, errno: Errno, job: &Job<'_>) -> Failure {
     job.check().err().unwrap_or_else(|| Failure::cannot("get used/quota for", name, reason(errno)))
 }
 

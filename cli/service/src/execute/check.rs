@@ -68,7 +68,7 @@ fn empty_report(name: &str) -> CheckReport {
 /// Checks a state that cannot change meanwhile.
 fn check_state(engine: &Arc<Engine>, name: &str, job: &mut Job<'_>) -> Result<CheckReport, Failure> {
     let mut report = CheckReport { guid: engine.guid().0, txg: engine.committed().0, ..empty_report(name) };
-    job.tell("checking the catalogue", 0, None);
+    job.report("checking the catalogue", 0, None);
     let mut ledger = Ledger::default();
     enter_catalogue(engine, &mut ledger);
     match lineage::check::check(engine, &mut ledger) {
@@ -77,7 +77,7 @@ fn check_state(engine: &Arc<Engine>, name: &str, job: &mut Job<'_>) -> Result<Ch
     }
     check_files(engine, &mut report, &mut ledger, job)?;
     job.check()?;
-    job.tell("checking all blocks", 0, None);
+    job.report("checking all blocks", 0, None);
     let blocks = ledger.distinct();
     report.blocks = blocks.len() as u64;
     report.bytes = blocks.iter().map(|block| block.allocated(engine.sector())).sum();
@@ -109,7 +109,7 @@ fn check_files(
     report.datasets = listed.len() as u64;
     for (done, listed) in listed.into_iter().enumerate() {
         job.check()?;
-        job.tell(&format!("checking {}", listed.name), done as u64, Some(report.datasets));
+        job.report(&format!("checking {}", listed.name), done as u64, Some(report.datasets));
         match check_one(&datasets, &listed.name, ledger) {
             // Files without a name in a snapshot are freed together with the snapshot.
             Ok(orphans) if matches!(listed.name, Name::Dataset(_)) => report.orphans += orphans,

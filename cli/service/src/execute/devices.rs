@@ -610,16 +610,16 @@ fn join_renumbered(found: &mut BTreeMap<Guid, Found>) {
 
 /// Content of the devices in `search` that belongs to no pool, as far as signatures identify the content.
 pub(crate) fn foreign(search: &[PathBytes]) -> Result<Vec<String>, Failure> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for place in search {
-        let told_of = |path: PathBuf| {
+        let report_of = |path: PathBuf| {
             let device = FileDevice::open(&path, Access::Glance).ok()?;
             let what = if label_of(&path).is_some() { None } else { probe_foreign(&device).ok()? };
             what.map(|what| format!("{} holds {what}", path.display()))
         };
-        told.extend(candidates(Path::new(place.as_os_str()))?.into_iter().filter_map(told_of));
+        reported.extend(candidates(Path::new(place.as_os_str()))?.into_iter().filter_map(report_of));
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// Whether the device at a path is readable and has no label of this pool.

@@ -32,7 +32,7 @@ impl Watch {
             Ok(false) => {}
             Ok(true) => {
                 tracing::info!("devices of pool '{}' have grown", pool.name());
-                tell_outgrown(pool);
+                report_outgrown(pool);
             }
             Err(error) => tracing::warn!("devices that have grown cannot be taken note of: {error}"),
         }
@@ -43,7 +43,7 @@ impl Watch {
 }
 
 /// Logs the vdevs that cannot use the added space of their devices.
-pub(super) fn tell_outgrown(pool: &Pool) {
+pub(super) fn report_outgrown(pool: &Pool) {
     pool.outgrown().iter().for_each(|(_, why)| tracing::warn!("{why}"));
 }
 

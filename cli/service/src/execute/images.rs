@@ -58,11 +58,11 @@ impl Images {
 
     /// Requests a check, and waits for the result up to [`PATIENCE`].
     pub(super) fn look(&self) {
-        let (tell, told) = bounded(1);
+        let (sender, receiver) = bounded(1);
         let orders = self.orders.as_ref().expect("it runs until it is dropped");
-        if orders.send(tell).is_ok() {
+        if orders.send(sender).is_ok() {
             // After the time limit, the last result is used.
-            let _ = told.recv_timeout(PATIENCE);
+            let _ = receiver.recv_timeout(PATIENCE);
         }
     }
 

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 const PAGE: usize = 4096;
 
 /// Minimum interval between two progress reports.
-const TELL_EVERY: Duration = Duration::from_millis(100);
+const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// A shared flag that asks work to end. All clones are the same flag.
 #[derive(Clone, Debug, Default)]
@@ -56,14 +56,14 @@ impl Cancel {
 pub struct Job<'a> {
     cancels: Vec<Cancel>,
     said: OnSaid<'a>,
-    told: Instant,
+    reported: Instant,
     reader: Reader,
 }
 
 impl<'a> Job<'a> {
     /// A job that reports to `said`, and ends when any of `cancels` is set.
     pub fn new(cancels: Vec<Cancel>, said: OnSaid<'a>) -> Job<'a> {
-        Job { cancels, said, told: Instant::now(), reader: Reader::default() }
+        Job { cancels, said, reported: Instant::now(), reader: Reader::default() }
     }
 
     /// The same job, on behalf of this command.
@@ -85,9 +85,9 @@ impl<'a> Job<'a> {
     }
 
     /// Reports progress, at most ten times a second.
-    pub fn tell(&mut self, what: &str, done: u64, total: Option<u64>) {
-        if self.told.elapsed() >= TELL_EVERY {
-            self.told = Instant::now();
+    pub fn report(&mut self, what: &str, done: u64, total: Option<u64>) {
+        if self.reported.elapsed() >= REPORT_EVERY {
+            self.reported = Instant::now();
             // Dropped if the queue is full; the next report follows soon.
             let _ = (self.said)(Said::Progress(Progress { what: what.to_owned(), done, total }));
         }

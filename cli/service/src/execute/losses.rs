@@ -33,12 +33,12 @@ impl OpenPool {
         let concerned = all.iter().filter(|vdev| vdev.leaves().iter().any(is_lost));
         let classes = self.pool.label().sections.classes;
         let role = |vdev: &dyn Vdev| layout::role_of(vdev.id(), &classes);
-        let told: Vec<(VdevId, VdevLoss)> =
+        let reported: Vec<(VdevId, VdevLoss)> =
             concerned.map(|vdev| (vdev.id(), vdev_loss(&**vdev, role(&**vdev), &is_lost))).collect();
         let is_fatal = |loss: &VdevLoss| !loss.survives && loss.role != VdevRole::Log;
-        let gone: Vec<VdevId> = told.iter().filter(|(_, loss)| is_fatal(loss)).map(|(id, _)| *id).collect();
+        let gone: Vec<VdevId> = reported.iter().filter(|(_, loss)| is_fatal(loss)).map(|(id, _)| *id).collect();
         let datasets = if gone.is_empty() { self.unharmed()? } else { self.harmed(&gone, job)? };
-        Ok(LossReport { vdevs: told.into_iter().map(|(_, loss)| loss).collect(), idle, datasets })
+        Ok(LossReport { vdevs: reported.into_iter().map(|(_, loss)| loss).collect(), idle, datasets })
     }
 
     /// An AVAIL spare or a cache device, neither of which stores the only copy of data.
@@ -82,14 +82,14 @@ impl OpenPool {
             let problem = "the pool ran short of space and had to free blocks of the state under examination";
             return Err(Failure::cannot(ACTION, &name, problem).hint("free some space and try again"));
         }
-        let told = |Loss { name, blocks, lost_blocks, files, lost_files }| DatasetLoss {
+        let reported = |Loss { name, blocks, lost_blocks, files, lost_files }| DatasetLoss {
             name,
             blocks: Some(blocks),
             lost_blocks,
             files,
             lost_files,
         };
-        Ok(losses.or_refused(ACTION, &name)?.into_iter().map(told).collect())
+        Ok(losses.or_refused(ACTION, &name)?.into_iter().map(reported).collect())
     }
 }
 

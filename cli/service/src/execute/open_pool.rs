@@ -112,7 +112,7 @@ impl OpenPool {
         opened.tune();
         // A failed expansion must not prevent the use of the pool.
         growth::expand_if_wanted(&opened.datasets, &opened.pool);
-        growth::tell_outgrown(&opened.pool);
+        growth::report_outgrown(&opened.pool);
         opened.clean_up()?;
         Ok(opened)
     }

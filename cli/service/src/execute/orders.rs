@@ -107,7 +107,7 @@ impl OpenPool {
         job.check()?;
         if let Some(record) = record {
             let (done, total) = record.progress();
-            job.tell(&format!("{} {subject}", doing(kind)), done, Some(total));
+            job.report(&format!("{} {subject}", doing(kind)), done, Some(total));
         }
         thread::sleep(WATCH);
         Ok(())

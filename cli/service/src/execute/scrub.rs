@@ -33,7 +33,7 @@ impl OpenPool {
             == Progress::Worked
         {
             job.check()?;
-            job.tell(&what, examination.found().examined, None);
+            job.report(&what, examination.found().examined, None);
         }
         let found = examination.found();
         Ok(ExaminedRecord { examined: found.examined, repaired: found.repaired, errors: found.errors })

@@ -26,12 +26,12 @@ pub(super) fn step(datasets: &Datasets, pool: &Pool) {
         Err(error) => tracing::warn!("what has failed is not replaced: {error}"),
     }
     match pool.spare_step() {
-        Ok(changes) => changes.iter().for_each(|change| note(datasets, &told(change))),
+        Ok(changes) => changes.iter().for_each(|change| note(datasets, &described(change))),
         Err(error) => tracing::warn!("spares cannot step in: {error}"),
     }
 }
 
-fn told(change: &SpareChange) -> String {
+fn described(change: &SpareChange) -> String {
     match change {
         SpareChange::SteppedIn { spare, device } => format!("spare {spare} replaced {device}"),
         SpareChange::GivenBack { spare } => format!("spare {spare} is available again"),

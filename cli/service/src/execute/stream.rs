@@ -45,7 +45,7 @@ impl OpenPool {
         let total = self.expected_size(spec);
         let reader = job.reader();
         let sent =
-            self.datasets.send(&request, reader, &mut out, helpers(), &mut |bytes| job.tell(&what, bytes, total));
+            self.datasets.send(&request, reader, &mut out, helpers(), &mut |bytes| job.report(&what, bytes, total));
         let sent = sent.or_refused("send", &spec.snapshot)?;
         io::Write::flush(&mut out).map_err(|error| Failure::cannot("send", &spec.snapshot, error))?;
         Ok(vec![SentRecord { base: spec.base.clone(), snapshot: spec.snapshot.clone(), bytes: sent.bytes }])
@@ -80,13 +80,13 @@ impl OpenPool {
         let what = format!("receiving {}", spec.target);
         let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream));
         if spec.dry_run {
-            let mut progress = |bytes| job.tell(&what, bytes, total);
+            let mut progress = |bytes| job.report(&what, bytes, total);
             let planned = self.datasets.plan_receive(&request, &mut input, helpers(), &mut progress);
             return Ok(answer(planned.or_refused("receive into", &spec.target)?, Ok(())));
         }
         let mut unmounted = Vec::new();
         let receive = || {
-            let mut progress = |bytes| job.tell(&what, bytes, total);
+            let mut progress = |bytes| job.report(&what, bytes, total);
             let mut leaving = |names: &[String]| self.leave(names, &mut unmounted);
             self.datasets.receive_beside(request, &mut input, helpers(), &mut progress, &mut leaving)
         };

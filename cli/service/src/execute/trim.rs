@@ -279,7 +279,7 @@ impl OpenPool {
             }
             self.engine().writable().or_refused(ACTION, self.name())?;
             job.check()?;
-            job.tell(&what, bytes, None);
+            job.report(&what, bytes, None);
             thread::sleep(WATCH);
         }
     }

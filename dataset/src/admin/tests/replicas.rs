@@ -151,7 +151,7 @@ fn a_forced_replication_destroys_what_the_sender_does_not_have() {
     not_received(pair.follow("2", "3", true), &["tank/b/z@mine", "keep"]);
     assert!(pair.there.names().contains(&"tank/b/own/below".to_owned()), "nothing was destroyed");
     pair.there.datasets.release("keep", &[own], false).unwrap();
-    let mut told = Vec::new();
+    let mut notified = Vec::new();
     let request = ReceiveRequest {
         target: "tank/b".parse().unwrap(),
         naming: Naming::Exact,
@@ -163,14 +163,14 @@ fn a_forced_replication_destroys_what_the_sender_does_not_have() {
     };
     let package = pair.package("3", Some("2"));
     let mut leaving = |names: &[String]| {
-        told.extend_from_slice(names);
+        notified.extend_from_slice(names);
         Ok(())
     };
     let (arrived, done) = pair.there.datasets.receive_beside(request, &mut &package[..], 0, &mut |_| {}, &mut leaving);
     done.unwrap();
     for gone in ["tank/b/x@1", "tank/b/y", "tank/b/own", "tank/b/own/below", "tank/b/z@mine"] {
         assert!(arrived.destroyed.iter().any(|name| name == gone), "{gone}: {:?}", arrived.destroyed);
-        assert!(told.iter().any(|name| name == gone), "{gone}: {told:?}");
+        assert!(notified.iter().any(|name| name == gone), "{gone}: {notified:?}");
     }
     pair.assert_same();
 }

@@ -157,7 +157,7 @@ fn a_receive_under_way_when_the_walk_began_is_copied() {
     let mut told = Vec::new();
     let pilot = World::new(9);
     pilot.receive("tank/r", &all, false).unwrap();
-    pilot.receive_telling("tank/r", &more, &mut |bytes| told.push(bytes)).unwrap();
+    pilot.receive_reporting("tank/r", &more, &mut |bytes| told.push(bytes)).unwrap();
     let landed = told[told.len() - 2];
     after_any_number_of_steps(|steps| {
         let bench = Bench::new(&[disk("old")], 3);
@@ -172,7 +172,7 @@ fn a_receive_under_way_when_the_walk_began_is_copied() {
                 goes_on = bench.steps(steps);
             }
         };
-        world.receive_telling("tank/r", &more, &mut progress).unwrap();
+        world.receive_reporting("tank/r", &more, &mut progress).unwrap();
         assert!(has_begun);
         bench.go_on_with_the_new_one();
         for file in ["first", "second", "third"] {

@@ -47,7 +47,7 @@ impl World {
     }
 
     /// As `receive`; `progress` is called with the number of bytes read so far.
-    pub(super) fn receive_telling(&self, target: &str, stream: &[u8], progress: &mut dyn FnMut(u64)) -> Result<()> {
+    pub(super) fn receive_reporting(&self, target: &str, stream: &[u8], progress: &mut dyn FnMut(u64)) -> Result<()> {
         self.datasets.receive(request(target), &mut &stream[..], 0, progress).1
     }
 }

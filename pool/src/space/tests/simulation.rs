@@ -310,8 +310,8 @@ impl Simulation {
             hosted += self.expect_hosted(space, block, &mut expected);
         }
         let Hosted { hosts, lost } = space.hosted_extents(&self.memory).unwrap();
-        let told: u64 = hosts.iter().map(|extent| u64::from(extent.sectors)).sum();
-        assert_eq!((told, lost), (hosted, Vec::new()));
+        let counted: u64 = hosts.iter().map(|extent| u64::from(extent.sectors)).sum();
+        assert_eq!((counted, lost), (hosted, Vec::new()));
         let found: BTreeSet<_> = space.allocated_extents(&self.memory).unwrap().into_iter().flat_map(sectors).collect();
         assert_eq!(found, expected, "at {txg}");
     }

@@ -34,8 +34,8 @@ impl Engine {
         self.commit_if(false)
     }
 
-    /// As [`Engine::commit`], but waits neither for the end of a suspension nor longer than `patience`: then there is no
-    /// commit, yet.
+    /// As [`Engine::commit`], but waits neither for the end of a suspension nor longer than `patience`: then there is
+    /// no commit, yet.
     ///
     /// # Errors
     /// [`Error::Suspended`] if the pool is suspended, or becomes so meanwhile.
@@ -100,17 +100,17 @@ impl Engine {
         self.commit_held()
     }
 
-    /// Commits under a new GUID of the pool, and calls `tell` to write it to the labels before any other commit or
+    /// Commits under a new GUID of the pool, and calls `write` to write it to the labels before any other commit or
     /// intent log frame: see [`crate::admin::Pool::renumber`]. If the labels cannot be written, the pool takes no more
     /// changes.
-    pub(crate) fn renumber(&self, guid: Guid, tell: impl FnOnce() -> Result<()>) -> Result<Txg> {
+    pub(crate) fn renumber(&self, guid: Guid, write: impl FnOnce() -> Result<()>) -> Result<Txg> {
         // This commit covers all earlier frames, and no frame is written before the labels have the new GUID.
         let _quiet = self.log.hold();
         let _syncing = self.syncing.lock();
         self.not_failed()?;
         self.guid.store(guid.0, Ordering::Release);
         let txg = self.commit_held()?;
-        tell().inspect_err(|error| self.fail(error))?;
+        write().inspect_err(|error| self.fail(error))?;
         Ok(txg)
     }
 
@@ -147,7 +147,7 @@ impl Engine {
     /// Sets whether a thread calls [`Engine::serve`] on request.
     pub(in crate::txg) fn set_committer(&self, has_committer: bool) {
         self.orders.lock().has_committer = has_committer;
-        self.tell();
+        self.notify();
     }
 
     /// As [`Engine::serve`], on a timer: commits also without changes while commits still make freed space available. A
@@ -165,12 +165,12 @@ impl Engine {
         };
         let outcome = self.commit_here(anyway);
         self.orders.lock().served = drawn;
-        self.tell();
+        self.notify();
         outcome
     }
 
     /// Wakes all threads that wait for a commit.
-    pub(super) fn tell(&self) {
+    pub(super) fn notify(&self) {
         // A thread that has checked and is about to wait holds the lock.
         drop(self.orders.lock());
         self.settled.notify_all();

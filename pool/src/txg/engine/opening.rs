@@ -76,7 +76,7 @@ impl Engine {
         let weak = Arc::downgrade(&engine);
         engine.storage.vdevs.suspension().watch(move || {
             if let Some(engine) = weak.upgrade() {
-                engine.tell();
+                engine.notify();
             }
         });
         let catalogue = Head::new(CATALOGUE, Arc::downgrade(&engine), root, uberblock.is_none());

@@ -338,7 +338,7 @@ impl Engine {
         let _ = self.failed.set("uncommitted changes were discarded".into());
         self.suspension().abandon();
         self.storage.vdevs.give_up();
-        self.tell();
+        self.notify();
     }
 
     /// Takes no more changes because a thread of the pool has panicked. Its work is half done in memory; the last
@@ -348,7 +348,7 @@ impl Engine {
         tracing::error!("the pool takes no more changes: {why}");
         let _ = self.failed.set(why);
         self.suspension().abandon();
-        self.tell();
+        self.notify();
     }
 
     /// Takes no more changes. A failed commit leaves the last committed state on the devices with an unknown part of
@@ -357,6 +357,6 @@ impl Engine {
         tracing::error!("the pool takes no more changes: {error}");
         // The first failure is the one reported.
         let _ = self.failed.set(format!("a commit has failed: {error}"));
-        self.tell();
+        self.notify();
     }
 }

@@ -166,8 +166,8 @@ impl Vdev for Watched {
         self.inner.news()
     }
 
-    fn told(&self, news: u64) {
-        self.inner.told(news);
+    fn recorded(&self, news: u64) {
+        self.inner.recorded(news);
     }
 
     fn expect(&self, mark: Mark) {

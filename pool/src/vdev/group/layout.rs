@@ -195,8 +195,8 @@ impl<L: Layout> Vdev for L {
         self.group().news()
     }
 
-    fn told(&self, news: u64) {
-        self.group().told.fetch_max(news, std::sync::atomic::Ordering::AcqRel);
+    fn recorded(&self, news: u64) {
+        self.group().recorded.fetch_max(news, std::sync::atomic::Ordering::AcqRel);
     }
 
     fn expect(&self, mark: Mark) {

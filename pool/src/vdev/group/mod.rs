@@ -93,7 +93,7 @@ pub struct Group {
     changing: Mutex<()>,
     /// How many changes of members there were, and how many of them the labels record.
     changes: AtomicU64,
-    told: AtomicU64,
+    recorded: AtomicU64,
 }
 
 /// Why a member that is to leave stays in use.
@@ -136,7 +136,7 @@ impl Group {
             suspension: OnceLock::new(),
             changing: Mutex::default(),
             changes: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
         }
     }
 
@@ -468,7 +468,7 @@ impl Group {
         // With the lock, a thread that saw a member out of use sees every change made with it.
         let _changing = self.changing.lock();
         let changes = self.changes.load(Ordering::Acquire);
-        (changes != self.told.load(Ordering::Acquire)).then_some(changes)
+        (changes != self.recorded.load(Ordering::Acquire)).then_some(changes)
     }
 
     fn expect(&self, mark: Mark) {

@@ -421,8 +421,8 @@ fn a_failed_member_can_be_taken_offline_too() {
     let world = World::new(2);
     world.devices[0].vanish();
     world.mirror.write(0, b"without").unwrap();
-    let told = world.mirror.news().unwrap();
-    world.mirror.told(told);
+    let recorded = world.mirror.news().unwrap();
+    world.mirror.recorded(recorded);
     assert!(world.mirror.group().put_offline(Guid(0), true));
     let member = world.mirror.group().member(Guid(0)).unwrap();
     assert!(member.is_offline() && member.leaf.health() == Health::Offline);

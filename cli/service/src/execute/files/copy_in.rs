@@ -314,7 +314,7 @@ impl CopyIn<'_, '_> {
             write_all(self.fs, to, at, &self.buffer[..count]).map_err(failed)?;
             at += count as u64;
             self.done.bytes += count as u64;
-            self.job.tell(&path().to_string_lossy(), self.done.bytes, None);
+            self.job.report(&path().to_string_lossy(), self.done.bytes, None);
             if count < len {
                 break;
             }

@@ -310,7 +310,7 @@ impl CopyOut<'_, '_> {
             host::write_at(file.fd(), at, &self.buffer).map_err(failed)?;
             at += self.buffer.len() as u64;
             self.done.bytes += self.buffer.len() as u64;
-            self.job.tell(&path().to_string_lossy(), self.done.bytes, None);
+            self.job.report(&path().to_string_lossy(), self.done.bytes, None);
         }
         Ok(())
     }

@@ -208,7 +208,7 @@ impl CopyWithin<'_, '_> {
             }
             at += count;
             self.done.bytes += count;
-            self.job.tell(self.shown, self.done.bytes, None);
+            self.job.report(self.shown, self.done.bytes, None);
         }
         Ok(())
     }

@@ -112,7 +112,7 @@ fn read(fs: &Served, path: &[u8], shown: &str, to: &mut JobStream, job: &mut Job
             written => written.map_err(|error| Failure::cannot("write", shown, error))?,
         }
         offset += buffer.len() as u64;
-        job.tell(shown, offset, Some(attr.size));
+        job.report(shown, offset, Some(attr.size));
     }
 }
 

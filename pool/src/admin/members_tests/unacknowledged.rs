@@ -44,10 +44,10 @@ fn a_device_with_an_unacknowledged_state_returns_to_the_pool() {
     for ((of, parity), commits) in SHAPES.into_iter().flat_map(|shape| [0, 1, 2, 40].map(|commits| (shape, commits))) {
         for is_online in [false, true] {
             let what = format!("{of} devices, parity {parity:?}, {commits} commits, online: {is_online}");
-            let (disks, untold) = failed(of, parity);
+            let (disks, unacknowledged) = failed(of, parity);
             let others: Vec<&Disk> = disks[1..].iter().collect();
             let mut pool = opened(&others, 2).unwrap();
-            assert_eq!(shown(pool.engine()), untold.back(1), "{what}");
+            assert_eq!(shown(pool.engine()), unacknowledged.back(1), "{what}");
             let newest = commit(&pool, commits);
             if is_online {
                 assert!(pool.put_online("a", &reopen(&disks[0])).unwrap(), "{what}");
@@ -166,7 +166,7 @@ fn a_lost_log_device_that_keeps_such_a_state_is_no_obstacle() {
 
 /// Two halves used separately are distinguished from that, however little was done.
 #[test]
-fn one_state_more_that_somebody_was_told_of_is_a_split() {
+fn one_acknowledged_state_more_is_a_split() {
     let is_split = |of: [&Disk; 2], what: &str| {
         for order in [of, [of[1], of[0]]] {
             let error = opened(&order, 9).err().unwrap_or_else(|| panic!("{what}"));

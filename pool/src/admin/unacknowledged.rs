@@ -7,7 +7,7 @@
 //!
 //! The labels tell the cases apart. A pool that continues without a device, from an import on or later, has the labels
 //! of the rest call the device behind before the next flush returns, and so before anything is acknowledged
-//! ([`crate::vdev::Group`]). So a state is *unacknowledged* (`untold`), and its device stale and not split, if
+//! ([`crate::vdev::Group`]). So a state is *unacknowledged*, and its device stale and not split, if
 //!
 //! 1. the newest label calls the device behind, and does not list the state among the ones that the device may have,
 //! 2. in the device's own rings the state directly follows the last one that the device may have by the newest label,
@@ -48,7 +48,7 @@ use crate::{
 };
 
 /// An unacknowledged state, and the device that has it.
-pub(super) struct Untold {
+pub(super) struct Unacknowledged {
     pub(super) leaf: Guid,
     pub(super) device: Arc<dyn Device>,
     pub(super) txg: Txg,
@@ -87,8 +87,8 @@ fn complete(label: &Label) -> BTreeSet<Guid> {
 
 /// Erases unacknowledged states from their devices. A device that fails the erasure is faulted, which is always
 /// possible because it is behind; a device of a lost vdev is not used anyway.
-pub(super) fn forget(vdevs: &[Arc<dyn Vdev>], untold: &[Untold]) -> Result<()> {
-    for state in untold {
+pub(super) fn forget(vdevs: &[Arc<dyn Vdev>], unacknowledged: &[Unacknowledged]) -> Result<()> {
+    for state in unacknowledged {
         let Err(error) = state.erase() else { continue };
         let is_of = |vdev: &&Arc<dyn Vdev>| vdev.leaves().iter().any(|leaf| leaf.guid() == state.leaf);
         let vdev = vdevs.iter().find(is_of);
@@ -100,10 +100,10 @@ pub(super) fn forget(vdevs: &[Arc<dyn Vdev>], untold: &[Untold]) -> Result<()> {
     Ok(())
 }
 
-impl Untold {
+impl Unacknowledged {
     /// Erases the state from its device.
     fn erase(&self) -> Result<()> {
-        tracing::warn!("{} has {}, of which nobody was told; it is given up", self.device.name(), self.txg);
+        tracing::warn!("{} has {}, which was never acknowledged; it is discarded", self.device.name(), self.txg);
         uberblocks::erase_uberblock(&*self.device, self.txg)
     }
 }
