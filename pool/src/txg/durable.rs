@@ -222,7 +222,7 @@ impl Engine {
     /// Waits until a record has its address: a worker stores the record, or the commit under way does. `None` if its
     /// group is committed without it, because no tree had the record any more.
     pub(super) fn wait_stored(&self, record: &Record) -> Result<Option<BlockPointer>> {
-        let mut in_flight = self.in_flight.lock();
+        let mut early_writes = self.early_writes.lock();
         loop {
             let committed = self.committed();
             if let Some(pointer) = record.pointer() {
@@ -233,7 +233,7 @@ impl Engine {
             }
             self.writable()?;
             // The storing thread does not hold this lock; the timeout makes up for a missed wake-up.
-            self.landed.wait_for(&mut in_flight, Duration::from_millis(1));
+            self.early_written.wait_for(&mut early_writes, Duration::from_millis(1));
         }
     }
 

@@ -106,7 +106,7 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     assert!(last < txg, "TXG-1: transaction group {txg} is written after {last}");
     let mut written = Vec::with_capacity(frozen.len());
     store_records(engine, &frozen)?;
-    engine.wait_landed(txg);
+    engine.wait_early(txg);
     engine.not_failed()?;
     for frozen in frozen {
         written.push(write_tree(engine, txg, frozen, engine.metadata_copies())?);
@@ -209,7 +209,7 @@ fn store_records(engine: &Engine, frozen: &[Frozen]) -> Result<()> {
         for ((record, _), pointer) in run.iter().zip(pointers) {
             record.stored(pointer, engine.sector());
         }
-        engine.landed.notify_all();
+        engine.early_written.notify_all();
         Ok(())
     })
 }

@@ -11,11 +11,11 @@ impl Engine {
         if !self.take_off(record.txg()) {
             return;
         }
-        let Some(bytes) = record.seal() else { return self.land(record.txg()) };
+        let Some(bytes) = record.seal() else { return self.end_early(record.txg()) };
         let (engine, record) = (self.clone(), record.clone());
         self.workers.spawn(move || {
             engine.store_early(&record, bytes);
-            engine.land(record.txg());
+            engine.end_early(record.txg());
         });
     }
 
@@ -31,21 +31,21 @@ impl Engine {
         let gate = self.enter();
         let open = *gate == txg;
         if open {
-            self.in_flight.lock()[(txg.0 % 2) as usize] += 1;
+            self.early_writes.lock()[(txg.0 % 2) as usize] += 1;
         }
         open
     }
 
-    fn land(&self, txg: Txg) {
-        self.in_flight.lock()[(txg.0 % 2) as usize] -= 1;
-        self.landed.notify_all();
+    fn end_early(&self, txg: Txg) {
+        self.early_writes.lock()[(txg.0 % 2) as usize] -= 1;
+        self.early_written.notify_all();
     }
 
     /// Waits until no worker is storing a record of `txg`, a frozen group.
-    pub(in crate::txg) fn wait_landed(&self, txg: Txg) {
-        let mut in_flight = self.in_flight.lock();
-        while in_flight[(txg.0 % 2) as usize] > 0 {
-            self.landed.wait(&mut in_flight);
+    pub(in crate::txg) fn wait_early(&self, txg: Txg) {
+        let mut early_writes = self.early_writes.lock();
+        while early_writes[(txg.0 % 2) as usize] > 0 {
+            self.early_written.wait(&mut early_writes);
         }
     }
 }

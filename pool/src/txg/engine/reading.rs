@@ -94,9 +94,9 @@ impl Engine {
 
     /// A block of a prefetch under way, after its arrival.
     fn arrive(&self, head: &Head, pointer: &BlockPointer) -> Option<Arc<Vec<u8>>> {
-        let landed = self.ahead.land(&self.storage, pointer, |part| self.keep_part(head, part));
+        let taken = self.ahead.take(&self.storage, pointer, |part| self.keep_part(head, part));
         // Another thread may have collected it meanwhile.
-        landed.or_else(|| self.cache.data(pointer))
+        taken.or_else(|| self.cache.data(pointer))
     }
 
     /// Caches a prefetched block of a tree.
@@ -178,7 +178,7 @@ impl Engine {
     /// A node of a prefetch under way, after its arrival, if its pointer is the one asked for.
     fn arrive_node(&self, head: &Head, miss: &Miss) -> Option<Arc<Node>> {
         let mut arrived = None;
-        self.ahead.land(&self.storage, &miss.pointer, |part| {
+        self.ahead.take(&self.storage, &miss.pointer, |part| {
             let is_wanted = *part.pointer == miss.pointer;
             let node = self.keep_node(head, part);
             if is_wanted {

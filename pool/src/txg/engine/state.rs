@@ -74,9 +74,9 @@ pub struct Engine {
     /// Held while labels are written.
     pub(crate) labelling: Mutex<()>,
     /// Records being stored by workers, by the parity of their group.
-    pub(in crate::txg) in_flight: Mutex<[usize; 2]>,
+    pub(in crate::txg) early_writes: Mutex<[usize; 2]>,
     /// Notified when records have got their addresses.
-    pub(in crate::txg) landed: Condvar,
+    pub(in crate::txg) early_written: Condvar,
     /// Why the pool takes no changes any more.
     pub(super) failed: OnceLock<String>,
     pub(super) kick: Sender<()>,

@@ -116,12 +116,12 @@ fn a_block_that_comes_after_it_was_reused_is_not_kept() {
     let (engine, head, Look { block, seen }) = world(Checksum::Off, 1);
     // Requested in time, and collected too late: when the device answered is unknown.
     head.bring(iter::empty(), iter::once(&block), seen);
-    reuse_keeping_flights(&engine, &head);
+    reuse_keeping_prefetches(&engine, &head);
     assert!(matches!(head.bytes_at(Key::new(7, 0, 0), &block, seen), Err(Error::Stale)));
     assert!(engine.cache().data(&block.pointer().unwrap()).is_none());
 }
 
-fn reuse_keeping_flights(engine: &Engine, head: &Head) {
+fn reuse_keeping_prefetches(engine: &Engine, head: &Head) {
     head.update(|view, batch| -> Result<(), Plain> {
         batch.kill(view.get(Key::new(7, 0, 0))?.unwrap().block().unwrap());
         batch.delete(Key::new(7, 0, 0));
@@ -158,7 +158,7 @@ fn what_is_pinned_can_be_read_until_room_is_short() {
     let root = head.clean_root().unwrap();
     let tree = engine.open_pinned(9, root.0, root.1, pinned);
     let Look { block, seen } = look(&tree);
-    reuse_keeping_flights(&engine, &head);
+    reuse_keeping_prefetches(&engine, &head);
     engine.forget_read();
     assert!(tree.bytes_at(Key::new(7, 0, 0), &block, seen).unwrap().iter().all(|byte| *byte == 1));
     engine.storage().space.give_up_holds();
