@@ -54,7 +54,7 @@ fn a_spare_that_is_too_small_for_every_device_takes_a_force() {
 }
 
 #[test]
-fn a_spare_steps_in_and_stands_by_again_when_the_device_is_back() {
+fn a_spare_is_in_use_until_the_device_is_back() {
     let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     lab.pool(&["create", "-m", "none", "tank", "mirror", "80M:a.img", "80M:b.img", "spare", "80M:c.img"]);
     lab.fs(&["create", "-o", "compression=off", "tank/home"]);

@@ -216,7 +216,7 @@ impl Pool {
         let device = was_in_use.then(|| leaf.device());
         leaf.let_go();
         if self.label().is_spare(leaf.guid()) {
-            self.stand_by(leaf.guid(), device);
+            self.make_available(leaf.guid(), device);
         } else if let Some(Err(error)) = device.map(|device| labels::clear_labels(&*device)) {
             tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
         }
@@ -506,8 +506,8 @@ fn only_complete(group: Option<&Group>, leaf: &Leaf) -> Error {
     };
     Error::Request(match group {
         Some(group) if group.needed() > 1 && others(group) => {
-            let stands_in_for = group.member(leaf.guid()).and_then(|own| group.member(own.replaces()?));
-            let device = stands_in_for.map_or_else(|| leaf.name().to_owned(), |old| old.leaf.name().to_owned());
+            let spared = group.member(leaf.guid()).and_then(|own| group.member(own.replaces()?));
+            let device = spared.map_or_else(|| leaf.name().to_owned(), |old| old.leaf.name().to_owned());
             format!("no other device of {} has all data of {}: replace {device} instead", group.name(), leaf.name())
         }
         Some(group) if group.needed() > 1 => {

@@ -25,7 +25,7 @@
 //! shapes    the shapes of vdevs, by a label
 //! shrink    shrinking devices
 //! spares    hot spares
-//! standins  manual operations on spares
+//! spare_use manual operations on spares
 //! split     one device of each mirror becomes a new pool
 //! trim      TRIM of unused space
 //! unacknowledged states that no caller was promised, on returning devices
@@ -55,9 +55,9 @@ mod repair;
 mod rewind;
 mod shapes;
 mod shrink;
+mod spare_use;
 mod spares;
 mod split;
-mod standins;
 mod trim;
 mod unacknowledged;
 mod watched;
@@ -80,13 +80,13 @@ mod repair_tests;
 #[cfg(test)]
 mod shrink_tests;
 #[cfg(test)]
+mod spare_use_tests;
+#[cfg(test)]
 mod spares_tests;
 #[cfg(test)]
 mod split_tests;
 #[cfg(test)]
 mod stamped;
-#[cfg(test)]
-mod standins_tests;
 #[cfg(test)]
 mod tests;
 

@@ -9,7 +9,7 @@ use super::{
     pool::Pool,
     renumber::was_renumbered,
     shapes::shapes_of,
-    spares::standing_by,
+    spares::available_spares,
     unacknowledged::{Unacknowledged, forget},
     writing::{settle_labels, write_labels_apart},
 };
@@ -148,7 +148,9 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
     let found = newest.clone();
     let storage = open_storage(&label, Vdevs::new(vdevs), newest)?;
     let has_grown = !options.read_only && complete_vdevs(&storage, &label);
-    standing_by(&label, |guid| by_guid.get(&guid).cloned()).into_iter().for_each(|leaf| storage.vdevs.add_spare(leaf));
+    available_spares(&label, |guid| by_guid.get(&guid).cloned())
+        .into_iter()
+        .for_each(|leaf| storage.vdevs.add_spare(leaf));
     // A read-only pool shows the committed state: replaying the log would be a change.
     let log = match lost_log(&storage, newest, &outdated) {
         _ if options.read_only => Vec::new(),

@@ -17,12 +17,12 @@ use crate::{
     vdev::{Health, State, labels},
 };
 
-fn stepped_in(spare: &str) -> SpareChange {
-    SpareChange::SteppedIn { spare: spare.into(), device: "b".into() }
+fn in_use(spare: &str) -> SpareChange {
+    SpareChange::InUse { spare: spare.into(), device: "b".into() }
 }
 
-fn given_back(spare: &str) -> SpareChange {
-    SpareChange::GivenBack { spare: spare.into() }
+fn available(spare: &str) -> SpareChange {
+    SpareChange::Available { spare: spare.into() }
 }
 
 /// A mirror of `a` and `b`, in which the spare `c` is complete and `b` has too many errors. The next step faults `b`.
@@ -31,7 +31,7 @@ fn with_bad_one(disks: &[Disk]) -> Pool {
     pool.add_spares(&disks[2..].iter().map(|disk| disk.clone() as Arc<dyn Device>).collect::<Vec<_>>()).unwrap();
     let (vdev, leaf) = pool.find_device("b").unwrap();
     (0..10).for_each(|_| vdev.note_checksum_error(leaf.guid()));
-    assert_eq!(pool.spare_step().unwrap(), [stepped_in("c")]);
+    assert_eq!(pool.spare_step().unwrap(), [in_use("c")]);
     assert!(resilver(&pool));
     pool
 }
@@ -69,11 +69,11 @@ fn a_device_with_too_many_errors_is_faulted_until_brought_back() {
     let pool = opened(&all, 7).unwrap();
     disks[2].vanish();
     commit(&pool, 1);
-    assert_eq!(pool.spare_step().unwrap(), [given_back("c"), stepped_in("d")]);
+    assert_eq!(pool.spare_step().unwrap(), [available("c"), in_use("d")]);
     assert!(resilver(&pool));
     assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
     assert!(resilver(&pool));
-    assert_eq!(pool.spare_step().unwrap(), [given_back("d")]);
+    assert_eq!(pool.spare_step().unwrap(), [available("d")]);
     assert_eq!(condition(&pool), (Health::Online, None));
     assert!(pool.label().sections.out_of_use.is_empty());
     drop(pool);
@@ -94,10 +94,10 @@ fn a_returned_device_is_faulted_again_only_for_new_errors() {
         assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
         assert!(resilver(&pool));
         // The device is complete before its errors are counted again.
-        assert_eq!(pool.spare_step().unwrap(), [given_back("c")], "cleared: {is_cleared}");
+        assert_eq!(pool.spare_step().unwrap(), [available("c")], "cleared: {is_cleared}");
         assert_eq!(condition(&pool), (Health::Online, None));
         (0..10).for_each(|_| vdev.note_checksum_error(leaf.guid()));
-        assert_eq!(pool.spare_step().unwrap(), [stepped_in("c")]);
+        assert_eq!(pool.spare_step().unwrap(), [in_use("c")]);
     }
 }
 

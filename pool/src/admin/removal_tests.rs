@@ -454,8 +454,8 @@ fn leaving_with_a_spare(disks: &[Disk]) -> Pool {
     pool.engine().close(&ALL);
     disks[3].inject(Fault::failing(Operation::Write));
     commit(&pool, 1);
-    let stepped_in = SpareChange::SteppedIn { spare: "s".into(), device: "d".into() };
-    assert_eq!(pool.spare_step().unwrap(), [stepped_in]);
+    let in_use = SpareChange::InUse { spare: "s".into(), device: "d".into() };
+    assert_eq!(pool.spare_step().unwrap(), [in_use]);
     let refused = pool.plan_removal(GOES).unwrap_err().to_string();
     assert!(refused.contains("a resilver is in progress"), "only that keeps the removal from going on: {refused}");
     vacate(&pool);
@@ -463,7 +463,7 @@ fn leaving_with_a_spare(disks: &[Disk]) -> Pool {
 }
 
 #[test]
-fn a_spare_in_use_in_a_vdev_that_leaves_stands_by_again() {
+fn a_spare_in_use_in_a_vdev_that_leaves_is_available_again() {
     for fails in [false, true] {
         let disks = disks("a b c d s");
         let pool = leaving_with_a_spare(&disks);
@@ -517,8 +517,8 @@ fn a_spare_survives_a_crash_while_its_vdev_is_removed() {
         }
         images[1].inject(Fault::failing(Operation::Write));
         commit(&pool, 1);
-        let stepped_in = SpareChange::SteppedIn { spare: "s".into(), device: "b".into() };
-        assert_eq!(pool.spare_step().unwrap(), [stepped_in], "{what}");
+        let in_use = SpareChange::InUse { spare: "s".into(), device: "b".into() };
+        assert_eq!(pool.spare_step().unwrap(), [in_use], "{what}");
         assert_eq!(shown(pool.engine()), pool.engine().committed(), "{what}");
     }
     assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");

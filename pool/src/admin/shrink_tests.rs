@@ -396,7 +396,7 @@ fn a_device_ends_behind_what_its_vdev_uses_of_it() {
 }
 
 #[test]
-fn nothing_ends_earlier_that_a_spare_stands_in_for() {
+fn a_device_with_a_spare_in_use_is_not_shrunk() {
     let disk = |name: &str| Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, SIZE))));
     let (disks, spare) = ([disk("a"), disk("b")], disk("spare"));
     let devices = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();

@@ -30,7 +30,7 @@ use super::{
     members::{Reopen, room_for},
     pool::Pool,
     probe::probe_foreign,
-    standins::is_about_to_leave,
+    spare_use::is_about_to_leave,
     watched::Watched,
     writing::{NO_VDEV, write_new_label},
 };
@@ -63,14 +63,14 @@ pub struct Spare {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpareChange {
     /// A spare has stepped in.
-    SteppedIn {
+    InUse {
         /// The path of the spare.
         spare: String,
         /// The path of the device that the spare stands in for.
         device: String,
     },
     /// A spare is available again.
-    GivenBack {
+    Available {
         /// The path of the spare.
         spare: String,
     },
@@ -199,11 +199,11 @@ impl Pool {
         for (vdev, failed) in self.in_need() {
             let Ok(room) = room_for(&self.label(), vdev, failed.guid()) else { continue };
             if let Some(spare) = self.smallest_that_fits(room.needed)
-                && self.step_in(vdev, &failed, &spare)?
+                && self.put_in_use(vdev, &failed, &spare)?
             {
                 let (spare, device) = (spare.name().to_owned(), failed.name().to_owned());
                 tracing::warn!("the spare {spare} steps in for {device}");
-                changes.push(SpareChange::SteppedIn { spare, device });
+                changes.push(SpareChange::InUse { spare, device });
             }
         }
         Ok(changes)
@@ -267,7 +267,7 @@ impl Pool {
             let is_useless = has_failed(&own);
             if ((is_back && has_other(group, &own)) || is_useless) && self.have_leave_if_it_may(leaf.guid(), None)? {
                 tracing::info!("the spare {} is available again", leaf.name());
-                changes.push(SpareChange::GivenBack { spare: leaf.name().to_owned() });
+                changes.push(SpareChange::Available { spare: leaf.name().to_owned() });
             }
         }
         Ok(changes)
@@ -312,12 +312,12 @@ impl Pool {
 
     /// Makes a spare join a vdev. The spare was chosen before the label lock was taken; returns `false` if it has left
     /// or become too small since, or the device has left, is back, is replaced, or was taken offline.
-    fn step_in(&self, vdev: VdevId, failed: &Arc<Leaf>, spare: &Arc<Leaf>) -> Result<bool> {
+    fn put_in_use(&self, vdev: VdevId, failed: &Arc<Leaf>, spare: &Arc<Leaf>) -> Result<bool> {
         let mut highest = self.labelling();
         let label = self.label();
         let vdevs = &self.engine().storage().vdevs;
-        let is_standing_by = vdevs.spares().iter().any(|idle| Arc::ptr_eq(idle, spare));
-        let Some(vdev) = vdevs.get(vdev).ok().filter(|vdev| is_standing_by && self.needs_one(&**vdev, failed)) else {
+        let is_available = vdevs.spares().iter().any(|idle| Arc::ptr_eq(idle, spare));
+        let Some(vdev) = vdevs.get(vdev).ok().filter(|vdev| is_available && self.needs_one(&**vdev, failed)) else {
             return Ok(false);
         };
         let room = room_for(&label, vdev.id(), failed.guid())?;
@@ -332,7 +332,7 @@ impl Pool {
     }
 
     /// Makes a spare that has left its vdev available again. `found` is its device, if usable.
-    pub(super) fn stand_by(&self, spare: Guid, found: Option<Arc<dyn Device>>) {
+    pub(super) fn make_available(&self, spare: Guid, found: Option<Arc<dyn Device>>) {
         self.watched().forget_wanted(spare);
         let label = self.label();
         let Some(config) = label.sections.spares.iter().find(|other| other.leaf.guid == spare) else { return };
@@ -377,7 +377,7 @@ fn has_other(group: &Group, member: &Member) -> bool {
 }
 
 /// The available spares of a label, present or absent.
-pub(super) fn standing_by(label: &Label, find: impl Fn(Guid) -> Option<Arc<dyn Device>>) -> Vec<Arc<Leaf>> {
+pub(super) fn available_spares(label: &Label, find: impl Fn(Guid) -> Option<Arc<dyn Device>>) -> Vec<Arc<Leaf>> {
     let is_member = |guid: Guid| label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).any(|leaf| leaf.guid == guid);
     let idle = label.sections.spares.iter().filter(|spare| !is_member(spare.leaf.guid));
     let leaf = |spare: &SpareConfig| match find(spare.leaf.guid) {

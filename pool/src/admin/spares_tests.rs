@@ -34,12 +34,12 @@ pub(super) fn listed(names: &[(&str, bool)]) -> Vec<(String, bool)> {
     names.iter().map(|(name, is_used)| ((*name).to_owned(), *is_used)).collect()
 }
 
-fn stepped_in(spare: &str, device: &str) -> Vec<SpareChange> {
-    vec![SpareChange::SteppedIn { spare: spare.into(), device: device.into() }]
+fn in_use(spare: &str, device: &str) -> Vec<SpareChange> {
+    vec![SpareChange::InUse { spare: spare.into(), device: device.into() }]
 }
 
-fn given_back(spare: &str) -> Vec<SpareChange> {
-    vec![SpareChange::GivenBack { spare: spare.into() }]
+fn available(spare: &str) -> Vec<SpareChange> {
+    vec![SpareChange::Available { spare: spare.into() }]
 }
 
 /// A mirror of `a` and `b` with the spare `c`, in which `b` has failed.
@@ -65,10 +65,10 @@ fn recovered(disks: &[Disk]) -> Pool {
 }
 
 #[test]
-fn a_spare_steps_in_and_is_enough_when_the_others_are_lost() {
+fn a_spare_in_use_suffices_when_the_others_are_lost() {
     let disks = disks("a b c");
     let pool = failed(&disks);
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("c", "b"));
     assert_eq!(pool.spare_step().unwrap(), []);
     assert_eq!(states(&pool), [State::Complete, State::Out, State::Resilvering]);
     assert_eq!(spares(&pool), listed(&[("c", true)]));
@@ -89,13 +89,13 @@ fn a_spare_steps_in_and_is_enough_when_the_others_are_lost() {
 fn a_spare_is_given_back_when_the_device_is_back() {
     let disks = disks("a b c");
     let pool = recovered(&disks);
-    assert_eq!(pool.spare_step().unwrap(), given_back("c"));
+    assert_eq!(pool.spare_step().unwrap(), available("c"));
     assert_eq!((states(&pool), spares(&pool)), (vec![State::Complete; 2], listed(&[("c", false)])));
     let newest = commit(&pool, 2);
     // It can step in again.
     disks[0].inject(Fault::failing(Operation::Flush));
     commit(&pool, 1);
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "a"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("c", "a"));
     assert!(resilver(&pool));
     let last = commit(&pool, 1);
     assert!(last > newest);
@@ -114,7 +114,7 @@ fn detaching_keeps_the_spare_or_makes_it_available() {
     assert_eq!((states(&pool), spares(&pool)), (vec![State::Complete; 2], listed(&[("d", false)])));
     disks[2].inject(Fault::failing(Operation::Write));
     commit(&pool, 1);
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("d", "c"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("d", "c"));
     pool.detach("d").unwrap();
     assert_eq!(spares(&pool), listed(&[("d", false)]));
     let newest = commit(&pool, 1);
@@ -122,7 +122,7 @@ fn detaching_keeps_the_spare_or_makes_it_available() {
 }
 
 #[test]
-fn no_spare_steps_in_for_an_offline_device_or_a_suspended_pool() {
+fn no_spare_is_used_for_an_offline_device_or_a_suspended_pool() {
     for temporary in [false, true] {
         let disks = disks("a b c");
         let pool = mirror(&disks[..2]);
@@ -141,7 +141,7 @@ fn no_spare_steps_in_for_an_offline_device_or_a_suspended_pool() {
 }
 
 #[test]
-fn the_smallest_that_fits_and_answers_steps_in() {
+fn the_smallest_spare_that_fits_and_answers_is_used() {
     let disks = disks("a b");
     let (small, fit, large) = (sized("small", 40 * MIB), sized("fit", 64 * MIB), sized("large", 90 * MIB));
     let pool = mirror(&disks);
@@ -149,7 +149,7 @@ fn the_smallest_that_fits_and_answers_steps_in() {
     disks[1].inject(Fault::failing(Operation::Write));
     commit(&pool, 1);
     fit.vanish();
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("large", "b"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("large", "b"));
     let health: Vec<Health> = pool.spares().iter().map(|spare| spare.leaf.health()).collect();
     assert_eq!(health, [Health::Online, Health::Online, Health::Unavailable]);
     assert!(resilver(&pool));
@@ -177,18 +177,18 @@ fn step_while(pool: &Pool, of: &Disk, change: impl FnOnce() + Send, then: impl F
 }
 
 #[test]
-fn a_spare_that_leaves_while_it_is_chosen_does_not_step_in() {
+fn a_spare_that_leaves_while_it_is_chosen_is_not_used() {
     let disks = disks("a b c d");
     let pool = failed(&disks);
     assert_eq!(step_while(&pool, &disks[0], || assert!(pool.remove_spare("c").unwrap()), || ()), []);
     assert_eq!((states(&pool), spares(&pool)), (vec![State::Complete, State::Out], listed(&[])));
     assert_eq!(labels::read_label(&*disks[2]).unwrap(), None);
     pool.add_spares(&[device(&disks[3])]).unwrap();
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("d", "b"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("d", "b"));
 }
 
 #[test]
-fn no_spare_steps_in_for_a_device_replaced_meanwhile() {
+fn no_spare_is_used_for_a_device_replaced_meanwhile() {
     let disks = disks("a b c new");
     let pool = failed(&disks);
     let replace = || pool.attach("b", device(&disks[3]), true).unwrap();
@@ -215,7 +215,7 @@ fn a_device_with_too_many_errors_serves_until_the_spare_can() {
     (0..9).for_each(|_| vdev.note_checksum_error(leaf.guid()));
     assert_eq!(pool.spare_step().unwrap(), []);
     vdev.note_checksum_error(leaf.guid());
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("c", "b"));
     assert_eq!(states(&pool), [State::Complete, State::Complete, State::Resilvering]);
     assert_eq!(pool.spare_step().unwrap(), []);
     assert!(resilver(&pool));
@@ -246,7 +246,7 @@ fn wrong_blocks_that_come_slowly_or_are_forgotten_call_no_spare() {
     leaf.counters().clear_errors();
     assert_eq!(after(1, 0), []);
     assert_eq!(after(1, 9), []);
-    assert_eq!(after(597, 1), stepped_in("c", "b"));
+    assert_eq!(after(597, 1), in_use("c", "b"));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_spare_that_fails_itself_makes_room_for_another() {
     pool.spare_step().unwrap();
     disks[2].vanish();
     commit(&pool, 1);
-    assert_eq!(pool.spare_step().unwrap(), [given_back("c"), stepped_in("d", "b")].concat());
+    assert_eq!(pool.spare_step().unwrap(), [available("c"), in_use("d", "b")].concat());
     assert_eq!(spares(&pool), listed(&[("c", false), ("d", true)]));
     assert!(resilver(&pool));
     let newest = commit(&pool, 1);
@@ -314,7 +314,7 @@ fn a_spare_of_a_raidz_makes_up_for_a_second_loss() {
     pool.add_spares(&[device(&disks[3])]).unwrap();
     disks[1].inject(Fault::failing(Operation::Write));
     commit(&pool, 2);
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("s", "b"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("s", "b"));
     assert!(resilver(&pool));
     let newest = commit(&pool, 2);
     drop(pool);
@@ -323,7 +323,7 @@ fn a_spare_of_a_raidz_makes_up_for_a_second_loss() {
 
 #[test]
 fn a_spare_of_an_uneven_raidz_has_the_rows_of_its_column() {
-    for (fails, steps_in, other) in [("large", "big", "little"), ("small", "little", "big")] {
+    for (fails, used, other) in [("large", "big", "little"), ("small", "little", "big")] {
         let sizes = [("large", 96), ("second", 96), ("third", 80), ("small", 64)];
         let disks: Vec<Disk> = sizes.iter().map(|(name, size)| sized(name, size * MIB)).collect();
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
@@ -337,13 +337,13 @@ fn a_spare_of_an_uneven_raidz_has_the_rows_of_its_column() {
         let failed = disks.iter().find(|disk| disk.name() == fails).unwrap();
         failed.inject(Fault::failing(Operation::Write));
         commit(&pool, 2);
-        assert_eq!(pool.spare_step().unwrap(), stepped_in(steps_in, fails));
+        assert_eq!(pool.spare_step().unwrap(), in_use(used, fails));
         assert!(spares(&pool).contains(&(other.to_owned(), false)), "{other} stands by");
         assert!(resilver(&pool));
         let newest = commit(&pool, 2);
         drop(pool);
         // It makes up for a second missing device.
-        let spare = if steps_in == "big" { &big } else { &little };
+        let spare = if used == "big" { &big } else { &little };
         let there: Vec<&Disk> =
             disks.iter().filter(|disk| ![fails, "second"].contains(&disk.name())).chain([spare]).collect();
         assert_eq!(shown(opened(&there, 4).unwrap().engine()), newest);
@@ -392,7 +392,7 @@ fn nothing_is_lost_by_a_crash_while_a_spare_comes_or_goes() {
     pool.add_spares(&[device(&c)]).unwrap();
     b.inject(Fault::failing(Operation::Write));
     note(&pool);
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("c", "b"));
     note(&pool);
     assert!(resilver(&pool));
     note(&pool);
@@ -400,7 +400,7 @@ fn nothing_is_lost_by_a_crash_while_a_spare_comes_or_goes() {
     let back: Disk = b.clone();
     assert!(pool.put_online("b", &reopen(&back)).unwrap());
     assert!(resilver(&pool));
-    assert_eq!(pool.spare_step().unwrap(), given_back("c"));
+    assert_eq!(pool.spare_step().unwrap(), available("c"));
     note(&pool);
     let last = pool.engine().committed();
     drop(pool);
@@ -433,7 +433,7 @@ fn nothing_is_lost_by_a_crash_while_a_spare_comes_or_goes() {
 }
 
 #[test]
-fn a_spare_whose_giving_back_was_cut_off_steps_in_again() {
+fn a_spare_whose_return_was_cut_off_is_used_again() {
     let disks = disks("a b c");
     let pool = failed(&disks);
     pool.spare_step().unwrap();
@@ -453,7 +453,7 @@ fn a_spare_whose_giving_back_was_cut_off_steps_in_again() {
     let pool = opened(&[&disks[0], &disks[1], &disks[2]], 7).unwrap();
     disks[1].inject(Fault::failing(Operation::Write));
     commit(&pool, 1);
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("c", "b"));
     drop(pool);
     let pool = opened(&[&disks[0], &disks[2]], 8).unwrap();
     assert!(resilver(&pool));
@@ -466,7 +466,7 @@ fn a_spare_whose_giving_back_was_cut_off_steps_in_again() {
 fn an_empty_device_in_a_failed_ones_place_replaces_it() {
     let disks = disks("a b c");
     let pool = failed(&disks);
-    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    assert_eq!(pool.spare_step().unwrap(), in_use("c", "b"));
     assert!(resilver(&pool));
     let step = |wanted: bool, found: &Disk| pool.autoreplace_step(&|| wanted, &reopen(found)).unwrap();
     let (small, other, empty) = (sized("b", 40 * MIB), sized("b", 64 * MIB), sized("b", 80 * MIB));

@@ -148,7 +148,7 @@ struct Repaired {
     site: Site,
     found: Pool,
     /// How many spares replaced lost devices.
-    stood_in: u64,
+    in_use: u64,
 }
 
 impl Losses<'_> {
@@ -168,7 +168,7 @@ impl Losses<'_> {
             scratched = images.iter().filter(|image| scratch(image, random)).count() as u64;
         }
         let repaired = first.run(&images, random)?;
-        let mut tally = Tally { stood_in: repaired.stood_in, scratched, ..Tally::default() };
+        let mut tally = Tally { in_use: repaired.in_use, scratched, ..Tally::default() };
         if random.random_range(0..FAILING) == 0
             && let Some((part, cut)) = repaired.site.cut(random)
         {
@@ -239,7 +239,7 @@ impl Round<'_> {
             site.begins(Part::Resilver);
             world.settle()?;
         }
-        let stood_in = stand_ins(&world);
+        let in_use = spares_in_use(&world);
         site.begins(Part::Replacing);
         let replaced = self.replace(&world, &mut site)?;
         let told = |problem| format!("{replaced}{problem}");
@@ -251,7 +251,7 @@ impl Round<'_> {
         drop(world);
         let weak = self.weak.iter().copied().chain(images.len()..site.devices.len()).collect();
         self.lose_others(&site.images(), &weak, &found, random).map_err(told)?;
-        Ok(Repaired { site, found, stood_in })
+        Ok(Repaired { site, found, in_use })
     }
 
     /// Reads the whole pool, which must be in an allowed state.
@@ -376,12 +376,13 @@ fn judge_repaired(world: &World) -> Outcome<()> {
 }
 
 /// How many spares are complete and replace an absent device.
-fn stand_ins(world: &World) -> u64 {
+fn spares_in_use(world: &World) -> u64 {
     let label = world.pool.label();
-    let stands_in = |members: &[Arc<Member>], member: &Member| {
+    let is_spare_in_use = |members: &[Arc<Member>], member: &Member| {
         let is_out = |old: Guid| members.iter().any(|one| one.leaf.guid() == old && one.state() == State::Out);
         label.is_spare(member.leaf.guid()) && member.state() == State::Complete && member.replaces().is_some_and(is_out)
     };
-    let count = |members: &[Arc<Member>]| members.iter().filter(|member| stands_in(members, member)).count() as u64;
+    let count =
+        |members: &[Arc<Member>]| members.iter().filter(|member| is_spare_in_use(members, member)).count() as u64;
     world.groups().iter().map(|(_, members)| count(members)).sum()
 }

@@ -60,7 +60,7 @@ pub(crate) struct Tally {
     pub(crate) bereft: u64,
     /// Spares and cache devices struck at these points, and spares put in afterwards.
     pub(crate) beside: u64,
-    pub(crate) stood_in: u64,
+    pub(crate) in_use: u64,
     /// Members struck that count for nothing: at these points, and at power failures in the repair.
     pub(crate) unfinished: u64,
     pub(crate) unfinished_again: u64,
@@ -82,7 +82,7 @@ impl Tally {
     pub(crate) fn add(&mut self, other: Tally) {
         self.bereft += other.bereft;
         self.beside += other.beside;
-        self.stood_in += other.stood_in;
+        self.in_use += other.in_use;
         self.unfinished += other.unfinished;
         self.scratched += other.scratched;
         self.unfinished_again += other.unfinished_again;
@@ -98,7 +98,7 @@ impl Tally {
         let seen = [
             ("bereft points", self.bereft),
             ("losses beside the vdevs", self.beside),
-            ("spares that stood in", self.stood_in),
+            ("spares in use", self.in_use),
             ("losses of members that lacked something", self.unfinished),
             ("losses of members that lacked something when power failed in a repair", self.unfinished_again),
             ("power failures while a pool was opened to be repaired", self.failures[Part::Opening as usize]),
@@ -129,12 +129,7 @@ impl fmt::Display for Tally {
         write!(f, "; {} with scratched labels", self.scratched)?;
         let failures: Vec<String> =
             PARTS.iter().zip(self.failures).map(|(part, count)| format!("{count} {part}")).collect();
-        write!(
-            f,
-            "; {} spares stood in; power failed in {} repairs ",
-            self.stood_in,
-            self.failures.iter().sum::<u64>()
-        )?;
+        write!(f, "; {} spares in use; power failed in {} repairs ", self.in_use, self.failures.iter().sum::<u64>())?;
         write!(f, "({}), with {} devices struck again), ", failures.join(", "), self.unfinished_again)?;
         write!(f, "{} with one loss too many ({} refused), ", self.opened + self.refused, self.refused)?;
         write!(f, "{} with one block lost", self.blocks)
@@ -185,8 +180,8 @@ pub(super) fn beside(images: &[Arc<MemoryDevice>]) -> Vec<usize> {
     let Some((found, newest)) = labels_of(images, |_| true) else { return Vec::new() };
     let is_member =
         |device: Guid| newest.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).any(|leaf| leaf.guid == device);
-    let stands_by = |device: Guid| newest.is_cache(device) || newest.is_spare(device) && !is_member(device);
-    found.iter().filter(|(_, label)| stands_by(label.device)).map(|(at, _)| *at).collect()
+    let is_available = |device: Guid| newest.is_cache(device) || newest.is_spare(device) && !is_member(device);
+    found.iter().filter(|(_, label)| is_available(label.device)).map(|(at, _)| *at).collect()
 }
 
 /// The members that count for nothing by the newest label of these images: incomplete, out of use, or about to leave

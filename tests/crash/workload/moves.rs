@@ -332,10 +332,10 @@ impl Life {
     /// Keeps a complete spare for good, and detaches the replaced device.
     pub(super) fn have_a_spare_stay(&mut self) -> Operated {
         let label = self.world.pool.label();
-        let stands_in = |_: &Group, member: &Member| {
+        let is_spare_in_use = |_: &Group, member: &Member| {
             member.state() == State::Complete && member.replaces().is_some() && label.is_spare(member.leaf.guid())
         };
-        let Some((vdev, spare)) = self.pick(&self.members_where(stands_in)) else { return Ok(None) };
+        let Some((vdev, spare)) = self.pick(&self.members_where(is_spare_in_use)) else { return Ok(None) };
         let failed = spare.replaces().and_then(|old| vdev.as_group()?.member(old)).expect("it stands in for a member");
         self.operator.heal(false);
         self.expect("detach", self.world.pool.detach(failed.leaf.name()))?;
@@ -346,8 +346,8 @@ impl Life {
     pub(super) fn see_to_spares(&mut self) -> Outcome<()> {
         for change in self.expect("spares", self.world.see_to_spares())? {
             let kind = match change {
-                SpareChange::SteppedIn { .. } => "spare steps in",
-                SpareChange::GivenBack { .. } => "spare given back",
+                SpareChange::InUse { .. } => "spare in use",
+                SpareChange::Available { .. } => "spare available",
                 SpareChange::Faulted { .. } => "faulted for a spare",
             };
             *self.done.entry(kind).or_default() += 1;

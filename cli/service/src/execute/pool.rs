@@ -270,11 +270,11 @@ impl OpenPool {
             };
             let usable = members.iter().zip(all.iter()).filter(is_usable).map(|(_, member)| member.column());
             let too_few = !mirror.quorum().suffice(usable);
-            let stands_in = |guid: u64| {
+            let spared = |guid: u64| {
                 let member = all.iter().find(|member| member.leaf.guid().0 == guid)?;
                 member.replaces().filter(|_| label.is_spare(member.leaf.guid())).map(|old| old.0)
             };
-            let members = spares::beside(members, &stands_in);
+            let members = spares::beside(members, &spared);
             let is_out = |member: &Arc<Member>| {
                 member.state() == State::Out || sight.state(&member.leaf).0 != health::State::Online
             };
@@ -427,8 +427,8 @@ impl OpenPool {
         let standing: Vec<VdevSpec> = specs.iter().chain(spares).cloned().collect();
         let taken = NewDevices::take(&standing, ACTION, &name, force)?;
         let mut devices = taken.devices();
-        let stand_by = devices.split_off(specs.len());
-        let addition = self.pool.begin_add_with(grouped(vdevs, devices), &stand_by).or_refused(ACTION, &name)?;
+        let spare_devices = devices.split_off(specs.len());
+        let addition = self.pool.begin_add_with(grouped(vdevs, devices), &spare_devices).or_refused(ACTION, &name)?;
         // From here on a label may name the devices, even after a failure.
         taken.keep();
         addition.finish().or_refused(ACTION, &name)?;
@@ -444,10 +444,10 @@ impl OpenPool {
         sizes: &[u64],
         (spares, caches): (bool, bool),
     ) -> dataset::admin::Result<()> {
-        let stand_in = |(spec, size): (VdevSpec, &u64)| -> Arc<dyn Device> {
+        let placeholder = |(spec, size): (VdevSpec, &u64)| -> Arc<dyn Device> {
             Arc::new(MemoryDevice::new(spec.path.to_text(), *size))
         };
-        let devices = devices_of(vdevs).into_iter().zip(sizes).map(stand_in).collect();
+        let devices = devices_of(vdevs).into_iter().zip(sizes).map(placeholder).collect();
         let mut needed = self.pool.features_of(&grouped(vdevs, devices))?;
         needed.extend(spares.then(|| SPARES.to_owned()));
         needed.extend(caches.then(|| CACHE_DEVICES.to_owned()));

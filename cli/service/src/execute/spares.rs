@@ -33,8 +33,8 @@ pub(super) fn step(datasets: &Datasets, pool: &Pool) {
 
 fn described(change: &SpareChange) -> String {
     match change {
-        SpareChange::SteppedIn { spare, device } => format!("spare {spare} replaced {device}"),
-        SpareChange::GivenBack { spare } => format!("spare {spare} is available again"),
+        SpareChange::InUse { spare, device } => format!("spare {spare} replaced {device}"),
+        SpareChange::Available { spare } => format!("spare {spare} is available again"),
         SpareChange::Faulted { device } => format!("faulted {device}: too many errors"),
     }
 }
@@ -101,13 +101,13 @@ impl OpenPool {
 }
 
 /// Groups each INUSE spare with the failed device for display, as `spare-N` does in OpenZFS.
-pub(super) fn beside(members: Vec<VdevRecord>, stands_in: &dyn Fn(u64) -> Option<u64>) -> Vec<VdevRecord> {
+pub(super) fn beside(members: Vec<VdevRecord>, spared: &dyn Fn(u64) -> Option<u64>) -> Vec<VdevRecord> {
     let (spares, mut shown): (Vec<VdevRecord>, Vec<VdevRecord>) =
-        members.into_iter().partition(|member| stands_in(member.guid).is_some());
+        members.into_iter().partition(|member| spared(member.guid).is_some());
     for spare in spares {
         let at = shown.iter().position(|member| {
-            stands_in(spare.guid) == Some(member.guid)
-                || member.members.iter().any(|inner| stands_in(spare.guid) == Some(inner.guid))
+            spared(spare.guid) == Some(member.guid)
+                || member.members.iter().any(|inner| spared(spare.guid) == Some(inner.guid))
         });
         match at {
             Some(at) if shown[at].members.is_empty() => {

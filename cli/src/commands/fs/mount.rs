@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_stand_in_line() {
+    fn mounts_are_aligned() {
         let mount = |name: &str| MountRecord {
             dataset: name.parse().unwrap(),
             mountpoint: format!("/{name}").as_str().into(),

@@ -373,21 +373,21 @@ fn a_spare_in_another_place_than_noted_restarts_its_resilver() {
     let bench = Bench::of(&[mirror(a, b), mirror(c, d)], 41);
     bench.pool.add_spares(&[spare.clone() as Arc<dyn Device>]).unwrap();
     assert_eq!(bench.pool.spare_step().unwrap(), []);
-    let stepped_in = |device: &str| SpareChange::SteppedIn { spare: "spare".into(), device: device.into() };
+    let in_use = |device: &str| SpareChange::InUse { spare: "spare".into(), device: device.into() };
     let has_errors = |device: &str| {
         let (vdev, leaf) = bench.pool.find_device(device).unwrap();
         (0..10).for_each(|_| vdev.note_checksum_error(leaf.guid()));
     };
     has_errors("b");
-    assert_eq!(bench.pool.spare_step().unwrap(), [stepped_in("b")]);
+    assert_eq!(bench.pool.spare_step().unwrap(), [in_use("b")]);
     assert!(bench.steps(12));
     let noted = bench.world.engine.commit_anyway().unwrap();
     assert!(bench.resumed() > Some(0));
     bench.pool.clear(&|_| unreachable!("they are there")).unwrap();
     // Cleared errors do not count, so the spare is returned.
     has_errors("d");
-    let given_back = SpareChange::GivenBack { spare: "spare".into() };
-    assert_eq!(bench.pool.spare_step().unwrap(), [given_back, stepped_in("d")]);
+    let available = SpareChange::Available { spare: "spare".into() };
+    assert_eq!(bench.pool.spare_step().unwrap(), [available, in_use("d")]);
     drop(bench);
     let bench = Bench::open(&disks.each_ref(), 42);
     assert_eq!(bench.world.engine.found().txg, noted, "nothing was committed meanwhile");

@@ -188,7 +188,7 @@ fn clones_inherit_references() {
 }
 
 #[test]
-fn one_block_may_stand_in_many_records_of_a_file() {
+fn many_records_of_a_file_may_share_one_block() {
     let (world, content) = world(7);
     world.engine.commit().unwrap();
     let record = 128 << 10;

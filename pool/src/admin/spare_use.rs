@@ -106,7 +106,7 @@ impl Pool {
     pub(super) fn make_way(&self, device: &str, new: &dyn Device) -> Result<()> {
         let (vdev, old) = self.find_device(device)?;
         let label = self.label();
-        let Some((spare, old)) = standing_in(&label, &*vdev, &old) else { return Ok(()) };
+        let Some((spare, old)) = spare_in_use(&label, &*vdev, &old) else { return Ok(()) };
         let room = room_for(&label, vdev.id(), old.leaf.guid())?;
         room.taken(usable_size(new.size())).ok_or_else(|| too_small(new, &room))?;
         match (old.state(), spare.state()) {
@@ -117,7 +117,7 @@ impl Pool {
 
     /// Removes from a label a device with a complete spare; returns the spare, which is to be replaced instead.
     pub(super) fn yield_to_spare(&self, label: &mut Label, vdev: &dyn Vdev, old: &Leaf) -> Result<Option<Arc<Leaf>>> {
-        let Some((spare, old)) = standing_in(label, vdev, old) else { return Ok(None) };
+        let Some((spare, old)) = spare_in_use(label, vdev, old) else { return Ok(None) };
         if (old.state(), spare.state()) != (State::Out, State::Complete) {
             let (spare, old) = (spare.leaf.name(), old.leaf.name());
             return Err(Error::Request(format!("the spare {spare} has just replaced {old}; try again")));
@@ -129,11 +129,11 @@ impl Pool {
 }
 
 /// The spare that stands in for a device, and the device.
-fn standing_in(label: &Label, vdev: &dyn Vdev, old: &Leaf) -> Option<(Arc<Member>, Arc<Member>)> {
+fn spare_in_use(label: &Label, vdev: &dyn Vdev, old: &Leaf) -> Option<(Arc<Member>, Arc<Member>)> {
     let group = vdev.as_group()?;
-    let is_stand_in =
+    let is_spare_in_use =
         |member: &&Arc<Member>| member.replaces() == Some(old.guid()) && label.is_spare(member.leaf.guid());
-    let spare = group.members().iter().find(is_stand_in).cloned()?;
+    let spare = group.members().iter().find(is_spare_in_use).cloned()?;
     Some((spare, group.member(old.guid())?))
 }
 

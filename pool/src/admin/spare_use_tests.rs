@@ -22,7 +22,7 @@ fn paths(pool: &Pool) -> Vec<String> {
 }
 
 #[test]
-fn a_spare_steps_in_at_a_word_and_stays_until_it_is_detached() {
+fn a_spare_put_in_use_by_hand_stays_until_it_is_detached() {
     let disks = disks("a b c d");
     let pool = mirror(&disks[..2]);
     let small = sized("small", 40 * MIB);
