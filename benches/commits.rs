@@ -220,8 +220,8 @@ impl Server {
     fn rate(&self, clients: usize, time: Duration) -> Result<f64> {
         self.run("pgbench", &["-i", "-q", "-s", "5", "postgres"])?;
         let (clients, seconds) = (clients.to_string(), time.as_secs().max(1).to_string());
-        let told = self.run("pgbench", &["-n", "-N", "-c", &clients, "-j", "2", "-T", &seconds, "postgres"])?;
-        let rate = told.lines().find_map(|line| line.strip_prefix("tps = "));
+        let output = self.run("pgbench", &["-n", "-N", "-c", &clients, "-j", "2", "-T", &seconds, "postgres"])?;
+        let rate = output.lines().find_map(|line| line.strip_prefix("tps = "));
         let rate = rate.and_then(|rest| rest.split(' ').next()).ok_or("pgbench does not say how fast it was")?;
         Ok(rate.parse()?)
     }
@@ -245,8 +245,8 @@ impl Server {
         let out = self.socket.join("out");
         let file = OpenOptions::new().create(true).write(true).truncate(true).open(&out)?;
         let status = command.stdout(file.try_clone()?).stderr(file).status()?;
-        let told = fs::read_to_string(&out)?;
-        if status.success() { Ok(told) } else { Err(format!("{program} fails: {told}").into()) }
+        let output = fs::read_to_string(&out)?;
+        if status.success() { Ok(output) } else { Err(format!("{program} fails: {output}").into()) }
     }
 }
 

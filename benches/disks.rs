@@ -56,7 +56,7 @@ fn main() -> Result<()> {
     let is_wanted = |title: &str| title.contains(&wanted);
     let mut out = io::stdout().lock();
     if std::env::args().any(|argument| argument == "two-files") {
-        return tell_two_files(&amount, &mut out);
+        return print_two_files(&amount, &mut out);
     }
     writeln!(
         out,
@@ -89,7 +89,7 @@ fn main() -> Result<()> {
         let (scrubbing, resilvering) = (middle(|run| run.scrub_seeks as f64), middle(|run| run.resilver_seeks as f64));
         writeln!(out, "{title:24}{scrub:>12.2}{scrubbing:>12.0}{resilver:>12.2}{resilvering:>12.0}")?;
     }
-    tell_two_files(&amount, &mut out)?;
+    print_two_files(&amount, &mut out)?;
     writeln!(out, "\n{:24}{:>12}{:>12}{:>12}{:>12}", "share of memcpy", "encode", "lose 1", "lose 2", "lose 3")?;
     for (data, parity) in [(2, 1), (4, 2), (8, 3)] {
         let title = format!("{data} data, {parity} parity");
@@ -107,7 +107,7 @@ fn main() -> Result<()> {
 }
 
 /// Prints Sun QFS's table, for disks as slow as in its time.
-fn tell_two_files(amount: &Amount, out: &mut impl io::Write) -> Result<()> {
+fn print_two_files(amount: &Amount, out: &mut impl io::Write) -> Result<()> {
     let speed = Speed { rate: amount.speed.rate.min(36e6), ..amount.speed };
     let slow = Amount { speed, ..*amount };
     writeln!(out, "\n{:24}{:>12}{:>12}", "two files at once", "MB/s", "seeks")?;

@@ -16,7 +16,7 @@ const FILE: usize = 8 << 20;
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_devices();
+    let mut settings = lab::output::filters_for_devices();
     settings.add_filter(r"process \d+", "process [PID]");
     settings
 }

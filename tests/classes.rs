@@ -9,7 +9,7 @@ use lab::{Lab, noise};
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_devices();
+    let mut settings = lab::output::filters_for_devices();
     settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");
     settings.add_filter(r"\(guid \d+\)", "(guid [GUID])");
     settings

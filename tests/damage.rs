@@ -15,7 +15,7 @@ use lab::{Lab, noise};
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
+    let mut settings = lab::output::filters_for_paths();
     settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
     // Destroyed datasets are freed in the background, sooner or later.
     settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
@@ -347,9 +347,9 @@ fn damage_that_is_not_spoken_of_fails_a_test() {
     };
     let lab = spoiled();
     let folder = lab.path("");
-    let told = end(lab).expect_err("a device has an error");
-    let told = told.downcast_ref::<String>().unwrap();
-    assert!(told.contains("tank.img") && told.contains("checksum_errors 1"), "{told}");
+    let caught = end(lab).expect_err("a device has an error");
+    let caught = caught.downcast_ref::<String>().unwrap();
+    assert!(caught.contains("tank.img") && caught.contains("checksum_errors 1"), "{caught}");
     assert!(!folder.exists(), "the lab is cleared away all the same");
     // The counts outlive the service's end.
     let lab = spoiled();

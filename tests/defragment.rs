@@ -178,7 +178,7 @@ fn the_job_is_limited_paused_and_resumed_after_a_kill() {
 
 #[test]
 fn where_nothing_is_to_be_gained_nothing_is_moved() {
-    let (lab, _filters) = (Lab::new(), lab::told::filters_for_paths().bind_to_scope());
+    let (lab, _filters) = (Lab::new(), lab::output::filters_for_paths().bind_to_scope());
     lab.pool(&["create", "-m", "none", "tank", "100M:a.img"]);
     assert_snapshot!(
         lab.session(&[

@@ -9,7 +9,7 @@ use std::{
 };
 
 use insta::assert_snapshot;
-use lab::{Lab, can_mount, noise, told::filters_for_devices};
+use lab::{Lab, can_mount, noise, output::filters_for_devices};
 
 fn content(seed: u64) -> Vec<u8> {
     noise(400_000, seed)

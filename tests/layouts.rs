@@ -17,7 +17,7 @@ use std::{
 };
 
 use insta::{Settings, assert_snapshot};
-use lab::{Lab, can_mount, noise, told::filters_for_devices, wait_until};
+use lab::{Lab, can_mount, noise, output::filters_for_devices, wait_until};
 
 /// The number of files, which are rewritten again and again.
 const FILES: u64 = 24;

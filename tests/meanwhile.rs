@@ -246,8 +246,8 @@ fn compare_beside(checksum: &str, (name, change): (&str, Change)) {
     let expected = lines(&lab.fs_bytes(&["diff", "tank/a@0", "tank/a@1"]));
     let diff = Slow::start(&lab, &["diff", "tank/a@0", "tank/a@1"]);
     take_away(&lab, change);
-    let (told, code) = diff.finish();
-    let found = lines(&told);
+    let (output, code) = diff.finish();
+    let found = lines(&output);
     match code {
         Some(0) => assert!(found == expected, "{name}, checksum={checksum}: {} lines", found.len()),
         code => {

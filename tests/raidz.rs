@@ -13,7 +13,7 @@ use std::{
 };
 
 use insta::assert_snapshot;
-use lab::{Lab, can_mount, noise, small_file_system, told::filters_for_devices, wait_until};
+use lab::{Lab, can_mount, noise, output::filters_for_devices, small_file_system, wait_until};
 
 fn content(seed: u64) -> Vec<u8> {
     noise(300_000, seed)

@@ -9,7 +9,7 @@ use lab::{Lab, can_mount, noise, wait_until};
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
+    let mut settings = lab::output::filters_for_paths();
     settings.add_filter(
         r"[\d.]+[BKM]? in \d+ regions of 1M would be moved",
         "[SIZE] in [COUNT] regions of 1M would be moved",

@@ -14,7 +14,7 @@ use lab::{Lab, can_mount, noise, wait_until};
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_devices();
+    let mut settings = lab::output::filters_for_devices();
     settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");
     settings.add_filter(r"(?m)^[\d.]+[BKM]? would be moved", "[SIZE] would be moved");
     settings.add_filter(r"\d+ empty regions", "[COUNT] empty regions");

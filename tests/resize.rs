@@ -19,7 +19,7 @@ const SMALL: u64 = 70 * (1 << 20) + (1 << 19);
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
+    let mut settings = lab::output::filters_for_paths();
     settings.add_filter(r"moved [\d.]+[BKM]? in \d+h\d+m", "moved [SIZE] in [TIME]");
     settings.add_filter(r"(?m)^[\d.]+[BKM]? would be moved off its end", "[SIZE] would be moved off its end");
     settings

@@ -56,10 +56,10 @@ fn an_image_that_others_can_open_is_warned_of() {
     };
     let warned = |words: &[&str], of: &str| {
         let run = lab.run("pool", words);
-        let told = run.stderr.clone();
+        let output = run.stderr.clone();
         run.ok();
         let remedy = format!("chmod 600 {of}\n");
-        assert!(told.starts_with("warning: ") && told.ends_with(&remedy), "{words:?}: {told}");
+        assert!(output.starts_with("warning: ") && output.ends_with(&remedy), "{words:?}: {output}");
     };
     let (a, b, c, d) = (image("a.img", 0o644), image("b.img", 0o640), image("c.img", 0o666), image("d.img", 0o600));
     warned(&["create", "tank", &a], &a);

@@ -21,7 +21,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
+    let mut settings = lab::output::filters_for_paths();
     // The error counts before the suspension depend on timing.
     settings.add_filter(r"(FAULTED|UNAVAIL)  +\d+  +\d+  +0", "$1  [READ]  [WRITE]  0");
     // The error after a service is killed: before or after the kernel has noticed.

@@ -43,7 +43,7 @@ fn streams_are_announced_and_received() {
     ");
     let stream = lab.run("fs", &["send", "tank/home@monday"]);
     assert_eq!(stream.code, Some(0), "{}", stream.stderr);
-    let receive = |words: &[&str], stream: &[u8]| lab.feed("fs", words, stream).told() + "\n";
+    let receive = |words: &[&str], stream: &[u8]| lab.feed("fs", words, stream).output() + "\n";
     let mut damaged = stream.stdout.clone();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
@@ -94,7 +94,7 @@ fn each_member_of_a_package_is_named() {
     lab.fs(&["snapshot", "-r", "tank/home@tuesday"]);
     lab.fs(&["create", "tank/to"]);
     let package = lab.run("fs", &["send", "-R", "tank/home@tuesday"]).stdout;
-    let receive = |words: &[&str], stream: &[u8]| lab.feed("fs", words, stream).told() + "\n";
+    let receive = |words: &[&str], stream: &[u8]| lab.feed("fs", words, stream).output() + "\n";
     let cut = package.len() - 60;
     let said = [
         receive(&["receive", "-nv", "-d", "tank/to"], &package),

@@ -159,7 +159,7 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
 fn ways_out_lead_out() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     let stream = lab.fs_bytes(&["send", "tank/home@monday"]);
-    assert_snapshot!(lab.feed("fs", &["receive", "tank/no/home"], &stream).told(), @r"
+    assert_snapshot!(lab.feed("fs", &["receive", "tank/no/home"], &stream).output(), @r"
     fs: cannot receive into 'tank/no/home': parent does not exist
       to create it: fs create -p tank/no
     [exit 1]
@@ -216,17 +216,17 @@ fn a_search_without_a_pool_says_what_it_found() {
 #[test]
 fn what_is_set_stays_in_its_line() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
-    let told = |program: &str, words: &[&str]| lab.run(program, words).told();
-    assert_snapshot!(told("pool", &["set", "comment=a\nb", "tank"]), @r"
+    let output = |program: &str, words: &[&str]| lab.run(program, words).output();
+    assert_snapshot!(output("pool", &["set", "comment=a\nb", "tank"]), @r"
     pool: cannot set property for 'tank': bad value 'a\nb' for 'comment': must be without control characters
     [exit 1]
     ");
-    assert_snapshot!(told("fs", &["set", "me:note=a\tb", "tank/home"]), @r"
+    assert_snapshot!(output("fs", &["set", "me:note=a\tb", "tank/home"]), @r"
     fs: cannot set property for 'tank/home': the value of 'me:note' contains the control character '\t'
     [exit 1]
     ");
-    let _ = told("fs", &["snapshot", "-o", "me:note=fine", "tank/home@x"]);
-    let _ = told("fs", &["create", "-o", "mountpoint=/a\nb", "tank/odd"]);
+    let _ = output("fs", &["snapshot", "-o", "me:note=fine", "tank/home@x"]);
+    let _ = output("fs", &["create", "-o", "mountpoint=/a\nb", "tank/odd"]);
     let history = lab.pool(&["history", "tank"]);
     assert!(history.lines().skip(1).all(|line| line.is_empty() || line.starts_with("20")), "{history}");
 }

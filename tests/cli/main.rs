@@ -41,7 +41,7 @@ use lab::Lab;
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters();
+    let mut settings = lab::output::filters();
     settings.add_filter(r"\[GUID\] +-", "[GUID]  -");
     settings.add_filter(r#""(txg|createtxg)": "\d+""#, r#""$1": "[TXG]""#);
     settings.add_filter(r"createtxg( +)\d+ +-", "createtxg$1[TXG]  -");

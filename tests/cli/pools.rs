@@ -9,7 +9,7 @@ use insta::assert_snapshot;
 
 use crate::{
     filters,
-    lab::{Lab, noise, told::filters_for_paths},
+    lab::{Lab, noise, output::filters_for_paths},
 };
 
 #[test]

@@ -75,7 +75,7 @@ fn names_with_spaces_are_names_everywhere() {
 }
 
 #[test]
-fn json_tells_two_names_apart_that_are_no_text() {
+fn json_distinguishes_two_names_that_are_no_text() {
     let lab = furnished();
     fs::create_dir(lab.path("odd")).unwrap();
     for name in [&b"x\xfe"[..], b"x\xff", b"x\x1b[2J"] {
@@ -110,8 +110,8 @@ fn the_history_shows_internal_lines_on_request() {
         "rollback to tank/home@monday",
         "destroy tank/home and 1 more",
     ] {
-        let is_told = |line: &str| line.contains("[internal] [txg:") && line.ends_with(&format!("] {what}"));
-        assert!(all.lines().any(is_told), "{what}: {all}");
+        let is_recorded = |line: &str| line.contains("[internal] [txg:") && line.ends_with(&format!("] {what}"));
+        assert!(all.lines().any(is_recorded), "{what}: {all}");
     }
     lab.check("tank");
 }

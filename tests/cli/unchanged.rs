@@ -51,13 +51,13 @@ fn one_device_is_not_taken_twice() {
     fs::File::create(lab.path("a.img")).unwrap().set_len(64 << 20).unwrap();
     fs::hard_link(lab.path("a.img"), lab.path("b.img")).unwrap();
     std::os::unix::fs::symlink("a.img", lab.path("c.img")).unwrap();
-    for (second, told) in
+    for (second, refusal) in
         [("a.img", "a.img is named twice"), ("b.img", "b.img are one device"), ("c.img", "c.img are one device")]
     {
         for options in [&["create", "-n"][..], &["create"]] {
             let words: Vec<&str> = options.iter().copied().chain(["-m", "none", "tank", "a.img", second]).collect();
             let said = lab.run("pool", &words).fails(1);
-            assert!(said.contains("cannot create 'tank'") && said.contains(told), "{said}");
+            assert!(said.contains("cannot create 'tank'") && said.contains(refusal), "{said}");
         }
     }
     for options in [&["create", "-n"][..], &["create"]] {

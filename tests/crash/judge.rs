@@ -127,8 +127,8 @@ const DOUBLED: u64 = 12;
 /// so many each.
 const SECONDS: usize = 6;
 
-/// Judges all points of a life. `tell` is called with each before it is judged.
-pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) -> Outcome<Counts> {
+/// Judges all points of a life. `report` is called with each before it is judged.
+pub(crate) fn judge_life(life: &Life, seed: u64, report: &mut dyn FnMut(Point)) -> Outcome<Counts> {
     let mut counts = Counts::default();
     let judge = Judge { life, known: Known::default() };
     let cuts = life.history.first_cut()..=life.recorder.len();
@@ -142,13 +142,13 @@ pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) ->
         for fate in fates {
             let point = Point { seed, first: Cut { at, fate }, second: None };
             let (images, undecided) = point.first.images(&life.recorder);
-            tell(point);
+            report(point);
             let came_up = judge.first(point, &images, &mut counts.losses)?;
             counts.single += 1;
             let (_, begun) = life.history.span(at);
             life.history.steps[begun].under_way.iter().for_each(|kind| *counts.under_way.entry(kind).or_default() += 1);
             if point_number(point).is_multiple_of(DOUBLED) {
-                counts.double += judge.seconds(point, &images, &came_up, tell)?;
+                counts.double += judge.seconds(point, &images, &came_up, report)?;
             }
             if undecided == 0 || life.layout.is_many {
                 // Every other fate is the same.
@@ -311,16 +311,16 @@ impl Judge<'_> {
         point: Point,
         images: &[Arc<MemoryDevice>],
         came_up: &Pool,
-        tell: &mut dyn FnMut(Point),
+        report: &mut dyn FnMut(Point),
     ) -> Outcome<u64> {
-        tell(point);
+        report(point);
         let recorder = self.record_cleaning(point, images, came_up)?;
         let mut random = StdRng::seed_from_u64(point_number(point));
         let mut count = 0;
         for _ in 0..SECONDS.min(recorder.len()) {
             let second = Cut { at: random.random_range(1..=recorder.len()), fate: random.random_range(0..8) };
             let point = Point { second: Some(second), ..point };
-            tell(point);
+            report(point);
             self.second(point, second, &recorder, came_up)?;
             count += 1;
         }

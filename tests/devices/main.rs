@@ -14,7 +14,7 @@ mod raidz;
 mod rot;
 mod spares;
 mod special;
-mod told;
+mod status;
 mod wrong;
 
 use std::{
@@ -24,7 +24,7 @@ use std::{
 };
 
 use insta::Settings;
-use lab::{Lab, noise, told::filters_for_devices};
+use lab::{Lab, noise, output::filters_for_devices};
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {

@@ -12,8 +12,8 @@ pub(crate) mod disks;
 pub(crate) mod forest;
 pub(crate) mod limit;
 pub(crate) mod loops;
+pub(crate) mod output;
 pub(crate) mod stranger;
-pub(crate) mod told;
 
 use std::{
     ffi::OsString,

@@ -18,7 +18,7 @@ use lab::{Lab, noise, wait_until};
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_devices();
+    let mut settings = lab::output::filters_for_devices();
     settings.add_filter(r"/[ab]/[ab]\.img(\s+)and the other", "/[SIDE]${1}and the other");
     settings
 }

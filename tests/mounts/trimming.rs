@@ -76,8 +76,8 @@ fn trimming_is_suspended_resumed_canceled_and_shown() {
     status("% trimmed, started at ");
     lab.pool(&["trim", "-c", "tank"]);
     status("(untrimmed)");
-    let told = lab.pool(&["trim", "-w", "tank"]);
-    assert!(told.starts_with("tank: ") && told.ends_with(" of free space given back\n"), "{told}");
+    let output = lab.pool(&["trim", "-w", "tank"]);
+    assert!(output.starts_with("tank: ") && output.ends_with(" of free space given back\n"), "{output}");
     status("(100% trimmed, completed at ");
     lab.pool(&["trim", "tank"]);
     lab.pool(&["wait", "-t", "trim", "tank"]);

@@ -36,7 +36,7 @@ use pool::{
 
 /// Replaces values that change from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
+    let mut settings = lab::output::filters_for_paths();
     settings.add_filter(r"\b\d+ seconds?", "[TIME]");
     settings.add_filter(r"process \d+", "process [PID]");
     settings.add_filter(r"-T \d+", "-T [TXG]");

@@ -119,15 +119,15 @@ fn race<'a>(rivals: &'a [Rival<'a>], words: impl Fn(usize) -> Vec<String>) -> (V
         (rival, command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     };
     let started: Vec<_> = rivals.iter().enumerate().map(start).collect();
-    let (mut winners, mut told) = (Vec::new(), Vec::new());
+    let (mut winners, mut refused) = (Vec::new(), Vec::new());
     for (rival, child) in started {
         let output = child.wait_with_output().unwrap();
         match output.status.success() {
             true => winners.push(rival),
-            false => told.push(String::from_utf8_lossy(&output.stderr).into_owned()),
+            false => refused.push(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
     }
-    (winners, told)
+    (winners, refused)
 }
 
 #[test]
@@ -145,9 +145,9 @@ fn of_many_that_import_one_image_at_once_exactly_one_gets_it() {
             let place = &names[(index + round) % names.len()];
             ["import", "-N", "-d", place, "tank"].map(str::to_owned).to_vec()
         };
-        let (winners, told) = race(&rivals, words);
-        assert_eq!(winners.len(), 1, "round {round}: {told:#?}");
-        assert!(told.iter().all(|told| told.contains("is in use by")), "round {round}: {told:#?}");
+        let (winners, refused) = race(&rivals, words);
+        assert_eq!(winners.len(), 1, "round {round}: {refused:#?}");
+        assert!(refused.iter().all(|refused| refused.contains("is in use by")), "round {round}: {refused:#?}");
         for rival in &rivals {
             let listed = String::from_utf8(rival.run("pool", &["list", "-H", "-o", "name"]).stdout).unwrap();
             assert_eq!(listed.trim() == "tank", rival.name == winners[0].name, "{}: {listed}", rival.name);
@@ -177,7 +177,7 @@ fn commands_without_services_never_write_at_once() {
         let output = rival.run("pool", &["import", "-d", &names[index % names.len()], "tank"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let (mut winners, mut told) = (Vec::new(), Vec::new());
+    let (mut winners, mut refused) = (Vec::new(), Vec::new());
     std::thread::scope(|scope| {
         let work = |rival: &Rival<'_>| -> Vec<Result<String, String>> {
             (0..5)
@@ -192,11 +192,11 @@ fn commands_without_services_never_write_at_once() {
         for result in running.into_iter().flat_map(|running| running.join().unwrap()) {
             match result {
                 Ok(name) => winners.push(name),
-                Err(text) => told.push(text),
+                Err(text) => refused.push(text),
             }
         }
     });
-    assert!(!winners.is_empty() && told.iter().all(|told| told.contains("is in use by")), "{told:#?}");
+    assert!(!winners.is_empty() && refused.iter().all(|refused| refused.contains("is in use by")), "{refused:#?}");
     winners.sort();
     let listed = String::from_utf8(rivals[0].run("fs", &["list", "-H", "-o", "name", "-r", "tank"]).stdout).unwrap();
     let mut listed: Vec<&str> = listed.lines().filter(|name| *name != "tank").collect();

@@ -42,8 +42,8 @@ fn a_truncated_device_is_named_and_comes_back() {
 
 /// The pool's size and its devices' unused growth, in bytes.
 fn sizes(lab: &Lab) -> Vec<String> {
-    let told = lab.pool(&["get", "-H", "-p", "-o", "value", "size,expandsize", "tank"]);
-    told.lines().map(str::to_owned).collect()
+    let output = lab.pool(&["get", "-H", "-p", "-o", "value", "size,expandsize", "tank"]);
+    output.lines().map(str::to_owned).collect()
 }
 
 #[test]

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_tests_are_told_from_others() {
+    fn items_of_tests_are_distinguished() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(test)]\nuse x::{\n  y,\n};\nfn d() {}";
         let source = parse("pool/src/a.rs".to_owned(), text);
         let shipped: Vec<usize> = source.shipped().map(|(at, _)| at).collect();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_another_version_is_told_by_its_version() {
+    fn a_call_of_another_version_is_known_by_its_version() {
         assert_eq!(decoded(br#"{"version":7,"call":{"wish":"Levitate"}}"#), Err(Foreign(Some(7))));
         assert_eq!(decoded(br#"{"command":"fs list","request":"Ping"}"#), Err(Foreign(None)));
         assert_eq!(decoded(br#"{"command":"fs list","request":{"Levitate":{}}}"#), Err(Foreign(None)));

@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_another_version_is_told_so() {
+    fn a_program_of_another_version_gets_an_explanation() {
         let service = Service::start();
         let older = version::before_versions().unwrap();
         let newer = frame::encode(&serde_json::json!({ "version": VERSION + 1, "call": "x" }), 1000).unwrap();

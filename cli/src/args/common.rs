@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_apart() {
+    fn places_are_distinguished() {
         let inside = |text: &str| match place(text.as_ref()).unwrap() {
             Place::Inside(location) => Some((location.name.to_string(), location.path.to_text())),
             Place::Outside(_) => None,

@@ -472,15 +472,15 @@ fn a_spare_in_use_in_a_vdev_that_leaves_is_available_again() {
             commit(&pool, 1);
         }
         pool.remove_vdev(GOES).unwrap();
-        let told = |pool: &Pool| pool.spares().iter().map(|s| (s.used_in, s.leaf.health())).collect::<Vec<_>>();
+        let spares_of = |pool: &Pool| pool.spares().iter().map(|s| (s.used_in, s.leaf.health())).collect::<Vec<_>>();
         let health = if fails { Health::Unavailable } else { Health::Online };
-        assert_eq!(told(&pool), [(None, health)]);
+        assert_eq!(spares_of(&pool), [(None, health)]);
         let newest = commit(&pool, 2);
         drop(pool);
         disks[4].heal();
         let devices: Vec<Arc<dyn Device>> = [0, 1, 4].map(|at: usize| disks[at].clone() as Arc<dyn Device>).to_vec();
         let pool = opened(&devices, 3);
-        assert_eq!((shown(pool.engine()), told(&pool)), (newest, vec![(None, Health::Online)]));
+        assert_eq!((shown(pool.engine()), spares_of(&pool)), (newest, vec![(None, Health::Online)]));
         assert!(pool.remove_spare("s").unwrap());
         assert_eq!(labels::read_label(&*disks[4]).unwrap(), None);
     }

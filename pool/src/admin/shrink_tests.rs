@@ -75,7 +75,7 @@ fn copied(memory: &MemoryDevice, there: u64, (size, lost): (u64, &[usize])) -> M
 }
 
 #[test]
-fn a_device_ends_where_it_was_told_and_is_found_so() {
+fn a_shrunken_device_is_found_with_its_end() {
     let (pool, memory, device) = pool();
     let plan = pool.plan_shrink("disk", Wanted::To(SMALL - MIB / 2)).unwrap();
     assert_eq!((plan.vdev, plan.regions, plan.size, plan.now), (FIRST, KEPT, SMALL, SIZE), "whole regions are kept");

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_told_what_has_changed_since() {
+    fn the_log_gets_what_has_changed_since() {
         let policy = Policy {
             compression: CompressionChoice::Off,
             checksum: Checksum::Blake3,

@@ -662,11 +662,12 @@ impl Head {
         engine.commit().map(drop)
     }
 
-    /// Collects the items changed since the last call, in their present state, and gives them to `tell` at one instant.
+    /// Collects the items changed since the last call, in their present state, and gives them to `collect` at one
+    /// instant.
     pub(super) fn take_touched<T>(
         &self,
         engine: &Engine,
-        tell: impl Fn(Txg, Vec<(Key, Option<Entry>)>) -> T,
+        collect: impl Fn(Txg, Vec<(Key, Option<Entry>)>) -> T,
     ) -> Result<Touched<T>> {
         // A tree about to be replaced must not log its former content in the group after.
         let _no_replacing = self.changes.read();
@@ -688,7 +689,7 @@ impl Head {
             }
             let view = View::new(&tree.root, &sources, *gate).seen_then(seen);
             let found = keys.iter().map(|key| Ok((*key, view.get(*key)?))).collect::<Result<Vec<_>, Plain>>()?;
-            Ok(Touched::Items(tell(*gate, found)))
+            Ok(Touched::Items(collect(*gate, found)))
         });
         match result {
             // The tree was destroyed, or closed after a commit: none of its changes is to be kept.

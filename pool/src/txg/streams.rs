@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn several_streams_of_one_object_are_told_apart() {
+    fn several_streams_of_one_object_are_distinguished() {
         let streams = Streams::default();
         for megabyte in 0..5 {
             let other = (FILE.0 + 1, FILE.1);

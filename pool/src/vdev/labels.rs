@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_damaged_and_unreadable_labels_are_told_apart() {
+    fn absent_damaged_and_unreadable_labels_are_distinguished() {
         assert_eq!(read_label(&MemoryDevice::new("empty", SIZE)).unwrap(), None);
         assert_eq!(read_label(&MemoryDevice::new("tiny", 1000)).unwrap(), None);
         let device = labelled(7);

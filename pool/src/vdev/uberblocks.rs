@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_are_behind_or_diverged_are_told_apart() {
+    fn devices_that_are_behind_or_diverged_are_distinguished() {
         let newest = vec![sample(10, 2, 1, 9), sample(14, 3, 2, 12), sample(15, 3, 2, 12)];
         let behind = vec![sample(10, 2, 1, 9), sample(14, 3, 2, 12)];
         let ancestor = vec![sample(12, 2, 1, 9)];

@@ -83,8 +83,8 @@ impl Losses<'_> {
         }
         tally.beside = beside(self.images).iter().filter(|at| struck.contains_key(at)).count() as u64;
         tally.unfinished = unfinished;
-        let told = |problem| format!("struck {struck:?}: {problem}");
-        tally.add(self.bereft(&struck, &mut random).map_err(told)?);
+        let context = |problem| format!("struck {struck:?}: {problem}");
+        tally.add(self.bereft(&struck, &mut random).map_err(context)?);
         Ok(tally)
     }
 
@@ -101,12 +101,12 @@ impl Losses<'_> {
             let blow = BLOWS[random.random_range(0..BLOWS.len())];
             struck.insert(more[random.random_range(0..more.len())], blow);
         }
-        let told = |problem| format!("struck {struck:?}, one too many: {problem}");
+        let context = |problem| format!("struck {struck:?}, one too many: {problem}");
         let images = copied(self.images);
         rot_all(&images, &struck, &mut random);
         let (devices, _) = there(&as_devices(&images), &struck, &mut random);
         let Ok(world) = self.open(devices, 3) else { return Ok(Tally { refused: 1, ..Tally::default() }) };
-        self.read_what_there_is(&world).map_err(told)?;
+        self.read_what_there_is(&world).map_err(context)?;
         Ok(Tally { opened: 1, ..Tally::default() })
     }
 

@@ -205,14 +205,14 @@ impl Losses<'_> {
             expected: Some(&repaired.found).filter(|_| part != Part::Opening),
             turn: 20,
         };
-        let told = |problem: String| {
+        let context = |problem: String| {
             let (at, all, fate) = (cut.at, repaired.site.recorder.len(), cut.fate);
             let again: Vec<String> = new.map(|(at, blow)| format!("{} {blow:?}", images[*at].name())).collect();
             format!(
                 "power fails at {at} of {all} of the repair, {part}, fate {fate}, struck again {again:?}: {problem}"
             )
         };
-        second.run(&images, random).map_err(told)?;
+        second.run(&images, random).map_err(context)?;
         let mut tally = Tally { unfinished_again: again, ..Tally::default() };
         tally.failures[part as usize] = 1;
         Ok(tally)
@@ -242,15 +242,15 @@ impl Round<'_> {
         let in_use = spares_in_use(&world);
         site.begins(Part::Replacing);
         let replaced = self.replace(&world, &mut site)?;
-        let told = |problem| format!("{replaced}{problem}");
+        let context = |problem| format!("{replaced}{problem}");
         site.begins(Part::Resilver);
         world.settle()?;
         site.begins(Part::Scrub);
-        judge_repaired(&world).map_err(told)?;
+        judge_repaired(&world).map_err(context)?;
         same(&found, &observe::pool(&world, &world.list()?)?, "what was repaired is not what was read before")?;
         drop(world);
         let weak = self.weak.iter().copied().chain(images.len()..site.devices.len()).collect();
-        self.lose_others(&site.images(), &weak, &found, random).map_err(told)?;
+        self.lose_others(&site.images(), &weak, &found, random).map_err(context)?;
         Ok(Repaired { site, found, in_use })
     }
 
@@ -305,7 +305,7 @@ impl Round<'_> {
 
     /// Replaces the lost devices by new devices. Returns a description.
     fn replace(&self, world: &World, site: &mut Site) -> Outcome<String> {
-        let mut told = String::new();
+        let mut context = String::new();
         let lost = self.struck.iter().filter(|(_, blow)| **blow == Blow::Lost);
         let lost: Vec<(String, u64)> =
             lost.map(|(at, _)| &site.devices[*at]).map(|device| (device.name().to_owned(), device.size())).collect();
@@ -314,8 +314,8 @@ impl Round<'_> {
         for (name, _) in &lost {
             // It was replacing another device, which stays.
             if members().iter().any(|member| member.leaf.name() == name && member.replaces().is_some()) {
-                world.pool.detach(name).map_err(|error| format!("{told}{name} cannot leave: {error}"))?;
-                told += &format!("{name} has left; ");
+                world.pool.detach(name).map_err(|error| format!("{context}{name} cannot leave: {error}"))?;
+                context += &format!("{name} has left; ");
             }
         }
         for (name, size) in &lost {
@@ -323,15 +323,15 @@ impl Round<'_> {
             // The replacement has finished, and the device has left.
             let Some(own) = members.iter().find(|member| member.leaf.name() == name) else { continue };
             if members.iter().any(|member| member.replaces() == Some(own.leaf.guid())) {
-                told += &format!("{name} is being replaced; ");
+                context += &format!("{name} is being replaced; ");
             } else {
                 let new = site.new_device(*size);
                 let attached = world.pool.attach(name, new, true);
-                attached.map_err(|error| format!("{told}{name} cannot be replaced: {error}"))?;
-                told += &format!("{name} is replaced; ");
+                attached.map_err(|error| format!("{context}{name} cannot be replaced: {error}"))?;
+                context += &format!("{name} is replaced; ");
             }
         }
-        Ok(told)
+        Ok(context)
     }
 
     /// After the repair the pool is the same without others of its devices.

@@ -35,7 +35,7 @@ fn target(text: &str) -> Name {
 
 impl Life {
     pub(super) fn administer(&mut self, actor: usize) -> Outcome<Option<(String, Promise)>> {
-        let told = match self.below(52) {
+        let operation = match self.below(52) {
             0..3 => self.create_dataset()?,
             3..13 => self.snapshot()?,
             13..16 => self.clone_snapshot()?,
@@ -55,7 +55,7 @@ impl Life {
             46 => self.give_up()?,
             _ => return self.move_actor(actor),
         };
-        Ok(told.map(|what| (what, Promise::Everything)))
+        Ok(operation.map(|what| (what, Promise::Everything)))
     }
 
     fn names(&self) -> Vec<String> {

@@ -67,7 +67,7 @@ impl Life {
         let begun = self.begin_moving()?;
         self.seen_to += 1;
         let is_calm = self.seen_to / SEASON % 2 == 1;
-        let told = match self.below(100) {
+        let operation = match self.below(100) {
             _ if begun.is_some() => begun,
             0..31 => self.tend()?,
             31 => self.have_one_refuse()?,
@@ -91,7 +91,7 @@ impl Life {
             96 | 97 => self.begin_to_trim()?,
             _ => self.begin_a_scrub()?,
         };
-        let Some((kind, what)) = told else { return Ok("nothing to do with the devices".into()) };
+        let Some((kind, what)) = operation else { return Ok("nothing to do with the devices".into()) };
         *self.done.entry(kind).or_default() += 1;
         Ok(format!("{kind}: {what}"))
     }
@@ -173,8 +173,8 @@ impl Life {
     pub(super) fn bring_all_back(&mut self) -> Operated {
         let mut brought = self.have_a_spare_stay()?;
         for _ in 0..DEVICES {
-            let Some(told) = self.bring_one_back()? else { break };
-            if let Some((kind, _)) = brought.replace(told) {
+            let Some(operation) = self.bring_one_back()? else { break };
+            if let Some((kind, _)) = brought.replace(operation) {
                 *self.done.entry(kind).or_default() += 1;
             }
         }

@@ -205,11 +205,11 @@ impl Life {
             return Ok(None);
         }
         let (moves, is_added) = (pending.moves, pending.is_added);
-        let told = match moves {
+        let operation = match moves {
             Moves::Rebalance if !is_added => {
-                let told = self.add_a_peer()?;
+                let operation = self.add_a_peer()?;
                 self.pending = Some(Pending { moves, after: 0, is_added: true });
-                return Ok(Some(told));
+                return Ok(Some(operation));
             }
             Moves::Rebalance => self.even_out()?,
             Moves::Expansion => self.add_a_column()?,
@@ -217,10 +217,10 @@ impl Life {
             Moves::Removal => self.remove_a_vdev(true)?,
             Moves::Shrink => self.make_one_smaller()?,
         };
-        if told.is_some() {
+        if operation.is_some() {
             self.pending = None;
         }
-        Ok(told)
+        Ok(operation)
     }
 
     fn add_a_peer(&mut self) -> Outcome<(&'static str, String)> {

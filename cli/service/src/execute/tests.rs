@@ -268,9 +268,9 @@ fn a_pool_gets_no_raidz_until_its_features_are_enabled() {
     let add = |sizes| ask(sizes, false);
     let enable = |feature: &str| datasets.set_pool_property(&format!("feature@{feature}"), "enabled").unwrap();
     let refused = |sizes, feature: &str| {
-        let told = format!("the pool's feature {feature} is disabled; to enable it: pool set");
+        let hint = format!("the pool's feature {feature} is disabled; to enable it: pool set");
         let failure = add(sizes).unwrap_err();
-        assert!(failure.message.ends_with(&told), "{}", failure.message);
+        assert!(failure.message.ends_with(&hint), "{}", failure.message);
         assert_eq!(ask(sizes, true).unwrap_err().message, failure.message, "it is said before, too");
         assert_eq!(fs::read_dir(world.folder.path()).unwrap().count(), 1, "no image is left");
         assert_eq!(world.property(&format!("feature@{feature}")), "disabled");

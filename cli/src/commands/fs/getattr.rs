@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_are_told_from_files() {
+    fn attributes_are_distinguished_from_files() {
         let read = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             wanted(&words).map(|(attributes, files)| (attributes.len(), files.len())).unwrap()

@@ -266,7 +266,7 @@ fn a_log_that_is_full_or_not_there_yet_is_a_commit() {
 }
 
 #[test]
-fn more_than_a_frame_tells_of_is_a_commit() {
+fn more_than_a_frame_holds_is_a_commit() {
     let device = Arc::new(MemoryDevice::new("disk", 64 * MIB));
     let world = World::with_settings(vec![device], 3, Settings { dirty: 64 * MIB, ..settings() });
     world.create("tank/a").unwrap();

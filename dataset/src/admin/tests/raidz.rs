@@ -115,7 +115,7 @@ impl Life {
     }
 
     /// The circumstances of a finding.
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         format!("after {} steps, {} files, without {:?}", self.steps, self.files.len(), self.away)
     }
 
@@ -214,9 +214,9 @@ impl Life {
     }
 
     pub(super) fn verify(&self) {
-        assert!(self.world.files("tank/a") == self.files, "{}", self.told());
+        assert!(self.world.files("tank/a") == self.files, "{}", self.summary());
         for (snapshot, files) in &self.snapshots {
-            assert!(self.world.files(snapshot) == *files, "{snapshot}, {}", self.told());
+            assert!(self.world.files(snapshot) == *files, "{snapshot}, {}", self.summary());
         }
     }
 

@@ -393,8 +393,8 @@ fn a_line_of_the_history_comes_with_the_next_commit() {
     world.create("tank/a").unwrap();
     let history = world.datasets.history().unwrap();
     // The effect of the request is recorded too, without a user.
-    let told: Vec<_> = history.iter().map(|event| (event.command.as_str(), event.user.as_str())).collect();
-    assert_eq!(told, [("fs create tank/a", "ann"), ("create tank/a", "")]);
+    let recorded: Vec<_> = history.iter().map(|event| (event.command.as_str(), event.user.as_str())).collect();
+    assert_eq!(recorded, [("fs create tank/a", "ann"), ("create tank/a", "")]);
     world.judge();
 }
 

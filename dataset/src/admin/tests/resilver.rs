@@ -154,11 +154,11 @@ fn a_receive_under_way_when_the_walk_began_is_copied() {
     there.snapshot("tank/s@2").unwrap();
     let more = there.send("tank/s@2", Some("tank/s@1"), |_| ()).unwrap();
     // At the second to last call everything has been read but is not visible yet.
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let pilot = World::new(9);
     pilot.receive("tank/r", &all, false).unwrap();
-    pilot.receive_reporting("tank/r", &more, &mut |bytes| told.push(bytes)).unwrap();
-    let landed = told[told.len() - 2];
+    pilot.receive_reporting("tank/r", &more, &mut |bytes| reported.push(bytes)).unwrap();
+    let landed = reported[reported.len() - 2];
     after_any_number_of_steps(|steps| {
         let bench = Bench::new(&[disk("old")], 3);
         let Bench { pool, world } = &bench;

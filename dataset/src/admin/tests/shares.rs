@@ -362,7 +362,7 @@ fn the_log_takes_references_to_what_is_committed() {
 }
 
 #[test]
-fn the_log_tells_a_reference_from_the_one_before_it() {
+fn the_log_distinguishes_a_reference_from_its_predecessor() {
     // Copied again into a dataset whose snapshot, or a clone's origin, still has the earlier copy.
     let copy = |world: &World, to: &str| world.copy("tank/a", "old", to, "copy");
     let snapshot = |world: &World| {
@@ -388,7 +388,7 @@ fn the_log_tells_a_reference_from_the_one_before_it() {
 #[test]
 fn the_log_takes_references_to_what_was_never_committed() {
     let content = noise(2, 256 << 10);
-    let told = |who: &[&str]| {
+    let lived = |who: &[&str]| {
         let who: Vec<String> = who.iter().map(|name| (*name).to_owned()).collect();
         crash_after(move |world| {
             world.write("tank/b", "new", &noise(2, 256 << 10));
@@ -405,7 +405,7 @@ fn the_log_takes_references_to_what_was_never_committed() {
         (&["tank/c", "tank/b"], 2),
         (&["tank/b", "tank/a", "tank/c"], 2),
     ] {
-        let world = told(who);
+        let world = lived(who);
         assert_eq!(world.sharing().0, blocks, "{who:?}");
         for name in who {
             let file = if *name == "tank/b" { "new" } else { "copy" };

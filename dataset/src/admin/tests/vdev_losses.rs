@@ -117,17 +117,17 @@ fn check(rack: &Rack, lines: &[&[&str]], cases: &[&[usize]]) -> Vec<Vec<Loss>> {
         lost.iter().for_each(|vdev| rack.lose(*vdev));
         for line in &members {
             let loss = said.iter().find(|loss| loss.name == line[0].0).unwrap();
-            let told = format!("without {lost:?}: {loss:?}");
+            let case = format!("without {lost:?}: {loss:?}");
             let gone: Vec<Unreadable> = line.iter().map(|(of, inos)| unreadable(&world, of, inos)).collect();
             let distinct: Unreadable = gone.iter().flatten().copied().collect();
-            assert_eq!(distinct.is_empty(), loss.lost_files == 0, "{told}, and cannot be read: {gone:?}");
-            assert_eq!(distinct.is_empty(), loss.lost_blocks == 0, "{told}, and cannot be read: {gone:?}");
+            assert_eq!(distinct.is_empty(), loss.lost_files == 0, "{case}, and cannot be read: {gone:?}");
+            assert_eq!(distinct.is_empty(), loss.lost_blocks == 0, "{case}, and cannot be read: {gone:?}");
             if line.len() == 1 {
-                assert_eq!(line[0].1.len() as u64, loss.files, "{told}");
+                assert_eq!(line[0].1.len() as u64, loss.files, "{case}");
             }
             // A file in a changed node counts again in each snapshot.
             let counted = distinct.len()..=gone.iter().map(BTreeSet::len).sum();
-            assert!(counted.contains(&(loss.lost_files as usize)), "{told}, and cannot be read: {gone:?}");
+            assert!(counted.contains(&(loss.lost_files as usize)), "{case}, and cannot be read: {gone:?}");
         }
         all.push(said);
     }

@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_told_from_others() {
+    fn zeros_are_distinguished_from_other_bytes() {
         assert!(is_zero(&[0; 37]));
         assert!(!is_zero(&[[0; 36].as_slice(), &[1]].concat()));
         assert!(!is_zero(&[[1].as_slice(), &[0; 36]].concat()));

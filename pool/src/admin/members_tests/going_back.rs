@@ -251,12 +251,12 @@ fn what_no_device_of_a_mirror_has_had_is_not_gone_back_to() {
     drop(pool);
     let there = [&first[0], &first[1], &new];
     let labels = || there.map(|disk| labels::read_label(&**disk).unwrap().unwrap().txg);
-    let told = labels();
+    let labels_before = labels();
     let error = go_back(&there, before).unwrap_err();
     assert!(matches!(error, Error::Request(_)));
     let expected =
         format!("pool tank cannot rewind to transaction group {before}: no device of mirror-1 has the complete state");
-    assert_eq!((error.to_string(), labels()), (expected, told));
+    assert_eq!((error.to_string(), labels()), (expected, labels_before));
     assert_eq!(shown(opened_with(&there, &reading(None), 3).unwrap().engine()), newest);
     go_back(&there, since).unwrap();
     assert_eq!(shown(opened(&there, 10).unwrap().engine()), since);

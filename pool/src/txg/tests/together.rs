@@ -54,7 +54,7 @@ fn blocks_in_a_row_are_examined_by_few_requests() {
 }
 
 #[test]
-fn the_bad_one_of_a_row_is_told_from_the_others() {
+fn the_bad_block_of_a_row_is_distinguished() {
     let (device, engine, _, blocks) = records();
     let pointers = pointers(&blocks);
     for bad in [0, 7, 15] {

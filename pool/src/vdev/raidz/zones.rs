@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_do_not_suffice_are_told() {
+    fn zones_beyond_the_last_region_number_are_refused() {
         let mut config = raidz(3, 1, 640 * SECTOR);
         config.zones = vec![Zone { columns: 2, first_row: 0, first_region: u32::MAX - 10, regions: 10 }];
         assert_eq!(widened(&config, 2, SECTOR, REGION), None);

@@ -45,8 +45,8 @@ impl Dice {
     }
 }
 
-/// Plays the cell of a seed, after passing its description to `tell`.
-fn cell(seed: u64, tell: impl Fn(&str)) {
+/// Plays the cell of a seed, after passing its description to `report`.
+fn cell(seed: u64, report: impl Fn(&str)) {
     let dice = Dice(SeededEnv::new(seed));
     let kind = Kind {
         seed,
@@ -65,7 +65,7 @@ fn cell(seed: u64, tell: impl Fn(&str)) {
     let stop = 1 + dice.below(1 + dice.below(LAST)) as usize;
     let row = dice.below((READERS.len() + WRITERS.len()) as u64) as usize;
     let name = READERS.get(row).map_or_else(|| WRITERS[row - READERS.len()].name, |reader| reader.name);
-    tell(&format!("{name} beside {} at {stop}, {kind:?}", names(&changes)));
+    report(&format!("{name} beside {} at {stop}, {kind:?}", names(&changes)));
     match READERS.get(row) {
         Some(reader) => play(&kind, reader, &changes, stop),
         None => play_writer(&kind, &WRITERS[row - READERS.len()], &changes, stop),
@@ -74,7 +74,7 @@ fn cell(seed: u64, tell: impl Fn(&str)) {
 
 /// Plays the cell of a seed; a finding prints the line that replays the cell.
 #[expect(clippy::print_stdout, reason = "the line is for the terminal")]
-fn told_cell(seed: u64) {
+fn reported_cell(seed: u64) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| cell(seed, |_| {}))) {
         println!("replay: {VARIABLE}=seed:{seed} cargo test -p dataset --lib meanwhile::soak -- --nocapture");
         resume_unwind(panic);
@@ -90,7 +90,7 @@ fn play_for(time: Duration) {
     let played: u64 = thread::scope(|scope| {
         let on_one_core = |core: u64| {
             let seeds = (first + core..).step_by(cores as usize).take_while(move |_| begun.elapsed() < time);
-            seeds.inspect(|seed| told_cell(*seed)).count() as u64
+            seeds.inspect(|seed| reported_cell(*seed)).count() as u64
         };
         let running: Vec<_> = (0..cores).map(|core| scope.spawn(move || on_one_core(core))).collect();
         running.into_iter().map(|core| core.join().unwrap()).sum()
@@ -104,7 +104,7 @@ fn soak() {
     let said = std::env::var(VARIABLE).unwrap_or_default();
     match said.strip_prefix("seed:") {
         Some(seed) => cell(seed.parse().expect("seed:NUMBER"), |what| println!("{what}")),
-        None if said.is_empty() => (0..CELLS).for_each(told_cell),
+        None if said.is_empty() => (0..CELLS).for_each(reported_cell),
         None => play_for(Duration::from_secs(said.parse().expect("seconds, or seed:NUMBER"))),
     }
 }

@@ -9,14 +9,14 @@ use super::{Lab, Run};
 
 impl Run {
     /// Standard output, standard error and exit status.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         let code = self.code.expect("it ends by itself");
         format!("{}{}[exit {code}]", self.text(), self.stderr)
     }
 
     /// The same behind a prompt, as a part of a session.
     pub(crate) fn at_prompt(&self) -> String {
-        format!("$ {}\n{}\n", self.line, self.told())
+        format!("$ {}\n{}\n", self.line, self.output())
     }
 }
 
@@ -29,7 +29,7 @@ impl Lab {
 
     /// The output of one command line.
     pub(crate) fn shown(&self, line: &str) -> String {
-        self.enter(line).told()
+        self.enter(line).output()
     }
 
     /// The output of several command lines, each behind a prompt.
