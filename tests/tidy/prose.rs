@@ -60,6 +60,51 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
+/// Old words for what the glossary and OpenZFS have a name for, and how many times names in the code have them.
+/// (Resilver; repair; faulted, offline, degraded; recorded, acknowledged, notified; prefetch; spare in use, available.)
+const OLD_NAMES: &[(&str, usize)] = &[
+    ("filling", 0),
+    ("mend", 0),
+    ("mended", 0),
+    ("put_out", 0),
+    ("do_without", 0),
+    ("done_without", 0),
+    ("told", 0),
+    ("untold", 0),
+    ("flight", 0),
+    ("flights", 0),
+    ("stand_by", 0),
+    ("stand_in", 0),
+    ("step_in", 0),
+    ("stepped_in", 0),
+];
+
+#[test]
+fn names_in_code_follow_the_glossary() {
+    let sources = crate::source::rust(&["pool", "dataset", "fuse-mount", "cli", "tests", "benches"]);
+    for (word, bound) in OLD_NAMES {
+        let lines = sources.iter().flat_map(|source| source.lines.iter().map(move |line| (source, line)));
+        let found = lines.flat_map(|(source, line)| {
+            let names = line.code.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            names.filter(|name| name_has(name, word)).map(|name| format!("{}: {name}", source.path)).collect::<Vec<_>>()
+        });
+        within_bound(&format!("names with '{word}'"), &found.collect::<Vec<_>>(), *bound);
+    }
+}
+
+/// Whether a name has a word, or several joined by `_`, as whole parts: `is_put_out` and `PutOut` have `put_out`.
+fn name_has(name: &str, word: &str) -> bool {
+    let mut parts = String::from("_");
+    for letter in name.chars() {
+        if letter.is_uppercase() && parts.chars().next_back().is_some_and(char::is_lowercase) {
+            parts.push('_');
+        }
+        parts.extend(letter.to_lowercase());
+    }
+    parts.push('_');
+    parts.contains(&format!("_{word}_"))
+}
+
 /// The longest line of a document, in characters: a longer paragraph is wrapped.
 const LONGEST_LINE: usize = 300;
 
@@ -125,6 +170,14 @@ mod tests {
     fn words_are_found_whole() {
         assert!(has_word("Nobody waits", "nobody") && has_word("for (nobody)", "nobody"));
         assert!(!has_word("nobodys", "nobody"));
+    }
+
+    #[test]
+    fn words_of_names_are_found_in_either_case() {
+        assert!(
+            name_has("is_put_out", "put_out") && name_has("MAX_PUT_OUT", "put_out") && name_has("PutOut", "put_out")
+        );
+        assert!(!name_has("output_outer", "put_out") && !name_has("untold", "told"));
     }
 
     #[test]
