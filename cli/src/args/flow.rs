@@ -10,6 +10,7 @@
 
 use super::related::related;
 use crate::output::called::called;
+use crate::output::wrap::wrapped;
 use crate::run::Program;
 
 /// Width in columns where the terminal's width is unknown.
@@ -77,16 +78,9 @@ fn in_columns(line: &str) -> Vec<String> {
     let Some(column) = column.filter(|column| line.len() > WIDTH && column + NARROWEST <= WIDTH) else {
         return vec![line.to_owned()];
     };
-    let mut lines = vec![line[..column].to_owned()];
-    for word in line[column..].split_whitespace() {
-        let last = lines.last_mut().expect("it begins with one");
-        match (last.len() == column, last.len() + 1 + word.len() <= WIDTH) {
-            (true, _) => last.push_str(word),
-            (false, true) => *last = format!("{last} {word}"),
-            (false, false) => lines.push(format!("{:column$}{word}", "")),
-        }
-    }
-    lines
+    let lines = wrapped(&line[column..], WIDTH - column).into_iter();
+    let beginnings = std::iter::once(line[..column].to_owned()).chain(std::iter::repeat(" ".repeat(column)));
+    lines.zip(beginnings).map(|(text, beginning)| beginning + &text).collect()
 }
 
 #[cfg(test)]

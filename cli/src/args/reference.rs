@@ -5,6 +5,7 @@
 //! blanks, and no line is longer than 70 columns.
 
 use super::flow::parts;
+use crate::output::wrap::wrapped;
 use dataset::property::{DATASET, Definition, MAX_USER_VALUE, Nature, POOL, Precision, Syntax};
 
 /// Longest line of a list, in columns: 80 less the indent of a manual page.
@@ -71,12 +72,16 @@ fn settable_of_datasets() -> String {
         + &section("Properties that are not inherited:", DATASET, Nature::Settable, MORE_OF_DATASETS)
 }
 
-/// A heading with all properties of one nature below.
+/// A heading with all properties of one nature below, sorted by name.
 fn section(heading: &str, table: &[Definition], nature: Nature, more: &[(&str, &str, &str)]) -> String {
     let of_table = table.iter().filter(|definition| definition.nature == nature);
-    let of_table = of_table.map(|definition| entry(definition.name, &values(definition), definition.help));
-    let more = more.iter().map(|(name, values, help)| entry(name, values, help));
-    format!("{heading}\n{}\n", of_table.chain(more).collect::<String>())
+    let of_table = of_table.map(|definition| (definition.name, values(definition), definition.help));
+    let more = more.iter().map(|(name, values, help)| (*name, (*values).to_owned(), *help));
+    let mut all: Vec<_> = of_table.chain(more).collect();
+    // The family of user properties, in capitals, is last.
+    all.sort_by_key(|(name, ..)| (name.starts_with(char::is_uppercase), *name));
+    let entries: String = all.iter().map(|(name, values, help)| entry(name, values, help)).collect();
+    format!("{heading}\n{entries}\n")
 }
 
 /// Permitted values, and the default.
@@ -93,21 +98,9 @@ fn values(definition: &Definition) -> String {
 
 /// One entry: the name, and in the second column values and help.
 fn entry(name: &str, values: &str, help: &str) -> String {
-    let lines = [values, help].into_iter().flat_map(wrapped);
+    let lines = [values, help].into_iter().flat_map(|text| wrapped(text, WIDTH - COLUMN));
     let names = std::iter::once(name).chain(std::iter::repeat(""));
     names.zip(lines).map(|(name, line)| format!("  {name:width$}{line}\n", width = COLUMN - 2)).collect()
-}
-
-/// Wraps a text to the width of the second column.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut().filter(|line| COLUMN + line.len() + 1 + word.len() <= WIDTH) {
-            Some(line) => *line = format!("{line} {word}"),
-            None => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

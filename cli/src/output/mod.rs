@@ -11,3 +11,4 @@ pub mod progress;
 pub mod table;
 pub mod time;
 pub mod value;
+pub mod wrap;

@@ -16,6 +16,7 @@ use std::{
 };
 
 use super::compare;
+use crate::output::wrap::wrapped;
 
 /// The size of each disk of the mirror.
 pub(super) const MIRRORED: &str = "192M";
@@ -95,7 +96,12 @@ impl<'a> Stage<'a> {
 
     /// The text, with the tour's folder as `$T`.
     pub(super) fn short(&self, text: &str) -> String {
-        text.replace(&self.folder.display().to_string(), "$T")
+        text.replace(&self.folder(), "$T")
+    }
+
+    /// The directory of all images.
+    pub(super) fn folder(&self) -> String {
+        self.folder.display().to_string()
     }
 
     pub(super) fn image(&self, name: &str) -> String {
@@ -154,11 +160,10 @@ impl<'a> Stage<'a> {
         lines.into_iter().try_for_each(|line| self.note(line))
     }
 
-    /// Exports a pool and verifies every block of it. One of its images is named.
-    pub(super) fn verify(&mut self, name: &str, image: &str) -> Result<(), Problem> {
+    /// Exports a pool and verifies every block of it.
+    pub(super) fn verify(&mut self, name: &str) -> Result<(), Problem> {
         self.pool(&["export", name])?;
-        let folder = Path::new(image).parent().unwrap_or(Path::new("/")).display().to_string();
-        self.pool(&["check", "-d", &folder, name])
+        self.pool(&["check", "-d", &self.folder(), name])
     }
 
     /// Creates a pool in a new image, and mounts its datasets in the tour's directory. The root dataset stays
@@ -321,21 +326,4 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
         state
     };
     (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect()
-}
-
-/// Breaks a command line between words, where it is wider than `width`.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("begins with one");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
