@@ -12,6 +12,7 @@ use protocol::{Executor, Exit, Failure};
 use crate::args::absent;
 use crate::args::flow::flowing_command;
 use crate::args::fs::FsCli;
+use crate::args::ignored::with_ignored;
 use crate::args::pool::PoolCli;
 use crate::args::usage::with_usage;
 use crate::commands;
@@ -95,10 +96,10 @@ fn fail(failure: &Failure, context: &mut Context<'_>) -> Exit {
 
 fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Result<Exit, Failure> {
     let command = command(program, context.program);
-    let words = &with_help(words);
+    let words = &with_help(words, &command);
     let matches = match command.clone().try_get_matches_from(words) {
         Ok(matches) => matches,
-        Err(error) => return absent(program, words, &error).map_or_else(|| answer_of_the_parser(&error, context), Err),
+        Err(error) => return absent(program, words, &error).map_or_else(|| answer_of_the_parser(error, context), Err),
     };
     match program {
         Program::Pool => {
@@ -119,9 +120,12 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
 
 /// Rewrites requests for help into the parser's form. As in ZFS, `-?` requests help, and so does `-h` as the only
 /// argument of a subcommand with another use for `-h`.
-fn with_help(words: &[OsString]) -> Vec<OsString> {
+fn with_help(words: &[OsString], command: &clap::Command) -> Vec<OsString> {
+    let has_other_use =
+        |name: &OsString| command.find_subcommand(name).is_some_and(|subcommand| subcommand.is_disable_help_flag_set());
     if let [program, subcommand, option] = words
         && option == "-h"
+        && has_other_use(subcommand)
     {
         return vec![program.clone(), subcommand.clone(), "--help".into()];
     }
@@ -155,7 +159,11 @@ fn absent(program: Program, words: &[OsString], error: &clap::Error) -> Option<F
 }
 
 /// Requested help or version goes to standard output; any other answer is an error in the command line.
-fn answer_of_the_parser(error: &clap::Error, context: &mut Context<'_>) -> Result<Exit, Failure> {
+fn answer_of_the_parser(mut error: clap::Error, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    if error.kind() == ErrorKind::UnknownArgument {
+        // The parser would advise to pass the unknown option as a value, behind `--`.
+        error.remove(ContextKind::Suggested);
+    }
     let is_terminal =
         if error.use_stderr() { context.console.terminals.error } else { context.console.terminals.output };
     let text = error.render();
@@ -173,7 +181,8 @@ pub fn command(program: Program, name: &'static str) -> clap::Command {
         Program::Fs => FsCli::command(),
         Program::Mount => commands::mount_helper::Arguments::command(),
     };
-    with_usage(flowing_command(command.name(name).bin_name(name), program, name), program, name)
+    let command = with_ignored(command.name(name).bin_name(name), program);
+    with_usage(flowing_command(command, program, name), program, name)
 }
 
 /// The program's name at the start, if among its names.

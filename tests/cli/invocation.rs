@@ -39,8 +39,6 @@ fn wrong_command_lines_end_with_two() {
     $ pool list -Z
     error: unexpected argument '-Z' found
 
-      tip: to pass '-Z' as a value, use '-- -Z'
-
     Usage: pool list [OPTIONS] [POOL]... [INTERVAL [COUNT]]
 
     For more information, try '--help'.
@@ -135,7 +133,7 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
         "fs recv -s tank/a",
     ]), @r"
     $ pool checkpoint tank
-    pool: 'checkpoint' is not supported: pool checkpoints do not exist in this version; use recursive snapshots: fs snapshot -r POOL@NAME
+    pool: 'checkpoint' is not supported: pool checkpoints do not exist in this version; recursive snapshots (fs snapshot -r POOL@NAME) keep files, but neither vdevs, features nor destroyed datasets
     [exit 2]
     $ pool upgrade
     pool: 'upgrade' is not supported: the on-disk format has a single version; for features: pool set feature@NAME=enabled POOL
@@ -203,11 +201,13 @@ fn a_search_without_a_pool_says_what_it_found() {
     $ pool import -d .
     pool: no pools available to import
       [LAB]/other.img holds an ext2, ext3 or ext4 file system
+      searched: [LAB]
       to search another directory: pool import -d DIR
     [exit 1]
     $ pool import -d other.img
     pool: no pools available to import
       [LAB]/other.img holds an ext2, ext3 or ext4 file system
+      searched: [LAB]/other.img
       to search another directory: pool import -d DIR
     [exit 1]
     ");

@@ -45,8 +45,8 @@ fn what_cannot_be_is_refused() {
     refused(&["set", "userused@12345=1", "tank"], 1, "readonly");
     refused(&["userspace", "-s", "size", "tank"], 2, "invalid field");
     refused(&["userspace", "tank/none"], 1, "does not exist");
-    refused(&["projectspace", "-n", "tank"], 2, "-n, -i and -t");
-    refused(&["projectspace", "-t", "all", "tank"], 2, "-n, -i and -t");
+    refused(&["projectspace", "-n", "tank"], 2, "-n and -t");
+    refused(&["projectspace", "-t", "all", "tank"], 2, "-n and -t");
     refused(&["set", "userquota@+5=1G", "tank"], 1, "no such user: '+5'");
 }
 

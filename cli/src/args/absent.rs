@@ -21,11 +21,13 @@ const ONE_ASHIFT: &str = "ashift is set for the whole pool by: pool create -o as
 const NO_REBUILD: &str =
     "sequential reconstruction does not exist in this version; the resilver copies used blocks only";
 const NAME_POOLS: &str = "name the pools";
+const KEYED_BY_NAME: &str = "JSON output is keyed by pool name in this version, and includes each GUID as pool_guid";
 
 const POOL: &[(&[&str], &str)] = &[
     (
         &["checkpoint"],
-        "pool checkpoints do not exist in this version; use recursive snapshots: fs snapshot -r POOL@NAME",
+        "pool checkpoints do not exist in this version; recursive snapshots (fs snapshot -r POOL@NAME) keep files, \
+         but neither vdevs, features nor destroyed datasets",
     ),
     (&["initialize"], "free space is not initialized; to discard free space: pool trim"),
     (&["upgrade"], "the on-disk format has a single version; for features: pool set feature@NAME=enabled POOL"),
@@ -59,6 +61,11 @@ const POOL_OPTIONS: Options = &[
     ("create", &["-t"], NO_TEMPORARY_NAMES),
     ("add", &["-g", "-L", "-P"], FULL_PATHS),
     ("add", &["-o"], ONE_ASHIFT),
+    (
+        "add",
+        &["--allow-in-use", "--allow-replication-mismatch", "--allow-ashift-mismatch"],
+        "use -f, which allows devices with data and vdevs of different redundancy",
+    ),
     ("attach", &["-o"], ONE_ASHIFT),
     ("attach", &["-s"], NO_REBUILD),
     ("replace", &["-o"], ONE_ASHIFT),
@@ -71,6 +78,12 @@ const POOL_OPTIONS: Options = &[
     ("import", &["-l"], NO_ENCRYPTION),
     ("import", &["-t"], NO_TEMPORARY_NAMES),
     ("import", &["-X"], "to rewind further: -F -T TXG"),
+    ("import", &["--rewind-to-checkpoint"], "pool checkpoints do not exist in this version; to rewind: -F"),
+    ("get", &["--json-pool-key-guid"], KEYED_BY_NAME),
+    ("list", &["--json-pool-key-guid"], KEYED_BY_NAME),
+    ("status", &["--json-pool-key-guid"], KEYED_BY_NAME),
+    ("status", &["--json-flat-vdevs"], "JSON output nests devices in their vdevs in this version"),
+    ("status", &["-d"], "Direct I/O has no error counter of its own; checksum errors are counted under CKSUM"),
     ("export", &["-F"], "to unmount busy file systems: -f; to give up a suspended pool: --abandon"),
     ("clear", &["-F", "-n", "-X"], "to rewind, export the pool, then: pool import -F"),
     ("clear", &["--power"], NO_POWER),
@@ -98,12 +111,21 @@ const POOL_OPTIONS: Options = &[
     ("iostat", &["-g", "-L", "-P"], FULL_PATHS),
     ("iostat", &["-T"], NO_CLOCK),
     ("iostat", &["-c"], NO_DEVICE_SCRIPTS),
+    ("iostat", &["-n"], "the header is repeated once per screen; to print rows only: -H"),
+    ("sync", &["-f"], "a sync always commits all pending writes"),
     ("iostat", &["-l", "-q", "-r", "-w"], "latency, queue and request size statistics do not exist in this version"),
 ];
 
 const FS_OPTIONS: Options = &[
     ("create", &["-V", "-s", "-b"], NO_VOLUMES),
-    ("send", &["-t", "--saved", "-S"], NO_RESUMING),
+    ("send", &["-t", "--resume", "-S", "--saved"], NO_RESUMING),
+    (
+        "send",
+        &["-b", "--backup"],
+        "received properties cannot be sent apart from local values in this version; to send properties: -p",
+    ),
+    ("send", &["-h", "--holds"], "streams carry no holds in this version; to hold a received snapshot: fs hold"),
+    ("send", &["-V", "--proctitle"], "the process title shows no progress in this version; to estimate the size: -nv"),
     ("receive", &["-s", "-A"], NO_RESUMING),
     (
         "receive",
@@ -111,9 +133,11 @@ const FS_OPTIONS: Options = &[
         "corrective receive does not exist in this version; 'pool scrub' repairs from copies and parity",
     ),
     ("send", &["-d", "--redact"], "redacted streams do not exist in this version"),
-    ("send", &["-D"], "deduplicated streams do not exist in this version"),
-    ("send", &["-X"], "datasets cannot be excluded from a replication; name the datasets to send"),
+    ("send", &["-D", "--dedup"], "deduplicated streams do not exist in this version"),
+    ("send", &["-X", "--exclude"], "datasets cannot be excluded from a replication; name the datasets to send"),
     ("mount", &["-l"], NO_ENCRYPTION),
+    ("mount", &["-R"], "to mount the descendants too: fs mount -a"),
+    ("mount", &["-v"], "mounting prints no progress in this version"),
     ("mount", &["-f"], "to mount over a directory with files: -O"),
     ("unmount", &["-u"], NO_ENCRYPTION),
     ("receive", &["-M"], "use -u, or unmount busy file systems first: fs unmount -f"),
@@ -127,7 +151,12 @@ pub fn subcommand(program: Program, name: &str) -> Option<&'static str> {
 
 /// Why Cenote lacks an option of OpenZFS's `subcommand`; `None` if OpenZFS lacks the option too.
 pub fn option(program: Program, subcommand: &str, option: &str) -> Option<&'static str> {
-    let subcommand = if subcommand == "recv" { "receive" } else { subcommand };
+    let subcommand = match subcommand {
+        "recv" => "receive",
+        "snap" => "snapshot",
+        "umount" => "unmount",
+        name => name,
+    };
     let table = if program == Program::Pool { POOL_OPTIONS } else { FS_OPTIONS };
     let known = table.iter().find(|(of, options, _)| *of == subcommand && options.contains(&option));
     known.map(|(_, _, reason)| *reason)

@@ -80,6 +80,7 @@ pub enum FsCommand {
     /// Show space used by each group, and quotas
     Groupspace(userspace::Arguments),
     /// Show space used by each project, and quotas
+    #[command(mut_arg("numeric", |option| option.hide(true)), mut_arg("types", |option| option.hide(true)))]
     Projectspace(userspace::Arguments),
     /// List, check or set the project ID of files
     Project(project::Arguments),

@@ -7,6 +7,7 @@ pub mod absent;
 pub mod common;
 pub mod flow;
 pub mod fs;
+pub mod ignored;
 pub mod pool;
 pub mod reference;
 pub mod related;

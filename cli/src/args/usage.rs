@@ -17,14 +17,23 @@ const FS: &[(&str, &str)] = &[
     ("setattr", "[OPTIONS] <ATTRIBUTE=VALUE>... <FILE>..."),
 ];
 
-/// The command line of a program named `name`, with the usage lines.
-pub fn with_usage(command: Command, program: Program, name: &str) -> Command {
-    let table = match program {
+/// The arguments of a subcommand behind its options; `None` if the parser generates the line.
+pub fn operands(program: Program, subcommand: &str) -> Option<&'static str> {
+    let (_, usage) = table(program).iter().find(|(name, _)| *name == subcommand)?;
+    usage.strip_prefix("[OPTIONS] ")
+}
+
+fn table(program: Program) -> &'static [(&'static str, &'static str)] {
+    match program {
         Program::Pool => POOL,
         Program::Fs => FS,
         Program::Mount => &[],
-    };
-    table.iter().fold(command, |command, (subcommand, usage)| {
+    }
+}
+
+/// The command line of a program named `name`, with the usage lines.
+pub fn with_usage(command: Command, program: Program, name: &str) -> Command {
+    table(program).iter().fold(command, |command, (subcommand, usage)| {
         command.mut_subcommand(subcommand, |known| known.override_usage(format!("{name} {subcommand} {usage}")))
     })
 }

@@ -7,7 +7,9 @@ use clap::{ArgAction, Args};
 use protocol::{Exit, Failure};
 
 use crate::args::flow::SEE_ALSO;
+use crate::args::usage::operands;
 use crate::context::Context;
+use crate::run::Program;
 
 /// Arguments of `man`.
 #[derive(Args, Debug)]
@@ -39,7 +41,8 @@ fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
         None => command.clone(),
     };
     let mut page = Vec::new();
-    clap_mangen::Man::new(described).render(&mut page)?;
+    let source = concat!("Cenote ", env!("CARGO_PKG_VERSION"));
+    clap_mangen::Man::new(described).source(source).render(&mut page)?;
     Ok(revised(&String::from_utf8_lossy(&page), command).into_bytes())
 }
 
@@ -116,14 +119,23 @@ fn synopsis(command: &clap::Command) -> String {
         let spelled = format!("{}{value}", spelled.join("|"));
         words.push(if arg.is_required_set() { spelled + dots } else { format!("[{spelled}]{dots}") });
     }
-    for arg in command.get_positionals() {
+    let of_parser = |arg: &clap::Arg| {
         let (once, repeated) = repeated(arg);
-        words.push(if is_repeated(arg) { repeated } else { once });
+        if is_repeated(arg) { repeated } else { once }
+    };
+    match operands(program_of(command), command.get_name()) {
+        Some(operands) => words.push(escaped(operands)),
+        None => words.extend(command.get_positionals().map(of_parser)),
     }
     if command.has_subcommands() {
         words.push("<\\fIcommand\\fR>".to_owned());
     }
     words.join(" ")
+}
+
+fn program_of(command: &clap::Command) -> Program {
+    let program = command.get_bin_name().and_then(|name| name.split(' ').next());
+    if program.is_some_and(|name| name.ends_with("pool")) { Program::Pool } else { Program::Fs }
 }
 
 /// Escapes text so that roff reads no instructions in it.
@@ -146,7 +158,7 @@ fn write_all(program: &clap::Command, directory: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{Program, command};
+    use crate::run::command;
 
     fn page_of(subcommand: &str) -> String {
         let mut program = command(Program::Pool, "pool");
@@ -161,6 +173,7 @@ mod tests {
         let synopsis = page.split(".SH SYNOPSIS\n").nth(1).unwrap().lines().next().unwrap();
         insta::assert_snapshot!(synopsis.replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace('\\', ""), @"pool remove [-n] [-p] [--limit RATE] [-s] [-w] [-h|--help] <POOL> [VDEV]...");
         assert!(page.contains(".TP\n[\\fIVDEV\\fR]...\n"), "{page}");
+        assert!(page_of("list").contains("[POOL]... [INTERVAL [COUNT]]\n"), "the usage line counts");
     }
 
     #[test]

@@ -204,6 +204,7 @@ fn wrong_names_and_values_change_nothing() {
 fn wrong_command_lines_exit_with_2() {
     insta::assert_snapshot!(output_of("fs list -o nosuch"), @r"
     fs: bad property list: invalid property 'nosuch'
+      to list the properties: fs get --help
       user properties have a colon in their name, as in 'me:backup'
     [exit 2]
     ");
@@ -286,6 +287,8 @@ fn a_single_h_asks_every_subcommand_for_help() {
         let help = output_of(line);
         assert!(help.starts_with("Usage: ") && help.ends_with("[exit 0]"), "{line}: {help}");
     }
+    let [summary, whole] = ["fs get -h", "fs get --help"].map(output_of);
+    assert!(!summary.contains("\nInheritable properties:") && whole.contains("\nInheritable properties:"), "{summary}");
 }
 
 #[test]
@@ -339,6 +342,24 @@ fn absent_options_of_openzfs_are_named() {
     pool: 'prefetch' is not supported: metadata is read when needed and cached; nothing is loaded in advance
     [exit 2]
     ");
+}
+
+#[test]
+fn an_unknown_option_is_not_advised_as_a_value() {
+    insta::assert_snapshot!(output_of("pool status -Z"), @r"
+    error: unexpected argument '-Z' found
+
+    Usage: pool status [OPTIONS] [POOL]... [INTERVAL [COUNT]]
+
+    For more information, try '--help'.
+    [exit 2]
+    ");
+    for line in
+        ["zpool status -d", "zfs send -b x@a", "zfs send -V x@a", "zfs mount -R x", "zfs umount -u", "zpool iostat -n"]
+    {
+        let refused = output_of(line);
+        assert!(refused.contains("' is not supported: ") && !refused.contains("-- -"), "{line}: {refused}");
+    }
 }
 
 #[test]

@@ -60,9 +60,6 @@ pub struct Arguments {
     /// Ignore a property of the stream
     #[arg(short = 'x', value_name = "PROPERTY")]
     exclude: Vec<String>,
-    /// Ignore the holds of the stream (as the only argument: help)
-    #[arg(short = 'h')]
-    skip_holds: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -131,7 +128,7 @@ fn specification(arguments: &Arguments) -> Result<ReceiveSpec, Failure> {
         assignments,
         exclude,
         origin,
-        skip_holds: arguments.skip_holds,
+        skip_holds: false,
         target,
     })
 }

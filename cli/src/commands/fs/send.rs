@@ -40,9 +40,6 @@ pub struct Arguments {
     /// Include properties
     #[arg(short = 'p', long = "props")]
     properties: bool,
-    /// Include holds (as the only argument: help)
-    #[arg(short = 'h', long = "holds")]
-    holds: bool,
     /// Dry run: send nothing
     #[arg(short = 'n', long = "dryrun")]
     dry_run: bool,
@@ -55,14 +52,6 @@ pub struct Arguments {
     /// With -n: print JSON
     #[arg(short = 'j', long, requires = "dry_run")]
     json: bool,
-    #[arg(short = 'L', long = "large-block", hide = true)]
-    large_blocks: bool,
-    #[arg(short = 'e', long = "embed", hide = true)]
-    embedded: bool,
-    #[arg(short = 'c', long = "compressed", hide = true)]
-    compressed: bool,
-    #[arg(short = 'w', long = "raw", hide = true)]
-    raw: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -127,7 +116,7 @@ fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
         replicate: arguments.replicate,
         skip_missing: arguments.skip_missing,
         properties: arguments.properties || arguments.replicate,
-        holds: arguments.holds,
+        holds: false,
     })
 }
 

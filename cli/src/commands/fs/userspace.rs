@@ -40,9 +40,6 @@ pub struct Arguments {
     /// Print numeric IDs instead of names
     #[arg(short = 'n')]
     numeric: bool,
-    /// Accepted for ZFS scripts and ignored: no SIDs are stored
-    #[arg(short = 'i', hide = true)]
-    translate: bool,
     /// Columns to print: type, name, used, quota, objused, objquota
     #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
     fields: Vec<Field>,
@@ -169,8 +166,8 @@ impl Row {
 
 /// Prints usage and quotas of owners of `kind`, or of the requested kinds.
 pub fn run(kind: OwnerKind, arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    if kind == OwnerKind::Project && (arguments.numeric || arguments.translate || !arguments.types.is_empty()) {
-        return Err(Failure::usage("-n, -i and -t apply to users and groups, not to projects"));
+    if kind == OwnerKind::Project && (arguments.numeric || !arguments.types.is_empty()) {
+        return Err(Failure::usage("-n and -t apply to users and groups, not to projects"));
     }
     let name = named(&arguments.name, context)?;
     let is_wanted = |other: &OwnerKind| match arguments.types.is_empty() {

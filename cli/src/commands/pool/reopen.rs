@@ -16,9 +16,6 @@ Examples:
   pool reopen tank"
 )]
 pub struct Arguments {
-    /// Do not restart a scrub (always the case)
-    #[arg(short = 'n', hide = true)]
-    keep_scrub: bool,
     /// The pools (default: all)
     #[arg(value_name = "POOL")]
     pools: Vec<String>,

@@ -36,9 +36,6 @@ pub struct Arguments {
     /// Print exact numbers
     #[arg(short = 'p')]
     exact: bool,
-    /// Full paths (always shown)
-    #[arg(short = 'P', hide = true)]
-    full_paths: bool,
     /// Print JSON, one document per report
     #[arg(short = 'j', long)]
     json: bool,
