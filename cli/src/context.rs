@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Write};
 
+use dataset::property::without_effect;
 use protocol::{
     Chain, Chained, Executor, Failure, HostRequest, HostResponse, Request, Response, Said, Stream, unexpected_answer,
 };
@@ -70,6 +71,16 @@ impl Context<'_> {
     pub fn note(&mut self, text: &str) -> Result<(), Failure> {
         let text = called(text, self.program);
         Ok(self.console.error.write_all(text.as_bytes())?)
+    }
+
+    /// Notes the properties of OpenZFS among `pairs` that are accepted and have no effect.
+    pub fn note_ignored(&mut self, pairs: &[(String, String)]) -> Result<(), Failure> {
+        for (name, value) in pairs {
+            if let Some(reason) = without_effect(name, value) {
+                self.note(&format!("note: {name}={value} has no effect: {reason}\n"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Prints the failure of a part, while the command continues with the remaining parts.

@@ -14,17 +14,17 @@ use crate::output::value::Style;
 /// A column of `get`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Field {
-    /// The owner's name
+    /// Name of the pool or dataset
     Name,
-    /// The property
+    /// Name of the property
     Property,
-    /// Its value
+    /// Value in effect
     Value,
-    /// The value that was received
+    /// Value received with a stream
     Received,
-    /// Where the value comes from
+    /// Source of the value: see -s
     Source,
-    /// All of these
+    /// All columns
     All,
 }
 
@@ -42,17 +42,17 @@ fn fields(asked: &[Field]) -> Vec<Field> {
 /// A source to filter by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SourceFilter {
-    /// Set here
+    /// Set on the pool or dataset itself
     Local,
     /// Built-in default
     Default,
-    /// Set above
+    /// Inherited from an ancestor
     Inherited,
-    /// Came with a stream
+    /// Received with a stream
     Received,
-    /// Given with the mount
+    /// Set by mount options, until unmount
     Temporary,
-    /// Computed
+    /// Read-only properties
     None,
 }
 
@@ -86,6 +86,23 @@ impl Wanted {
             "all" => Ok(Wanted::All),
             list => crate::args::common::property_list(list, lookup).map(Wanted::Some),
         }
+    }
+
+    /// As [`Wanted::parse`], in a command without names behind the properties. A name of a pool or dataset in place of
+    /// the properties is refused with the right order; `command` is such as `fs get`.
+    pub fn parse_alone(
+        text: &str,
+        lookup: Lookup,
+        command: &str,
+        context: &mut Context<'_>,
+    ) -> Result<Wanted, Failure> {
+        let wanted = Wanted::parse(text, lookup);
+        let pool = text.split(['/', '@', '#']).next().unwrap_or_default();
+        if wanted.is_err() && context.executor.visible_pools()?.iter().any(|known| known == pool) {
+            let failure = Failure::usage(format!("missing properties in front of '{text}'"));
+            return Err(failure.hint(format!("to show all properties: {command} all {text}")));
+        }
+        wanted
     }
 
     /// The property names for a request; empty for all.

@@ -212,7 +212,7 @@ fn properties_have_values_and_sources() {
     tank/home  refquota  10485760  local
     [exit 0]
     $ fs set quota=1K tank/home
-    fs: cannot set quota of 'tank/home' to 1024: 20480 bytes are used or reserved
+    fs: cannot set quota of 'tank/home' to 1K: 20K are used or reserved
     [exit 1]
     $ fs get checksum tank/home@monday
     NAME              PROPERTY  VALUE  SOURCE
@@ -273,6 +273,7 @@ fn properties_of_openzfs_have_one_value() {
     tank  maxblocksize  16M    -
     [exit 0]
     $ pool set cachefile=none tank
+    note: cachefile=none has no effect: a pool stays in the registry until its export, and is imported again at boot
     [exit 0]
     $ pool set multihost=on tank
     pool: cannot set property for 'tank': property 'multihost' is not supported: cannot be changed in this version

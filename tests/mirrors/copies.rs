@@ -185,7 +185,7 @@ fn split_imports_the_new_pool_with_altroot_and_properties() {
     ]), @r"
     $ pool split -o nonsense=1 tank copy
     pool: cannot split 'tank': invalid property 'nonsense'
-      user properties have a colon in their name, as in 'me:backup'
+      to list the properties: pool get --help
     [exit 1]
     $ pool split -o altroot=/x tank copy
     pool: cannot split 'tank': 'altroot' is readonly

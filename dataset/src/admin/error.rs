@@ -61,8 +61,8 @@ pub enum Error {
         property: &'static str,
         /// The name of the dataset.
         name: String,
-        /// The value, in bytes.
-        value: u64,
+        /// The value, as a size for people.
+        value: String,
         /// The reason, with figures.
         problem: String,
         /// The bytes missing in the pool, if more space would help.

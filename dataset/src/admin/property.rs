@@ -25,6 +25,7 @@ use crate::{
         Backing, DATASET, Definition, Effective, Kinds, Nature, Property, Setting, Source, Typed,
         dataset::{Limit, MOUNTPOINT},
         definition,
+        size::format_apart,
     },
 };
 
@@ -268,27 +269,32 @@ fn limit_of(property: &Property) -> Option<Limit> {
 
 fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, value: u64, room: u64) -> Result<()> {
     let row: DatasetRow = tx.row(dataset_key(id))?;
-    let refuse = |problem: String, missing| {
+    let refuse = |value: String, problem: String, missing| {
         let property = limit.row().name;
         let name = names.of_dataset(tx, id)?.to_string();
         Err(Error::Limit { property, name, value, problem, missing })
     };
     let (used, referenced) = (row.used().allocated, row.referenced.allocated);
     let free = limits::available(tx, id, room)?;
+    let too_low = |least: u64, state: &str| {
+        let (value, least) = format_apart(value, least);
+        refuse(value, format!("{least} {state}"), None)
+    };
+    let too_high = |available: u64| {
+        let (most, value_shown) = format_apart(available, value);
+        refuse(value_shown, format!("at most {most} can be reserved"), Some(value - available))
+    };
     match limit {
         Limit::Quota if value != 0 && value < used.max(row.reservation) => {
-            return refuse(format!("{} bytes are used or reserved", used.max(row.reservation)), None);
+            return too_low(used.max(row.reservation), "are used or reserved");
         }
-        Limit::Refquota if value != 0 && value < referenced => {
-            return refuse(format!("{referenced} bytes are referenced"), None);
-        }
-        Limit::Reservation if value > used.saturating_add(free) => {
-            let available = used.saturating_add(free);
-            return refuse(format!("only {available} bytes are available"), Some(value - available));
-        }
-        Limit::Refreservation if value > row.unique().allocated.max(row.refreservation).saturating_add(free) => {
+        Limit::Refquota if value != 0 && value < referenced => return too_low(referenced, "are referenced"),
+        Limit::Reservation if value > used.saturating_add(free) => return too_high(used.saturating_add(free)),
+        Limit::Refreservation => {
             let available = row.unique().allocated.max(row.refreservation).saturating_add(free);
-            return refuse(format!("only {free} bytes are available"), Some(value - available));
+            if value > available {
+                return too_high(available);
+            }
         }
         _ => {}
     }

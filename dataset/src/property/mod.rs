@@ -36,7 +36,7 @@ pub use self::definition::{Align, Backing, Definition, Effect, Kinds, Nature};
 pub use self::effective::{Effective, Valued};
 pub use self::error::PropertyError;
 pub(crate) use self::error::on_one_line;
-pub use self::openzfs::{DATASET_CONSTANTS, POOL_CONSTANTS, reason_for_absence};
+pub use self::openzfs::{DATASET_CONSTANTS, POOL_CONSTANTS, reason_for_absence, without_effect};
 pub use self::pool::POOL;
 pub(crate) use self::setting::SPECIAL;
 pub use self::setting::{AclType, CanMount, Durability, FailMode, SnapDir, Spread};
@@ -86,14 +86,14 @@ impl Property {
         if name.contains(':') {
             return check_user_name(name).map(|()| Property::User(name.to_owned()));
         }
-        find(DATASET, DATASET_CONSTANTS, name)
+        find(DATASET, DATASET_CONSTANTS, name).ok_or_else(|| unknown(name, false))
     }
 
     /// Finds a property of pools by name or alias.
     pub fn of_pool(name: &str) -> Result<Property, PropertyError> {
         match name.strip_prefix(FEATURE) {
             Some(feature) if KNOWN_FEATURES.contains(&feature) => Ok(Property::Feature(name.to_owned())),
-            _ => find(POOL, POOL_CONSTANTS, name),
+            _ => find(POOL, POOL_CONSTANTS, name).ok_or_else(|| unknown(name, true)),
         }
     }
 
@@ -225,9 +225,12 @@ pub fn definition(table: &'static [Definition], name: &str) -> Option<&'static D
     table.iter().find(|definition| definition.name == name)
 }
 
-fn find(table: &'static [Definition], constants: &'static [Definition], name: &str) -> Result<Property, PropertyError> {
-    let found = table.iter().chain(constants).find(|definition| definition.answers_to(name));
-    found.map(Property::Native).ok_or_else(|| PropertyError::Unknown { name: name.to_owned() })
+fn find(table: &'static [Definition], constants: &'static [Definition], name: &str) -> Option<Property> {
+    table.iter().chain(constants).find(|definition| definition.answers_to(name)).map(Property::Native)
+}
+
+fn unknown(name: &str, of_pool: bool) -> PropertyError {
+    PropertyError::Unknown { name: name.to_owned(), of_pool }
 }
 
 fn check_may_set(definition: &Definition, creating: bool) -> Result<(), PropertyError> {

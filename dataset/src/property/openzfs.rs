@@ -182,6 +182,12 @@ pub fn reason_for_absence(name: &str) -> Option<&'static str> {
     DATASET_CONSTANTS.iter().chain(POOL_CONSTANTS).find(|row| row.name == name).map(|row| row.help)
 }
 
+/// What a value does here that OpenZFS acts on and Cenote accepts without effect; `None` for all other values.
+pub fn without_effect(name: &str, value: &str) -> Option<&'static str> {
+    (name == "cachefile" && value == "none")
+        .then_some("a pool stays in the registry until its export, and is imported again at boot")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Precision, Property, PropertyError};

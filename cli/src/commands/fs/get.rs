@@ -46,7 +46,10 @@ pub struct Arguments {
 
 /// Prints properties of datasets.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let wanted = Wanted::parse(&arguments.properties, Property::of_dataset)?;
+    let wanted = match arguments.names.is_empty() {
+        true => Wanted::parse_alone(&arguments.properties, Property::of_dataset, "fs get", context)?,
+        false => Wanted::parse(&arguments.properties, Property::of_dataset)?,
+    };
     let selection = Selection {
         names: &arguments.names,
         recursion: &arguments.recursion,

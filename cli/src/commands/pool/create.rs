@@ -23,11 +23,12 @@ image. Data is spread over all vdevs.
   spare DEVICE...       hot spares, used when a device fails
   log VDEV...           only the intent log (SLOG); speeds up fsync
   special VDEV...       metadata and small blocks (special_small_blocks)
-  cache DEVICE...       second-level read cache (L2ARC), kept over export
+  cache DEVICE...       second-level read cache (L2ARC); survives an export
 
-A RAID-Z stores a block in whole rows of a sector per device, so small blocks need relatively more parity. Extra space on larger
-disks is used while more of them than parity have it; -n shows the result. If a special vdev fails the pool is lost: give it the
-same redundancy as the data vdevs. A cache device needs no redundancy; the property secondarycache selects its content.
+A RAID-Z stores a block in whole rows of a sector per device, so small blocks need relatively more parity. Disks of a RAID-Z may
+differ in size: extra space is used if the number of disks with extra space exceeds the parity; -n shows the result. If a special
+vdev fails, the pool is lost: give special vdevs the same redundancy as the data vdevs. A cache device needs no redundancy; the
+property secondarycache selects its content.
 
 Examples:
   pool create tank 10G:/var/lib/tank.img
@@ -54,7 +55,7 @@ pub struct Arguments {
     /// Set a property of the root file system, inherited by all file systems
     #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     root_properties: Vec<(String, String)>,
-    /// Mount point of the root file system: a directory, none or legacy
+    /// Mount point of the root file system: a directory, none or legacy (default: /NAME; for ordinary users ~/NAME)
     #[arg(short = 'm', value_name = "MOUNTPOINT")]
     mountpoint: Option<String>,
     /// The pool
@@ -67,6 +68,7 @@ pub struct Arguments {
 /// Creates a pool, or prints the planned layout.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let request = HostRequest::Create(pool_of(arguments)?);
+    context.note_ignored(&arguments.pool_properties)?;
     let HostResponse::Layout(layout) = context.host(request)? else {
         return Err(unexpected_answer());
     };

@@ -40,7 +40,10 @@ pub struct Arguments {
 
 /// Prints properties of pools.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let wanted = Wanted::parse(&arguments.properties, Property::of_pool)?;
+    let wanted = match arguments.pools.is_empty() {
+        true => Wanted::parse_alone(&arguments.properties, Property::of_pool, "pool get", context)?,
+        false => Wanted::parse(&arguments.properties, Property::of_pool)?,
+    };
     let mut names = wanted.names();
     // A pool has no type. Request the GUID instead: an empty list would request all properties.
     names.iter_mut().filter(|name| TYPE.is(name)).for_each(|name| *name = GUID.name.to_owned());

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::output::json::Encoder;
 use crate::output::table::{Column, Table};
 use crate::output::value::Style;
-use crate::records::{names_of, select};
+use crate::records::{names_of, property_of, select};
 
 /// Columns by default, without `-o`.
 const COLUMNS: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot";
@@ -29,12 +29,12 @@ const COLUMNS: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentat
 pub struct Arguments {
     #[command(flatten)]
     format: Format,
-    /// Include vdevs and devices
+    /// Include vdevs and devices; omit default columns without information
     #[arg(short = 'v')]
     verbose: bool,
-    /// Columns to print: property names
-    #[arg(short = 'o', value_name = "PROPERTIES", default_value = COLUMNS, hide_default_value = true)]
-    columns: String,
+    /// Columns to print: property names, such as name,size,free,health
+    #[arg(short = 'o', value_name = "PROPERTIES")]
+    columns: Option<String>,
     /// Pools (default: all), then an interval in seconds, then a count
     #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Arguments {
 /// Lists pools once, or at each interval.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let schedule = Schedule::parse(&arguments.words)?;
-    let columns = property_list(&arguments.columns, Property::of_pool)?;
+    let columns = property_list(arguments.columns.as_deref().unwrap_or(COLUMNS), Property::of_pool)?;
     let mut head = String::new();
     schedule.run(context, |_, context| list(&schedule.pools, &columns, &mut head, arguments, context))
 }
@@ -69,7 +69,9 @@ fn list(
         context.note("no pools available\n")?;
     } else {
         let style = context.style(&arguments.format);
-        let table = render(&records, columns, &style, arguments.format.scripted);
+        let is_narrowed = arguments.verbose && arguments.columns.is_none() && !arguments.format.scripted;
+        let narrowed = if is_narrowed { informative(&records, columns, &style) } else { columns.to_vec() };
+        let table = render(&records, &narrowed, &style, arguments.format.scripted);
         let own = table.split_inclusive('\n').next().unwrap_or_default();
         let is_known = !arguments.format.scripted && !arguments.verbose && own == head;
         context.print(if is_known { &table[own.len()..] } else { &table })?;
@@ -102,6 +104,19 @@ pub(super) fn records(
         }
     }
     Ok((records, exit))
+}
+
+/// The default columns without the columns that have the same idle value for all pools, so that devices with usual
+/// names fit into 80 columns.
+fn informative(records: &[PoolRecord], columns: &[Property], style: &Style) -> Vec<Property> {
+    let is_idle = |property: &Property| {
+        matches!(figure(property), Some(Figure::Checkpoint | Figure::DedupRatio | Figure::ExpandSize | Figure::Altroot))
+            && records.iter().all(|record| {
+                let cell = property_of(&record.name, &record.properties, property);
+                matches!(style.show(property, &cell.value).as_str(), "-" | "1.00x" | "1.00")
+            })
+    };
+    columns.iter().filter(|property| !is_idle(property)).cloned().collect()
 }
 
 fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted: bool) -> String {
@@ -246,6 +261,23 @@ mod tests {
         spare                 -      -     -        -         -     -      -      -  -       -
           /srv/spare.img  9.50G      -     -        -         -     -      -      -  AVAIL   -
         ");
+        let narrowed = informative(&[record()], &columns, &style);
+        insta::assert_snapshot!(render(&[record()], &narrowed, &style, false), @r"
+        NAME               SIZE  ALLOC  FREE  FRAG    CAP  HEALTH
+        tank              9.50G  1.50G    8G    3%    15%  ONLINE
+          /srv/tank.img   9.50G  1.50G    8G    3%  15.8%  ONLINE
+        spare                 -      -     -     -      -  -
+          /srv/spare.img  9.50G      -     -     -      -  AVAIL
+        ");
+        let mut grown = record();
+        grown.properties.push(PropertyRecord {
+            name: "expandsize".into(),
+            value: "1073741824".into(),
+            source: Source::None,
+            received: None,
+        });
+        let names = informative(&[record(), grown], &columns, &style).iter().map(Property::column).collect::<Vec<_>>();
+        assert!(names.contains(&"EXPANDSZ".to_owned()) && !names.contains(&"DEDUP".to_owned()), "{names:?}");
         let lone =
             render(&[record()], &property_list("name,size,free,health", Property::of_pool).unwrap(), &style, true);
         assert!(lone.ends_with("spare\t-\t-\t-\n/srv/spare.img\t9.50G\t-\tAVAIL\n"), "{lone}");

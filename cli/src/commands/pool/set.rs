@@ -31,5 +31,6 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pair = std::slice::from_ref(&arguments.property);
     let assignments = assignments(pair, Property::of_pool, false, action, &pool)?;
     context.run(&pool, Request::SetPool { assignments })?;
+    context.note_ignored(pair)?;
     Ok(Exit::Done)
 }

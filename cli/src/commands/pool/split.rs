@@ -60,6 +60,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pool = pool_name(ACTION, &arguments.pool)?;
     let new = check_new_pool(&arguments.new).map_err(|error| Failure::name("split off", &error))?;
     let mut given = assignments(&arguments.properties, Property::of_pool, true, ACTION, &pool)?;
+    context.note_ignored(&arguments.properties)?;
     // `altroot` is not a settable property: the value lasts for an import.
     given.extend(arguments.altroot.as_deref().map(altroot).transpose()?);
     if context.executor.known_pools()?.iter().any(|known| known == new.as_str()) {

@@ -31,7 +31,13 @@ fn a_quota_bounds_what_lies_below() {
     assert!(world.number("tank", "available") > 100 << 20);
     world.remove("tank/a/b", "one");
     world.write("tank/a/b", "two", &noise(2, 2 << 20));
-    assert!(matches!(refusal(world.set("tank/a", "quota", "1M")), Error::Limit { .. }));
+    let refused = refusal(world.set("tank/a", "quota", "1M"));
+    assert!(matches!(refused, Error::Limit { .. }));
+    let said = refused.to_string();
+    assert!(
+        said.starts_with("cannot set quota of 'tank/a' to 1M: 2.") && said.ends_with("M are used or reserved"),
+        "{said}"
+    );
     world.set("tank/a", "quota", "none").unwrap();
     world.write("tank/a/b", "three", &noise(3, 6 << 20));
     world.judge();
@@ -106,7 +112,10 @@ fn reservations_are_taken_from_the_others() {
     assert!(world.number("tank/a", "available") > after + (49 << 20));
     assert!(world.number("tank", "used") > 50 << 20);
     assert_eq!(world.number("tank/a", "usedbyrefreservation"), (20 << 20) - world.number("tank/a", "referenced"));
-    assert!(matches!(refusal(world.set("tank/b", "reservation", "1T")), Error::Limit { .. }));
+    let refused = refusal(world.set("tank/b", "reservation", "1T"));
+    assert!(matches!(refused, Error::Limit { .. }));
+    let said = refused.to_string();
+    assert!(said.contains("reservation of 'tank/b' to 1T: at most ") && said.ends_with("M can be reserved"), "{said}");
     world.write("tank/a", "file", &noise(1, 5 << 20));
     world.judge();
     world.destroy("tank/a", true, false).unwrap();
