@@ -258,13 +258,14 @@ fn what_a_cache_device_cannot_be_is_refused() {
     pool: cannot clear the labels of '[LAB]/c.img': it belongs to pool 'tank', which is in use by process [PID] (pool service tank)
     [exit 1]
     $ pool attach tank c.img 64M:d.img
-    pool: cannot attach to '[LAB]/c.img': no such device in pool: [LAB]/c.img
+    pool: cannot attach to '[LAB]/c.img': [LAB]/c.img is a cache device, and belongs to no vdev
     [exit 1]
     $ pool detach tank c.img
-    pool: cannot detach '[LAB]/c.img': no such device in pool: [LAB]/c.img
+    pool: cannot detach '[LAB]/c.img': [LAB]/c.img is a cache device, and belongs to no vdev
     [exit 1]
     $ pool replace tank a.img c.img
-    pool: cannot replace '[LAB]/a.img': [LAB]/c.img is in use by process [PID] (pool service tank)
+    pool: cannot replace '[LAB]/a.img': [LAB]/c.img is already a device of the pool
+      to list the devices: pool status tank
     [exit 1]
     $ pool status tank
       pool: tank

@@ -230,7 +230,7 @@ fn a_lost_log_is_reported_and_the_pool_goes_on() {
         @r"
         $ pool import -d . tank
         pool: cannot open 'tank': the intent log of pool tank is on [LAB]/e.img, which is missing
-          search the directory of the missing devices: pool import -d DIR tank
+          search the directories of all devices: pool import -d DIR -d DIR tank
           if the log is lost: pool import -m tank; synchronous writes since the last commit are lost
         [exit 1]
         $ pool import -m -d . tank

@@ -108,6 +108,7 @@ fn a_scrub_heals_what_has_a_second_copy() {
     ");
     assert_snapshot!(lab.shown("pool clear tank nothing"), @r"
     pool: cannot clear errors for '[LAB]/nothing': no such device in pool
+      to list the devices: pool status tank
     [exit 1]
     ");
     lab.check("tank");

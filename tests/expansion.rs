@@ -56,7 +56,8 @@ fn a_raidz_gets_wider_and_any_device_may_be_lost_after_it() {
     pool: cannot attach to 'raidz1-0': [LAB]/small.img is too small: 64M, at least 80M needed
     [exit 1]
     $ pool attach tank raidz1-1 80M:e.img
-    pool: cannot attach to 'raidz1-1': no such device in pool: raidz1-1
+    pool: cannot attach to 'raidz1-1': no such device in pool
+      to list the devices: pool status tank
     [exit 1]
     $ pool attach -w tank raidz1-0 80M:e.img
     [exit 0]

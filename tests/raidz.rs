@@ -164,7 +164,7 @@ fn one_device_more_than_there_is_parity_is_one_too_many() {
     [exit 0]
     $ pool import -d [LAB]/ tank
     pool: cannot import 'tank': its devices [LAB]/a.img, [LAB]/c.img, [LAB]/d.img are missing
-      search the directory of the missing devices: pool import -d DIR
+      search the directories of all devices: pool import -d DIR -d DIR tank
     [exit 1]
     ");
     fs::rename(lab.path("away/c.img"), lab.path("c.img")).unwrap();

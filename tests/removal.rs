@@ -88,7 +88,8 @@ fn removal_refuses_a_missing_device_and_reports_lack_of_space() {
     lab.pool(&["sync", "tank"]);
     assert_snapshot!(lab.session(&["pool remove tank c.img d.img", "pool remove -n tank b.img c.img"]), @r"
     $ pool remove tank c.img d.img
-    pool: cannot remove '[LAB]/d.img': no such device in pool: [LAB]/d.img
+    pool: cannot remove '[LAB]/d.img': no such device in pool
+      to list the devices: pool status tank
     [exit 1]
     $ pool remove -n tank b.img c.img
     [SIZE] would be moved off [LAB]/b.img
@@ -129,7 +130,8 @@ fn what_cannot_be_removed_is_refused_with_the_reason() {
         pool: cannot remove '[LAB]/c.img': [LAB]/c.img is a device of mirror-1: only a whole vdev can be removed, such as 'mirror-1'; pool detach takes a device out of its mirror
         [exit 1]
         $ pool remove tank mirror-7
-        pool: cannot remove 'mirror-7': no such device in pool: mirror-7
+        pool: cannot remove 'mirror-7': no such device in pool
+          to list the devices: pool status tank
         [exit 1]
         $ pool remove -s tank
         pool: cannot stop the removal of a vdev from 'tank': no removal is under way

@@ -238,7 +238,8 @@ fn impossible_resizes_are_refused() {
     pool: cannot resize '[LAB]/b.img': 20M is too small: at least 64M needed
     [exit 1]
     $ pool resize tank c.img 70M
-    pool: cannot resize '[LAB]/c.img': no such device in pool: [LAB]/c.img
+    pool: cannot resize '[LAB]/c.img': no such device in pool
+      to list the devices: pool status tank
     [exit 1]
     $ pool resize wide 1.img -20M
     pool: cannot resize '[LAB]/1.img': raidz1-0 is a raidz, which cannot be shrunk; add a smaller vdev instead, then remove raidz1-0

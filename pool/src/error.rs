@@ -64,6 +64,16 @@ pub enum Error {
     /// The request cannot be carried out.
     #[error("{0}")]
     Request(String),
+    /// No device of the pool has the requested path or GUID.
+    #[error("no such device in pool: {name}")]
+    NoDevice {
+        /// The pool's name.
+        pool: String,
+        /// The requested path or GUID.
+        name: String,
+        /// A device of the pool with the same file name, or with a longer path.
+        similar: Option<String>,
+    },
     /// There is no room left for the request.
     #[error("out of space")]
     OutOfSpace,
@@ -186,7 +196,9 @@ impl Error {
             | Error::Shrunk { .. }
             | Error::Suspended(_) => ErrorKind::Device,
             Error::Busy { .. } => ErrorKind::Busy,
-            Error::Request(_) | Error::Closed(_) | Error::Stale | Error::Split { .. } => ErrorKind::Request,
+            Error::Request(_) | Error::NoDevice { .. } | Error::Closed(_) | Error::Stale | Error::Split { .. } => {
+                ErrorKind::Request
+            }
             Error::OutOfSpace => ErrorKind::Space,
             Error::Damaged { .. } | Error::Unreadable { .. } => ErrorKind::Damage,
             Error::Unsupported { .. } => ErrorKind::Unsupported,

@@ -26,12 +26,13 @@ fn a_pool_that_was_destroyed_comes_back_whole() {
     ]), @r"
     $ pool import -d .
     pool: no pools available to import
-      pool 'tank' was destroyed: pool import -D -d DIR
+      pool 'tank' was destroyed; to recover the pool: pool import -D -d [LAB] tank
+      searched: [LAB]
       to search another directory: pool import -d DIR
     [exit 1]
     $ pool import -d . tank
     pool: cannot import 'tank': the pool was destroyed
-      to recover the pool: pool import -D -d DIR tank
+      to recover the pool: pool import -D -d [LAB] tank
     [exit 1]
     $ pool import -a -d .
     [exit 0]
@@ -60,15 +61,18 @@ fn a_pool_that_was_destroyed_comes_back_whole() {
     [exit 0]
     $ pool import -d .
     pool: no pools available to import
+      searched: [LAB]
       to search another directory: pool import -d DIR
     [exit 1]
     $ pool import -D -d .
     pool: no destroyed pools available to import
+      searched: [LAB]
       to search another directory: pool import -D -d DIR
     [exit 1]
     $ pool import -D tank
     pool: cannot import 'tank': no such pool available
-      to search another directory: pool import -D -d DIR
+      searched: /dev
+      to search another directory: pool import -D -d DIR tank
     [exit 1]
     $ fs list -H -o name -t all
     tank
@@ -190,7 +194,8 @@ fn a_destroyed_pool_comes_back_from_its_unused_devices() {
     [exit 0]
     $ pool import -D -d . tank
     pool: cannot import 'tank': no such pool available
-      to search another directory: pool import -D -d DIR
+      searched: [LAB]
+      to search another directory: pool import -D -d DIR tank
     [exit 1]
     ");
 }

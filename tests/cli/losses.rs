@@ -31,6 +31,7 @@ fn predicted_losses_are_the_real_losses() {
     [exit 0]
     $ pool simulate lose tank d.img
     pool: cannot simulate a loss in 'tank': no such device in pool: [LAB]/d.img
+      to list the devices: pool status tank
     [exit 1]
     ");
     lab.pool(&["add", "tank", "spare", "64M:s.img", "cache", "64M:k.img"]);

@@ -24,6 +24,10 @@ fn wrong_properties_are_refused_by_name() {
         "fs list -s color",
         "pool set ashift=13 tank",
         "pool set color=blue tank",
+        "pool set compression=lz4 tank",
+        "fs set autoexpand=on tank/home",
+        "fs get tank/home",
+        "pool get tank",
     ]), @r"
     $ fs set recordsize=100 tank/home
     fs: cannot set property for 'tank/home': bad value '100' for 'recordsize': must be a power of two from 4K to 16M
@@ -45,6 +49,7 @@ fn wrong_properties_are_refused_by_name() {
     [exit 1]
     $ fs set color=blue tank/home
     fs: cannot set property for 'tank/home': invalid property 'color'
+      to list the properties: fs get --help
       user properties have a colon in their name, as in 'me:backup'
     [exit 1]
     $ fs set used=1G tank/home
@@ -58,10 +63,12 @@ fn wrong_properties_are_refused_by_name() {
     [exit 1]
     $ fs get color tank/home
     fs: bad property list: invalid property 'color'
+      to list the properties: fs get --help
       user properties have a colon in their name, as in 'me:backup'
     [exit 2]
     $ fs list -o color
     fs: bad property list: invalid property 'color'
+      to list the properties: fs get --help
       user properties have a colon in their name, as in 'me:backup'
     [exit 2]
     $ fs list -s color
@@ -72,8 +79,24 @@ fn wrong_properties_are_refused_by_name() {
     [exit 1]
     $ pool set color=blue tank
     pool: cannot set property for 'tank': invalid property 'color'
-      user properties have a colon in their name, as in 'me:backup'
+      to list the properties: pool get --help
     [exit 1]
+    $ pool set compression=lz4 tank
+    pool: cannot set property for 'tank': invalid property 'compression'
+      'compression' is a property of file systems: fs get, fs set
+    [exit 1]
+    $ fs set autoexpand=on tank/home
+    fs: cannot set property for 'tank/home': invalid property 'autoexpand'
+      'autoexpand' is a property of pools: pool get, pool set
+    [exit 1]
+    $ fs get tank/home
+    fs: missing properties in front of 'tank/home'
+      to show all properties: fs get all tank/home
+    [exit 2]
+    $ pool get tank
+    pool: missing properties in front of 'tank'
+      to show all properties: pool get all tank
+    [exit 2]
     ");
 }
 
@@ -123,7 +146,8 @@ fn wrong_requests_say_what_and_where() {
     [exit 1]
     $ pool import vault
     pool: cannot import 'vault': no such pool available
-      to search another directory: pool import -d DIR
+      searched: /dev
+      to search another directory: pool import -d DIR vault
     [exit 1]
     $ pool export vault
     pool: cannot open 'vault': no such pool
@@ -148,7 +172,8 @@ fn wrong_requests_say_what_and_where() {
     [exit 1]
     $ pool create vault none.img
     pool: cannot create 'vault': [LAB]/none.img: cannot open: No such file or directory
-      check the path, the permissions and the device; for a pool: pool status
+      to create an image of 10 GiB: 10G:[LAB]/none.img
+      to list the disks: lsblk -p
     [exit 1]
     $ pool create vault file
     pool: cannot create 'vault': [LAB]/file is too small: 9B, at least 64M needed

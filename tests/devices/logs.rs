@@ -77,7 +77,7 @@ fn a_log_mirror_replaces_a_disk_and_a_lost_log_degrades() {
     [exit 0]
     $ pool import -d . tank
     pool: cannot open 'tank': the intent log of pool tank is on [LAB]/l.img and [LAB]/m.img, which are missing
-      search the directory of the missing devices: pool import -d DIR tank
+      search the directories of all devices: pool import -d DIR -d DIR tank
       if the log is lost: pool import -m tank; synchronous writes since the last commit are lost
     [exit 1]
     $ pool import -m -d . tank

@@ -66,10 +66,12 @@ fn what_does_not_fit_is_refused_in_words() {
     pool: cannot attach to '[LAB]/a.img': [LAB]/small.img is too small: 64M, at least 80M needed
     [exit 1]
     $ pool attach tank nowhere.img 80M:x.img
-    pool: cannot attach to '[LAB]/nowhere.img': no such device in pool: [LAB]/nowhere.img
+    pool: cannot attach to '[LAB]/nowhere.img': no such device in pool
+      to list the devices: pool status tank
     [exit 1]
     $ pool detach tank nowhere.img
-    pool: cannot detach '[LAB]/nowhere.img': no such device in pool: [LAB]/nowhere.img
+    pool: cannot detach '[LAB]/nowhere.img': no such device in pool
+      to list the devices: pool status tank
     [exit 1]
     ");
 }

@@ -1,8 +1,8 @@
 //! From an error to what is printed: a message, a hint, an exit code.
 //!
 //! ```text
-//! fs: cannot open 'tank/hme': dataset does not exist
-//!   the pool's file systems: fs list -r tank
+//! pool: cannot open 'tnak': no such pool
+//!   known pools: pool list; others: pool import
 //! ```
 //!
 //! A [`Failure`] is built where the cause is known and can cross the service's socket, so a command fails with the same
@@ -75,7 +75,7 @@ pub enum Kind {
 }
 
 /// A word for a shell command line: quoted if the shell would interpret characters of the word.
-fn shell_word(word: &str) -> String {
+pub fn shell_word(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
     match !word.is_empty() && word.bytes().all(is_plain) {
         true => word.to_owned(),
@@ -181,7 +181,7 @@ impl Failure {
             }
             Error::Incomplete { pool, .. } => {
                 return Failure::cannot(action, what, error)
-                    .hint(format!("search the directory of the missing devices: pool import -d DIR {pool}"));
+                    .hint(format!("search the directories of all devices: pool import -d DIR -d DIR {pool}"));
             }
             Error::OlderCopy { pool, .. } => {
                 let hint = format!(
@@ -192,7 +192,7 @@ impl Failure {
             }
             Error::LostLog { pool, .. } => {
                 let hint = format!(
-                    "search the directory of the missing devices: pool import -d DIR {pool}\n\
+                    "search the directories of all devices: pool import -d DIR -d DIR {pool}\n\
                      if the log is lost: pool import -m {pool}; synchronous writes since the last commit are lost"
                 );
                 return Failure::cannot(action, what, error).hint(hint);
@@ -203,6 +203,13 @@ impl Failure {
                      to protect an image from other users: chmod 600 {}",
                     shell_word(device)
                 ));
+            }
+            Error::NoDevice { pool, name, similar } => {
+                let what = what.to_string();
+                let has = similar.as_ref().map_or_else(String::new, |similar| format!("the pool has {similar}\n"));
+                let why = if what == *name { "no such device in pool".to_owned() } else { error.to_string() };
+                return Failure::cannot(action, what, why)
+                    .hint(format!("{has}to list the devices: pool status {pool}"));
             }
             Error::Suspended(why) => return Failure::suspended(action, &what.to_string(), why),
             _ => {}

@@ -2,8 +2,25 @@
 
 use dataset::name::{DatasetName, Name};
 
+use super::failure::shell_word;
 use super::record::*;
 use super::request::Assignment;
+
+/// The directory searched for pools by default.
+pub const USUAL_PLACE: &str = "/dev";
+
+/// The searched places, for a message; the default directory if `search` is empty.
+pub fn searched(search: &[PathBytes]) -> String {
+    match search {
+        [] => USUAL_PLACE.to_owned(),
+        places => places.iter().map(PathBytes::to_text).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The options of `pool import` for this search, with a space before each; empty for the default directory.
+pub fn search_options(search: &[PathBytes]) -> String {
+    search.iter().map(|place| format!(" -d {}", shell_word(&place.to_text()))).collect()
+}
 
 /// A pool, identified by name or GUID.
 #[derive(Clone, Debug, PartialEq, Eq)]

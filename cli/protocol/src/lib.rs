@@ -35,7 +35,7 @@ pub mod version;
 use pool::inspect::Sink;
 use serde::{Deserialize, Serialize};
 
-pub use self::failure::{Exit, Failure, Kind, unexpected_answer};
+pub use self::failure::{Exit, Failure, Kind, shell_word, unexpected_answer};
 pub use self::host::*;
 pub use self::job::{JobTarget, Order};
 pub use self::record::*;

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use protocol::shell_word;
+
 /// Mode bits for access by group and others: read or write a file.
 const OPEN_TO_OTHERS: u32 = 0o066;
 /// Mode bits for access by others: traverse a directory.
@@ -21,16 +23,25 @@ fn is_exposed(path: &Path) -> bool {
     is_open && path.ancestors().skip(1).all(|folder| mode(folder).is_ok_and(|mode| mode & PASSABLE != 0))
 }
 
-/// Warns of each image among devices with read or lock access for non-owners.
+/// Warns of images among the devices of a pool with read or lock access for non-owners.
 pub(super) fn warn(paths: impl Iterator<Item = PathBuf>) {
-    for path in paths.filter(|path| is_exposed(path)) {
-        let path = path.display();
+    if let Some(warning) = warning(paths) {
         // Without standard error the warning is lost.
-        let _ = writeln!(
-            io::stderr(),
-            "warning: other users can read the image {path} and every file in the pool; to prevent this: chmod 600 {path}"
-        );
+        let _ = writeln!(io::stderr(), "{warning}");
     }
+}
+
+/// One line about all exposed images; `None` without any.
+fn warning(paths: impl Iterator<Item = PathBuf>) -> Option<String> {
+    let exposed: Vec<String> =
+        paths.filter(|path| is_exposed(path)).map(|path| shell_word(&path.to_string_lossy())).collect();
+    let images = match &exposed[..] {
+        [] => return None,
+        [image] => format!("the image {image}"),
+        images => format!("{} images", images.len()),
+    };
+    let all = exposed.join(" ");
+    Some(format!("warning: other users can read {images} and every file in the pool; to prevent this: chmod 600 {all}"))
 }
 
 #[cfg(test)]
@@ -54,5 +65,23 @@ mod tests {
             assert_eq!(is_exposed(&path), exposed, "{mode:o}");
         }
         assert!(!is_exposed(folder.path()) && !is_exposed(Path::new("/dev/null")));
+    }
+
+    #[test]
+    fn all_exposed_images_are_in_one_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let image = |name: &str, mode: u32| {
+            let path = folder.path().join(name);
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let (a, b, closed) = (image("a", 0o644), image("b c", 0o666), image("closed", 0o600));
+        let warned = warning([a.clone(), closed.clone(), b.clone()].into_iter()).unwrap();
+        assert!(warned.starts_with("warning: other users can read 2 images and every file in the pool; "), "{warned}");
+        assert!(warned.ends_with(&format!(": chmod 600 {} '{}'", a.display(), b.display())), "{warned}");
+        assert!(warning([a].into_iter()).unwrap().starts_with("warning: other users can read the image /"));
+        assert_eq!(warning([closed].into_iter()), None);
     }
 }

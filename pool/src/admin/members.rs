@@ -14,7 +14,7 @@
 //!
 //! A spare joins and leaves like any device: see [`super::spares`].
 
-use std::sync::Arc;
+use std::{ffi::OsStr, path::Path, sync::Arc};
 
 use super::{
     pool::Pool,
@@ -50,7 +50,7 @@ impl Pool {
     /// meant, and the new one if both are.
     ///
     /// # Errors
-    /// [`Error::Request`] if there is none.
+    /// [`Error::NoDevice`] if there is none, and [`Error::Request`] for a cache device.
     pub fn find_device(&self, name: &str) -> Result<(Arc<dyn Vdev>, Arc<Leaf>)> {
         let vdevs = self.engine().storage().vdevs.all();
         let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(move |leaf| (vdev.clone(), leaf)));
@@ -60,9 +60,21 @@ impl Pool {
             members.iter().any(|member| member.replaces() == Some(leaf.guid()))
         };
         let found = leaves
+            .clone()
             .filter(|(_, leaf)| is_it(leaf))
             .min_by_key(|(vdev, leaf)| (leaf.health() != Health::Online, is_replaced(vdev, leaf)));
-        found.ok_or_else(|| Error::Request(format!("no such device in pool: {name}")))
+        found.ok_or_else(|| self.no_device(name, leaves.map(|(_, leaf)| leaf.name().to_owned()).collect()))
+    }
+
+    /// Why no device of a vdev has this path or GUID. `paths` are the devices of all vdevs.
+    fn no_device(&self, name: &str, paths: Vec<String>) -> Error {
+        if self.find_cache(name).is_some() {
+            return Error::Request(format!("{name} is a cache device, and belongs to no vdev"));
+        }
+        let file = |path: &str| Path::new(path).file_name().map(OsStr::to_owned);
+        let is_similar = |path: &String| file(path) == file(name) || path.starts_with(name);
+        let similar = paths.into_iter().find(is_similar);
+        Error::NoDevice { pool: self.label().pool_name, name: name.to_owned(), similar }
     }
 
     /// Attaches `new` to the device `beside`, a single device or a mirror member. With `replace`, also in a RAID-Z,

@@ -33,7 +33,7 @@ impl Pool {
     /// in `pool status`, such as `mirror-1`.
     ///
     /// # Errors
-    /// [`Error::Request`] if there is none, or the name is of a member.
+    /// [`Error::NoDevice`] if there is none, and [`Error::Request`] if the name is of a member.
     pub fn find_vdev(&self, name: &str) -> Result<Arc<dyn Vdev>> {
         let vdevs = self.engine().storage().vdevs.all();
         let is_it = |vdev: &&Arc<dyn Vdev>| vdev.guid().to_string() == name || vdev.group_name() == Some(name);

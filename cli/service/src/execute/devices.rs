@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    fs,
+    fs, io,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -21,13 +21,10 @@ use pool::{
     units::Guid,
     vdev::labels::read_label,
 };
-use protocol::{Failure, FoundVdev, ImportablePool, PathBytes, VdevRole, VdevSpec, Wanted};
+use protocol::{Failure, FoundVdev, ImportablePool, PathBytes, USUAL_PLACE, VdevRole, VdevSpec, Wanted};
 
 use super::layout::role_of;
 use crate::registry::{DevicePath, distinct};
-
-/// The directory that is searched for pools by default.
-const USUAL_PLACE: &str = "/dev";
 
 /// Deadline for one request to a device. Longer than a disk needs to spin up or to retry a bad sector.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -253,7 +250,15 @@ enum Refusal {
 impl Refusal {
     fn failure(self, action: &str, pool: &str) -> Failure {
         match self {
-            Refusal::Error(error) => Failure::engine(action, pool, &error),
+            Refusal::Error(error) => {
+                let failure = Failure::engine(action, pool, &error);
+                match error {
+                    Error::Device { device, action: "open", source } if source.kind() == io::ErrorKind::NotFound => {
+                        failure.hint(format!("to create an image of 10 GiB: 10G:{device}\nto list the disks: lsblk -p"))
+                    }
+                    _ => failure,
+                }
+            }
             Refusal::Holds(path, what) => Failure::cannot(action, pool, format!("{} holds {what}", path.display()))
                 .hint("use -f to override; the data on the device is destroyed"),
             Refusal::Exists(path) => Failure::cannot(action, pool, format!("{} exists", path.display()))
@@ -374,8 +379,9 @@ impl Found {
     /// Refuses a pool with missing devices that opening needs.
     pub(crate) fn complete(&self) -> Result<(), Failure> {
         let refused = |why: String| {
-            let failure = Failure::cannot("import", &self.label.pool_name, why);
-            Err(failure.hint("search the directory of the missing devices: pool import -d DIR"))
+            let name = &self.label.pool_name;
+            let hint = format!("search the directories of all devices: pool import -d DIR -d DIR {name}");
+            Err(Failure::cannot("import", name, why).hint(hint))
         };
         match &self.needed()[..] {
             [] => Ok(()),

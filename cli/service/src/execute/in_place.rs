@@ -33,16 +33,42 @@ impl OpenPool {
             // The path names another file by now. Other errors are reported when the device is taken.
             _ => return Ok(None),
         }
-        devices::check_content(path, ACTION, old, force)?;
         let number = leaf.guid();
         let is_out =
             vdev.as_group().and_then(|group| group.member(number)).is_some_and(|own| own.state() == State::Out);
+        if !force && !is_out && devices::pool_on(path) == Some(self.guid()) {
+            let pool = self.name();
+            return Err(Failure::cannot(ACTION, old, format!("the device is in use in pool '{pool}'")).hint(format!(
+                "to use another device: pool replace {pool} {old} NEW\n\
+                 to resilver the whole device in place: pool replace -f {pool} {old}"
+            )));
+        }
+        devices::check_content(path, ACTION, old, force)?;
         if !is_out {
             self.pool.put_offline(&number.to_string(), true).or_refused(ACTION, old)?;
         } else if leaf.device().outstanding() == 0 {
             leaf.let_go();
         }
         Ok(Some(number))
+    }
+
+    /// Refuses a new device that the pool has open already, other than the device `beside` to be replaced in place.
+    pub(super) fn check_not_own(
+        &self,
+        beside: &str,
+        new: &VdevSpec,
+        action: &str,
+        replace: bool,
+    ) -> Result<(), Failure> {
+        let path = Path::new(new.path.as_os_str());
+        let is_open = || FileDevice::open(path, Access::ReadWrite).is_err_and(|error| error.kind() == ErrorKind::Busy);
+        let mut own = self.device_paths().into_iter().filter(|own| devices::is_same(own, path));
+        let is_in_place = || replace && devices::is_same(Path::new(beside), path);
+        if new.create.is_some() || own.next().is_none() || is_in_place() || !is_open() {
+            return Ok(());
+        }
+        let why = format!("{} is already a device of the pool", path.display());
+        Err(Failure::cannot(action, beside, why).hint(format!("to list the devices: pool status {}", self.name())))
     }
 
     /// Brings a device back online after a replacement that failed.

@@ -69,13 +69,15 @@ impl OpenPool {
     ) -> Result<Layout, Failure> {
         let action = if replace { "replace" } else { "attach to" };
         let raidz = self.pool.find_vdev(beside).ok().filter(|vdev| !replace && vdev.as_raidz().is_some());
-        if raidz.is_none() {
-            self.pool.find_device(beside).or_refused(action, beside)?;
-        }
+        let device = match raidz {
+            Some(_) => beside.to_owned(),
+            None => self.pool.find_device(beside).or_refused(action, beside)?.1.name().to_owned(),
+        };
         if replace && self.pool.use_spare(beside, &new.path.to_text()).or_refused(action, beside)? {
             self.jobs.wake();
             return Ok(self.layout());
         }
+        self.check_not_own(&device, new, action, replace)?;
         let vacated = if replace { self.let_go_in_place(beside, new, force)? } else { None };
         let attached = self.attach_new(beside, new, raidz.is_some(), replace, force, limit);
         if let (Err(_), Some(number)) = (&attached, vacated) {

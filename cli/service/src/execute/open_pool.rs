@@ -105,7 +105,8 @@ impl OpenPool {
         let pool = opened.or_refused("open", &known.name)?;
         if !known.is_numbered(pool.engine().guid().0) {
             let other = format!("its devices belong to pool '{}' with GUID {}", pool.name(), pool.engine().guid());
-            return Err(Failure::cannot("open", &known.name, other).hint("search for the devices: pool import -d DIR"));
+            return Err(Failure::cannot("open", &known.name, other)
+                .hint(format!("search for the devices: pool import -d DIR {}", known.name)));
         }
         let datasets = Datasets::open(pool.engine().clone(), known.name.clone()).or_refused("open", &known.name)?;
         let opened = OpenPool::assemble(pool, datasets, known, opening.mounting);

@@ -75,7 +75,7 @@ impl OpenPool {
         let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves());
         let meant: Vec<_> = leaves.filter(|leaf| is_meant(leaf.name(), leaf.guid().0)).collect();
         if let Some(device) = device.filter(|_| meant.is_empty()) {
-            return Err(Failure::cannot("clear errors for", device, "no such device in pool"));
+            self.pool.find_device(device).or_refused("clear errors for", device)?;
         }
         meant.iter().for_each(|leaf| leaf.counters().clear_errors());
         Ok(())

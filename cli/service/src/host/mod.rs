@@ -25,6 +25,7 @@ use dataset::property::pool::ALTROOT;
 use pool::format::label::classes::VdevClasses;
 use protocol::{
     Assignment, CreatePool, Failure, HostRequest, HostResponse, Layout, OnSaid, PathBytes, PoolSelector, Wanted, given,
+    search_options, searched,
 };
 
 pub(crate) use self::leave::detach_dead_mounts;
@@ -175,11 +176,12 @@ fn find_one(which: &PoolSelector, search: &[PathBytes], wanted: Wanted) -> Resul
     let mut matching: Vec<Found> = devices::find(search, wanted)?.into_iter().filter(is_it).collect();
     match matching.len() {
         0 if wanted == Wanted::Living && devices::find(search, Wanted::Destroyed)?.iter().any(is_it) => {
-            let hint = format!("to recover the pool: pool import -D -d DIR {text}");
+            let hint = format!("to recover the pool: pool import -D{} {text}", search_options(search));
             Err(Failure::cannot("import", text, "the pool was destroyed").hint(hint))
         }
         0 => {
-            let hint = format!("to search another directory: pool import{} -d DIR", wanted.flag());
+            let (places, flag) = (searched(search), wanted.flag());
+            let hint = format!("searched: {places}\nto search another directory: pool import{flag} -d DIR {text}");
             Err(Failure::cannot("import", text, "no such pool available").hint(hint))
         }
         1 => Ok(matching.remove(0)),

@@ -7,7 +7,7 @@ use dataset::name::{DatasetName, check_new_pool};
 use dataset::property::Property;
 use protocol::{
     Exit, Failure, FoundVdev, HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind,
-    VdevRole, Wanted, unexpected_answer,
+    VdevRole, Wanted, search_options, searched, unexpected_answer,
 };
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,9 @@ use crate::output::table::{Column, Table};
 
 /// Arguments of `pool import`.
 #[derive(Args, Debug)]
-#[command(after_help = "Without a pool or -a, lists the pools available for import.
+#[command(
+    after_help = "Searches the devices in /dev, or in the places given by -d. A known pool is imported without a search. Without a pool or -a,
+lists the pools available for import.
 
 Cannot be undone: the data that -F and -m give up. -F discards all changes after the state that is opened, including
 synchronous writes; '-F -n' shows the loss, and '-F -o readonly=on' discards nothing. -m discards synchronous writes since the
@@ -35,7 +37,8 @@ Examples:
   pool import -m tank                        import without the missing log device
   pool import -D -d /var/lib                 list destroyed pools
   pool import -D -d /var/lib tank            recover a destroyed pool
-  pool import -a                             import all, for example after a reboot")]
+  pool import -a                             import all, for example after a reboot"
+)]
 pub struct Arguments {
     /// Search this directory or device; may be repeated
     #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
@@ -120,6 +123,7 @@ fn import(
         assignments: assignments(&arguments.properties, Property::of_pool, true, action, pool.unwrap_or("all"))?,
         rewind: arguments.rewind.then_some(Rewind { to: arguments.txg, dry_run: arguments.dry_run }),
     };
+    context.note_ignored(&arguments.properties)?;
     match context.host(HostRequest::Import(request))? {
         HostResponse::Imported(_) => Ok(Exit::Done),
         HostResponse::Rewound(report) if arguments.json => {
@@ -150,20 +154,22 @@ fn show(search: Vec<PathBytes>, wanted: Wanted, as_json: bool, context: &mut Con
     match (as_json, pools.as_slice()) {
         (true, pools) => context.print_json("import", "pools", encode(pools))?,
         (false, []) if wanted == Wanted::Destroyed => {
-            let hint = "to search another directory: pool import -D -d DIR";
+            let hint = elsewhere(&search, wanted);
             return Err(Failure::new("no destroyed pools available to import").hint(hint));
         }
         (false, []) => {
             let destroyed = importable(&search, Wanted::Destroyed, context)?;
-            let mut hint = match context.host(HostRequest::Foreign { search })? {
+            let mut hint = match context.host(HostRequest::Foreign { search: search.clone() })? {
                 HostResponse::Foreign(lines) => lines,
                 _ => return Err(unexpected_answer()),
             };
             hint.truncate(FOREIGN);
-            hint.extend(
-                destroyed.iter().map(|pool| format!("pool '{}' was destroyed: pool import -D -d DIR", pool.name)),
-            );
-            hint.push("to search another directory: pool import -d DIR".to_owned());
+            let recover = |pool: &ImportablePool| {
+                let options = search_options(&search);
+                format!("pool '{0}' was destroyed; to recover the pool: pool import -D{options} {0}", pool.name)
+            };
+            hint.extend(destroyed.iter().map(recover));
+            hint.push(elsewhere(&search, wanted));
             return Err(Failure::new("no pools available to import").hint(hint.join("\n")));
         }
         (false, pools) => {
@@ -172,6 +178,11 @@ fn show(search: Vec<PathBytes>, wanted: Wanted, as_json: bool, context: &mut Con
         }
     }
     Ok(Exit::Done)
+}
+
+/// Where a search without a result looked, and the command for another directory.
+fn elsewhere(search: &[PathBytes], wanted: Wanted) -> String {
+    format!("searched: {}\nto search another directory: pool import{} -d DIR", searched(search), wanted.flag())
 }
 
 fn render(pool: &ImportablePool) -> String {
