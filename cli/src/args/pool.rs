@@ -31,60 +31,60 @@ pub enum PoolCommand {
     Get(get::Arguments),
     /// Set a property
     Set(set::Arguments),
-    /// Export pools, so that their devices can be moved or checked
-    Export(export::Arguments),
-    /// Import pools, or list pools that can be imported
-    Import(import::Arguments),
     /// Show the commands that changed a pool
     History(history::Arguments),
-    /// Commit all pending writes
-    Sync(sync::Arguments),
+    /// Show events of pools since import
+    Events(events::Arguments),
     /// Show I/O statistics
     Iostat(iostat::Arguments),
+    /// Import pools, or list pools that can be imported
+    Import(import::Arguments),
+    /// Export pools, so that their devices can be moved or checked
+    Export(export::Arguments),
+    /// Give a pool a new GUID
+    Reguid(reguid::Arguments),
     /// Add vdevs, spares or cache devices to a pool
     Add(add::Arguments),
+    /// Remove a vdev; its data is moved to the remaining vdevs first
+    Remove(remove::Arguments),
     /// Attach a device to form or extend a mirror, or widen a RAID-Z
     Attach(attach::Arguments),
     /// Detach a device from a mirror
     Detach(detach::Arguments),
-    /// Consolidate fragmented free space
-    Defragment(defragment::Arguments),
-    /// Spread existing data evenly over all vdevs
-    Rebalance(rebalance::Arguments),
-    /// Shrink a device; data at its end is moved first
-    Resize(resize::Arguments),
-    /// Split one device off each mirror into a new pool
-    Split(split::Arguments),
-    /// Remove a vdev; its data is moved to the remaining vdevs first
-    Remove(remove::Arguments),
     /// Replace a device
     Replace(replace::Arguments),
+    /// Split one device off each mirror into a new pool
+    Split(split::Arguments),
     /// Take devices offline
     Offline(offline::Arguments),
     /// Bring devices online; -e uses added space
     Online(online::Arguments),
-    /// Give a pool a new GUID
-    Reguid(reguid::Arguments),
-    /// TRIM unused space
-    Trim(trim::Arguments),
-    /// Show what a loss of devices would cost
-    Simulate(simulate::Arguments),
-    /// Show events of pools since import
-    Events(events::Arguments),
-    /// Wait for background activity to finish
-    Wait(wait::Arguments),
+    /// Clear device errors and resume a suspended pool
+    Clear(clear::Arguments),
     /// Reopen failed or missing devices
     Reopen(reopen::Arguments),
-    /// Restart the resilver of a pool
-    Resilver(resilver::Arguments),
     /// Erase the pool labels from a device
     Labelclear(labelclear::Arguments),
     /// Verify the data of a pool, and repair damage
     Scrub(scrub::Arguments),
-    /// Clear device errors and resume a suspended pool
-    Clear(clear::Arguments),
+    /// Restart the resilver of a pool
+    Resilver(resilver::Arguments),
+    /// TRIM unused space
+    Trim(trim::Arguments),
+    /// Spread existing data evenly over all vdevs
+    Rebalance(rebalance::Arguments),
+    /// Consolidate fragmented free space
+    Defragment(defragment::Arguments),
+    /// Shrink a device; data at its end is moved first
+    Resize(resize::Arguments),
+    /// Wait for background activity to finish
+    Wait(wait::Arguments),
+    /// Commit all pending writes
+    Sync(sync::Arguments),
     /// Verify a pool without repair, imported or exported
     Check(check::Arguments),
+    /// Show what a loss of devices would cost
+    Simulate(simulate::Arguments),
     /// Inspect on-disk structures of an exported pool
     Debug(debug::Arguments),
     /// Demonstrate the main features on temporary image files

@@ -10,7 +10,9 @@ use crate::context::Context;
 
 /// Arguments of `fs create`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "Mounts the new file system, by default in a directory below the parent's mount point.
+
+Examples:
   fs create tank/home
   fs create -p tank/srv/www/logs             with missing parents
   fs create -o compression=zstd -o quota=10G tank/archive

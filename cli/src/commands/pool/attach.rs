@@ -15,8 +15,8 @@ use crate::context::Context;
 new device adds no redundancy until the resilver completes.
 
 Attached to a RAID-Z, the new device widens the vdev. Blocks are moved into rows with the new device, as far as the vdev has
-free space. Redundancy stays the same. The expansion can be paused, and continues after 'pool attach POOL RAIDZ'. An export or a
-crash only repeats the rows under way. A removal or a rebalance makes the expansion wait.
+free space. Redundancy stays the same. A paused expansion continues with 'pool attach POOL RAIDZ'. After an export or a crash the
+expansion continues, and copies only the rows under way again. The expansion waits for a removal or a rebalance.
 
 Cannot be undone: the previous content of the new device is destroyed. 'pool detach' removes a device from a mirror, but not
 from a RAID-Z. An expanded RAID-Z enables features; programs without them refuse the pool. 'pool import -F' can no longer rewind

@@ -11,8 +11,8 @@ use crate::context::Context;
 #[command(
     after_help = "Asks for confirmation on a terminal, unless -f is given. Image files remain and can be deleted afterwards.
 
-Cannot be undone: once the devices are reused or their labels are cleared. Until then 'pool import -D' recovers the pool with all
-data.
+Cannot be undone: the loss is final once the devices are reused or their labels are cleared. Until then, 'pool import -D' recovers
+the pool with all data.
 
 Examples:
   pool destroy tank

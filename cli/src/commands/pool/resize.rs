@@ -20,8 +20,8 @@ SIZE is the new size, such as 10G, or a decrease, such as -1G. SIZE is rounded u
 resized together; the job waits for missing devices. A RAID-Z cannot be resized: add a smaller vdev, then remove the RAID-Z.
 'pool online -e' makes a device larger again; autoexpand does not reclaim space given up here.
 
-Cannot be undone: 'pool import -F' can no longer rewind to a txg with blocks in the space given up; until the end -s stops the
-job. The pool keeps the features enabled by a resize; programs without them refuse the pool.
+Cannot be undone: 'pool import -F' can no longer rewind to a txg with blocks in the space given up. Until the resize completes, -s
+stops the job. The pool keeps the features enabled by a resize; programs without them refuse the pool.
 
 If devices are lost: redundancy is unchanged, except for data moved to another vdev, which has the redundancy of that vdev.
 

@@ -13,8 +13,8 @@ use crate::context::Context;
     after_help = "Tells devices to discard free space; image files become sparse. Free pieces below 1M, space about to be allocated, and blocks of
 the last three commits are skipped.
 
-The service of the pool trims in steps; 'pool status -t' shows the progress. A trim ends with the service; trimmed space stays
-trimmed. A vdev is trimmed as a whole, even if only a single device is named. With autotrim=on, freed space of 128K or more is
+The service of the pool trims in steps; 'pool status -t' shows the progress. An export or a crash ends the trim; trimmed space
+stays trimmed. A vdev is trimmed as a whole, even if only a single device is named. With autotrim=on, freed space of 128K or more is
 trimmed continuously.
 
 Cannot be undone: trimmed space loses its content. 'pool import -F' may be unable to rewind more than three commits.
