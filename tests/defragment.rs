@@ -205,7 +205,7 @@ fn where_nothing_is_to_be_gained_nothing_is_moved() {
     $ pool defragment -p -w tank
     error: the argument '-p' cannot be used with '-w'
 
-    Usage: pool defragment -p <POOL>
+    Usage: pool defragment [OPTIONS] <POOL>
 
     For more information, try '--help'.
     [exit 2]

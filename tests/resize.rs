@@ -221,7 +221,7 @@ fn impossible_resizes_are_refused() {
     error: the following required arguments were not provided:
       <SIZE>
 
-    Usage: pool resize <POOL> <DEVICE> <SIZE>
+    Usage: pool resize [OPTIONS] <POOL> [DEVICE] [SIZE]
 
     For more information, try '--help'.
     [exit 2]

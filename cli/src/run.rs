@@ -99,7 +99,13 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
     let words = &with_help(words, &command);
     let matches = match command.clone().try_get_matches_from(words) {
         Ok(matches) => matches,
-        Err(error) => return absent(program, words, &error).map_or_else(|| answer_of_the_parser(error, context), Err),
+        Err(mut error) => {
+            if let Some(failure) = absent(program, words, &error) {
+                return Err(failure);
+            }
+            show_whole_usage(&mut error, words, command);
+            return answer_of_the_parser(error, context);
+        }
     };
     match program {
         Program::Pool => {
@@ -156,6 +162,23 @@ fn absent(program: Program, words: &[OsString], error: &clap::Error) -> Option<F
         _ => return None,
     };
     Some(Failure::usage(format!("'{what}' is not supported: {reason}")))
+}
+
+/// Replaces the usage line of an error: the parser would show only the arguments that the wrong command line has or
+/// lacks.
+fn show_whole_usage(error: &mut clap::Error, words: &[OsString], mut command: clap::Command) {
+    if error.get(ContextKind::Usage).is_none() {
+        return;
+    }
+    command.build();
+    let mut meant = &mut command;
+    for word in words.iter().skip(1) {
+        if meant.find_subcommand(word).is_none() {
+            break;
+        }
+        meant = meant.find_subcommand_mut(word).expect("it was found");
+    }
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(meant.render_usage()));
 }
 
 /// Requested help or version goes to standard output; any other answer is an error in the command line.

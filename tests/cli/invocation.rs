@@ -17,6 +17,7 @@ fn wrong_command_lines_end_with_two() {
         "fs send",
         "fs list -t dog",
         "fs clone a",
+        "pool export",
     ]), @r"
     $ pool frobnicate
     error: unrecognized subcommand 'frobnicate'
@@ -32,7 +33,7 @@ fn wrong_command_lines_end_with_two() {
       <NAME>
       <VDEV>...
 
-    Usage: pool create <NAME> <VDEV>...
+    Usage: pool create [OPTIONS] <NAME> <VDEV>...
 
     For more information, try '--help'.
     [exit 2]
@@ -47,7 +48,7 @@ fn wrong_command_lines_end_with_two() {
     error: the following required arguments were not provided:
       <SNAPSHOT>
 
-    Usage: fs send <SNAPSHOT>
+    Usage: fs send [OPTIONS] <SNAPSHOT>
 
     For more information, try '--help'.
     [exit 2]
@@ -60,7 +61,15 @@ fn wrong_command_lines_end_with_two() {
     error: the following required arguments were not provided:
       <FILESYSTEM>
 
-    Usage: fs clone <SNAPSHOT> <FILESYSTEM>
+    Usage: fs clone [OPTIONS] <SNAPSHOT> <FILESYSTEM>
+
+    For more information, try '--help'.
+    [exit 2]
+    $ pool export
+    error: the following required arguments were not provided:
+      <POOL>...
+
+    Usage: pool export [OPTIONS] [POOL]...
 
     For more information, try '--help'.
     [exit 2]

@@ -173,7 +173,6 @@ fn wrong_requests_say_what_and_where() {
     $ pool create vault none.img
     pool: cannot create 'vault': [LAB]/none.img: cannot open: No such file or directory
       to create an image of 10 GiB: 10G:[LAB]/none.img
-      to list the disks: lsblk -p
     [exit 1]
     $ pool create vault file
     pool: cannot create 'vault': [LAB]/file is too small: 9B, at least 64M needed

@@ -108,7 +108,7 @@ fn an_older_state_is_looked_at_without_writing_anything() {
     error: the following required arguments were not provided:
       -F
 
-    Usage: pool import -F -d <DIRECTORY|DEVICE> -T <TXG> <POOL|GUID> [NEWNAME]
+    Usage: pool import [OPTIONS] [POOL|GUID] [NEWNAME]
 
     For more information, try '--help'.
     [exit 2]
@@ -116,7 +116,7 @@ fn an_older_state_is_looked_at_without_writing_anything() {
     error: the following required arguments were not provided:
       <POOL|GUID>
 
-    Usage: pool import -d <DIRECTORY|DEVICE> -F <POOL|GUID> [NEWNAME]
+    Usage: pool import [OPTIONS] [POOL|GUID] [NEWNAME]
 
     For more information, try '--help'.
     [exit 2]

@@ -212,7 +212,7 @@ fn wrong_command_lines_exit_with_2() {
     error: the following required arguments were not provided:
       <PROPERTIES>
 
-    Usage: fs get <PROPERTIES> [DATASET]...
+    Usage: fs get [OPTIONS] <PROPERTIES> [DATASET]...
 
     For more information, try '--help'.
     [exit 2]

@@ -254,7 +254,10 @@ impl Refusal {
                 let failure = Failure::engine(action, pool, &error);
                 match error {
                     Error::Device { device, action: "open", source } if source.kind() == io::ErrorKind::NotFound => {
-                        failure.hint(format!("to create an image of 10 GiB: 10G:{device}\nto list the disks: lsblk -p"))
+                        failure.hint(match device.starts_with(USUAL_PLACE) {
+                            true => "to list the disks: lsblk -p".to_owned(),
+                            false => format!("to create an image of 10 GiB: 10G:{device}"),
+                        })
                     }
                     _ => failure,
                 }

@@ -77,7 +77,7 @@ impl Client {
     /// A known or found pool, together with its lock. No service serves the pool while the lock is held.
     fn closed_pool(&mut self, which: &PoolSelector, import: &ImportPool) -> Result<(Closed, PoolLock), Failure> {
         let Some(known) = self.find_known_for(import, which)? else {
-            let found = find_one(which, &import.search, import.wanted)?;
+            let found = find_one("import", which, &import.search, import.wanted)?;
             found.complete()?;
             let name = import.new_name.as_ref().map_or(found.label.pool_name.as_str(), |name| name.as_str());
             let lock = self.turn(name)?;
@@ -107,7 +107,7 @@ impl Client {
         let closed = match known {
             Some(known) => as_known(&known, &known.devices),
             None => {
-                let found = find_one(which, search, Wanted::Living)?;
+                let found = find_one("look into", which, search, Wanted::Living)?;
                 found.complete()?;
                 as_found(&found)
             }
@@ -139,7 +139,7 @@ impl Client {
         // No service runs, and no other command changes an unserved pool while this command holds the lock.
         let closed = match known {
             Some(known) => as_known(&known, &known.devices),
-            None => as_found(&find_one(which, search, Wanted::Living)?),
+            None => as_found(&find_one("check", which, search, Wanted::Living)?),
         };
         let checked = check::check(&closed, &mut Job::new(Vec::new(), progress));
         drop(lock);

@@ -50,7 +50,7 @@ impl Client {
                 return Ok(vec![known.name.to_string()]);
             }
         }
-        let found = find_one(which, &import.search, import.wanted)?;
+        let found = find_one("import", which, &import.search, import.wanted)?;
         self.import_found(&found, import).map(|name| vec![name])
     }
 

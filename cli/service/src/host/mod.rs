@@ -163,8 +163,8 @@ fn altroot(assignments: &[Assignment]) -> Option<String> {
     given(assignments, &ALTROOT).filter(|altroot| !altroot.is_empty())
 }
 
-/// Finds a single pool by name or GUID.
-fn find_one(which: &PoolSelector, search: &[PathBytes], wanted: Wanted) -> Result<Found, Failure> {
+/// Finds a single pool by name or GUID; `action` begins the message of a failure.
+fn find_one(action: &str, which: &PoolSelector, search: &[PathBytes], wanted: Wanted) -> Result<Found, Failure> {
     let text = match which {
         PoolSelector::Name(name) => name.clone(),
         PoolSelector::Guid(guid) => guid.to_string(),
@@ -177,18 +177,22 @@ fn find_one(which: &PoolSelector, search: &[PathBytes], wanted: Wanted) -> Resul
     match matching.len() {
         0 if wanted == Wanted::Living && devices::find(search, Wanted::Destroyed)?.iter().any(is_it) => {
             let hint = format!("to recover the pool: pool import -D{} {text}", search_options(search));
-            Err(Failure::cannot("import", text, "the pool was destroyed").hint(hint))
+            Err(Failure::cannot(action, text, "the pool was destroyed").hint(hint))
         }
         0 => {
             let (places, flag) = (searched(search), wanted.flag());
-            let hint = format!("searched: {places}\nto search another directory: pool import{flag} -d DIR {text}");
-            Err(Failure::cannot("import", text, "no such pool available").hint(hint))
+            let elsewhere = match action {
+                "import" => format!("pool import{flag} -d DIR {text}"),
+                _ => "the same command with -d DIR".to_owned(),
+            };
+            let hint = format!("searched: {places}\nto search another directory: {elsewhere}");
+            Err(Failure::cannot(action, text, "no such pool available").hint(hint))
         }
         1 => Ok(matching.remove(0)),
         _ => {
             let guids: Vec<String> = matching.iter().map(|found| found.label.pool.to_string()).collect();
             let hint = format!("use a GUID: {}", guids.join(", "));
-            Err(Failure::cannot("import", text, "more than one matching pool").hint(hint))
+            Err(Failure::cannot(action, text, "more than one matching pool").hint(hint))
         }
     }
 }

@@ -58,17 +58,18 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return clear(&arguments.pools, &pools, context);
     }
     let mut seen = BTreeMap::new();
-    let mut is_first = true;
+    let (mut is_first, mut has_header) = (true, false);
     if arguments.json {
         let events = news(&arguments.pools, &pools, &mut seen, context)?;
         context.print_json("events", "events", encode(&events))?;
         return Ok(Exit::Done);
     }
-    if !arguments.scripted {
-        context.print(&format!("{:<30} CLASS\n", "TIME"))?;
-    }
     loop {
         let events = news(&arguments.pools, &pools, &mut seen, context)?;
+        if !arguments.scripted && !has_header {
+            context.print(&format!("{:<30} CLASS\n", "TIME"))?;
+            has_header = true;
+        }
         show(&events, &mut is_first, arguments, context)?;
         if !arguments.follow {
             return Ok(Exit::Done);

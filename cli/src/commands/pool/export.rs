@@ -18,7 +18,7 @@ Examples:
   pool export --abandon tank                 discard unwritten data of a suspended pool")]
 pub struct Arguments {
     /// Export all pools
-    #[arg(short = 'a', conflicts_with = "pools", required_unless_present = "pools")]
+    #[arg(short = 'a', conflicts_with = "pools")]
     all: bool,
     /// Unmount busy file systems
     #[arg(short = 'f')]
@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(long)]
     abandon: bool,
     /// The pools
-    #[arg(value_name = "POOL")]
+    #[arg(value_name = "POOL", required_unless_present = "all")]
     pools: Vec<String>,
 }
 
