@@ -21,8 +21,9 @@ use std::{
 
 use common::{POOL, Result, make_dataset, make_pool, median, name};
 use dataset::{
-    admin::{self, Assignment, Datasets, Progress, ResilverState, Stride},
+    admin::{Assignment, Datasets, Progress},
     fs::{Caller, FileSystem, Ino, ROOT},
+    jobs::{ResilverState, Stride},
     name::Name,
 };
 use disk::{Disk, Speed};
@@ -350,7 +351,7 @@ fn walks(amount: &Amount, kind: &Kind, bytes: u64, size: u64) -> Result<Walks> {
 }
 
 /// Does all steps as the service does on an otherwise idle pool.
-fn step_through(mut stride: Stride, step: impl Fn(u64) -> admin::Result<Progress>) -> Result<()> {
+fn step_through(mut stride: Stride, step: impl Fn(u64) -> dataset::error::Result<Progress>) -> Result<()> {
     stride.set_alone(true);
     loop {
         let start = Instant::now();

@@ -18,7 +18,8 @@ use std::{
 };
 
 use common::{Result, make_dataset, make_pool, median, name};
-use dataset::fs::{Caller, FileSystem, Ino, OwnerKind, ROOT, SetQuota};
+use dataset::fs::{Caller, FileSystem, Ino, ROOT, SetQuota};
+use dataset::property::OwnerKind;
 use pool::{
     admin::NewVdev,
     device::MemoryDevice,

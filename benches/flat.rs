@@ -229,7 +229,7 @@ impl Bench {
             skip_missing: false,
             properties: false,
         };
-        Ok(self.datasets.send(&request, dataset::admin::Reader::default(), &mut io::sink(), 2, &mut |_| ())?.bytes)
+        Ok(self.datasets.send(&request, dataset::error::Reader::default(), &mut io::sink(), 2, &mut |_| ())?.bytes)
     }
 
     /// Rewrites ten files, spread over all.

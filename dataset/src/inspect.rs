@@ -11,11 +11,12 @@ use pool::{
 };
 
 use crate::{
-    admin::{Datasets, Error, Result, Target},
+    admin::{Datasets, Target},
     catalogue::{
         Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, Row, SharedRow, SharingRow, SnapshotRow,
         Transaction, Value, Work, dataset_key, decode_page, kind, snapshot_key,
     },
+    error::{Error, Result},
     fs::{
         Account,
         account::ledger::decode_below,

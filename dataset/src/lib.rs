@@ -2,11 +2,14 @@
 
 pub mod admin;
 pub mod catalogue;
+pub mod error;
 pub mod fs;
 pub mod inspect;
 pub mod jobs;
 pub mod lineage;
 pub mod name;
+mod opening;
 pub mod property;
 pub mod scrub;
 pub mod stream;
+mod underway;

@@ -16,10 +16,7 @@
 
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc};
 
-use dataset::{
-    admin::{Progress, ScrubStatus},
-    catalogue::ScrubState,
-};
+use dataset::{admin::Progress, catalogue::ScrubState, jobs::ScrubStatus};
 use pool::{
     device::{Device, Fate, MemoryDevice, Recorder},
     env::SeededEnv,

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use dataset::{
-    admin::Error,
+    error::Error,
     jobs::{Kind, Scheduler},
 };
 use pool::{

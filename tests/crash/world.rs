@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use dataset::{
-    admin::{Datasets, Error, ListRequest, Listed, Progress},
+    admin::{Datasets, ListRequest, Listed, Progress},
+    error::Error,
     fs, lineage,
     name::{DatasetName, Name},
 };

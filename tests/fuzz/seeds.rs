@@ -5,7 +5,7 @@
 use std::{fs, path::Path};
 
 use dataset::{
-    admin::{self, SendFrom, SendRequest},
+    admin::{SendFrom, SendRequest},
     catalogue::kind,
     fs::{Account, Amount, Caller, ROOT, key},
     jobs::Kind,
@@ -299,7 +299,7 @@ fn streams(seeds: &mut Seeds) {
 fn send(world: &World, snapshot: &SnapshotName, from: Option<SendFrom>, replicate: bool) -> Vec<u8> {
     let request = SendRequest { snapshot: snapshot.clone(), from, replicate, skip_missing: false, properties: true };
     let mut stream = Vec::new();
-    world.datasets.send(&request, admin::Reader::default(), &mut stream, 0, &mut |_| {}).unwrap();
+    world.datasets.send(&request, dataset::error::Reader::default(), &mut stream, 0, &mut |_| {}).unwrap();
     stream
 }
 

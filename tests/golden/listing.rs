@@ -4,13 +4,11 @@
 use std::fmt::Write;
 
 use dataset::{
-    admin::{Event, Listed, ScrubStatus},
-    fs::{
-        Account, Amount, Attr, Attribute, Errno, FileAttributes, FileSystem, FileType, Ino, OwnerKind, Project, ROOT,
-        Whence,
-    },
+    admin::{Event, Listed},
+    fs::{Account, Amount, Attr, Attribute, Errno, FileAttributes, FileSystem, FileType, Ino, Project, ROOT, Whence},
+    jobs::ScrubStatus,
     name::Name,
-    property::{DATASET, Property, Source},
+    property::{DATASET, OwnerKind, Property, Source},
 };
 
 use crate::world::{POOL, World};

@@ -21,7 +21,8 @@ mod world;
 use std::{fs, path::PathBuf, sync::Arc};
 
 use dataset::{
-    admin::{Naming, Reader, ReceiveRequest, SendFrom, SendRequest},
+    admin::{Naming, ReceiveRequest, SendFrom, SendRequest},
+    error::Reader,
     name::SnapshotName,
 };
 use pool::{

@@ -13,12 +13,13 @@ use dataset::{
         Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, ReceiveRequest, RollbackRequest,
     },
     fs::{
-        Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileSystem, FileType, Ino, OwnerKind, Project,
-        ROOT, RenameFlags, SetAttr, SetQuota, SetTime, SetXattr,
+        Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileSystem, FileType, Ino, Project, ROOT,
+        RenameFlags, SetAttr, SetQuota, SetTime, SetXattr,
         acl::{ACCESS, Acl, AclEntry, DEFAULT, Who},
     },
     jobs::Job,
     name::{DatasetName, SnapshotName},
+    property::OwnerKind,
 };
 use pool::{
     admin::{ClassedVdev, NewVdev},

@@ -9,9 +9,9 @@
 use std::{cell::LazyCell, sync::Arc};
 
 use dataset::{
-    admin::{Datasets, Expanding, Progress, Removing, Resizing},
+    admin::{Datasets, Progress},
     fs::ROOT,
-    jobs::Job,
+    jobs::{Expanding, Job, Removing, Resizing},
 };
 use pool::{
     admin::{self, ClassedVdev, CreateOptions, NewVdev, OpenOptions, ShrinkPlan},

@@ -1,4 +1,5 @@
-//! Which file of a crate imports from which: the graph of `use` declarations, tests left out.
+//! Which file of a crate imports from which: the graph of `use` declarations, and of paths in code that begin with
+//! `crate`, `super` or `self`. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,8 @@ impl Graph {
 
     fn read(&mut self, folder: &str, source: &Source) {
         let own = module(folder, &source.path);
-        for (line, path) in uses(&source.shipped_code()) {
+        let code = source.shipped_code();
+        for (line, path) in uses(&code).into_iter().chain(inline(&code)) {
             let Some(absolute) = resolve(&own, &path).or_else(|| self.child(&own, &path)) else { continue };
             if let Some(file) = self.file(&absolute).filter(|file| *file != source.path) {
                 self.edges.entry(source.path.clone()).or_default().insert(file);
@@ -122,6 +124,25 @@ fn uses(code: &str) -> Vec<(usize, Vec<String>)> {
     found
 }
 
+/// The paths outside of `use` declarations that begin with `crate`, `super` or `self`, with their lines.
+fn inline(code: &str) -> Vec<(usize, Vec<String>)> {
+    let mut found = Vec::new();
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+    for (at, line) in code.lines().enumerate() {
+        let mut rest = line;
+        while let Some(begin) = ["crate::", "super::", "self::"].iter().filter_map(|head| rest.find(head)).min() {
+            let (before, path) = rest.split_at(begin);
+            let path = path.split(|letter| !is_part(letter)).next().unwrap_or_default();
+            rest = &rest[begin + path.len()..];
+            let is_use = ["use ", "pub(in ", "$"].iter().any(|other| before.ends_with(other));
+            if !is_use && !before.ends_with(is_part) {
+                found.push((at + 1, path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()));
+            }
+        }
+    }
+    found
+}
+
 fn expand(text: &str, prefix: &[String], found: &mut impl FnMut(Vec<String>)) {
     for part in split(text) {
         let (path, group) = part.split_once('{').map_or((part, None), |(path, rest)| (path, Some(rest)));
@@ -174,6 +195,15 @@ mod tests {
         let text: Vec<String> =
             uses(code).into_iter().map(|(line, path)| format!("{line} {}", path.join("::"))).collect();
         assert_eq!(text, ["1 crate::a::b", "1 crate::a::c", "1 crate::e", "2 super::f", "3 std::fmt"]);
+    }
+
+    #[test]
+    fn paths_in_code_count() {
+        let code =
+            "use crate::a::b;\npub(in crate::c) fn f(x: &super::d::E) {\n    crate::g::h(self::i::J, core::k());\n}";
+        let text: Vec<String> =
+            inline(code).into_iter().map(|(line, path)| format!("{line} {}", path.join("::"))).collect();
+        assert_eq!(text, ["2 super::d::E", "3 crate::g::h", "3 self::i::J"]);
     }
 
     #[test]

@@ -106,21 +106,24 @@ fn mark_test_items(lines: &mut [Line]) {
             at += 1;
             continue;
         }
-        let mut depth = 0_i32;
+        let (mut depth, mut angle) = (0_i32, 0_i32);
         loop {
             let Some(line) = lines.get_mut(at) else { return };
             line.is_test = true;
             let code = line.code.clone();
             at += 1;
             let mut ended = false;
-            for letter in code.replace("#[cfg(test)]", "").chars() {
+            for letter in code.replace("#[cfg(test)]", "").replace("->", "").chars() {
                 match letter {
+                    // Outside of brackets, these enclose types.
+                    '<' if depth == 0 => angle += 1,
+                    '>' if depth == 0 => angle -= 1,
                     '{' | '(' | '[' => depth += 1,
                     '}' | ')' | ']' => {
                         depth -= 1;
                         ended |= depth == 0 && letter == '}';
                     }
-                    ';' | ',' => ended |= depth == 0,
+                    ';' | ',' => ended |= depth == 0 && angle == 0,
                     _ => {}
                 }
             }
@@ -257,10 +260,10 @@ mod tests {
 
     #[test]
     fn items_of_tests_are_distinguished() {
-        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(test)]\nuse x::{\n  y,\n};\nfn d() {}";
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(test)]\nuse x::{\n  y,\n};\nfn d() {}\n#[cfg(test)]\nfn e() -> A<B, C> {\n}\nfn f() {}";
         let source = parse("pool/src/a.rs".to_owned(), text);
         let shipped: Vec<usize> = source.shipped().map(|(at, _)| at).collect();
-        assert_eq!(shipped, [1, 6, 11]);
+        assert_eq!(shipped, [1, 6, 11, 15]);
         assert!(parse("pool/src/a_tests.rs".to_owned(), text).shipped().next().is_none());
     }
 }

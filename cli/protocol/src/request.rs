@@ -1,8 +1,8 @@
 //! Requests within one imported pool, and their responses.
 
-use dataset::fs::OwnerKind;
 use dataset::jobs::Kind;
 use dataset::name::{BookmarkName, DatasetName, Name, SnapshotName, SnapshotSet};
+use dataset::property::OwnerKind;
 use dataset::property::{Kinds, Setting, Typed};
 use serde::{Deserialize, Serialize};
 

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use dataset::{admin::Reader, name::Name};
+use dataset::{error::Reader, name::Name};
 use pool::inspect::Sink;
 use protocol::{
     Call, Executor, Failure, HostRequest, HostResponse, Inspect, Kind, OnSaid, Permission, Request, Response, Stream,

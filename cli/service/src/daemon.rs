@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use dataset::{admin::Reader, fs::OwnerKind};
+use dataset::{error::Reader, property::OwnerKind};
 use parking_lot::{Mutex, RwLock};
 use pool::txg::Engine;
 use protocol::{Call, Failure, OnSaid, Request, Response, Stream};

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt};
 
-use dataset::fs::OwnerKind;
+use dataset::property::OwnerKind;
 
 /// Whether this process is root of the machine or of a container. In a user namespace created by an ordinary user,
 /// uid 0 has no rights beyond the user's own, so the process is not root there: the root directory belongs to another

@@ -1,100 +1,31 @@
 //! Opening datasets and snapshots.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use pool::{
     error::Error as PoolError,
-    format::{
-        label::{BLOCK_CLONING, FILE_ATTRIBUTES, PROJECT_QUOTA},
-        pointer::BlockPointer,
-    },
+    format::label::{BLOCK_CLONING, FILE_ATTRIBUTES, PROJECT_QUOTA},
     tree::View,
-    txg::{Due, Engine, Head, Sync},
+    txg::{Due, Head, Reclaimer},
 };
 use rustix::io::Errno;
 
 use super::{
-    datasets::Datasets,
-    error::{Error, Result},
-    feature,
-    limits::Limits,
-    property,
-    quotas::Quotas,
-    resolve::Names,
+    property::values,
+    table::{
+        datasets::{Datasets, Mount, Progress},
+        feature,
+        limits::Limits,
+        names::Names,
+        opened::{Dataset, OpenSnapshot},
+    },
 };
 use crate::{
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    error::{Error, Result},
     fs::{FileSystem, Options, REAPING_STEPS},
     name::{DatasetName, SnapshotName},
 };
-
-/// An open dataset, shared by all users of the dataset.
-pub struct Dataset {
-    id: u64,
-    head: Arc<Head>,
-    fs: Arc<FileSystem>,
-    limits: Arc<Limits>,
-}
-
-impl Dataset {
-    /// The dataset's id; stable across renames.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// The dataset's tree.
-    pub fn head(&self) -> &Arc<Head> {
-        &self.head
-    }
-
-    /// The dataset's file system.
-    pub fn fs(&self) -> &Arc<FileSystem> {
-        &self.fs
-    }
-}
-
-/// An open snapshot, which never changes.
-pub struct OpenSnapshot {
-    /// The snapshot's id; stable across renames.
-    pub id: u64,
-    /// The snapshot's tree.
-    pub head: Arc<Head>,
-    /// The snapshot's file system, read-only.
-    pub fs: Arc<FileSystem>,
-}
-
-/// The open datasets, sorted by id, so that every run handles the datasets in the same order.
-#[derive(Default)]
-pub(super) struct OpenTable {
-    datasets: BTreeMap<u64, Arc<Dataset>>,
-    quotas: Arc<Quotas>,
-}
-
-impl OpenTable {
-    /// Shows another tree in an open dataset.
-    pub(super) fn replace(&self, id: u64, root: BlockPointer, level: u8) {
-        if let Some(dataset) = self.datasets.get(&id) {
-            dataset.head.replace(root, level);
-        }
-    }
-
-    /// Closes a destroyed dataset.
-    pub(super) fn close(&mut self, engine: &Engine, id: u64) {
-        self.datasets.remove(&id);
-        engine.close_head(id);
-    }
-
-    /// Updates the limits of the open datasets.
-    pub(super) fn refresh(&self, sync: &mut Sync<'_>) -> Result<()> {
-        let (room, now) = (sync.engine().available(), sync.engine().env().now());
-        for dataset in self.datasets.values() {
-            let newest = sync.catalogue(|view, _| dataset.limits.renew(&Transaction::new(*view, now), room))?;
-            dataset.head.set_newest_snapshot(newest);
-        }
-        self.quotas.turn();
-        Ok(())
-    }
-}
 
 impl Datasets {
     /// Opens a dataset, or returns the open dataset.
@@ -231,9 +162,9 @@ impl Datasets {
     }
 
     pub(super) fn options(&self, tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Options> {
-        let mut effective = property::effective(tx, names, id)?;
+        let mut effective = values::effective(tx, names, id)?;
         if let Some(mount) = self.mount_of(id) {
-            property::overlay(&mut effective, &mount);
+            values::overlay(&mut effective, &mount);
         }
         let mut options = Options::from_properties(&effective);
         options.readonly |= self.engine().read_only();
@@ -241,6 +172,52 @@ impl Datasets {
         options.attributes = feature::is_enabled(tx, FILE_ATTRIBUTES)?;
         options.accounts = feature::is_enabled(tx, PROJECT_QUOTA)?;
         Ok(options)
+    }
+}
+
+impl Datasets {
+    /// Records that a dataset is mounted, or with `None` unmounted, for its properties.
+    ///
+    /// Values that hold for one mount only are applied to the open file system, and removed again, here.
+    pub fn note_mount(&self, id: u64, mount: Option<Mount>) {
+        let is_temporary = |mount: Option<&Mount>| mount.is_some_and(|mount| !mount.temporary.is_empty());
+        let mut concerned = is_temporary(mount.as_ref());
+        {
+            let mut mounts = self.mounts.lock();
+            let before = match mount {
+                Some(mount) => mounts.insert(id, mount),
+                None => mounts.remove(&id),
+            };
+            concerned |= before.is_some();
+        }
+        if concerned && let Err(error) = self.reload_options_of(id) {
+            tracing::warn!("dataset {id} keeps the options it had: {error}");
+        }
+    }
+
+    /// The recorded mount of a dataset, if mounted.
+    pub fn mount_of(&self, id: u64) -> Option<Mount> {
+        self.mounts.lock().get(&id).cloned()
+    }
+}
+
+impl Reclaimer for Datasets {
+    /// Frees some of the removed files, and makes a step of the background work left by destroys.
+    fn free_due(&self) -> Due {
+        let files = self.free_due_files();
+        let work = match self.background_step() {
+            Ok(Progress::Worked) => Due::Freed,
+            Ok(Progress::Idle) => Due::Nothing,
+            Err(error) => {
+                tracing::warn!("cannot free what was destroyed: {error}");
+                Due::Nothing
+            }
+        };
+        files.max(work)
+    }
+
+    fn due(&self) -> u64 {
+        self.freeing().unwrap_or_default()
     }
 }
 

@@ -4,19 +4,17 @@ use std::collections::BTreeMap;
 
 use pool::{error::Error as PoolError, format::intent::Entry};
 
-use super::{
-    datasets::Datasets,
-    error::{Error, Result},
-};
+use super::table::datasets::Datasets;
 use crate::{
     catalogue::{DatasetRow, dataset_key},
+    error::{Error, Result},
     fs::replay::{Claims, Replay},
 };
 
 impl Datasets {
     /// Applies the intent log and commits. The log is empty afterwards, so a later crash can neither apply the records
     /// again nor lose them.
-    pub(super) fn replay_log(&self) -> Result<()> {
+    pub(crate) fn replay_log(&self) -> Result<()> {
         let mut trees: BTreeMap<u64, Vec<Entry>> = BTreeMap::new();
         for entry in self.engine().take_log() {
             trees.entry(entry.tree).or_default().push(entry);

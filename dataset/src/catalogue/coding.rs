@@ -141,7 +141,7 @@ macro_rules! row {
             $($(#[$doc])* pub $field: $kind,)*
         }
 
-        impl $crate::catalogue::Row for $name {
+        impl $crate::catalogue::coding::Row for $name {
             const WHAT: &'static str = $what;
 
             fn encode(&self) -> Vec<u8> {

@@ -7,12 +7,12 @@ use pool::format::{key::Key, label::SPACES_IN_NAMES};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Transaction,
     coding::Row,
-    keys_from, kind,
+    key::{keys_from, kind},
     rows::{Bookmark, Hold, Named, Value},
+    transaction::Transaction,
 };
-use crate::admin::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A row with a name.
 pub trait ByName: Row {

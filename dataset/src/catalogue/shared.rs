@@ -8,7 +8,11 @@ use pool::{
     units::{ChunkId, Txg},
 };
 
-use super::{POOL, Space, coding::row, kind};
+use super::{
+    coding::row,
+    key::{POOL, kind},
+    space::Space,
+};
 
 row! {
     /// A block with more than one reference. The key is the address of the first copy; a block without a row has one

@@ -18,8 +18,8 @@ use pool::{
     units::Txg,
 };
 
-use super::{MASTER, coding::Row, rows::Master};
-use crate::admin::{Error, Result};
+use super::{coding::Row, key::MASTER, rows::Master};
+use crate::error::{Error, Result};
 
 /// The body and the block of an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

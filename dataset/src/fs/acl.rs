@@ -9,21 +9,11 @@
 //!   Setting the mode changes the list, and setting the list changes the mode.
 //! * A new file in a directory with a default list gets its access list from the default list; the umask is ignored.
 //!
-//! The first half is pure; the second half works on the tree. A list is always in its item, never in a block, so
+//! This module is pure; `access` works on the tree. A list is always in its item, never in a block, so
 //! changing a mode reads no block. With `acltype=off` lists are hidden and no new list is made. Existing lists still
 //! follow their modes, and apply again when `acltype` is switched on.
 
-use pool::tree::View;
 use rustix::io::Errno;
-
-use super::{
-    FileSystem, METADATA,
-    change::Change,
-    failure::Failure,
-    inode::{FileType, Inode},
-    key::Ino,
-    xattr::{self, Value, Xattr},
-};
 
 /// The name of a file's list.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
@@ -38,9 +28,6 @@ const HEAD: usize = 4;
 const ENTRY: usize = 8;
 /// The id in entries without a user or group.
 const NOBODY: u32 = u32::MAX;
-
-const SGID: u16 = 0o2000;
-const PERMISSIONS: u16 = 0o777;
 
 /// The subject of an entry, in the order of entries in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,112 +196,6 @@ fn decode_entry(bytes: &[u8; ENTRY]) -> Option<AclEntry> {
 /// Whether an extended attribute is a list.
 pub(super) fn is_acl(name: &[u8]) -> bool {
     name == ACCESS || name == DEFAULT
-}
-
-/// The list in an item. An invalid list, which no version of this program has stored, counts as none.
-fn load(view: &View<'_>, ino: Ino, name: &[u8]) -> Result<Option<Acl>, Failure> {
-    match xattr::find(view, ino, name)? {
-        Ok(entry) => Ok(match xattr::decode(&entry)?.value {
-            Value::Inline(value) => Acl::decode(value).ok().flatten(),
-            Value::Block(_) => None,
-        }),
-        Err(_) => Ok(None),
-    }
-}
-
-fn store(change: &mut Change<'_>, ino: Ino, name: &[u8], acl: &Acl) -> Result<(), Failure> {
-    let place = xattr::replace(change, ino, name)?;
-    change.put(place, Xattr { name, value: Value::Inline(&acl.encode()) }.encode(), None);
-    Ok(())
-}
-
-/// Makes a file's access list follow a new mode.
-pub(super) fn follow_mode(change: &mut Change<'_>, ino: Ino, mode: u16) -> Result<(), Failure> {
-    if let Some(mut acl) = load(&change.view, ino, ACCESS)? {
-        acl.set_mode(mode);
-        store(change, ino, ACCESS, &acl)?;
-    }
-    Ok(())
-}
-
-/// The default list that a new file gets from its directory.
-#[derive(Default)]
-pub(super) struct Inheritance(Option<Acl>);
-
-impl Inheritance {
-    /// For a new file of the given type in `dir`.
-    pub(super) fn of(view: &View<'_>, dir: Ino, file_type: FileType) -> Result<Inheritance, Failure> {
-        match file_type {
-            FileType::Symlink => Ok(Inheritance::default()),
-            _ => load(view, dir, DEFAULT).map(Inheritance),
-        }
-    }
-
-    /// The mode: the mode asked for, restricted by the default list or, without a list, by the umask.
-    pub(super) fn mode(&self, asked: u16, umask: u32) -> u16 {
-        match &self.0 {
-            Some(default) => asked & !PERMISSIONS | default.inherited(asked).mode(),
-            None => asked & !(umask as u16 & PERMISSIONS),
-        }
-    }
-
-    /// Stores the lists of the new inode.
-    pub(super) fn bequeath(&self, change: &mut Change<'_>, ino: Ino, inode: &Inode) -> Result<(), Failure> {
-        let Some(default) = &self.0 else { return Ok(()) };
-        let own = default.inherited(inode.mode);
-        if !own.is_minimal() {
-            store(change, ino, ACCESS, &own)?;
-        }
-        if inode.is_dir() { store(change, ino, DEFAULT, default) } else { Ok(()) }
-    }
-}
-
-impl FileSystem {
-    /// Sets a list, or removes the list if `value` is empty. `name` is [`ACCESS`] or [`DEFAULT`]. The access list
-    /// changes the mode; `kills_sgid` clears the set-group bit, as required if the caller is not in the file's group.
-    ///
-    /// # Errors
-    /// EOPNOTSUPP with `acltype=off`, EACCES for a default list of a non-directory, and the errors of [`Acl::decode`].
-    pub fn set_acl(&self, ino: Ino, name: &[u8], value: &[u8], kills_sgid: bool) -> Result<(), Errno> {
-        assert!(is_acl(name), "only lists are set as such");
-        self.writable()?;
-        self.check_acl_name(name)?;
-        let acl = Acl::decode(value)?;
-        self.admit(METADATA + value.len() as u64)?;
-        self.update_tree(|change| {
-            let inode = change.inode(ino)?;
-            inode.check_free()?;
-            match inode.file_type {
-                FileType::Symlink => return Err(Errno::OPNOTSUPP.into()),
-                FileType::Directory => {}
-                _ if name == DEFAULT && acl.is_some() => return Err(Errno::ACCESS.into()),
-                _ => {}
-            }
-            let now = change.now;
-            let inode = change.edit(ino)?;
-            inode.ctime = now;
-            if let Some(acl) = acl.as_ref().filter(|_| name == ACCESS) {
-                inode.mode = inode.mode & !PERMISSIONS | acl.mode();
-                if kills_sgid {
-                    inode.mode &= !SGID;
-                }
-            }
-            match &acl {
-                Some(acl) if name == DEFAULT || !acl.is_minimal() => store(change, ino, name, acl),
-                _ => xattr::delete_named(change, ino, name).map(drop),
-            }
-        })
-    }
-
-    /// EOPNOTSUPP for a list's name if lists are off.
-    pub(super) fn check_acl_name(&self, name: &[u8]) -> Result<(), Errno> {
-        if is_acl(name) && !self.options().acl { Err(Errno::OPNOTSUPP) } else { Ok(()) }
-    }
-
-    /// The default list for a new file of the given type in `dir`.
-    pub(super) fn inheritance(&self, view: &View<'_>, dir: Ino, file_type: FileType) -> Result<Inheritance, Failure> {
-        if self.options().acl { Inheritance::of(view, dir, file_type) } else { Ok(Inheritance::default()) }
-    }
 }
 
 #[cfg(test)]

@@ -18,22 +18,16 @@
 //! change the attribute (`CAP_LINUX_IMMUTABLE`). A rollback, a received stream and destroying a dataset replace files
 //! rather than change files, and ignore attributes.
 
-use pool::{
-    block::compression::CompressionChoice,
-    format::{
-        codec::{Malformed, Reader, Writer, malformed},
-        label::FILE_ATTRIBUTES,
-    },
-    tree::View,
-};
+use pool::{block::compression::CompressionChoice, format::label::FILE_ATTRIBUTES, tree::View};
 use rustix::io::Errno;
 
 use super::{
-    FileSystem, METADATA, Options,
     change::load_inode,
     failure,
-    inode::{FileType, Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT, flag},
+    file_system::{FileSystem, METADATA},
+    inode::{FileType, Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT, Own, flag},
     key::{self, Ino},
+    options::Options,
     project::Project,
 };
 use crate::property::dataset::{COMPRESSION, RECORDSIZE};
@@ -120,53 +114,6 @@ const FLAGS: u64 = flag::IMMUTABLE | flag::APPEND | flag::NODUMP | flag::NOATIME
 const INHERITED: u64 = flag::NODUMP | flag::NOATIME;
 /// Flags that only regular files and directories can have and inherit.
 const OF_CONTENT: u64 = flag::DIRECT;
-
-/// A file's own values, which override the dataset's properties.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Own {
-    /// The compression of new blocks.
-    pub compression: Option<CompressionChoice>,
-    /// The record size as a power of two; used once the file has no blocks.
-    pub record_shift: Option<u8>,
-}
-
-impl Own {
-    /// The flags for the values that are set.
-    pub(super) fn flags(&self) -> u64 {
-        let flag = |there, flag| if there { flag } else { 0 };
-        flag(self.compression.is_some(), flag::COMPRESSION) | flag(self.record_shift.is_some(), flag::RECORD_SIZE)
-    }
-
-    pub(super) fn encode(&self, out: &mut impl Writer) {
-        if let Some(compression) = self.compression {
-            out.put_prefixed(compression.to_string().as_bytes());
-        }
-        if let Some(shift) = self.record_shift {
-            out.put_u8(shift);
-        }
-    }
-
-    /// Decodes the values that `flags` announces.
-    pub(super) fn decode(flags: u64, reader: &mut Reader<'_>) -> Result<Own, Malformed> {
-        const WHAT: &str = "inode's attributes";
-        let mut own = Own::default();
-        if flags & flag::COMPRESSION != 0 {
-            let text = reader.prefixed(WHAT)?;
-            let choice = std::str::from_utf8(text).ok().and_then(CompressionChoice::parse);
-            own.compression = choice.filter(|choice| choice.to_string().as_bytes() == text);
-            if own.compression.is_none() {
-                return malformed(WHAT);
-            }
-        }
-        if flags & flag::RECORD_SIZE != 0 {
-            own.record_shift = match reader.u8(WHAT)? {
-                shift @ MIN_RECORD_SHIFT..=MAX_RECORD_SHIFT => Some(shift),
-                _ => return malformed(WHAT),
-            };
-        }
-        Ok(own)
-    }
-}
 
 /// The attributes of a file, as read from and written to the inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::{
     account::{
-        Account,
+        item::Account,
         ledger::{Charge, Ledger},
     },
     failure::{Failure, damaged},

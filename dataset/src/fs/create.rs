@@ -4,20 +4,19 @@ use pool::tree::View;
 use rustix::io::Errno;
 
 use super::{
-    Caller, FileSystem, METADATA,
-    acl::Inheritance,
-    attr::Attr,
+    access::Inheritance,
+    attr::{Attr, Caller, SGID},
     attributes,
     change::{Change, load_directory, load_inode},
     directory::{Dirent, NAME_MAX, check_name, probe},
     failure::Failure,
     file::extent,
+    file_system::{FileSystem, METADATA},
     inode::{FileType, Inode, Link, flag},
     key::{self, Ino},
     link, project,
 };
 
-const SGID: u16 = 0o2000;
 /// The longest target of a symbolic link, in bytes.
 const TARGET_MAX: usize = 4095;
 /// The most names of an inode.

@@ -3,12 +3,13 @@
 //! Coded with variable length; see `dataset/FORMAT.md`, "Inode".
 
 use pool::{
+    block::compression::CompressionChoice,
     env::Nanos,
     format::codec::{Malformed, Reader, Writer, malformed},
     units::Txg,
 };
 
-use super::{attributes::Own, key::Ino};
+use super::key::Ino;
 
 const VERSION: u8 = 1;
 
@@ -115,6 +116,53 @@ impl Link {
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Link, Malformed> {
         Ok(Link { dir: reader.varint("link")?, offset: reader.varint("link")? })
+    }
+}
+
+/// A file's own values, which override the dataset's properties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// The compression of new blocks.
+    pub compression: Option<CompressionChoice>,
+    /// The record size as a power of two; used once the file has no blocks.
+    pub record_shift: Option<u8>,
+}
+
+impl Own {
+    /// The flags for the values that are set.
+    pub(super) fn flags(&self) -> u64 {
+        let flag = |there, flag| if there { flag } else { 0 };
+        flag(self.compression.is_some(), flag::COMPRESSION) | flag(self.record_shift.is_some(), flag::RECORD_SIZE)
+    }
+
+    pub(super) fn encode(&self, out: &mut impl Writer) {
+        if let Some(compression) = self.compression {
+            out.put_prefixed(compression.to_string().as_bytes());
+        }
+        if let Some(shift) = self.record_shift {
+            out.put_u8(shift);
+        }
+    }
+
+    /// Decodes the values that `flags` announces.
+    pub(super) fn decode(flags: u64, reader: &mut Reader<'_>) -> Result<Own, Malformed> {
+        const WHAT: &str = "inode's attributes";
+        let mut own = Own::default();
+        if flags & flag::COMPRESSION != 0 {
+            let text = reader.prefixed(WHAT)?;
+            let choice = std::str::from_utf8(text).ok().and_then(CompressionChoice::parse);
+            own.compression = choice.filter(|choice| choice.to_string().as_bytes() == text);
+            if own.compression.is_none() {
+                return malformed(WHAT);
+            }
+        }
+        if flags & flag::RECORD_SIZE != 0 {
+            own.record_shift = match reader.u8(WHAT)? {
+                shift @ MIN_RECORD_SHIFT..=MAX_RECORD_SHIFT => Some(shift),
+                _ => return malformed(WHAT),
+            };
+        }
+        Ok(own)
     }
 }
 
@@ -271,7 +319,6 @@ impl Inode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pool::block::compression::CompressionChoice;
     use proptest::prelude::*;
 
     fn any_inode() -> impl Strategy<Value = Inode> {

@@ -2,7 +2,7 @@
 
 use pool::{space::Placement, tree::Policy, txg::Caching};
 
-use super::inode::{MAX_RECORD_SHIFT, MIN_RECORD_SHIFT};
+use super::inode::{Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT};
 use crate::property::{
     AclType, Durability, Effective, Spread,
     dataset::{
@@ -79,6 +79,11 @@ impl Options {
         let shift = self.recordsize.max(1).ilog2() as u8;
         shift.clamp(MIN_RECORD_SHIFT, MAX_RECORD_SHIFT)
     }
+}
+
+/// The file's record size as a power of two: the current size, or for a file without blocks the size from the options.
+pub(super) fn effective_shift(inode: &Inode, options: &Options) -> u8 {
+    if inode.record_shift == 0 { options.of(inode).record_shift() } else { inode.record_shift }
 }
 
 #[cfg(test)]

@@ -8,28 +8,21 @@
 //! Many orphans are gathered and freed in one change. If files are removed by the thousand, the removing and the
 //! freeing thread would otherwise pass the tree's lock back and forth for each file, and mostly wait.
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{mem, sync::atomic::Ordering::Relaxed, time::Duration};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::{
-    FileSystem,
     account::ledger::Charge,
     change::{Change, load_inode},
     failure::Failure,
     file::discard::discard,
+    file_system::FileSystem,
     key::{self, DATASET, INODE, Ino, ORPHAN, TRUNCATE},
     remove::Fate,
 };
 use pool::{format::key::Key, tree::View, txg::Due};
 
-const SHARDS: usize = 64;
 /// An inode with at most this number of items is freed together with its last name.
 const SMALL: usize = 64;
 /// The number of items of a larger inode freed per step.
@@ -42,27 +35,6 @@ const CHARGED_STEPS: usize = 64;
 /// days.
 const FORGOTTEN_WITHIN: Duration = Duration::from_millis(500);
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Use {
-    count: u64,
-    orphan: bool,
-}
-
-/// The inodes in use, and whether orphans wait to be freed.
-pub(super) struct Retained {
-    shards: Box<[Mutex<HashMap<Ino, Use>>]>,
-    pending: AtomicBool,
-    /// Orphans released recently, to be freed together.
-    unused: Mutex<Vec<Ino>>,
-    /// Held while a thread looks for orphans and frees orphans, and while an inode is made without a name.
-    reaping: Mutex<()>,
-    /// The uptime when an inode in use last lost its last name.
-    orphaned: Mutex<Option<Duration>>,
-    /// The number of orphans released so far; [`FileSystem::wait_for_release`] waits for a change.
-    released: Mutex<u64>,
-    release: Condvar,
-}
-
 /// The result of freeing an account's orphans.
 pub(super) enum Reaped {
     /// Some items were freed.
@@ -71,37 +43,6 @@ pub(super) enum Reaped {
     InUse,
     /// Nothing was freed: the account has no orphans.
     Nothing,
-}
-
-impl Default for Retained {
-    fn default() -> Retained {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        // After a crash the tree may have orphans.
-        Retained {
-            shards,
-            pending: AtomicBool::new(true),
-            unused: Mutex::default(),
-            reaping: Mutex::default(),
-            orphaned: Mutex::default(),
-            released: Mutex::default(),
-            release: Condvar::default(),
-        }
-    }
-}
-
-impl Retained {
-    fn shard(&self, ino: Ino) -> MutexGuard<'_, HashMap<Ino, Use>> {
-        self.shards[(ino % SHARDS as u64) as usize].lock()
-    }
-
-    fn holds(&self, ino: Ino) -> bool {
-        self.shard(ino).contains_key(&ino)
-    }
-
-    /// Marks an inode to be freed by its last release; false if the inode is not in use.
-    fn mark_orphan(&self, ino: Ino) -> bool {
-        self.shard(ino).get_mut(&ino).map(|used| used.orphan = true).is_some()
-    }
 }
 
 impl FileSystem {

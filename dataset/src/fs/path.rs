@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use rustix::io::Errno;
 
 use super::{
-    FileSystem,
     change::load_inode,
     directory::Dirent,
     failure::damaged,
+    file_system::FileSystem,
     key::{self, Ino, ROOT},
 };
 

@@ -10,8 +10,8 @@
 use rustix::io::Errno;
 
 use super::{
-    FileSystem,
     change::load_inode,
+    file_system::FileSystem,
     inode::{FileType, Inode, flag},
     key::Ino,
 };

@@ -7,12 +7,12 @@
 use rustix::io::Errno;
 
 use super::{
-    FileSystem,
     attr::Attr,
     change::{load_directory, load_inode},
     create::resolve,
     directory::Dirent,
     failure::{Failure, damaged},
+    file_system::FileSystem,
     inode::{FileType, Inode},
     key::{self, DIRENT, Ino},
 };

@@ -3,10 +3,10 @@
 use rustix::io::Errno;
 
 use super::{
-    FileSystem,
     change::Change,
     directory::{Found, check_name, probe},
     failure::Failure,
+    file_system::FileSystem,
     inode::{FileType, Link},
     key::{self, Ino},
     link,

@@ -4,12 +4,13 @@ use pool::tree::View;
 use rustix::io::Errno;
 
 use super::{
-    Caller, FileSystem, METADATA,
-    acl::Inheritance,
+    access::Inheritance,
+    attr::Caller,
     change::{Change, load_directory},
     create::{Spec, enter},
     directory::{Dirent, Found, Probe, check_name, probe},
     failure::Failure,
+    file_system::{FileSystem, METADATA},
     inode::{FileType, Link},
     key::{self, Ino, ROOT},
     link, project,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{FileSystem, change::load_master, directory::NAME_MAX};
+use super::{change::load_master, directory::NAME_MAX, file_system::FileSystem, room::Room};
 
 /// The result of `statfs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,20 +23,6 @@ pub struct StatFs {
     pub files_free: u64,
     /// The longest name, in bytes.
     pub name_max: u32,
-}
-
-/// The limits set by a dataset's properties, provided by the layer above.
-pub trait Room: Send + Sync {
-    /// Requests room for `bytes` of new data: EDQUOT if a quota refuses, ENOSPC if the rest is reserved for other
-    /// datasets.
-    fn admit(&self, bytes: u64) -> Result<(), Errno>;
-
-    /// Whether [`Room::admit`] would succeed; takes no room.
-    fn look_for(&self, bytes: u64) -> Result<(), Errno>;
-
-    /// The bytes referenced by the dataset, and the bytes still available under its quotas once all pending frees are
-    /// done.
-    fn space(&self) -> (u64, u64);
 }
 
 const BLOCK: u64 = 4096;

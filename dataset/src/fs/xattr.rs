@@ -21,10 +21,10 @@ use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    FileSystem, METADATA,
     acl::is_acl,
     change::{Change, load_inode},
     failure::{self, Failure, damaged},
+    file_system::{FileSystem, METADATA},
     inode::flag,
     key::{self, Ino, Window, XATTR},
 };

@@ -25,9 +25,13 @@ use pool::{
     space::Batch,
 };
 
-use super::moving::{Emptying, Mover, Moving, Work, refused};
-use crate::admin::{Datasets, Progress, Result};
+use super::moving::{Emptying, Moving, refused};
 use crate::catalogue::{MoveState, Row};
+use crate::underway::moving::{Mover, Work};
+use crate::{
+    admin::{Datasets, Progress},
+    error::Result,
+};
 
 /// The row of a job in batches.
 pub(crate) trait InBatches: Row + Clone + Send + 'static {

@@ -13,14 +13,6 @@
 //! * A stream being received when the walk began may replace a dataset already walked: after the receive, the datasets
 //!   are walked again. Later receives contain only blocks younger than the walk.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
-
 use pool::{
     error::Result as PoolResult,
     format::{key::Key, pointer::BlockPointer},
@@ -28,9 +20,10 @@ use pool::{
     units::Txg,
 };
 
-use crate::admin::{Datasets, Result};
+use crate::underway::walk::{Position, Walk};
+use crate::{admin::Datasets, error::Result};
 use crate::{
-    catalogue::{Transaction, kind},
+    catalogue::kind,
     lineage::arrival,
     scrub::{
         members,
@@ -38,46 +31,6 @@ use crate::{
         repair,
     },
 };
-
-/// Counts the moves of snapshots between datasets. Counted by the transactions, so not while the pool is held still.
-#[derive(Clone, Default)]
-pub(crate) struct Moved(Arc<AtomicU64>);
-
-impl Moved {
-    /// Called by a transaction that moves snapshots between datasets: running walks repeat the datasets.
-    pub(crate) fn note(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn count(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-/// A walk, with its position.
-#[derive(Clone)]
-pub(crate) struct Walk {
-    /// Blocks born up to the txg need no copy.
-    since: Txg,
-    /// The commit with which the walk began: blocks born later are in place already.
-    limit: Txg,
-    /// The streams being received at that time.
-    landing: BTreeSet<u64>,
-    moved: u64,
-    position: Position,
-}
-
-/// The position of a walk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Position {
-    /// In the catalogue; lower keys are done.
-    Catalogue(Key),
-    /// In the datasets: lower ids are done; of `dataset`, blocks born up to `done`; and of its `member`, keys below
-    /// `at`.
-    Datasets { dataset: u64, done: Txg, member: u64, at: Key },
-    /// Everything was walked; pending frees are awaited.
-    Through,
-}
 
 /// Copies blocks, and returns the bytes copied for each.
 pub(crate) type Copy<'a> = &'a dyn Fn(&[BlockPointer]) -> Vec<PoolResult<u64>>;
@@ -91,10 +44,6 @@ pub(crate) struct Stepped {
     pub(crate) copied: u64,
     /// Blocks that could not be copied; true if blocks below were skipped.
     pub(crate) failed: Vec<(Suspect, bool)>,
-}
-
-impl Position {
-    const FIRST_DATASET: Position = Position::Datasets { dataset: 0, done: Txg::ZERO, member: 0, at: Key::MIN };
 }
 
 impl Walk {
@@ -116,13 +65,6 @@ impl Walk {
     /// The commit with which the walk began.
     pub(crate) fn limit(&self) -> Txg {
         self.limit
-    }
-
-    /// The position according to the catalogue in `tx`, given the moves of snapshots so far.
-    pub(crate) fn position_in(&self, tx: &Transaction<'_>, moved: &Moved) -> Result<Position> {
-        let mut walk = self.clone();
-        walk.go_back_if(arrival::hidden(tx)?, moved.count());
-        Ok(walk.position)
     }
 
     /// Whether everything was walked, and no frees are pending. The pool is held still.
@@ -158,18 +100,6 @@ impl Walk {
     fn look_back(&mut self, datasets: &Datasets) -> Result<()> {
         self.go_back_if(datasets.read(arrival::hidden)?, datasets.jobs.moved.count());
         Ok(())
-    }
-
-    /// As `look_back`, for the given hidden datasets and number of moves.
-    fn go_back_if(&mut self, hidden: Vec<u64>, moved: u64) {
-        if matches!(self.position, Position::Catalogue(_)) {
-            return;
-        }
-        let before = self.landing.len();
-        self.landing.retain(|id| hidden.contains(id));
-        if std::mem::replace(&mut self.moved, moved) != moved || self.landing.len() < before {
-            self.position = Position::FIRST_DATASET;
-        }
     }
 
     fn catalogue(&mut self, still: &Still<'_>, from: Key, budget: u64, copy: Copy<'_>, stepped: &mut Stepped) {

@@ -28,10 +28,8 @@
 //! Nothing runs by itself: the [`Scheduler`](super::Scheduler) requests the steps, and [`Job::step`] widens the rows
 //! when [`Expansion::advance`] reports so.
 
-use parking_lot::Mutex;
 use pool::{
     admin::{Pool, Widening},
-    env::Nanos,
     format::vdev_config::Zone,
     space::{MovingPlan, Packs, Regions, Targets},
     units::{Txg, VdevId},
@@ -39,11 +37,17 @@ use pool::{
 };
 
 use super::{
-    Detail, Job, JobRecord, JobState, Kind, Reason, Step,
-    moving::{Emptying, Work, refused},
-    record::seconds_between,
+    job::{Job, Step},
+    kind::Kind,
+    moving::{Emptying, refused},
+    record::{Detail, JobRecord, JobState, Reason, seconds_between},
 };
-use crate::admin::{Datasets, Progress, Result};
+use crate::underway::expansion::{ExpansionStatus, Pause, Round, Short};
+use crate::underway::moving::Work;
+use crate::{
+    admin::{Datasets, Progress},
+    error::Result,
+};
 
 /// The result of a step of an expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,19 +57,6 @@ pub enum Expanding {
     /// From the vdev's first narrow region on, the given number of regions is empty, and no state needs the old
     /// content. The caller widens the regions, and then calls [`Expansion::has_widened`].
     Widens(VdevId, u32),
-}
-
-/// The reason why an expansion waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
-    /// The content of narrow rows does not fit into other rows.
-    NoRoom,
-    /// Some devices of the RAID-Z are not complete.
-    Degraded,
-    /// Some data could not be read. The expansion retries after the next import.
-    Unreadable,
-    /// Paused by the administrator, until resumed.
-    Operator,
 }
 
 impl From<Pause> for JobState {
@@ -79,58 +70,11 @@ impl From<Pause> for JobState {
     }
 }
 
-/// The status of the current round, since the pool was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExpansionStatus {
-    /// The reason for waiting, if any.
-    pub pause: Option<Pause>,
-    /// The start of the round, in nanoseconds since 1970.
-    pub start: Nanos,
-    /// The number of regions that the round widens; 0 without a round.
-    pub regions: u32,
-    /// The bytes to copy.
-    pub total: u64,
-    /// The bytes copied so far.
-    pub copied: u64,
-}
-
-/// The state of the expansion in an opened pool.
-#[derive(Default)]
-pub(crate) struct Expander {
-    /// Changed only by the holder of the mover's work.
-    round: Mutex<Option<Round>>,
-    /// Read without waiting for a step.
-    status: Mutex<ExpansionStatus>,
-    /// The state in which there was no space for a round.
-    looked: Mutex<Txg>,
-    /// The last unpacked round that ran out of space, since a round was completed.
-    short_whole: Mutex<Option<Short>>,
-    /// The last packed round that ran out of space.
-    short_packed: Mutex<Option<Short>>,
-}
-
-/// A round with `count` regions ran out of space, although `empty` regions were empty at its start.
-#[derive(Clone, Copy)]
-struct Short {
-    count: u32,
-    empty: u32,
-}
-
 impl Short {
     /// Whether a round has more space, or is so much smaller that few more can fail.
     fn allows(&self, count: u32, empty: u32) -> bool {
         2 * count <= self.count || empty > self.empty
     }
-}
-
-/// The regions emptied by a round.
-#[derive(Clone)]
-struct Round {
-    vdev: VdevId,
-    count: u32,
-    regions: Regions,
-    /// The plan at the start of the round.
-    plan: MovingPlan,
 }
 
 /// The expansion of a RAID-Z.

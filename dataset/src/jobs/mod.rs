@@ -6,18 +6,19 @@
 //! [`Env`](pool::env::Env).
 //!
 //! ```text
+//! job        what a job does: steps, pause, stop
 //! scheduler  chooses the job for the next step, the size of the step, and the wait before it
 //! stride     the size of a step, small enough to delay others only briefly
 //! pace       the limit set by the administrator
 //! kind       the kinds of jobs, and the order of their turns
 //! record     progress and result of a job, for all that show jobs
-//! resilver   completes devices; its position is stored in uberblocks (cursor)
+//! resilver   completes devices; its position is stored in uberblocks
 //! removal    empties and removes a vdev
 //! rebalance  moves chunks from full vdevs to others          batches    moves some chunks at a time: for rebalance and
 //! defragment packs sparse chunks                                        defragment
 //! resize     moves the content at the end of devices, and shrinks the devices
 //! expansion  widens the rows of a RAID-Z
-//! scrub      reads and repairs everything
+//! scrub      reads and repairs everything                    examine    a part of the pool, for a command that waits
 //! moving     empties regions step by step: for all jobs that move chunks
 //! copying    a walk through everything, to copy data elsewhere: for resilver and moving
 //! ```
@@ -26,9 +27,10 @@
 
 pub(crate) mod batches;
 pub(crate) mod copying;
-pub(crate) mod cursor;
 mod defragment;
+mod examine;
 mod expansion;
+mod job;
 mod kind;
 pub(crate) mod moving;
 mod pace;
@@ -47,11 +49,12 @@ use std::time::Duration;
 
 use pool::admin::Pool;
 
-use crate::admin::{Datasets, Result};
+use crate::{admin::Datasets, error::Result};
 
-pub(crate) use cursor::Cursor;
 pub use defragment::{Defragment, DefragmentStatus};
-pub use expansion::{Expanding, Expansion, ExpansionStatus, Pause};
+pub use examine::{Examination, Examined, Scope};
+pub use expansion::{Expanding, Expansion};
+pub use job::{Job, Step};
 pub use kind::Kind;
 pub use moving::Moving;
 pub use rebalance::{Rebalance, RebalanceStatus};
@@ -59,11 +62,16 @@ pub use record::{Detail, JobRecord, JobState, Reason};
 pub use removal::{Removal, RemovalStatus, Removing};
 #[cfg(test)]
 pub(crate) use resilver::LOST;
-pub use resilver::{Resilver, ResilverState, ResilverStatus, Resumed};
+pub use resilver::Resilver;
 pub use resize::{Resize, ResizeStatus, Resizing};
 pub use scheduler::{Scheduler, Turn};
 pub use scrub::{Scrub, ScrubStatus};
 pub use stride::Stride;
+
+pub use crate::underway::{
+    expansion::{ExpansionStatus, Pause},
+    resilver::{ResilverState, ResilverStatus, Resumed},
+};
 
 /// The wait of a job that cannot predict its wait: for a commit, or for a device.
 const A_WHILE: Duration = Duration::from_secs(1);
@@ -80,79 +88,6 @@ impl Kind {
             Kind::Expand => Box::new(datasets.expansion()),
             Kind::Scrub => Box::new(datasets.scrub()),
         }
-    }
-}
-
-/// The result of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// The step made progress; more may follow.
-    Worked,
-    /// The job is not under way, paused, or blocked: the next job gets the turn.
-    Idle,
-    /// The job continues at the given uptime.
-    Wait(Duration),
-    /// The job ended with the step.
-    Done,
-}
-
-/// A job of one pool.
-pub trait Job {
-    /// What the job does.
-    fn kind(&self) -> Kind;
-
-    /// Whether the job is under way, even paused.
-    fn is_under_way(&self) -> bool;
-
-    /// Makes a step of about `budget` bytes. The scheduler calls without holding the pool still or any lock, and
-    /// commits only between steps.
-    ///
-    /// # Errors
-    /// If a device or the pool fails. The state is as before or after the step, and the step may be retried.
-    fn step(&self, pool: &Pool, budget: u64) -> Result<Step>;
-
-    /// Progress and result of the current job, else of the last; `None` if there was none.
-    fn record(&self, pool: &Pool) -> Result<Option<JobRecord>>;
-
-    /// The limit in bytes per second, if the administrator has set one.
-    fn limit(&self) -> Option<u64> {
-        None
-    }
-
-    /// The bytes handled since the pool was opened, to which the limit applies.
-    fn handled(&self) -> u64 {
-        0
-    }
-
-    /// Pauses the job until resumed.
-    ///
-    /// # Errors
-    /// If the job is not under way, is paused already, or cannot be paused.
-    fn pause(&self) -> Result<()>;
-
-    /// Cancels the job. Work done stays done.
-    ///
-    /// # Errors
-    /// If the job is not under way, or cannot be cancelled.
-    fn stop(&self, pool: &Pool) -> Result<()>;
-}
-
-/// The state of the jobs of an opened pool.
-#[derive(Default)]
-pub(crate) struct Jobs {
-    /// The uptime when the pool was opened.
-    pub(crate) opened: Duration,
-    pub(crate) scrubber: scrub::Scrubber,
-    resilverer: resilver::Resilverer,
-    mover: moving::Mover,
-    expander: expansion::Expander,
-    moved: copying::Moved,
-}
-
-impl Jobs {
-    /// The jobs of a pool opened at this uptime.
-    pub(crate) fn new(opened: Duration) -> Jobs {
-        Jobs { opened, ..Jobs::default() }
     }
 }
 

@@ -14,9 +14,9 @@
 //! Nothing runs by itself: the [`Scheduler`](super::Scheduler) requests the steps, and waits in between if a limit is
 //! set ([`Moving::limit`]).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use pool::{
     env::Nanos,
     error::Error as PoolError,
@@ -25,19 +25,24 @@ use pool::{
         label::{DEFRAGMENT, PACKED_CHUNKS, REBALANCE},
     },
     space::{Batch, Packs, Regions, Targets},
-    txg::{Evacuation, Still, Vacating},
+    txg::{Still, Vacating},
     units::Txg,
 };
 
 use super::{
-    Job, Kind,
     batches::{InBatches, under_way},
-    copying::{Stepped, Walk, note_failed},
+    copying::{Stepped, note_failed},
+    job::Job,
+    kind::Kind,
     record::{Detail, JobRecord, JobState, Reason, seconds_between},
-    resize::Obstacle,
 };
-use crate::admin::{Datasets, Result, feature};
 use crate::catalogue::{DefragmentRow, MoveState, POOL, PaceRow, RebalanceRow, RemovalRow, ResizeRow, Row, kind};
+use crate::underway::moving::{Copying, Work};
+use crate::underway::walk::Walk;
+use crate::{
+    admin::{Datasets, table::feature},
+    error::Result,
+};
 
 const PACE: Key = Key::new(POOL, kind::PACE, 0);
 
@@ -49,28 +54,6 @@ const TRIES: u32 = 1000;
 /// the table.
 const COMMITS: u32 = 10;
 
-/// The state of the jobs that move chunks, in an opened pool.
-#[derive(Default)]
-pub(crate) struct Mover {
-    /// Held during a step, and by the starting, pausing or stopping thread.
-    work: Mutex<Work>,
-    /// The removal's status. Read at any time, as all statuses.
-    pub(crate) removal: Mutex<Option<RemovalRow>>,
-    /// The rebalance's status.
-    pub(crate) rebalance: Mutex<Option<RebalanceRow>>,
-    /// The defragmentation's status.
-    pub(crate) defragment: Mutex<Option<DefragmentRow>>,
-    /// The resize's status.
-    pub(crate) resize: Mutex<Option<ResizeRow>>,
-    /// The reason why the resize waits, if it does.
-    pub(crate) obstacle: Mutex<Option<Obstacle>>,
-    pace: Mutex<PaceRow>,
-    /// The bytes copied since the pool was opened.
-    copied: AtomicU64,
-    /// The part of `copied` from before the start of the last job.
-    copied_before: AtomicU64,
-}
-
 /// The fields that the rows of all jobs share.
 pub(crate) struct Common {
     pub(crate) state: MoveState,
@@ -79,25 +62,6 @@ pub(crate) struct Common {
     pub(crate) total: u64,
     pub(crate) copied: u64,
     pub(crate) errors: u64,
-}
-
-/// The progress of the current job.
-#[derive(Default)]
-pub(crate) struct Work {
-    copying: Option<Copying>,
-    /// The number of attempts to move the blocks of the space maps.
-    tries: u32,
-    /// The batch or part being emptied.
-    pub(crate) batch: Option<Batch>,
-    /// The number of packed chunks of the batch, and of chunks that received the data.
-    pub(crate) packed: (usize, usize),
-}
-
-struct Copying {
-    evacuation: Evacuation,
-    walk: Walk,
-    /// Whether some data could not be read at all.
-    is_unreadable: bool,
 }
 
 /// The result of a step of emptying regions.

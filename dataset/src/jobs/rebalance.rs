@@ -13,12 +13,18 @@ use pool::{
 };
 
 use super::{
-    Detail, Job, JobRecord, Kind, Step,
     batches::{InBatches, Next},
-    moving::{Common, Mover},
+    job::{Job, Step},
+    kind::Kind,
+    moving::Common,
+    record::{Detail, JobRecord},
 };
-use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, RebalanceRow, kind};
+use crate::underway::moving::Mover;
+use crate::{
+    admin::{Datasets, Progress},
+    error::Result,
+};
 
 /// The status of a rebalance: see [`RebalanceRow`].
 pub type RebalanceStatus = RebalanceRow;

@@ -1,5 +1,5 @@
 //! The record of a job: status lines, JSON, progress and waiting commands show nothing else about a job. Each job makes
-//! its own record ([`Job::record`](super::Job::record)).
+//! its own record ([`Job::record`](super::job::Job::record)).
 
 use pool::env::Nanos;
 use serde::{Deserialize, Serialize};

@@ -33,11 +33,17 @@ use pool::{
 };
 
 use super::{
-    Detail, Job, JobRecord, Kind, Step,
-    moving::{Common, Emptying, Work, refused},
+    job::{Job, Step},
+    kind::Kind,
+    moving::{Common, Emptying, refused},
+    record::{Detail, JobRecord},
 };
-use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, RemovalRow, kind};
+use crate::underway::moving::Work;
+use crate::{
+    admin::{Datasets, Progress},
+    error::Result,
+};
 
 /// The approximate number of parts; a part is at least one region.
 const PARTS: u64 = 16;

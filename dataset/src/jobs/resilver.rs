@@ -16,7 +16,6 @@
 //! and in each uberblock ([`super::cursor`]), so a resilver continues after an export or a crash. The resilver restarts
 //! if devices were added, removed or returned since, or if some blocks could not be copied.
 
-use parking_lot::Mutex;
 use pool::{
     admin::Pool,
     env::Nanos,
@@ -27,60 +26,25 @@ use pool::{
 };
 
 use super::{
-    Detail, Job, JobRecord, JobState, Kind, Step,
-    copying::{Stepped, Walk, note_failed},
-    cursor::{Cursor, Noted, Shown},
+    copying::{Stepped, note_failed},
+    job::{Job, Step},
+    kind::Kind,
     moving::refused,
-    record::seconds_between,
+    record::{Detail, JobRecord, JobState, seconds_between},
     scrub::SPACE_STEP,
 };
-use crate::admin::{Datasets, Progress, Result};
+use crate::underway::resilver::{Missed, ResilverState, ResilverStatus, Resumed, Running};
+use crate::underway::{
+    cursor::{Cursor, Noted, Shown},
+    walk::Walk,
+};
+use crate::{
+    admin::{Datasets, Progress},
+    error::Result,
+};
 
 /// The most blocks listed individually that a resilver cannot copy. Fewer in tests.
 pub(crate) const LOST: usize = if cfg!(test) { 16 } else { 1 << 16 };
-
-/// The state of a resilver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResilverState {
-    /// The walk is under way.
-    Running,
-    /// The walk is complete.
-    Finished,
-    /// The devices were removed, or other devices were added, before the end.
-    Canceled,
-}
-
-/// The status of a resilver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResilverStatus {
-    /// Running, or how it ended.
-    pub state: ResilverState,
-    /// The start, in nanoseconds since 1970.
-    pub start: Nanos,
-    /// The end, in nanoseconds since 1970; 0 while running.
-    pub end: Nanos,
-    /// The approximate number of bytes to examine.
-    pub total: u64,
-    /// The bytes examined so far.
-    pub examined: u64,
-    /// The bytes copied so far.
-    pub copied: u64,
-    /// The number of blocks without a good copy.
-    pub errors: u64,
-    /// For a resilver continued after an import: where it continued.
-    pub resumed: Option<Resumed>,
-    /// The devices being resilvered.
-    resilvering: Resilvering,
-}
-
-/// Where a resilver of an earlier import continued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resumed {
-    /// The time of the import, in nanoseconds since 1970.
-    pub at: Nanos,
-    /// The bytes examined before the import.
-    pub examined: u64,
-}
 
 impl ResilverStatus {
     fn running(resilvering: Resilvering, shown: Shown) -> ResilverStatus {
@@ -107,38 +71,6 @@ impl ResilverStatus {
         let end = if self.state == ResilverState::Running { now } else { self.end };
         seconds_between(begin, end)
     }
-}
-
-/// The state of the resilver in an opened pool.
-#[derive(Default)]
-pub(crate) struct Resilverer {
-    running: Mutex<Option<Running>>,
-    status: Mutex<Option<ResilverStatus>>,
-}
-
-struct Running {
-    resilvering: Resilvering,
-    /// The birth of the youngest block that could not be copied. A device that lacked only older blocks lacks nothing
-    /// more.
-    failed: Txg,
-    /// The first [`LOST`] blocks that could not be copied; true for a node whose subtree was not walked.
-    lost: Vec<(BlockPointer, bool)>,
-    /// The position in the blocks of the space maps.
-    space: Option<OwnCursor>,
-    /// Blocks of the intent log at import may be missing, too: blocks born after the txg.
-    missed: Missed,
-    /// The shown counters already include the blocks of the space maps, although these are copied again.
-    has_counted_space: bool,
-    walk: Walk,
-    /// The walk is complete, and some blocks could not be copied.
-    has_ended: bool,
-}
-
-/// Blocks copied before a resilver continues at the position of an earlier import.
-enum Missed {
-    Nothing,
-    After(Txg),
-    Walking(Walk),
 }
 
 impl Running {

@@ -35,11 +35,18 @@ use pool::{
 };
 
 use super::{
-    Detail, Job, JobRecord, JobState, Kind, Reason, Step,
-    moving::{Common, Emptying, Work, refused},
+    job::{Job, Step},
+    kind::Kind,
+    moving::{Common, Emptying, refused},
+    record::{Detail, JobRecord, JobState, Reason},
 };
-use crate::admin::{Datasets, Progress, Result};
 use crate::catalogue::{MoveState, POOL, ResizeRow, kind};
+use crate::underway::moving::Obstacle;
+use crate::underway::moving::Work;
+use crate::{
+    admin::{Datasets, Progress},
+    error::Result,
+};
 
 /// The pause after devices could not be shrunk: each attempt takes some commits.
 const REST: Duration = Duration::from_secs(60);
@@ -48,15 +55,6 @@ const RESIZE: Key = Key::new(POOL, kind::RESIZE, 0);
 
 /// The status of a resize: see [`ResizeRow`].
 pub type ResizeStatus = ResizeRow;
-
-/// The reason why a resize waits although everything was moved.
-#[derive(Clone, Debug)]
-pub(crate) enum Obstacle {
-    /// The named device is missing or incomplete.
-    Lacking(String),
-    /// Shrinking failed at uptime `since`, for the given reason.
-    Failed { error: String, kind: ErrorKind, since: Duration },
-}
 
 /// The result of a step of a resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

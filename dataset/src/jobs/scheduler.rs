@@ -13,8 +13,16 @@ use std::time::Duration;
 
 use pool::{admin::Pool, env::Env};
 
-use super::{Job, Kind, Step, Stride, pace::Pace};
-use crate::admin::{Datasets, Progress, Result};
+use super::{
+    job::{Job, Step},
+    kind::Kind,
+    pace::Pace,
+    stride::Stride,
+};
+use crate::{
+    admin::{Datasets, Progress},
+    error::Result,
+};
 
 /// The interval at which an idle scheduler looks for work.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -4,23 +4,27 @@
 //! Nothing here runs by itself: the [`Scheduler`](super::Scheduler) makes the steps, and before each calls
 //! [`Datasets::repair_step`]. The position is in memory; the catalogue has the position last saved.
 
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use pool::{
     admin::Pool,
-    env::Nanos,
     format::key::Key,
     space::OwnCursor,
     txg::{CATALOGUE, Place, Suspect, Verdict},
     units::Txg,
 };
 
-use super::{Detail, Job, JobRecord, JobState, Kind, Step};
-use crate::admin::{Datasets, Error, Progress, Result};
+use super::{
+    job::{Job, Step},
+    kind::Kind,
+    record::{Detail, JobRecord, JobState},
+};
+use crate::underway::scrub::Stepping;
+use crate::{
+    admin::{Datasets, Progress},
+    error::{Error, Result},
+};
 use crate::{
     catalogue::{POOL, ScrubPosition, ScrubRow, ScrubState, Transaction, kind},
     scrub::{
@@ -44,33 +48,6 @@ pub(crate) const RETRIES: u32 = 3;
 
 /// The status of a scrub: see [`ScrubRow`].
 pub type ScrubStatus = ScrubRow;
-
-/// The state of the scrub in an opened pool.
-#[derive(Default)]
-pub(crate) struct Scrubber {
-    /// Held during a step, and by the starting, pausing or stopping thread.
-    steps: Mutex<Stepping>,
-    /// The scrub's row. Read at any time.
-    pub(crate) row: Mutex<Option<ScrubRow>>,
-    /// Damage found in a pool opened read-only.
-    pub(crate) unwritten: Mutex<BTreeSet<Damage>>,
-    /// The most bytes examined a second; 0 for no limit.
-    limit: AtomicU64,
-    /// The bytes examined since the pool was opened.
-    handled: AtomicU64,
-}
-
-#[derive(Default)]
-struct Stepping {
-    /// Whether the row was loaded from the catalogue.
-    is_loaded: bool,
-    /// The time up to which the row's `elapsed` is counted.
-    clock: Nanos,
-    /// The bytes examined when the row was last saved.
-    saved: u64,
-    /// The key of the step to retry, and the number of retries.
-    retried: Option<(Key, u32)>,
-}
 
 /// The scrub of a pool.
 pub struct Scrub<'a> {

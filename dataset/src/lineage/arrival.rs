@@ -17,8 +17,8 @@ use pool::{
 
 use super::{branch, charge, dataset, deadlist, snapshot, work};
 use crate::{
-    admin::{Error, Result},
     catalogue::{DatasetRow, Effect, Named, ROOT, SnapshotRow, Transaction, dataset_key, keys_of, kind, snapshot_key},
+    error::{Error, Result},
 };
 
 /// Creates a hidden dataset: empty, or with the content of the snapshot `base`.

@@ -7,10 +7,10 @@ use pool::{
 
 use super::{charge, deadlist, snapshot, work};
 use crate::{
-    admin::{Error, Result},
     catalogue::{
         Bookmark, DatasetRow, Effect, Named, SnapshotRow, Space, Transaction, dataset_key, keys, kind, snapshot_key,
     },
+    error::{Error, Result},
 };
 
 /// Rolls a dataset back to its newest snapshot. The current tree is freed in the background, and the blocks on the

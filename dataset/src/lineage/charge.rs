@@ -5,8 +5,8 @@
 //! sum.
 
 use crate::{
-    admin::{Error, Result},
     catalogue::{DatasetRow, Space, Transaction, dataset_key},
+    error::{Error, Result},
     name::MAX_DEPTH,
 };
 

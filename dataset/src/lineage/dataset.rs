@@ -4,10 +4,10 @@ use pool::{format::key::Key, units::Guid};
 
 use super::{branch, charge, snapshot, work};
 use crate::{
-    admin::{Error, Result},
     catalogue::{
         DatasetRow, Effect, FIRST_ID, MASTER, Master, Named, ROOT, Transaction, dataset_key, keys, keys_of, kind,
     },
+    error::{Error, Result},
 };
 
 /// Writes the first rows of an empty catalogue: the pool's root dataset, with a root directory owned by `owner`.

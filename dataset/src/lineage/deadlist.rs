@@ -14,11 +14,11 @@ use pool::{
 };
 
 use crate::{
-    admin::{Error, Result},
     catalogue::{
         Body, Bucket, DatasetRow, Link, PAGE_BLOCKS, SnapshotRow, Space, Transaction, dataset_key, decode_page,
         encode_page, keys, keys_from, kind, snapshot_key,
     },
+    error::{Error, Result},
 };
 
 /// The most pointers in a page inline in its row.

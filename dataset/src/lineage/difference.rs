@@ -13,7 +13,7 @@ use pool::{
 };
 
 use super::nodes;
-use crate::admin::Result;
+use crate::error::Result;
 
 /// A stored tree's root and its level.
 pub type StoredRoot = (BlockPointer, u8);

@@ -34,8 +34,8 @@ use pool::{
 
 use super::written::transact;
 use crate::{
-    admin::{Error, Result},
     catalogue::{POOL, SHARING, SharedRow, SharingRow, Transaction, kind, shared_key},
+    error::{Error, Result},
 };
 
 /// The number of blocks looked up per step: a step restarts if a node of the catalogue is not in memory.

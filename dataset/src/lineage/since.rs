@@ -10,8 +10,8 @@ use pool::units::Txg;
 
 use super::deadlist;
 use crate::{
-    admin::{Error, Result},
     catalogue::{DatasetRow, SnapshotRow, Space, Transaction, snapshot_key},
+    error::{Error, Result},
 };
 
 /// A dataset or a snapshot, with the counters that the sums need.

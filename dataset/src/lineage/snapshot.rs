@@ -4,11 +4,11 @@ use pool::{format::key::Key, units::Guid};
 
 use super::{charge, deadlist, work};
 use crate::{
-    admin::{Error, Result},
     catalogue::{
         Bucket, DatasetRow, Effect, Hold, Named, SnapshotRow, Space, Transaction, dataset_key, keys, keys_of, kind,
         snapshot_key,
     },
+    error::{Error, Result},
 };
 
 /// Takes a snapshot: its row gets the dataset's root and deadlist, and the dataset begins a new deadlist. Fails with

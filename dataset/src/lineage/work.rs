@@ -27,8 +27,8 @@ use pool::{
 
 use super::{deadlist, nodes};
 use crate::{
-    admin::{Error, Result},
     catalogue::{Body, Bucket, Effect, POOL, Space, Task, Transaction, Work, keys, keys_from, kind},
+    error::{Error, Result},
 };
 
 /// The size, in bytes, of the aligned range that contains all items of one block: the largest record.
@@ -95,7 +95,7 @@ fn plan_first(engine: &Engine, budget: usize) -> Result<Option<Step>> {
         let tx = Transaction::new(*view, 0);
         let Some(key) = tx.first_key(keys(POOL, kind::WORK))? else { return Ok(None) };
         let (work, root) = tx.row_and_block::<Work>(key)?;
-        Ok::<_, crate::admin::Error>(Some((key, work, root)))
+        Ok::<_, crate::error::Error>(Some((key, work, root)))
     })?;
     let Some((key, work, root)) = found else { return Ok(None) };
     let before = Body { bytes: crate::catalogue::Row::encode(&work), block: root };

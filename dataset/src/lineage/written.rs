@@ -13,8 +13,8 @@ use super::{
     reference, work,
 };
 use crate::{
-    admin::{Error, Result},
     catalogue::{DatasetRow, Effect, Space, Transaction, dataset_key},
+    error::{Error, Result},
 };
 
 /// Records the written trees. The new references of all trees are taken first.

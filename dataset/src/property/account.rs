@@ -3,8 +3,7 @@
 //! The values are in the dataset's tree, not in the catalogue: see [`crate::fs::account`]. This module defines their
 //! names and syntax. The machine with the files maps names to ids.
 
-use super::{PropertyError, Syntax};
-use crate::fs::OwnerKind;
+use super::{error::PropertyError, owner::OwnerKind, syntax::Syntax};
 
 /// The prefixes of the names, with their meaning.
 const STEMS: [(&str, OwnerKind, bool, bool); 12] = [

@@ -3,59 +3,15 @@
 use pool::{block::compression::CompressionChoice, format::pointer::Checksum, space::Preferred, txg::Caching};
 
 use super::{
-    Definition, Kinds, Nature, Syntax, Typed,
-    definition::{Backing, Effect, rows},
+    definition::{Backing, Definition, Effect, Kinds, Nature, rows},
+    figure::{Figure, Limit},
     setting::{AclType, CanMount, Durability, SnapDir, Spread, Words},
+    syntax::Syntax,
+    typed::Typed,
 };
 
-/// The computed properties of a dataset, a snapshot or a bookmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the property of its name, and the table says what that is")]
-pub enum Figure {
-    Name,
-    Type,
-    Creation,
-    Used,
-    Available,
-    Referenced,
-    CompressRatio,
-    Mounted,
-    Origin,
-    CreateTxg,
-    Guid,
-    UsedBySnapshots,
-    UsedByDataset,
-    UsedByChildren,
-    UsedByRefreservation,
-    DeferDestroy,
-    UserRefs,
-    ObjsetId,
-    RefCompressRatio,
-    Written,
-    LogicalUsed,
-    LogicalReferenced,
-    Clones,
-    ReceiveResumeToken,
-    SnapshotsChanged,
-}
-
-/// A limit of space: a number in the dataset's row, so that writing needs no lookup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// The limit of a dataset with its descendants, in bytes.
-    Quota,
-    /// The limit of the space referenced by a dataset, in bytes.
-    Refquota,
-    /// The bytes reserved for a dataset with its descendants.
-    Reservation,
-    /// The bytes reserved for a dataset alone.
-    Refreservation,
-}
-
+/// The rows of the limits.
 impl Limit {
-    /// Every limit, by name.
-    pub const ALL: [Limit; 4] = [Limit::Quota, Limit::Refquota, Limit::Refreservation, Limit::Reservation];
-
     /// The row of the property.
     pub const fn row(self) -> Definition {
         match self {

@@ -3,7 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Syntax, dataset, pool};
+use super::{
+    figure::{Figure, Limit, PoolFigure},
+    syntax::{Align, Syntax},
+};
 
 /// A set of kinds of objects that can have a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,26 +60,17 @@ pub enum Nature {
     SetOnce,
 }
 
-/// The alignment of a column in a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// For columns of words.
-    Left,
-    /// For columns of numbers.
-    Right,
-}
-
 /// The storage of a property's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// In a row of the catalogue.
     Row,
     /// A number in the dataset's row.
-    Limit(dataset::Limit),
+    Limit(Limit),
     /// Computed from a dataset, a snapshot or a bookmark.
-    Dataset(dataset::Figure),
+    Dataset(Figure),
     /// Computed from the pool.
-    Pool(pool::Figure),
+    Pool(PoolFigure),
     /// A property of OpenZFS with a single value here.
     Constant,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, btree_map};
 
-use super::{Setting, Source, Typed};
+use super::{setting::Setting, source::Source, typed::Typed};
 
 /// A value and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Why a property or a value is refused, and the remedy.
 
-use super::{ENABLED, FEATURE, MAX_USER_NAME, MAX_USER_VALUE, Property};
+use super::words::{ENABLED, MAX_USER_NAME, MAX_USER_VALUE};
 
 /// The reasons to refuse a property or a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,52 +88,4 @@ pub enum PropertyError {
 /// A text without control characters, for messages on a terminal.
 pub(crate) fn on_one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
-}
-
-impl PropertyError {
-    /// The next step for the user, if known.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            PropertyError::Unknown { name, of_pool: true } => Some(match name {
-                name if name.contains(':') => "user properties are not supported on pools; on datasets: fs set".into(),
-                name if name.starts_with(FEATURE) => "to list the features: pool get all".into(),
-                name if Property::of_dataset(name).is_ok() => {
-                    format!("'{name}' is a property of file systems: fs get, fs set")
-                }
-                _ => "to list the properties: pool get --help".into(),
-            }),
-            PropertyError::Unknown { name, of_pool: false } => Some(match Property::of_pool(name) {
-                Ok(_) => format!("'{name}' is a property of pools: pool get, pool set"),
-                Err(_) => "to list the properties: fs get --help\n\
-                           user properties have a colon in their name, as in 'me:backup'"
-                    .into(),
-            }),
-            // A problem that states the valid values needs no list.
-            PropertyError::Value { problem, expected, .. } if !problem.starts_with("must be") => {
-                Some(format!("values: {expected}"))
-            }
-            PropertyError::UserCharacter { .. } => {
-                Some("lower-case letters, digits and the characters : + . _ - are allowed".into())
-            }
-            _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_property_is_looked_for_where_it_belongs() {
-        let hint = |looked: Result<Property, PropertyError>| looked.unwrap_err().hint().unwrap();
-        assert_eq!(
-            hint(Property::of_pool("compression")),
-            "'compression' is a property of file systems: fs get, fs set"
-        );
-        assert_eq!(hint(Property::of_dataset("autoexpand")), "'autoexpand' is a property of pools: pool get, pool set");
-        assert_eq!(hint(Property::of_pool("color")), "to list the properties: pool get --help");
-        assert!(hint(Property::of_pool("me:color")).starts_with("user properties are not supported on pools"));
-        assert!(hint(Property::of_dataset("color")).ends_with("a colon in their name, as in 'me:backup'"));
-    }
 }

@@ -18,12 +18,16 @@ mod decimal;
 mod definition;
 mod effective;
 mod error;
+mod figure;
+mod hint;
 mod openzfs;
+mod owner;
 pub mod pool;
 mod setting;
 mod source;
 mod syntax;
 mod typed;
+mod words;
 
 use std::fmt;
 
@@ -32,32 +36,23 @@ pub use ::pool::size;
 
 pub use self::account::AccountProperty;
 pub use self::dataset::DATASET;
-pub use self::definition::{Align, Backing, Definition, Effect, Kinds, Nature};
+pub use self::definition::{Backing, Definition, Effect, Kinds, Nature};
 pub use self::effective::{Effective, Valued};
 pub use self::error::PropertyError;
 pub(crate) use self::error::on_one_line;
+pub use self::figure::{Figure, Limit, PoolFigure};
 pub use self::openzfs::{DATASET_CONSTANTS, POOL_CONSTANTS, reason_for_absence, without_effect};
+pub use self::owner::OwnerKind;
 pub use self::pool::POOL;
 pub(crate) use self::setting::SPECIAL;
-pub use self::setting::{AclType, CanMount, Durability, FailMode, SnapDir, Spread};
+pub use self::setting::{AclType, CanMount, Durability, FailMode, Setting, SnapDir, Spread};
 pub use self::source::Source;
-pub use self::syntax::{Precision, Syntax};
-pub use self::typed::{Setting, Typed};
+pub use self::syntax::{Align, Precision, Syntax};
+pub use self::typed::Typed;
+pub use self::words::{ENABLED, FEATURE, MAX_USER_NAME, MAX_USER_VALUE};
 
 /// The prefix of properties with the space written since a snapshot.
 const WRITTEN_SINCE: &str = "written@";
-
-/// The longest value of a user property, in bytes.
-pub const MAX_USER_VALUE: usize = 8192;
-
-/// The prefix of the pool's features.
-pub const FEATURE: &str = "feature@";
-
-/// The only value that a feature of the pool can be set to.
-pub const ENABLED: &str = "enabled";
-
-/// The longest name of a user property, in bytes.
-pub const MAX_USER_NAME: usize = 255;
 
 /// A property found by name: in a table, or a user property.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,11 @@
 //! Each is shown when requested by name, and omitted from `get all`. Setting the constant value does nothing; any other
 //! value is refused with a reason. No value is ever stored.
 
-use super::{Backing, Definition, Kinds, Nature, Source, Syntax};
+use super::{
+    definition::{Backing, Definition, Kinds, Nature},
+    source::Source,
+    syntax::Syntax,
+};
 
 const FS: Kinds = Kinds::FILESYSTEM;
 const FS_SNAP: Kinds = Kinds::FILESYSTEM.with(Kinds::SNAPSHOT);

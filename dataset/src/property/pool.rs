@@ -6,42 +6,20 @@ use pool::{
 };
 
 use super::{
-    Definition, Kinds, Nature, Syntax, Typed,
     decimal::decimal,
-    definition::{Backing, rows},
+    definition::{Backing, Definition, Kinds, Nature, rows},
+    figure::PoolFigure,
     setting::FailMode,
+    syntax::Syntax,
+    typed::Typed,
 };
-
-/// The computed properties of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the property of its name, and the table says what that is")]
-pub enum Figure {
-    Name,
-    Size,
-    Capacity,
-    Altroot,
-    Health,
-    Guid,
-    Version,
-    DedupRatio,
-    BcloneUsed,
-    BcloneSaved,
-    BcloneRatio,
-    Free,
-    Allocated,
-    ExpandSize,
-    Freeing,
-    Leaked,
-    Checkpoint,
-    Fragmentation,
-}
 
 const ON_OFF: Syntax = Syntax::Choice(&["on", "off"]);
 
 /// The least value of `cache_size` and of `dirty_limit`, in bytes.
 pub const LEAST_MEMORY: u64 = 16 << 20;
 
-const fn computed(figure: Figure, syntax: Syntax) -> Definition {
+const fn computed(figure: PoolFigure, syntax: Syntax) -> Definition {
     Definition { backing: Backing::Pool(figure), ..Definition::new(Kinds::POOL, Nature::ReadOnly, syntax, None) }
 }
 
@@ -58,43 +36,43 @@ rows! {
     POOL;
 
     NAME: String = "name", "NAME",
-        computed(Figure::Name, Syntax::Word),
+        computed(PoolFigure::Name, Syntax::Word),
         "The name.";
     SIZE: u64 = "size", "SIZE",
-        computed(Figure::Size, Syntax::Bytes),
+        computed(PoolFigure::Size, Syntax::Bytes),
         "Total space of all devices.";
     CAPACITY: u64 = "capacity", "CAP",
-        computed(Figure::Capacity, Syntax::Percent),
+        computed(PoolFigure::Capacity, Syntax::Percent),
         "Percentage of space allocated.";
     ALTROOT: String = "altroot", "ALTROOT",
-        computed(Figure::Altroot, Syntax::Word),
+        computed(PoolFigure::Altroot, Syntax::Word),
         "Alternate root directory of all mount points until export: see 'pool split -R'.";
     HEALTH: String = "health", "HEALTH",
-        computed(Figure::Health, Syntax::Word),
+        computed(PoolFigure::Health, Syntax::Word),
         "Health of the pool: ONLINE, DEGRADED, SUSPENDED or UNAVAIL.";
     GUID: u64 = "guid", "GUID",
-        computed(Figure::Guid, Syntax::Identifier),
+        computed(PoolFigure::Guid, Syntax::Identifier),
         "The GUID.";
     VERSION: String = "version", "VERSION",
-        computed(Figure::Version, Syntax::Word),
+        computed(PoolFigure::Version, Syntax::Word),
         "Always '-': pools use feature flags, feature@NAME.";
     DEDUPRATIO: String = "dedupratio", "DEDUP",
-        computed(Figure::DedupRatio, Syntax::Ratio),
+        computed(PoolFigure::DedupRatio, Syntax::Ratio),
         "Always 1.00: no deduplication.";
     BCLONEUSED: u64 = "bcloneused", "BCLONE_USED",
-        computed(Figure::BcloneUsed, Syntax::Bytes),
+        computed(PoolFigure::BcloneUsed, Syntax::Bytes),
         "Space of cloned blocks, each counted once.";
     BCLONESAVED: u64 = "bclonesaved", "BCLONE_SAVED",
-        computed(Figure::BcloneSaved, Syntax::Bytes),
+        computed(PoolFigure::BcloneSaved, Syntax::Bytes),
         "Space saved by block cloning.";
     BCLONERATIO: String = "bcloneratio", "BCLONE_RATIO",
-        computed(Figure::BcloneRatio, Syntax::Ratio),
+        computed(PoolFigure::BcloneRatio, Syntax::Ratio),
         "Average number of references to a cloned block.";
     FREE: u64 = "free", "FREE",
-        computed(Figure::Free, Syntax::Bytes),
+        computed(PoolFigure::Free, Syntax::Bytes),
         "Space not allocated.";
     ALLOCATED: u64 = "allocated", "ALLOC",
-        computed(Figure::Allocated, Syntax::Bytes),
+        computed(PoolFigure::Allocated, Syntax::Bytes),
         "Space allocated.";
     READONLY: bool = "readonly", "RDONLY",
         once(ON_OFF, "off"),
@@ -109,7 +87,7 @@ rows! {
         settable(Syntax::FailMode, "wait"),
         "Behaviour of a suspended pool: programs wait, or get I/O errors (continue).";
     EXPANDSIZE: u64 = "expandsize", "EXPANDSZ",
-        computed(Figure::ExpandSize, Syntax::Bytes),
+        computed(PoolFigure::ExpandSize, Syntax::Bytes),
         "Space added to devices and not used yet.";
     AUTOEXPAND: bool = "autoexpand", "EXPAND",
         settable(ON_OFF, "off"),
@@ -121,16 +99,16 @@ rows! {
         settable(ON_OFF, "off"),
         "Whether freed space is trimmed continuously; image files become sparse.";
     FREEING: u64 = "freeing", "FREEING",
-        computed(Figure::Freeing, Syntax::Bytes),
+        computed(PoolFigure::Freeing, Syntax::Bytes),
         "Space of destroyed datasets still to be freed.";
     LEAKED: u64 = "leaked", "LEAKED",
-        computed(Figure::Leaked, Syntax::Bytes),
+        computed(PoolFigure::Leaked, Syntax::Bytes),
         "Space lost because damage prevented freeing.";
     CHECKPOINT: u64 = "checkpoint", "CKPOINT",
-        computed(Figure::Checkpoint, Syntax::Bytes),
+        computed(PoolFigure::Checkpoint, Syntax::Bytes),
         "Always '-': no pool checkpoints.";
     FRAGMENTATION: u64 = "fragmentation", "FRAG",
-        computed(Figure::Fragmentation, Syntax::Percent),
+        computed(PoolFigure::Fragmentation, Syntax::Percent),
         "Share of free space in partly used regions: see 'pool defragment'.";
     CACHE_SIZE: u64 = "cache_size", "CACHE_SIZE",
         settable(Syntax::AtLeast(LEAST_MEMORY), decimal!(DEFAULT_CACHE)),

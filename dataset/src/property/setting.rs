@@ -4,7 +4,11 @@ use pool::{
     block::compression::CompressionChoice, format::pointer::Checksum, space::Preferred, txg::Caching, units::VdevId,
 };
 
-use super::typed::Setting;
+/// A type that property values are read as.
+pub trait Setting: Sized {
+    /// The value of a canonical text; `None` for an invalid text.
+    fn read(canonical: &str) -> Option<Self>;
+}
 
 /// Lists the words of a type once, for parsing and for help.
 macro_rules! words {

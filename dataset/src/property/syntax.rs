@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use pool::{block::compression::CompressionChoice, format::pointer::Checksum};
+use pool::{
+    block::compression::CompressionChoice,
+    format::pointer::Checksum,
+    size::{format_bytes, format_count, parse_size},
+};
 
-use super::Align;
 use super::setting::{AclType, FailMode, Words};
-use super::size::{format_bytes, format_count, parse_size};
 
 /// The kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,15 @@ pub enum Precision {
     Human,
     /// For programs: the exact, canonical value.
     Exact,
+}
+
+/// The alignment of a column in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// For columns of words.
+    Left,
+    /// For columns of numbers.
+    Right,
 }
 
 impl Syntax {

@@ -2,15 +2,9 @@
 
 use std::{fmt, marker::PhantomData, ops::Deref};
 
-use super::Definition;
 #[cfg(test)]
-use super::{Backing, Syntax};
-
-/// A type that property values are read as.
-pub trait Setting: Sized {
-    /// The value of a canonical text; `None` for an invalid text.
-    fn read(canonical: &str) -> Option<Self>;
-}
+use super::{definition::Backing, syntax::Syntax};
+use super::{definition::Definition, setting::Setting};
 
 /// A property with values of type `T`: `RECORDSIZE`, `ATIME`.
 pub struct Typed<T: 'static> {

@@ -9,8 +9,8 @@ use pool::{
 };
 
 use crate::{
-    admin::Result,
     catalogue::{DamageRow, POOL, Transaction, keys, kind},
+    error::Result,
     fs::key::INODE,
 };
 

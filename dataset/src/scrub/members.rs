@@ -6,8 +6,8 @@ use pool::{
 };
 
 use crate::{
-    admin::Result,
     catalogue::{DatasetRow, Named, SnapshotRow, Transaction, dataset_key, keys_from, kind, snapshot_key},
+    error::Result,
 };
 
 /// A tree to examine.

@@ -14,8 +14,8 @@ use pool::{
 
 use super::damage::Damage;
 use crate::{
-    admin::Result,
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    error::Result,
     lineage::snapshot,
 };
 

@@ -42,7 +42,7 @@ pub use census::{Census, Counted};
 pub use error::{Error, Result};
 pub use receive::{Ground, Landing, Received, receive};
 pub use records::{Base, Begin, Start, Totals};
-pub use send::{Package, Sent, Source, estimate, send};
+pub use send::{Hold, Package, Sent, Source, estimate, send};
 pub use verify::{Contents, identify, verify};
 
 #[cfg(test)]

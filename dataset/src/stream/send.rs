@@ -12,6 +12,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     io::Write,
     sync::Arc,
 };
@@ -36,10 +37,12 @@ use super::{
     range::{BlockInfo, Origin, Range, near},
     records::{Begin, Start, Totals},
 };
-use crate::admin::LongHold;
 
 /// The most bytes read ahead and not written yet.
 const AHEAD: u64 = 32 << 20;
+
+/// Keeps snapshots from being destroyed until dropped.
+pub trait Hold: fmt::Debug + Send + Sync {}
 
 /// A snapshot to send, full or incremental.
 #[derive(Debug)]
@@ -49,7 +52,7 @@ pub struct Source {
     /// The snapshot's tree.
     pub tree: Arc<Head>,
     /// The holds that keep the snapshot and its base until sent.
-    pub held: Option<LongHold>,
+    pub held: Option<Box<dyn Hold>>,
 }
 
 /// The snapshots that one `fs send` writes. The receiver applies the snapshots in the same order.

@@ -7,7 +7,7 @@ use crate::{
     space::Seen,
     tree::{
         cell::{Cell, Slot},
-        node::{Interior, ItemBlock, Node, PutBlock},
+        node::{Interior, Item, ItemBlock, Leaf, Node, PutBlock},
         record::Record,
     },
     units::Txg,
@@ -100,7 +100,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn item(&self) -> (&crate::tree::Leaf, &crate::tree::Item) {
+    fn item(&self) -> (&Leaf, &Item) {
         let leaf = self.leaf.leaf().expect("an entry stands in a leaf");
         (leaf, &leaf.items()[self.index])
     }

@@ -81,7 +81,7 @@ impl Losses<'_> {
 
 /// All file systems and snapshots, each with its files.
 fn trees(world: &World) -> Outcome<BTreeMap<String, (Arc<FileSystem>, Tree)>> {
-    let failed = |error: dataset::admin::Error| error.to_string();
+    let failed = |error: dataset::error::Error| error.to_string();
     let mut trees = BTreeMap::new();
     for Listed { name, .. } in world.list()? {
         let fs = match &name {

@@ -11,11 +11,13 @@ use crate::{
 };
 use dataset::{
     admin::{
-        Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, Reader, ReceiveRequest,
-        RollbackRequest, SendFrom, SendRequest,
+        Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, ReceiveRequest, RollbackRequest,
+        SendFrom, SendRequest,
     },
-    fs::{OwnerKind, SetQuota},
+    error::Reader,
+    fs::SetQuota,
     name::{Name, SnapshotName},
+    property::OwnerKind,
 };
 
 /// The most datasets, snapshots of each dataset, and devices.

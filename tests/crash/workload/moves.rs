@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use dataset::{
-    admin::Error,
+    error::Error,
     fs::{Ino, ROOT},
     jobs::Job,
 };

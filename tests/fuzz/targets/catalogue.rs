@@ -5,10 +5,11 @@
 
 use dataset::{
     admin::{
-        Datasets, DestroyRequest, DestroySnapshotsRequest, ListRequest, Progress, Reader, RollbackRequest, SendFrom,
+        Datasets, DestroyRequest, DestroySnapshotsRequest, ListRequest, Progress, RollbackRequest, SendFrom,
         SendRequest,
     },
     catalogue::Body,
+    error::Reader,
     lineage,
     name::{Name, SnapshotName},
     property::Kinds,
@@ -109,7 +110,7 @@ fn change(datasets: &Datasets) {
 
 /// The background work.
 fn work(datasets: &Datasets) {
-    let goes_on = |step: &dyn Fn() -> Result<Progress, dataset::admin::Error>| {
+    let goes_on = |step: &dyn Fn() -> Result<Progress, dataset::error::Error>| {
         let steps = (0..STEPS).take_while(|_| matches!(step(), Ok(Progress::Worked))).count();
         assert!(steps < STEPS, "work in the background never ends");
     };

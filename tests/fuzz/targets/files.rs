@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use dataset::fs::{
-    self, Caller, Errno, FallocateFlags, FileSystem, Ino, OwnerKind, ROOT, RenameFlags, SetAttr, SetQuota, SetXattr,
-    Whence,
+    self, Caller, Errno, FallocateFlags, FileSystem, Ino, ROOT, RenameFlags, SetAttr, SetQuota, SetXattr, Whence,
 };
+use dataset::property::OwnerKind;
 use pool::txg::{Head, Plain};
 
 use super::{

@@ -3,7 +3,8 @@
 use std::sync::{Arc, LazyLock};
 
 use dataset::{
-    admin::{Assignment, CreateRequest, Datasets, Error},
+    admin::{Assignment, CreateRequest, Datasets},
+    error::Error,
     fs::{Caller, Errno, FallocateFlags, FileSystem, ROOT, SetXattr},
     jobs::Job,
     lineage,

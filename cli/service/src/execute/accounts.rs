@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use dataset::{
     admin::Dataset,
-    fs::{Account, Errno, FileSystem, OwnerKind, SetQuota},
+    fs::{Account, Errno, FileSystem, SetQuota},
     name::Name,
-    property::{AccountProperty, Property, Source, dataset::READONLY},
+    property::{AccountProperty, OwnerKind, Property, Source, dataset::READONLY},
 };
 use protocol::{AccountRecord, Assignment, Failure, PropertyRecord, given};
 

@@ -121,7 +121,7 @@ fn check_files(
 }
 
 /// Checks a single file system. Returns the number of files without a name.
-fn check_one(datasets: &Datasets, name: &Name, ledger: &mut Ledger) -> dataset::admin::Result<u64> {
+fn check_one(datasets: &Datasets, name: &Name, ledger: &mut Ledger) -> dataset::error::Result<u64> {
     let head = match name {
         Name::Dataset(name) => datasets.open_dataset(name)?.head().clone(),
         Name::Snapshot(name) => datasets.open_snapshot(name)?.head,

@@ -3,10 +3,10 @@
 use std::{collections::HashSet, path::Path};
 
 use dataset::{
-    admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target, Valued},
+    admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target},
     name::{BookmarkName, DatasetName, Name},
     property::{
-        Kinds, Property, Source,
+        Kinds, Property, Source, Valued,
         dataset::{MOUNTPOINT, READONLY},
     },
 };

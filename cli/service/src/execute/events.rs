@@ -16,8 +16,9 @@ use std::{
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use dataset::{
-    admin::{Datasets, ResilverState},
+    admin::Datasets,
     catalogue::{MoveState, ScrubState},
+    jobs::ResilverState,
 };
 use parking_lot::Mutex;
 use pool::{

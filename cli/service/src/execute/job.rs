@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dataset::admin::Reader;
+use dataset::error::Reader;
 use protocol::{Failure, OnSaid, Part, Progress, Said, Stream};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

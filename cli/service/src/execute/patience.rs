@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use dataset::admin::{Error, Result};
+use dataset::error::{Error, Result};
 use protocol::Failure;
 
 use super::job::Job;

@@ -6,8 +6,8 @@ use dataset::{
     admin::Sharing,
     jobs::records,
     property::{
-        Backing, FEATURE, POOL, Property, Source,
-        pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, Figure, READONLY},
+        Backing, FEATURE, POOL, PoolFigure, Property, Source,
+        pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, READONLY},
         size::format_bytes,
     },
 };
@@ -100,33 +100,35 @@ impl OpenPool {
     }
 
     /// A computed value; `None` if unavailable, for example while the pool is suspended.
-    fn figure(&self, figure: Figure) -> Result<Option<String>, Failure> {
+    fn figure(&self, figure: PoolFigure) -> Result<Option<String>, Failure> {
         let totals = self.engine().space_totals();
         let is_suspended = self.engine().suspension().is_suspended();
         let number = match figure {
-            Figure::Size => totals.size,
-            Figure::Capacity => percent(totals.size - totals.free, totals.size),
-            Figure::Free => totals.free,
-            Figure::Allocated => allocated(&totals),
-            Figure::Fragmentation => self.engine().storage().space.fragmentation(None).into(),
-            Figure::Guid => self.guid(),
+            PoolFigure::Size => totals.size,
+            PoolFigure::Capacity => percent(totals.size - totals.free, totals.size),
+            PoolFigure::Free => totals.free,
+            PoolFigure::Allocated => allocated(&totals),
+            PoolFigure::Fragmentation => self.engine().storage().space.fragmentation(None).into(),
+            PoolFigure::Guid => self.guid(),
             // Reading the catalogue may need a device, which a suspended pool lacks.
-            Figure::BcloneUsed | Figure::BcloneSaved | Figure::BcloneRatio | Figure::Freeing if is_suspended => {
+            PoolFigure::BcloneUsed | PoolFigure::BcloneSaved | PoolFigure::BcloneRatio | PoolFigure::Freeing
+                if is_suspended =>
+            {
                 return Ok(None);
             }
-            Figure::BcloneUsed => self.sharing()?.used,
-            Figure::BcloneSaved => self.sharing()?.saved,
-            Figure::BcloneRatio => return Ok(Some(ratio(self.sharing()?))),
-            Figure::Freeing => self.datasets.freeing().or_refused("open", self.name())?,
-            Figure::Leaked => 0,
-            Figure::ExpandSize => {
+            PoolFigure::BcloneUsed => self.sharing()?.used,
+            PoolFigure::BcloneSaved => self.sharing()?.saved,
+            PoolFigure::BcloneRatio => return Ok(Some(ratio(self.sharing()?))),
+            PoolFigure::Freeing => self.datasets.freeing().or_refused("open", self.name())?,
+            PoolFigure::Leaked => 0,
+            PoolFigure::ExpandSize => {
                 return Ok(Some(self.pool.growth()).filter(|bytes| *bytes > 0).map(|b| b.to_string()));
             }
-            Figure::Name => return Ok(Some(self.name().to_string())),
-            Figure::Altroot => return Ok(Some(self.altroot.clone()).filter(|altroot| !altroot.is_empty())),
-            Figure::Health => return Ok(Some(self.state().to_string())),
-            Figure::DedupRatio => return Ok(Some("1.00".to_owned())),
-            Figure::Version | Figure::Checkpoint => return Ok(None),
+            PoolFigure::Name => return Ok(Some(self.name().to_string())),
+            PoolFigure::Altroot => return Ok(Some(self.altroot.clone()).filter(|altroot| !altroot.is_empty())),
+            PoolFigure::Health => return Ok(Some(self.state().to_string())),
+            PoolFigure::DedupRatio => return Ok(Some("1.00".to_owned())),
+            PoolFigure::Version | PoolFigure::Checkpoint => return Ok(None),
         };
         Ok(Some(number.to_string()))
     }
@@ -443,7 +445,7 @@ impl OpenPool {
         vdevs: &[VdevTreeSpec],
         sizes: &[u64],
         (spares, caches): (bool, bool),
-    ) -> dataset::admin::Result<()> {
+    ) -> dataset::error::Result<()> {
         let placeholder = |(spec, size): (VdevSpec, &u64)| -> Arc<dyn Device> {
             Arc::new(MemoryDevice::new(spec.path.to_text(), *size))
         };

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use dataset::admin::Error;
+use dataset::error::Error;
 use protocol::Failure;
 
 /// The failure of an administrative request: `cannot ACTION 'WHAT': ...`.
@@ -46,7 +46,7 @@ pub(crate) trait OrRefused<T> {
     fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure>;
 }
 
-impl<T> OrRefused<T> for dataset::admin::Result<T> {
+impl<T> OrRefused<T> for dataset::error::Result<T> {
     fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure> {
         self.map_err(|error| refused(action, what, &error))
     }

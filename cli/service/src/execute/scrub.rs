@@ -1,11 +1,7 @@
 //! Requests about scrubs of a whole pool, and about partial scrubs, which run while the caller waits. A pool's scrub
 //! runs in the thread of [`super::jobs`]; [`dataset::scrub`] explains why a scrub finds all damage.
 
-use dataset::{
-    admin::{Progress, Scope},
-    fs::FileType,
-    name::Name,
-};
+use dataset::{admin::Progress, fs::FileType, jobs::Scope, name::Name};
 use protocol::{ExaminedRecord, Failure, Location, ScrubPart};
 
 use super::{files, job::Job, open_pool::OpenPool, refusal::OrRefused};

@@ -5,7 +5,8 @@
 use std::{io, thread};
 
 use dataset::{
-    admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, SendFrom, SendRequest},
+    admin::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest, SendFrom, SendRequest},
+    error::Error,
     name::{DatasetName, Name, SnapshotName},
     property::dataset::REFERENCED,
 };
@@ -106,7 +107,7 @@ impl OpenPool {
 
     /// Unmounts the datasets in `names`, which are about to be destroyed or renamed, and adds the ended mounts to
     /// `unmounted`.
-    fn leave(&self, names: &[String], unmounted: &mut Vec<Unmounted>) -> dataset::admin::Result<()> {
+    fn leave(&self, names: &[String], unmounted: &mut Vec<Unmounted>) -> dataset::error::Result<()> {
         let busy = |failure: Failure| Error::Busy { name: names.join(", "), holder: failure.to_string() };
         unmounted.extend(self.unmount_named(names, false).map_err(busy)?);
         Ok(())

@@ -30,7 +30,7 @@ pub mod snapshot;
 pub mod unmount;
 pub mod userspace;
 
-use dataset::fs::OwnerKind;
+use dataset::property::OwnerKind;
 use protocol::{Exit, Failure};
 
 use crate::args::fs::FsCommand;

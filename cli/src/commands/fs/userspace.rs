@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use clap::{Args, ValueEnum};
-use dataset::fs::OwnerKind;
+use dataset::property::OwnerKind;
 use dataset::property::{Precision, Syntax};
 use protocol::{AccountRecord, Exit, Failure, Request, Response, unexpected_answer};
 use serde_json::Value;

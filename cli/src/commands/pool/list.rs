@@ -1,8 +1,11 @@
 //! `pool list`: a table of pools.
 
 use clap::Args;
-use dataset::property::pool::{Figure, GUID, NAME};
 use dataset::property::{Backing, Precision, Property};
+use dataset::property::{
+    PoolFigure,
+    pool::{GUID, NAME},
+};
 use protocol::{Exit, Failure, PoolRecord, Request, Response, VdevRecord, VdevRole, unexpected_answer};
 use serde_json::{Map, Value};
 
@@ -110,11 +113,13 @@ pub(super) fn records(
 /// names fit into 80 columns.
 fn informative(records: &[PoolRecord], columns: &[Property], style: &Style) -> Vec<Property> {
     let is_idle = |property: &Property| {
-        matches!(figure(property), Some(Figure::Checkpoint | Figure::DedupRatio | Figure::ExpandSize | Figure::Altroot))
-            && records.iter().all(|record| {
-                let cell = property_of(&record.name, &record.properties, property);
-                matches!(style.show(property, &cell.value).as_str(), "-" | "1.00x" | "1.00")
-            })
+        matches!(
+            figure(property),
+            Some(PoolFigure::Checkpoint | PoolFigure::DedupRatio | PoolFigure::ExpandSize | PoolFigure::Altroot)
+        ) && records.iter().all(|record| {
+            let cell = property_of(&record.name, &record.properties, property);
+            matches!(style.show(property, &cell.value).as_str(), "-" | "1.00x" | "1.00")
+        })
     };
     columns.iter().filter(|property| !is_idle(property)).cloned().collect()
 }
@@ -149,17 +154,17 @@ fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted:
 fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
     let Some(figure) = figure(property) else { return "-".to_owned() };
     let canonical = match figure {
-        Figure::Name if scripted => return vdev.path.clone(),
-        Figure::Name => return format!("{}{}", "  ".repeat(depth), vdev.path),
-        Figure::Health => return vdev.state.clone(),
+        PoolFigure::Name if scripted => return vdev.path.clone(),
+        PoolFigure::Name => return format!("{}{}", "  ".repeat(depth), vdev.path),
+        PoolFigure::Health => return vdev.state.clone(),
         // Space of a device in a mirror is shown for the mirror; an unavailable pool has unknown space.
         _ if depth > 1 || vdev.size == 0 => return "-".to_owned(),
-        Figure::Size => vdev.size,
-        Figure::Allocated => vdev.allocated,
-        Figure::Free => vdev.size.saturating_sub(vdev.allocated),
-        Figure::Fragmentation => vdev.fragmentation,
-        Figure::Capacity if style.precision == Precision::Exact => vdev.allocated * 100 / vdev.size.max(1),
-        Figure::Capacity => return format!("{:.1}%", vdev.allocated as f64 * 100.0 / vdev.size.max(1) as f64),
+        PoolFigure::Size => vdev.size,
+        PoolFigure::Allocated => vdev.allocated,
+        PoolFigure::Free => vdev.size.saturating_sub(vdev.allocated),
+        PoolFigure::Fragmentation => vdev.fragmentation,
+        PoolFigure::Capacity if style.precision == Precision::Exact => vdev.allocated * 100 / vdev.size.max(1),
+        PoolFigure::Capacity => return format!("{:.1}%", vdev.allocated as f64 * 100.0 / vdev.size.max(1) as f64),
         _ => return "-".to_owned(),
     };
     style.show(property, &canonical.to_string())
@@ -168,13 +173,15 @@ fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style
 /// The value of a pool's property for a spare, which holds no data.
 fn spare_cell(spare: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
     match figure(property) {
-        Some(Figure::Name | Figure::Size | Figure::Health) => vdev_cell(1, spare, property, style, scripted),
+        Some(PoolFigure::Name | PoolFigure::Size | PoolFigure::Health) => {
+            vdev_cell(1, spare, property, style, scripted)
+        }
         _ => "-".to_owned(),
     }
 }
 
 /// The computed figure in a pool's column; `None` for a stored property.
-fn figure(property: &Property) -> Option<Figure> {
+fn figure(property: &Property) -> Option<PoolFigure> {
     match property.definition()?.backing {
         Backing::Pool(figure) => Some(figure),
         _ => None,

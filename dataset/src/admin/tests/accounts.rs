@@ -14,12 +14,14 @@ use rustix::io::Errno;
 
 use super::world::{World, name, refusal};
 use crate::{
-    admin::{Assignment, Error},
+    admin::Assignment,
     catalogue::{POOL, Transaction, keys, kind},
+    error::Error,
     fs::{
-        FileSystem, OwnerKind, SetQuota,
+        FileSystem, SetQuota,
         key::{ACCOUNTING, DATASET, PROJECT},
     },
+    property::OwnerKind,
 };
 
 /// The bytes, objects and byte quota of root.

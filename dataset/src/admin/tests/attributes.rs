@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use super::world::{World, refusal};
 use crate::{
-    admin::Error,
     catalogue::{POOL, Transaction, keys, kind},
+    error::Error,
     fs::{Attribute, FileAttributes, Ino, ROOT},
 };
 

@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::world::{World, noise};
-use crate::fs::{OwnerKind, ROOT, SetQuota};
+use crate::{
+    fs::{ROOT, SetQuota},
+    property::OwnerKind,
+};
 
 #[test]
 fn snapshots_and_rollbacks_while_files_are_written() {

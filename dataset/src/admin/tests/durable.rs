@@ -20,7 +20,8 @@ use pool::{
 use super::world::{Files, World, noise, settings};
 use crate::{
     admin::Assignment,
-    fs::{Caller, Ino, OwnerKind, ROOT, RenameFlags, SetAttr, SetQuota},
+    fs::{Caller, Ino, ROOT, RenameFlags, SetAttr, SetQuota},
+    property::OwnerKind,
 };
 
 const FILES: u64 = 5;

@@ -12,11 +12,11 @@ use pool::{
 
 use super::world::{World, noise};
 use crate::{
-    admin::Result,
     catalogue::{
         Bucket, DatasetRow, Hold, MASTER, Master, Named, POOL, SHARING, SharedRow, SharingRow, SnapshotRow,
         Transaction, dataset_key, decode_page, encode_page, keys, kind, snapshot_key,
     },
+    error::Result,
     lineage::check::FindingKind,
 };
 

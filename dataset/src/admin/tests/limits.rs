@@ -7,7 +7,8 @@ use rustix::io::Errno;
 
 use super::world::{World, name, noise, refusal};
 use crate::{
-    admin::{Assignment, Error},
+    admin::Assignment,
+    error::Error,
     fs::{Caller, FallocateFlags, ROOT},
 };
 

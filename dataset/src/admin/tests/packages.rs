@@ -5,7 +5,8 @@ use super::{
     world::{World, name, refusal},
 };
 use crate::{
-    admin::{Arrived, Assignment, Error, ReceiveRequest, Result, SendRequest},
+    admin::{Arrived, Assignment, ReceiveRequest, SendRequest},
+    error::{Error, Result},
     property::Property,
     stream,
 };

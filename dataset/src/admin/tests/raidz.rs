@@ -17,8 +17,9 @@ use rustix::io::Errno;
 
 use super::world::{Files, World, name, noise, settings};
 use crate::{
-    admin::{Datasets, Expanding, Pause, Progress},
+    admin::{Datasets, Progress},
     fs::ROOT,
+    jobs::{Expanding, Pause},
 };
 
 const SIZE: u64 = 96 * MIB;

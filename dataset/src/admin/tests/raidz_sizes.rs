@@ -23,8 +23,9 @@ use super::{
     world::{Files, World, name, noise, settings},
 };
 use crate::{
-    admin::{Datasets, Expanding, Progress},
+    admin::{Datasets, Progress},
     fs::ROOT,
+    jobs::Expanding,
 };
 
 /// The sizes in the order of the devices, the parity, and the number of columns of each zone.

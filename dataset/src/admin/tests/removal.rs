@@ -18,10 +18,10 @@ use pool::{
 use super::cuts::{Disk, devices, disks, recorded, wherever_power_fails};
 use super::world::{World, name, noise, refusal, settings};
 use crate::{
-    admin::{Datasets, Progress, Removing},
+    admin::{Datasets, Progress},
     catalogue::MoveState,
     fs::ROOT,
-    jobs::{Job, moving::Emptying},
+    jobs::{Job, Removing, moving::Emptying},
 };
 
 /// A small budget, so that every walk takes many steps.

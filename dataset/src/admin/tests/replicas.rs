@@ -4,7 +4,10 @@ use super::{
     streams::{change, request},
     world::{World, name, refusal},
 };
-use crate::admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, Result, SendRequest};
+use crate::{
+    admin::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest, SendRequest},
+    error::{Error, Result},
+};
 
 /// A tree of datasets in one pool, and its copy in another.
 struct Pair {

@@ -2,7 +2,8 @@
 
 use super::world::{World, name, noise, refusal};
 use crate::{
-    admin::{Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, DifferenceKind, Error},
+    admin::{Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, DifferenceKind},
+    error::Error,
     name::Name,
     property::Source,
 };
@@ -464,6 +465,6 @@ fn a_request_takes_one_snapshot_of_a_data_set() {
 #[test]
 fn a_request_that_never_gets_its_group_ends() {
     let world = World::new(62);
-    let asked = world.datasets.run(|_| -> crate::admin::Result<()> { Err(Error::NextGroup) });
+    let asked = world.datasets.run(|_| -> crate::error::Result<()> { Err(Error::NextGroup) });
     assert!(matches!(refusal(asked), Error::NextGroup));
 }

@@ -14,10 +14,10 @@ use pool::{
 use super::cuts::{Disk, SIZE, devices, disks, recorded, wherever_power_fails};
 use super::world::{World, name, noise, refusal, settings};
 use crate::{
-    admin::{Datasets, Progress, Resizing},
+    admin::{Datasets, Progress},
     catalogue::MoveState,
     fs::ROOT,
-    jobs::Job,
+    jobs::{Job, Resizing},
 };
 
 /// A small budget, so that every walk takes many steps.

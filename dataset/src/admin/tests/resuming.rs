@@ -18,9 +18,10 @@ use super::{
     world::{Files, World, name, noise, settings},
 };
 use crate::{
-    admin::{Datasets, Progress, ResilverState, ResilverStatus},
+    admin::{Datasets, Progress},
     fs::ROOT,
-    jobs::cursor::Shown,
+    jobs::{ResilverState, ResilverStatus},
+    underway::cursor::Shown,
 };
 
 /// A small budget, so that every walk takes many steps.

@@ -13,7 +13,7 @@ impl World {
         self.datasets.feature_state(SPACES_IN_NAMES).unwrap()
     }
 
-    fn bookmark(&self, of: &str, to: &str) -> crate::admin::Result<()> {
+    fn bookmark(&self, of: &str, to: &str) -> crate::error::Result<()> {
         self.datasets.bookmark(&of.parse().unwrap(), &to.parse().unwrap())
     }
 }

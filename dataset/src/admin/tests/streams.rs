@@ -2,7 +2,8 @@
 
 use super::world::{World, name, noise, refusal};
 use crate::{
-    admin::{Arrived, Assignment, Error, Naming, Reader, ReceiveRequest, Result, SendFrom, SendRequest},
+    admin::{Arrived, Assignment, Naming, ReceiveRequest, SendFrom, SendRequest},
+    error::{Error, Reader, Result},
     stream,
 };
 

@@ -16,10 +16,11 @@ use rustix::io::Errno;
 
 use crate::{
     admin::{
-        CreateRequest, Datasets, DestroyRequest, DestroySnapshotsRequest, Destroyed, Error, ListRequest, Progress,
-        Result, RollbackRequest, RolledBack,
+        CreateRequest, Datasets, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Progress,
+        RollbackRequest, RolledBack,
     },
     catalogue::{DatasetRow, dataset_key},
+    error::{Error, Result},
     fs::{self, Caller, FileSystem, ROOT, SetAttr, key::EXTENT},
     lineage::{self, nodes},
     name::{DatasetName, Name},

@@ -9,15 +9,18 @@ use pool::{format::key::Key, tree::View};
 use rustix::io::Errno;
 
 use super::{
-    Account, Amount, OwnerKind,
+    item::{Account, Amount},
     ledger::{ALL, Charge, Ledger, encode_below},
 };
-use crate::fs::{
-    FileSystem, METADATA,
-    change::Change,
-    failure::{Failure, damaged},
-    inode::Inode,
-    key::{self, INODE, Ino, ROOT},
+use crate::{
+    fs::{
+        change::Change,
+        failure::{Failure, damaged},
+        file_system::{FileSystem, METADATA},
+        inode::Inode,
+        key::{self, INODE, Ino, ROOT},
+    },
+    property::OwnerKind,
 };
 
 /// The number of inodes visited per step.

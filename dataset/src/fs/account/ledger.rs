@@ -13,14 +13,19 @@ use pool::{
         key::Key,
     },
     tree::{Batch, View},
+    txg::Head,
 };
+use rustix::io::Errno;
 use smallvec::SmallVec;
 
-use super::{Account, OwnerKind, load};
-use crate::fs::{
-    failure::{Failure, damaged},
-    inode::Inode,
-    key::{self, Ino},
+use super::item::{Account, load};
+use crate::{
+    fs::{
+        failure::{Failure, damaged},
+        inode::Inode,
+        key::{self, Ino},
+    },
+    property::OwnerKind,
 };
 
 const VERSION: u8 = 1;
@@ -53,6 +58,17 @@ pub(in crate::fs) fn load_below(view: &View<'_>) -> Result<Option<Ino>, Failure>
     let key = key::accounting();
     let entry = view.get(key)?;
     entry.map(|entry| decode_below(entry.body()).map_err(damaged(key))).transpose()
+}
+
+/// Whether a tree has any item of the accounts.
+pub(crate) fn are_there(head: &Head) -> Result<bool, Errno> {
+    Ok(head.read(|view| {
+        let mut is_there = load_below(view)?.is_some();
+        for kind in OwnerKind::ALL {
+            is_there |= view.first(key::from(key::DATASET, kind.item(), 0))?.is_some();
+        }
+        Ok::<_, Failure>(is_there)
+    })?)
 }
 
 /// The bytes of an inode, and the owners charged.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use pool::format::{codec::Malformed, key::Key};
 
-use crate::fs::{Amount, inode::Link, key::Ino};
+use crate::fs::{account::item::Amount, inode::Link, key::Ino};
 
 /// A problem, with the object concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]

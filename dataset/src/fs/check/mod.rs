@@ -25,8 +25,10 @@ use pool::{
 
 pub use self::finding::{Finding, Problem};
 use super::{
-    Account, Amount, OwnerKind,
-    account::ledger::decode_below,
+    account::{
+        item::{Account, Amount},
+        ledger::decode_below,
+    },
     directory::{self, Dirent},
     file::extent::{Extent, INLINE_MAX},
     inode::{FileType, Inode, Link, flag},
@@ -37,6 +39,7 @@ use super::{
     master::Master,
     xattr::{self, Value, Xattr},
 };
+use crate::property::OwnerKind;
 
 /// The number of items checked in one reading, which keeps all nodes read until the end.
 const AT_ONCE: usize = 4096;

@@ -6,13 +6,14 @@
 
 use rustix::io::Errno;
 
-use super::write::{Input, Outcome, Part, admit, effective_shift, load_content, need, plan};
+use super::write::{Input, Outcome, Part, admit, load_content, need, plan};
 use crate::fs::{
-    FileSystem, Options,
     change::load_inode,
     failure::{Failure, errno},
+    file_system::FileSystem,
     inode::MAX_SIZE,
     key::{self, EXTENT, Ino},
+    options::{Options, effective_shift},
 };
 
 /// The number of records punched in one update of the tree.

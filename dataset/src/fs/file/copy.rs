@@ -6,7 +6,7 @@
 use rustix::io::Errno;
 
 use super::share::{Outcome, Side, share};
-use crate::fs::{FileSystem, failure::Failure, inode::MAX_SIZE, key::Ino};
+use crate::fs::{failure::Failure, file_system::FileSystem, inode::MAX_SIZE, key::Ino};
 
 /// The bytes read and written per step.
 const STEP: u64 = 1 << 20;

@@ -11,6 +11,7 @@
 //! to give up the reference.
 //!
 //! ```text
+//! locks     a lock for each file                content  a change that first reads the blocks it needs
 //! extent    an extent and its coding        record    the extents of one record: cutting, joining, storing the difference
 //! read      reading                         write     writing: in place, a piece, or the record anew
 //! truncate  changing the length             discard   dropping items in bounded batches
@@ -23,9 +24,11 @@
 //! the data beyond is dropped, with a marker until the drop is done.
 
 mod allocate;
+mod content;
 mod copy;
 pub(super) mod discard;
 pub mod extent;
+pub(super) mod locks;
 mod read;
 mod record;
 mod seek;
@@ -33,85 +36,5 @@ mod share;
 mod truncate;
 mod write;
 
-use std::sync::Arc;
-
-use parking_lot::RwLock;
-use pool::{error::Error as PoolError, tree::Block};
-use rustix::io::Errno;
-
-use super::{
-    FileSystem,
-    change::Change,
-    failure::Failure,
-    inode::{FileType, Inode},
-    key::Ino,
-};
-
 pub use allocate::FallocateFlags;
 pub use seek::Whence;
-pub(super) use write::effective_shift;
-
-const LOCKS: u64 = 1024;
-
-/// The locks of files, chosen by inode number: two files may share a lock.
-pub(super) struct FileLocks(Box<[RwLock<()>]>);
-
-impl Default for FileLocks {
-    fn default() -> FileLocks {
-        FileLocks((0..LOCKS).map(|_| RwLock::default()).collect())
-    }
-}
-
-impl FileLocks {
-    pub(super) fn of(&self, ino: Ino) -> &RwLock<()> {
-        &self.0[(ino % LOCKS) as usize]
-    }
-}
-
-/// EISDIR or EINVAL unless the inode is a regular file.
-fn check_regular(inode: &Inode) -> Result<(), Errno> {
-    match inode.file_type {
-        FileType::Regular => Ok(()),
-        FileType::Directory => Err(Errno::ISDIR),
-        _ => Err(Errno::INVAL),
-    }
-}
-
-/// Blocks that an operation had to read before continuing.
-#[derive(Default)]
-struct Fetched(Vec<(Block, Arc<Vec<u8>>)>);
-
-impl Fetched {
-    fn get(&self, block: &Block) -> Option<&Arc<Vec<u8>>> {
-        self.0.iter().find(|(other, _)| other.same(block)).map(|(_, bytes)| bytes)
-    }
-}
-
-impl FileSystem {
-    /// Changes a file's content; the caller holds the exclusive lock. Before a retry, an interrupted truncation is
-    /// finished, and needed blocks are read.
-    fn update_content<T>(
-        &self,
-        ino: Ino,
-        mut make: impl FnMut(&mut Change<'_>, &Fetched) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let mut fetched = Fetched::default();
-        loop {
-            match self.try_update(|change| make(change, &fetched)) {
-                Err(Failure::Truncating) => self.finish_truncation(ino)?,
-                Err(Failure::Need(blocks, seen)) => {
-                    for block in blocks {
-                        let bytes = match self.head.bytes(&block, seen) {
-                            // The next attempt looks up the current blocks.
-                            Err(PoolError::Stale) => break,
-                            read => read?,
-                        };
-                        self.admit_in_turn(bytes.len() as u64)?;
-                        fetched.0.push((block, bytes));
-                    }
-                }
-                done => return done,
-            }
-        }
-    }
-}

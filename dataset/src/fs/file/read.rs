@@ -9,15 +9,15 @@ use pool::{
 use rustix::io::Errno;
 
 use super::{
-    check_regular,
+    content::check_regular,
     extent::{Content, Piece},
     record,
     seek::record_start,
 };
 use crate::fs::{
-    FileSystem,
     change::load_inode,
     failure::{Failure, damaged},
+    file_system::FileSystem,
     inode::{Inode, flag},
     key::{self, EXTENT, Ino},
 };

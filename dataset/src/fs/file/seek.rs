@@ -2,10 +2,10 @@
 
 use rustix::io::Errno;
 
-use super::{check_regular, extent::Piece};
+use super::{content::check_regular, extent::Piece};
 use crate::fs::{
-    FileSystem,
     change::load_inode,
+    file_system::FileSystem,
     inode::Inode,
     key::{self, EXTENT, Ino},
 };

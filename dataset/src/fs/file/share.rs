@@ -38,17 +38,18 @@ use pool::{
 use rustix::io::Errno;
 
 use super::{
-    check_regular,
+    content::check_regular,
     extent::{Content, Piece},
     record::{self, PIECES_MAX},
-    write::{check_growing, effective_shift, load_content},
+    write::{check_growing, load_content},
 };
 use crate::fs::{
-    FileSystem,
     change::{Change, load_inode},
     failure::{self, Failure, damaged},
+    file_system::FileSystem,
     inode::MIN_RECORD_SHIFT,
     key::{self, Ino},
+    options::effective_shift,
     xattr,
 };
 
@@ -353,7 +354,7 @@ fn is_even(pieces: &[Piece]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::{Caller, ROOT, tests::world::World};
+    use crate::fs::{ROOT, attr::Caller, tests::world::World};
 
     #[test]
     fn a_step_that_goes_by_another_record_size_is_done_again() {

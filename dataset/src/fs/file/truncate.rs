@@ -9,13 +9,14 @@ use rustix::io::Errno;
 
 use super::{discard::discard, record, write::load_content};
 use crate::fs::{
-    FileSystem,
-    attr::{SetAttr, set_attributes},
+    attr::SetAttr,
     change::Change,
     failure::Failure,
+    file_system::FileSystem,
     inode::{Inode, MAX_SIZE, MIN_RECORD_SHIFT, flag},
     key::{self, EXTENT, Ino},
     orphan::STEP,
+    setattr::set_attributes,
 };
 
 impl FileSystem {

@@ -27,17 +27,18 @@ use pool::{
 use rustix::io::Errno;
 
 use super::{
-    Fetched, check_regular,
+    content::{Fetched, check_regular},
     extent::{Content, INLINE_MAX, Piece},
     record::{self, PIECES_MAX},
 };
 use crate::fs::{
-    FileSystem, Options,
     attr::kill_set_id,
     change::{Change, load_inode},
     failure::{Failure, damaged},
+    file_system::FileSystem,
     inode::{Inode, MAX_SIZE, flag},
     key::{self, Ino},
+    options::{Options, effective_shift},
     xattr,
 };
 
@@ -307,11 +308,6 @@ pub(super) fn load_content(change: &Change<'_>, ino: Ino) -> Result<Inode, Failu
 /// EPERM for an append-only file, unless the write begins at the end.
 pub(super) fn check_growing(inode: &Inode, offset: u64) -> Result<(), Errno> {
     if inode.has(flag::APPEND) && offset != inode.size { Err(Errno::PERM) } else { Ok(()) }
-}
-
-/// The file's record size as a power of two: the current size, or for a file without blocks the size from the options.
-pub(in crate::fs) fn effective_shift(inode: &Inode, options: &Options) -> u8 {
-    if inode.record_shift == 0 { options.of(inode).record_shift() } else { inode.record_shift }
 }
 
 fn record_size(inode: &Inode, options: &Options) -> u64 {

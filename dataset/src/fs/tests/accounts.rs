@@ -9,11 +9,13 @@ use pool::{
 };
 
 use super::world::World;
-use crate::fs::{
-    Account, Amount, Caller, Errno, FallocateFlags, Ino, Options, OwnerKind, Project, ROOT, RenameFlags, SetAttr,
-    SetQuota,
-    account::ledger::{ALL, encode_below},
-    key,
+use crate::{
+    fs::{
+        Account, Amount, Caller, Errno, FallocateFlags, Ino, Options, Project, ROOT, RenameFlags, SetAttr, SetQuota,
+        account::ledger::{ALL, encode_below},
+        key,
+    },
+    property::OwnerKind,
 };
 use OwnerKind::{Group, Project as OfProject, User};
 

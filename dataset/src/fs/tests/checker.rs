@@ -5,18 +5,21 @@ use std::collections::BTreeSet;
 use pool::{format::key::Key, tree::Block};
 
 use super::world::World;
-use crate::fs::{
-    Caller, FileType, Ino, OwnerKind, ROOT, SetXattr,
-    change::Change,
-    check::{self, Problem},
-    directory::{Dirent, window},
-    failure::Failure,
-    file::extent::Extent,
-    inode::{Link, flag},
-    key::{self, EXTENT},
-    link,
-    master::Master,
-    xattr,
+use crate::{
+    fs::{
+        Caller, FileType, Ino, ROOT, SetXattr,
+        change::Change,
+        check::{self, Problem},
+        directory::{Dirent, window},
+        failure::Failure,
+        file::extent::Extent,
+        inode::{Link, flag},
+        key::{self, EXTENT},
+        link,
+        master::Master,
+        xattr,
+    },
+    property::OwnerKind,
 };
 
 /// The inode numbers of a tree with a file, and a directory in a directory.

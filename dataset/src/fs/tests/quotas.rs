@@ -11,11 +11,9 @@ use super::{
     accounts::{ANN, BOB, file, limit, owner, used},
     world::World,
 };
-use crate::fs::{
-    Amount, Attribute, Errno, FallocateFlags, Ino,
-    OwnerKind::{Project as OfProject, User},
-    Project, ROOT, Room, SetAttr,
-    failure::Failure,
+use crate::{
+    fs::{Amount, Attribute, Errno, FallocateFlags, Ino, Project, ROOT, Room, SetAttr, failure::Failure},
+    property::OwnerKind::{Project as OfProject, User},
 };
 
 /// The record size of the tests' file system.

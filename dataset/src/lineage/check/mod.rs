@@ -30,7 +30,7 @@ use pool::{
     txg::Engine,
 };
 
-use crate::admin::Result;
+use crate::error::Result;
 
 /// The result of a check.
 #[derive(Debug, Default)]

@@ -13,12 +13,12 @@ use pool::{
 
 use super::{FindingKind, Report};
 use crate::{
-    admin::Result,
     catalogue::{
         Body, Bookmark, Bucket, DamageRow, DatasetRow, DefragmentRow, History, Hold, Link, Master, Named, PaceRow,
         RebalanceRow, RemovalRow, ResizeRow, Row, ScrubRow, SharedRow, SharingRow, SnapshotRow, Transaction, Value,
         Work, kind, shared_address,
     },
+    error::Result,
 };
 
 /// A row and its block.

@@ -11,7 +11,7 @@ use pool::{
 
 use super::{Report, rows};
 use crate::{
-    admin::{Error, Result},
+    error::{Error, Result},
     lineage::nodes,
 };
 

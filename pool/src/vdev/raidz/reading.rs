@@ -17,6 +17,7 @@ use crate::{
     error::{Error, Result},
     vdev::{
         group::member::{Member, State},
+        interface::Vdev,
         leaf::Health,
         reads::{Check, Examined, Found},
     },
@@ -192,7 +193,7 @@ impl RaidZ {
     }
 
     fn degrade_by(&self, member: &Member, health: Health) -> bool {
-        crate::vdev::Vdev::degrade(self, member.leaf.guid(), health)
+        Vdev::degrade(self, member.leaf.guid(), health)
     }
 
     /// Fills `buf` from the columns that hold the bytes as data; `false` if such a column is missing.

@@ -195,7 +195,7 @@ impl Mounts {
     }
 
     /// The files of a mount, and the snapshots in its `.zfs`.
-    fn files(&self, plan: &Plan) -> dataset::admin::Result<(Arc<FileSystem>, Arc<dyn Snapshots>)> {
+    fn files(&self, plan: &Plan) -> dataset::error::Result<(Arc<FileSystem>, Arc<dyn Snapshots>)> {
         if let Name::Snapshot(name) = &plan.name {
             return Ok((self.datasets.open_snapshot(name)?.fs, Arc::new(NoSnapshots)));
         }

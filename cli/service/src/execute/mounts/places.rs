@@ -3,10 +3,9 @@
 use std::fs;
 
 use dataset::{
-    admin::Valued,
     name::DatasetName,
     property::{
-        CanMount, Source,
+        CanMount, Source, Valued,
         dataset::{CANMOUNT, MOUNTPOINT},
     },
 };

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use dataset::{
-    admin::{ListRequest, Listed, Target, Valued},
+    admin::{ListRequest, Listed, Target},
     name::{DatasetName, Name},
     property::{
-        CanMount, Kinds,
+        CanMount, Kinds, Valued,
         dataset::{ATIME, CANMOUNT, DEVICES, EXEC, MOUNTPOINT, RELATIME, SETUID},
     },
 };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use dataset::{
-    admin::{Datasets, Error, ListRequest, Listed},
+    admin::{Datasets, ListRequest, Listed},
+    error::Error,
     fs::{Errno, FileSystem},
     name::{DatasetName, Name},
     property::{Kinds, dataset::CREATION},

@@ -289,7 +289,7 @@ fn nothing(tried: &Tried) {
         Request::Entries { location: location(), directory_itself: false, recursive: false },
         Request::FileAttributes { location: location(), recursive: false },
         Request::SetFileAttributes { location: location(), assignments: Vec::new(), recursive: false },
-        Request::Accounts { name: name("tank/a"), kind: dataset::fs::OwnerKind::User },
+        Request::Accounts { name: name("tank/a"), kind: dataset::property::OwnerKind::User },
         Request::Projects { location: location(), reach: ProjectReach::Itself },
         Request::SetProject {
             location: location(),

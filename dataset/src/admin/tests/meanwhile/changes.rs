@@ -2,7 +2,8 @@
 
 use super::{World, scene::Scene};
 use crate::{
-    admin::{DestroySnapshotsRequest, Error, Result},
+    admin::DestroySnapshotsRequest,
+    error::{Error, Result},
     fs::ROOT,
 };
 

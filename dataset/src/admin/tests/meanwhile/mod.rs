@@ -32,7 +32,7 @@ use self::{
     written::{Ended, Target, has_arrived, others_come},
 };
 use super::world::World;
-use crate::admin::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The reads at which a reader is stopped.
 const READS: [usize; 5] = [1, 2, 3, 5, 8];

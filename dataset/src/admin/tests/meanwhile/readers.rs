@@ -7,7 +7,8 @@ use super::{
     scene::{Scene, XATTR},
 };
 use crate::{
-    admin::{self, DifferenceKind, Error, Result, SendFrom, SendRequest},
+    admin::{DifferenceKind, SendFrom, SendRequest},
+    error::{self, Error, Result},
     fs::{FileSystem, Ino, ROOT},
     stream,
 };
@@ -103,7 +104,7 @@ fn send(world: &Scene) -> Result<Read> {
         properties: false,
     };
     let mut out = Vec::new();
-    let reader = admin::Reader { command: "fs send".into(), ..admin::Reader::default() };
+    let reader = error::Reader { command: "fs send".into(), ..error::Reader::default() };
     world.datasets.send(&request, reader, &mut out, 0, &mut |_| {})?;
     stream::verify(&mut &out[..], 0, &mut |_| {}).unwrap();
     // The stream contains the dataset's name, possibly changed by now.

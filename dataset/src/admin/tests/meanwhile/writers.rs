@@ -9,7 +9,7 @@ use super::{
     scene::{Scene, XATTR},
 };
 use crate::{
-    admin::{Error, Result},
+    error::{Error, Result},
     fs::{
         Attr, Attribute, Caller, Errno, FileSystem, FileType, Handle, Ino, Project, ROOT, SetAttr, SetTime, SetXattr,
     },

@@ -7,7 +7,7 @@ use super::{
     writers::{BROUGHT, COPIED, Given, MODE, OWNER, PROJECT, SNAPSHOT, WRITTEN, Writer, is_gone},
 };
 use crate::{
-    admin::Result,
+    error::Result,
     fs::{Attr, Attribute, FileSystem, FileType, Ino, ROOT},
     lineage::arrival,
     name::{DatasetName, Name},

@@ -17,12 +17,11 @@ use pool::{
 };
 use rustix::io::Errno;
 
+use super::world::{Items, Nodes, World};
 use crate::{
-    admin::{
-        Assignment, Progress, ScrubStatus, Target,
-        tests::world::{Items, Nodes, World},
-    },
+    admin::{Assignment, Progress, Target},
     fs::{ROOT, key::Ino},
+    jobs::ScrubStatus,
     lineage,
 };
 

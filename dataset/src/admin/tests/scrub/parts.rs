@@ -4,8 +4,10 @@ use pool::error::Error as PoolError;
 
 use super::{BUDGET, Bench};
 use crate::{
-    admin::{Error, Examined, Progress, Scope, tests::world::noise},
+    admin::{Progress, tests::world::noise},
+    error::Error,
     fs::ROOT,
+    jobs::{Examined, Scope},
     scrub::damage::Damage,
 };
 

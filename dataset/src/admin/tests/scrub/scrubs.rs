@@ -16,10 +16,11 @@ use pool::{
 use super::{BUDGET, Bench, SIZE};
 use crate::{
     admin::{
-        Error, Progress,
+        Progress,
         tests::world::{World, noise},
     },
     catalogue::{DatasetRow, ScrubPosition, ScrubState, dataset_key},
+    error::Error,
     fs::ROOT,
     jobs::Job,
     scrub::pass::{self, Budget, Part},
@@ -214,7 +215,7 @@ fn a_scrub_finds_everything_while_the_pool_changes() {
 fn a_paused_scrub_stays_so_over_export_and_goes_on_where_it_was() {
     let mut bench = Bench::new(1, 7);
     bench.world.write("tank", "large", &noise(1, 1 << 20));
-    let refused = |result: crate::admin::Result<()>| matches!(result, Err(Error::Scrub { .. }));
+    let refused = |result: crate::error::Result<()>| matches!(result, Err(Error::Scrub { .. }));
     assert!(refused(bench.world.datasets.scrub().pause()));
     assert!(refused(bench.world.datasets.scrub().give_up()));
     bench.world.datasets.scrub().start().unwrap();

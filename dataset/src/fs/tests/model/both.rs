@@ -4,9 +4,12 @@ use super::{
     Op,
     plain::{Model, Node},
 };
-use crate::fs::{
-    Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileType, OwnerKind, RenameFlags, SetAttr,
-    SetQuota, SetXattr, tests::world::World,
+use crate::{
+    fs::{
+        Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileType, RenameFlags, SetAttr, SetQuota,
+        SetXattr, tests::world::World,
+    },
+    property::OwnerKind,
 };
 
 /// The file system and its model.

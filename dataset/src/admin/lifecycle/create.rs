@@ -1,0 +1,82 @@
+//! Creating datasets.
+
+use std::collections::HashMap;
+
+use pool::units::Guid;
+
+use crate::{
+    admin::{
+        property::assign::{self, Assignment},
+        table::{datasets::Datasets, history, names::Names},
+    },
+    catalogue::Transaction,
+    error::{Error, Result},
+    lineage::dataset,
+    name::DatasetName,
+};
+
+/// A dataset to create.
+#[derive(Clone, Debug)]
+pub struct CreateRequest {
+    /// The full name of the dataset.
+    pub name: DatasetName,
+    /// Whether to create missing parents (`-p`); an existing dataset is then no error.
+    pub parents: bool,
+    /// The properties to set.
+    pub properties: Vec<Assignment>,
+    /// The user and group that own the root directory.
+    pub owner: (u32, u32),
+}
+
+impl Datasets {
+    /// Creates a dataset. Returns the names of all datasets created, the topmost first; empty if the dataset exists and
+    /// `parents` is set.
+    pub fn create(&self, request: CreateRequest) -> Result<Vec<DatasetName>> {
+        let names = self.names();
+        // The GUID for each name is drawn once, so that the request can be retried.
+        let guids: HashMap<DatasetName, Guid> =
+            ancestors(&request.name).into_iter().map(|name| (name, self.new_guid())).collect();
+        let room = self.engine().available();
+        let request = CreateRequest { properties: self.with_vdevs_named(&request.properties)?, ..request };
+        self.run(move |tx| create(tx, &names, &request, &guids, room))
+    }
+}
+
+/// The dataset and its ancestors, the topmost first.
+fn ancestors(name: &DatasetName) -> Vec<DatasetName> {
+    let mut all: Vec<_> = std::iter::successors(Some(name.clone()), DatasetName::parent).collect();
+    all.reverse();
+    all
+}
+
+fn create(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    request: &CreateRequest,
+    guids: &HashMap<DatasetName, Guid>,
+    room: u64,
+) -> Result<Vec<DatasetName>> {
+    if request.parents && names.find(tx, &request.name)?.is_some() {
+        return Ok(Vec::new());
+    }
+    names.vacant(tx, &request.name)?;
+    let mut created = Vec::new();
+    for name in ancestors(&request.name) {
+        let is_last = name == request.name;
+        if !is_last && names.find(tx, &name)?.is_some() {
+            continue;
+        }
+        if !is_last && !request.parents {
+            return Err(Error::not_found("parent", name));
+        }
+        let parent = names.parent(tx, &name, "created")?;
+        let guid = guids[&name];
+        let id = dataset::create(tx, parent, name.leaf(), guid, request.owner)?;
+        if is_last {
+            assign::assign_all(tx, names, id, &request.properties, true, room)?;
+        }
+        created.push(name);
+    }
+    history::log_each(tx, "create", &created)?;
+    Ok(created)
+}

@@ -1,0 +1,18 @@
+//! What users ask about datasets: lists, values, differences, damage.
+//!
+//! ```text
+//! list, value     the objects of a pool, and the value of each property
+//! compare    the files that differ between two snapshots
+//! replaced   the differences for a mount when its file system's tree is replaced
+//! modified   whether a dataset was modified or only read
+//! losses     the loss if devices were missing
+//! damage     the names of permanently damaged files
+//! ```
+
+pub(super) mod compare;
+pub(super) mod damage;
+pub(super) mod list;
+pub(super) mod losses;
+pub(super) mod modified;
+pub(super) mod replaced;
+pub(super) mod value;

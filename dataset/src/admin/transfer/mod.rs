@@ -1,0 +1,4 @@
+//! Sending and receiving: planning streams, and landing streams.
+
+pub(super) mod receive;
+pub(super) mod send;

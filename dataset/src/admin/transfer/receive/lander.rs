@@ -1,0 +1,318 @@
+//! Lands the streams of packages: each begins as a hidden dataset, and ends as a snapshot, or leaves nothing.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use pool::{env::Nanos, error::Error as PoolError, format::label::PROJECT_QUOTA, txg::Head};
+
+use super::{
+    census::{Departed, Sender, Tree},
+    follow::Follow,
+    judge::{Judge, Plan, changed},
+    properties::Wanted,
+    request::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest},
+};
+use crate::{
+    admin::{
+        lifecycle::{create::CreateRequest, destroy::DestroyRequest},
+        property::values,
+        report::replaced::Replaced,
+        table::{datasets::Datasets, history, limits},
+        transfer::send::needs_of,
+    },
+    catalogue::Transaction,
+    error::{Error, Result},
+    fs,
+    lineage::arrival,
+    name::{DatasetName, SnapshotName},
+    property::dataset::COPIES,
+    stream::{Begin, Census, Ground, Landing, Start},
+};
+
+/// Lands the streams of consecutive packages.
+pub(super) struct Lander<'a> {
+    datasets: &'a Arc<Datasets>,
+    request: ReceiveRequest,
+    current: Option<Current>,
+    /// Parents created above the datasets of the package, the topmost first.
+    parents: Vec<DatasetName>,
+    /// The replicated tree, if the package has a census.
+    tree: Option<Arc<Tree>>,
+    /// The local name of the package's topmost dataset.
+    top: Option<DatasetName>,
+    /// Called before datasets are destroyed or renamed, or snapshots destroyed.
+    leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
+    /// The result so far.
+    pub(super) arrived: Arrived,
+}
+
+/// The stream being received.
+struct Current {
+    hidden: u64,
+    snapshot: SnapshotName,
+    started: Nanos,
+    /// The tree being filled, once open.
+    head: Option<Arc<Head>>,
+}
+
+impl Current {
+    /// Fails if the stream contained accounts without announcing them: older programs would open this pool, and not
+    /// update the accounts.
+    fn check_accounts(&self) -> Result<()> {
+        let Some(head) = self.head.as_ref().filter(|head| !head.engine().is_active(PROJECT_QUOTA)) else {
+            return Ok(());
+        };
+        let name = self.snapshot.to_string();
+        match fs::account::are_there(head) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let problem = "it contains quota accounts without announcing them".to_owned();
+                Err(Error::NotReceived { name, problem, remedy: "take the snapshot again, and send the new snapshot" })
+            }
+            Err(errno) => Err(PoolError::damaged(name, errno).into()),
+        }
+    }
+}
+
+impl Landing for Lander<'_> {
+    type Error = Error;
+
+    fn package(&mut self) {
+        (self.tree, self.top) = (None, None);
+    }
+
+    fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
+        let snapshot = self.request.name(start, begin)?;
+        let counted = start.census.iter().flat_map(Census::names);
+        self.datasets.check_names(counted.chain([snapshot.as_str()]))?;
+        let engine = self.datasets.engine();
+        // After the commit, recent changes are in the catalogue and count as modifications.
+        engine.commit()?;
+        let (names, guid, owner) = (self.datasets.names(), self.datasets.new_guid(), self.request.owner);
+        let force = self.request.force || self.arrived.has(&snapshot);
+        let mut judge = Judge::new(names, snapshot.clone(), begin.clone(), force, start.streams == 1)
+            .destroying(self.request.force)
+            .cloning(self.origin());
+        self.top = Some(self.request.top(start)?);
+        let parents = self.request.naming != Naming::Exact;
+        if parents && let Some(parent) = snapshot.dataset().parent() {
+            let request = CreateRequest { name: parent, parents, properties: Vec::new(), owner };
+            self.parents.extend(self.datasets.create(request)?);
+        }
+        if let Some(census) = &start.census {
+            self.be_as_sender(census, start, &judge)?;
+        }
+        let open = self.datasets.open_target(&judge)?;
+        let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self.datasets)?;
+        let hidden = self.datasets.run(move |tx| match judge.plan(tx)? {
+            Plan::Skip => Ok(None),
+            plan => arrival::begin(tx, plan.base(), guid).map(Some),
+        })?;
+        drop(quiet);
+        let Some(hidden) = hidden else { return Ok(None) };
+        for need in needs_of(begin.layout).into_iter().flatten() {
+            engine.activate(need.feature)?;
+        }
+        self.current = Some(Current { hidden, snapshot, started: self.datasets.now(), head: None });
+        let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;
+        let copies = self.copies()?;
+        let head = engine.open_head(hidden, Some((root, level)));
+        self.current.iter_mut().for_each(|current| current.head = Some(head.clone()));
+        Ok(Some(Ground { head, copies }))
+    }
+
+    fn finish(&mut self, begin: &Begin, bytes: u64) -> Result<()> {
+        let Some(current @ Current { hidden, snapshot, started, .. }) = &self.current else {
+            unreachable!("a stream ends after it began")
+        };
+        current.check_accounts()?;
+        let (hidden, name, started) = (*hidden, snapshot.clone(), *started);
+        let force = self.request.force || self.arrived.has(&name);
+        let names = self.datasets.names();
+        let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true)
+            .destroying(self.request.force)
+            .cloning(self.origin());
+        // Changes of a dataset in use are excluded, so that its content switches at one instant.
+        let open = self.datasets.open_target(&judge)?;
+        let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self.datasets)?;
+        let (request, topmost) = (self.request.clone(), Some(name.dataset()) == self.top);
+        let engine = self.datasets.engine().clone();
+        let doomed = match self.request.force {
+            true => self.datasets.read(|tx| judge.doomed(tx, judge.plan(tx)?))?,
+            false => Vec::new(),
+        };
+        if !doomed.is_empty() {
+            (self.leaving)(&doomed)?;
+        }
+        let head = current.head.clone();
+        let landing = || head.and_then(|head| head.clean_root());
+        let replaced =
+            open.as_ref().map_or(Replaced::Everything, |dataset| self.datasets.would_differ(dataset, landing));
+        let (target, left_out) = self.datasets.run(move |tx| {
+            let plan = judge.plan(tx)?;
+            let dataset = judge.land(tx, plan, hidden)?;
+            // In syncing context all received data is written.
+            let room = engine.available();
+            let wanted = Wanted { request: request.clone(), topmost, room };
+            let left_out = wanted.put(tx, &judge, dataset)?;
+            limits::check_landed(tx, &judge.names, dataset, room)?;
+            history::log(tx, &format!("receive {}", judge.name))?;
+            Ok((plan.target(), left_out))
+        })?;
+        for limit in left_out {
+            tracing::warn!(%name, limit, "a limit that came with a stream cannot be kept here and is left out");
+        }
+        if let Some(dataset) = &open {
+            dataset.fs().tree_replaced().map_err(|errno| PoolError::damaged(name.as_str(), errno))?;
+        }
+        drop(quiet);
+        self.current = None;
+        self.arrived.replaced.extend(target.map(|target| (target, replaced)));
+        self.arrived.destroyed.extend(doomed);
+        let sent = begin.dataset.parse::<DatasetName>()?.snapshot(&begin.snapshot)?;
+        let (incremental, time) = (begin.base.is_some(), self.datasets.now() - started);
+        self.arrived.snapshots.push(ArrivedSnapshot { sent, name, incremental, bytes, time });
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        let Some(Current { hidden, .. }) = self.current.take() else { return };
+        // The next import tries again.
+        if let Err(error) = self.datasets.run(move |tx| arrival::abandon(tx, hidden)) {
+            tracing::warn!("cannot destroy what a broken-off receive has left: {error}");
+            self.datasets.engine().close_head(hidden);
+        }
+    }
+}
+
+impl<'a> Lander<'a> {
+    pub(super) fn new(
+        datasets: &'a Arc<Datasets>,
+        request: ReceiveRequest,
+        leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
+    ) -> Lander<'a> {
+        let (parents, arrived) = (Vec::new(), Arrived::default());
+        Lander { datasets, request, current: None, parents, tree: None, top: None, leaving, arrived }
+    }
+
+    /// The origin that the user wants for the first stream.
+    fn origin(&self) -> Option<SnapshotName> {
+        self.request.origin.clone().filter(|_| self.arrived.snapshots.is_empty())
+    }
+
+    /// Follows the sender: before the first stream the destroys, if requested, and before each stream the rename of its
+    /// dataset.
+    fn be_as_sender(&mut self, census: &Census, start: &Start, judge: &Judge) -> Result<()> {
+        let tree = match &self.tree {
+            Some(tree) => tree.clone(),
+            None => self.reconcile(census, start, judge)?,
+        };
+        let (top, place, begin) = (tree.top.clone(), judge.name.dataset(), judge.begin.clone());
+        let force = self.request.force;
+        self.run_apart(&top, move |tx, mounted| {
+            Follow { tree: &tree, place: &place, begin: &begin, force }.run(tx, mounted)
+        })
+    }
+
+    /// Destroys what the sender no longer has, if requested, and if the first stream fits afterwards.
+    fn reconcile(&mut self, census: &Census, start: &Start, judge: &Judge) -> Result<Arc<Tree>> {
+        let (names, top, sent) = (self.datasets.names(), self.request.top(start)?, start.root.parse()?);
+        let tree = Arc::new(Tree { sender: Sender::new(census), names, top, sent });
+        self.tree = Some(tree.clone());
+        if self.request.force {
+            let (mounted, place) = (BTreeSet::new(), judge.name.dataset());
+            self.datasets.dry_run(|tx| {
+                tree.reconcile(tx, &mounted).map_err(|error| stays(&tree.top, error))?;
+                Follow { tree: &tree, place: &place, begin: &judge.begin, force: true }.run(tx, &mounted)?;
+                judge.plan(tx)
+            })?;
+            let all = tree.clone();
+            self.run_apart(&tree.top, move |tx, mounted| all.reconcile(tx, mounted))?;
+        }
+        Ok(tree)
+    }
+
+    /// Runs a request after `leaving` has unmounted the datasets that the request destroys or renames, if any. The
+    /// request fails if the datasets have changed meanwhile.
+    fn run_apart<F>(&mut self, top: &DatasetName, mut request: F) -> Result<()>
+    where
+        F: FnMut(&mut Transaction<'_>, &BTreeSet<u64>) -> Result<Departed> + Send + 'static,
+    {
+        let names = self.datasets.names();
+        let departing = self.datasets.dry_run(|tx| {
+            let departing = request(tx, &BTreeSet::new())?;
+            Ok((departing.datasets(&tx.before(), &names)?, departing))
+        });
+        let (ids, departing) = departing.map_err(|error| stays(top, error))?;
+        let doomed = [departing.destroyed, departing.renamed].concat();
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        (self.leaving)(&doomed)?;
+        let mounted = self.datasets.mounted();
+        let open = self.datasets.open_with_ids(ids.iter().copied().collect());
+        // From here on no write is allowed: the written data would be lost silently.
+        let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
+        let top = top.to_string();
+        let departed = self.datasets.run(move |tx| {
+            let departed = request(tx, &mounted)?;
+            match departed.datasets(&tx.before(), &names)?.is_subset(&ids) {
+                true => Ok(departed),
+                false => Err(changed(&top)),
+            }
+        })?;
+        self.arrived.destroyed.extend(departed.destroyed);
+        Ok(())
+    }
+
+    /// Destroys parents without a received dataset, the lowest first. A parent with children or in use stays.
+    pub(super) fn destroy_parents(&mut self) {
+        let mut staying = Vec::new();
+        while let Some(name) = self.parents.pop() {
+            let request = DestroyRequest { name: name.clone(), recursive: false, dependents: false };
+            if let Err(error) = self.datasets.destroy(request, false) {
+                tracing::debug!(%name, "stays, though it was created for a stream that did not come: {error}");
+                staying.insert(0, name);
+            }
+        }
+        self.parents = staying;
+    }
+
+    /// The result, once the stream has ended.
+    pub(super) fn take(self) -> Arrived {
+        Arrived { parents: self.parents, ..self.arrived }
+    }
+
+    /// The number of copies for the blocks of the stream: the property of the dataset, or of the nearest existing
+    /// ancestor.
+    fn copies(&self) -> Result<u8> {
+        let Some(current) = &self.current else { return Ok(1) };
+        let names = self.datasets.names();
+        if let Some(own) = self.request.properties.iter().rev().find(|own| COPIES.is(&own.property)) {
+            return Ok(COPIES.read(&own.value).unwrap_or_else(|| COPIES.default()));
+        }
+        self.datasets.read(|tx| {
+            let mut at = Some(current.snapshot.dataset());
+            while let Some(name) = at {
+                if let Some(id) = names.find(tx, &name)? {
+                    return Ok(values::effective(tx, &names, id)?.get(&COPIES));
+                }
+                at = name.parent();
+            }
+            Ok(COPIES.default())
+        })
+    }
+}
+
+/// The error if an object that the sender no longer has cannot be destroyed.
+fn stays(top: &DatasetName, error: Error) -> Error {
+    match error {
+        error @ (Error::Held { .. } | Error::HasClones { .. }) => Error::NotReceived {
+            name: top.to_string(),
+            problem: format!("the sender no longer has it, and it cannot be destroyed: {error}"),
+            remedy: "release the holds, and destroy or promote the clones",
+        },
+        other => other,
+    }
+}

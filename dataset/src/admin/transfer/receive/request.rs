@@ -1,0 +1,81 @@
+//! The request of a receive, and the result.
+
+use pool::env::Nanos;
+
+use crate::{
+    admin::{property::assign::Assignment, report::replaced::Replaced},
+    name::{DatasetName, Name, SnapshotName},
+    stream::Received,
+};
+
+/// The rule for names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Naming {
+    /// The topmost dataset gets the target's name; descendants keep their names below it.
+    #[default]
+    Exact,
+    /// The sender's names without the pool, below the target (`-d`).
+    WithoutPool,
+    /// From the last component of the topmost dataset's name on, below the target (`-e`).
+    LastPart,
+}
+
+/// The request of a receive.
+#[derive(Clone, Debug)]
+pub struct ReceiveRequest {
+    /// The target dataset, or the target snapshot if the snapshot's name should differ from the sender's.
+    pub target: Name,
+    /// The rule for names.
+    pub naming: Naming,
+    /// Whether to roll the target back to the base of an incremental stream, destroying later snapshots, or to
+    /// overwrite a dataset without snapshots; and for an incremental replication, to destroy whatever the sender no
+    /// longer has (`-F`).
+    pub force: bool,
+    /// Properties to set on the topmost dataset of a package, overriding the stream. Descendants inherit these values.
+    pub properties: Vec<Assignment>,
+    /// Properties of the stream to ignore.
+    pub exclude: Vec<String>,
+    /// The snapshot that the first stream becomes a clone of.
+    pub origin: Option<SnapshotName>,
+    /// The user and group that own the root directories of parents created above the target.
+    pub owner: (u32, u32),
+}
+
+/// The result of a receive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// The received snapshots, in order.
+    pub snapshots: Vec<ArrivedSnapshot>,
+    /// Datasets with a new tree, and the differences from the old tree: mounts drop their cached copies of those. A
+    /// dataset with several streams is listed several times.
+    pub replaced: Vec<(u64, Replaced)>,
+    /// Parents created above the target, the topmost first.
+    pub parents: Vec<DatasetName>,
+    /// The names of datasets and snapshots destroyed by the receive.
+    pub destroyed: Vec<String>,
+    /// The size of the input.
+    pub received: Received,
+}
+
+/// A received snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrivedSnapshot {
+    /// The name at the sender.
+    pub sent: SnapshotName,
+    /// The name in this pool.
+    pub name: SnapshotName,
+    /// Whether the stream was incremental.
+    pub incremental: bool,
+    /// The length of the stream, in bytes.
+    pub bytes: u64,
+    /// The time that the stream took, in nanoseconds.
+    pub time: Nanos,
+}
+
+impl Arrived {
+    /// Whether the same input has already brought a snapshot to the dataset, so that no other command has changed the
+    /// dataset.
+    pub(super) fn has(&self, name: &SnapshotName) -> bool {
+        self.snapshots.iter().any(|snapshot| snapshot.name.dataset() == name.dataset())
+    }
+}

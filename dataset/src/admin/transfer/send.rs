@@ -1,0 +1,416 @@
+//! Plans a send: from names and flags to a package of snapshots with their bases.
+//!
+//! The order suits the receiver: a dataset before its descendants, a clone after its origin's dataset, and the
+//! snapshots of each dataset from the oldest to the newest.
+//!
+//! Every snapshot of a package and its base are held until the snapshot is sent: see [`crate::admin::table::long_hold`].
+
+use std::{collections::BTreeSet, io::Write, iter, sync::Arc};
+
+use pool::{
+    format::{
+        label::{FILE_ATTRIBUTES, PROJECT_QUOTA},
+        pointer::BlockPointer,
+    },
+    units::Txg,
+};
+
+use crate::{
+    admin::table::{
+        datasets::Datasets,
+        long_hold::{LongHold, Looking},
+        names::{self, Names},
+    },
+    catalogue::{DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
+    error::{Error, Reader, Result},
+    lineage::{dataset, snapshot},
+    name::{Name, SnapshotName},
+    property::Limit,
+    stream::{self, Base, Begin, Census, Counted, Package, Sent, Source},
+};
+
+/// The layout of the items in a stream: see [`crate::fs`].
+pub(in crate::admin) const LAYOUT: u32 = 1;
+/// The layout with attributes of files, from pools with the feature active.
+pub(in crate::admin) const LAYOUT_WITH_ATTRIBUTES: u32 = 2;
+/// The layout with accounts and projects.
+pub(in crate::admin) const LAYOUT_WITH_ACCOUNTS: u32 = 3;
+
+/// A feature that a receiving pool must have enabled.
+#[derive(Debug)]
+pub(in crate::admin) struct Need {
+    /// The feature's name.
+    pub(in crate::admin) feature: &'static str,
+    /// The part of the stream that needs the feature.
+    pub(in crate::admin) what: &'static str,
+    /// The remedy for the user.
+    pub(in crate::admin) remedy: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        feature: FILE_ATTRIBUTES,
+        what: "its files may have attributes, which need the feature file_attributes",
+        remedy: "enable it: pool set feature@file_attributes=enabled POOL",
+    },
+    Need {
+        feature: PROJECT_QUOTA,
+        what: "it may have accounts and projects, which need the feature project_quota",
+        remedy: "enable it: pool set feature@project_quota=enabled POOL",
+    },
+];
+
+/// The features needed for a layout; `None` for an unknown layout.
+pub(in crate::admin) fn needs_of(layout: u32) -> Option<&'static [Need]> {
+    match layout {
+        LAYOUT => Some(&[]),
+        LAYOUT_WITH_ATTRIBUTES => Some(&NEEDS[..1]),
+        LAYOUT_WITH_ACCOUNTS => Some(NEEDS),
+        _ => None,
+    }
+}
+
+/// The request of a send.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    /// The snapshot to send.
+    pub snapshot: SnapshotName,
+    /// The base that the receiver already has; `None` for a full stream.
+    pub from: Option<SendFrom>,
+    /// Whether to send all descendants too, with all earlier snapshots and all properties (`-R`).
+    pub replicate: bool,
+    /// Whether to skip descendants without a snapshot of the given name, instead of failing.
+    pub skip_missing: bool,
+    /// Whether to send properties (`-p`).
+    pub properties: bool,
+}
+
+/// The base of an incremental send.
+#[derive(Clone, Debug)]
+pub enum SendFrom {
+    /// A single step from the snapshot or bookmark (`-i`).
+    Base(Name),
+    /// One step for each snapshot after the given one (`-I`).
+    Each(Name),
+}
+
+/// One stream of a package, as shown by a dry run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The snapshot's full name.
+    pub snapshot: String,
+    /// The base's name without the dataset's; `None` for a full stream.
+    pub from: Option<String>,
+    /// The approximate length of the stream, in bytes.
+    pub bytes: u64,
+}
+
+impl Datasets {
+    /// The streams that a request would send, without reading data.
+    pub fn plan_send(&self, request: &SendRequest) -> Result<Vec<Planned>> {
+        let package = self.package(request, None)?;
+        let plan = |source: &Source| {
+            let Begin { dataset, snapshot, base, .. } = &source.begin;
+            let bytes = stream::estimate(source)?;
+            Ok(Planned {
+                snapshot: format!("{dataset}@{snapshot}"),
+                from: base.as_ref().map(|base| base.name.clone()),
+                bytes,
+            })
+        };
+        package.sources.iter().map(plan).collect()
+    }
+
+    /// Sends a package, with `readers` threads that read ahead, holding the snapshots for the given command. `progress`
+    /// is called with the number of bytes written so far.
+    pub fn send(
+        &self,
+        request: &SendRequest,
+        reader: Reader,
+        out: &mut dyn Write,
+        readers: usize,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Sent> {
+        let package = self.package(request, Some(reader))?;
+        Ok(stream::send(package, out, readers, progress)?)
+    }
+
+    /// The package of a request; held for a command, if one is given.
+    fn package(&self, request: &SendRequest, reader: Option<Reader>) -> Result<Package> {
+        let root = request.snapshot.dataset().to_string();
+        let reader = reader.map(Arc::new);
+        loop {
+            let looking = self.long_holds().look();
+            let (parts, census) = self.parts(request)?;
+            let open = |part: &Part| self.engine().open_frozen(part.id, part.root, part.level);
+            let trees: Vec<_> = parts.iter().map(open).collect();
+            // Requests are carried out meanwhile. If one has destroyed a snapshot of the package, the plan is repeated.
+            if let Some(held) = self.hold_parts(&looking, &parts, reader.as_ref()) {
+                let source = |((part, tree), held): ((Part, _), Option<LongHold>)| {
+                    let held = held.map(|held| -> Box<dyn stream::Hold> { Box::new(held) });
+                    Source { begin: part.begin, tree, held }
+                };
+                let sources = parts.into_iter().zip(trees).zip(held).map(source).collect();
+                return Ok(Package { root, replicate: request.replicate, census, sources });
+            }
+        }
+    }
+
+    fn parts(&self, request: &SendRequest) -> Result<(Vec<Part>, Option<Census>)> {
+        let names = self.names();
+        self.read(|tx| {
+            // Read after the catalogue: the features of all snapshots in the catalogue were activated before.
+            let layout = match self.engine() {
+                engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
+                engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
+                _ => LAYOUT,
+            };
+            let packer = Packer { tx, names: &names, request, layout };
+            Ok((packer.sources()?, packer.census()?))
+        })
+    }
+
+    /// Holds the snapshots to send for a reader, each with its base. `None` if a snapshot was destroyed since the look.
+    /// A snapshot not held and destroyed later has its tree closed.
+    fn hold_parts(
+        &self,
+        looking: &Looking,
+        parts: &[Part],
+        reader: Option<&Arc<Reader>>,
+    ) -> Option<Vec<Option<LongHold>>> {
+        let now = self.now();
+        // No hold is taken between the check of a request and its effects.
+        let _table = reader.map(|_| self.table().lock());
+        let hold = |part: &Part| {
+            let ids: Vec<u64> = iter::once(part.id).chain(part.base).collect();
+            match reader {
+                Some(reader) => looking.take(ids, reader, now).map(Some),
+                None => looking.stands(&ids).then_some(None),
+            }
+        };
+        parts.iter().map(hold).collect()
+    }
+}
+
+/// A snapshot to send, from the catalogue.
+struct Part {
+    begin: Begin,
+    id: u64,
+    root: BlockPointer,
+    level: u8,
+    /// The snapshot that is the base, if the base is a snapshot.
+    base: Option<u64>,
+}
+
+/// A base, and its snapshot's id unless a bookmark.
+type Based = (Base, Option<u64>);
+
+struct Packer<'a, 'v> {
+    tx: &'a Transaction<'v>,
+    names: &'a Names,
+    request: &'a SendRequest,
+    layout: u32,
+}
+
+impl Packer<'_, '_> {
+    fn sources(&self) -> Result<Vec<Part>> {
+        let SendRequest { snapshot, from, replicate, .. } = self.request;
+        let to = self.names.snapshot(self.tx, snapshot)?;
+        let top = self.names.dataset(self.tx, &snapshot.dataset())?;
+        if !replicate {
+            return match from {
+                None => Ok(vec![self.source(to, None, false)?]),
+                Some(SendFrom::Base(from)) => {
+                    let (base, clone) = self.base(top, to, from)?;
+                    Ok(vec![self.source(to, Some(base), clone)?])
+                }
+                Some(SendFrom::Each(from)) => {
+                    let (base, clone) = self.base(top, to, from)?;
+                    self.chain(top, to, Some(base), clone)
+                }
+            };
+        }
+        let mut sources = Vec::new();
+        for id in self.order(top)? {
+            sources.extend(self.replica(id, id == top)?);
+        }
+        Ok(sources)
+    }
+
+    /// The datasets to replicate: parents before children, clones after the datasets of their origins.
+    fn order(&self, top: u64) -> Result<Vec<u64>> {
+        let mut waiting = Vec::new();
+        for id in names::subtree(self.tx, top)? {
+            let row: DatasetRow = self.tx.row(dataset_key(id))?;
+            if !row.hidden {
+                let origin = match row.origin {
+                    0 => 0,
+                    origin => self.tx.row::<SnapshotRow>(snapshot_key(origin))?.dataset,
+                };
+                waiting.push((id, row.parent, origin));
+            }
+        }
+        let mut ordered = Vec::with_capacity(waiting.len());
+        while !waiting.is_empty() {
+            let left: BTreeSet<u64> = waiting.iter().map(|(id, ..)| *id).collect();
+            let is_ready =
+                |place: &(u64, u64, u64)| !left.contains(&place.1) && (place.2 == place.0 || !left.contains(&place.2));
+            let (ready, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
+            if ready.is_empty() {
+                // A dataset below its own clone: sent in full, in the order of names.
+                ordered.extend(others.into_iter().map(|(id, ..)| id));
+                break;
+            }
+            ordered.extend(ready.into_iter().map(|(id, ..)| id));
+            waiting = others;
+        }
+        Ok(ordered)
+    }
+
+    /// The census for an incremental replication.
+    fn census(&self) -> Result<Option<Census>> {
+        if !self.request.replicate || self.request.from.is_none() {
+            return Ok(None);
+        }
+        let top = self.names.dataset(self.tx, &self.request.snapshot.dataset())?;
+        let mut census = Census::default();
+        for id in names::subtree(self.tx, top)? {
+            if self.tx.row::<DatasetRow>(dataset_key(id))?.hidden {
+                continue;
+            }
+            let rows = snapshot::line(self.tx, id)?.into_iter().map(|of| self.tx.row::<SnapshotRow>(snapshot_key(of)));
+            let snapshots = rows.map(|row| row.map(|row| (row.guid, row.name))).collect::<Result<_>>()?;
+            census.datasets.push(Counted { dataset: self.names.of_dataset(self.tx, id)?.to_string(), snapshots });
+        }
+        Ok(Some(census))
+    }
+
+    /// The streams of one dataset in a replication.
+    fn replica(&self, id: u64, is_top: bool) -> Result<Vec<Part>> {
+        let Some(to) = dataset::snapshot_named(self.tx, id, self.request.snapshot.snapshot())? else {
+            let name = self.names.of_dataset(self.tx, id)?.snapshot(self.request.snapshot.snapshot())?;
+            return if self.request.skip_missing { Ok(Vec::new()) } else { Err(Error::not_found("snapshot", name)) };
+        };
+        match &self.request.from {
+            Some(SendFrom::Base(from) | SendFrom::Each(from)) if is_top => {
+                let (base, clone) = self.base(id, to, from)?;
+                self.replica_from(id, to, base, clone)
+            }
+            Some(SendFrom::Base(from) | SendFrom::Each(from)) => match self.same_below(id, to, from)? {
+                Some(base) => self.replica_from(id, to, base, false),
+                // The dataset is younger than the base.
+                None => self.all_up_to(id, to),
+            },
+            None => self.all_up_to(id, to),
+        }
+    }
+
+    fn replica_from(&self, id: u64, to: u64, base: Based, clone: bool) -> Result<Vec<Part>> {
+        match self.request.from {
+            Some(SendFrom::Each(_)) => self.chain(id, to, Some(base), clone),
+            _ => Ok(vec![self.source(to, Some(base), clone)?]),
+        }
+    }
+
+    /// All snapshots up to `to`: the first in full, or as a clone of the origin.
+    fn all_up_to(&self, id: u64, to: u64) -> Result<Vec<Part>> {
+        let row: DatasetRow = self.tx.row(dataset_key(id))?;
+        if row.origin == 0 {
+            return self.chain(id, to, None, false);
+        }
+        let origin: SnapshotRow = self.tx.row(snapshot_key(row.origin))?;
+        self.chain(id, to, Some((base_of(&origin), Some(row.origin))), true)
+    }
+
+    /// A step for each snapshot of a dataset after `base`, up to `to`.
+    fn chain(&self, id: u64, to: u64, base: Option<Based>, clone: bool) -> Result<Vec<Part>> {
+        let after = base.as_ref().map_or(Txg::ZERO, |(base, _)| base.createtxg);
+        let (mut base, mut clone) = (base, clone);
+        let mut sources = Vec::new();
+        for member in snapshot::line(self.tx, id)? {
+            let row: SnapshotRow = self.tx.row(snapshot_key(member))?;
+            if row.createtxg <= after {
+                continue;
+            }
+            sources.push(self.source(member, base, clone)?);
+            if member == to {
+                break;
+            }
+            (base, clone) = (Some((base_of(&row), Some(member))), false);
+        }
+        Ok(sources)
+    }
+
+    /// The snapshot or bookmark `from` as a base of `to`; and whether the base is the origin of `to`'s dataset.
+    fn base(&self, id: u64, to: u64, from: &Name) -> Result<(Based, bool)> {
+        let to: SnapshotRow = self.tx.row(snapshot_key(to))?;
+        let unrelated = || Error::Unrelated { from: from.to_string(), to: self.request.snapshot.to_string() };
+        let (base, clone) = match from {
+            Name::Dataset(name) => return Err(Error::not_found("snapshot", name)),
+            Name::Snapshot(name) => {
+                let from = self.names.snapshot(self.tx, name)?;
+                let row: SnapshotRow = self.tx.row(snapshot_key(from))?;
+                let origin = self.tx.row::<DatasetRow>(dataset_key(id))?.origin;
+                if row.dataset != id && from != origin {
+                    return Err(unrelated());
+                }
+                ((base_of(&row), Some(from)), row.dataset != id)
+            }
+            Name::Bookmark(name) => {
+                let (dataset, row) = self.names.bookmark(self.tx, name)?;
+                if dataset != id {
+                    return Err(unrelated());
+                }
+                let base = Base { guid: row.guid, createtxg: row.createtxg, name: format!("#{}", row.name) };
+                ((base, None), false)
+            }
+        };
+        if base.0.createtxg >= to.createtxg { Err(unrelated()) } else { Ok((base, clone)) }
+    }
+
+    /// The base of the same name in a descendant, if older than `to`.
+    fn same_below(&self, id: u64, to: u64, from: &Name) -> Result<Option<Based>> {
+        let to: SnapshotRow = self.tx.row(snapshot_key(to))?;
+        let Name::Snapshot(from) = from else { return Ok(None) };
+        let Some(from) = dataset::snapshot_named(self.tx, id, from.snapshot())? else { return Ok(None) };
+        let row: SnapshotRow = self.tx.row(snapshot_key(from))?;
+        Ok((row.createtxg < to.createtxg).then(|| (base_of(&row), Some(from))))
+    }
+
+    fn source(&self, id: u64, base: Option<Based>, clone: bool) -> Result<Part> {
+        let (row, root) = self.tx.row_and_block::<SnapshotRow>(snapshot_key(id))?;
+        let root = root.ok_or_else(|| Error::damaged(id, "a snapshot without a tree"))?;
+        let wants = self.request.properties || self.request.replicate;
+        let properties = if wants { Some(self.properties(row.dataset)?) } else { None };
+        let (base, base_id) = base.unzip();
+        let begin = Begin {
+            dataset: self.names.of_dataset(self.tx, row.dataset)?.to_string(),
+            snapshot: row.name,
+            guid: row.guid,
+            createtxg: row.createtxg,
+            creation: row.creation,
+            layout: self.layout,
+            base,
+            clone,
+            properties,
+        };
+        Ok(Part { begin, id, root, level: row.level, base: base_id.flatten() })
+    }
+
+    /// The properties set on, or received by, a dataset, by name.
+    fn properties(&self, id: u64) -> Result<Vec<(String, String)>> {
+        let rows = |kind| self.tx.rows::<Value>(keys(id, kind));
+        let received = rows(kind::RECEIVED)?.into_iter().chain(rows(kind::PROPERTY)?);
+        let mut values: std::collections::BTreeMap<String, Option<String>> =
+            received.map(|(_, row)| (row.name, row.value)).collect();
+        let row: DatasetRow = self.tx.row(dataset_key(id))?;
+        for limit in Limit::ALL.into_iter().filter(|limit| limit.of(&row) > 0) {
+            values.insert(limit.row().name.to_owned(), Some(limit.of(&row).to_string()));
+        }
+        Ok(values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
+    }
+}
+
+fn base_of(row: &SnapshotRow) -> Base {
+    Base { guid: row.guid, createtxg: row.createtxg, name: format!("@{}", row.name) }
+}

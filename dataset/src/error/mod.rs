@@ -1,0 +1,292 @@
+//! Errors of administrative requests: the problem, the object, and the remedy.
+
+mod holder;
+
+use pool::{
+    error::{Error as PoolError, ErrorKind},
+    tree::Miss,
+    txg::OpError,
+};
+
+pub use holder::{Holder, Reader};
+
+use crate::{name::NameError, property::PropertyError, stream::Error as StreamError};
+
+/// The result of an administrative request.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An administrative request that was refused, with nothing changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The object does not exist.
+    #[error("cannot find {what} '{name}'")]
+    NotFound {
+        /// The kind of object: dataset, snapshot, bookmark, hold, parent.
+        what: &'static str,
+        /// The object's name.
+        name: String,
+    },
+    /// The name is taken.
+    #[error("{what} '{name}' already exists")]
+    Exists {
+        /// The kind of the existing object.
+        what: &'static str,
+        /// The name already taken.
+        name: String,
+    },
+    /// A name is invalid.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A property or its value is invalid.
+    #[error(transparent)]
+    Property(#[from] PropertyError),
+    /// The property does not apply to the object.
+    #[error("'{property}' does not apply to {what} '{name}'")]
+    NotApplicable {
+        /// The property's name.
+        property: String,
+        /// The kind of object.
+        what: &'static str,
+        /// The object's name.
+        name: String,
+    },
+    /// The property is not inheritable.
+    #[error("'{property}' cannot be inherited")]
+    NotInheritable {
+        /// The property's name.
+        property: String,
+    },
+    /// A limit is below the used space, or a reservation exceeds the available space.
+    #[error("cannot set {property} of '{name}' to {value}: {problem}")]
+    Limit {
+        /// The property's name.
+        property: &'static str,
+        /// The name of the dataset.
+        name: String,
+        /// The value, as a size for people.
+        value: String,
+        /// The reason, with figures.
+        problem: String,
+        /// The bytes missing in the pool, if more space would help.
+        missing: Option<u64>,
+    },
+    /// A dataset has children.
+    #[error("'{name}' has children: {}", .children.join(", "))]
+    HasChildren {
+        /// The name of the dataset.
+        name: String,
+        /// The names of the children.
+        children: Vec<String>,
+    },
+    /// A dataset has snapshots.
+    #[error("'{name}' has snapshots: {}", .snapshots.join(", "))]
+    HasSnapshots {
+        /// The name of the dataset.
+        name: String,
+        /// The names of the snapshots.
+        snapshots: Vec<String>,
+    },
+    /// Clones depend on a snapshot.
+    #[error("'{snapshot}' has dependent clones: {}", .clones.join(", "))]
+    HasClones {
+        /// The name of the snapshot.
+        snapshot: String,
+        /// The names of the clones.
+        clones: Vec<String>,
+    },
+    /// A snapshot has holds.
+    #[error("'{snapshot}' is held: {}", .tags.join(", "))]
+    Held {
+        /// The name of the snapshot.
+        snapshot: String,
+        /// The tags of all holds.
+        tags: Vec<String>,
+    },
+    /// A rollback would destroy later snapshots or bookmarks.
+    #[error("'{snapshot}' is not the most recent: later ones exist: {}", .later.join(", "))]
+    NotNewest {
+        /// The target of the rollback.
+        snapshot: String,
+        /// The later snapshots and bookmarks.
+        later: Vec<String>,
+    },
+    /// Only a clone can be promoted.
+    #[error("'{name}' is not a clone")]
+    NotClone {
+        /// The name of the dataset.
+        name: String,
+    },
+    /// An object cannot be moved or created at the given place.
+    #[error("cannot {action} '{from}' to '{to}': {problem}")]
+    Misplaced {
+        /// The requested action.
+        action: &'static str,
+        /// The name of the object to move or create.
+        from: String,
+        /// The requested name.
+        to: String,
+        /// The reason, as a sentence without a full stop.
+        problem: &'static str,
+    },
+    /// The pool's root dataset cannot be destroyed, renamed or received.
+    #[error("'{name}' is the pool's root dataset: it cannot be {action}")]
+    IsRoot {
+        /// The name of the dataset.
+        name: String,
+        /// The requested action, as a participle.
+        action: &'static str,
+    },
+    /// One request asks for two snapshots of a dataset in the same txg.
+    #[error("multiple snapshots of '{name}' at one instant are not allowed")]
+    SnapshotTwice {
+        /// The name of the dataset.
+        name: String,
+    },
+    /// Two snapshots are not in the same line.
+    #[error("'{from}' is not an earlier snapshot of '{to}'")]
+    Unrelated {
+        /// The supposed earlier snapshot.
+        from: String,
+        /// The later snapshot or dataset.
+        to: String,
+    },
+    /// The dataset is in use.
+    #[error("'{name}' is busy: {holder}")]
+    Busy {
+        /// The name of the dataset.
+        name: String,
+        /// The user of the dataset.
+        holder: String,
+    },
+    /// A command holds the snapshot while reading the whole snapshot.
+    #[error("dataset is busy: '{name}' is being read by {holder}")]
+    InUse {
+        /// The name of the snapshot.
+        name: String,
+        /// The command that reads the snapshot.
+        holder: Holder,
+    },
+    /// A valid stream does not fit the pool.
+    #[error("cannot receive '{name}': {problem}")]
+    NotReceived {
+        /// The name of the received snapshot or dataset.
+        name: String,
+        /// The reason, as a sentence without a full stop.
+        problem: String,
+        /// What the user can do.
+        remedy: &'static str,
+    },
+    /// A stream is damaged, or its source or destination failed.
+    #[error(transparent)]
+    Stream(StreamError),
+    /// The scrub's state does not allow the request.
+    #[error("{problem}")]
+    Scrub {
+        /// The scrub's state.
+        problem: &'static str,
+        /// What the user can do.
+        remedy: &'static str,
+    },
+    /// A quota is exceeded.
+    #[error("the quota of '{name}' is exceeded")]
+    Quota {
+        /// The dataset with the quota.
+        name: String,
+    },
+    /// All 256 keys of a name's hash are taken.
+    #[error("'{name}' cannot be stored: too many names share its hash")]
+    Hash {
+        /// The name that cannot be stored.
+        name: String,
+    },
+    /// The dataset already has a snapshot from the open txg; the request waits for the next txg.
+    #[error("a snapshot was taken in this transaction group")]
+    NextGroup,
+    /// The request needs a feature that the pool's labels do not name yet; the request waits for the labels.
+    #[error("the pool's feature {feature} is not active yet")]
+    Inactive {
+        /// The feature's name.
+        feature: &'static str,
+    },
+    /// The engine failed.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A node is not in memory: the operation is retried after the node was read.
+    #[error("a node of the catalogue is not in memory")]
+    Miss(Box<Miss>),
+}
+
+impl Error {
+    /// A [`Error::NotFound`].
+    pub fn not_found(what: &'static str, name: impl ToString) -> Error {
+        Error::NotFound { what, name: name.to_string() }
+    }
+
+    /// A [`Error::Exists`].
+    pub fn exists(what: &'static str, name: impl ToString) -> Error {
+        Error::Exists { what, name: name.to_string() }
+    }
+
+    /// Damage of the catalogue, at the given object.
+    pub(crate) fn damaged(object: u64, problem: impl ToString) -> Error {
+        PoolError::damaged(format!("catalogue, object {object}"), problem).into()
+    }
+
+    /// The kind of error, for the caller's decision.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Pool(error) => error.kind(),
+            Error::Quota { .. } => ErrorKind::Space,
+            Error::Busy { .. } | Error::InUse { .. } => ErrorKind::Busy,
+            _ => ErrorKind::Request,
+        }
+    }
+
+    /// The remedy, if any.
+    pub fn remedy(&self) -> Option<String> {
+        let text = match self {
+            Error::NotReceived { remedy, .. } | Error::Scrub { remedy, .. } => remedy,
+            Error::Property(error) => return error.hint(),
+            Error::InUse { holder, .. } => return Some(holder.remedy()),
+            Error::NotFound { what: "parent", .. } => "use -p to create missing parents",
+            Error::HasChildren { .. } | Error::HasSnapshots { .. } => "use -r to destroy all of them",
+            Error::HasClones { .. } => "use -R to destroy the clones too, or promote the clones first",
+            Error::Held { .. } => "release the holds, or use -d to destroy the snapshot after the last release",
+            Error::NotNewest { .. } => "use -r to destroy the later snapshots",
+            Error::IsRoot { action: "destroyed", .. } => {
+                "to destroy all file systems: fs destroy -r; to destroy the pool: pool destroy"
+            }
+            Error::Quota { .. } => "raise the quota, or destroy unneeded snapshots",
+            Error::Busy { .. } => "wait, or unmount the file system first",
+            Error::SnapshotTwice { .. } => "take the snapshots one after another",
+            Error::NextGroup | Error::Inactive { .. } => "try again",
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+}
+
+impl From<StreamError> for Error {
+    fn from(error: StreamError) -> Error {
+        match error {
+            StreamError::Engine(error) => Error::Pool(error),
+            error => Error::Stream(error),
+        }
+    }
+}
+
+impl From<Miss> for Error {
+    fn from(miss: Miss) -> Error {
+        Error::Miss(Box::new(miss))
+    }
+}
+
+impl OpError for Error {
+    fn miss(&self) -> Option<&Miss> {
+        match self {
+            Error::Miss(miss) => Some(miss),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Words and bounds of names and values.
+
+/// The longest value of a user property, in bytes.
+pub const MAX_USER_VALUE: usize = 8192;
+
+/// The prefix of the pool's features.
+pub const FEATURE: &str = "feature@";
+
+/// The only value that a feature of the pool can be set to.
+pub const ENABLED: &str = "enabled";
+
+/// The longest name of a user property, in bytes.
+pub const MAX_USER_NAME: usize = 255;

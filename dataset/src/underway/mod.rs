@@ -1,0 +1,37 @@
+//! The state of the jobs of an opened pool: plain data, which the datasets keep and the jobs above change.
+//!
+//! ```text
+//! scrub, resilver, expansion, moving   the state of each job, and of the jobs that move chunks
+//! walk       the position of a walk through everything
+//! cursor     the position of a resilver, as recorded in uberblocks
+//! ```
+
+pub(crate) mod cursor;
+pub(crate) mod expansion;
+pub(crate) mod moving;
+pub(crate) mod resilver;
+pub(crate) mod scrub;
+pub(crate) mod walk;
+
+use std::time::Duration;
+
+use self::{expansion::Expander, moving::Mover, resilver::Resilverer, scrub::Scrubber, walk::Moved};
+
+/// The state of the jobs of an opened pool.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    /// The uptime when the pool was opened.
+    pub(crate) opened: Duration,
+    pub(crate) scrubber: Scrubber,
+    pub(crate) resilverer: Resilverer,
+    pub(crate) mover: Mover,
+    pub(crate) expander: Expander,
+    pub(crate) moved: Moved,
+}
+
+impl Jobs {
+    /// The jobs of a pool opened at this uptime.
+    pub(crate) fn new(opened: Duration) -> Jobs {
+        Jobs { opened, ..Jobs::default() }
+    }
+}
