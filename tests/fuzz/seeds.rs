@@ -1,6 +1,7 @@
 //! The fuzzer's starting inputs: real encodings of every structure, in the form that the targets take.
 //!
-//! The structures of the pool come from its golden files, the rest from a pool in memory.
+//! The structures of the pool come from its golden files, the rest from a pool in memory. A seed is named by its content:
+//! rows and items by their keys. So one more kind of row adds seeds, and neither renames nor changes the others.
 
 use std::{fs, path::Path};
 
@@ -111,22 +112,30 @@ fn structures(seeds: &mut Seeds) {
 /// The items of trees, alone and as edits of a dataset.
 fn items(seeds: &mut Seeds) {
     let world = World::new();
-    for (number, (key, body)) in entries(world.datasets.engine().catalogue()).into_iter().enumerate() {
-        if let (Ok(number), Ok(len)) = (u8::try_from(number), u8::try_from(body.len())) {
-            seeds.add("catalogue", format!("row-{number}"), &[&[number, len], &body]);
-        }
+    for (key, body) in entries(world.datasets.engine().catalogue()) {
+        edit(seeds, "catalogue", key, &body);
         if let Some(row) = row_number(key.kind) {
             seeds.add("item", format!("row-{row}-{:x}-{:x}", key.object, key.offset), &[&[row], &body]);
         }
     }
-    for (number, (key, body)) in entries(world.fs(HOME).head()).into_iter().enumerate() {
-        let Ok(len) = u8::try_from(body.len()) else { continue };
-        seeds.add("files", format!("item-{number}"), &[&[number as u8, len], &body]);
+    for (key, body) in entries(world.fs(HOME).head()) {
+        edit(seeds, "files", key, &body);
         if let Some(item) = item_number(key.kind) {
-            seeds.add("item", format!("item-{number}"), &[&[item], &body]);
+            seeds.add("item", format!("item-{item}-{:x}-{:x}", key.object, key.offset), &[&[item], &body]);
         }
     }
     accounts(seeds);
+}
+
+/// An edit that writes an existing item unchanged. The first item of a tree is also named by its number, so that the
+/// fuzzer knows the shorter form.
+fn edit(seeds: &mut Seeds, target: &'static str, key: Key, body: &[u8]) {
+    let (Ok(object), Ok(len)) = (u8::try_from(key.object), u8::try_from(body.len())) else { return };
+    if seeds.0.iter().all(|seed| seed.target != target) {
+        seeds.add(target, "first", &[&[0, len], body]);
+    }
+    let name = format!("{object:x}-{:x}-{:x}", key.kind, key.offset);
+    seeds.add(target, name, &[&[0xff, object, key.kind], &key.offset.to_le_bytes(), &[len], body]);
 }
 
 /// Accounts, and edits that give a tree accounts: far too much for the superuser, nothing for the others.
@@ -185,10 +194,15 @@ fn item_number(of: u8) -> Option<u8> {
 }
 
 fn texts(seeds: &mut Seeds) {
-    let names =
-        ["tank", "tank/home/ann", "tank/home@monday", "tank/home#mark", "tank@a,b%c,%d,e%", "tank/home:/a b:/c"];
-    for (number, text) in names.iter().enumerate() {
-        seeds.add("name", number.to_string(), &[text.as_bytes()]);
+    for (name, text) in [
+        ("pool", "tank"),
+        ("dataset", "tank/home/ann"),
+        ("snapshot", "tank/home@monday"),
+        ("bookmark", "tank/home#mark"),
+        ("snapshots", "tank@a,b%c,%d,e%"),
+        ("location", "tank/home:/a b:/c"),
+    ] {
+        seeds.add("name", name, &[text.as_bytes()]);
     }
     for Definition { name, default, .. } in DATASET.iter().chain(POOL).filter(|property| property.is_settable()) {
         let Some(default) = default else { continue };
