@@ -1,4 +1,5 @@
-//! The access control lists of files: stored, inherited, and kept equal to the mode. For their meaning see [`super::acl`].
+//! The access control lists of files: stored, inherited, and kept equal to the mode. For the meaning of a list see
+//! [`super::acl`].
 
 use pool::tree::View;
 use rustix::io::Errno;

@@ -1,10 +1,10 @@
 //! A POSIX file system over one dataset's tree.
 //!
-//! Below lies the engine's [`Head`]: a tree of items that readers share under a lock and batches change atomically. An
-//! operation on names or attributes is one batch. Before and after a crash it is visible entirely or not at all, and
-//! needs no other lock. An operation on a file's content may take several steps, because blocks are read without a lock
-//! on the tree and large ranges are freed in bounded batches. The file's own lock covers the steps: shared for a read,
-//! exclusive for a change.
+//! Below lies the engine's [`Head`](pool::txg::Head): a tree of items that readers share under a lock and batches
+//! change atomically. An operation on names or attributes is one batch. Before and after a crash it is visible entirely
+//! or not at all, and needs no other lock. An operation on a file's content may take several steps, because blocks are
+//! read without a lock on the tree and large ranges are freed in bounded batches. The file's own lock covers the steps:
+//! shared for a read, exclusive for a change.
 //!
 //! Above lie the mount and the commands that access a dataset without a mount. This module has no requests and no
 //! handles, leaves permissions to the kernel, and keeps nothing in memory except the set of inodes in use.

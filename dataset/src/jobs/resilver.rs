@@ -13,8 +13,8 @@
 //! errors.
 //!
 //! Nothing runs by itself: the [`Scheduler`](super::Scheduler) requests the steps. The walk's position is in memory,
-//! and in each uberblock ([`super::cursor`]), so a resilver continues after an export or a crash. The resilver restarts
-//! if devices were added, removed or returned since, or if some blocks could not be copied.
+//! and in each uberblock ([`crate::underway::cursor`]), so a resilver continues after an export or a crash. The resilver
+//! restarts if devices were added, removed or returned since, or if some blocks could not be copied.
 
 use pool::{
     admin::Pool,

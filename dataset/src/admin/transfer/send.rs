@@ -3,7 +3,8 @@
 //! The order suits the receiver: a dataset before its descendants, a clone after its origin's dataset, and the
 //! snapshots of each dataset from the oldest to the newest.
 //!
-//! Every snapshot of a package and its base are held until the snapshot is sent: see [`crate::admin::table::long_hold`].
+//! Every snapshot of a package and its base are held until the snapshot is sent: see
+//! [`crate::admin::table::long_hold`].
 
 use std::{collections::BTreeSet, io::Write, iter, sync::Arc};
 
