@@ -1,4 +1,4 @@
-//! How commands reach pools: the [`Executor`] that finds the owner of each pool.
+//! How commands reach pools: the [`Client`] finds the owner of each pool.
 //!
 //! If a service runs for the pool, requests go over its socket. A pool that is known but not served is opened here,
 //! until this command ends or rests; its changes are committed before each answer. So the same command works without
@@ -13,25 +13,19 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
     time::Duration,
 };
 
 use dataset::{error::Reader, name::Name};
-use pool::inspect::Sink;
-use protocol::{
-    Call, Executor, Failure, HostRequest, HostResponse, Inspect, Kind, OnSaid, Permission, Request, Response, Stream,
-    UnmountTarget, VdevSpec,
-};
+use protocol::{Call, Failure, Kind, OnSaid, Permission, Request, Response, Stream, UnmountTarget};
 
 use super::{
-    daemon, exposed,
-    host::detach_dead_mounts,
+    dead_mounts::detach_dead_mounts,
     keeper::Devices,
     lock::{Held, LONG_PATIENCE, PATIENCE, PoolLock},
     places::Places,
     registry::{IndexedPool, KnownPool, Registry},
-    socket, spawn, supervisor,
+    socket, spawn,
 };
 use crate::{
     execute::{Job, OpenPool, Opening},
@@ -348,7 +342,7 @@ impl Client {
 
     /// Notes the devices of the pool opened here, which a request may have changed. A service notes its devices
     /// itself.
-    fn note_devices(&mut self) -> Result<(), Failure> {
+    pub(super) fn note_devices(&mut self) -> Result<(), Failure> {
         let Some(Opened { known, pool, noted, .. }) = &self.opened else { return Ok(()) };
         let (name, devices) = (known.name.to_string(), Devices::of(pool));
         if devices.paths == noted.paths {
@@ -373,7 +367,7 @@ impl Client {
     }
 
     /// The names of this user's pools, sorted.
-    fn own_pools(&self) -> Result<Vec<String>, Failure> {
+    pub(super) fn own_pools(&self) -> Result<Vec<String>, Failure> {
         let names = self.registry.names()?;
         for name in self.registry.lingering(&names) {
             let Some(lock) = self.try_lock(&name).filter(|_| matches!(self.registry.get(&name), Ok(None))) else {
@@ -384,71 +378,6 @@ impl Client {
             }
         }
         Ok(names)
-    }
-}
-
-/// Existing files and devices that a request adds to a pool. New images are not included.
-fn given_images(request: &Request) -> Vec<PathBuf> {
-    let existing: Vec<&VdevSpec> = match request {
-        Request::AddVdevs { vdevs, spares, dry_run: false, .. } => {
-            vdevs.iter().flat_map(|vdev| &vdev.devices).chain(spares).collect()
-        }
-        Request::Attach { new, .. } => vec![new],
-        _ => Vec::new(),
-    };
-    let existing = existing.into_iter().filter(|spec| spec.create.is_none());
-    existing.map(|spec| PathBuf::from(spec.path.as_os_str())).collect()
-}
-
-impl Executor for Client {
-    fn known_pools(&mut self) -> Result<Vec<String>, Failure> {
-        self.own_pools()
-    }
-
-    fn visible_pools(&mut self) -> Result<Vec<String>, Failure> {
-        let mut names = self.own_pools()?;
-        let of_the_system = Places::of_the_system().and_then(|places| Registry::of(&places).names().ok());
-        names.extend(of_the_system.unwrap_or_default());
-        names.sort();
-        names.dedup();
-        Ok(names)
-    }
-
-    fn host(&mut self, request: HostRequest, progress: OnSaid<'_>) -> Result<HostResponse, Failure> {
-        self.carry_out(request, progress)
-    }
-
-    fn call(
-        &mut self,
-        pool: &str,
-        request: Request,
-        stream: Option<Stream>,
-        said: OnSaid<'_>,
-    ) -> Result<Response, Failure> {
-        if matches!(request, Request::Pool { .. } | Request::Status) {
-            return self.show(pool, &request, said);
-        }
-        if let Some((places, indexed)) = self.of_another(pool) {
-            return self.ask_another((&places, &indexed), request, said);
-        }
-        let known = self.known(pool)?;
-        let given = given_images(&request);
-        let response = self.call_pool(known, request, stream, said)?;
-        exposed::warn(given.into_iter());
-        self.note_devices()?;
-        Ok(response)
-    }
-
-    fn rest(&mut self) -> Result<(), Failure> {
-        self.close_opened()
-    }
-
-    fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
-        self.look_into(what, sink)
-    }
-
-    fn serve(&mut self, pool: &str, supervised: bool) -> Result<(), Failure> {
-        if supervised { supervisor::supervise(self, pool) } else { daemon::serve(&self.places, pool) }
     }
 }
 

@@ -4,7 +4,8 @@
 //! crate `cli`, on top of this crate, has command lines and printed text.
 //!
 //! ```text
-//! client     finds the owner of a pool for each command     host     creates, imports, exports, destroys
+//! executor   takes the requests of the programs             host     creates, imports, exports, destroys
+//! client     finds the owner of a pool for each command     dead_mounts  mounts without a serving process
 //! daemon     the process that owns a pool                   spawn    starts a service, and waits until ready
 //! supervisor restarts a service after a crash               hygiene  what a service inherits from its starter
 //! server     the listening side of a socket                 socket   the asking side
@@ -23,7 +24,9 @@
 mod absent;
 mod client;
 mod daemon;
+mod dead_mounts;
 pub mod execute;
+mod executor;
 mod exposed;
 mod health;
 mod host;

@@ -23,7 +23,6 @@ use super::{
     hygiene,
     lock::PoolLock,
     places::{Places, close_file, prepare_closed},
-    supervisor,
 };
 
 /// Maximum size of a report, in bytes.
@@ -46,16 +45,24 @@ const HEAP_VARIABLE: &str = "GLIBC_TUNABLES";
 /// kernel for more, at a cost of half a gigabyte with a million files.
 const HEAP: &str = "glibc.malloc.arena_max=2:glibc.malloc.mmap_threshold=8388608:glibc.malloc.trim_threshold=33554432";
 
+/// If set to `0`, a crashed service is not restarted until `pool import`.
+const SWITCH: &str = "CENOTE_RESTART";
+
 /// The option of `service` that runs the supervisor.
 pub const SUPERVISE: &str = "--supervise";
 
 /// Starts the service of the locked pool, under a supervisor if wanted, and returns when the service listens.
 pub fn start(places: &Places, lock: &PoolLock) -> Result<(), Failure> {
-    match supervisor::is_wanted() {
+    match is_supervised() {
         true => run(places, lock.pool(), &["service", SUPERVISE, lock.pool()], shared(lock)?),
         false => launch(places, lock.pool(), shared(lock)?),
     }
     .map(drop)
+}
+
+/// Whether services are started under a supervisor.
+fn is_supervised() -> bool {
+    env::var_os(SWITCH).is_none_or(|value| value != "0")
 }
 
 /// A standard input through which a child process holds the lock while starting.

@@ -14,7 +14,6 @@
 //! which belong to its control group.
 
 use std::{
-    env,
     os::unix::process::ExitStatusExt,
     process::{Child, ExitStatus, Stdio},
     thread,
@@ -23,10 +22,7 @@ use std::{
 
 use protocol::Failure;
 
-use super::{client::Client, daemon, host::detach_dead_mounts, hygiene, registry::KnownPool, spawn};
-
-/// If set to `0`, a crashed service is not restarted until `pool import`.
-const SWITCH: &str = "CENOTE_RESTART";
+use super::{client::Client, daemon, dead_mounts::detach_dead_mounts, hygiene, registry::KnownPool, spawn};
 
 /// Pause after the first crash, and maximum pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -39,11 +35,6 @@ const STABLE: Duration = Duration::from_secs(600);
 const PANICKED: i32 = 101;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
-
-/// Whether services are started under a supervisor.
-pub(super) fn is_wanted() -> bool {
-    env::var_os(SWITCH).is_none_or(|value| value != "0")
-}
 
 fn has_crashed(status: ExitStatus) -> bool {
     match status.signal() {

@@ -12,7 +12,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use dataset::{admin::Datasets, jobs::Scheduler};
 use pool::admin::Pool;
 
-use super::{growth, spares, vital::Vital};
+use super::{
+    automatic::{self, Watch},
+    vital::Vital,
+};
 
 /// Interval of checks for spares and devices, and maximum time between two turns.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -55,7 +58,7 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
     let _vital = Vital::new(datasets.engine(), "thread that runs jobs");
     let env = datasets.engine().env();
     let mut scheduler = Scheduler::new(datasets);
-    let mut growth = growth::Watch::new(env.uptime());
+    let mut growth = Watch::new(env.uptime());
     let (mut wait, mut looked) = (Duration::ZERO, None);
     while orders.recv_timeout(wait) != Err(RecvTimeoutError::Disconnected) {
         wait = scheduler.turn(datasets, pool).map_or_else(
@@ -67,7 +70,7 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
         );
         let now = env.uptime();
         if is_service && looked.is_none_or(|looked| now.saturating_sub(looked) >= INTERVAL) {
-            spares::step(datasets, pool);
+            automatic::replace_failed(datasets, pool);
             growth.step(datasets, pool);
             scheduler.overlook(datasets);
             looked = Some(now);

@@ -14,8 +14,8 @@
 //! jobs        the thread in which jobs take turns       orders      starting, pausing and stopping jobs, waiting
 //! rebalance   spreading data evenly over vdevs
 //! removal     removing a vdev from the pool        defragment  consolidating fragmented free space
-//! growth      devices that have become larger      resize      shrinking devices
-//! spares      spare devices
+//! growth      added space of devices               resize      shrinking devices
+//! spares      adding and showing spares            automatic   spares stepping in, added space being used
 //! rewind      choosing an older state to go back to     memory      default sizes of the cache
 //! images      files found at the paths of devices       standing    conditions of the pool
 //! vital       threads essential for the pool       patience    waiting for commands that read
@@ -26,6 +26,7 @@
 
 mod accounts;
 mod activity;
+mod automatic;
 mod background;
 mod caches;
 pub(crate) mod check;

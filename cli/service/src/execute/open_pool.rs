@@ -25,10 +25,10 @@ use pool::{
 use protocol::{Assignment, Failure, given};
 
 use super::{
+    automatic,
     background::Background,
     devices,
     events::Events,
-    growth,
     images::Images,
     jobs::Jobs,
     memory,
@@ -112,8 +112,8 @@ impl OpenPool {
         let opened = OpenPool::assemble(pool, datasets, known, opening.mounting);
         opened.tune();
         // A failed expansion must not prevent the use of the pool.
-        growth::expand_if_wanted(&opened.datasets, &opened.pool);
-        growth::report_outgrown(&opened.pool);
+        automatic::expand_if_wanted(&opened.datasets, &opened.pool);
+        automatic::report_outgrown(&opened.pool);
         opened.clean_up()?;
         Ok(opened)
     }

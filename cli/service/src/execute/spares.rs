@@ -1,50 +1,9 @@
-//! Spares: the service's automatic actions, and display.
+//! Spares: adding and showing spares. Spares step in by themselves in `automatic`.
 
-use dataset::admin::Datasets;
-use dataset::property::pool::AUTOREPLACE;
-use pool::{
-    admin::{Pool, Spare, SpareChange},
-    size::format_apart,
-    vdev::Health,
-};
+use pool::{admin::Spare, size::format_apart, vdev::Health};
 use protocol::{Failure, VdevKind, VdevRecord, VdevSpec};
 
-use super::{
-    devices::{self, NewDevices},
-    open_pool::OpenPool,
-    refusal::OrRefused,
-};
-
-/// One automatic step: replaces a failed device by a new device at its path, if `autoreplace` is on, and moves spares
-/// into use or back to AVAIL. The history records each action. Failed actions are retried in the next step.
-pub(super) fn step(datasets: &Datasets, pool: &Pool) {
-    let is_wanted = || datasets.pool_setting(&AUTOREPLACE);
-    match pool.autoreplace_step(&is_wanted, &|path| devices::open_new(path)) {
-        Ok(replaced) => {
-            replaced.iter().for_each(|path| note(datasets, &format!("replaced {path} by the new device at its path")))
-        }
-        Err(error) => tracing::warn!("what has failed is not replaced: {error}"),
-    }
-    match pool.spare_step() {
-        Ok(changes) => changes.iter().for_each(|change| note(datasets, &described(change))),
-        Err(error) => tracing::warn!("spares cannot step in: {error}"),
-    }
-}
-
-fn described(change: &SpareChange) -> String {
-    match change {
-        SpareChange::InUse { spare, device } => format!("spare {spare} replaced {device}"),
-        SpareChange::Available { spare } => format!("spare {spare} is available again"),
-        SpareChange::Faulted { device } => format!("faulted {device}: too many errors"),
-    }
-}
-
-/// Adds an internal line to the pool's history.
-pub(super) fn note(datasets: &Datasets, what: &str) {
-    if let Err(error) = datasets.record(what, "", &devices::host().1) {
-        tracing::warn!("the history lacks '{what}': {error}");
-    }
-}
+use super::{devices::NewDevices, open_pool::OpenPool, refusal::OrRefused};
 
 impl OpenPool {
     /// Refuses a spare smaller than every device of the pool and every device in `others`, which are added together

@@ -14,9 +14,10 @@ use dataset::{
 };
 use protocol::{Assignment, Failure, HostResponse, ImportPool, PathBytes, PoolSelector, Wanted, given};
 
-use super::{altroot, find_one, leave::detach_dead_mounts};
+use super::{altroot, find_one};
 use crate::{
     client::Client,
+    dead_mounts::detach_dead_mounts,
     execute::{
         OpenPool, Opening,
         devices::{self, Found},

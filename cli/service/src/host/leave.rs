@@ -9,11 +9,11 @@ use std::{
     path::PathBuf,
 };
 
-use fuse_mount::{detach_dead, mounts};
 use protocol::{Failure, Request, Response};
 
 use crate::{
     client::Client,
+    dead_mounts::detach_dead_mounts,
     execute::{OpenPool, devices},
     lock::PoolLock,
     registry::{DevicePath, KnownPool},
@@ -120,20 +120,4 @@ fn not_exported(pool: &str, failure: Failure) -> Failure {
         _ => &failure.message,
     };
     Failure { message: Failure::cannot("export", pool, why).message, ..failure }
-}
-
-/// Detaches the mounts that the pool's killed service left behind.
-pub(crate) fn detach_dead_mounts(pool: &str) {
-    let within =
-        |dataset: &str| dataset.strip_prefix(pool).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']));
-    let mut dead = match mounts() {
-        Ok(mounts) => mounts,
-        Err(error) => return tracing::warn!("{error}"),
-    };
-    dead.retain(|mount| within(&mount.dataset));
-    for mount in dead.iter().rev() {
-        if let Err(error) = detach_dead(&mount.mountpoint) {
-            tracing::warn!("{error}");
-        }
-    }
 }

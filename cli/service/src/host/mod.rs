@@ -28,7 +28,6 @@ use protocol::{
     search_options, searched,
 };
 
-pub(crate) use self::leave::detach_dead_mounts;
 use super::{
     client::Client,
     exposed,

@@ -14,7 +14,7 @@ use fuse_mount::MountOptions;
 use protocol::{Assignment, Failure};
 
 use super::Mounts;
-use crate::execute::OrRefused;
+use crate::execute::refusal::OrRefused;
 
 /// How to mount a dataset or a snapshot, from the dataset's properties.
 #[derive(Clone, Debug)]

@@ -1,0 +1,75 @@
+//! The [`Executor`] of the programs: requests go to the owner of their pool, which the [`Client`] finds.
+
+use std::path::PathBuf;
+
+use pool::inspect::Sink;
+use protocol::{
+    Executor, Failure, HostRequest, HostResponse, Inspect, OnSaid, Request, Response, Stream, VdevSpec,
+};
+
+use super::{client::Client, daemon, exposed, places::Places, registry::Registry, supervisor};
+
+/// Existing files and devices that a request adds to a pool. New images are not included.
+fn given_images(request: &Request) -> Vec<PathBuf> {
+    let existing: Vec<&VdevSpec> = match request {
+        Request::AddVdevs { vdevs, spares, dry_run: false, .. } => {
+            vdevs.iter().flat_map(|vdev| &vdev.devices).chain(spares).collect()
+        }
+        Request::Attach { new, .. } => vec![new],
+        _ => Vec::new(),
+    };
+    let existing = existing.into_iter().filter(|spec| spec.create.is_none());
+    existing.map(|spec| PathBuf::from(spec.path.as_os_str())).collect()
+}
+
+impl Executor for Client {
+    fn known_pools(&mut self) -> Result<Vec<String>, Failure> {
+        self.own_pools()
+    }
+
+    fn visible_pools(&mut self) -> Result<Vec<String>, Failure> {
+        let mut names = self.own_pools()?;
+        let of_the_system = Places::of_the_system().and_then(|places| Registry::of(&places).names().ok());
+        names.extend(of_the_system.unwrap_or_default());
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn host(&mut self, request: HostRequest, progress: OnSaid<'_>) -> Result<HostResponse, Failure> {
+        self.carry_out(request, progress)
+    }
+
+    fn call(
+        &mut self,
+        pool: &str,
+        request: Request,
+        stream: Option<Stream>,
+        said: OnSaid<'_>,
+    ) -> Result<Response, Failure> {
+        if matches!(request, Request::Pool { .. } | Request::Status) {
+            return self.show(pool, &request, said);
+        }
+        if let Some((places, indexed)) = self.of_another(pool) {
+            return self.ask_another((&places, &indexed), request, said);
+        }
+        let known = self.known(pool)?;
+        let given = given_images(&request);
+        let response = self.call_pool(known, request, stream, said)?;
+        exposed::warn(given.into_iter());
+        self.note_devices()?;
+        Ok(response)
+    }
+
+    fn rest(&mut self) -> Result<(), Failure> {
+        self.close_opened()
+    }
+
+    fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
+        self.look_into(what, sink)
+    }
+
+    fn serve(&mut self, pool: &str, supervised: bool) -> Result<(), Failure> {
+        if supervised { supervisor::supervise(self, pool) } else { daemon::serve(&self.places, pool) }
+    }
+}
