@@ -8,6 +8,7 @@ use protocol::{
 };
 use serde_json::Value;
 
+use crate::args::common::{Format, pool_name};
 use crate::output::called::called;
 use crate::output::failure::render;
 use crate::output::json::{Encoder, envelope};
@@ -97,12 +98,12 @@ impl Context<'_> {
     }
 
     /// Encoder of property values in JSON, from the format options.
-    pub fn encoder(&self, format: &crate::args::common::Format) -> Encoder {
+    pub fn encoder(&self, format: &Format) -> Encoder {
         Encoder { style: self.style(format), integers: format.json_int }
     }
 
     /// Style of property values in tables, from the format options.
-    pub fn style(&self, format: &crate::args::common::Format) -> Style {
+    pub fn style(&self, format: &Format) -> Style {
         Style { precision: format.precision(), zone: self.zone }
     }
 
@@ -165,7 +166,7 @@ impl Context<'_> {
     pub fn pools(&mut self, named: &[String]) -> Result<Vec<String>, Failure> {
         match named {
             [] => self.executor.known_pools(),
-            named => named.iter().map(|name| crate::args::common::pool_name("open", name)).collect(),
+            named => named.iter().map(|name| pool_name("open", name)).collect(),
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! bin/pool, bin/fs   the programs: standard streams in, exit code out
+//! run, dispatch      from arguments to the code of a subcommand
 //! args               the command lines
 //! commands           one file a subcommand: arguments -> requests, answers -> text
 //! output             tables, JSON, dates, sizes, failures, progress
@@ -21,8 +22,10 @@
 pub mod args;
 pub mod commands;
 pub mod context;
+pub mod dispatch;
 pub mod get;
 pub mod output;
+pub mod program;
 mod records;
 pub mod run;
 pub mod tour;

@@ -1,6 +1,6 @@
 //! From the process's arguments to its exit code.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
@@ -17,30 +17,9 @@ use crate::args::pool::PoolCli;
 use crate::args::usage::with_usage;
 use crate::commands;
 use crate::context::{Console, Context, Terminals};
+use crate::dispatch;
 use crate::output::time::Zone;
-
-/// The programs in the binaries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    /// `pool`, also started as `zpool`.
-    Pool,
-    /// `fs`, also started as `zfs`.
-    Fs,
-    /// `mount.cenote`, the helper of mount(8).
-    Mount,
-}
-
-impl Program {
-    /// The program named `first_word`, if any.
-    pub fn named(first_word: &OsStr) -> Option<Program> {
-        match Path::new(first_word).file_name()?.to_str()? {
-            "pool" | "zpool" => Some(Program::Pool),
-            "fs" | "zfs" => Some(Program::Fs),
-            "mount.cenote" | "mount.fuse.cenote" => Some(Program::Mount),
-            _ => None,
-        }
-    }
-}
+use crate::program::Program;
 
 /// Runs a program on this process's streams, and returns its exit code. `executor` receives the command line for the
 /// pools' histories.
@@ -110,11 +89,11 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
     match program {
         Program::Pool => {
             let cli = PoolCli::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
-            commands::pool::run(&cli.command, command, context)
+            dispatch::pool(&cli.command, command, context)
         }
         Program::Fs => {
             let cli = FsCli::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
-            commands::fs::run(&cli.command, command, context)
+            dispatch::fs(&cli.command, command, context)
         }
         Program::Mount => {
             let arguments = commands::mount_helper::Arguments::from_arg_matches(&matches)

@@ -2,7 +2,7 @@
 //!
 //! The parser itself refuses all remaining unknown names.
 
-use crate::run::Program;
+use crate::program::Program;
 
 const NO_VOLUMES: &str = "volumes (zvols) do not exist in this version";
 const NO_ENCRYPTION: &str = "native encryption does not exist in this version; use encrypted devices (LUKS)";

@@ -11,7 +11,7 @@
 use super::related::related;
 use crate::output::called::called;
 use crate::output::wrap::wrapped;
-use crate::run::Program;
+use crate::program::Program;
 
 /// Width in columns where the terminal's width is unknown.
 const WIDTH: usize = 80;
@@ -86,7 +86,7 @@ fn in_columns(line: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{Program, command};
+    use crate::run::command;
 
     #[test]
     fn paragraphs_are_lines_and_lists_stay_lists() {

@@ -3,7 +3,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::run::Program;
+use crate::program::Program;
 
 /// Subcommand, name of the option, its letter, and whether the name is a long option.
 type Options = &'static [(&'static str, &'static str, char, bool)];

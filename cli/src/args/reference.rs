@@ -108,7 +108,8 @@ mod tests {
     use dataset::property::Property;
 
     use super::*;
-    use crate::run::{Program, command};
+    use crate::program::Program;
+    use crate::run::command;
 
     /// The end of a subcommand's long help.
     fn reference(program: Program, subcommand: &str) -> String {

@@ -1,12 +1,13 @@
-//! The related commands in the section `See also` of a command's help.
+//! The subcommands by name, with the related commands in the section `See also` of their help.
 
-use crate::run::Program;
+use crate::program::Program;
 
 const POOL: &[(&str, &[&str])] = &[
     ("add", &["pool create", "pool attach", "pool remove", "pool rebalance"]),
     ("attach", &["pool detach", "pool replace", "pool add", "pool status"]),
     ("check", &["pool scrub", "pool debug", "pool import"]),
     ("clear", &["pool status", "pool online", "pool reopen", "pool export"]),
+    ("completions", &[]),
     ("create", &["pool add", "pool destroy", "pool set", "fs create"]),
     ("debug", &["pool check", "pool import"]),
     ("defragment", &["pool list", "pool rebalance", "pool status", "pool wait"]),
@@ -20,6 +21,7 @@ const POOL: &[(&str, &[&str])] = &[
     ("iostat", &["pool list", "pool status"]),
     ("labelclear", &["pool destroy", "pool detach", "pool remove"]),
     ("list", &["pool status", "pool get", "fs list"]),
+    ("man", &[]),
     ("offline", &["pool online", "pool detach", "pool replace"]),
     ("online", &["pool offline", "pool resize", "pool reopen"]),
     ("rebalance", &["pool add", "pool defragment", "pool status", "pool wait"]),
@@ -30,6 +32,7 @@ const POOL: &[(&str, &[&str])] = &[
     ("resilver", &["pool status", "pool scrub", "pool wait"]),
     ("resize", &["pool online", "pool remove", "pool wait"]),
     ("scrub", &["pool status", "pool check", "pool wait"]),
+    ("service", &[]),
     ("set", &["pool get", "fs set"]),
     ("simulate", &["pool status", "pool offline"]),
     ("split", &["pool detach", "pool import", "pool reguid"]),
@@ -37,6 +40,7 @@ const POOL: &[(&str, &[&str])] = &[
     ("sync", &["pool status"]),
     ("tour", &["pool create", "fs create"]),
     ("trim", &["pool status", "pool set", "pool wait"]),
+    ("version", &[]),
     ("wait", &["pool status"]),
 ];
 
@@ -44,6 +48,7 @@ const FS: &[(&str, &[&str])] = &[
     ("bookmark", &["fs snapshot", "fs send", "fs destroy"]),
     ("cat", &["fs ls", "fs cp"]),
     ("clone", &["fs snapshot", "fs promote", "fs destroy"]),
+    ("completions", &[]),
     ("cp", &["fs ls", "fs cat", "fs send"]),
     ("create", &["fs set", "fs mount", "fs destroy"]),
     ("destroy", &["fs snapshot", "fs hold", "fs promote"]),
@@ -56,6 +61,7 @@ const FS: &[(&str, &[&str])] = &[
     ("inherit", &["fs set", "fs get"]),
     ("list", &["fs get", "pool list"]),
     ("ls", &["fs cat", "fs cp", "fs diff"]),
+    ("man", &[]),
     ("mount", &["fs unmount", "fs set", "fs get"]),
     ("project", &["fs projectspace", "fs set"]),
     ("projectspace", &["fs project", "fs userspace", "fs set"]),
@@ -70,18 +76,47 @@ const FS: &[(&str, &[&str])] = &[
     ("snapshot", &["fs list", "fs rollback", "fs clone", "fs destroy"]),
     ("unmount", &["fs mount"]),
     ("userspace", &["fs groupspace", "fs projectspace", "fs set"]),
+    ("version", &[]),
 ];
+
+/// Second names of `fs receive`, `fs snapshot` and `fs unmount`.
+const FS_ALIASES: [&str; 3] = ["recv", "snap", "umount"];
+
+fn table(program: Program) -> &'static [(&'static str, &'static [&'static str])] {
+    if program == Program::Pool { POOL } else { FS }
+}
 
 /// Related commands of a subcommand; none for an unknown subcommand.
 pub fn related(program: Program, subcommand: &str) -> &'static [&'static str] {
-    let table = if program == Program::Pool { POOL } else { FS };
-    table.iter().find(|(name, _)| *name == subcommand).map_or(&[], |(_, related)| related)
+    table(program).iter().find(|(name, _)| *name == subcommand).map_or(&[], |(_, related)| related)
+}
+
+/// Whether `word` is a subcommand of `program`, or the second name of a subcommand.
+pub fn is_subcommand(program: Program, word: &str) -> bool {
+    table(program).iter().any(|(name, _)| *name == word) || program == Program::Fs && FS_ALIASES.contains(&word)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run::command;
+
+    #[test]
+    fn subcommands_are_known_by_all_their_names() {
+        for (program, table, aliases) in [(Program::Pool, POOL, &[][..]), (Program::Fs, FS, &FS_ALIASES[..])] {
+            let name = if program == Program::Pool { "pool" } else { "fs" };
+            let names = |known: &clap::Command| {
+                let own = std::iter::once(known.get_name().to_owned());
+                own.chain(known.get_all_aliases().map(str::to_owned)).collect::<Vec<_>>()
+            };
+            let mut defined: Vec<String> = command(program, name).get_subcommands().flat_map(names).collect();
+            let mut known: Vec<&str> = table.iter().map(|(name, _)| *name).chain(aliases.iter().copied()).collect();
+            defined.sort();
+            known.sort_unstable();
+            assert_eq!(known, defined);
+            assert!(known.iter().all(|word| is_subcommand(program, word)) && !is_subcommand(program, "sail"));
+        }
+    }
 
     #[test]
     fn every_command_names_commands_that_exist() {

@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-use crate::run::Program;
+use crate::program::Program;
 
 const POOL: &[(&str, &str)] = &[
     ("iostat", "[OPTIONS] [POOL]... [INTERVAL [COUNT]]"),

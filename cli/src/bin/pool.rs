@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use cli::run::{Program, main as run};
+use cli::program::Program;
+use cli::run::main as run;
 use service::Client;
 
 fn main() -> ExitCode {

@@ -9,7 +9,7 @@ use protocol::{Exit, Failure};
 use crate::args::flow::SEE_ALSO;
 use crate::args::usage::operands;
 use crate::context::Context;
-use crate::run::Program;
+use crate::program::Program;
 
 /// Arguments of `man`.
 #[derive(Args, Debug)]

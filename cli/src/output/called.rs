@@ -1,25 +1,11 @@
 //! Names of commands in help and messages: `zpool` and `zfs` instead of `pool` and `fs`, if the user typed `zpool` or
 //! `zfs`.
 
-use std::sync::OnceLock;
+use crate::args::related::is_subcommand;
+use crate::program::Program;
 
-use clap::CommandFactory;
-
-use crate::args::{fs::FsCli, pool::PoolCli};
-
-/// The subcommands of `pool` and `fs`, and their aliases.
-fn subcommands(program: &str) -> &'static [String] {
-    static KNOWN: OnceLock<[Vec<String>; 2]> = OnceLock::new();
-    let names = |command: clap::Command| {
-        let names = |known: &clap::Command| {
-            let own = std::iter::once(known.get_name().to_owned());
-            own.chain(known.get_all_aliases().map(str::to_owned)).collect::<Vec<_>>()
-        };
-        command.get_subcommands().flat_map(names).collect::<Vec<_>>()
-    };
-    let [pool, fs] = KNOWN.get_or_init(|| [names(PoolCli::command()), names(FsCli::command())]);
-    if program == "pool" { pool } else { fs }
-}
+/// Each program with its name, and with its name in ZFS.
+const NAMES: [(Program, &str, &str); 2] = [(Program::Pool, "pool", "zpool"), (Program::Fs, "fs", "zfs")];
 
 /// Renames each `pool SUBCOMMAND` and `fs SUBCOMMAND` in `text` for a user of `program`.
 pub fn called(text: &str, program: &str) -> String {
@@ -28,24 +14,21 @@ pub fn called(text: &str, program: &str) -> String {
     }
     let mut named = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((at, name)) = next(rest) {
+    while let Some((at, (known, name, name_in_zfs))) = next(rest) {
         let (before, found) = rest.split_at(at);
         named.push_str(before);
         let word = found[name.len() + 1..].split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
         let is_apart = !before.chars().next_back().is_some_and(|c| c.is_alphanumeric() || "/@#._-".contains(c));
-        if is_apart && subcommands(name).iter().any(|known| known == word) {
-            named.push_str(if name == "pool" { "zpool" } else { "zfs" });
-        } else {
-            named.push_str(name);
-        }
+        named.push_str(if is_apart && is_subcommand(known, word) { name_in_zfs } else { name });
         rest = &found[name.len()..];
     }
     named + rest
 }
 
 /// Position of the next `pool` or `fs` with a blank after the name.
-fn next(text: &str) -> Option<(usize, &'static str)> {
-    ["pool", "fs"].into_iter().filter_map(|name| Some((text.find(&format!("{name} "))?, name))).min()
+fn next(text: &str) -> Option<(usize, (Program, &'static str, &'static str))> {
+    let found = NAMES.into_iter().filter_map(|names| Some((text.find(&format!("{} ", names.1))?, names)));
+    found.min_by_key(|(at, _)| *at)
 }
 
 #[cfg(test)]

@@ -1,0 +1,27 @@
+//! The programs of the binaries, and the names that start them.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// The programs in the binaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `pool`, also started as `zpool`.
+    Pool,
+    /// `fs`, also started as `zfs`.
+    Fs,
+    /// `mount.cenote`, the helper of mount(8).
+    Mount,
+}
+
+impl Program {
+    /// The program named `first_word`, if any.
+    pub fn named(first_word: &OsStr) -> Option<Program> {
+        match Path::new(first_word).file_name()?.to_str()? {
+            "pool" | "zpool" => Some(Program::Pool),
+            "fs" | "zfs" => Some(Program::Fs),
+            "mount.cenote" | "mount.fuse.cenote" => Some(Program::Mount),
+            _ => None,
+        }
+    }
+}
