@@ -4,7 +4,6 @@ use dataset::name::{DatasetName, Name};
 
 use super::failure::shell_word;
 use super::record::*;
-use super::request::Assignment;
 
 /// The directory searched for pools by default.
 pub const USUAL_PLACE: &str = "/dev";

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::NewSize;
+use super::record::NewSize;
 
 /// An order to a job. The comment on each variant ends with its [`Response`](super::Response).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,28 +2,12 @@
 
 use dataset::jobs::Kind;
 use dataset::name::{BookmarkName, DatasetName, Name, SnapshotName, SnapshotSet};
-use dataset::property::OwnerKind;
-use dataset::property::{Kinds, Setting, Typed};
+use dataset::property::{Kinds, OwnerKind};
 use serde::{Deserialize, Serialize};
 
 use super::job::{JobTarget, Order};
 use super::record::*;
 use crate::failure::Failure;
-
-/// A property together with its new canonical value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Assignment {
-    /// The property's name, never an alias.
-    pub name: String,
-    /// The canonical value from [`dataset::property::Property::parse_value`].
-    pub value: String,
-}
-
-/// The last value assigned to `property`; `None` without an assignment, or if the property rejects the value.
-pub fn given<T: Setting>(assignments: &[Assignment], property: &Typed<T>) -> Option<T> {
-    let last = assignments.iter().rfind(|assignment| property.is(&assignment.name))?;
-    property.read(&last.value)
-}
 
 /// A request to one pool. The comment on each variant ends with the [`Response`] it expects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

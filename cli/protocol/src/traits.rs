@@ -3,7 +3,7 @@
 //! A new request does not compile without a row. A row starts from the permission, and adds only differences from the
 //! default: a request that may take long, needs a commit, and leaves no line in the history.
 
-use crate::Request;
+use super::request::Request;
 
 /// Required permission of a request. The service judges each call by the peer uid from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,24 +2,11 @@
 
 use dataset::{
     name::{Name, SnapshotName},
-    property::{Kinds, Source},
+    property::Kinds,
 };
 use serde::{Deserialize, Serialize};
 
-use super::PathBytes;
-
-/// One property of a pool or a dataset.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PropertyRecord {
-    /// Canonical name of the property.
-    pub name: String,
-    /// Canonical value; `-` if the property has no value now.
-    pub value: String,
-    /// Source of the value, such as local or inherited.
-    pub source: Source,
-    /// The received value, effective or overridden.
-    pub received: Option<String>,
-}
+use super::{file::PathBytes, property::PropertyRecord};
 
 /// A dataset, snapshot or bookmark, with the requested properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

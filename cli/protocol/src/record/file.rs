@@ -10,7 +10,7 @@ use std::{
 use dataset::name::Name;
 use serde::{Deserialize, Serialize};
 
-use crate::Assignment;
+use super::property::Assignment;
 
 /// A path or a file name: any bytes but NUL.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

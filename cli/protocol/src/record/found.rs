@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::VdevRole;
+use super::pool::VdevRole;
 
 /// A pool that is not imported, as `pool import` lists the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]

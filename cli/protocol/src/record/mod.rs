@@ -8,6 +8,7 @@
 //! dataset   datasets, their properties, snapshots and streams
 //! file      paths and files
 //! parts     records of files and datasets in parts
+//! property  properties with their values
 //! ```
 
 mod dataset;
@@ -15,5 +16,6 @@ mod file;
 mod found;
 mod parts;
 mod pool;
+mod property;
 
-pub use self::{dataset::*, file::*, found::*, parts::*, pool::*};
+pub use self::{dataset::*, file::*, found::*, parts::*, pool::*, property::*};

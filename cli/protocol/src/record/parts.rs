@@ -7,7 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChangeRecord, DatasetRecord, EntryRecord, FileAttributesRecord, PathBytes, ProjectRecord};
+use super::{
+    dataset::DatasetRecord,
+    file::{ChangeRecord, EntryRecord, FileAttributesRecord, PathBytes, ProjectRecord},
+};
 
 /// Estimated size of a record without its path, in bytes.
 const RECORD_BYTES: usize = 128;

@@ -6,7 +6,7 @@ use dataset::jobs::JobRecord;
 use pool::format::vdev_config::{MIRROR_MEMBERS, RAIDZ_COLUMNS};
 use serde::{Deserialize, Serialize};
 
-use super::{PathBytes, PropertyRecord};
+use super::{file::PathBytes, property::PropertyRecord};
 
 /// A device to add to a pool, and the size of its image if the request creates the image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
