@@ -11,6 +11,7 @@ use std::{
 };
 
 use lab::{Lab, can_mount, memory, stranger::Stranger, wait_until};
+use protocol::version::VERSION;
 
 fn mode(lab: &Lab, name: &str) -> u32 {
     lab.path(name).metadata().unwrap_or_else(|error| panic!("{name}: {error}")).permissions().mode() & 0o7777
@@ -138,7 +139,7 @@ fn a_service_refuses_another_user_by_itself() {
     lab.create("tank", "128M");
     // Without the program, which would refuse earlier: a request as it crosses the socket.
     let ask = |request: &str| {
-        let call = format!(r#"{{"version":1,"call":{{"command":"x","request":{request}}}}}"#);
+        let call = format!(r#"{{"version":{VERSION},"call":{{"command":"x","request":{request}}}}}"#);
         let script = format!(
             "perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new(Peer => \"{}\") or die; my $c = q({call}); \
              print $s pack(\"V\", length $c), $c; $s->flush; local $/; print <$s>'",

@@ -9,12 +9,14 @@
 //! words       pronouns in 100 words
 //! structure   rules about layers, circles, functions and the clock
 //! prose       rules about comments, documents and names
+//! wire        types on the socket, whose changes need a new version of the protocol
 //! ```
 
 mod imports;
 mod prose;
 mod source;
 mod structure;
+mod wire;
 mod words;
 
 use source::Source;

@@ -83,9 +83,9 @@ const CIRCLES: &[(&str, &[usize])] = &[
     ("pool/src", &[]),
     ("dataset/src", &[]),
     ("fuse-mount/src", &[]),
-    ("cli/protocol/src", &[11]),
-    ("cli/service/src", &[14, 7]),
-    ("cli/src", &[14]),
+    ("cli/protocol/src", &[]),
+    ("cli/service/src", &[]),
+    ("cli/src", &[]),
 ];
 
 #[test]
@@ -149,20 +149,27 @@ fn the_engine_takes_time_and_randomness_from_env() {
     within_bound("reads of a clock outside of Env", &found, 1);
 }
 
+/// Where a message is, whole or in part.
+const MESSAGES: &[&str] = &["message", "reason", "hint", "failure.to_string()"];
+
 /// What a program would do to a message that it should not read: errors have kinds.
 const READINGS: &[&str] =
     &["strip_prefix", "strip_suffix", "contains", "starts_with", "ends_with", "split_once", "find"];
 
 #[test]
 fn programs_go_by_kinds_of_errors_and_not_by_messages() {
-    let reads = |code: &str| READINGS.iter().any(|reading| code.contains(&format!(".message.{reading}(")));
+    let is_read = |code: &str, message: &str| {
+        let call = format!("{message}.");
+        code.split(&call).skip(1).flat_map(|rest| rest.split('(').next()).any(|method| READINGS.contains(&method))
+    };
+    let reads = |code: &str| MESSAGES.iter().any(|message| is_read(code, message));
     let mut found = Vec::new();
     for source in &crate::shipped() {
         for (at, line) in source.shipped().filter(|(_, line)| reads(&line.code)) {
             found.push(format!("{}:{at}: {}", source.path, line.code.trim()));
         }
     }
-    within_bound("places that read a message", &found, 2);
+    within_bound("places that read a message", &found, 0);
 }
 
 /// Names of properties that are ordinary words too: keys of JSON, fields of `pool debug`, words of vdevs.

@@ -6,9 +6,10 @@
 //! ```
 //!
 //! A [`Failure`] is built where the cause is known and can cross the service's socket, so a command fails with the same
-//! words in any process. Messages begin with the failed operation, as ZFS's messages do.
+//! words in any process. Messages begin with the failed operation, as ZFS's messages do. Operation, object and reason
+//! stay apart until a message is printed, and code decides by the [`Kind`]: no code reads a message.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 
 use dataset::name::NameError;
@@ -47,23 +48,73 @@ impl Exit {
     }
 }
 
-/// Why a command failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
+/// Why a command failed. Displayed as a message without line end and program name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Sent", into = "Sent")]
 pub struct Failure {
-    /// The failed operation and the cause, without line end and program name.
-    pub message: String,
+    /// The failed operation and its object; `None` if the reason names both, or there are none.
+    pub attempt: Option<Attempt>,
+    /// The cause of the failure, without line end.
+    pub reason: String,
     /// Next steps for the user, in whole lines.
     pub hint: Option<String>,
     /// Exit status of the program.
     pub exit: Exit,
     /// Cause, for decisions in code.
-    #[serde(default)]
     pub kind: Kind,
 }
 
-/// Causes of failures that code distinguishes.
+/// An operation and its object, which a message puts as `cannot ACTION 'WHAT'`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The operation, such as `destroy` or `receive into`.
+    pub action: String,
+    /// Name of the object, such as a dataset or the path of a device.
+    pub what: String,
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.attempt {
+            Some(Attempt { action, what }) => write!(f, "cannot {action} '{what}': {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// A failure on the socket. Programs of every version decode `message`, `hint` and `exit`.
+#[derive(Serialize, Deserialize)]
+struct Sent {
+    message: String,
+    hint: Option<String>,
+    exit: Exit,
+    #[serde(default)]
+    kind: Kind,
+    /// Attempt and reason, for programs that keep both apart; `None` if `message` is only a reason.
+    #[serde(default)]
+    parts: Option<(Attempt, String)>,
+}
+
+impl From<Failure> for Sent {
+    fn from(failure: Failure) -> Sent {
+        let message = failure.to_string();
+        let Failure { attempt, reason, hint, exit, kind } = failure;
+        Sent { message, hint, exit, kind, parts: attempt.map(|attempt| (attempt, reason)) }
+    }
+}
+
+impl From<Sent> for Failure {
+    fn from(Sent { message, hint, exit, kind, parts }: Sent) -> Failure {
+        let (attempt, reason) = parts.map_or((None, message), |(attempt, reason)| (Some(attempt), reason));
+        Failure { attempt, reason, hint, exit, kind }
+    }
+}
+
+/// Causes of failures that code distinguishes. On the socket a kind is a word, and an unknown word means `Other`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub enum Kind {
     /// Any cause that code does not distinguish.
     #[default]
@@ -72,6 +123,30 @@ pub enum Kind {
     NotMounted,
     /// The pool's service speaks another version of the protocol.
     OtherVersion,
+    /// The pool's service speaks the same version, but a call or an answer cannot be decoded.
+    Undecodable,
+}
+
+impl Kind {
+    /// Each kind with its word on the socket.
+    const WORDS: [(Kind, &'static str); 4] = [
+        (Kind::Other, "Other"),
+        (Kind::NotMounted, "NotMounted"),
+        (Kind::OtherVersion, "OtherVersion"),
+        (Kind::Undecodable, "Undecodable"),
+    ];
+}
+
+impl From<String> for Kind {
+    fn from(word: String) -> Kind {
+        Kind::WORDS.iter().find(|(_, known)| *known == word).map_or(Kind::Other, |(kind, _)| *kind)
+    }
+}
+
+impl From<Kind> for String {
+    fn from(kind: Kind) -> String {
+        Kind::WORDS[kind as usize].1.to_owned()
+    }
 }
 
 /// A word for a shell command line: quoted if the shell would interpret characters of the word.
@@ -85,13 +160,33 @@ pub fn shell_word(word: &str) -> String {
 
 impl Failure {
     /// A refusal or a failure with exit status 1.
-    pub fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), hint: None, exit: Exit::Failed, kind: Kind::Other }
+    pub fn new(reason: impl Into<String>) -> Failure {
+        Failure { attempt: None, reason: reason.into(), hint: None, exit: Exit::Failed, kind: Kind::Other }
     }
 
     /// `cannot ACTION 'WHAT': WHY`.
     pub fn cannot(action: &str, what: impl Display, why: impl Display) -> Failure {
-        Failure::new(format!("cannot {action} '{what}': {why}"))
+        let attempt = Attempt { action: action.to_owned(), what: what.to_string() };
+        Failure { attempt: Some(attempt), ..Failure::new(why.to_string()) }
+    }
+
+    /// The same failure as a failure of `action` on `what`: `cannot ACTION 'WHAT': ...`.
+    pub fn of(self, action: &str, what: &str) -> Failure {
+        let Failure { attempt, reason, .. } = Failure::cannot(action, what, self.reason_about(what));
+        Failure { attempt, reason, ..self }
+    }
+
+    /// The same failure after a partial success, which comes first: `CONTEXT: ...`.
+    pub fn after(self, context: &str) -> Failure {
+        Failure { reason: format!("{context}: {self}"), attempt: None, ..self }
+    }
+
+    /// The reason alone if the failure is about `what`, else the whole message.
+    pub fn reason_about(&self, what: &str) -> String {
+        match &self.attempt {
+            Some(attempt) if attempt.what == what => self.reason.clone(),
+            _ => self.to_string(),
+        }
     }
 
     /// `cannot open 'WHAT': dataset does not exist`, the phrase that programs written for ZFS look for.
@@ -249,7 +344,7 @@ pub fn unexpected_answer() -> Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure { message: String::new(), hint: None, exit: Exit::Done, kind: Kind::Other };
+            return Failure { exit: Exit::Done, ..Failure::new("") };
         }
         Failure::new(error.to_string())
     }
@@ -268,6 +363,36 @@ mod tests {
         assert!(hint("/var/tank.img").ends_with(" truncate -s 2 /var/tank.img"));
         assert!(hint("/my disks/a'b.img").ends_with(r" truncate -s 2 '/my disks/a'\''b.img'"));
         assert!(hint("$(x)").ends_with(" truncate -s 2 '$(x)'"));
+    }
+
+    #[test]
+    fn a_failure_crosses_the_socket_in_its_parts() {
+        let hint = Failure::not_mounted("tank/a: b").hint("see there");
+        for failure in [Failure::new("cannot open 'x': y"), Failure::no_pool("tank"), hint] {
+            let sent = serde_json::to_vec(&failure).unwrap();
+            assert_eq!(serde_json::from_slice::<Failure>(&sent).unwrap(), failure);
+        }
+        for (kind, word) in Kind::WORDS {
+            assert_eq!((Kind::from(word.to_owned()), String::from(kind)), (kind, word.to_owned()));
+        }
+    }
+
+    #[test]
+    fn failures_of_programs_before_and_after_are_read() {
+        let read = |sent: &str| serde_json::from_str::<Failure>(sent).unwrap();
+        assert_eq!(read(r#"{"message":"no","hint":null,"exit":"Failed"}"#), Failure::new("no"));
+        let later = r#"{"message":"no","hint":"go","exit":"Usage","kind":"Bewitched","spell":7}"#;
+        assert_eq!(read(later), Failure::usage("no").hint("go"));
+    }
+
+    #[test]
+    fn a_failure_of_another_action_keeps_its_reason() {
+        let export = |failure: Failure| failure.of("export", "tank").to_string();
+        assert_eq!(export(Failure::no_pool("tank")), "cannot export 'tank': no such pool");
+        let other = "cannot export 'tank': cannot open 'tank/a': dataset does not exist";
+        assert_eq!(export(Failure::no_dataset("tank/a")), other);
+        assert_eq!(export(Failure::new("busy")), "cannot export 'tank': busy");
+        assert_eq!(Failure::no_pool("tank").after("created").to_string(), "created: cannot open 'tank': no such pool");
     }
 
     #[test]

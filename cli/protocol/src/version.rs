@@ -6,7 +6,15 @@
 //! the service from a crashed service.
 //!
 //! The refusal is a [`Reply::Failed`](crate::Reply). Programs of every version decode the refusal: a [`Failure`] keeps
-//! the names of its fields and variants, and every added field has a default.
+//! the names of its fields and variants on the socket, and every added field has a default.
+//!
+//! Builds of one version work together, because a version has one form of every message. `cli/protocol/wire.txt` lists
+//! all types on the socket, and a test compares the list with the code: a changed type needs a new version.
+//!
+//! ```text
+//! 1   a call carries its version; some builds send `Response::Received` in another form
+//! 2   a failure carries operation, object and reason apart
+//! ```
 
 use std::{cmp::Ordering, io};
 
@@ -33,7 +41,8 @@ struct Head {
     version: Option<u32>,
 }
 
-/// The version of a sender whose calls this code cannot decode; `None` before version 1.
+/// The version of a sender whose call this code cannot decode; `None` before version 1. A call of this code's own
+/// version that cannot be decoded comes from a defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign(pub Option<u32>);
 
@@ -56,7 +65,6 @@ pub fn decode(body: &[u8], len: usize) -> io::Result<Result<Call, Foreign>> {
     if head.version != Some(VERSION) {
         return Ok(Err(foreign));
     }
-    // A change without a new version fails to decode here.
     Ok(frame::decode::<Envelope<Call>>(body, len).map(|envelope| envelope.call).map_err(|_| foreign))
 }
 
@@ -80,13 +88,16 @@ pub struct Service<'a> {
 }
 
 impl Service<'_> {
-    /// The failure for a program of version `program` that calls the service.
-    pub fn differs_from(&self, program: Option<u32>) -> Failure {
+    /// The service's answer to a call of version `program` that the service cannot decode.
+    pub fn refuses(&self, program: Option<u32>) -> Failure {
         let Service { pool, process, version, program: path } = *self;
         let (age, remedy) = match version.cmp(&program) {
             Ordering::Less => ("an older", format!("restart the service: kill {process}; pool import {pool}")),
             Ordering::Greater => ("a newer", format!("use the program of that version: {path}")),
-            Ordering::Equal => ("another", format!("restart the service: kill {process}; pool import {pool}")),
+            Ordering::Equal => {
+                let hint = format!("nothing was changed; use the service's own program: {path}");
+                return self.undecodable("cannot read the request").hint(hint);
+            }
         };
         let problem = format!("its service (process {process}) runs {age} version of Cenote than this program");
         let speaks = format!("the service speaks {}, this program {}", named(version), named(program));
@@ -95,6 +106,21 @@ impl Service<'_> {
         // socket.
         let exit = if program.is_none() { Exit::Failed } else { Exit::Unavailable };
         Failure { kind: Kind::OtherVersion, exit, ..failure }
+    }
+
+    /// The failure of a program of the service's version that cannot decode the service's answer.
+    pub fn unread(&self) -> Failure {
+        let pool = self.pool;
+        self.undecodable("gave an answer that this program cannot read").hint(format!(
+            "the command may or may not have completed; to see the pool: pool status {pool}\n\
+             to restart the service with this program: pool export {pool}; pool import {pool}"
+        ))
+    }
+
+    fn undecodable(&self, what: &str) -> Failure {
+        let Service { pool, process, version, .. } = *self;
+        let problem = format!("its service (process {process}) {what}, although both speak {}", named(version));
+        Failure { kind: Kind::Undecodable, exit: Exit::Unavailable, ..Failure::cannot("use", pool, problem) }
     }
 }
 
@@ -156,7 +182,7 @@ mod tests {
             exit: Exit,
         }
         let service = Service { pool: "tank", process: 412, version: Some(1), program: "/usr/bin/pool" };
-        let reply = serde_json::to_vec(&Reply::Failed(service.differs_from(None))).unwrap();
+        let reply = serde_json::to_vec(&Reply::Failed(service.refuses(None))).unwrap();
         let OldReply::Failed(OldFailure { message, hint, exit }) = serde_json::from_slice(&reply).unwrap();
         insta::assert_snapshot!(message, @"cannot use 'tank': its service (process 412) runs a newer version of Cenote than this program");
         insta::assert_snapshot!(hint.unwrap(), @r"
@@ -170,7 +196,7 @@ mod tests {
     fn the_remedy_replaces_what_is_older() {
         let said = |service, program| {
             let service = Service { pool: "tank", process: 412, version: service, program: "/usr/bin/pool" };
-            let failure = service.differs_from(program);
+            let failure = service.refuses(program);
             format!("{failure}\n{}", failure.hint.as_deref().unwrap())
         };
         insta::assert_snapshot!(said(None, Some(1)), @r"
@@ -183,10 +209,20 @@ mod tests {
         the service speaks protocol version 2, this program protocol version 1
         use the program of that version: /usr/bin/pool
         ");
-        insta::assert_snapshot!(said(Some(1), Some(1)), @r"
-        cannot use 'tank': its service (process 412) runs another version of Cenote than this program
-        the service speaks protocol version 1, this program protocol version 1
-        restart the service: kill 412; pool import tank
+    }
+
+    #[test]
+    fn builds_of_one_version_are_not_of_different_versions() {
+        let service = Service { pool: "tank", process: 412, version: Some(1), program: "/usr/bin/pool" };
+        let said = |failure: Failure| format!("{failure}\n{}", failure.hint.as_deref().unwrap());
+        insta::assert_snapshot!(said(service.refuses(Some(1))), @r"
+        cannot use 'tank': its service (process 412) cannot read the request, although both speak protocol version 1
+        nothing was changed; use the service's own program: /usr/bin/pool
+        ");
+        insta::assert_snapshot!(said(service.unread()), @r"
+        cannot use 'tank': its service (process 412) gave an answer that this program cannot read, although both speak protocol version 1
+        the command may or may not have completed; to see the pool: pool status tank
+        to restart the service with this program: pool export tank; pool import tank
         ");
     }
 }

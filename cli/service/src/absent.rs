@@ -170,11 +170,8 @@ fn record(
 
 /// The section of a pool in `pool status`.
 fn status(pool: &str, known: Option<&KnownPool>, absence: &Absence) -> PoolStatus {
-    // The status text itself says that the pool cannot be opened, so the failure's prefix is removed.
-    let why = absence.why.as_ref().map(|failure| {
-        let prefix = format!("cannot open '{pool}': ");
-        failure.message.strip_prefix(&prefix).unwrap_or(&failure.message).to_owned()
-    });
+    // The status text itself says that the pool cannot be opened.
+    let why = absence.why.as_ref().map(|failure| failure.reason_about(pool));
     let way_out = absence.why.as_ref().and_then(|failure| failure.hint.clone());
     let details = Details { why, way_out, ..Details::default() };
     let verdict = health::verdict(pool, &[absence.condition], &details);

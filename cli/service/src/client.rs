@@ -160,12 +160,12 @@ impl Client {
         fuse_mount::available().map_err(|error| Some(error.to_string()))
     }
 
-    /// Whether the pool's service answers, even in another protocol version. A service that is being killed still
+    /// Whether the pool's service answers, even if the answer cannot be read. A service that is being killed still
     /// accepts connections for a moment, so only an answer counts.
     pub(super) fn is_served(&self, pool: &str) -> bool {
         match self.ask(pool, &Request::Ping, &mut None, &mut |_| Ok(None)) {
             Ok(answer) => answer.is_some(),
-            Err(failure) => failure.kind == Kind::OtherVersion,
+            Err(failure) => matches!(failure.kind, Kind::OtherVersion | Kind::Undecodable),
         }
     }
 

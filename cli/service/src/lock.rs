@@ -178,7 +178,7 @@ mod tests {
         assert!(PoolLock::take_unless(&path, "tank", "fs list", &|| true).unwrap().is_none());
         assert!(PoolLock::try_take(&path, "tank", "fs list").unwrap().is_none());
         let refused = held(&path, "tank");
-        assert!(refused.message.contains("fs receive tank/a"), "{}", refused.message);
+        assert!(refused.to_string().contains("fs receive tank/a"), "{}", refused.to_string());
         let second = thread::spawn({
             let path = path.clone();
             move || PoolLock::take(&path, "tank", "fs list", PATIENCE).map(drop)

@@ -452,7 +452,7 @@ mod tests {
         for (name, text) in [("b", "{"), ("c", ""), ("d", "[1]"), ("e", &other), ("f", "\0\u{fffd}")] {
             fs::write(folder.path().join(format!("pools/{name}.json")), text).unwrap();
             let failure = registry.get(name).unwrap_err();
-            assert!(failure.message.contains(&format!("{name}.json")), "{}", failure.message);
+            assert!(failure.to_string().contains(&format!("{name}.json")), "{}", failure.to_string());
         }
         assert_eq!(registry.get("tank").unwrap(), Some(tank()));
     }
@@ -463,7 +463,7 @@ mod tests {
         let registry = registry(folder.path());
         put(folder.path(), &tank());
         fs::rename(folder.path().join("pools/tank.json"), folder.path().join("pools/other.json")).unwrap();
-        assert!(registry.get("other").unwrap_err().message.contains("'tank'"));
+        assert!(registry.get("other").unwrap_err().to_string().contains("'tank'"));
     }
 
     #[test]

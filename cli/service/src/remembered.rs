@@ -87,7 +87,7 @@ mod tests {
             ["", "{", "[1]", r#"{"version": 9, "mounts": []}"#, r#"{"version": 1, "mounts": [{"name": "/"}]}"#]
         {
             fs::write(&file, garbage).unwrap();
-            assert!(read(&file).unwrap_err().message.contains("tank.mounts"));
+            assert!(read(&file).unwrap_err().to_string().contains("tank.mounts"));
         }
     }
 }

@@ -162,7 +162,7 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
         let (call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket, frame::MAX_CALL)).await??;
         let mut call = match call {
             Ok(call) => call,
-            Err(foreign) => return write_reply(&mut socket, &other_version(&*desk.handler, foreign)).await,
+            Err(foreign) => return write_reply(&mut socket, &undecoded(&*desk.handler, foreign)).await,
         };
         note_peer(&mut call, &peer);
         let Desk { handler, ended, visitors, .. } = &desk;
@@ -214,7 +214,7 @@ async fn visited(
     // sent. Closing a received descriptor here could block for ever on a file system served by the sender.
     let mut call = match timeout(CALL_TIMEOUT, read_call_alone(socket)).await?? {
         Ok(call) => call,
-        Err(foreign) => return write_reply(socket, &other_version(&**handler, foreign)).await,
+        Err(foreign) => return write_reply(socket, &undecoded(&**handler, foreign)).await,
     };
     note_peer(&mut call, peer);
     if call.request.traits().permission != Permission::Everyone {
@@ -254,8 +254,8 @@ async fn read_body(
     version::decode(&body, len)
 }
 
-/// The answer to a program with another protocol version.
-fn other_version(handler: &dyn Handler, Foreign(program): Foreign) -> Reply {
+/// The answer to a call that cannot be decoded, mostly of another protocol version.
+fn undecoded(handler: &dyn Handler, Foreign(program): Foreign) -> Reply {
     let own = std::env::current_exe().unwrap_or_default();
     let service = version::Service {
         pool: handler.pool(),
@@ -263,7 +263,7 @@ fn other_version(handler: &dyn Handler, Foreign(program): Foreign) -> Reply {
         version: Some(VERSION),
         program: &own.display().to_string(),
     };
-    Reply::Failed(service.differs_from(program))
+    Reply::Failed(service.refuses(program))
 }
 
 async fn write_reply(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
@@ -516,7 +516,7 @@ mod tests {
             let expected = format!(
                 "cannot use 'tank': its service (process {process}) runs {age} version of Cenote than this program"
             );
-            assert_eq!((failure.message, failure.kind), (expected, Kind::OtherVersion));
+            assert_eq!((failure.to_string(), failure.kind), (expected, Kind::OtherVersion));
         }
         service.end();
     }
@@ -538,8 +538,41 @@ mod tests {
         let call = Call { command: "hello".into(), process: None, user: None, request: Request::Sync };
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::OtherVersion);
-        assert!(failure.message.contains("runs an older version of Cenote than this program"), "{failure}");
+        assert!(failure.to_string().contains("runs an older version of Cenote than this program"), "{failure}");
         served.join().unwrap();
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_no_other_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("s")).unwrap();
+        let served = thread::spawn(move || {
+            let (mut peer, _) = listener.accept().unwrap();
+            let mut header = [0; frame::HEADER];
+            peer.read_exact(&mut header).unwrap();
+            let mut body = vec![0; frame::body_len(header, frame::MAX_CALL).unwrap()];
+            peer.read_exact(&mut body).unwrap();
+            peer.write_all(&frame::encode(&serde_json::json!({ "Done": { "Levitated": 7 } }), 1000).unwrap()).unwrap();
+        });
+        let mut peer = Peer::connect(folder.path().join("s")).unwrap();
+        let call = Call { command: "hello".into(), process: None, user: None, request: Request::Sync };
+        let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
+        assert_eq!(failure.kind, Kind::Undecodable);
+        assert!(failure.to_string().contains("gave an answer that this program cannot read"), "{failure}");
+        assert!(failure.hint.is_some_and(|hint| hint.contains("may or may not") && !hint.contains("kill")));
+        served.join().unwrap();
+    }
+
+    #[test]
+    fn a_call_of_this_version_that_cannot_be_read_changes_nothing() {
+        let service = Service::start();
+        let mut peer = service.connect();
+        let call = serde_json::json!({ "version": VERSION, "call": { "command": "x", "request": "Levitate" } });
+        peer.write_all(&frame::encode(&call, 1000).unwrap()).unwrap();
+        let Some(Reply::Failed(failure)) = frame::read(&mut peer, frame::MAX_REPLY).unwrap() else { panic!() };
+        assert_eq!(failure.kind, Kind::Undecodable);
+        assert!(failure.hint.is_some_and(|hint| hint.starts_with("nothing was changed")));
+        service.end();
     }
 
     #[test]
@@ -551,7 +584,7 @@ mod tests {
         let call = Call { command: "hello".into(), process: None, user: None, request: Request::Sync };
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::Other);
-        assert!(failure.message.starts_with("lost the service of pool 'tank'"), "{failure}");
+        assert!(failure.to_string().starts_with("lost the service of pool 'tank'"), "{failure}");
     }
 
     #[test]

@@ -57,10 +57,9 @@ fn is_before_versions(socket: &UnixStream) -> bool {
     asked_again().unwrap_or(false)
 }
 
-/// The failure for a service with another protocol version.
-fn other_version(socket: &UnixStream, pool: &str, version: Option<u32>) -> Failure {
-    let service = version::Service { pool, process: process(socket), version, program: "" };
-    service.differs_from(Some(VERSION))
+/// The service behind a socket, with this version of the protocol.
+fn service<'a>(socket: &UnixStream, pool: &'a str, version: Option<u32>) -> version::Service<'a> {
+    version::Service { pool, process: process(socket), version, program: "" }
 }
 
 /// Sends a request to the service of `pool`, and passes on its messages until the result.
@@ -90,10 +89,11 @@ pub fn ask(
         let reply = match frame::read(socket, frame::MAX_REPLY) {
             Err(error) if is_timeout(&error) => return Err(silent),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(other_version(socket, pool, Some(VERSION)));
+                // A service refuses calls of versions other than its own, so the service has this version.
+                return Err(service(socket, pool, Some(VERSION)).unread());
             }
             Ok(None) | Err(_) if !has_answered && is_before_versions(socket) => {
-                return Err(other_version(socket, pool, None));
+                return Err(service(socket, pool, None).refuses(Some(VERSION)));
             }
             reply => reply.map_err(lost)?,
         };

@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(vdev("create", "tank", "/dev/a:b").unwrap().create, None);
         assert!(vdev("create", "tank", "10Q:/x").is_err());
         let failure = vdev("create", "tank", "draid").unwrap_err();
-        insta::assert_snapshot!(failure.message, @"cannot create 'tank': vdevs of the kind 'draid' are not supported by this version of Cenote");
+        insta::assert_snapshot!(failure.to_string(), @"cannot create 'tank': vdevs of the kind 'draid' are not supported by this version of Cenote");
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(widths("/a /b"), [(disk, 1), (disk, 1)]);
         assert_eq!(widths("/a mirror /b /c mirror /d /e /f"), [(disk, 1), (mirror, 2), (mirror, 3)]);
         for line in ["mirror", "mirror /a", "mirror mirror /a /b"] {
-            assert_eq!(read(line).unwrap_err().message, "cannot create 'tank': a mirror has 2 to 16 devices");
+            assert_eq!(read(line).unwrap_err().to_string(), "cannot create 'tank': a mirror has 2 to 16 devices");
         }
     }
 
@@ -347,17 +347,17 @@ mod tests {
         assert_eq!(roles("mirror /a /b special /c"), [("normal", "mirror", 2), ("special", "disk", 1)]);
         assert_eq!(roles("special /c log mirror /d /e"), [("special", "disk", 1), ("log", "mirror", 2)]);
         for (line, word) in [("/a log", "log"), ("special log /a", "special"), ("/a special", "special")] {
-            let message = read(line).unwrap_err().message;
+            let message = read(line).unwrap_err().to_string();
             assert_eq!(message, format!("cannot create 'tank': '{word}' is followed by no device"), "{line}");
         }
-        assert!(read("/a log raidz1 /b /c").unwrap_err().message.ends_with("not a raidz"));
+        assert!(read("/a log raidz1 /b /c").unwrap_err().to_string().ends_with("not a raidz"));
         assert!(read("/a special raidz1 /b /c").is_ok());
         assert_eq!(
             roles("/a cache /b /c log /d"),
             [("normal", "disk", 1), ("cache", "disk", 1), ("cache", "disk", 1), ("log", "disk", 1),]
         );
-        assert!(read("/a cache mirror /b /c").unwrap_err().message.ends_with("needs no redundancy"));
-        assert!(read("/a cache").unwrap_err().message.ends_with("followed by no device"));
+        assert!(read("/a cache mirror /b /c").unwrap_err().to_string().ends_with("needs no redundancy"));
+        assert!(read("/a cache").unwrap_err().to_string().ends_with("followed by no device"));
     }
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
         for (line, kind, fewest) in [("raidz /a", "raidz1", 2), ("raidz2 /a /b", "raidz2", 3), ("raidz3", "raidz3", 4)]
         {
             let failure = read(line).unwrap_err();
-            assert_eq!(failure.message, format!("cannot create 'tank': a {kind} has {fewest} to 32 devices"));
+            assert_eq!(failure.to_string(), format!("cannot create 'tank': a {kind} has {fewest} to 32 devices"));
         }
         let many: Vec<String> = (0..33).map(|n| format!("/{n}")).collect();
         assert!(read(&format!("raidz2 {}", many.join(" "))).is_err());
@@ -389,6 +389,6 @@ mod tests {
         assert!(assignments(&twice, Property::of_dataset, true, "create", "tank").is_err());
         let absent = [("dedup".to_owned(), "on".to_owned())];
         let refused = assignments(&absent, Property::of_pool, true, "create", "tank").unwrap_err();
-        assert!(refused.message.contains("'dedup' is not supported"), "{}", refused.message);
+        assert!(refused.to_string().contains("'dedup' is not supported"), "{}", refused.to_string());
     }
 }

@@ -35,7 +35,7 @@ mod tests {
 
     fn read(line: &str) -> Result<(String, Vec<String>), String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let (rest, spares) = spares("create", "tank", &words).map_err(|failure| failure.message)?;
+        let (rest, spares) = spares("create", "tank", &words).map_err(|failure| failure.to_string())?;
         Ok((rest.join(" "), spares.iter().map(|spare| spare.path.to_text()).collect()))
     }
 

@@ -9,7 +9,7 @@ pub fn render(failure: &Failure, program: &str) -> String {
     let prefix = if program.is_empty() { String::new() } else { format!("{program}: ") };
     let hints = failure.hint.iter().flat_map(|hint| hint.lines());
     let hints: String = hints.map(|line| format!("  {line}\n")).collect();
-    calm(&format!("{prefix}{}\n{hints}", failure.message))
+    calm(&format!("{prefix}{failure}\n{hints}"))
 }
 
 #[cfg(test)]

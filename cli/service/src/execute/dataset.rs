@@ -131,10 +131,8 @@ impl OpenPool {
     /// Mounts newly created datasets. The datasets stay even if a mount fails.
     pub(super) fn mount_new(&self, created: &[DatasetName]) -> Result<(), Failure> {
         let Some(mounts) = &self.mounts else { return Ok(()) };
-        mounts.mount_all(Some(created), &Manner::default()).map_err(|failure| {
-            let message = format!("filesystem successfully created, but not mounted: {}", failure.message);
-            Failure { message, ..failure }
-        })
+        let mounted = mounts.mount_all(Some(created), &Manner::default());
+        mounted.map_err(|failure| failure.after("filesystem successfully created, but not mounted"))
     }
 
     pub(super) fn destroy_dataset(

@@ -67,9 +67,9 @@ mod tests {
         let missing = refused("destroy", "tank/a", &Error::not_found("dataset", "tank/a"));
         assert_eq!(missing, Failure::no_dataset("tank/a"));
         let exists = refused("create", "tank/a", &Error::exists("dataset", "tank/a"));
-        assert_eq!(exists.message, "cannot create 'tank/a': dataset already exists");
+        assert_eq!(exists.to_string(), "cannot create 'tank/a': dataset already exists");
         let orphan = refused("create", "tank/a/b", &Error::not_found("parent", "tank/a"));
-        assert_eq!(orphan.message, "cannot create 'tank/a/b': parent does not exist");
+        assert_eq!(orphan.to_string(), "cannot create 'tank/a/b': parent does not exist");
         assert_eq!(orphan.hint.as_deref(), Some("use -p to create missing parents"));
         let orphan = refused("receive into", "tank/a/b", &Error::not_found("parent", "tank/a"));
         assert_eq!(orphan.hint.as_deref(), Some("to create it: fs create -p tank/a"));

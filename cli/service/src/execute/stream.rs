@@ -179,20 +179,19 @@ fn length(stream: &Stream) -> Option<u64> {
 }
 
 /// Adds to a failure the snapshots already received and the datasets already destroyed.
-fn with_arrived(failure: Failure, arrived: &Arrived) -> Failure {
+fn with_arrived(mut failure: Failure, arrived: &Arrived) -> Failure {
     let list = |names: Vec<String>| match names.len() {
         0..=MOST_NAMES => names.join(", "),
         all => format!("{}, and {} more", names[..MOST_NAMES].join(", "), all - MOST_NAMES),
     };
-    let mut message = failure.message.clone();
     if !arrived.snapshots.is_empty() {
         let names = arrived.snapshots.iter().map(|snapshot| snapshot.name.to_string()).collect();
-        message += &format!("; already received, and kept: {}", list(names));
+        failure.reason += &format!("; already received, and kept: {}", list(names));
     }
     if !arrived.destroyed.is_empty() {
-        message += &format!("; already destroyed: {}", list(arrived.destroyed.clone()));
+        failure.reason += &format!("; already destroyed: {}", list(arrived.destroyed.clone()));
     }
-    Failure { message, ..failure }
+    failure
 }
 
 fn record(arrived: ArrivedSnapshot) -> ReceivedRecord {

@@ -245,9 +245,9 @@ fn copies_within_a_pool_are_equal_and_share_blocks() {
     assert!(used > 0 && saved == 2 * used, "{used} used, {saved} saved");
     assert_eq!(world.property("bcloneratio"), "3.00");
     assert!(
-        world.copy_within("tank/home:/copy", "tank/home:/copy/deeper").unwrap_err().message.contains("into itself")
+        world.copy_within("tank/home:/copy", "tank/home:/copy/deeper").unwrap_err().to_string().contains("into itself")
     );
-    assert!(world.copy_within("tank/home:/copy/small", "tank/home:/copy/").unwrap_err().message.contains("same file"));
+    assert!(world.copy_within("tank/home:/copy/small", "tank/home:/copy/").unwrap_err().to_string().contains("same file"));
 }
 
 #[test]
@@ -270,8 +270,8 @@ fn a_pool_gets_no_raidz_until_its_features_are_enabled() {
     let refused = |sizes, feature: &str| {
         let hint = format!("the pool's feature {feature} is disabled; to enable it: pool set");
         let failure = add(sizes).unwrap_err();
-        assert!(failure.message.ends_with(&hint), "{}", failure.message);
-        assert_eq!(ask(sizes, true).unwrap_err().message, failure.message, "it is said before, too");
+        assert!(failure.to_string().ends_with(&hint), "{}", failure.to_string());
+        assert_eq!(ask(sizes, true).unwrap_err().to_string(), failure.to_string(), "it is said before, too");
         assert_eq!(fs::read_dir(world.folder.path()).unwrap().count(), 1, "no image is left");
         assert_eq!(world.property(&format!("feature@{feature}")), "disabled");
     };
@@ -292,7 +292,7 @@ fn a_pool_gets_no_raidz_until_its_features_are_enabled() {
         let spare = VdevSpec { path: world.folder.path().join("spare").into(), create: Some(64 << 20) };
         world.ask(Request::AddVdevs { vdevs: Vec::new(), spares: vec![spare], force: true, dry_run: false })
     };
-    assert!(spare().unwrap_err().message.ends_with("the pool's feature spares is disabled; to enable it: pool set"));
+    assert!(spare().unwrap_err().to_string().ends_with("the pool's feature spares is disabled; to enable it: pool set"));
     enable("spares");
     spare().unwrap();
 }
@@ -327,7 +327,7 @@ fn refusals_name_the_path() {
         (world.cat("tank/no:/").map(|_| CopyRecord::default()).unwrap_err(), "tank/no"),
     ];
     for (failure, expected) in failures {
-        assert!(failure.message.contains(expected), "{}", failure.message);
+        assert!(failure.to_string().contains(expected), "{}", failure.to_string());
     }
 }
 
@@ -344,7 +344,7 @@ fn symbolic_links_lead_within_the_dataset() {
     assert_eq!(world.cat("tank:/source/absolute/file").unwrap(), b"here");
     assert_eq!(world.cat("tank:/source/relative/file").unwrap(), b"here");
     assert_eq!(world.cat("tank:/../../source/dir/file").unwrap(), b"here");
-    assert!(world.cat("tank:/source/loop/file").unwrap_err().message.contains("symbolic links"));
+    assert!(world.cat("tank:/source/loop/file").unwrap_err().to_string().contains("symbolic links"));
 }
 
 #[test]
@@ -412,8 +412,8 @@ fn a_device_that_holds_a_pool_is_refused_by_name() {
         let specs = [VdevSpec { path: image.clone().into(), create }];
         NewDevices::take(&specs, "create", "other", force).map(drop)
     };
-    assert!(take(None, false).unwrap_err().message.contains("pool 'tank'"));
-    assert!(take(Some(64 << 20), true).unwrap_err().message.contains("exists"), "an image is never overwritten");
+    assert!(take(None, false).unwrap_err().to_string().contains("pool 'tank'"));
+    assert!(take(Some(64 << 20), true).unwrap_err().to_string().contains("exists"), "an image is never overwritten");
     assert!(take(None, true).is_ok());
 }
 
@@ -422,7 +422,7 @@ fn images_that_came_to_nothing_go_away() {
     let folder = tempfile::tempdir().unwrap();
     let spec = |name: &str, create| VdevSpec { path: folder.path().join(name).into(), create };
     let specs = [spec("a", Some(64 << 20)), spec("b", Some(1 << 20))];
-    assert!(NewDevices::take(&specs, "create", "tank", false).unwrap_err_or_panic().message.contains("64M"));
+    assert!(NewDevices::take(&specs, "create", "tank", false).unwrap_err_or_panic().to_string().contains("64M"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -450,7 +450,7 @@ fn nobody_waits_for_a_thread_that_has_ended_by_a_defect() {
     // At one byte a second, the trim would take years.
     let request = Request::Trim { action: TrimAction::Start, devices: Vec::new(), rate: Some(1), wait: true };
     let failure = pool.execute("pool trim", request, None, &mut Job::new(Vec::new(), &mut |_| Ok(None))).unwrap_err();
-    assert!(failure.message.contains("the thread that is tried has ended by a defect of the program"), "{failure}");
+    assert!(failure.to_string().contains("the thread that is tried has ended by a defect of the program"), "{failure}");
     assert!(defect.join().is_err());
     assert!(pool.engine().commit_anyway().is_err());
 }

@@ -56,7 +56,7 @@ impl Client {
         // Another command may have restarted the service meanwhile.
         match was_given_up && !self.is_served(pool) || abandon && self.give_up(pool)? {
             true => self.registry.remove(&lock),
-            false => self.export(&lock, force || abandon).map_err(|failure| not_exported(pool, failure)),
+            false => self.export(&lock, force || abandon).map_err(|failure| failure.of("export", pool)),
         }
     }
 
@@ -111,13 +111,4 @@ impl Client {
         self.take_opened(pool).map_or(Ok(()), OpenPool::destroy)?;
         self.registry.remove(&lock)
     }
-}
-
-/// A failure of `pool export`, worded as scripts written for ZFS expect.
-fn not_exported(pool: &str, failure: Failure) -> Failure {
-    let why = match failure.message.split_once(&format!(" '{pool}': ")) {
-        Some((cannot, why)) if cannot.starts_with("cannot ") => why,
-        _ => &failure.message,
-    };
-    Failure { message: Failure::cannot("export", pool, why).message, ..failure }
 }

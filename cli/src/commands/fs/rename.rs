@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn names_must_fit_each_other() {
-        let renamed = |from, to| names(from, to).map(|(_, to)| to.to_string()).map_err(|failure| failure.message);
+        let renamed = |from, to| names(from, to).map(|(_, to)| to.to_string()).map_err(|failure| failure.to_string());
         assert_eq!(renamed("tank/a", "tank/b/c").as_deref(), Ok("tank/b/c"));
         for short in ["@y", "y", "tank/a@y"] {
             assert_eq!(renamed("tank/a@x", short).as_deref(), Ok("tank/a@y"));

@@ -126,12 +126,9 @@ impl Mounts {
         if concerned.is_empty() {
             return Ok(());
         }
-        let unmounted = self.unmount_these(&concerned, false).map_err(|failure| {
-            let why = failure.message;
-            let message = format!("property set, but it takes effect only after a remount: {why}");
-            Failure { message, ..failure }
-        })?;
-        self.mount_again(&unmounted)
+        let unmounted = self.unmount_these(&concerned, false);
+        let late = "property set, but it takes effect only after a remount";
+        self.mount_again(&unmounted.map_err(|failure| failure.after(late))?)
     }
 
     /// Asks the kernel to write back changes made through mappings, for a dataset and its descendants.

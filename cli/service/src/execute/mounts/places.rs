@@ -98,7 +98,7 @@ mod tests {
         assert!(places.check_root(&pool, &[]).is_ok());
         fs::write(folder.path().join("tank/file"), "").unwrap();
         let refused = places.check_root(&pool, &[]).unwrap_err();
-        assert!(refused.message.contains("exists and is not empty"), "{}", refused.message);
+        assert!(refused.to_string().contains("exists and is not empty"), "{}", refused.to_string());
         assert!(places.check_root(&pool, &[given("mountpoint", "/")]).is_err());
         assert!(places.check_root(&pool, &[given("mountpoint", "none")]).is_ok());
         assert!(places.check_root(&pool, &[given("canmount", "off")]).is_ok());
