@@ -50,7 +50,7 @@ pub fn root_of(datasets: &Datasets, name: &Name) -> Result<TreeRoot> {
         })
     };
     let (root, level) = datasets.read(read)?;
-    root.map(|root| (root, level)).ok_or_else(|| Error::not_found("tree", name.to_string()))
+    root.map(|root| (root, level)).ok_or_else(|| Error::no_tree(name.to_string()))
 }
 
 /// Prints the catalogue: nodes and rows.

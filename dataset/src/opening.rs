@@ -31,7 +31,7 @@ impl Datasets {
         let guid = Guid(engine.env().random());
         let datasets = Datasets::on(engine, pool);
         datasets.run(move |tx| match tx.contains(MASTER)? {
-            true => Err(Error::exists("catalogue", "the pool's")),
+            true => Err(Error::catalogue_exists("the pool's")),
             false => {
                 dataset::create_root(tx, guid, owner)?;
                 feature::enable_all(tx)

@@ -74,7 +74,7 @@ impl Datasets {
         // time, which would advance the clock of a simulation.
         let is_there = |view: &View<'_>| Transaction::new(*view, 0).contains(snapshot_key(id));
         if !self.engine().catalogue().read(is_there)? {
-            return Err(Error::not_found("snapshot", name));
+            return Err(Error::no_snapshot(name));
         }
         open_files(id, name.as_str(), head, options)
     }

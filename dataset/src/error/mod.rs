@@ -2,6 +2,8 @@
 
 mod holder;
 
+use std::fmt;
+
 use pool::{
     error::{Error as PoolError, ErrorKind},
     tree::Miss,
@@ -15,6 +17,39 @@ use crate::{name::NameError, property::PropertyError, stream::Error as StreamErr
 /// The result of an administrative request.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The kind of object that an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A file system, as opposed to its snapshots.
+    Dataset,
+    /// A snapshot of a dataset.
+    Snapshot,
+    /// A bookmark of a dataset.
+    Bookmark,
+    /// The dataset above a new or renamed dataset.
+    Parent,
+    /// A hold on a snapshot.
+    Hold,
+    /// The stored tree of a dataset, as shown by `pool debug`.
+    Tree,
+    /// The pool's catalogue.
+    Catalogue,
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Object::Dataset => "dataset",
+            Object::Snapshot => "snapshot",
+            Object::Bookmark => "bookmark",
+            Object::Parent => "parent",
+            Object::Hold => "hold",
+            Object::Tree => "tree",
+            Object::Catalogue => "catalogue",
+        })
+    }
+}
+
 /// An administrative request that was refused, with nothing changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,8 +57,8 @@ pub enum Error {
     /// The object does not exist.
     #[error("cannot find {what} '{name}'")]
     NotFound {
-        /// The kind of object: dataset, snapshot, bookmark, hold, parent.
-        what: &'static str,
+        /// The kind of object.
+        what: Object,
         /// The object's name.
         name: String,
     },
@@ -31,7 +66,7 @@ pub enum Error {
     #[error("{what} '{name}' already exists")]
     Exists {
         /// The kind of the existing object.
-        what: &'static str,
+        what: Object,
         /// The name already taken.
         name: String,
     },
@@ -136,6 +171,8 @@ pub enum Error {
         name: String,
         /// The requested action, as a participle.
         action: &'static str,
+        /// The remedy, if any.
+        remedy: Option<&'static str>,
     },
     /// One request asks for two snapshots of a dataset in the same txg.
     #[error("multiple snapshots of '{name}' at one instant are not allowed")]
@@ -209,6 +246,9 @@ pub enum Error {
         /// The feature's name.
         feature: &'static str,
     },
+    /// A comparison has found enough: its receiver wants no further differences.
+    #[error("the comparison was ended early")]
+    Ended,
     /// The engine failed.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -218,14 +258,59 @@ pub enum Error {
 }
 
 impl Error {
-    /// A [`Error::NotFound`].
-    pub fn not_found(what: &'static str, name: impl ToString) -> Error {
-        Error::NotFound { what, name: name.to_string() }
+    /// [`Error::NotFound`], about a dataset.
+    pub fn no_dataset(name: impl ToString) -> Error {
+        Error::NotFound { what: Object::Dataset, name: name.to_string() }
     }
 
-    /// A [`Error::Exists`].
-    pub fn exists(what: &'static str, name: impl ToString) -> Error {
-        Error::Exists { what, name: name.to_string() }
+    /// [`Error::NotFound`], about a snapshot.
+    pub fn no_snapshot(name: impl ToString) -> Error {
+        Error::NotFound { what: Object::Snapshot, name: name.to_string() }
+    }
+
+    /// [`Error::NotFound`], about a bookmark.
+    pub fn no_bookmark(name: impl ToString) -> Error {
+        Error::NotFound { what: Object::Bookmark, name: name.to_string() }
+    }
+
+    /// [`Error::NotFound`], about the parent of a new dataset.
+    pub fn no_parent(name: impl ToString) -> Error {
+        Error::NotFound { what: Object::Parent, name: name.to_string() }
+    }
+
+    /// [`Error::NotFound`], about the hold with a tag.
+    pub fn no_hold(name: impl ToString) -> Error {
+        Error::NotFound { what: Object::Hold, name: name.to_string() }
+    }
+
+    /// [`Error::NotFound`], about the stored tree of a bookmark, or of an empty dataset.
+    pub fn no_tree(name: impl ToString) -> Error {
+        Error::NotFound { what: Object::Tree, name: name.to_string() }
+    }
+
+    /// [`Error::Exists`], about a dataset.
+    pub fn dataset_exists(name: impl ToString) -> Error {
+        Error::Exists { what: Object::Dataset, name: name.to_string() }
+    }
+
+    /// [`Error::Exists`], about a snapshot.
+    pub fn snapshot_exists(name: impl ToString) -> Error {
+        Error::Exists { what: Object::Snapshot, name: name.to_string() }
+    }
+
+    /// [`Error::Exists`], about a bookmark.
+    pub fn bookmark_exists(name: impl ToString) -> Error {
+        Error::Exists { what: Object::Bookmark, name: name.to_string() }
+    }
+
+    /// [`Error::Exists`], about the hold with a tag.
+    pub fn hold_exists(name: impl ToString) -> Error {
+        Error::Exists { what: Object::Hold, name: name.to_string() }
+    }
+
+    /// [`Error::Exists`], about the catalogue of a new pool.
+    pub fn catalogue_exists(name: impl ToString) -> Error {
+        Error::Exists { what: Object::Catalogue, name: name.to_string() }
     }
 
     /// Damage of the catalogue, at the given object.
@@ -249,14 +334,12 @@ impl Error {
             Error::NotReceived { remedy, .. } | Error::Scrub { remedy, .. } => remedy,
             Error::Property(error) => return error.hint(),
             Error::InUse { holder, .. } => return Some(holder.remedy()),
-            Error::NotFound { what: "parent", .. } => "use -p to create missing parents",
+            Error::NotFound { what: Object::Parent, .. } => "use -p to create missing parents",
             Error::HasChildren { .. } | Error::HasSnapshots { .. } => "use -r to destroy all of them",
             Error::HasClones { .. } => "use -R to destroy the clones too, or promote the clones first",
             Error::Held { .. } => "release the holds, or use -d to destroy the snapshot after the last release",
             Error::NotNewest { .. } => "use -r to destroy the later snapshots",
-            Error::IsRoot { action: "destroyed", .. } => {
-                "to destroy all file systems: fs destroy -r; to destroy the pool: pool destroy"
-            }
+            Error::IsRoot { remedy: Some(remedy), .. } => remedy,
             Error::Quota { .. } => "raise the quota, or destroy unneeded snapshots",
             Error::Busy { .. } => "wait, or unmount the file system first",
             Error::SnapshotTwice { .. } => "take the snapshots one after another",

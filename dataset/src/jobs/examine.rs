@@ -133,7 +133,7 @@ impl Datasets {
     fn tree(&self, name: &Name) -> Result<u64> {
         match self.resolve(name)? {
             Target::Dataset(id) | Target::Snapshot(id) => Ok(id),
-            Target::Bookmark(..) => Err(Error::not_found("dataset", name)),
+            Target::Bookmark(..) => Err(Error::no_dataset(name)),
         }
     }
 

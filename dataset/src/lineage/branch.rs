@@ -108,7 +108,7 @@ pub fn promote(tx: &mut Transaction<'_>, clone: u64) -> Result<Promotion> {
     let moved = moved_snapshots(tx, former, origin.createtxg)?;
     for (_, snapshot) in &moved {
         if tx.find_named::<Named>(clone, kind::SNAPSHOT_NAME, &snapshot.name)?.is_some() {
-            return Err(Error::exists("snapshot", &snapshot.name));
+            return Err(Error::snapshot_exists(&snapshot.name));
         }
     }
     let former_row: DatasetRow = tx.row(dataset_key(former))?;

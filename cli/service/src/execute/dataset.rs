@@ -18,7 +18,7 @@ use super::{
     open_pool::{OpenPool, given_to_datasets, owner},
     parts::Parts,
     patience::Patience,
-    refusal::OrRefused,
+    refusal::{OrAdvised, OrRefused, to_destroy},
 };
 
 /// Maximum number of `written@SNAPSHOT` properties in a request. Each costs a lookup in every deadlist of the
@@ -144,11 +144,12 @@ impl OpenPool {
     ) -> Result<DestroyRecord, Failure> {
         let name = request.name.clone();
         if dry_run {
-            return self.datasets.destroy(request, true).or_refused("destroy", name).map(record);
+            return self.datasets.destroy(request, true).or_advised("destroy", name, to_destroy).map(record);
         }
-        let doomed = patience.for_readers(|| self.datasets.doomed(request.clone()))?.or_refused("destroy", &name)?;
+        let doomed = patience.for_readers(|| self.datasets.doomed(request.clone()))?;
+        let doomed = doomed.or_advised("destroy", &name, to_destroy)?;
         self.unmounted(&doomed, force, || {
-            patience.for_readers(|| self.datasets.destroy(request.clone(), false))?.or_refused("destroy", &name)
+            patience.for_readers(|| self.datasets.destroy(request.clone(), false))?.or_advised("destroy", &name, to_destroy)
         })
     }
 
@@ -160,12 +161,12 @@ impl OpenPool {
     ) -> Result<DestroyRecord, Failure> {
         let what = String::from(request.set.clone());
         if dry_run {
-            return self.datasets.destroy_snapshots(request, true).or_refused("destroy", &what).map(record);
+            return self.datasets.destroy_snapshots(request, true).or_advised("destroy", &what, to_destroy).map(record);
         }
         let doomed = patience.for_readers(|| self.datasets.doomed_with_snapshots(request.clone()))?;
-        self.unmounted(&doomed.or_refused("destroy", &what)?, false, || {
+        self.unmounted(&doomed.or_advised("destroy", &what, to_destroy)?, false, || {
             let destroy = || self.datasets.destroy_snapshots(request.clone(), false);
-            patience.for_readers(destroy)?.or_refused("destroy", &what)
+            patience.for_readers(destroy)?.or_advised("destroy", &what, to_destroy)
         })
     }
 

@@ -2,15 +2,47 @@
 
 use std::fmt::Display;
 
-use dataset::error::Error;
+use dataset::error::{Error, Object};
 use protocol::Failure;
 
+/// The advice of one request for an error, if different from the error's own remedy.
+pub(crate) type Advice = fn(&Error) -> Option<String>;
+
+/// Advice for a destroy: another command may be reading a snapshot.
+pub(crate) fn to_destroy(error: &Error) -> Option<String> {
+    match error {
+        Error::InUse { holder, .. } => Some(format!("{}\nto wait: the same command with --wait", holder.remedy())),
+        _ => None,
+    }
+}
+
+/// Advice for a receive: unlike other commands, `fs receive` has no option that creates missing parents.
+pub(crate) fn to_receive(error: &Error) -> Option<String> {
+    match error {
+        Error::NotFound { what: Object::Parent, name } => Some(format!("to create it: fs create -p {name}")),
+        _ => None,
+    }
+}
+
+/// Advice for a rollback: a snapshot to be destroyed may have holds.
+pub(crate) fn to_roll_back(error: &Error) -> Option<String> {
+    match error {
+        Error::Held { .. } => Some("to list and release holds: fs holds, fs release".to_owned()),
+        _ => None,
+    }
+}
+
 /// The failure of an administrative request: `cannot ACTION 'WHAT': ...`.
-pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failure {
+fn refused(action: &str, what: impl Display, error: &Error, advice: Advice) -> Failure {
     let failure = match error {
-        Error::NotFound { what: "parent", .. } => Failure::cannot(action, what, "parent does not exist"),
-        Error::NotFound { what: "dataset" | "snapshot" | "bookmark", name } => Failure::no_dataset(name),
-        Error::Exists { what: "dataset" | "snapshot" | "bookmark", name } if *name == what.to_string() => {
+        Error::NotFound { what: missing, name } => match missing {
+            Object::Parent => Failure::cannot(action, what, "parent does not exist"),
+            Object::Dataset | Object::Snapshot | Object::Bookmark => Failure::no_dataset(name),
+            Object::Hold | Object::Tree | Object::Catalogue => Failure::cannot(action, what, error),
+        },
+        Error::Exists { what: Object::Dataset | Object::Snapshot | Object::Bookmark, name }
+            if *name == what.to_string() =>
+        {
             Failure::cannot(action, what, "dataset already exists")
         }
         Error::Name(error) => Failure::name(action, error),
@@ -20,23 +52,9 @@ pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failur
         Error::Limit { .. } | Error::Misplaced { .. } | Error::NotReceived { .. } => Failure::new(error.to_string()),
         other => Failure::cannot(action, what, other),
     };
-    match way_out(action, error).or_else(|| error.remedy()) {
+    match advice(error).or_else(|| error.remedy()) {
         Some(remedy) => failure.hint(remedy),
         None => failure,
-    }
-}
-
-/// The advice for an error, if different from the usual advice.
-fn way_out(action: &str, error: &Error) -> Option<String> {
-    match (action, error) {
-        ("receive into", Error::NotFound { what: "parent", name }) => {
-            Some(format!("to create it: fs create -p {name}"))
-        }
-        ("destroy", Error::InUse { holder, .. }) => {
-            Some(format!("{}\nto wait: the same command with --wait", holder.remedy()))
-        }
-        ("rollback to", Error::Held { .. }) => Some("to list and release holds: fs holds, fs release".to_owned()),
-        _ => None,
     }
 }
 
@@ -46,9 +64,21 @@ pub(crate) trait OrRefused<T> {
     fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure>;
 }
 
+/// As [`OrRefused`], with the advice of one request.
+pub(crate) trait OrAdvised<T> {
+    /// The value, or the failure `cannot ACTION 'WHAT': ...` with `advice`.
+    fn or_advised(self, action: &str, what: impl Display, advice: Advice) -> Result<T, Failure>;
+}
+
+impl<T> OrAdvised<T> for dataset::error::Result<T> {
+    fn or_advised(self, action: &str, what: impl Display, advice: Advice) -> Result<T, Failure> {
+        self.map_err(|error| refused(action, what, &error, advice))
+    }
+}
+
 impl<T> OrRefused<T> for dataset::error::Result<T> {
     fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure> {
-        self.map_err(|error| refused(action, what, &error))
+        self.or_advised(action, what, |_| None)
     }
 }
 
@@ -64,14 +94,15 @@ mod tests {
 
     #[test]
     fn refusals_speak_as_programs_expect() {
-        let missing = refused("destroy", "tank/a", &Error::not_found("dataset", "tank/a"));
+        let refused = |action, what, error, advice| refused(action, what, &error, advice);
+        let missing = refused("destroy", "tank/a", Error::no_dataset("tank/a"), to_destroy);
         assert_eq!(missing, Failure::no_dataset("tank/a"));
-        let exists = refused("create", "tank/a", &Error::exists("dataset", "tank/a"));
+        let exists = refused("create", "tank/a", Error::dataset_exists("tank/a"), |_| None);
         assert_eq!(exists.to_string(), "cannot create 'tank/a': dataset already exists");
-        let orphan = refused("create", "tank/a/b", &Error::not_found("parent", "tank/a"));
+        let orphan = refused("create", "tank/a/b", Error::no_parent("tank/a"), |_| None);
         assert_eq!(orphan.to_string(), "cannot create 'tank/a/b': parent does not exist");
         assert_eq!(orphan.hint.as_deref(), Some("use -p to create missing parents"));
-        let orphan = refused("receive into", "tank/a/b", &Error::not_found("parent", "tank/a"));
+        let orphan = refused("receive into", "tank/a/b", Error::no_parent("tank/a"), to_receive);
         assert_eq!(orphan.hint.as_deref(), Some("to create it: fs create -p tank/a"));
     }
 }

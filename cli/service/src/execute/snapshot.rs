@@ -12,7 +12,7 @@ use super::{
     job::Job,
     open_pool::{OpenPool, given_to_datasets, owner},
     parts::Parts,
-    refusal::OrRefused,
+    refusal::{OrAdvised, OrRefused, to_roll_back},
 };
 
 const NANOS: i64 = 1_000_000_000;
@@ -53,7 +53,7 @@ impl OpenPool {
             mounted = self.unmount_named(&doomed, force)?;
         }
         let request = RollbackRequest { snapshot: to.clone(), later: destroy_newer, dependents: destroy_clones };
-        let back = || self.datasets.rollback(request).or_refused("rollback to", to);
+        let back = || self.datasets.rollback(request).or_advised("rollback to", to, to_roll_back);
         let done = match &self.mounts {
             Some(mounts) => mounts.around_change(id, back, |done| match done {
                 Ok(done) => done.replaced.clone(),
@@ -89,7 +89,7 @@ impl OpenPool {
             dependents: clones,
             defer: false,
         };
-        self.datasets.doomed_with_snapshots(request).or_refused("rollback to", to)
+        self.datasets.doomed_with_snapshots(request).or_advised("rollback to", to, to_roll_back)
     }
 
     pub(super) fn clone_snapshot(

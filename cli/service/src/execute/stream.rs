@@ -16,7 +16,7 @@ use super::{
     job::Job,
     mounts::Unmounted,
     open_pool::{OpenPool, given_to_datasets, owner},
-    refusal::OrRefused,
+    refusal::{OrAdvised, OrRefused, to_receive},
 };
 
 /// Maximum number of names in a failure.
@@ -83,7 +83,7 @@ impl OpenPool {
         if spec.dry_run {
             let mut progress = |bytes| job.report(&what, bytes, total);
             let planned = self.datasets.plan_receive(&request, &mut input, helpers(), &mut progress);
-            return Ok(answer(planned.or_refused("receive into", &spec.target)?, Ok(())));
+            return Ok(answer(planned.or_advised("receive into", &spec.target, to_receive)?, Ok(())));
         }
         let mut unmounted = Vec::new();
         let receive = || {
@@ -101,7 +101,8 @@ impl OpenPool {
         self.mount_back(&unmounted);
         let followed = self.follow_arrival(&arrived, spec.no_mount);
         self.background.free();
-        received.or_refused("receive into", &spec.target).map_err(|failure| with_arrived(failure, &arrived))?;
+        let received = received.or_advised("receive into", &spec.target, to_receive);
+        received.map_err(|failure| with_arrived(failure, &arrived))?;
         Ok(answer(arrived.snapshots, followed))
     }
 

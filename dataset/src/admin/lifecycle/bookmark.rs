@@ -20,7 +20,7 @@ impl Datasets {
                     (row.dataset, Bookmark { name: String::new(), guid, creation, createtxg, referenced })
                 }
                 Name::Bookmark(bookmark) => names.bookmark(tx, bookmark)?,
-                Name::Dataset(dataset) => return Err(Error::not_found("snapshot", dataset)),
+                Name::Dataset(dataset) => return Err(Error::no_snapshot(dataset)),
             };
             if of != dataset {
                 let (from, to) = (source.to_string(), name.to_string());
@@ -28,7 +28,7 @@ impl Datasets {
                 return Err(Error::Misplaced { action: "bookmark", from, to, problem });
             }
             if tx.find_named::<Bookmark>(dataset, kind::BOOKMARK, name.bookmark())?.is_some() {
-                return Err(Error::exists("bookmark", &name));
+                return Err(Error::bookmark_exists(&name));
             }
             tx.put_named(dataset, kind::BOOKMARK, &Bookmark { name: name.bookmark().to_owned(), ..row })
         })

@@ -47,7 +47,7 @@ impl Datasets {
                 return Err(Error::NotClone { name: name.to_string() });
             }
             let promotion = branch::promote(tx, id).map_err(|error| match error {
-                Error::Exists { what, name: snapshot } => Error::exists(what, format!("{name}@{snapshot}")),
+                Error::Exists { what, name: snapshot } => Error::Exists { what, name: format!("{name}@{snapshot}") },
                 other => other,
             })?;
             limits::check_moved(tx, &names, promotion.former, id)?;

@@ -67,7 +67,7 @@ fn create(
             continue;
         }
         if !is_last && !request.parents {
-            return Err(Error::not_found("parent", name));
+            return Err(Error::no_parent(name));
         }
         let parent = names.parent(tx, &name, "created")?;
         let guid = guids[&name];

@@ -17,6 +17,9 @@ use crate::{
     name::{DatasetName, SnapshotSet, SnapshotSpan},
 };
 
+/// The remedy for a request to destroy the pool's root dataset.
+const NOT_THE_ROOT: &str = "to destroy all file systems: fs destroy -r; to destroy the pool: pool destroy";
+
 /// A dataset to destroy.
 #[derive(Clone, Debug)]
 pub struct DestroyRequest {
@@ -76,7 +79,7 @@ impl Datasets {
             let id = names.dataset(tx, &request.name)?;
             if request.name.is_pool() {
                 if !request.recursive && !request.dependents {
-                    return Err(Error::IsRoot { name: request.name.to_string(), action: "destroyed" });
+                    return Err(Error::IsRoot { name: request.name.to_string(), action: "destroyed", remedy: Some(NOT_THE_ROOT) });
                 }
                 return measured(tx, |tx, done| destroy_below_root(tx, &names, request.dependents, &mounted, done));
             }
@@ -190,7 +193,7 @@ pub(in crate::admin) fn destroy_datasets(
     for id in &doomed {
         let name = names.text_of(tx, *id)?;
         if *id == ROOT {
-            return Err(Error::IsRoot { name, action: "destroyed" });
+            return Err(Error::IsRoot { name, action: "destroyed", remedy: Some(NOT_THE_ROOT) });
         }
         if tx.row::<DatasetRow>(dataset_key(*id))?.hidden {
             return Err(Error::Busy { name, holder: "a stream is being received into it".into() });
@@ -340,7 +343,7 @@ fn choose(tx: &Transaction<'_>, names: &Names, request: &DestroySnapshotsRequest
         chosen.extend(of_line.into_iter().map(|index| line[index].0));
     }
     if chosen.is_empty() {
-        return Err(Error::not_found("snapshot", &request.set));
+        return Err(Error::no_snapshot(&request.set));
     }
     Ok(chosen)
 }

@@ -39,7 +39,7 @@ impl Datasets {
         self.run(move |tx| {
             for (id, name) in each(tx, &names, &snapshots, recursive)? {
                 if !snapshot::hold(tx, id, &tag)? {
-                    return Err(Error::exists("hold", format!("{tag} on {name}")));
+                    return Err(Error::hold_exists(format!("{tag} on {name}")));
                 }
             }
             history::log_each(tx, &format!("hold {tag} on"), &snapshots)
@@ -55,7 +55,7 @@ impl Datasets {
                 released |= snapshot::release(tx, id, &tag)?;
             }
             if !released {
-                return Err(Error::not_found("hold", &tag));
+                return Err(Error::no_hold(&tag));
             }
             history::log_each(tx, &format!("release {tag} of"), &snapshots)
         })
@@ -96,7 +96,7 @@ pub(in crate::admin) fn each(
             }
         }
         if found.len() == before {
-            return Err(Error::not_found("snapshot", name));
+            return Err(Error::no_snapshot(name));
         }
     }
     Ok(found)

@@ -53,7 +53,7 @@ impl Datasets {
                 let new = name.dataset().snapshot(&to)?;
                 let row: SnapshotRow = tx.row(snapshot_key(id))?;
                 if dataset::snapshot_named(tx, row.dataset, &to)?.is_some() {
-                    return Err(Error::exists("snapshot", new));
+                    return Err(Error::snapshot_exists(new));
                 }
                 rename_snapshots(tx, row.dataset, &[(id, to.clone())])?;
             }
@@ -74,7 +74,7 @@ pub(in crate::admin) fn rename_snapshots(
     }
     for (id, name) in new_names {
         if dataset::snapshot_named(tx, dataset, name)?.is_some() {
-            return Err(Error::exists("snapshot", name));
+            return Err(Error::snapshot_exists(name));
         }
         let row: SnapshotRow = tx.row(snapshot_key(*id))?;
         tx.put_named(dataset, kind::SNAPSHOT_NAME, &Named { name: name.clone(), id: *id })?;
@@ -90,7 +90,7 @@ fn check_place(tx: &Transaction<'_>, names: &Names, from: &DatasetName, to: &Dat
     };
     names.dataset(tx, from)?;
     if from.is_pool() {
-        return Err(Error::IsRoot { name: from.to_string(), action: "renamed" });
+        return Err(Error::IsRoot { name: from.to_string(), action: "renamed", remedy: None });
     }
     if from.pool() != to.pool() {
         return misplaced("source and target pools differ");

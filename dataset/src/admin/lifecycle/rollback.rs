@@ -85,7 +85,7 @@ fn roll_back(
     let target = names.snapshot(tx, &request.snapshot)?;
     let row: SnapshotRow = tx.row(snapshot_key(target))?;
     if row.dataset != dataset {
-        return Err(Error::not_found("snapshot", &request.snapshot));
+        return Err(Error::no_snapshot(&request.snapshot));
     }
     let mut later = snapshot::line(tx, dataset)?;
     later.drain(..=later.iter().position(|id| *id == target).unwrap_or(0));

@@ -63,7 +63,7 @@ fn take(
 ) -> Result<SnapshotName> {
     let full = names.of_dataset(tx, dataset)?.snapshot(name)?;
     if dataset::snapshot_named(tx, dataset, name)?.is_some() {
-        return Err(Error::exists("snapshot", full));
+        return Err(Error::snapshot_exists(full));
     }
     check_refreservation(tx, dataset, room)?;
     // One random seed serves all snapshots: the id mixed in is never reused.

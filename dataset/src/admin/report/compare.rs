@@ -87,7 +87,7 @@ impl Datasets {
         let open = match name {
             Name::Snapshot(name) => self.open_snapshot(name)?,
             Name::Dataset(name) => self.open_as_written(name)?,
-            Name::Bookmark(name) => return Err(Error::not_found("snapshot", name)),
+            Name::Bookmark(name) => return Err(Error::no_snapshot(name)),
         };
         Ok(State { open, paths: Paths::default() })
     }

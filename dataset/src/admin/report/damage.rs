@@ -146,7 +146,7 @@ impl Datasets {
         match name {
             Name::Dataset(name) => self.open_as_written(name),
             Name::Snapshot(name) => self.open_snapshot(name),
-            Name::Bookmark(name) => Err(Error::not_found("dataset", name)),
+            Name::Bookmark(name) => Err(Error::no_dataset(name)),
         }
     }
 

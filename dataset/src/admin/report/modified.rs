@@ -40,11 +40,11 @@ impl Datasets {
         let compared = difference::compare(Some(&open(old)), Some(&open(new)), |change| {
             items += 1;
             // An error ends the comparison.
-            if items <= ITEMS_MAX && is_reading(&change)? { Ok(()) } else { Err(Error::exists("change", name)) }
+            if items <= ITEMS_MAX && is_reading(&change)? { Ok(()) } else { Err(Error::Ended) }
         });
         match compared {
             Ok(()) => Ok(Some(new.0)),
-            Err(Error::Exists { .. }) => Ok(None),
+            Err(Error::Ended) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -112,7 +112,7 @@ impl Comparison {
             }
             _ => {}
         }
-        if self.objects.len() + self.names.len() > MOST { Err(Error::exists("change", change.key)) } else { Ok(()) }
+        if self.objects.len() + self.names.len() > MOST { Err(Error::Ended) } else { Ok(()) }
     }
 
     fn differing(self) -> Differing {
@@ -127,7 +127,7 @@ fn check_identity(change: &Change) -> Result<()> {
     let generation = |found: &Found| Inode::decode(found.body()).map(|inode| inode.generation);
     let damaged = |error| PoolError::damaged(format!("inode at {}", change.key), error);
     let (old, new) = (generation(old).map_err(damaged)?, generation(new).map_err(damaged)?);
-    if old == new { Ok(()) } else { Err(Error::exists("object", change.key.object)) }
+    if old == new { Ok(()) } else { Err(Error::Ended) }
 }
 
 /// The name and inode of an entry.

@@ -45,21 +45,21 @@ impl Names {
 
     /// The id of a dataset; an error if missing.
     pub(in crate::admin) fn dataset(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<u64> {
-        self.find(tx, name)?.ok_or_else(|| Error::not_found("dataset", name))
+        self.find(tx, name)?.ok_or_else(|| Error::no_dataset(name))
     }
 
     /// The id of a snapshot; an error if missing.
     pub(in crate::admin) fn snapshot(&self, tx: &Transaction<'_>, name: &SnapshotName) -> Result<u64> {
         let dataset = self.dataset(tx, &name.dataset())?;
         let found = dataset::snapshot_named(tx, dataset, name.snapshot())?;
-        found.ok_or_else(|| Error::not_found("snapshot", name))
+        found.ok_or_else(|| Error::no_snapshot(name))
     }
 
     /// A bookmark, and the id of its dataset; an error if missing.
     pub(in crate::admin) fn bookmark(&self, tx: &Transaction<'_>, name: &BookmarkName) -> Result<(u64, Bookmark)> {
         let dataset = self.dataset(tx, &name.dataset())?;
         let found = tx.find_named::<Bookmark>(dataset, kind::BOOKMARK, name.bookmark())?;
-        found.map(|(_, row)| (dataset, row)).ok_or_else(|| Error::not_found("bookmark", name))
+        found.map(|(_, row)| (dataset, row)).ok_or_else(|| Error::no_bookmark(name))
     }
 
     /// The object of a name, in the given transaction.
@@ -117,14 +117,14 @@ impl Names {
         name: &DatasetName,
         action: &'static str,
     ) -> Result<u64> {
-        let Some(parent) = name.parent() else { return Err(Error::IsRoot { name: name.to_string(), action }) };
-        self.find(tx, &parent)?.ok_or_else(|| Error::not_found("parent", parent))
+        let Some(parent) = name.parent() else { return Err(Error::IsRoot { name: name.to_string(), action, remedy: None }) };
+        self.find(tx, &parent)?.ok_or_else(|| Error::no_parent(parent))
     }
 
     /// Fails if a dataset with the given name exists.
     pub(in crate::admin) fn vacant(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<()> {
         match self.find(tx, name)? {
-            Some(_) => Err(Error::exists("dataset", name)),
+            Some(_) => Err(Error::dataset_exists(name)),
             None => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 use super::world::{World, name, noise, refusal};
 use crate::{
     admin::{Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, DifferenceKind},
-    error::Error,
+    error::{Error, Object},
     name::Name,
     property::Source,
 };
@@ -28,7 +28,7 @@ fn data_sets_are_created_below_others() {
     let world = World::new(2);
     world.create("tank/a").unwrap();
     assert!(matches!(refusal(world.create("tank/a")), Error::Exists { .. }));
-    assert!(matches!(refusal(world.create("tank/x/y")), Error::NotFound { what: "parent", .. }));
+    assert!(matches!(refusal(world.create("tank/x/y")), Error::NotFound { what: Object::Parent, .. }));
     assert!(matches!(refusal(world.create("other/x")), Error::NotFound { .. }));
     let request = CreateRequest { name: name("tank/x/y/z"), parents: true, properties: Vec::new(), owner: (5, 6) };
     assert_eq!(world.datasets.create(request.clone()).unwrap(), [name("tank/x"), name("tank/x/y"), name("tank/x/y/z")]);

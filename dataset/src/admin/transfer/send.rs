@@ -290,7 +290,7 @@ impl Packer<'_, '_> {
     fn replica(&self, id: u64, is_top: bool) -> Result<Vec<Part>> {
         let Some(to) = dataset::snapshot_named(self.tx, id, self.request.snapshot.snapshot())? else {
             let name = self.names.of_dataset(self.tx, id)?.snapshot(self.request.snapshot.snapshot())?;
-            return if self.request.skip_missing { Ok(Vec::new()) } else { Err(Error::not_found("snapshot", name)) };
+            return if self.request.skip_missing { Ok(Vec::new()) } else { Err(Error::no_snapshot(name)) };
         };
         match &self.request.from {
             Some(SendFrom::Base(from) | SendFrom::Each(from)) if is_top => {
@@ -347,7 +347,7 @@ impl Packer<'_, '_> {
         let to: SnapshotRow = self.tx.row(snapshot_key(to))?;
         let unrelated = || Error::Unrelated { from: from.to_string(), to: self.request.snapshot.to_string() };
         let (base, clone) = match from {
-            Name::Dataset(name) => return Err(Error::not_found("snapshot", name)),
+            Name::Dataset(name) => return Err(Error::no_snapshot(name)),
             Name::Snapshot(name) => {
                 let from = self.names.snapshot(self.tx, name)?;
                 let row: SnapshotRow = self.tx.row(snapshot_key(from))?;

@@ -80,7 +80,7 @@ impl Follow<'_> {
                 let renamed = move_aside(tx, &self.tree.names, other, row.parent, mounted)?;
                 Ok(Departed { renamed, ..Departed::default() })
             }
-            None if !self.force && is_elsewhere => Err(Error::exists("dataset", self.place)),
+            None if !self.force && is_elsewhere => Err(Error::dataset_exists(self.place)),
             // A full stream overwrites a dataset without snapshots, and keeps the descendants.
             None if !self.force || row.newest == 0 && !self.begin.clone && !is_elsewhere => Ok(Departed::default()),
             None => self.tree.clear(tx, other, mounted),

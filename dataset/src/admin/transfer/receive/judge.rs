@@ -253,7 +253,7 @@ impl Judge {
 
     fn vacant(&self, tx: &Transaction<'_>, target: u64, doomed: &[u64]) -> Result<()> {
         match dataset::snapshot_named(tx, target, self.name.snapshot())? {
-            Some(id) if !doomed.contains(&id) => Err(Error::exists("snapshot", &self.name)),
+            Some(id) if !doomed.contains(&id) => Err(Error::snapshot_exists(&self.name)),
             _ => Ok(()),
         }
     }
