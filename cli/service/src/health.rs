@@ -9,6 +9,8 @@
 //! The process that has the pool open finds the conditions ([`crate::execute`]). If the pool cannot be opened, the
 //! asking command finds the conditions (`absent`).
 
+mod texts;
+
 use std::{fmt, time::Duration};
 
 use pool::{device::Whereabouts, vdev::Health};
@@ -204,143 +206,17 @@ pub(crate) fn state_of(conditions: &[Condition]) -> State {
 
 /// The state and the texts for a pool with these conditions.
 pub(crate) fn verdict(pool: &str, conditions: &[Condition], details: &Details) -> Verdict {
-    let (status, action) = conditions.iter().min().map(|first| speak(*first, pool, details)).unzip();
-    Verdict { state: state_of(conditions), status, action }
+    let first = conditions.iter().min();
+    Verdict {
+        state: state_of(conditions),
+        status: first.map(|first| texts::status(*first, details)),
+        action: first.map(|first| texts::action(*first, pool, details)),
+    }
 }
 
 /// Gives a failure the exit code of a pool that is unavailable.
 pub(crate) fn unavailable(condition: Condition, failure: Failure) -> Failure {
     Failure { exit: condition.exit(), ..failure }
-}
-
-const ENOUGH: &str = "Sufficient replicas exist; the pool continues in a degraded state.";
-
-/// The status and action texts of a condition.
-fn speak(condition: Condition, pool: &str, details: &Details) -> (String, String) {
-    let why = || details.why.clone().unwrap_or_default();
-    let device = details.device.as_deref().unwrap_or("DEVICE");
-    match condition {
-        Condition::NoService => (
-            "The service of the pool is not running, and no file system is mounted.".to_owned(),
-            format!("Restart it with 'pool import {pool}'."),
-        ),
-        Condition::Unanswered | Condition::NotOpened => (
-            format!("The pool cannot be opened: {}", why()),
-            details.way_out.clone().unwrap_or_else(|| format!("Try again with 'pool import {pool}'.")),
-        ),
-        Condition::Suspended => (
-            format!("One or more devices are faulted in response to I/O failures.\n{}", why()),
-            format!(
-                "Make sure the affected devices are connected, then run 'pool clear {pool}'.\n\
-                 To discard unwritten data, run 'pool export --abandon {pool}'."
-            ),
-        ),
-        Condition::CommitFailed => (why(), format!("Repair the device, then export and import '{pool}'.")),
-        Condition::Removed => (
-            "The file of a device was removed, renamed or replaced while in use.\n\
-             The pool still uses the open file, which is lost at export or when the service ends."
-                .to_owned(),
-            match details.is_alone {
-                true => format!(
-                    "Do not export the pool. If the file was renamed, restore its name.\n\
-                     Otherwise attach another device: pool attach {pool} {device} NEW\n\
-                     and after the resilver: pool detach {pool} {device}"
-                ),
-                false => format!(
-                    "If the file was renamed, restore its name.\n\
-                     Otherwise replace the device: pool replace {pool} {device} NEW"
-                ),
-            },
-        ),
-        Condition::Stuck => (
-            "One or more devices could not be resilvered: some blocks have no good copy.\n\
-             A device under replacement stays attached until the blocks are recovered."
-                .to_owned(),
-            format!(
-                "If a device with good copies can return: pool online {pool} DEVICE\n\
-                 Otherwise restore or delete the files listed by 'pool status -v'.\n\
-                 Then: pool clear {pool}\n\
-                 or give up the blocks: pool detach -f {pool} DEVICE"
-            ),
-        ),
-        Condition::Damaged => {
-            let nodes = match details.has_lost_nodes {
-                false => "",
-                true => {
-                    "\nIf that fails, the metadata of the files is damaged too: roll back to an intact\n\
-                     snapshot (fs rollback), receive a stream (fs receive), or destroy (fs destroy)."
-                }
-            };
-            (
-                "Some files have unrecoverable errors.".to_owned(),
-                format!("Restore the files from a backup, or delete them.{nodes}\nThen: pool scrub {pool}"),
-            )
-        }
-        Condition::Unexamined => (
-            "Reads found bad copies of blocks, which are not examined yet.\nSome files may be damaged.".to_owned(),
-            format!("Verify and repair the pool: pool scrub {pool}"),
-        ),
-        Condition::Cut => (
-            "The file of a device was truncated while in use; its end is lost.".to_owned(),
-            format!("Restore the size of the file, then verify and repair: pool scrub {pool}"),
-        ),
-        Condition::Faulted => (
-            format!("One or more devices are faulted in response to persistent errors.\n{ENOUGH}"),
-            format!("Replace the device: pool replace {pool} DEVICE NEW\nIf it was repaired: pool clear {pool}"),
-        ),
-        Condition::Silent => (
-            "One or more devices do not respond. I/O to the devices waits.".to_owned(),
-            format!(
-                "Check {device} and its connection.\n\
-                 A device that has not answered a request for {} seconds is faulted.",
-                details.deadline.as_secs()
-            ),
-        ),
-        Condition::Missing => (
-            format!("One or more devices are missing or do not respond.\n{ENOUGH}"),
-            format!(
-                "Connect the device and bring it online: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"
-            ),
-        ),
-        Condition::LogLost => (
-            "A log device is missing.\nThe pool continues with the intent log on other devices.".to_owned(),
-            format!(
-                "If the device is back: pool export {pool}; pool import {pool}\n\
-                 If the device is lost: pool remove {pool} DEVICE"
-            ),
-        ),
-        Condition::Offline => (
-            format!("One or more devices have been taken offline by the administrator.\n{ENOUGH}"),
-            format!(
-                "Bring the device online: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"
-            ),
-        ),
-        Condition::Resilvering => (
-            "One or more devices are being resilvered. The pool stays online.".to_owned(),
-            "Wait for the resilver to complete.".to_owned(),
-        ),
-        Condition::CacheOut => (
-            "A cache device is missing or has failed.\n\
-             No data is lost; reads use the other devices."
-                .to_owned(),
-            format!(
-                "If the device is back: pool online {pool} {device}\nIf the device is lost: pool remove {pool} {device}"
-            ),
-        ),
-        Condition::Errors => (
-            "One or more devices had errors since the pool was imported.\nNo data is lost.".to_owned(),
-            match details.is_scrubbed {
-                true => format!(
-                    "Clear the errors: pool clear {pool}\n\
-                     If the errors return, replace the device: pool replace {pool} DEVICE NEW"
-                ),
-                false => format!(
-                    "Check the devices, and verify the pool: pool scrub {pool}\n\
-                     Then clear the errors: pool clear {pool}"
-                ),
-            },
-        ),
-    }
 }
 
 #[cfg(test)]
