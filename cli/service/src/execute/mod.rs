@@ -19,13 +19,15 @@
 //! rewind      choosing an older state to go back to     memory      default sizes of the cache
 //! images      files found at the paths of devices       standing    conditions of the pool
 //! vital       threads essential for the pool       patience    waiting for commands that read
-//! refusal     errors of the layers below as failures
+//! refusal     errors of the layers below as failures     add      adding vdevs, spares and cache devices
+//! vdev_records  the devices of a pool as records
 //! ```
 //!
 //! Answers are data without formatting. A request that changes the pool is answered after its commit.
 
 mod accounts;
 mod activity;
+mod add;
 mod automatic;
 mod background;
 mod caches;
@@ -66,6 +68,7 @@ mod suspended;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod vdev_records;
 mod vital;
 
 pub use self::{

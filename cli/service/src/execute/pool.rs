@@ -1,6 +1,6 @@
-//! Requests about the pool itself: properties, state, devices, counters, history.
+//! Requests about the pool itself: properties, state, history.
 
-use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
+use std::{collections::BTreeMap, thread, time::Duration};
 
 use dataset::{
     admin::Sharing,
@@ -11,27 +11,11 @@ use dataset::{
         size::format_bytes,
     },
 };
-use pool::{
-    block::storage::Vdevs,
-    device::{Device, MemoryDevice},
-    format::label::{CACHE_DEVICES, KNOWN_FEATURES, Label, SPARES},
-    space::SpaceTotals,
-    vdev::{Health, Leaf, Member, State, Vdev},
-};
-use protocol::{
-    Assignment, Failure, HistoryRecord, IoCounts, IoSample, Layout, PoolRecord, PoolStatus, PropertyRecord, VdevKind,
-    VdevRecord, VdevRole, VdevSpec, VdevTreeSpec,
-};
+use pool::{block::storage::Vdevs, format::label::KNOWN_FEATURES, space::SpaceTotals};
+use protocol::{Assignment, Failure, HistoryRecord, PoolRecord, PoolStatus, PropertyRecord, VdevRecord};
 
-use super::{
-    dataset::each_once,
-    devices::{NewDevices, check_new},
-    layout::{apart, asked, check_replication, devices_of, estimate, grouped, kind_of, name_of, role_of, shown_caches},
-    open_pool::OpenPool,
-    refusal::OrRefused,
-    spares,
-};
-use crate::health::{self, Verdict};
+use super::{dataset::each_once, open_pool::OpenPool, refusal::OrRefused};
+use crate::health::Verdict;
 
 /// Text for a value that does not exist.
 const NONE: &str = "-";
@@ -210,161 +194,8 @@ impl OpenPool {
         }
     }
 
-    fn vdev_records(&self) -> Vec<VdevRecord> {
-        let totals = self.engine().space_totals();
-        let sight = self.images.sight();
-        let is_stuck = self.is_stuck();
-        let label = self.pool.label();
-        let space_layer = &self.engine().storage().space;
-        let classes = self.pool.label().sections.classes;
-        let is_leaving = |vdev: &dyn Vdev| space_layer.is_closed(vdev.id()) && !vdev.is_lost();
-        let note = |vdev: &dyn Vdev| is_leaving(vdev).then(|| "(removing)".to_owned());
-        let record = |vdev: &dyn Vdev| {
-            let role = role_of(vdev.id(), &classes);
-            let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
-            let fragmentation = space_layer.fragmentation(Some(vdev.id())).into();
-            let leaf_record = |leaf: &Leaf| {
-                let counts = leaf.counters().snapshot();
-                let (state, seen) = sight.state(leaf);
-                VdevRecord {
-                    kind: VdevKind::Disk,
-                    role,
-                    path: leaf.name().to_owned(),
-                    members: Vec::new(),
-                    note: seen,
-                    guid: leaf.guid().0,
-                    state: state.to_string(),
-                    size: space.map_or(0, |space| space.size),
-                    allocated: space.map_or(0, |space| space.allocated),
-                    fragmentation,
-                    read_errors: counts.read_errors,
-                    write_errors: counts.write_errors,
-                    checksum_errors: counts.checksum_errors,
-                    trim: Some(self.trim_record(vdev.id(), leaf)),
-                }
-            };
-            let Some(mirror) = vdev.as_group() else {
-                let devices: Vec<VdevRecord> = vdev.leaves().iter().map(|leaf| leaf_record(leaf)).collect();
-                let record = devices.first().cloned().expect("a vdev has devices");
-                return match vdev.group_name() {
-                    None => VdevRecord { note: note(vdev).or(record.note), ..record },
-                    // A lost vdev: its devices are shown as a group.
-                    Some(name) => VdevRecord {
-                        kind: kind_of(vdev),
-                        path: name.to_owned(),
-                        members: devices,
-                        note: note(vdev),
-                        guid: vdev.guid().0,
-                        trim: None,
-                        ..record
-                    },
-                };
-            };
-            let all = mirror.members();
-            let member_record = |member: &Arc<Member>| {
-                let record = leaf_record(&member.leaf);
-                VdevRecord { note: note_of(member, &all, is_stuck, &label).or(record.note), ..record }
-            };
-            let members: Vec<VdevRecord> = all.iter().map(member_record).collect();
-            let is_usable = |(_, member): &(&VdevRecord, &Arc<Member>)| {
-                // A device with a removed file, or a slow device, still serves its data.
-                member.state() == State::Complete && member.leaf.health() == Health::Online
-            };
-            let usable = members.iter().zip(all.iter()).filter(is_usable).map(|(_, member)| member.column());
-            let too_few = !mirror.quorum().suffice(usable);
-            let spared = |guid: u64| {
-                let member = all.iter().find(|member| member.leaf.guid().0 == guid)?;
-                member.replaces().filter(|_| label.is_spare(member.leaf.guid())).map(|old| old.0)
-            };
-            let members = spares::beside(members, &spared);
-            let is_out = |member: &Arc<Member>| {
-                member.state() == State::Out || sight.state(&member.leaf).0 != health::State::Online
-            };
-            let state = match (too_few, all.iter().any(is_out)) {
-                (true, _) => Health::Unavailable.as_str(),
-                (false, true) => "DEGRADED",
-                (false, false) => Health::Online.as_str(),
-            };
-            VdevRecord {
-                kind: kind_of(vdev),
-                role,
-                path: name_of(vdev),
-                members,
-                note: note(vdev),
-                guid: vdev.guid().0,
-                state: state.to_owned(),
-                size: space.map_or(0, |space| space.size),
-                allocated: space.map_or(0, |space| space.allocated),
-                fragmentation,
-                read_errors: 0,
-                write_errors: 0,
-                checksum_errors: 0,
-                trim: None,
-            }
-        };
-        let vdevs = self.vdevs().all();
-        vdevs.iter().map(|vdev| record(&**vdev)).chain(self.cache_records()).collect()
-    }
-
-    fn vdevs(&self) -> &Vdevs {
+    pub(super) fn vdevs(&self) -> &Vdevs {
         &self.engine().storage().vdevs
-    }
-
-    pub(super) fn io_counters(&self) -> IoSample {
-        let totals = self.engine().space_totals();
-        let classes = self.pool.label().sections.classes;
-        let counts = |vdev: &dyn Vdev| {
-            let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
-            let allocated = space.map_or(0, |space| space.allocated);
-            let mut sum = IoCounts {
-                name: name_of(vdev),
-                role: role_of(vdev.id(), &classes),
-                allocated,
-                free: space.map_or(0, |space| space.size.saturating_sub(allocated)),
-                ..IoCounts::default()
-            };
-            let member = |leaf: &Arc<Leaf>| {
-                let counts = leaf.counters().snapshot();
-                IoCounts {
-                    name: leaf.name().to_owned(),
-                    reads: counts.reads,
-                    writes: counts.writes,
-                    read_bytes: counts.read_bytes,
-                    written_bytes: counts.written_bytes,
-                    ..IoCounts::default()
-                }
-            };
-            let members: Vec<IoCounts> = vdev.leaves().iter().map(member).collect();
-            for counts in &members {
-                sum.reads += counts.reads;
-                sum.writes += counts.writes;
-                sum.read_bytes += counts.read_bytes;
-                sum.written_bytes += counts.written_bytes;
-            }
-            if vdev.group_name().is_some() {
-                sum.members = members;
-            }
-            sum
-        };
-        let vdevs: Vec<IoCounts> = self.vdevs().all().iter().map(|vdev| counts(&**vdev)).collect();
-        let total = |of: fn(&IoCounts) -> u64| vdevs.iter().map(of).sum();
-        let pool = IoCounts {
-            name: self.name().to_string(),
-            role: VdevRole::Normal,
-            allocated: allocated(&totals),
-            free: totals.free,
-            reads: total(|counts| counts.reads),
-            writes: total(|counts| counts.writes),
-            read_bytes: total(|counts| counts.read_bytes),
-            written_bytes: total(|counts| counts.written_bytes),
-            members: Vec::new(),
-        };
-        let vdevs = vdevs.into_iter().chain(self.cache_counts()).collect();
-        IoSample {
-            elapsed: self.engine().env().uptime().saturating_sub(self.opened).as_nanos().try_into().unwrap_or(u64::MAX),
-            pool,
-            vdevs,
-        }
     }
 
     /// The history; with `internal`, including internal events.
@@ -384,101 +215,10 @@ impl OpenPool {
         };
         Ok(events.into_iter().map(record).filter(|record| internal || !record.internal).collect())
     }
-
-    pub(super) fn add_vdevs(
-        &self,
-        vdevs: &[VdevTreeSpec],
-        spares: &[VdevSpec],
-        force: bool,
-        dry_run: bool,
-    ) -> Result<Layout, Failure> {
-        const ACTION: &str = "add to";
-        let name = self.name().to_string();
-        let (vdevs, caches) = apart(vdevs);
-        let vdevs = &vdevs[..];
-        let (present, specs) = (self.vdevs().all(), devices_of(vdevs));
-        if !force && !vdevs.is_empty() {
-            check_replication(vdevs, &present, &self.pool.label().sections.classes, ACTION, &name)?;
-        }
-        let all: Vec<VdevSpec> = specs.iter().chain(&caches).chain(spares).cloned().collect();
-        let devices = check_new(&all, ACTION, &name, force)?;
-        if !force {
-            let (others, standing) = devices.split_at(specs.len() + caches.len());
-            self.check_spares(spares, standing, &others[..specs.len()])?;
-        }
-        self.check_features(vdevs, &devices, (!spares.is_empty(), !caches.is_empty())).or_refused(ACTION, &name)?;
-        if dry_run {
-            let highest = present.last().map(|vdev| vdev.id()).max(self.engine().storage().space.highest_vdev());
-            let next = highest.map_or(0, |highest| highest.0 as usize + 1);
-            let mut layout = self.layout();
-            let paths = caches.iter().map(|cache| cache.path.to_text()).collect::<Vec<_>>();
-            let (had, kept) = layout.vdevs.into_iter().partition(|vdev| vdev.role == VdevRole::Cache);
-            let (had, kept): (Vec<_>, Vec<_>) = (had, kept);
-            let (sector, region) = (self.engine().sector().into(), self.pool.label().region_size);
-            let mut new = asked(vdevs, next);
-            layout.size += estimate(&mut new, vdevs, &devices, sector, Some(region));
-            layout.vdevs = kept.into_iter().chain(new).chain(had).chain(shown_caches(paths.into_iter())).collect();
-            layout.spares.extend(spares.iter().map(|spare| spare.path.to_text()));
-            return Ok(layout);
-        }
-        if vdevs.is_empty() {
-            self.add_spares(spares, force)?;
-            self.add_caches(&caches, force)?;
-            return Ok(self.layout());
-        }
-        let standing: Vec<VdevSpec> = specs.iter().chain(spares).cloned().collect();
-        let taken = NewDevices::take(&standing, ACTION, &name, force)?;
-        let mut devices = taken.devices();
-        let spare_devices = devices.split_off(specs.len());
-        let addition = self.pool.begin_add_with(grouped(vdevs, devices), &spare_devices).or_refused(ACTION, &name)?;
-        // From here on a label may name the devices, even after a failure.
-        taken.keep();
-        addition.finish().or_refused(ACTION, &name)?;
-        // Cache devices can be removed at any time, unlike the vdevs above, so they are added last.
-        self.add_caches(&caches, force)?;
-        Ok(self.layout())
-    }
-
-    /// Refuses vdevs on devices of these sizes, spares, or cache devices if the labels would need a disabled feature.
-    fn check_features(
-        &self,
-        vdevs: &[VdevTreeSpec],
-        sizes: &[u64],
-        (spares, caches): (bool, bool),
-    ) -> dataset::error::Result<()> {
-        let placeholder = |(spec, size): (VdevSpec, &u64)| -> Arc<dyn Device> {
-            Arc::new(MemoryDevice::new(spec.path.to_text(), *size))
-        };
-        let devices = devices_of(vdevs).into_iter().zip(sizes).map(placeholder).collect();
-        let mut needed = self.pool.features_of(&grouped(vdevs, devices))?;
-        needed.extend(spares.then(|| SPARES.to_owned()));
-        needed.extend(caches.then(|| CACHE_DEVICES.to_owned()));
-        needed.iter().try_for_each(|feature| self.datasets.check_feature(feature))
-    }
-}
-
-/// A note on a member, besides its state and its error counters.
-fn note_of(member: &Member, all: &[Arc<Member>], is_stuck: bool, label: &Label) -> Option<String> {
-    let state = if is_stuck { "incomplete" } else { "resilvering" };
-    // An INUSE spare is not shown as a replacement.
-    let is_spare = |other: &Member| label.is_spare(other.leaf.guid());
-    let replaces = |other: &Member| other.replaces().filter(|_| !is_spare(other));
-    let is_replaced = all.iter().any(|other| replaces(other) == Some(member.leaf.guid()));
-    match (member.state(), replaces(member)) {
-        (State::Resilvering | State::Resilvered, Some(old)) => {
-            let old = all.iter().find(|other| other.leaf.guid() == old);
-            let old = old.map_or_else(String::new, |old| format!(" {}", old.leaf.name()));
-            Some(format!("({state}, replaces{old})"))
-        }
-        (State::Resilvering | State::Resilvered, None) => Some(format!("({state})")),
-        _ if is_replaced => Some("(being replaced)".to_owned()),
-        (State::Out, _) => member.leaf.trouble().map(|trouble| format!("({trouble})")),
-        _ => None,
-    }
 }
 
 /// Space in use, in bytes, including freed space that is not reusable yet.
-fn allocated(totals: &SpaceTotals) -> u64 {
+pub(super) fn allocated(totals: &SpaceTotals) -> u64 {
     totals.size - totals.free
 }
 
