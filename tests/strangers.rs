@@ -147,12 +147,12 @@ fn a_service_refuses_another_user_by_itself() {
         );
         other.sh(&script).ok()
     };
-    assert!(ask(r#""Ping""#).contains(r#"{"Done":"Done"}"#));
+    assert!(ask(r#"{"Service":"Ping"}"#).contains(r#"{"Done":"Done"}"#));
     for request in [
-        r#""Abandon""#,
-        r#""Sync""#,
-        r#"{"Shutdown":{"force":true,"export":false}}"#,
-        r#"{"Destroy":{"name":"tank","recursive":true,"dependents":true,"force":true,"wait":false,"dry_run":false}}"#,
+        r#"{"Service":"Abandon"}"#,
+        r#"{"Pool":"Sync"}"#,
+        r#"{"Service":{"Shutdown":{"force":true,"export":false}}}"#,
+        r#"{"Dataset":{"Destroy":{"name":"tank","recursive":true,"dependents":true,"force":true,"wait":false,"dry_run":false}}}"#,
     ] {
         let answer = ask(request);
         assert!(answer.contains("permission denied"), "{request}: {answer}");

@@ -108,12 +108,18 @@ impl Context<'_> {
     }
 
     /// Executes a request within a pool, showing progress.
-    pub fn call(&mut self, pool: &str, request: Request) -> Result<Response, Failure> {
+    pub fn call(&mut self, pool: &str, request: impl Into<Request>) -> Result<Response, Failure> {
         self.call_with(pool, request, None)
     }
 
     /// Executes a request with an optional stream, showing progress.
-    pub fn call_with(&mut self, pool: &str, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
+    pub fn call_with(
+        &mut self,
+        pool: &str,
+        request: impl Into<Request>,
+        stream: Option<Stream>,
+    ) -> Result<Response, Failure> {
+        let request = request.into();
         assert_eq!(
             request.traits().needs_stream,
             stream.is_some(),
@@ -127,13 +133,13 @@ impl Context<'_> {
     pub fn call_for_each<T: Chained>(
         &mut self,
         pool: &str,
-        request: Request,
+        request: impl Into<Request>,
         each: &mut dyn FnMut(T, &mut Console<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Context { executor, console, .. } = self;
         let mut meter = Meter::new(console.terminals.error);
         let mut chain = Chain::default();
-        let answer = executor.call(pool, request, None, &mut |said| match said {
+        let answer = executor.call(pool, request.into(), None, &mut |said| match said {
             Said::Part(part) => {
                 for shared in T::of(part).ok_or_else(unexpected_answer)? {
                     each(chain.whole(shared).ok_or_else(unexpected_answer)?, console)?;
@@ -149,7 +155,7 @@ impl Context<'_> {
     }
 
     /// Executes a request with the response `Done`.
-    pub fn run(&mut self, pool: &str, request: Request) -> Result<(), Failure> {
+    pub fn run(&mut self, pool: &str, request: impl Into<Request>) -> Result<(), Failure> {
         match self.call(pool, request)? {
             Response::Done => Ok(()),
             _ => Err(unexpected_answer()),
@@ -171,7 +177,12 @@ impl Context<'_> {
     }
 
     /// Like [`Context::call`], but `None` for an unavailable pool if the command names no pools.
-    pub fn call_each(&mut self, named: &[String], pool: &str, request: Request) -> Result<Option<Response>, Failure> {
+    pub fn call_each(
+        &mut self,
+        named: &[String],
+        pool: &str,
+        request: impl Into<Request>,
+    ) -> Result<Option<Response>, Failure> {
         match self.call(pool, request) {
             Err(failure) if failure.is_unavailable() && named.is_empty() => Ok(None),
             answer => answer.map(Some),

@@ -28,8 +28,8 @@ use pool::{
     txg::{Head, Plain},
 };
 use protocol::{
-    Assignment, Call, Chain, Failure, Location, Order, Part, Progress, PropertyRecord, Reply, Request, Said, VdevKind,
-    VdevRole, VdevSpec, VdevTreeSpec,
+    Assignment, Call, Chain, DatasetRequest, DeviceRequest, Failure, FileRequest, Location, Order, Part, Progress,
+    PropertyRecord, Reply, Request, Said, ServiceRequest, StreamRequest, VdevKind, VdevRole, VdevSpec, VdevTreeSpec,
     frame::{self, MAX_CALL},
 };
 
@@ -224,33 +224,39 @@ fn messages(seeds: &mut Seeds) {
     let assignments = vec![Assignment { name: "compression".into(), value: "lz4".into() }];
     let location = || Location { name: "tank/home@a".parse().unwrap(), path: "/dir/small".into() };
     let snapshot = || "tank/home@a".parse::<SnapshotName>().unwrap();
-    let requests = [
-        ("ping", Request::Ping),
+    let requests: [(&str, Request); 11] = [
+        ("ping", ServiceRequest::Ping.into()),
         ("scrub", Request::job(Kind::Scrub, Order::Pause)),
-        ("set", Request::Set { name: "tank".parse().unwrap(), assignments: assignments.clone(), no_mount: true }),
+        (
+            "set",
+            DatasetRequest::Set { name: "tank".parse().unwrap(), assignments: assignments.clone(), no_mount: true }
+                .into(),
+        ),
         (
             "list",
-            Request::List {
+            DatasetRequest::List {
                 root: Some("tank#b".parse().unwrap()),
                 depth: Some(3),
                 kinds: Kinds::ALL_DATASETS,
                 properties: vec!["used".into()],
-            },
+            }
+            .into(),
         ),
         (
             "destroy",
-            Request::DestroySnapshots {
+            DatasetRequest::DestroySnapshots {
                 set: "tank@a,b%".parse().unwrap(),
                 recursive: true,
                 dependents: false,
                 defer: false,
                 wait: false,
                 dry_run: true,
-            },
+            }
+            .into(),
         ),
         (
             "add",
-            Request::AddVdevs {
+            DeviceRequest::AddVdevs {
                 vdevs: vec![VdevTreeSpec {
                     role: VdevRole::Special,
                     kind: VdevKind::Disk,
@@ -259,13 +265,14 @@ fn messages(seeds: &mut Seeds) {
                 spares: vec![VdevSpec { path: "/disks/2".into(), create: None }],
                 force: false,
                 dry_run: true,
-            },
+            }
+            .into(),
         ),
-        ("snapshot", Request::Snapshot { names: vec![snapshot()], recursive: true, assignments }),
-        ("hold", Request::Hold { tag: "keep".into(), names: vec![snapshot()], recursive: false }),
-        ("diff", Request::Diff { from: snapshot(), to: "tank/home".parse().unwrap() }),
-        ("read", Request::Read { location: location() }),
-        ("copy", Request::CopyOut { sources: vec![location()], to: "/tmp".into(), recursive: true }),
+        ("snapshot", DatasetRequest::Snapshot { names: vec![snapshot()], recursive: true, assignments }.into()),
+        ("hold", DatasetRequest::Hold { tag: "keep".into(), names: vec![snapshot()], recursive: false }.into()),
+        ("diff", StreamRequest::Diff { from: snapshot(), to: "tank/home".parse().unwrap() }.into()),
+        ("read", FileRequest::Read { location: location() }.into()),
+        ("copy", FileRequest::CopyOut { sources: vec![location()], to: "/tmp".into(), recursive: true }.into()),
     ];
     for (name, request) in requests {
         let call = Call { command: format!("fs {name}"), process: None, user: None, request };

@@ -106,10 +106,10 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Call, Failure, Reply, Request, Response};
+    use crate::{Call, Failure, PoolRequest, Reply, Response};
 
     fn call() -> Call {
-        Call { command: "fs list".into(), process: None, user: None, request: Request::Sync }
+        Call { command: "fs list".into(), process: None, user: None, request: PoolRequest::Sync.into() }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::NewSize;
+use super::record::{Location, NewSize};
 
 /// An order to a job. The comment on each variant ends with its [`Response`](super::Response).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,4 +40,13 @@ pub enum JobTarget {
     Device(String),
     /// A device or a mirror, with its requested size.
     Size(String, NewSize),
+}
+
+/// A part of a pool to scrub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScrubPart {
+    /// A file; a root directory means its whole file system or snapshot.
+    Place(Location),
+    /// All blocks with known damage.
+    Damage,
 }

@@ -4,7 +4,7 @@
 //! text.
 //!
 //! ```text
-//! fs snapshot -r tank@a   ->  Request::Snapshot { .. }  ->  executor  ->  Response::Done  ->  what is printed
+//! fs snapshot -r tank@a   ->  DatasetRequest::Snapshot { .. }  ->  executor  ->  Response::Done  ->  what is printed
 //! ```
 //!
 //! A command turns its arguments into requests and renders the data of the responses; a command never sees an engine.
@@ -29,6 +29,7 @@ mod host;
 mod job;
 mod record;
 mod request;
+mod response;
 mod traits;
 pub mod version;
 
@@ -37,9 +38,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::failure::{Exit, Failure, Kind, shell_word, unexpected_answer};
 pub use self::host::*;
-pub use self::job::{JobTarget, Order};
+pub use self::job::{JobTarget, Order, ScrubPart};
 pub use self::record::*;
 pub use self::request::*;
+pub use self::response::*;
 pub use self::traits::{Permission, Suspended, Traits};
 
 /// Progress of a long request.
@@ -144,13 +146,13 @@ mod tests {
 
     #[test]
     fn calls_and_replies_cross_a_socket_unchanged() {
-        let request = Request::List {
+        let request = DatasetRequest::List {
             root: Some("tank/home@a".parse().unwrap()),
             depth: None,
             kinds: Kinds::ALL_DATASETS,
             properties: vec!["used".into()],
         };
-        let call = Call { command: "fs list".into(), process: None, user: None, request };
+        let call = Call { command: "fs list".into(), process: None, user: None, request: request.into() };
         assert_eq!(there_and_back(&call), call);
         let property = PropertyRecord {
             name: "quota".into(),

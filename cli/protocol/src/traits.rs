@@ -1,9 +1,11 @@
-//! Permissions and other traits of every request, in one table with a row per request.
+//! Permissions and other traits of every request, in one table with a row per request, by subject.
 //!
 //! A new request does not compile without a row. A row starts from the permission, and adds only differences from the
 //! default: a request that may take long, needs a commit, and leaves no line in the history.
 
-use super::request::Request;
+use super::request::{
+    DatasetRequest, DeviceRequest, FileRequest, MountRequest, PoolRequest, Request, ServiceRequest, StreamRequest,
+};
 
 /// Required permission of a request. The service judges each call by the peer uid from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,70 +91,122 @@ impl Request {
     /// The request's row in the table.
     pub fn traits(&self) -> Traits {
         match self {
-            // Visible to every user.
-            Request::Ping | Request::Status | Request::Mounts => EVERYONE.quick().answered(),
-            Request::Pool { .. } | Request::List { .. } => EVERYONE.quick().tried(),
-
-            // Command lines, names and contents of files, and usage by owner.
-            Request::History { .. } => OWNER.quick().tried(),
-            Request::IoCounters => OWNER.quick().answered(),
-            Request::Events { .. } => OWNER.answered(),
-            Request::Activities | Request::Losses { .. } | Request::Diff { .. } => OWNER,
-            Request::Holds { .. }
-            | Request::Accounts { .. }
-            | Request::Entries { .. }
-            | Request::FileAttributes { .. }
-            | Request::Projects { .. }
-            | Request::CopyOut { .. } => OWNER.tried(),
-            Request::Read { .. } | Request::Send { dry_run: false, .. } => OWNER.tried().with_stream(),
-            Request::Send { dry_run: true, .. } => OWNER.tried(),
-
-            // Long work, or a wait.
-            Request::Check | Request::Sync => OWNER,
-
-            // The service, and its state in memory.
-            Request::Shutdown { .. } => OWNER.ending(),
-            Request::Abandon => OWNER.answered().ending(),
-            Request::ClearEvents => OWNER.answered(),
-            Request::Mount { .. } | Request::MountAt { .. } | Request::Unmount { .. } => OWNER,
-
+            Request::Service(request) => request.traits(),
+            Request::Pool(request) => request.traits(),
+            Request::Device(request) => request.traits(),
+            Request::Dataset(request) => request.traits(),
+            Request::Mount(request) => request.traits(),
+            Request::Stream(request) => request.traits(),
+            Request::File(request) => request.traits(),
             // A plan changes nothing, and a waiting caller did not start the job.
             Request::Job { order, .. } => OWNER.recorded_unless(!order.is_mutating()),
+            Request::ScrubPart(_) => OWNER.recorded(),
+        }
+    }
+}
 
-            // Changes of the pool.
-            Request::Clear { .. } | Request::Reopen => OWNER.recorded().answered(),
-            Request::SetPool { .. }
-            | Request::ScrubPart(_)
-            | Request::Trim { .. }
-            | Request::Attach { .. }
-            | Request::Detach { .. }
-            | Request::Renumber { .. }
-            | Request::Offline { .. }
-            | Request::Online { .. } => OWNER.recorded(),
-            Request::AddVdevs { dry_run, .. } | Request::Split { dry_run, .. } => OWNER.recorded_unless(*dry_run),
+impl ServiceRequest {
+    fn traits(&self) -> Traits {
+        match self {
+            ServiceRequest::Ping => EVERYONE.quick().answered(),
+            ServiceRequest::Shutdown { .. } => OWNER.ending(),
+            ServiceRequest::Abandon => OWNER.answered().ending(),
+        }
+    }
+}
 
-            // Changes of datasets.
-            Request::Set { .. }
-            | Request::Inherit { .. }
-            | Request::Rename { .. }
-            | Request::Snapshot { .. }
-            | Request::Rollback { .. }
-            | Request::Clone { .. }
-            | Request::Promote { .. }
-            | Request::Hold { .. }
-            | Request::Release { .. }
-            | Request::Bookmark { .. } => OWNER.recorded(),
-            Request::Create { dry_run, .. }
-            | Request::Destroy { dry_run, .. }
-            | Request::DestroySnapshots { dry_run, .. }
-            | Request::DestroyBookmark { dry_run, .. } => OWNER.recorded_unless(*dry_run),
-            Request::Receive(spec) => OWNER.recorded_unless(spec.dry_run).with_stream(),
+impl PoolRequest {
+    fn traits(&self) -> Traits {
+        match self {
+            PoolRequest::Status => EVERYONE.quick().answered(),
+            PoolRequest::Pool { .. } => EVERYONE.quick().tried(),
+            // The history has command lines of users.
+            PoolRequest::History { .. } => OWNER.quick().tried(),
+            PoolRequest::IoCounters => OWNER.quick().answered(),
+            // Events are state of the service, in memory.
+            PoolRequest::Events { .. } | PoolRequest::ClearEvents => OWNER.answered(),
+            PoolRequest::Activities | PoolRequest::Losses { .. } => OWNER,
+            // Long work, or a wait.
+            PoolRequest::Check | PoolRequest::Sync => OWNER,
+            // Both may end a suspension.
+            PoolRequest::Clear { .. } | PoolRequest::Reopen => OWNER.recorded().answered(),
+            PoolRequest::SetPool { .. } | PoolRequest::Renumber { .. } => OWNER.recorded(),
+        }
+    }
+}
 
-            // Requests that change files.
-            Request::SetFileAttributes { .. }
-            | Request::SetProject { .. }
-            | Request::CopyIn { .. }
-            | Request::CopyWithin { .. } => OWNER,
+impl DeviceRequest {
+    fn traits(&self) -> Traits {
+        match self {
+            DeviceRequest::Attach { .. }
+            | DeviceRequest::Detach { .. }
+            | DeviceRequest::Offline { .. }
+            | DeviceRequest::Online { .. }
+            | DeviceRequest::Trim { .. } => OWNER.recorded(),
+            DeviceRequest::AddVdevs { dry_run, .. } | DeviceRequest::Split { dry_run, .. } => {
+                OWNER.recorded_unless(*dry_run)
+            }
+        }
+    }
+}
+
+impl DatasetRequest {
+    fn traits(&self) -> Traits {
+        match self {
+            DatasetRequest::List { .. } => EVERYONE.quick().tried(),
+            DatasetRequest::Holds { .. } | DatasetRequest::Accounts { .. } => OWNER.tried(),
+            DatasetRequest::Set { .. }
+            | DatasetRequest::Inherit { .. }
+            | DatasetRequest::Rename { .. }
+            | DatasetRequest::Snapshot { .. }
+            | DatasetRequest::Rollback { .. }
+            | DatasetRequest::Clone { .. }
+            | DatasetRequest::Promote { .. }
+            | DatasetRequest::Hold { .. }
+            | DatasetRequest::Release { .. }
+            | DatasetRequest::Bookmark { .. } => OWNER.recorded(),
+            DatasetRequest::Create { dry_run, .. }
+            | DatasetRequest::Destroy { dry_run, .. }
+            | DatasetRequest::DestroySnapshots { dry_run, .. }
+            | DatasetRequest::DestroyBookmark { dry_run, .. } => OWNER.recorded_unless(*dry_run),
+        }
+    }
+}
+
+impl MountRequest {
+    fn traits(&self) -> Traits {
+        match self {
+            MountRequest::Mounts => EVERYONE.quick().answered(),
+            // Mounts are state of the service, in memory.
+            MountRequest::Mount { .. } | MountRequest::MountAt { .. } | MountRequest::Unmount { .. } => OWNER,
+        }
+    }
+}
+
+impl StreamRequest {
+    fn traits(&self) -> Traits {
+        match self {
+            StreamRequest::Diff { .. } => OWNER,
+            StreamRequest::Send { dry_run: false, .. } => OWNER.tried().with_stream(),
+            StreamRequest::Send { dry_run: true, .. } => OWNER.tried(),
+            StreamRequest::Receive(spec) => OWNER.recorded_unless(spec.dry_run).with_stream(),
+        }
+    }
+}
+
+impl FileRequest {
+    /// Names and contents of files are for the owner of the service only.
+    fn traits(&self) -> Traits {
+        match self {
+            FileRequest::Entries { .. }
+            | FileRequest::FileAttributes { .. }
+            | FileRequest::Projects { .. }
+            | FileRequest::CopyOut { .. } => OWNER.tried(),
+            FileRequest::Read { .. } => OWNER.tried().with_stream(),
+            FileRequest::SetFileAttributes { .. }
+            | FileRequest::SetProject { .. }
+            | FileRequest::CopyIn { .. }
+            | FileRequest::CopyWithin { .. } => OWNER,
         }
     }
 }
@@ -166,8 +220,11 @@ mod tests {
 
     #[test]
     fn what_every_user_may_ask_has_no_stream_and_changes_nothing() {
-        let all = [Request::Ping, Request::Status, Request::Mounts, Request::Pool { properties: vec![], vdevs: true }];
-        for Traits { permission, is_recorded, needs_stream, ends_service, .. } in all.map(|request| request.traits()) {
+        let pool = PoolRequest::Pool { properties: vec![], vdevs: true };
+        let all = [ServiceRequest::Ping.into(), PoolRequest::Status.into(), MountRequest::Mounts.into(), pool.into()];
+        for Traits { permission, is_recorded, needs_stream, ends_service, .. } in
+            all.map(|request: Request| request.traits())
+        {
             assert_eq!(
                 (permission, is_recorded, needs_stream, ends_service),
                 (Permission::Everyone, false, false, false)

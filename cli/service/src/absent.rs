@@ -10,7 +10,7 @@ use dataset::property::{
     Source,
     pool::{ALTROOT, GUID, HEALTH, NAME},
 };
-use protocol::{Failure, OnSaid, PoolRecord, PoolStatus, PropertyRecord, Request, Response, VdevRecord};
+use protocol::{Failure, OnSaid, PoolRecord, PoolRequest, PoolStatus, PropertyRecord, Request, Response, VdevRecord};
 
 use super::{
     client::Client,
@@ -97,7 +97,7 @@ impl Client {
         let mut lock = None;
         if !self.has_open(&known) {
             for is_last in [false, true] {
-                match self.ask(&pool, request, &mut None, progress) {
+                match self.ask(&pool, request.clone(), &mut None, progress) {
                     Ok(Some(response)) => return Ok(Ok(response)),
                     Ok(None) => {}
                     Err(failure) if failure.is_unavailable() => {
@@ -131,7 +131,9 @@ impl Client {
 /// The answer for the state of an unavailable pool.
 fn answer(request: &Request, pool: &str, known: Option<&KnownPool>, absence: &Absence) -> Response {
     match request {
-        Request::Pool { properties, vdevs } => Response::Pool(record(pool, known, absence, properties, *vdevs)),
+        Request::Pool(PoolRequest::Pool { properties, vdevs }) => {
+            Response::Pool(record(pool, known, absence, properties, *vdevs))
+        }
         _ => Response::Status(Box::new(status(pool, known, absence))),
     }
 }

@@ -17,7 +17,9 @@ use std::{
 };
 
 use dataset::{error::Reader, name::Name};
-use protocol::{Call, Failure, Kind, OnSaid, Permission, Request, Response, Stream, UnmountTarget};
+use protocol::{
+    Call, Failure, Kind, MountRequest, OnSaid, Permission, Request, Response, ServiceRequest, Stream, UnmountTarget,
+};
 
 use super::{
     dead_mounts::detach_dead_mounts,
@@ -163,7 +165,7 @@ impl Client {
     /// Whether the pool's service answers, even if the answer cannot be read. A service that is being killed still
     /// accepts connections for a moment, so only an answer counts.
     pub(super) fn is_served(&self, pool: &str) -> bool {
-        match self.ask(pool, &Request::Ping, &mut None, &mut |_| Ok(None)) {
+        match self.ask(pool, ServiceRequest::Ping, &mut None, &mut |_| Ok(None)) {
             Ok(answer) => answer.is_some(),
             Err(failure) => matches!(failure.kind, Kind::OtherVersion | Kind::Undecodable),
         }
@@ -187,8 +189,8 @@ impl Client {
         if known.no_mount {
             return Ok(());
         }
-        let mount = Request::Mount { name: None, options: Vec::new(), overlay: false };
-        self.ask(known.name.as_str(), &mount, &mut None, &mut |_| Ok(None)).map(drop)
+        let mount = MountRequest::Mount { name: None, options: Vec::new(), overlay: false };
+        self.ask(known.name.as_str(), mount, &mut None, &mut |_| Ok(None)).map(drop)
     }
 
     /// Opens a known pool here, until the command rests, ends, or opens another pool.
@@ -224,12 +226,12 @@ impl Client {
     pub(super) fn ask(
         &self,
         pool: &str,
-        request: &Request,
+        request: impl Into<Request>,
         stream: &mut Option<Stream>,
         said: OnSaid<'_>,
     ) -> Result<Option<Response>, Failure> {
         let Some(mut socket) = socket::connect(&self.places.socket(pool))? else { return Ok(None) };
-        let call = Call { command: self.command.clone(), process: None, user: None, request: request.clone() };
+        let call = Call { command: self.command.clone(), process: None, user: None, request: request.into() };
         socket::ask(&mut socket, pool, &call, stream.take(), said).map(Some)
     }
 
@@ -241,11 +243,11 @@ impl Client {
         said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         let pool = known.name.to_string();
-        let mounts = matches!(request, Request::Mount { .. } | Request::MountAt { .. });
+        let mounts = matches!(request, Request::Mount(MountRequest::Mount { .. } | MountRequest::MountAt { .. }));
         // Held until the pool is open here.
         let mut lock = None;
         if !self.has_open(&known) {
-            if let Some(response) = self.ask(&pool, &request, &mut stream, said)? {
+            if let Some(response) = self.ask(&pool, request.clone(), &mut stream, said)? {
                 return Ok(response);
             }
             // Another command, or a supervisor, may just be starting or ending the service.
@@ -261,17 +263,18 @@ impl Client {
             lock = self.lock_unserved(&pool)?;
             known = self.known(&pool)?;
             if lock.is_none()
-                && let Some(response) = self.ask(&pool, &request, &mut stream, said)?
+                && let Some(response) = self.ask(&pool, request.clone(), &mut stream, said)?
             {
                 return Ok(response);
             }
-            if let (Request::Mount { name, .. }, Err(Some(reason))) = (&request, self.can_mount()) {
+            if let (Request::Mount(MountRequest::Mount { name, .. }), Err(Some(reason))) = (&request, self.can_mount())
+            {
                 let what = name.as_ref().map_or(pool, ToString::to_string);
                 return Err(Failure::cannot("mount", what, reason).hint("use fs ls, fs cat and fs cp"));
             }
         }
         let command = self.command.clone();
-        let shows_mounts = matches!(request, Request::Mounts);
+        let shows_mounts = matches!(request, Request::Mount(MountRequest::Mounts));
         let lacks_service = self.can_mount().is_ok();
         let opened = self.open(known)?;
         drop(lock);
@@ -311,12 +314,15 @@ impl Client {
 
     /// Whether the requested mount was restored together with the service.
     fn has_mounted(&self, pool: &str, request: &Request) -> bool {
-        let Ok(Some(Response::Mounts(mounts))) = self.ask(pool, &Request::Mounts, &mut None, &mut |_| Ok(None)) else {
+        let Ok(Some(Response::Mounts(mounts))) = self.ask(pool, MountRequest::Mounts, &mut None, &mut |_| Ok(None))
+        else {
             return false;
         };
         mounts.iter().any(|mount| match request {
-            Request::Mount { name: Some(name), .. } => mount.dataset.as_str() == name.as_str(),
-            Request::MountAt { name, directory, .. } => mount.dataset == *name && mount.mountpoint == *directory,
+            Request::Mount(MountRequest::Mount { name: Some(name), .. }) => mount.dataset.as_str() == name.as_str(),
+            Request::Mount(MountRequest::MountAt { name, directory, .. }) => {
+                mount.dataset == *name && mount.mountpoint == *directory
+            }
             _ => false,
         })
     }
@@ -325,17 +331,19 @@ impl Client {
     /// directory.
     fn mount_as_asked(&self, known: &KnownPool, request: &Request) -> Result<Response, Failure> {
         let target = match request {
-            Request::Mount { name: Some(name), options, .. } if !options.is_empty() => Name::Dataset(name.clone()),
-            Request::MountAt { name, .. } => name.clone(),
+            Request::Mount(MountRequest::Mount { name: Some(name), options, .. }) if !options.is_empty() => {
+                Name::Dataset(name.clone())
+            }
+            Request::Mount(MountRequest::MountAt { name, .. }) => name.clone(),
             _ => return Ok(Response::Done),
         };
-        let unmount = Request::Unmount { target: Some(UnmountTarget::Dataset(target)), force: false };
-        let ask = |request: &Request| {
+        let unmount = MountRequest::Unmount { target: Some(UnmountTarget::Dataset(target)), force: false };
+        let ask = |request: Request| {
             let answer = self.ask(known.name.as_str(), request, &mut None, &mut |_| Ok(None))?;
             answer.ok_or_else(|| Failure::new(Failure::unserved(&known.name)))
         };
-        ask(&unmount)?;
-        let answer = ask(request);
+        ask(unmount.into())?;
+        let answer = ask(request.clone());
         // The unmount included the datasets mounted inside.
         answer.and_then(|answer| self.have_mounted(known).map(|()| answer))
     }

@@ -28,7 +28,7 @@ use std::{
 use dataset::{error::Reader, property::OwnerKind};
 use parking_lot::{Mutex, RwLock};
 use pool::txg::Engine;
-use protocol::{Call, Failure, OnSaid, Request, Response, Stream};
+use protocol::{Call, Failure, OnSaid, Request, Response, ServiceRequest, Stream};
 use tracing_subscriber::EnvFilter;
 
 use super::{
@@ -175,10 +175,10 @@ impl Handler for Owned {
         said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         match call.request {
-            Request::Shutdown { force, export } => {
+            Request::Service(ServiceRequest::Shutdown { force, export }) => {
                 return self.shut_down(force, export.then_some(call.command.as_str()));
             }
-            Request::Abandon => return self.abandon(),
+            Request::Service(ServiceRequest::Abandon) => return self.abandon(),
             _ => {}
         }
         let reader = reader(&call);
@@ -309,8 +309,12 @@ mod tests {
     #[test]
     fn a_call_of_another_user_is_known_by_process_and_user() {
         let own = rustix::process::geteuid().as_raw();
-        let call =
-            |user| Call { command: "fs get x".into(), process: Some(7), user: Some(user), request: Request::Ping };
+        let call = |user| Call {
+            command: "fs get x".into(),
+            process: Some(7),
+            user: Some(user),
+            request: ServiceRequest::Ping.into(),
+        };
         assert_eq!(reader(&call(own)).to_string(), "'fs get x' (process 7)");
         let other = reader(&call(own ^ 0x7fff_0000)).to_string();
         assert!(other.starts_with("process 7 of user ") && !other.contains("fs get"), "{other}");

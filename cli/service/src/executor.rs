@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use pool::inspect::Sink;
 use protocol::{
-    Executor, Failure, HostRequest, HostResponse, Inspect, OnSaid, Request, Response, Stream, VdevSpec,
+    DeviceRequest, Executor, Failure, HostRequest, HostResponse, Inspect, OnSaid, PoolRequest, Request, Response,
+    Stream, VdevSpec,
 };
 
 use super::{client::Client, daemon, exposed, places::Places, registry::Registry, supervisor};
@@ -12,10 +13,10 @@ use super::{client::Client, daemon, exposed, places::Places, registry::Registry,
 /// Existing files and devices that a request adds to a pool. New images are not included.
 fn given_images(request: &Request) -> Vec<PathBuf> {
     let existing: Vec<&VdevSpec> = match request {
-        Request::AddVdevs { vdevs, spares, dry_run: false, .. } => {
+        Request::Device(DeviceRequest::AddVdevs { vdevs, spares, dry_run: false, .. }) => {
             vdevs.iter().flat_map(|vdev| &vdev.devices).chain(spares).collect()
         }
-        Request::Attach { new, .. } => vec![new],
+        Request::Device(DeviceRequest::Attach { new, .. }) => vec![new],
         _ => Vec::new(),
     };
     let existing = existing.into_iter().filter(|spec| spec.create.is_none());
@@ -47,7 +48,7 @@ impl Executor for Client {
         stream: Option<Stream>,
         said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
-        if matches!(request, Request::Pool { .. } | Request::Status) {
+        if matches!(request, Request::Pool(PoolRequest::Pool { .. } | PoolRequest::Status)) {
             return self.show(pool, &request, said);
         }
         if let Some((places, indexed)) = self.of_another(pool) {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use dataset::name::Name;
-use protocol::{Assignment, Exit, Failure, Request};
+use protocol::{Assignment, Exit, Failure, MountRequest};
 use service::execute::mount_namespace;
 
 use super::fs::mount::temporary;
@@ -91,7 +91,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let directory = directory.map_err(|error| Failure::cannot("mount on", arguments.directory.display(), error))?;
     let pool = source.pool().to_owned();
     let namespace = mount_namespace();
-    context.run(&pool, Request::MountAt { name: source, directory: directory.into(), options, remount, namespace })?;
+    context
+        .run(&pool, MountRequest::MountAt { name: source, directory: directory.into(), options, remount, namespace })?;
     Ok(Exit::Done)
 }
 

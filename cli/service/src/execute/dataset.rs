@@ -149,7 +149,9 @@ impl OpenPool {
         let doomed = patience.for_readers(|| self.datasets.doomed(request.clone()))?;
         let doomed = doomed.or_advised("destroy", &name, to_destroy)?;
         self.unmounted(&doomed, force, || {
-            patience.for_readers(|| self.datasets.destroy(request.clone(), false))?.or_advised("destroy", &name, to_destroy)
+            patience
+                .for_readers(|| self.datasets.destroy(request.clone(), false))?
+                .or_advised("destroy", &name, to_destroy)
         })
     }
 

@@ -72,6 +72,8 @@ impl OpenPool {
         let unmounted = mounts.unmount_within(dataset, false)?;
         change().inspect_err(|_| mounts.mount_back(&unmounted))?;
         let mounted = mounts.mount_again(&unmounted);
-        mounted.and(mounts.mount_all(Some(std::slice::from_ref(dataset)), &Manner::default())).map_err(|failure| failure.after("property set, but the filesystem is not mounted"))
+        mounted
+            .and(mounts.mount_all(Some(std::slice::from_ref(dataset)), &Manner::default()))
+            .map_err(|failure| failure.after("property set, but the filesystem is not mounted"))
     }
 }

@@ -11,8 +11,9 @@ use std::{
 use dataset::catalogue::{POOL, keys, kind};
 use pool::admin::{ClassedVdev, NewVdev};
 use protocol::{
-    Chain, Chained, CopyRecord, EntryRecord, Failure, Location, PathBytes, ReceiveNaming, ReceiveSpec, Request,
-    Response, Said, SendSpec, Stream, TrimAction, VdevKind, VdevRole, VdevSpec, VdevTreeSpec, Wanted,
+    Chain, Chained, CopyRecord, DatasetRequest, DeviceRequest, EntryRecord, Failure, FileRequest, Location, PathBytes,
+    PoolRequest, ReceiveNaming, ReceiveSpec, Request, Response, Said, SendSpec, Stream, StreamRequest, TrimAction,
+    VdevKind, VdevRole, VdevSpec, VdevTreeSpec, Wanted,
 };
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, lgetxattr, lsetxattr, mknodat};
 
@@ -65,40 +66,40 @@ impl World {
         self.pool = Some(OpenPool::open(&self.known(), &Opening::default()).unwrap());
     }
 
-    fn ask_with(&self, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
+    fn ask_with(&self, request: impl Into<Request>, stream: Option<Stream>) -> Result<Response, Failure> {
         let mut ignore = |_| Ok(None);
         let mut job = Job::new(Vec::new(), &mut ignore);
         self.pool.as_ref().unwrap().execute("fs test", request, stream, &mut job)
     }
 
-    fn ask(&self, request: Request) -> Result<Response, Failure> {
+    fn ask(&self, request: impl Into<Request>) -> Result<Response, Failure> {
         self.ask_with(request, None)
     }
 
     fn create(&self, name: &str) {
         let name = name.parse().unwrap();
         let request =
-            Request::Create { name, parents: false, assignments: Vec::new(), no_mount: false, dry_run: false };
+            DatasetRequest::Create { name, parents: false, assignments: Vec::new(), no_mount: false, dry_run: false };
         assert!(matches!(self.ask(request), Ok(Response::Created(_))));
     }
 
     fn snapshot(&self, name: &str) {
         let names = vec![name.parse().unwrap()];
         assert_eq!(
-            self.ask(Request::Snapshot { names, recursive: false, assignments: Vec::new() }),
+            self.ask(DatasetRequest::Snapshot { names, recursive: false, assignments: Vec::new() }),
             Ok(Response::Done)
         );
     }
 
     fn copy_in(&self, source: &Path, to: &str) -> Result<CopyRecord, Failure> {
         let sources = vec![PathBytes::from(source.to_owned())];
-        let copied = self.ask(Request::CopyIn { sources, to: location(to), recursive: true })?;
+        let copied = self.ask(FileRequest::CopyIn { sources, to: location(to), recursive: true })?;
         let Response::Copied(record) = copied else { panic!("{copied:?}") };
         Ok(record)
     }
 
     fn copy_within(&self, source: &str, to: &str) -> Result<CopyRecord, Failure> {
-        let request = Request::CopyWithin { sources: vec![location(source)], to: location(to), recursive: true };
+        let request = FileRequest::CopyWithin { sources: vec![location(source)], to: location(to), recursive: true };
         let copied = self.ask(request)?;
         let Response::Copied(record) = copied else { panic!("{copied:?}") };
         Ok(record)
@@ -106,13 +107,14 @@ impl World {
 
     /// A property of the pool.
     fn property(&self, name: &str) -> String {
-        let request = Request::Pool { properties: vec![name.to_owned()], vdevs: false };
+        let request = PoolRequest::Pool { properties: vec![name.to_owned()], vdevs: false };
         let Ok(Response::Pool(record)) = self.ask(request) else { panic!("no record") };
         record.properties[0].value.clone()
     }
 
     fn copy_out(&self, source: &str, to: &Path) -> Result<CopyRecord, Failure> {
-        let request = Request::CopyOut { sources: vec![location(source)], to: to.to_owned().into(), recursive: true };
+        let request =
+            FileRequest::CopyOut { sources: vec![location(source)], to: to.to_owned().into(), recursive: true };
         let copied = self.ask(request)?;
         let Response::Copied(record) = copied else { panic!("{copied:?}") };
         Ok(record)
@@ -121,7 +123,7 @@ impl World {
     fn cat(&self, what: &str) -> Result<Vec<u8>, Failure> {
         let mut file = tempfile::tempfile().unwrap();
         let stream = file.try_clone().unwrap().into();
-        self.ask_with(Request::Read { location: location(what) }, Some(stream))?;
+        self.ask_with(FileRequest::Read { location: location(what) }, Some(stream))?;
         let mut bytes = Vec::new();
         file.rewind().unwrap();
         file.read_to_end(&mut bytes).unwrap();
@@ -129,7 +131,7 @@ impl World {
     }
 
     fn names_below(&self, what: &str) -> Vec<String> {
-        let request = Request::Entries { location: location(what), directory_itself: false, recursive: true };
+        let request = FileRequest::Entries { location: location(what), directory_itself: false, recursive: true };
         let (mut chain, mut names) = (Chain::default(), Vec::new());
         let mut said = |said| {
             if let Said::Part(part) = said {
@@ -247,7 +249,9 @@ fn copies_within_a_pool_are_equal_and_share_blocks() {
     assert!(
         world.copy_within("tank/home:/copy", "tank/home:/copy/deeper").unwrap_err().to_string().contains("into itself")
     );
-    assert!(world.copy_within("tank/home:/copy/small", "tank/home:/copy/").unwrap_err().to_string().contains("same file"));
+    assert!(
+        world.copy_within("tank/home:/copy/small", "tank/home:/copy/").unwrap_err().to_string().contains("same file")
+    );
 }
 
 #[test]
@@ -263,7 +267,7 @@ fn a_pool_gets_no_raidz_until_its_features_are_enabled() {
         };
         let devices = sizes.into_iter().enumerate().map(device).collect();
         let vdevs = vec![VdevTreeSpec { kind: VdevKind::RaidZ1, role: VdevRole::Normal, devices }];
-        world.ask(Request::AddVdevs { vdevs, spares: Vec::new(), force: true, dry_run })
+        world.ask(DeviceRequest::AddVdevs { vdevs, spares: Vec::new(), force: true, dry_run })
     };
     let add = |sizes| ask(sizes, false);
     let enable = |feature: &str| datasets.set_pool_property(&format!("feature@{feature}"), "enabled").unwrap();
@@ -290,9 +294,11 @@ fn a_pool_gets_no_raidz_until_its_features_are_enabled() {
     assert_eq!(world.property("feature@raidz_sizes"), "active");
     let spare = || {
         let spare = VdevSpec { path: world.folder.path().join("spare").into(), create: Some(64 << 20) };
-        world.ask(Request::AddVdevs { vdevs: Vec::new(), spares: vec![spare], force: true, dry_run: false })
+        world.ask(DeviceRequest::AddVdevs { vdevs: Vec::new(), spares: vec![spare], force: true, dry_run: false })
     };
-    assert!(spare().unwrap_err().to_string().ends_with("the pool's feature spares is disabled; to enable it: pool set"));
+    assert!(
+        spare().unwrap_err().to_string().ends_with("the pool's feature spares is disabled; to enable it: pool set")
+    );
     enable("spares");
     spare().unwrap();
 }
@@ -370,7 +376,7 @@ fn streams_carry_snapshots_to_another_dataset() {
             holds: false,
         };
         let out = fs::File::create(&stream).unwrap();
-        world.ask_with(Request::Send { what, dry_run: false }, Some(out.into())).unwrap();
+        world.ask_with(StreamRequest::Send { what, dry_run: false }, Some(out.into())).unwrap();
         let spec = ReceiveSpec {
             target: "tank/to".parse().unwrap(),
             naming: ReceiveNaming::Exact,
@@ -383,7 +389,7 @@ fn streams_carry_snapshots_to_another_dataset() {
             skip_holds: false,
         };
         let input = fs::File::open(&stream).unwrap();
-        let received = world.ask_with(Request::Receive(spec), Some(input.into())).unwrap();
+        let received = world.ask_with(StreamRequest::Receive(spec), Some(input.into())).unwrap();
         let Response::Received { records, .. } = received else { panic!("{received:?}") };
         assert_eq!(records[0].incremental, base.is_some());
     }
@@ -395,10 +401,12 @@ fn streams_carry_snapshots_to_another_dataset() {
 fn what_changes_the_pool_is_in_its_history() {
     let mut world = World::new();
     world.create("tank/a");
-    let _ = world.ask(Request::Promote { name: "tank/a".parse().unwrap() }).unwrap_err();
-    world.ask(Request::Status).unwrap();
+    let _ = world.ask(DatasetRequest::Promote { name: "tank/a".parse().unwrap() }).unwrap_err();
+    world.ask(PoolRequest::Status).unwrap();
     world.reopen();
-    let Ok(Response::History(lines)) = world.ask(Request::History { internal: false }) else { panic!("no history") };
+    let Ok(Response::History(lines)) = world.ask(PoolRequest::History { internal: false }) else {
+        panic!("no history")
+    };
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0].text, "fs test");
 }
@@ -448,7 +456,7 @@ fn nobody_waits_for_a_thread_that_has_ended_by_a_defect() {
         panic!("as it is meant to");
     });
     // At one byte a second, the trim would take years.
-    let request = Request::Trim { action: TrimAction::Start, devices: Vec::new(), rate: Some(1), wait: true };
+    let request = DeviceRequest::Trim { action: TrimAction::Start, devices: Vec::new(), rate: Some(1), wait: true };
     let failure = pool.execute("pool trim", request, None, &mut Job::new(Vec::new(), &mut |_| Ok(None))).unwrap_err();
     assert!(failure.to_string().contains("the thread that is tried has ended by a defect of the program"), "{failure}");
     assert!(defect.join().is_err());

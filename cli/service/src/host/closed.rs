@@ -3,7 +3,7 @@
 use dataset::property::pool::READONLY;
 use pool::{admin::OpenOptions, device::Access, env::SystemEnv, inspect::Sink, units::Txg};
 use protocol::{
-    Failure, HostResponse, ImportPool, Inspect, OnSaid, PathBytes, PoolSelector, Request, Response, Rewind,
+    Failure, HostResponse, ImportPool, Inspect, OnSaid, PathBytes, PoolRequest, PoolSelector, Response, Rewind,
     RewindReport, Wanted, given, unexpected_answer,
 };
 
@@ -129,7 +129,7 @@ impl Client {
             let name = known.name.as_str();
             // A service may be starting, so ask again until the lock is free.
             while lock.is_none() {
-                match self.ask(name, &Request::Check, &mut None, progress)? {
+                match self.ask(name, PoolRequest::Check, &mut None, progress)? {
                     Some(Response::Checked(report)) => return Ok(HostResponse::Checked(report)),
                     Some(_) => return Err(unexpected_answer()),
                     None => lock = self.lock_unserved(name)?,

@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
 };
 
-use protocol::{Failure, Request, Response};
+use protocol::{Failure, Response, ServiceRequest};
 
 use crate::{
     client::Client,
@@ -23,7 +23,7 @@ impl Client {
     /// Ends the service of the locked pool. Returns `true` if a service ran and exported the pool.
     fn shut_down(&self, lock: &PoolLock, force: bool, export: bool) -> Result<bool, Failure> {
         let pool = lock.pool();
-        match self.ask(pool, &Request::Shutdown { force, export }, &mut None, &mut |_| Ok(None)) {
+        match self.ask(pool, ServiceRequest::Shutdown { force, export }, &mut None, &mut |_| Ok(None)) {
             Ok(Some(_)) => return Ok(true),
             // A crash of the service during the request is no failure: the pool is closed here instead.
             Err(failure) if !failure.is_unavailable() || self.is_served(pool) => return Err(failure),
@@ -37,7 +37,7 @@ impl Client {
 
     /// Makes the service of a pool end without its unwritten changes. Returns `false` if no service runs.
     fn give_up(&self, pool: &str) -> Result<bool, Failure> {
-        let answer = self.ask(pool, &Request::Abandon, &mut None, &mut |_| Ok(None))?;
+        let answer = self.ask(pool, ServiceRequest::Abandon, &mut None, &mut |_| Ok(None))?;
         if let Some(Response::GivenUp(txg)) = answer {
             // Without standard error the note is lost.
             let _ = writeln!(

@@ -4,7 +4,7 @@
 //! after an interruption at any point, the pool is found under one of the two.
 
 use pool::env::{Env, SystemEnv};
-use protocol::{Failure, OnSaid, Request};
+use protocol::{Failure, OnSaid, PoolRequest};
 
 use crate::{client::Client, registry::KnownPool};
 
@@ -25,7 +25,7 @@ impl Client {
         }
         let both = KnownPool { guid, former: Some(known.guid), ..known.clone() };
         self.registry.put(&lock, &both)?;
-        match self.call_pool(both.clone(), Request::Renumber { guid }, None, progress) {
+        match self.call_pool(both.clone(), PoolRequest::Renumber { guid }.into(), None, progress) {
             Ok(_) => self.registry.put(&lock, &KnownPool { former: None, ..both }),
             Err(failure) => {
                 // The labels may have either GUID.

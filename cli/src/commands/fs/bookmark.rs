@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::name::{BookmarkName, Name};
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::name;
 use crate::context::Context;
@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         from if from.dataset() != to.dataset() => refuse("source is not an ancestor of the new bookmark's dataset"),
         _ => {
             let pool = from.pool().to_owned();
-            context.run(&pool, Request::Bookmark { from, to })?;
+            context.run(&pool, DatasetRequest::Bookmark { from, to })?;
             Ok(Exit::Done)
         }
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 
 use clap::Args;
-use protocol::{Exit, Failure, Request, Response, unexpected_answer};
+use protocol::{Exit, Failure, FileRequest, Response, unexpected_answer};
 
 use crate::args::common::location;
 use crate::context::Context;
@@ -26,7 +26,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         let location = location(place)?;
         let pool = location.name.pool().to_owned();
         let stream = std::io::stdout().as_fd().try_clone_to_owned()?;
-        match context.call_with(&pool, Request::Read { location }, Some(stream))? {
+        match context.call_with(&pool, FileRequest::Read { location }, Some(stream))? {
             Response::Done => {}
             _ => return Err(unexpected_answer()),
         }

@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::name::{DatasetName, SnapshotName};
 use dataset::property::Property;
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::{assignments, name, split_assignment};
 use crate::context::Context;
@@ -39,7 +39,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return Err(failure.hint("to copy a snapshot to another pool: fs send | fs receive"));
     }
     let assignments = assignments(&arguments.properties, Property::of_dataset, true, "create", &arguments.filesystem)?;
-    let request = Request::Clone { from, to, parents: arguments.parents, assignments, no_mount: arguments.no_mount };
+    let request =
+        DatasetRequest::Clone { from, to, parents: arguments.parents, assignments, no_mount: arguments.no_mount };
     context.run(&pool, request)?;
     Ok(Exit::Done)
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 use dataset::name::Name;
 use dataset::property::size::format_bytes;
-use protocol::{CopyRecord, Exit, Failure, Location, PathBytes, Request, Response, unexpected_answer};
+use protocol::{CopyRecord, Exit, Failure, FileRequest, Location, PathBytes, Response, unexpected_answer};
 
 use crate::args::common::{Place, absolute, place};
 use crate::context::Context;
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 }
 
 /// The request for a copy in, out or within, with its pool.
-fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request), Failure> {
+fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, FileRequest), Failure> {
     let Some(to) = places.pop().filter(|_| !places.is_empty()) else {
         return Err(Failure::usage("missing the place to copy to"));
     };
@@ -68,12 +68,12 @@ fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request),
                 return Err(Failure::usage("sources and destination must be in the same pool")
                     .hint("between pools: fs send | fs receive, or copy out and in"));
             }
-            Ok((pool, Request::CopyWithin { sources, to, recursive }))
+            Ok((pool, FileRequest::CopyWithin { sources, to, recursive }))
         }
         Place::Inside(to) => {
             let sources = places.into_iter().map(|place| outside(place).ok_or_else(one_side));
             let sources = sources.map(|path| local(path?)).collect::<Result<Vec<_>, _>>()?;
-            Ok((to.name.pool().to_owned(), Request::CopyIn { sources, to, recursive }))
+            Ok((to.name.pool().to_owned(), FileRequest::CopyIn { sources, to, recursive }))
         }
         Place::Outside(path) => {
             let sources = places.into_iter().map(|place| inside(place).ok_or_else(one_side));
@@ -82,7 +82,7 @@ fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request),
             if sources.iter().any(|source| source.name.pool() != pool) {
                 return Err(Failure::usage("all sources must be in the same pool"));
             }
-            Ok((pool, Request::CopyOut { sources, to: local(path)?, recursive }))
+            Ok((pool, FileRequest::CopyOut { sources, to: local(path)?, recursive }))
         }
     }
 }
@@ -121,19 +121,19 @@ fn render(record: &CopyRecord) -> String {
 mod tests {
     use super::*;
 
-    fn read(texts: &[&str]) -> Result<Request, Exit> {
+    fn read(texts: &[&str]) -> Result<FileRequest, Exit> {
         let places = texts.iter().map(|text| place(text.as_ref()).unwrap()).collect();
         request(places, true).map(|(_, request)| request).map_err(|failure| failure.exit)
     }
 
     #[test]
     fn one_side_is_in_a_pool() {
-        let Ok(Request::CopyIn { sources, to, .. }) = read(&["/a/b/.", "/c", "tank/home:/x"]) else { panic!() };
+        let Ok(FileRequest::CopyIn { sources, to, .. }) = read(&["/a/b/.", "/c", "tank/home:/x"]) else { panic!() };
         assert_eq!((sources, to.path.to_text().as_str()), (vec!["/a/b/.".into(), "/c".into()], "/x"));
-        let Ok(Request::CopyOut { sources, to, .. }) = read(&["tank@a:/x", "/b"]) else { panic!() };
+        let Ok(FileRequest::CopyOut { sources, to, .. }) = read(&["tank@a:/x", "/b"]) else { panic!() };
         assert_eq!((sources.len(), to.to_text().as_str()), (1, "/b"));
         assert_eq!(read(&["/a", "/b"]), Err(Exit::Usage));
-        let Ok(Request::CopyWithin { sources, to, .. }) = read(&["tank@a:/x", "tank:/y", "tank/home:/b"]) else {
+        let Ok(FileRequest::CopyWithin { sources, to, .. }) = read(&["tank@a:/x", "tank:/y", "tank/home:/b"]) else {
             panic!()
         };
         assert_eq!((sources.len(), to.path.to_text().as_str()), (2, "/b"));

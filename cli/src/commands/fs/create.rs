@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::name::DatasetName;
 use dataset::property::Property;
-use protocol::{Assignment, Exit, Failure, Request, Response, unexpected_answer};
+use protocol::{Assignment, DatasetRequest, Exit, Failure, Response, unexpected_answer};
 
 use crate::args::common::{assignments, name, split_assignment};
 use crate::context::Context;
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if name.is_pool() {
         return Err(Failure::cannot("create", &name, "missing dataset name").hint("to create a pool: pool create"));
     }
-    let request = Request::Create {
+    let request = DatasetRequest::Create {
         name: name.clone(),
         parents: arguments.parents,
         assignments: assignments.clone(),

@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::name::{BookmarkName, DatasetName, SnapshotSet};
 use dataset::property::size::format_bytes;
-use protocol::{DestroyRecord, Exit, Failure, Request, Response, unexpected_answer};
+use protocol::{DatasetRequest, DestroyRecord, Exit, Failure, Response, unexpected_answer};
 
 use crate::args::common::name;
 use crate::context::Context;
@@ -92,16 +92,16 @@ impl Target {
         }
     }
 
-    fn request(&self, arguments: &Arguments, dry_run: bool) -> Request {
+    fn request(&self, arguments: &Arguments, dry_run: bool) -> DatasetRequest {
         let Arguments { recursive, dependents, force, defer, wait, .. } = *arguments;
         match self {
             Target::Filesystem(name) => {
-                Request::Destroy { name: name.clone(), recursive, dependents, force, wait, dry_run }
+                DatasetRequest::Destroy { name: name.clone(), recursive, dependents, force, wait, dry_run }
             }
             Target::Snapshots(set) => {
-                Request::DestroySnapshots { set: set.clone(), recursive, dependents, defer, wait, dry_run }
+                DatasetRequest::DestroySnapshots { set: set.clone(), recursive, dependents, defer, wait, dry_run }
             }
-            Target::Bookmark(name) => Request::DestroyBookmark { name: name.clone(), dry_run },
+            Target::Bookmark(name) => DatasetRequest::DestroyBookmark { name: name.clone(), dry_run },
         }
     }
 }

@@ -6,7 +6,9 @@ use clap::Args;
 use dataset::name::{Name, SnapshotName};
 use dataset::property::Kinds;
 use dataset::property::dataset::{MOUNTED, MOUNTPOINT};
-use protocol::{Change, ChangeRecord, DatasetRecord, Exit, Failure, FileKind, PathBytes, Request};
+use protocol::{
+    Change, ChangeRecord, DatasetRecord, DatasetRequest, Exit, Failure, FileKind, PathBytes, StreamRequest,
+};
 use serde_json::{Map, Value, json};
 
 use crate::args::common::name;
@@ -59,7 +61,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     };
     let pool = to.pool().to_owned();
     let top = top_of(&to, context)?;
-    let request = Request::Diff { from, to };
+    let request = StreamRequest::Diff { from, to };
     if !arguments.json {
         context.call_for_each(&pool, request, &mut |change, console| {
             Ok(console.output.write_all(line(&change, &top, arguments).as_bytes())?)
@@ -78,7 +80,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 /// Prefix of the paths: the mount point, else the dataset's name in the form for `fs cat`.
 fn top_of(name: &Name, context: &mut Context<'_>) -> Result<String, Failure> {
     let dataset = name.dataset();
-    let request = Request::List {
+    let request = DatasetRequest::List {
         root: Some(dataset.clone().into()),
         depth: Some(0),
         kinds: Kinds::FILESYSTEM,

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Args;
 use dataset::fs::Attribute;
 use dataset::property::size::format_bytes;
-use protocol::{Exit, Failure, FileAttributesRecord, Request};
+use protocol::{Exit, Failure, FileAttributesRecord, FileRequest};
 use serde_json::Value;
 
 use super::files::{attribute, located, split};
@@ -64,7 +64,7 @@ type Each<'a> = dyn FnMut(&[u8], &FileAttributesRecord, &mut Console<'_>) -> Res
 fn attributes(file: &OsStr, recursive: bool, context: &mut Context<'_>, each: &mut Each<'_>) -> Result<(), Failure> {
     let location = located(file, context)?;
     let pool = location.name.pool().to_owned();
-    context.call_for_each(&pool, Request::FileAttributes { location, recursive }, &mut |record, console| {
+    context.call_for_each(&pool, FileRequest::FileAttributes { location, recursive }, &mut |record, console| {
         let record: FileAttributesRecord = record;
         each(&joined(file.as_bytes(), &record.path.0), &record, console)
     })

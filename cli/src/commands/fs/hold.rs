@@ -1,7 +1,7 @@
 //! `fs hold`: protects snapshots from destruction.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use super::snapshot::by_pool;
 use crate::args::common::names;
@@ -32,7 +32,7 @@ const MAX_TAG: usize = 255;
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let tag = checked_tag(&arguments.tag)?;
     for (pool, names) in by_pool(names("hold", &arguments.names)?) {
-        context.run(&pool, Request::Hold { tag: tag.clone(), names, recursive: arguments.recursive })?;
+        context.run(&pool, DatasetRequest::Hold { tag: tag.clone(), names, recursive: arguments.recursive })?;
     }
     Ok(Exit::Done)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::property::Precision;
-use protocol::{Exit, Failure, HoldRecord, Request, Response, unexpected_answer};
+use protocol::{DatasetRequest, Exit, Failure, HoldRecord, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use super::snapshot::by_pool;
@@ -31,7 +31,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut holds = Vec::new();
     for (pool, names) in by_pool(names("open", &arguments.names)?) {
-        match context.call(&pool, Request::Holds { names, recursive: arguments.recursive })? {
+        match context.call(&pool, DatasetRequest::Holds { names, recursive: arguments.recursive })? {
             Response::Holds(found) => holds.extend(found),
             _ => return Err(unexpected_answer()),
         }

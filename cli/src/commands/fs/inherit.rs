@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::name::Name;
 use dataset::property::{Precision, Property};
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::name;
 use crate::context::Context;
@@ -34,7 +34,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     for text in &arguments.names {
         let target: Name = name("inherit property for", text)?;
         let pool = target.pool().to_owned();
-        let request = Request::Inherit {
+        let request = DatasetRequest::Inherit {
             name: target,
             property: property.clone(),
             recursive: arguments.recursive,

@@ -6,7 +6,7 @@ use std::mem;
 
 use clap::Args;
 use dataset::property::size::format_bytes;
-use protocol::{EntryRecord, Exit, Failure, FileKind, Request};
+use protocol::{EntryRecord, Exit, Failure, FileKind, FileRequest};
 use serde_json::{Map, Value, json};
 
 use crate::args::common::location;
@@ -66,7 +66,7 @@ fn entries(
     let location = location(place)?;
     let pool = location.name.pool().to_owned();
     let (directory_itself, recursive) = (arguments.directory_itself, arguments.recursive);
-    context.call_for_each(&pool, Request::Entries { location, directory_itself, recursive }, each)
+    context.call_for_each(&pool, FileRequest::Entries { location, directory_itself, recursive }, each)
 }
 
 fn list_as_json(arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {

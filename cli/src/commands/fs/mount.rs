@@ -4,7 +4,7 @@ use clap::Args;
 use dataset::name::DatasetName;
 use dataset::property::dataset::{ACLTYPE, ATIME, DEVICES, EXEC, READONLY, RELATIME, SETUID, XATTR};
 use dataset::property::{Property, Typed};
-use protocol::{Assignment, Exit, Failure, MountRecord, Request, Response, unexpected_answer};
+use protocol::{Assignment, Exit, Failure, MountRecord, MountRequest, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use crate::args::common::name;
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         Some(text) => {
             let name: DatasetName = name("mount", text)?;
             let pool = name.pool().to_owned();
-            context.run(&pool, Request::Mount { name: Some(name), options, overlay: arguments.overlay })?;
+            context.run(&pool, MountRequest::Mount { name: Some(name), options, overlay: arguments.overlay })?;
             Ok(Exit::Done)
         }
         None if arguments.all => mount_all(&options, arguments.overlay, context),
@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 fn mount_all(options: &[Assignment], overlay: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     for pool in context.executor.known_pools()? {
-        let request = Request::Mount { name: None, options: options.to_vec(), overlay };
+        let request = MountRequest::Mount { name: None, options: options.to_vec(), overlay };
         match context.run(&pool, request) {
             Err(failure) if !failure.is_unavailable() => {
                 context.report(&failure)?;
@@ -79,7 +79,7 @@ fn show(as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut mounts = Vec::new();
     let mut exit = Exit::Done;
     for pool in context.executor.known_pools()? {
-        match context.call(&pool, Request::Mounts) {
+        match context.call(&pool, MountRequest::Mounts) {
             Ok(Response::Mounts(found)) => mounts.extend(found),
             Ok(_) => return Err(unexpected_answer()),
             Err(failure) if failure.is_unavailable() => {}

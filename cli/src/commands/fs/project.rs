@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
-use protocol::{Exit, Failure, Location, ProjectChange, ProjectReach, ProjectRecord, Request};
+use protocol::{Exit, Failure, FileRequest, Location, ProjectChange, ProjectReach, ProjectRecord};
 
 use super::files::located;
 use super::getattr::{joined, shown_on};
@@ -85,7 +85,7 @@ fn projects(
     context: &mut Context<'_>,
     each: &mut dyn FnMut(ProjectRecord, &mut Console<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let request = Request::Projects { location: location.clone(), reach };
+    let request = FileRequest::Projects { location: location.clone(), reach };
     context.call_for_each(location.name.pool(), request, each)
 }
 
@@ -96,7 +96,7 @@ fn set(arguments: &Arguments, location: Location, context: &mut Context<'_>) -> 
         (false, _) => ProjectChange { id: arguments.project, inherit: arguments.inherit.then_some(true) },
     };
     let pool = location.name.pool().to_owned();
-    context.run(&pool, Request::SetProject { location, change, recursive: arguments.recursive })
+    context.run(&pool, FileRequest::SetProject { location, change, recursive: arguments.recursive })
 }
 
 fn check(arguments: &Arguments, location: &Location, asked: &[u8], context: &mut Context<'_>) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::name::DatasetName;
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::name;
 use crate::context::Context;
@@ -25,6 +25,6 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let name: DatasetName = name("promote", &arguments.name)?;
     let pool = name.pool().to_owned();
-    context.run(&pool, Request::Promote { name })?;
+    context.run(&pool, DatasetRequest::Promote { name })?;
     Ok(Exit::Done)
 }

@@ -7,7 +7,7 @@ use dataset::name::{Name, SnapshotName};
 use dataset::property::Property;
 use dataset::property::dataset::ORIGIN;
 use dataset::property::size::format_bytes;
-use protocol::{Exit, Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Request, Response, unexpected_answer};
+use protocol::{Exit, Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Response, StreamRequest, unexpected_answer};
 
 use crate::args::common::{assignments, name, property_list, split_assignment};
 use crate::context::Context;
@@ -78,7 +78,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pool = specification.target.pool().to_owned();
     let stream = std::io::stdin().as_fd().try_clone_to_owned()?;
     let Response::Received { records, unmounted } =
-        context.call_with(&pool, Request::Receive(specification), Some(stream))?
+        context.call_with(&pool, StreamRequest::Receive(specification), Some(stream))?
     else {
         return Err(unexpected_answer());
     };

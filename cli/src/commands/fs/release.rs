@@ -1,7 +1,7 @@
 //! `fs release`: removes a hold from snapshots.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use super::hold::checked_tag;
 use super::snapshot::by_pool;
@@ -28,7 +28,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let tag = checked_tag(&arguments.tag)?;
     for (pool, names) in by_pool(names("release", &arguments.names)?) {
-        context.run(&pool, Request::Release { tag: tag.clone(), names, recursive: arguments.recursive })?;
+        context.run(&pool, DatasetRequest::Release { tag: tag.clone(), names, recursive: arguments.recursive })?;
     }
     Ok(Exit::Done)
 }

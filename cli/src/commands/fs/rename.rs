@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::name::Name;
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::name;
 use crate::context::Context;
@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return Err(Failure::usage("-r is for snapshots; renaming a file system always renames its descendants"));
     }
     let pool = from.pool().to_owned();
-    let request = Request::Rename {
+    let request = DatasetRequest::Rename {
         from,
         to,
         parents: arguments.parents,

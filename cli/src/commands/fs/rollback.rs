@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::name::SnapshotName;
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::name;
 use crate::context::Context;
@@ -36,7 +36,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let to: SnapshotName = name("rollback to", &arguments.snapshot)?;
     let pool = to.dataset().pool().to_owned();
-    let request = Request::Rollback {
+    let request = DatasetRequest::Rollback {
         to,
         destroy_newer: arguments.recursive || arguments.clones,
         destroy_clones: arguments.clones,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use dataset::name::Name;
 use dataset::property::Kinds;
-use protocol::{DatasetRecord, Exit, Failure, MountRecord, Request, Response};
+use protocol::{DatasetRecord, DatasetRequest, Exit, Failure, MountRecord, MountRequest, Response};
 
 use crate::args::common::{Recursion, name};
 use crate::context::Context;
@@ -60,9 +60,9 @@ fn requests(
     selection: &Selection<'_>,
     context: &mut Context<'_>,
     exit: &mut Exit,
-) -> Result<Vec<(String, Request)>, Failure> {
+) -> Result<Vec<(String, DatasetRequest)>, Failure> {
     let known = context.executor.visible_pools()?;
-    let request = |root: Option<Name>, depth, kinds| Request::List {
+    let request = |root: Option<Name>, depth, kinds| DatasetRequest::List {
         root,
         depth,
         kinds,
@@ -124,7 +124,7 @@ fn mounted_at(path: &str, known: &[String], context: &mut Context<'_>) -> Result
 pub(super) fn mount_above(real: &Path, known: &[String], context: &mut Context<'_>) -> Option<MountRecord> {
     let mut mounts = Vec::new();
     for pool in known {
-        if let Ok(Response::Mounts(found)) = context.call(pool, Request::Mounts) {
+        if let Ok(Response::Mounts(found)) = context.call(pool, MountRequest::Mounts) {
             mounts.extend(found);
         }
     }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use clap::Args;
 use dataset::name::{DatasetName, Name, SnapshotName};
 use dataset::property::size::format_bytes;
-use protocol::{Exit, Failure, Request, Response, SendSpec, SentRecord, unexpected_answer};
+use protocol::{Exit, Failure, Response, SendSpec, SentRecord, StreamRequest, unexpected_answer};
 use serde_json::{Value, json};
 
 use crate::args::common::name;
@@ -70,18 +70,18 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
     let pool = what.snapshot.dataset().pool().to_owned();
     if arguments.verbose || arguments.parsable {
-        let plan = sent(context.call(&pool, Request::Send { what: what.clone(), dry_run: true })?)?;
+        let plan = sent(context.call(&pool, StreamRequest::Send { what: what.clone(), dry_run: true })?)?;
         let text = render(&plan, arguments.parsable);
         context.note(&text)?;
     }
     let stream = std::io::stdout().as_fd().try_clone_to_owned()?;
-    sent(context.call_with(&pool, Request::Send { what, dry_run: false }, Some(stream))?)?;
+    sent(context.call_with(&pool, StreamRequest::Send { what, dry_run: false }, Some(stream))?)?;
     Ok(Exit::Done)
 }
 
 fn estimate(arguments: &Arguments, what: SendSpec, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = what.snapshot.dataset().pool().to_owned();
-    let plan = sent(context.call(&pool, Request::Send { what, dry_run: true })?)?;
+    let plan = sent(context.call(&pool, StreamRequest::Send { what, dry_run: true })?)?;
     match (arguments.json, arguments.verbose || arguments.parsable) {
         (true, _) => context.print_json("send", "streams", encode(&plan))?,
         (false, true) => context.print(&render(&plan, arguments.parsable))?,

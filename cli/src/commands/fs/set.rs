@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::name::Name;
 use dataset::property::Property;
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::{assignments, name};
 use crate::args::reference::fs_set;
@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         let target: Name = name(action, text)?;
         let assignments = assignments(&pairs, Property::of_dataset, false, action, text)?;
         let pool = target.pool().to_owned();
-        context.run(&pool, Request::Set { name: target, assignments, no_mount: arguments.no_mount })?;
+        context.run(&pool, DatasetRequest::Set { name: target, assignments, no_mount: arguments.no_mount })?;
     }
     Ok(Exit::Done)
 }

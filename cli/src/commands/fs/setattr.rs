@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use clap::Args;
 use dataset::fs::{Attribute, FileAttributes};
 use dataset::property::size::parse_size;
-use protocol::{Assignment, Exit, Failure, Request};
+use protocol::{Assignment, Exit, Failure, FileRequest};
 
 use super::files::{attribute, located, split};
 use crate::context::Context;
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         let location = located(file, context)?;
         let pool = location.name.pool().to_owned();
         let recursive = arguments.recursive;
-        context.run(&pool, Request::SetFileAttributes { location, assignments: assignments.clone(), recursive })?;
+        context.run(&pool, FileRequest::SetFileAttributes { location, assignments: assignments.clone(), recursive })?;
     }
     Ok(Exit::Done)
 }

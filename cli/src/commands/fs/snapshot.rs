@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use dataset::name::SnapshotName;
 use dataset::property::Property;
-use protocol::{Exit, Failure, Request};
+use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::{assignments, names, split_assignment};
 use crate::context::Context;
@@ -42,7 +42,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return Err(Failure::cannot(action, what, why));
     }
     for (pool, names) in by_pool(names) {
-        let request = Request::Snapshot { names, recursive: arguments.recursive, assignments: assignments.clone() };
+        let request =
+            DatasetRequest::Snapshot { names, recursive: arguments.recursive, assignments: assignments.clone() };
         context.run(&pool, request)?;
     }
     Ok(Exit::Done)

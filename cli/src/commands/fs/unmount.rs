@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use protocol::{Exit, Failure, PathBytes, Request, Response, UnmountTarget, unexpected_answer};
+use protocol::{Exit, Failure, MountRequest, PathBytes, Response, UnmountTarget, unexpected_answer};
 
 use crate::args::common::{absolute, name};
 use crate::context::Context;
@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         None => unmount_all(force, context),
         Some(text) => {
             let (pool, target) = target(text, context)?;
-            context.run(&pool, Request::Unmount { target: Some(target), force })?;
+            context.run(&pool, MountRequest::Unmount { target: Some(target), force })?;
             Ok(Exit::Done)
         }
     }
@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 fn unmount_all(force: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     for pool in context.executor.known_pools()? {
-        match context.run(&pool, Request::Unmount { target: None, force }) {
+        match context.run(&pool, MountRequest::Unmount { target: None, force }) {
             Err(failure) if !failure.is_unavailable() => {
                 context.report(&failure)?;
                 exit = Exit::Failed;
@@ -63,7 +63,7 @@ fn target(text: &str, context: &mut Context<'_>) -> Result<(String, UnmountTarge
     }
     let (mut mounted, mut unanswered) = (Vec::new(), None);
     for pool in context.executor.known_pools()? {
-        match context.call(&pool, Request::Mounts) {
+        match context.call(&pool, MountRequest::Mounts) {
             Ok(Response::Mounts(mounts)) => {
                 mounted.extend(mounts.into_iter().map(|mount| (mount.mountpoint, pool.clone())));
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use clap::{Args, ValueEnum};
 use dataset::property::OwnerKind;
 use dataset::property::{Precision, Syntax};
-use protocol::{AccountRecord, Exit, Failure, Request, Response, unexpected_answer};
+use protocol::{AccountRecord, DatasetRequest, Exit, Failure, Response, unexpected_answer};
 use serde_json::Value;
 use service::owners;
 
@@ -176,7 +176,7 @@ pub fn run(kind: OwnerKind, arguments: &Arguments, context: &mut Context<'_>) ->
     };
     let mut rows = Vec::new();
     for kind in OwnerKind::ALL.into_iter().filter(is_wanted) {
-        let request = Request::Accounts { name: name.clone(), kind };
+        let request = DatasetRequest::Accounts { name: name.clone(), kind };
         let Response::Accounts(found) = context.call(name.pool(), request)? else { return Err(unexpected_answer()) };
         let names = if arguments.numeric { BTreeMap::new() } else { owners::names(kind) };
         let called = |id: u32| names.get(&id).cloned().unwrap_or_else(|| id.to_string());

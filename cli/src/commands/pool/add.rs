@@ -1,7 +1,7 @@
 //! `pool add`: adds vdevs, cache devices and spares to a pool.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request, Response, unexpected_answer};
+use protocol::{DeviceRequest, Exit, Failure, Response, unexpected_answer};
 
 use super::layout;
 use crate::args::common::{pool_name, vdevs};
@@ -53,7 +53,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pool = pool_name(action, &arguments.pool)?;
     let (texts, spares) = spares(action, &pool, &arguments.vdevs)?;
     let vdevs = vdevs(action, &pool, &texts)?;
-    let request = Request::AddVdevs { vdevs, spares, force: arguments.force, dry_run: arguments.dry_run };
+    let request = DeviceRequest::AddVdevs { vdevs, spares, force: arguments.force, dry_run: arguments.dry_run };
     let Response::Layout(layout) = context.call(&pool, request)? else {
         return Err(unexpected_answer());
     };

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::jobs::Kind;
-use protocol::{Exit, Failure, JobTarget, Order, Request, Response, unexpected_answer};
+use protocol::{DeviceRequest, Exit, Failure, JobTarget, Order, Request, Response, unexpected_answer};
 
 use super::trim;
 use crate::args::common::{pool_name, vdev, vdev_name};
@@ -71,8 +71,13 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return if arguments.wait { wait(&pool, context) } else { Ok(Exit::Done) };
     };
     let new = vdev(action, &pool, new)?;
-    let request =
-        Request::Attach { device: vdev_name(device)?, new: new.clone(), replace: false, force: arguments.force, limit };
+    let request = DeviceRequest::Attach {
+        device: vdev_name(device)?,
+        new: new.clone(),
+        replace: false,
+        force: arguments.force,
+        limit,
+    };
     let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.wait && is_raidz(device) {
         return wait(&pool, context);

@@ -1,7 +1,7 @@
 //! `pool clear`: clears device errors, and resumes a suspended pool.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request};
+use protocol::{Exit, Failure, PoolRequest};
 
 use crate::args::common::{device_name, pool_name};
 use crate::context::Context;
@@ -32,6 +32,6 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("clear errors for", &arguments.pool)?;
     let device = arguments.device.as_deref().map(device_name).transpose()?;
-    context.run(&pool, Request::Clear { device })?;
+    context.run(&pool, PoolRequest::Clear { device })?;
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `pool detach`: detaches a device from its mirror.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request, Response, unexpected_answer};
+use protocol::{DeviceRequest, Exit, Failure, Response, unexpected_answer};
 
 use crate::args::common::{device_name, pool_name};
 use crate::context::Context;
@@ -33,7 +33,7 @@ pub struct Arguments {
 /// Detaches a device and prints nothing.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("detach", &arguments.pool)?;
-    let request = Request::Detach { device: device_name(&arguments.device)?, force: arguments.force };
+    let request = DeviceRequest::Detach { device: device_name(&arguments.device)?, force: arguments.force };
     match context.call(&pool, request)? {
         Response::Layout(_) => Ok(Exit::Done),
         _ => Err(unexpected_answer()),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, thread, time::Duration};
 
 use clap::Args;
-use protocol::{EventRecord, Exit, Failure, Request, Response, unexpected_answer};
+use protocol::{EventRecord, Exit, Failure, PoolRequest, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 fn clear(named: &[String], pools: &[String], context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut count = 0;
     for pool in pools {
-        match context.call_each(named, pool, Request::ClearEvents)? {
+        match context.call_each(named, pool, PoolRequest::ClearEvents)? {
             Some(Response::Cleared(cleared)) => count += cleared,
             None => {}
             _ => return Err(unexpected_answer()),
@@ -101,7 +101,7 @@ fn news(
     let mut events: Vec<Event> = Vec::new();
     for pool in pools {
         let after = seen.get(pool).copied().unwrap_or(0);
-        let records = match context.call_each(named, pool, Request::Events { after })? {
+        let records = match context.call_each(named, pool, PoolRequest::Events { after })? {
             Some(Response::Events(records)) => records,
             None => continue,
             _ => return Err(unexpected_answer()),

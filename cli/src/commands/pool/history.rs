@@ -1,7 +1,7 @@
 //! `pool history`: all commands with changes to a pool.
 
 use clap::Args;
-use protocol::{Exit, Failure, HistoryRecord, Request, Response, unexpected_answer};
+use protocol::{Exit, Failure, HistoryRecord, PoolRequest, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
@@ -31,7 +31,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut all = Vec::new();
     for pool in context.pools(&arguments.pools)? {
-        match context.call_each(&arguments.pools, &pool, Request::History { internal: arguments.internal })? {
+        match context.call_each(&arguments.pools, &pool, PoolRequest::History { internal: arguments.internal })? {
             Some(Response::History(records)) => all.push((pool, records)),
             None => {}
             _ => return Err(unexpected_answer()),

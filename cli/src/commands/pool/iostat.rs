@@ -5,7 +5,7 @@
 
 use clap::Args;
 use dataset::property::size::{format_bytes, format_count};
-use protocol::{Exit, Failure, IoCounts, IoSample, Request, Response, VdevRole, unexpected_answer};
+use protocol::{Exit, Failure, IoCounts, IoSample, PoolRequest, Response, VdevRole, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use super::schedule::{Round, Schedule};
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 fn samples(pools: &[String], context: &mut Context<'_>) -> Result<Vec<IoSample>, Failure> {
     let mut samples = Vec::new();
     for pool in context.pools(pools)? {
-        match context.call_each(pools, &pool, Request::IoCounters)? {
+        match context.call_each(pools, &pool, PoolRequest::IoCounters)? {
             Some(Response::IoCounters(sample)) => samples.push(sample),
             None => {}
             _ => return Err(unexpected_answer()),

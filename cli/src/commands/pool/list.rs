@@ -6,7 +6,7 @@ use dataset::property::{
     PoolFigure,
     pool::{GUID, NAME},
 };
-use protocol::{Exit, Failure, PoolRecord, Request, Response, VdevRecord, VdevRole, unexpected_answer};
+use protocol::{Exit, Failure, PoolRecord, PoolRequest, Response, VdevRecord, VdevRole, unexpected_answer};
 use serde_json::{Map, Value};
 
 use super::schedule::{Round, Schedule};
@@ -94,7 +94,7 @@ pub(super) fn records(
     let mut records = Vec::new();
     let mut exit = Exit::Done;
     for pool in context.visible_pools(named)? {
-        match context.call(&pool, Request::Pool { properties: properties.to_vec(), vdevs }) {
+        match context.call(&pool, PoolRequest::Pool { properties: properties.to_vec(), vdevs }) {
             Ok(Response::Pool(mut record)) => {
                 record.vdevs.iter_mut().for_each(forget_trim);
                 records.push(record);

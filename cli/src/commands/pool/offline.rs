@@ -1,7 +1,7 @@
 //! `pool offline`: takes devices of mirrors and RAID-Zs, and cache devices, offline.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request};
+use protocol::{DeviceRequest, Exit, Failure};
 
 use crate::args::common::{device_name, pool_name};
 use crate::context::Context;
@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pool = pool_name("offline", &arguments.pool)?;
     for device in &arguments.devices {
         let device = device_name(device)?;
-        context.run(&pool, Request::Offline { device, temporary: arguments.temporary })?;
+        context.run(&pool, DeviceRequest::Offline { device, temporary: arguments.temporary })?;
     }
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `pool online`: brings devices of mirrors and RAID-Zs online; a resilver copies the blocks missing there.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request};
+use protocol::{DeviceRequest, Exit, Failure};
 
 use crate::args::common::{device_name, pool_name};
 use crate::context::Context;
@@ -38,7 +38,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("online", &arguments.pool)?;
     for device in &arguments.devices {
-        context.run(&pool, Request::Online { device: device_name(device)?, expand: arguments.expand })?;
+        context.run(&pool, DeviceRequest::Online { device: device_name(device)?, expand: arguments.expand })?;
     }
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `pool reopen`: opens devices again after missing responses.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request};
+use protocol::{Exit, Failure, PoolRequest};
 
 use crate::context::Context;
 
@@ -24,7 +24,7 @@ pub struct Arguments {
 /// Reopens the devices of pools.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     for pool in context.pools(&arguments.pools)? {
-        context.call_each(&arguments.pools, &pool, Request::Reopen)?;
+        context.call_each(&arguments.pools, &pool, PoolRequest::Reopen)?;
     }
     Ok(Exit::Done)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::jobs::Kind;
-use protocol::{Exit, Failure, JobTarget, Order, Request, Response, VdevSpec, unexpected_answer};
+use protocol::{DeviceRequest, Exit, Failure, JobTarget, Order, Request, Response, VdevSpec, unexpected_answer};
 
 use crate::args::common::{device_name, pool_name, vdev};
 use crate::context::Context;
@@ -55,7 +55,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         }
         None => VdevSpec { path: device.as_str().into(), create: None },
     };
-    let request = Request::Attach { device, new: new.clone(), replace: true, force: arguments.force, limit: None };
+    let request =
+        DeviceRequest::Attach { device, new: new.clone(), replace: true, force: arguments.force, limit: None };
     let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.wait {
         context.run(&pool, Request::job(Kind::Resilver, Order::Wait(JobTarget::Device(new.path.to_text()))))?;

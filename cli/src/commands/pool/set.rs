@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::property::Property;
-use protocol::{Exit, Failure, Request};
+use protocol::{Exit, Failure, PoolRequest};
 
 use crate::args::common::{assignments, pool_name, split_assignment};
 use crate::args::reference::pool_set;
@@ -30,7 +30,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pool = pool_name(action, &arguments.pool)?;
     let pair = std::slice::from_ref(&arguments.property);
     let assignments = assignments(pair, Property::of_pool, false, action, &pool)?;
-    context.run(&pool, Request::SetPool { assignments })?;
+    context.run(&pool, PoolRequest::SetPool { assignments })?;
     context.note_ignored(pair)?;
     Ok(Exit::Done)
 }

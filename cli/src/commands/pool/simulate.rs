@@ -1,7 +1,7 @@
 //! `pool simulate`: predicts the effect of device failures.
 
 use clap::{Args, Subcommand};
-use protocol::{DatasetLoss, Exit, Failure, LossReport, Request, Response, VdevRole, unexpected_answer};
+use protocol::{DatasetLoss, Exit, Failure, LossReport, PoolRequest, Response, VdevRole, unexpected_answer};
 use serde_json::{Value, json};
 
 use crate::args::common::{pool_name, vdev_name};
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let What::Lose(lose) = &arguments.what;
     let pool = pool_name("simulate a loss in", &lose.pool)?;
     let devices = lose.devices.iter().map(|device| vdev_name(device)).collect::<Result<_, _>>()?;
-    let Response::Losses(report) = context.call(&pool, Request::Losses { devices })? else {
+    let Response::Losses(report) = context.call(&pool, PoolRequest::Losses { devices })? else {
         return Err(unexpected_answer());
     };
     match lose.json {

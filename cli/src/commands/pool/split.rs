@@ -8,7 +8,7 @@ use dataset::{
     property::{Property, pool::ALTROOT},
 };
 use protocol::{
-    Assignment, Exit, Failure, HostRequest, HostResponse, ImportPool, PathBytes, PoolSelector, Request, Response,
+    Assignment, DeviceRequest, Exit, Failure, HostRequest, HostResponse, ImportPool, PathBytes, PoolSelector, Response,
     SplitRecord, Wanted, unexpected_answer,
 };
 
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return Err(Failure::cannot(ACTION, &pool, format!("a pool named '{new}' exists already")));
     }
     let devices = arguments.devices.iter().map(|device| device_name(device)).collect::<Result<_, _>>()?;
-    let request = Request::Split { name: new.to_string(), devices, dry_run: arguments.dry_run };
+    let request = DeviceRequest::Split { name: new.to_string(), devices, dry_run: arguments.dry_run };
     let Response::Split(split) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.dry_run {
         context.print(&render(new.as_str(), &split))?;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use protocol::{
-    Exit, Failure, PoolStatus, Request, Response, TrimRecord, TrimState, VdevKind, VdevRecord, VdevRole,
+    Exit, Failure, PoolRequest, PoolStatus, Response, TrimRecord, TrimState, VdevKind, VdevRecord, VdevRole,
     unexpected_answer,
 };
 use serde_json::{Map, Value, json};
@@ -55,7 +55,7 @@ fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Cont
     let mut exit = Exit::Done;
     let mut all = Vec::new();
     for pool in context.visible_pools(pools)? {
-        match context.call(&pool, Request::Status) {
+        match context.call(&pool, PoolRequest::Status) {
             Ok(Response::Status(status)) => all.push(*status),
             Ok(_) => return Err(unexpected_answer()),
             Err(failure) => {

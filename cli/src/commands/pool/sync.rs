@@ -1,7 +1,7 @@
 //! `pool sync`: commits all writes so far before returning.
 
 use clap::Args;
-use protocol::{Exit, Failure, Request};
+use protocol::{Exit, Failure, PoolRequest};
 
 use crate::context::Context;
 
@@ -21,7 +21,7 @@ pub struct Arguments {
 /// Commits each named pool, or all.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     for pool in context.pools(&arguments.pools)? {
-        context.call_each(&arguments.pools, &pool, Request::Sync)?;
+        context.call_each(&arguments.pools, &pool, PoolRequest::Sync)?;
     }
     Ok(Exit::Done)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::property::size::{format_bytes, parse_size};
-use protocol::{Exit, Failure, Request, Response, TrimAction, unexpected_answer};
+use protocol::{DeviceRequest, Exit, Failure, Response, TrimAction, unexpected_answer};
 
 use crate::args::common::{pool_name, vdev_name};
 use crate::context::Context;
@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         (_, true) => TrimAction::Cancel,
         _ => TrimAction::Start,
     };
-    match context.call(&pool, Request::Trim { action, devices, rate, wait: arguments.wait })? {
+    match context.call(&pool, DeviceRequest::Trim { action, devices, rate, wait: arguments.wait })? {
         Response::Done => {}
         Response::Trimmed(bytes) => {
             context.print(&format!("{pool}: {} of free space given back\n", format_bytes(bytes)))?;

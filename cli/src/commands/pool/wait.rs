@@ -8,7 +8,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use dataset::property::size::format_bytes;
 use pool::env::{Env, SystemEnv};
-use protocol::{Activity, ActivityRecord, Exit, Failure, Request, Response, unexpected_answer};
+use protocol::{Activity, ActivityRecord, Exit, Failure, PoolRequest, Response, unexpected_answer};
 
 use super::schedule::interval;
 use crate::args::common::pool_name;
@@ -89,7 +89,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let interval = arguments.interval.as_deref().map(interval).transpose()?;
     let mut shown: Option<Instant> = None;
     loop {
-        let Response::Activities(mut records) = context.call(&pool, Request::Activities)? else {
+        let Response::Activities(mut records) = context.call(&pool, PoolRequest::Activities)? else {
             return Err(unexpected_answer());
         };
         records.retain(|record| wanted.contains(&record.activity));

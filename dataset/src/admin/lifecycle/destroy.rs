@@ -79,7 +79,11 @@ impl Datasets {
             let id = names.dataset(tx, &request.name)?;
             if request.name.is_pool() {
                 if !request.recursive && !request.dependents {
-                    return Err(Error::IsRoot { name: request.name.to_string(), action: "destroyed", remedy: Some(NOT_THE_ROOT) });
+                    return Err(Error::IsRoot {
+                        name: request.name.to_string(),
+                        action: "destroyed",
+                        remedy: Some(NOT_THE_ROOT),
+                    });
                 }
                 return measured(tx, |tx, done| destroy_below_root(tx, &names, request.dependents, &mounted, done));
             }

@@ -117,7 +117,9 @@ impl Names {
         name: &DatasetName,
         action: &'static str,
     ) -> Result<u64> {
-        let Some(parent) = name.parent() else { return Err(Error::IsRoot { name: name.to_string(), action, remedy: None }) };
+        let Some(parent) = name.parent() else {
+            return Err(Error::IsRoot { name: name.to_string(), action, remedy: None });
+        };
         self.find(tx, &parent)?.ok_or_else(|| Error::no_parent(parent))
     }
 

@@ -3,7 +3,10 @@
 use std::{cell::RefCell, collections::BTreeSet, fs::File};
 
 use dataset::jobs::Kind as JobKind;
-use protocol::{Assignment, JobTarget, NewSize, Order, ProjectChange, ProjectReach, ScrubPart, VdevKind, VdevRole};
+use protocol::{
+    Assignment, JobTarget, MountRequest, NewSize, Order, ProjectChange, ProjectReach, ScrubPart, ServiceRequest,
+    VdevKind, VdevRole,
+};
 
 use super::*;
 
@@ -16,26 +19,52 @@ struct Tried {
 /// The name of a request's variant.
 fn variant(request: &Request) -> String {
     let text = format!("{request:?}");
-    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+    let mut words = text.split(|c: char| !c.is_alphanumeric());
+    let subject = words.next().unwrap_or_default();
+    match SUBJECTS.iter().any(|(name, _)| *name == subject) {
+        true => format!("{subject}/{}", words.next().unwrap_or_default()),
+        false => subject.to_owned(),
+    }
 }
 
-/// The names of all variants, in the source of the enum.
-fn declared() -> BTreeSet<String> {
-    let source = include_str!("../../../../protocol/src/request.rs");
-    let body = source.split("pub enum Request {\n").nth(1).unwrap().split("\n}\n").next().unwrap();
+/// The subjects of requests, with the source of each enum.
+const SUBJECTS: [(&str, &str); 7] = [
+    ("Service", include_str!("../../../../protocol/src/request/service.rs")),
+    ("Pool", include_str!("../../../../protocol/src/request/pool.rs")),
+    ("Device", include_str!("../../../../protocol/src/request/device.rs")),
+    ("Dataset", include_str!("../../../../protocol/src/request/dataset.rs")),
+    ("Mount", include_str!("../../../../protocol/src/request/mount.rs")),
+    ("Stream", include_str!("../../../../protocol/src/request/stream.rs")),
+    ("File", include_str!("../../../../protocol/src/request/file.rs")),
+];
+
+/// The names of the variants of an enum, in its source.
+fn variants(source: &str, name: &str) -> BTreeSet<String> {
+    let body = source.split(&format!("pub enum {name} {{\n")).nth(1).unwrap().split("\n}\n").next().unwrap();
     let is_variant = |line: &&str| line.starts_with("    ") && line[4..].starts_with(|c: char| c.is_ascii_uppercase());
     let name = |line: &str| line.trim().split(|c: char| !c.is_alphanumeric()).next().unwrap().to_owned();
     body.lines().filter(is_variant).map(name).collect()
 }
 
+/// The names of all variants.
+fn declared() -> BTreeSet<String> {
+    let mut all = variants(include_str!("../../../../protocol/src/request/mod.rs"), "Request");
+    for (subject, source) in SUBJECTS {
+        assert!(all.remove(subject), "{subject}");
+        all.extend(variants(source, &format!("{subject}Request")).iter().map(|name| format!("{subject}/{name}")));
+    }
+    all
+}
+
 impl Tried {
     fn lines(&self) -> Vec<String> {
-        let answer = self.world.ask(Request::History { internal: false });
+        let answer = self.world.ask(PoolRequest::History { internal: false });
         let Ok(Response::History(lines)) = answer else { panic!("{answer:?}") };
         lines.into_iter().map(|line| line.text).collect()
     }
 
-    fn execute(&self, request: Request, stream: Option<Stream>) -> (String, Response) {
+    fn execute(&self, request: impl Into<Request>, stream: Option<Stream>) -> (String, Response) {
+        let request = request.into();
         let name = variant(&request);
         self.variants.borrow_mut().insert(name.clone());
         let command = format!("test {name} {}", self.variants.borrow().len());
@@ -46,11 +75,12 @@ impl Tried {
     }
 
     /// Executes a request that changes the pool.
-    fn change(&self, request: Request) -> Response {
+    fn change(&self, request: impl Into<Request>) -> Response {
         self.change_with(request, None)
     }
 
-    fn change_with(&self, request: Request, stream: Option<Stream>) -> Response {
+    fn change_with(&self, request: impl Into<Request>, stream: Option<Stream>) -> Response {
+        let request = request.into();
         assert!(request.traits().is_recorded, "{request:?}");
         let before = self.lines().len();
         let (command, response) = self.execute(request, stream);
@@ -60,7 +90,8 @@ impl Tried {
     }
 
     /// Records a request that does not change the pool, according to the table.
-    fn quiet(&self, request: Request) {
+    fn quiet(&self, request: impl Into<Request>) {
+        let request = request.into();
         assert!(!request.traits().is_recorded, "{request:?}");
         self.variants.borrow_mut().insert(variant(&request));
     }
@@ -104,7 +135,7 @@ fn each_change_of_a_pool_is_recorded_and_nothing_else() {
 }
 
 fn datasets(tried: &Tried) {
-    let create = |text: &str, dry_run| Request::Create {
+    let create = |text: &str, dry_run| DatasetRequest::Create {
         name: name(text),
         parents: false,
         assignments: Vec::new(),
@@ -115,14 +146,14 @@ fn datasets(tried: &Tried) {
     tried.change(create("tank/b", false));
     tried.quiet(create("tank/c", true));
     let (of, assignments) = (name("tank/a"), assignment("atime", "off"));
-    tried.change(Request::Set { name: of, assignments, no_mount: true });
-    tried.change(Request::Inherit {
+    tried.change(DatasetRequest::Set { name: of, assignments, no_mount: true });
+    tried.change(DatasetRequest::Inherit {
         name: name("tank/a"),
         property: "atime".into(),
         recursive: false,
         received: false,
     });
-    tried.change(Request::Rename {
+    tried.change(DatasetRequest::Rename {
         from: name("tank/b"),
         to: name("tank/c"),
         parents: false,
@@ -130,7 +161,7 @@ fn datasets(tried: &Tried) {
         no_mount: true,
         force: false,
     });
-    tried.change(Request::Destroy {
+    tried.change(DatasetRequest::Destroy {
         name: name("tank/c"),
         recursive: false,
         dependents: false,
@@ -142,20 +173,25 @@ fn datasets(tried: &Tried) {
 
 fn snapshots(tried: &Tried) {
     let names = || vec![name("tank/a@1")];
-    tried.change(Request::Snapshot { names: names(), recursive: false, assignments: Vec::new() });
-    tried.change(Request::Hold { tag: "keep".into(), names: names(), recursive: false });
-    tried.change(Request::Release { tag: "keep".into(), names: names(), recursive: false });
-    tried.change(Request::Bookmark { from: name("tank/a@1"), to: name("tank/a#1") });
-    tried.change(Request::DestroyBookmark { name: name("tank/a#1"), dry_run: false });
-    tried.change(Request::Rollback { to: name("tank/a@1"), destroy_newer: false, destroy_clones: false, force: false });
-    tried.change(Request::Clone {
+    tried.change(DatasetRequest::Snapshot { names: names(), recursive: false, assignments: Vec::new() });
+    tried.change(DatasetRequest::Hold { tag: "keep".into(), names: names(), recursive: false });
+    tried.change(DatasetRequest::Release { tag: "keep".into(), names: names(), recursive: false });
+    tried.change(DatasetRequest::Bookmark { from: name("tank/a@1"), to: name("tank/a#1") });
+    tried.change(DatasetRequest::DestroyBookmark { name: name("tank/a#1"), dry_run: false });
+    tried.change(DatasetRequest::Rollback {
+        to: name("tank/a@1"),
+        destroy_newer: false,
+        destroy_clones: false,
+        force: false,
+    });
+    tried.change(DatasetRequest::Clone {
         from: name("tank/a@1"),
         to: name("tank/clone"),
         parents: false,
         assignments: Vec::new(),
         no_mount: true,
     });
-    tried.change(Request::Promote { name: name("tank/clone") });
+    tried.change(DatasetRequest::Promote { name: name("tank/clone") });
     let what = SendSpec {
         snapshot: name("tank/clone@1"),
         base: None,
@@ -166,11 +202,11 @@ fn snapshots(tried: &Tried) {
         holds: false,
     };
     let stream = tried.path("stream");
-    let send = |dry_run| Request::Send { what: what.clone(), dry_run };
+    let send = |dry_run| StreamRequest::Send { what: what.clone(), dry_run };
     tried.world.ask_with(send(false), Some(File::create(&stream).unwrap().into())).unwrap();
     tried.quiet(send(false));
     let receive = |dry_run| {
-        Request::Receive(ReceiveSpec {
+        StreamRequest::Receive(ReceiveSpec {
             target: name("tank/received"),
             naming: ReceiveNaming::Exact,
             force: false,
@@ -184,7 +220,7 @@ fn snapshots(tried: &Tried) {
     };
     tried.quiet(receive(true));
     tried.change_with(receive(false), Some(File::open(&stream).unwrap().into()));
-    tried.change(Request::DestroySnapshots {
+    tried.change(DatasetRequest::DestroySnapshots {
         set: name("tank/received@1"),
         recursive: false,
         dependents: false,
@@ -195,8 +231,8 @@ fn snapshots(tried: &Tried) {
 }
 
 fn devices(tried: &Tried) {
-    tried.change(Request::SetPool { assignments: assignment("comment", "tried") });
-    let attach = |new: &str| Request::Attach {
+    tried.change(PoolRequest::SetPool { assignments: assignment("comment", "tried") });
+    let attach = |new: &str| DeviceRequest::Attach {
         device: tried.named("image"),
         new: tried.device(new, 256),
         replace: false,
@@ -207,24 +243,24 @@ fn devices(tried: &Tried) {
     let wait = Request::job(JobKind::Resilver, Order::Wait(JobTarget::Device(tried.named("second"))));
     tried.world.ask(wait.clone()).unwrap();
     tried.quiet(wait);
-    tried.change(Request::Offline { device: tried.named("second"), temporary: false });
-    tried.change(Request::Online { device: tried.named("second"), expand: false });
+    tried.change(DeviceRequest::Offline { device: tried.named("second"), temporary: false });
+    tried.change(DeviceRequest::Online { device: tried.named("second"), expand: false });
     tried.world.ask(Request::job(JobKind::Resilver, Order::Wait(JobTarget::Device(tried.named("second"))))).unwrap();
-    let split = |dry_run| Request::Split { name: "other".into(), devices: Vec::new(), dry_run };
+    let split = |dry_run| DeviceRequest::Split { name: "other".into(), devices: Vec::new(), dry_run };
     tried.quiet(split(true));
     tried.change(split(false));
     tried.change(attach("third"));
-    tried.change(Request::Detach { device: tried.named("third"), force: true });
-    tried.change(Request::Renumber { guid: 7 });
-    tried.change(Request::Clear { device: None });
-    tried.change(Request::Reopen);
-    tried.change(Request::Trim { action: TrimAction::Start, devices: Vec::new(), rate: None, wait: false });
+    tried.change(DeviceRequest::Detach { device: tried.named("third"), force: true });
+    tried.change(PoolRequest::Renumber { guid: 7 });
+    tried.change(PoolRequest::Clear { device: None });
+    tried.change(PoolRequest::Reopen);
+    tried.change(DeviceRequest::Trim { action: TrimAction::Start, devices: Vec::new(), rate: None, wait: false });
     tried.change(Request::start(JobKind::Scrub, None));
     tried.change(Request::ScrubPart(ScrubPart::Damage));
 }
 
 fn jobs(tried: &Tried) {
-    let spare = Request::AddVdevs {
+    let spare = DeviceRequest::AddVdevs {
         vdevs: vec![VdevTreeSpec {
             kind: VdevKind::Disk,
             role: VdevRole::Normal,
@@ -254,53 +290,49 @@ fn jobs(tried: &Tried) {
 fn nothing(tried: &Tried) {
     let location = || location("tank/a:/file");
     let paths = || vec![PathBytes::from(tried.path("file"))];
-    for request in [
-        Request::Ping,
-        Request::Shutdown { force: false, export: true },
-        Request::Abandon,
-        Request::Pool { properties: Vec::new(), vdevs: false },
-        Request::Status,
-        Request::History { internal: false },
-        Request::Sync,
-        Request::Check,
-        Request::Losses { devices: Vec::new() },
-        Request::Events { after: 0 },
-        Request::ClearEvents,
-        Request::Activities,
-        Request::IoCounters,
-        Request::List {
-            root: None,
-            depth: None,
-            kinds: dataset::property::Kinds::ALL_DATASETS,
-            properties: Vec::new(),
-        },
-        Request::Mounts,
-        Request::Mount { name: None, options: Vec::new(), overlay: false },
-        Request::MountAt {
-            name: name("tank/a"),
-            directory: "/mnt".into(),
-            options: Vec::new(),
-            remount: false,
-            namespace: 0,
-        },
-        Request::Unmount { target: None, force: false },
-        Request::Holds { names: Vec::new(), recursive: false },
-        Request::Diff { from: name("tank/a@1"), to: name("tank/a") },
-        Request::Entries { location: location(), directory_itself: false, recursive: false },
-        Request::FileAttributes { location: location(), recursive: false },
-        Request::SetFileAttributes { location: location(), assignments: Vec::new(), recursive: false },
-        Request::Accounts { name: name("tank/a"), kind: dataset::property::OwnerKind::User },
-        Request::Projects { location: location(), reach: ProjectReach::Itself },
-        Request::SetProject {
-            location: location(),
-            change: ProjectChange { id: None, inherit: None },
-            recursive: false,
-        },
-        Request::Read { location: location() },
-        Request::CopyIn { sources: paths(), to: location(), recursive: false },
-        Request::CopyWithin { sources: vec![location()], to: location(), recursive: false },
-        Request::CopyOut { sources: vec![location()], to: "/tmp/x".into(), recursive: false },
-    ] {
-        tried.quiet(request);
-    }
+    tried.quiet(ServiceRequest::Ping);
+    tried.quiet(ServiceRequest::Shutdown { force: false, export: true });
+    tried.quiet(ServiceRequest::Abandon);
+    tried.quiet(PoolRequest::Pool { properties: Vec::new(), vdevs: false });
+    tried.quiet(PoolRequest::Status);
+    tried.quiet(PoolRequest::History { internal: false });
+    tried.quiet(PoolRequest::Sync);
+    tried.quiet(PoolRequest::Check);
+    tried.quiet(PoolRequest::Losses { devices: Vec::new() });
+    tried.quiet(PoolRequest::Events { after: 0 });
+    tried.quiet(PoolRequest::ClearEvents);
+    tried.quiet(PoolRequest::Activities);
+    tried.quiet(PoolRequest::IoCounters);
+    tried.quiet(DatasetRequest::List {
+        root: None,
+        depth: None,
+        kinds: dataset::property::Kinds::ALL_DATASETS,
+        properties: Vec::new(),
+    });
+    tried.quiet(MountRequest::Mounts);
+    tried.quiet(MountRequest::Mount { name: None, options: Vec::new(), overlay: false });
+    tried.quiet(MountRequest::MountAt {
+        name: name("tank/a"),
+        directory: "/mnt".into(),
+        options: Vec::new(),
+        remount: false,
+        namespace: 0,
+    });
+    tried.quiet(MountRequest::Unmount { target: None, force: false });
+    tried.quiet(DatasetRequest::Holds { names: Vec::new(), recursive: false });
+    tried.quiet(StreamRequest::Diff { from: name("tank/a@1"), to: name("tank/a") });
+    tried.quiet(FileRequest::Entries { location: location(), directory_itself: false, recursive: false });
+    tried.quiet(FileRequest::FileAttributes { location: location(), recursive: false });
+    tried.quiet(FileRequest::SetFileAttributes { location: location(), assignments: Vec::new(), recursive: false });
+    tried.quiet(DatasetRequest::Accounts { name: name("tank/a"), kind: dataset::property::OwnerKind::User });
+    tried.quiet(FileRequest::Projects { location: location(), reach: ProjectReach::Itself });
+    tried.quiet(FileRequest::SetProject {
+        location: location(),
+        change: ProjectChange { id: None, inherit: None },
+        recursive: false,
+    });
+    tried.quiet(FileRequest::Read { location: location() });
+    tried.quiet(FileRequest::CopyIn { sources: paths(), to: location(), recursive: false });
+    tried.quiet(FileRequest::CopyWithin { sources: vec![location()], to: location(), recursive: false });
+    tried.quiet(FileRequest::CopyOut { sources: vec![location()], to: "/tmp/x".into(), recursive: false });
 }

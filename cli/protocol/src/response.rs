@@ -1,0 +1,74 @@
+//! The answers to requests.
+
+use dataset::name::DatasetName;
+use serde::{Deserialize, Serialize};
+
+use super::{failure::Failure, record::*};
+
+/// The answer of a pool to a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Response {
+    /// Success, without further data.
+    Done,
+    /// Uncommitted writes are lost; the pool remains at the given transaction group.
+    GivenUp(u64),
+    /// Properties of a pool, and vdevs on request.
+    Pool(PoolRecord),
+    /// State, devices and errors of a pool.
+    Status(Box<PoolStatus>),
+    /// History of a pool, oldest line first.
+    History(Vec<HistoryRecord>),
+    /// Result of a verification.
+    Checked(CheckReport),
+    /// Number of bytes trimmed.
+    Trimmed(u64),
+    /// Number of bytes that a scrub would verify.
+    Planned(u64),
+    /// Loss that a failure would cause.
+    Losses(LossReport),
+    /// Recorded events, oldest first.
+    Events(Vec<EventRecord>),
+    /// Number of events cleared.
+    Cleared(u64),
+    /// Result of scrubbing a part.
+    Examined(ExaminedRecord),
+    /// Background activities, each activity once.
+    Activities(Vec<ActivityRecord>),
+    /// Counters, for comparison with earlier counters.
+    IoCounters(IoSample),
+    /// The devices of a pool, present or planned.
+    Layout(Layout),
+    /// Requirements of removing a vdev.
+    Removal(RemovalPlan),
+    /// Effect of a planned rebalance.
+    Rebalance(RebalancePlan),
+    /// Effect of a planned defragmentation.
+    Defragment(DefragmentPlan),
+    /// Requirements of a resize.
+    Resize(ResizePlan),
+    /// Devices with space at the end that the pool does not use, after a resize.
+    Resized(Vec<String>),
+    /// Result of splitting a pool.
+    Split(SplitRecord),
+    /// File systems created, or to create in a dry run; ancestors first.
+    Created(Vec<DatasetName>),
+    /// Names destroyed, or to destroy in a dry run, and the space freed.
+    Destroyed(DestroyRecord),
+    /// Mounted file systems and snapshots.
+    Mounts(Vec<MountRecord>),
+    /// Holds on the requested snapshots.
+    Holds(Vec<HoldRecord>),
+    /// Parts of a stream sent, or to send in a dry run.
+    Sent(Vec<SentRecord>),
+    /// Parts of a stream received, or to receive in a dry run.
+    Received {
+        /// The snapshots, in the order of the stream.
+        records: Vec<ReceivedRecord>,
+        /// Why file systems could not be mounted afterwards.
+        unmounted: Option<Failure>,
+    },
+    /// Usage and quotas, in ascending order of id.
+    Accounts(Vec<AccountRecord>),
+    /// Number of files, directories and bytes copied.
+    Copied(CopyRecord),
+}

@@ -1,0 +1,209 @@
+//! From a request to the code that executes the request, by subject.
+
+use std::path::Path;
+
+use dataset::admin::{DestroyRequest, DestroySnapshotsRequest};
+use protocol::{
+    DatasetRequest, DeviceRequest, Failure, FileRequest, MountRequest, PoolRequest, Request, Response, ServiceRequest,
+    Stream, StreamRequest,
+};
+
+use super::{check, job::Job, mounts::check_namespace, open_pool::OpenPool, patience::Patience, refusal::OrRefused};
+
+impl OpenPool {
+    /// Executes a request, and adds `command` to the history after a change.
+    pub fn execute(
+        &self,
+        command: &str,
+        request: impl Into<Request>,
+        stream: Option<Stream>,
+        job: &mut Job<'_>,
+    ) -> Result<Response, Failure> {
+        let request = request.into();
+        self.check_not_suspended(&request)?;
+        let recorded = request.traits().is_recorded;
+        if recorded {
+            // The request may clear errors, so errors are sampled before.
+            self.events.look();
+        }
+        let response = self.carry_out(request, stream, job)?;
+        if recorded {
+            self.record(command);
+            self.events.note_command(command);
+        }
+        Ok(response)
+    }
+
+    fn carry_out(&self, request: Request, stream: Option<Stream>, job: &mut Job<'_>) -> Result<Response, Failure> {
+        match request {
+            Request::Service(request) => about_service(&request),
+            Request::Pool(request) => self.about_pool(request, job),
+            Request::Device(request) => self.about_devices(request, job),
+            Request::Dataset(request) => self.about_datasets(request, job),
+            Request::Mount(request) => self.about_mounts(request),
+            Request::Stream(request) => self.about_streams(request, stream, job),
+            Request::File(request) => self.about_files(request, stream, job),
+            Request::Job { kind, order } => self.order(kind, order, job),
+            Request::ScrubPart(part) => self.scrub_part(&part, job).map(Response::Examined),
+        }
+    }
+
+    fn about_pool(&self, request: PoolRequest, job: &mut Job<'_>) -> Result<Response, Failure> {
+        match request {
+            PoolRequest::Pool { properties, vdevs } => self.pool_record(&properties, vdevs).map(Response::Pool),
+            PoolRequest::SetPool { assignments } => self.set_pool(&assignments).map(done),
+            PoolRequest::Status => self.status().map(|status| Response::Status(Box::new(status))),
+            PoolRequest::History { internal } => self.history(internal).map(Response::History),
+            PoolRequest::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
+            PoolRequest::Check => check::check_live(self, job).map(Response::Checked),
+            PoolRequest::Losses { devices } => self.losses(&devices, job).map(Response::Losses),
+            PoolRequest::Events { after } => Ok(Response::Events(self.events.after(after))),
+            PoolRequest::ClearEvents => Ok(Response::Cleared(self.events.clear())),
+            PoolRequest::Activities => self.activities().map(Response::Activities),
+            PoolRequest::Reopen => self.reopen_devices().map(done),
+            PoolRequest::Clear { device } => self.clear(device.as_deref()).map(done),
+            PoolRequest::IoCounters => Ok(Response::IoCounters(self.io_counters())),
+            PoolRequest::Renumber { guid } => self.renumber(guid).map(done),
+        }
+    }
+
+    fn about_devices(&self, request: DeviceRequest, job: &mut Job<'_>) -> Result<Response, Failure> {
+        match request {
+            DeviceRequest::AddVdevs { vdevs, spares, force, dry_run } => {
+                self.add_vdevs(&vdevs, &spares, force, dry_run).map(Response::Layout)
+            }
+            DeviceRequest::Attach { device, new, replace, force, limit } => {
+                self.attach(&device, &new, replace, force, limit).map(Response::Layout)
+            }
+            DeviceRequest::Detach { device, force } => self.detach(&device, force).map(Response::Layout),
+            DeviceRequest::Split { name, devices, dry_run } => {
+                self.split(&name, &devices, dry_run).map(Response::Split)
+            }
+            DeviceRequest::Offline { device, temporary } => self.offline(&device, temporary).map(done),
+            DeviceRequest::Online { device, expand } => self.online(&device, expand).map(done),
+            DeviceRequest::Trim { action, devices, rate, wait } => {
+                let bytes = self.trim((action, &devices), rate, wait, job)?;
+                Ok(bytes.map_or(Response::Done, Response::Trimmed))
+            }
+        }
+    }
+
+    fn about_datasets(&self, request: DatasetRequest, job: &mut Job<'_>) -> Result<Response, Failure> {
+        match request {
+            DatasetRequest::List { root, depth, kinds, properties } => {
+                self.list(root, depth, kinds, &properties, job).map(done)
+            }
+            DatasetRequest::Create { name, parents, assignments, no_mount, dry_run } => {
+                self.create_dataset(&name, parents, &assignments, no_mount, dry_run).map(Response::Created)
+            }
+            DatasetRequest::Destroy { name, recursive, dependents, force, wait, dry_run } => {
+                let request = DestroyRequest { name, recursive, dependents };
+                self.destroy_dataset(request, force, dry_run, &Patience::of(wait, job)).map(Response::Destroyed)
+            }
+            DatasetRequest::DestroySnapshots { set, recursive, dependents, defer, wait, dry_run } => {
+                let request = DestroySnapshotsRequest { set, recursive, dependents, defer };
+                self.destroy_snapshots(request, dry_run, &Patience::of(wait, job)).map(Response::Destroyed)
+            }
+            DatasetRequest::DestroyBookmark { name, dry_run } => {
+                self.destroy_bookmark(&name, dry_run).map(Response::Destroyed)
+            }
+            DatasetRequest::Set { name, assignments, no_mount } => self.set(&name, &assignments, no_mount).map(done),
+            DatasetRequest::Inherit { name, property, recursive, received } => {
+                self.inherit(&name, &property, recursive, received).map(done)
+            }
+            DatasetRequest::Rename { from, to, parents, recursive, no_mount, force } => {
+                self.rename(&from, &to, parents, recursive, no_mount, force).map(done)
+            }
+            DatasetRequest::Snapshot { names, recursive, assignments } => {
+                self.snapshot(names, recursive, &assignments).map(done)
+            }
+            DatasetRequest::Rollback { to, destroy_newer, destroy_clones, force } => {
+                self.rollback(&to, destroy_newer, destroy_clones, force).map(done)
+            }
+            DatasetRequest::Clone { from, to, parents, assignments, no_mount } => {
+                self.clone_snapshot(&from, &to, parents, &assignments, no_mount).map(done)
+            }
+            DatasetRequest::Promote { name } => self.promote(&name).map(done),
+            DatasetRequest::Hold { tag, names, recursive } => self.hold(&tag, &names, recursive).map(done),
+            DatasetRequest::Holds { names, recursive } => self.holds(&names, recursive).map(Response::Holds),
+            DatasetRequest::Release { tag, names, recursive } => self.release(&tag, &names, recursive).map(done),
+            DatasetRequest::Bookmark { from, to } => self.bookmark(&from, &to).map(done),
+            DatasetRequest::Accounts { name, kind } => self.accounts(&name, kind, job).map(Response::Accounts),
+        }
+    }
+
+    fn about_mounts(&self, request: MountRequest) -> Result<Response, Failure> {
+        match request {
+            MountRequest::Mounts => Ok(Response::Mounts(self.mounts.as_ref().map(|m| m.list()).unwrap_or_default())),
+            MountRequest::Mount { name, options, overlay } => self.mount(name.as_ref(), &options, overlay).map(done),
+            MountRequest::MountAt { name, directory, options, remount, namespace } => {
+                check_namespace(&name, namespace)?;
+                self.mount_at(&name, Path::new(directory.as_os_str()), &options, remount).map(done)
+            }
+            MountRequest::Unmount { target, force } => self.unmount(target.as_ref(), force).map(done),
+        }
+    }
+
+    fn about_streams(
+        &self,
+        request: StreamRequest,
+        stream: Option<Stream>,
+        job: &mut Job<'_>,
+    ) -> Result<Response, Failure> {
+        match request {
+            StreamRequest::Diff { from, to } => self.diff(&from, &to, job).map(done),
+            StreamRequest::Send { what, dry_run } => self.send(&what, dry_run, stream, job).map(Response::Sent),
+            StreamRequest::Receive(spec) => self.receive(&spec, required(stream)?, job),
+        }
+    }
+
+    fn about_files(
+        &self,
+        request: FileRequest,
+        stream: Option<Stream>,
+        job: &mut Job<'_>,
+    ) -> Result<Response, Failure> {
+        match request {
+            FileRequest::Entries { location, directory_itself, recursive } => {
+                self.entries(&location, directory_itself, recursive, job).map(done)
+            }
+            FileRequest::FileAttributes { location, recursive } => {
+                self.file_attributes(&location, recursive, job).map(done)
+            }
+            FileRequest::SetFileAttributes { location, assignments, recursive } => {
+                self.set_file_attributes(&location, &assignments, recursive, job).map(done)
+            }
+            FileRequest::Projects { location, reach } => self.projects(&location, reach, job).map(done),
+            FileRequest::SetProject { location, change, recursive } => {
+                self.set_project(&location, change, recursive, job).map(done)
+            }
+            FileRequest::Read { location } => self.read_file(&location, required(stream)?, job).map(done),
+            FileRequest::CopyIn { sources, to, recursive } => {
+                self.copy_in(&sources, &to, recursive, job).map(Response::Copied)
+            }
+            FileRequest::CopyWithin { sources, to, recursive } => {
+                self.copy_within(&sources, &to, recursive, job).map(Response::Copied)
+            }
+            FileRequest::CopyOut { sources, to, recursive } => {
+                self.copy_out(&sources, &to, recursive, job).map(Response::Copied)
+            }
+        }
+    }
+}
+
+fn about_service(request: &ServiceRequest) -> Result<Response, Failure> {
+    match request {
+        ServiceRequest::Ping => Ok(Response::Done),
+        // The process that has the pool open closes the pool.
+        ServiceRequest::Shutdown { .. } | ServiceRequest::Abandon => Err(Failure::new("this pool has no service")),
+    }
+}
+
+fn done(_: ()) -> Response {
+    Response::Done
+}
+
+/// The stream of a request; an error if missing.
+fn required(stream: Option<Stream>) -> Result<Stream, Failure> {
+    stream.ok_or_else(|| Failure::new("the request came without its stream"))
+}
