@@ -317,6 +317,18 @@ fn an_import_sets_what_can_be_set_and_refuses_the_rest() {
 }
 
 #[test]
+fn a_copy_of_an_imported_pool_needs_a_guid_of_its_own() {
+    let lab = Lab::mountless();
+    lab.create("tank", "64M");
+    std::fs::create_dir(lab.path("copies")).unwrap();
+    std::fs::copy(lab.path("tank.img"), lab.path("copies/tank.img")).unwrap();
+    let refused = lab.run("pool", &["import", "-d", &lab.at("copies"), "tank", "copy"]).fails(1);
+    assert!(refused.contains("the pool is already imported\n  to import a copy of the pool too: pool reguid tank, "));
+    lab.pool(&["reguid", "tank"]);
+    lab.pool(&["import", "-d", &lab.at("copies"), "tank", "copy"]);
+}
+
+#[test]
 fn pools_in_json() {
     let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     lab.create("tank", "64M");

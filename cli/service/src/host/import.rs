@@ -102,9 +102,13 @@ impl Client {
         let name = known.name.as_str();
         // As in ZFS, `import -a` accepts pools that are already imported.
         let is_one = import.which.is_some();
-        let exists = || match is_one {
-            true => Err(Failure::cannot("import", name, "a pool with that name is already imported")),
-            false => Ok(true),
+        let exists = || match (is_one, &import.new_name) {
+            (true, None) => Err(Failure::cannot("import", name, "a pool with that name is already imported")),
+            (true, Some(_)) => {
+                let hint = format!("to import a copy of the pool too: pool reguid {name}, then import the copy");
+                Err(Failure::cannot("import", name, "the pool is already imported").hint(hint))
+            }
+            (false, _) => Ok(true),
         };
         if self.is_served(name) || import.new_name.is_some() {
             return exists();
