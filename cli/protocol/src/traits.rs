@@ -138,14 +138,13 @@ impl PoolRequest {
 impl DeviceRequest {
     fn traits(&self) -> Traits {
         match self {
-            DeviceRequest::Attach { .. }
-            | DeviceRequest::Detach { .. }
+            DeviceRequest::Detach { .. }
             | DeviceRequest::Offline { .. }
             | DeviceRequest::Online { .. }
             | DeviceRequest::Trim { .. } => OWNER.recorded(),
-            DeviceRequest::AddVdevs { dry_run, .. } | DeviceRequest::Split { dry_run, .. } => {
-                OWNER.recorded_unless(*dry_run)
-            }
+            DeviceRequest::AddVdevs { dry_run, .. }
+            | DeviceRequest::Attach { dry_run, .. }
+            | DeviceRequest::Split { dry_run, .. } => OWNER.recorded_unless(*dry_run),
         }
     }
 }

@@ -16,7 +16,7 @@ fn given_images(request: &Request) -> Vec<PathBuf> {
         Request::Device(DeviceRequest::AddVdevs { vdevs, spares, dry_run: false, .. }) => {
             vdevs.iter().flat_map(|vdev| &vdev.devices).chain(spares).collect()
         }
-        Request::Device(DeviceRequest::Attach { new, .. }) => vec![new],
+        Request::Device(DeviceRequest::Attach { new, dry_run: false, .. }) => vec![new],
         _ => Vec::new(),
     };
     let existing = existing.into_iter().filter(|spec| spec.create.is_none());

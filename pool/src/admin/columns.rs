@@ -42,7 +42,7 @@ use crate::{
     units::{Guid, Txg, VdevId},
     vdev::{
         Group, Leaf, Member, Single, State, Vdev,
-        raidz::zones::{narrow, wide_end, widened, with_column},
+        raidz::zones::{narrow, space_on, wide_end, widened, with_column},
     },
 };
 
@@ -72,33 +72,17 @@ impl Pool {
     pub fn attach_column(&self, name: &str, new: Arc<dyn Device>) -> Result<VdevId> {
         self.engine().writable()?;
         let mut highest = self.labelling();
-        let vdev = self.find_vdev(name)?;
-        let id = vdev.id();
-        let (Some(raidz), Some(group)) = (vdev.as_raidz(), vdev.as_group()) else {
-            return Err(Error::Request(format!("{name} is not a raidz")));
-        };
         let mut label = self.label();
-        let (sector, region) = (1 << label.ashift, label.region_size);
-        let config = raidz_of(&mut label, id)?;
-        check_attachable(config, group, sector, region)?;
-        check_rows(region / sector, config.data_columns() as u64 + 1, region)?;
-        let size = config.device_size();
-        if usable_size(new.size()) < size {
-            let (size, needed) = format_apart(new.size(), crate::format::label::device_size(size));
-            let problem = format!("{} is too small: {size}, at least {needed} needed", new.name());
-            return Err(Error::Request(problem));
-        }
-        let leaf = LeafConfig { guid: Guid(self.engine().env().random()), size, path: new.name().to_owned() };
-        let member = MemberConfig { behind: Some(Behind::default()), ..MemberConfig::whole(leaf.clone()) };
-        let column = config.columns();
-        let outgrown = || Error::Request(format!("{} has reached its maximum number of regions", group.name()));
-        config.zones = with_column(config, sector, region).ok_or_else(outgrown)?;
-        config.members.push(RaidZMember { column: column as u32, member: member.clone() });
-        let config = config.clone();
-        name_features(&mut label);
+        let vdev = self.describe_column(&mut label, name, &*new)?;
+        let id = vdev.id();
+        let (Some(raidz), Some(group)) = (vdev.as_raidz(), vdev.as_group()) else { return Err(not_raidz(name)) };
+        let config = raidz_of(&mut label, id)?.clone();
+        let RaidZMember { column, member } = config.members.last().expect("the new column is the last").clone();
+        let leaf = member.leaf.clone();
         let zones = zones(&label, &config)?;
         write_new_label(&*new, leaf.guid, id, &Label { txg: Txg::ZERO, ..label.clone() })?;
-        let member = Member::new(Arc::new(Leaf::new(leaf.guid, new)), State::Resilvered, &member).at_column(column);
+        let member =
+            Member::new(Arc::new(Leaf::new(leaf.guid, new)), State::Resilvered, &member).at_column(column as usize);
         let member = Arc::new(member);
         let alone: Arc<dyn Vdev> = Arc::new(Single::new(id, member.leaf.clone()));
         self.replace_labels(&mut highest, label, &[alone])?;
@@ -108,6 +92,45 @@ impl Pool {
         drop(highest);
         self.engine().commit_anyway()?;
         Ok(id)
+    }
+
+    /// Checks whether [`Pool::attach_column`] would add a device of this name and size; changes nothing. Returns the
+    /// bytes that the RAID-Z gains once all rows are wide.
+    ///
+    /// # Errors
+    /// As [`Pool::attach_column`].
+    pub fn check_attach_column(&self, name: &str, new: &dyn Device) -> Result<u64> {
+        self.engine().writable()?;
+        let mut label = self.label();
+        let vdev = self.describe_column(&mut label, name, new)?;
+        let (sector, region) = (1 << label.ashift, label.region_size);
+        let config = raidz_of(&mut label, vdev.id())?;
+        let space = |columns| space_on(vec![config.device_size(); columns], config.parity, sector, region);
+        Ok(space(config.columns()).saturating_sub(space(config.columns() - 1)))
+    }
+
+    /// Adds the device to the description of a RAID-Z, as its last column. Returns the vdev.
+    fn describe_column(&self, label: &mut Label, name: &str, new: &dyn Device) -> Result<Arc<dyn Vdev>> {
+        let vdev = self.find_vdev(name)?;
+        let (Some(_), Some(group)) = (vdev.as_raidz(), vdev.as_group()) else { return Err(not_raidz(name)) };
+        let (sector, region) = (1 << label.ashift, label.region_size);
+        let config = raidz_of(label, vdev.id())?;
+        check_attachable(config, group, sector, region)?;
+        check_rows(region / sector, config.data_columns() as u64 + 1, region)?;
+        let size = config.device_size();
+        if usable_size(new.size()) < size {
+            let (size, needed) = format_apart(new.size(), crate::format::label::device_size(size));
+            let problem = format!("{} is too small: {size}, at least {needed} needed", new.name());
+            return Err(Error::Request(problem));
+        }
+        let leaf = LeafConfig { guid: Guid(self.engine().env().random()), size, path: new.name().to_owned() };
+        let member = MemberConfig { behind: Some(Behind::default()), ..MemberConfig::whole(leaf) };
+        let column = config.columns();
+        let outgrown = || Error::Request(format!("{} has reached its maximum number of regions", group.name()));
+        config.zones = with_column(config, sector, region).ok_or_else(outgrown)?;
+        config.members.push(RaidZMember { column: column as u32, member });
+        name_features(label);
+        Ok(vdev)
     }
 
     /// The first RAID-Z with rows that could have more columns.
@@ -165,6 +188,10 @@ impl Pool {
         self.engine().commit_anyway()?;
         Ok(())
     }
+}
+
+fn not_raidz(name: &str) -> Error {
+    Error::Request(format!("{name} is not a raidz"))
 }
 
 fn raidz_of(label: &mut Label, id: VdevId) -> Result<&mut RaidZConfig> {

@@ -91,12 +91,7 @@ impl Pool {
         }
         let mut highest = self.labelling();
         let mut label = self.label();
-        let (vdev, named) = self.find_device(beside)?;
-        if vdev.is_lost() {
-            return Err(Error::Request(format!("{beside} belongs to a missing log vdev; to forget it: pool remove")));
-        }
-        let room = room_for(&label, vdev.id(), named.guid())?;
-        let size = room.taken(usable_size(new.size())).ok_or_else(|| too_small(&*new, &room))?;
+        let (vdev, named, size) = self.place_beside(&label, beside, &*new)?;
         let spare = if replace { self.yield_to_spare(&mut label, &*vdev, &named)? } else { None };
         let (old, leaving) = match spare {
             Some(spare) => (spare, Some(named)),
@@ -119,6 +114,30 @@ impl Pool {
             failed.let_go();
         }
         Ok(())
+    }
+
+    /// Checks whether [`Pool::attach`] would attach a device of this name and size beside a device; changes nothing.
+    ///
+    /// # Errors
+    /// As [`Pool::attach`].
+    pub fn check_attach(&self, beside: &str, new: &dyn Device) -> Result<()> {
+        self.engine().writable()?;
+        let mut label = self.label();
+        let (vdev, named, size) = self.place_beside(&label, beside, new)?;
+        let random = || Guid(self.engine().env().random());
+        let joining = MemberConfig::whole(LeafConfig { guid: random(), size, path: new.name().to_owned() });
+        joined(config_of(&mut label, vdev.id())?.tree.clone(), &named, &joining, random).map(drop)
+    }
+
+    /// The vdev and the device for a new device to join, and the usable bytes of the new device.
+    fn place_beside(&self, label: &Label, beside: &str, new: &dyn Device) -> Result<(Arc<dyn Vdev>, Arc<Leaf>, u64)> {
+        let (vdev, named) = self.find_device(beside)?;
+        if vdev.is_lost() {
+            return Err(Error::Request(format!("{beside} belongs to a missing log vdev; to forget it: pool remove")));
+        }
+        let room = room_for(label, vdev.id(), named.guid())?;
+        let size = room.taken(usable_size(new.size())).ok_or_else(|| too_small(new, &room))?;
+        Ok((vdev, named, size))
     }
 
     /// Makes a labelled device a member of a vdev, beside or instead of `old`, and writes labels that name the new

@@ -72,7 +72,10 @@ impl OpenPool {
             DeviceRequest::AddVdevs { vdevs, spares, force, dry_run } => {
                 self.add_vdevs(&vdevs, &spares, force, dry_run).map(Response::Layout)
             }
-            DeviceRequest::Attach { device, new, replace, force, limit } => {
+            DeviceRequest::Attach { device, new, force, dry_run: true, .. } => {
+                self.plan_attach(&device, &new, force).map(Response::Layout)
+            }
+            DeviceRequest::Attach { device, new, replace, force, limit, dry_run: false } => {
                 self.attach(&device, &new, replace, force, limit).map(Response::Layout)
             }
             DeviceRequest::Detach { device, force } => self.detach(&device, force).map(Response::Layout),

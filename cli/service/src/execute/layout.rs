@@ -220,6 +220,18 @@ pub(crate) fn shown(vdev: &dyn Vdev, classes: &VdevClasses) -> LayoutVdev {
     LayoutVdev { role, name: name_of(vdev), devices, may_lose, unused: 0 }
 }
 
+/// Adds a device to a vdev in a layout; a single device becomes a mirror.
+pub(crate) fn widen(shown: &mut LayoutVdev, id: VdevId, path: String) {
+    let is_raidz = shown.name.starts_with("raidz") && !shown.devices.is_empty();
+    if shown.devices.is_empty() {
+        shown.devices = vec![std::mem::replace(&mut shown.name, format!("mirror-{id}"))];
+    }
+    shown.devices.push(path);
+    if !is_raidz {
+        shown.may_lose = VdevKind::Mirror.may_lose(shown.devices.len());
+    }
+}
+
 /// The name of a vdev: `mirror-0`, `raidz2-0`, or the device's path.
 pub(crate) fn name_of(vdev: &dyn Vdev) -> String {
     match vdev.group_name() {

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use dataset::jobs::Kind;
 use pool::{
-    device::{Access, Device},
+    device::{Access, Device, MemoryDevice},
     format::label::RAIDZ_EXPANSION,
     units::Guid,
     vdev::{Health, Member, State},
@@ -13,7 +13,7 @@ use pool::{
 use protocol::{Failure, Layout, SplitRecord, VdevSpec};
 
 use super::{
-    devices::{self, NewDevices},
+    devices::{self, NewDevices, check_new},
     job::Job,
     layout,
     open_pool::OpenPool,
@@ -114,6 +114,31 @@ impl OpenPool {
         }
         taken.keep();
         Ok(())
+    }
+
+    /// The layout after attaching a device beside a device, or to a RAID-Z; changes nothing.
+    pub(super) fn plan_attach(&self, beside: &str, new: &VdevSpec, force: bool) -> Result<Layout, Failure> {
+        const ACTION: &str = "attach to";
+        let raidz = self.pool.find_vdev(beside).ok().filter(|vdev| vdev.as_raidz().is_some());
+        let vdev = match &raidz {
+            Some(raidz) => raidz.clone(),
+            None => self.pool.find_device(beside).or_refused(ACTION, beside)?.0,
+        };
+        let sizes = check_new(std::slice::from_ref(new), ACTION, beside, force)?;
+        let path = new.path.to_text();
+        let stand_in = MemoryDevice::new(path.clone(), sizes.iter().sum());
+        let mut layout = self.layout();
+        if raidz.is_some() {
+            self.datasets.check_feature(RAIDZ_EXPANSION).or_refused(ACTION, beside)?;
+            layout.size += self.pool.check_attach_column(beside, &stand_in).or_refused(ACTION, beside)?;
+        } else {
+            self.pool.check_attach(beside, &stand_in).or_refused(ACTION, beside)?;
+        }
+        let name = layout::name_of(&*vdev);
+        if let Some(shown) = layout.vdevs.iter_mut().find(|shown| shown.name == name) {
+            layout::widen(shown, vdev.id(), path);
+        }
+        Ok(layout)
     }
 
     pub(super) fn detach(&self, device: &str, force: bool) -> Result<Layout, Failure> {

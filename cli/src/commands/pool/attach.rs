@@ -4,7 +4,7 @@ use clap::Args;
 use dataset::jobs::Kind;
 use protocol::{DeviceRequest, Exit, Failure, JobTarget, Order, Request, Response, unexpected_answer};
 
-use super::trim;
+use super::{layout, trim};
 use crate::args::common::{pool_name, vdev, vdev_name};
 use crate::context::Context;
 
@@ -25,6 +25,7 @@ to a txg with blocks in space given up by the expansion.
 Examples:
   pool attach tank /dev/sdb /dev/sdc
   pool attach tank raidz1-0 /dev/sdd
+  pool attach -n tank raidz1-0 /dev/sdd             show the layout with the new device
   pool attach --limit 20M tank raidz1-0 /dev/sdd    copy at most 20M per second
   pool attach --limit 50M tank raidz1-0             change the limit
   pool attach -p tank                               pause the expansion
@@ -35,6 +36,9 @@ pub struct Arguments {
     /// Use a device that contains data; the data is destroyed
     #[arg(short = 'f')]
     force: bool,
+    /// Dry run: show the resulting layout
+    #[arg(short = 'n', conflicts_with_all = ["pause", "wait", "limit"], requires = "new")]
+    dry_run: bool,
     /// Pause the expansion
     #[arg(short = 'p', conflicts_with_all = ["force", "wait", "limit", "new"])]
     pause: bool,
@@ -77,8 +81,12 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         replace: false,
         force: arguments.force,
         limit,
+        dry_run: arguments.dry_run,
     };
-    let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+    let Response::Layout(planned) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+    if arguments.dry_run {
+        return context.print(&layout::render(&planned, "attach")).map(|()| Exit::Done);
+    }
     if arguments.wait && is_raidz(device) {
         return wait(&pool, context);
     }

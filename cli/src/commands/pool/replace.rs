@@ -55,8 +55,14 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         }
         None => VdevSpec { path: device.as_str().into(), create: None },
     };
-    let request =
-        DeviceRequest::Attach { device, new: new.clone(), replace: true, force: arguments.force, limit: None };
+    let request = DeviceRequest::Attach {
+        device,
+        new: new.clone(),
+        replace: true,
+        force: arguments.force,
+        limit: None,
+        dry_run: false,
+    };
     let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.wait {
         context.run(&pool, Request::job(Kind::Resilver, Order::Wait(JobTarget::Device(new.path.to_text()))))?;

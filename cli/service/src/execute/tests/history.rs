@@ -238,6 +238,7 @@ fn devices(tried: &Tried) {
         replace: false,
         force: false,
         limit: None,
+        dry_run: false,
     };
     tried.change(attach("second"));
     let wait = Request::job(JobKind::Resilver, Order::Wait(JobTarget::Device(tried.named("second"))));
