@@ -111,3 +111,42 @@ fn a_resilver_goes_on_after_an_export_and_after_a_kill() {
         lab.check("tank");
     }
 }
+
+#[test]
+fn a_resilver_is_paused_and_limited_until_its_end() {
+    let lab = furnished();
+    let mut files = FILES;
+    let import = || drop(lab.pool(&["import", "-d", &lab.at(""), "tank"]));
+    // A resilver may finish before the pause.
+    loop {
+        let new = format!("{files}.img");
+        lab.pool(&["attach", "tank", "a.img", &format!("{SIZE}:{new}")]);
+        if lab.run("pool", &["resilver", "-p", "tank"]).code == Some(0) {
+            break;
+        }
+        lab.pool(&["detach", "tank", &new]);
+        put_all(&lab, files..files + FILES);
+        files += FILES;
+    }
+    assert!(lab.run("pool", &["resilver", "-p", "tank"]).fails(1).contains("it is already paused"));
+    // A paused activity counts as finished, and delays no other job.
+    lab.pool(&["wait", "-t", "resilver,replace", "tank"]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    lab.pool(&["export", "tank"]);
+    import();
+    let says = |words: &str| wait_until(words, || lab.pool(&["status", "tank"]).contains(words));
+    says("scan: resilver paused, started on");
+    lab.pool(&["resilver", "--limit", "64K", "tank"]);
+    says("scan: resilver in progress since");
+    says("limited to 64K/s");
+    lab.kill("tank");
+    import();
+    says("limited to 64K/s");
+    lab.pool(&["resilver", "--limit", "none", "tank"]);
+    lab.pool(&["wait", "-t", "resilver", "tank"]);
+    wait_until("the resilver has ended", || !lab.pool(&["status", "tank"]).contains("resilvering"));
+    let refused = lab.session(&["pool resilver -p tank", "pool resilver --limit 1M tank"]);
+    assert_eq!(refused.matches("no resilver is in progress").count(), 2, "{refused}");
+    lab.pool(&["detach", "tank", "a.img"]);
+    lab.check("tank");
+}

@@ -67,7 +67,7 @@ pub enum PoolCommand {
     Labelclear(labelclear::Arguments),
     /// Verify the data of a pool, and repair damage
     Scrub(scrub::Arguments),
-    /// Restart the resilver of a pool
+    /// Restart, pause or limit the resilver of a pool
     Resilver(resilver::Arguments),
     /// TRIM unused space
     Trim(trim::Arguments),

@@ -9,7 +9,8 @@
 //! job        what a job does: steps, pause, stop
 //! scheduler  chooses the job for the next step, the size of the step, and the wait before it
 //! stride     the size of a step, small enough to delay others only briefly
-//! pace       the limit set by the administrator
+//! throttle   pause and limit, as the administrator set them
+//! pace       keeps a job to its limit
 //! kind       the kinds of jobs, and the order of their turns
 //! record     progress and result of a job, for all that show jobs
 //! resilver   completes devices; its position is stored in uberblocks
@@ -44,6 +45,7 @@ pub(crate) mod scrub;
 mod stride;
 #[cfg(test)]
 mod tests;
+mod throttle;
 
 use std::time::Duration;
 

@@ -36,15 +36,13 @@ use super::{
     kind::Kind,
     record::{Detail, JobRecord, JobState, Reason, seconds_between},
 };
-use crate::catalogue::{DefragmentRow, MoveState, POOL, PaceRow, RebalanceRow, RemovalRow, ResizeRow, Row, kind};
+use crate::catalogue::{DefragmentRow, MoveState, RebalanceRow, RemovalRow, ResizeRow, Row};
 use crate::underway::moving::{Copying, Work};
 use crate::underway::walk::Walk;
 use crate::{
     admin::{Datasets, table::feature},
     error::Result,
 };
-
-const PACE: Key = Key::new(POOL, kind::PACE, 0);
 
 /// The most attempts to move the blocks of the space maps out of regions. Each attempt takes one or a few commits;
 /// without free space no number would suffice.
@@ -105,12 +103,12 @@ pub struct Moving<'a> {
 impl<'a> Moving<'a> {
     /// Continues the jobs that were under way when the pool was closed; called before anything is allocated.
     pub(crate) fn resume(&self) {
+        self.datasets.load_throttles();
         self.datasets.removal().resume();
         self.datasets.resize().resume();
         // The feature is activated before such a row is written.
         if self.datasets.engine().is_active(REBALANCE) {
             self.resume_batches::<RebalanceRow>();
-            *self.datasets.jobs.mover.pace.lock() = self.stored(PACE).unwrap_or_default();
         }
         if self.datasets.engine().is_active(DEFRAGMENT) {
             self.resume_batches::<DefragmentRow>();
@@ -153,7 +151,7 @@ impl<'a> Moving<'a> {
 
     /// Whether the current job is paused.
     pub fn is_paused(&self) -> bool {
-        self.datasets.jobs.mover.pace.lock().paused
+        self.datasets.throttle(Kind::Rebalance).is_paused()
     }
 
     /// The record of a job. The rate of a running job is that since the pool was opened.
@@ -185,7 +183,7 @@ impl<'a> Moving<'a> {
 
     /// The limit in bytes per second, if set.
     pub fn limit(&self) -> Option<u64> {
-        Some(self.datasets.jobs.mover.pace.lock().limit).filter(|limit| *limit > 0)
+        self.datasets.throttle(Kind::Rebalance).limit()
     }
 
     /// The bytes copied since the pool was opened.
@@ -204,33 +202,17 @@ impl<'a> Moving<'a> {
 
     /// Resumes the current job, with the given or the previous limit.
     pub(crate) fn go_on(&self, limit: Option<u64>) -> Result<()> {
-        let limit = limit.unwrap_or(self.datasets.jobs.mover.pace.lock().limit);
-        self.set_pace(PaceRow { paused: false, limit })
+        self.datasets.throttle(Kind::Rebalance).go_on(limit)
     }
 
     /// Sets the limit for a new job.
     pub(crate) fn set_limit(&self, limit: Option<u64>) -> Result<()> {
         self.datasets.jobs.mover.copied_before.store(self.copied(), Ordering::Relaxed);
-        self.set_pace(PaceRow { paused: false, limit: limit.unwrap_or(0) })
+        self.datasets.throttle(Kind::Rebalance).reset(limit)
     }
 
     pub(crate) fn pause(&self) -> Result<()> {
-        let limit = self.datasets.jobs.mover.pace.lock().limit;
-        self.set_pace(PaceRow { paused: true, limit })
-    }
-
-    fn set_pace(&self, pace: PaceRow) -> Result<()> {
-        if *self.datasets.jobs.mover.pace.lock() == pace {
-            return Ok(());
-        }
-        self.activate(REBALANCE)?;
-        let stored = pace.clone();
-        self.datasets.run(move |tx| {
-            tx.put(PACE, &stored, None);
-            Ok(())
-        })?;
-        *self.datasets.jobs.mover.pace.lock() = pace;
-        Ok(())
+        self.datasets.throttle(Kind::Rebalance).pause()
     }
 
     /// Activates a feature of the pool.

@@ -16,6 +16,8 @@
 //! and in each uberblock ([`crate::underway::cursor`]), so a resilver continues after an export or a crash. The resilver
 //! restarts if devices were added, removed or returned since, or if some blocks could not be copied.
 
+use std::sync::atomic::Ordering;
+
 use pool::{
     admin::Pool,
     env::Nanos,
@@ -42,6 +44,9 @@ use crate::{
     admin::{Datasets, Progress},
     error::Result,
 };
+
+/// The refusal without a resilver to pause or to limit.
+const NONE: &str = "no resilver is in progress";
 
 /// The most blocks listed individually that a resilver cannot copy. Fewer in tests.
 pub(crate) const LOST: usize = if cfg!(test) { 16 } else { 1 << 16 };
@@ -107,14 +112,19 @@ impl Job for Resilver<'_> {
     }
 
     fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
-        if self.advance(budget)? == Progress::Worked {
+        let is_paused = self.is_paused() && self.is_under_way();
+        if !is_paused && self.advance(budget)? == Progress::Worked {
             return Ok(Step::Worked);
         }
         if self.datasets.engine().writable().is_ok() {
+            if !self.is_under_way() {
+                // A later resilver restores redundancy, so neither pause nor limit outlast this one.
+                self.datasets.throttle(Kind::Resilver).reset(None)?;
+            }
             // Also replacements left by an earlier owner of the pool.
             pool.finish_replacing()?;
         }
-        Ok(if self.is_under_way() { self.datasets.a_while() } else { Step::Idle })
+        Ok(if self.is_under_way() && !is_paused { self.datasets.a_while() } else { Step::Idle })
     }
 
     fn record(&self, _pool: &Pool) -> Result<Option<JobRecord>> {
@@ -122,6 +132,7 @@ impl Job for Resilver<'_> {
         Ok(status.map(|status| JobRecord {
             kind: Kind::Resilver,
             state: match status.state {
+                ResilverState::Running if self.is_paused() => JobState::Paused,
                 ResilverState::Running => JobState::Running,
                 ResilverState::Finished => JobState::Finished,
                 ResilverState::Canceled => JobState::Canceled,
@@ -134,13 +145,27 @@ impl Job for Resilver<'_> {
             done: status.examined,
             repaired: status.copied,
             errors: status.errors,
-            limit: self.limit(),
+            limit: self.limit().filter(|_| status.state == ResilverState::Running),
             detail: Detail::None,
         }))
     }
 
+    fn limit(&self) -> Option<u64> {
+        self.datasets.throttle(Kind::Resilver).limit()
+    }
+
+    fn handled(&self) -> u64 {
+        self.datasets.jobs.resilverer.handled.load(Ordering::Relaxed)
+    }
+
+    /// Pauses the current resilver until resumed. Pause and limit end with the resilver.
     fn pause(&self) -> Result<()> {
-        refused("a resilver cannot be paused".to_owned())
+        self.datasets.engine().writable()?;
+        match (self.is_wanted(), self.is_paused()) {
+            (false, _) => refused(NONE.to_owned()),
+            (true, true) => refused("it is already paused".to_owned()),
+            (true, false) => self.datasets.throttle(Kind::Resilver).pause(),
+        }
     }
 
     fn stop(&self, _pool: &Pool) -> Result<()> {
@@ -307,6 +332,30 @@ impl Resilver<'_> {
         }
     }
 
+    /// Whether an administrator has paused the resilver.
+    pub fn is_paused(&self) -> bool {
+        self.datasets.throttle(Kind::Resilver).is_paused()
+    }
+
+    /// Resumes a paused resilver, or changes the limit, in bytes per second: 0 means none. Otherwise restarts the
+    /// resilver from the beginning, if devices are incomplete.
+    pub fn start(&self, limit: Option<u64>) -> Result<()> {
+        self.datasets.engine().writable()?;
+        match limit {
+            Some(_) if !self.is_wanted() => refused(NONE.to_owned()),
+            None if !self.is_paused() => {
+                self.restart();
+                Ok(())
+            }
+            _ => self.datasets.throttle(Kind::Resilver).go_on(limit),
+        }
+    }
+
+    /// Whether devices are incomplete, and the resilver has something to try.
+    fn is_wanted(&self) -> bool {
+        self.datasets.engine().resilvering().is_some() && !self.is_stuck()
+    }
+
     /// Restarts the resilver from the beginning, if devices are incomplete.
     pub fn restart(&self) {
         let mut running = self.datasets.jobs.resilverer.running.lock();
@@ -361,6 +410,7 @@ impl Resilver<'_> {
 
     /// The recorded counters are untrusted, so the sums saturate.
     fn count(&self, examined: u64, copied: u64, errors: u64) {
+        self.datasets.jobs.resilverer.handled.fetch_add(examined, Ordering::Relaxed);
         if let Some(status) = &mut *self.datasets.jobs.resilverer.status.lock() {
             status.examined = status.examined.saturating_add(examined);
             status.copied = status.copied.saturating_add(copied);

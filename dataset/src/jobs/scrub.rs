@@ -73,7 +73,7 @@ impl Job for Scrub<'_> {
     }
 
     fn limit(&self) -> Option<u64> {
-        Some(self.datasets.jobs.scrubber.limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
+        self.datasets.throttle(Kind::Scrub).limit()
     }
 
     fn handled(&self) -> u64 {
@@ -125,15 +125,15 @@ impl Scrub<'_> {
         self.start_at(None)
     }
 
-    /// Begins a scrub, at `limit` bytes a second if there is one, or goes on with one that is paused. A scrub that runs
-    /// gets another limit; 0 lifts it. A limit lasts until the pool is closed.
+    /// Starts a scrub with a limit in bytes per second, if any. A paused scrub resumes; a running scrub gets the new
+    /// limit. The limit 0 means none.
     pub fn start_at(&self, limit: Option<u64>) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut stepping = self.stepping()?;
         let before = self.datasets.jobs.scrubber.row.lock().clone();
         let goes_on = |row: &ScrubRow| matches!(row.state, ScrubState::Running | ScrubState::Paused);
         if let Some(limit) = limit.or_else(|| (!before.as_ref().is_some_and(goes_on)).then_some(0)) {
-            self.datasets.jobs.scrubber.limit.store(limit, Ordering::Relaxed);
+            self.datasets.throttle(Kind::Scrub).reset(Some(limit))?;
         }
         let row = match before.map(|row| (row.state, row)) {
             Some((ScrubState::Running, _)) if limit.is_some() => return Ok(()),

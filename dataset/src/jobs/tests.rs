@@ -9,7 +9,7 @@ use pool::{
     units::MIB,
 };
 
-use super::{Job, Kind, Scheduler, Turn};
+use super::{Job, JobState, Kind, Scheduler, Turn};
 use crate::{
     admin::{
         Datasets,
@@ -185,4 +185,34 @@ fn a_step_handles_no_more_than_its_budget() {
             return assert!(turn.worked);
         }
     }
+}
+
+#[test]
+fn a_pause_of_a_resilver_ends_with_the_resilver() {
+    let bench = Bench::new(8);
+    let datasets = &bench.world.datasets;
+    let mut scheduler = Scheduler::of_steps(STEP, datasets);
+    let resilver = datasets.resilver();
+    assert!(refusal(resilver.pause()).to_string().contains("no resilver is in progress"));
+    bench.pool.attach("b", disk("c", 96 * MIB), false).unwrap();
+    resilver.start(Some(STEP)).unwrap();
+    scheduler.turn(datasets, &bench.pool).unwrap();
+    assert_eq!(scheduler.turn(datasets, &bench.pool).unwrap().job, Some(Kind::Resilver));
+    resilver.pause().unwrap();
+    assert!(refusal(resilver.pause()).to_string().contains("already paused"));
+    datasets.scrub().start().unwrap();
+    assert_eq!(bench.in_order(&mut scheduler), [Kind::Scrub], "a paused resilver keeps no job waiting");
+    let record = resilver.record(&bench.pool).unwrap().unwrap();
+    assert_eq!((record.state, record.limit), (JobState::Paused, Some(STEP)));
+    // Without the devices there is nothing to pause.
+    bench.pool.detach("c").unwrap();
+    assert_eq!(bench.in_order(&mut scheduler), []);
+    assert!(!resilver.is_paused() && resilver.limit().is_none());
+    bench.pool.attach("b", disk("d", 96 * MIB), false).unwrap();
+    resilver.pause().unwrap();
+    assert_eq!(bench.in_order(&mut scheduler), [Kind::Resilver], "only its beginning");
+    resilver.start(None).unwrap();
+    let (_, time) = bench.turns(&mut scheduler);
+    assert_eq!(resilver.record(&bench.pool).unwrap().unwrap().state, JobState::Finished, "{time:?}");
+    bench.world.judge();
 }

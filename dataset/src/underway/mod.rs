@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! scrub, resilver, expansion, moving   the state of each job, and of the jobs that move chunks
+//! throttle   pause and limit of each job
 //! walk       the position of a walk through everything
 //! cursor     the position of a resilver, as recorded in uberblocks
 //! ```
@@ -11,11 +12,14 @@ pub(crate) mod expansion;
 pub(crate) mod moving;
 pub(crate) mod resilver;
 pub(crate) mod scrub;
+pub(crate) mod throttle;
 pub(crate) mod walk;
 
 use std::time::Duration;
 
-use self::{expansion::Expander, moving::Mover, resilver::Resilverer, scrub::Scrubber, walk::Moved};
+use self::{
+    expansion::Expander, moving::Mover, resilver::Resilverer, scrub::Scrubber, throttle::Throttles, walk::Moved,
+};
 
 /// The state of the jobs of an opened pool.
 #[derive(Default)]
@@ -27,6 +31,7 @@ pub(crate) struct Jobs {
     pub(crate) mover: Mover,
     pub(crate) expander: Expander,
     pub(crate) moved: Moved,
+    pub(crate) throttles: Throttles,
 }
 
 impl Jobs {

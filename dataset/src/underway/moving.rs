@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use pool::{error::ErrorKind, space::Batch, txg::Evacuation};
 
 use super::walk::Walk;
-use crate::catalogue::{DefragmentRow, PaceRow, RebalanceRow, RemovalRow, ResizeRow};
+use crate::catalogue::{DefragmentRow, RebalanceRow, RemovalRow, ResizeRow};
 
 /// The state of the jobs that move chunks, in an opened pool.
 #[derive(Default)]
@@ -23,7 +23,6 @@ pub(crate) struct Mover {
     pub(crate) resize: Mutex<Option<ResizeRow>>,
     /// The reason why the resize waits, if it does.
     pub(crate) obstacle: Mutex<Option<Obstacle>>,
-    pub(crate) pace: Mutex<PaceRow>,
     /// The bytes copied since the pool was opened.
     pub(crate) copied: AtomicU64,
     /// The part of `copied` from before the start of the last job.

@@ -1,5 +1,7 @@
 //! The state of the resilver.
 
+use std::sync::atomic::AtomicU64;
+
 use parking_lot::Mutex;
 use pool::{env::Nanos, format::pointer::BlockPointer, space::OwnCursor, txg::Resilvering, units::Txg};
 
@@ -53,6 +55,8 @@ pub struct Resumed {
 pub(crate) struct Resilverer {
     pub(crate) running: Mutex<Option<Running>>,
     pub(crate) status: Mutex<Option<ResilverStatus>>,
+    /// The bytes examined since the pool was opened.
+    pub(crate) handled: AtomicU64,
 }
 
 pub(crate) struct Running {

@@ -16,8 +16,6 @@ pub(crate) struct Scrubber {
     pub(crate) row: Mutex<Option<ScrubRow>>,
     /// Damage found in a pool opened read-only.
     pub(crate) unwritten: Mutex<BTreeSet<Damage>>,
-    /// The most bytes examined a second; 0 for no limit.
-    pub(crate) limit: AtomicU64,
     /// The bytes examined since the pool was opened.
     pub(crate) handled: AtomicU64,
 }

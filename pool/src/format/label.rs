@@ -128,7 +128,7 @@ pub const RAIDZ_EXPANSION: &str = "raidz_expansion";
 /// and would accept a device of that size in any column.
 pub const RAIDZ_SIZES: &str = "raidz_sizes";
 
-/// Rebalanced pools, and pools with a paused or limited removal. Old software takes the jobs' rows in the catalogue for
+/// Rebalanced pools, and pools with a paused or limited job. Old software takes the jobs' rows in the catalogue for
 /// damage.
 pub const REBALANCE: &str = "rebalance";
 

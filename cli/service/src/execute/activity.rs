@@ -28,6 +28,7 @@ impl OpenPool {
                 let freeing = self.datasets.freeing().or_refused(ACTION, self.name())?;
                 return Ok(Some(freeing).filter(|bytes| *bytes > 0));
             }
+            Activity::Replace | Activity::Resilver if self.datasets.resilver().is_paused() => return Ok(None),
             Activity::Replace => return Ok(self.is_replacing().then(|| self.to_resilver())),
             Activity::Resilver => return Ok(self.is_resilvering().then(|| self.to_resilver())),
             Activity::Trim => return Ok(self.left_to_trim()),

@@ -236,6 +236,9 @@ impl OpenPool {
     /// Waits until a new member is complete and the replaced device has left.
     pub(super) fn wait_for_resilver(&self, device: &str, job: &mut Job<'_>) -> Result<(), Failure> {
         while self.lacks(device)? {
+            if self.datasets.resilver().is_paused() {
+                return Err(Failure::cannot("resilver", device, "the resilver is paused"));
+            }
             let record = self.record_of(Kind::Resilver)?;
             self.watch(Kind::Resilver, record.as_ref(), job)?;
         }
@@ -277,10 +280,9 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Restarts the resilver from its beginning.
-    pub(super) fn restart_resilver(&self) -> Result<(), Failure> {
-        self.engine().writable().or_refused("resilver", self.name())?;
-        self.datasets.resilver().restart();
+    /// Resumes a paused resilver, changes its rate limit, or else restarts the resilver from its beginning.
+    pub(super) fn start_resilver(&self, limit: Option<u64>) -> Result<(), Failure> {
+        self.datasets.resilver().start(limit).or_refused("resilver", self.name())?;
         self.jobs.wake();
         Ok(())
     }

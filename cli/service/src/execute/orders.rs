@@ -52,7 +52,7 @@ impl OpenPool {
             (Kind::Rebalance, JobTarget::Pool) => self.rebalance(limit, dry_run, job).map(Response::Rebalance),
             (Kind::Defragment, JobTarget::Pool) => self.defragment(limit, dry_run, job).map(Response::Defragment),
             (Kind::Expand, JobTarget::Pool) if !dry_run => self.resume_expansion(limit).map(done),
-            (Kind::Resilver, JobTarget::Pool) if !dry_run => self.restart_resilver().map(done),
+            (Kind::Resilver, JobTarget::Pool) if !dry_run => self.start_resilver(limit).map(done),
             (Kind::Scrub, JobTarget::Pool) if dry_run => Ok(Response::Planned(self.engine().space_totals().allocated)),
             (Kind::Scrub, JobTarget::Pool) => self.start_scrub(limit).map(done),
             _ => Err(unfit()),

@@ -67,6 +67,10 @@ fn scan(job: &JobRecord, start: &str, end: &str) -> String {
         JobState::Running | JobState::Waiting(_) => {
             format!("{name} in progress since {start}\n{}{}", scanned(job), limit(job))
         }
+        // No row records when a resilver was paused.
+        JobState::Paused if job.kind == Kind::Resilver => {
+            format!("resilver paused, started on {start}\n{}", scanned(job))
+        }
         JobState::Paused => format!("{name} paused since {end}\n{name} started on {start}\n{}", scanned(job)),
         JobState::Finished => format!(
             "{repaired} {} in {} with {} errors on {end}",
@@ -328,6 +332,11 @@ pub(super) mod tests {
         resilver in progress since Fri Nov  7 09:05:30 2025
         300M / 1G scanned at 25M/s
         8K resilvered, 29.29% done, 00:00:28 to go
+        ");
+        insta::assert_snapshot!(of(JobState::Paused), @r"
+        resilver paused, started on Fri Nov  7 09:05:30 2025
+        300M / 1G scanned
+        8K resilvered, 29.29% done
         ");
         insta::assert_snapshot!(of(JobState::Finished), @"resilvered 8K in 00:00:12 with 2 errors on Fri Nov  7 09:05:30 2025");
     }

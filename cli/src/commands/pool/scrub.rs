@@ -17,7 +17,8 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(
     after_help = "A scrub runs in the background at low priority; 'pool status' shows the progress and the result. A scrub continues after an
-export and import.
+export and import, with its limit. The pool enables the feature rebalance for a limit; if the feature is disabled, the limit
+lasts until export.
 
 Parts of a pool are verified in the foreground: a file system without its snapshots, a snapshot, or a file (DATASET:/PATH, or
 the path in a mount). With -e only known damage is verified; repaired entries leave the error list. The root file system of a
@@ -38,7 +39,7 @@ pub struct Arguments {
     /// Dry run: show how much would be verified
     #[arg(short = 'n', conflicts_with_all = ["pause", "stop", "wait", "damage", "limit"])]
     dry_run: bool,
-    /// Limit the scrub to RATE bytes per second, until export; 'none' removes the limit
+    /// Limit the scrub to RATE bytes per second; 'none' removes the limit
     #[arg(long = "limit", value_name = "RATE", conflicts_with_all = ["pause", "stop", "damage"])]
     limit: Option<String>,
     /// Pause the scrub
