@@ -5,12 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use dataset::{
     error::Error,
-    jobs::{Kind, Scheduler},
+    jobs::{Job as _, JobState, Kind, Scheduler, Step},
 };
 use pool::{
     admin::SpareChange,
     error::ErrorKind,
-    space::TrimCursor,
     units::VdevId,
     vdev::{Group, Member, State, Vdev},
 };
@@ -93,6 +92,7 @@ impl World {
 
     /// At most one mover is under way, and no job runs before a more urgent one.
     fn see_to_movers(&self, at_work: Option<Kind>) -> Outcome<()> {
+        let at_work = at_work.filter(|kind| *kind != Kind::Trim);
         let is_under_way = |kind: &Kind| kind.of(&self.datasets).is_under_way();
         let movers: Vec<Kind> =
             Kind::IN_ORDER.into_iter().filter(|kind| kind.is_mover() && is_under_way(kind)).collect();
@@ -138,8 +138,15 @@ impl World {
 impl World {
     /// Trims all free space, and drops the cache of blocks read.
     pub(crate) fn trim_all(&self) -> Outcome<()> {
-        for vdev in self.engine().storage().vdevs.all().iter().filter(|vdev| !vdev.is_lost()) {
-            step("a trim", self.pool.trim(vdev.id(), TrimCursor::default(), u64::MAX))?;
+        let vdevs = self.engine().storage().vdevs.all();
+        let vdevs: Vec<VdevId> = vdevs.iter().filter(|vdev| !vdev.is_lost()).map(|vdev| vdev.id()).collect();
+        let trim = self.datasets.trim();
+        step("a trim", trim.start(&vdevs, None))?;
+        while step("a trim", trim.step(&self.pool, u64::MAX))? == Step::Worked {}
+        for record in vdevs.iter().filter_map(|vdev| trim.record_of(*vdev)) {
+            if record.state != JobState::Finished {
+                return Err(format!("a trim fails: {:?}", record.state));
+            }
         }
         self.engine().forget_read();
         Ok(())

@@ -28,7 +28,7 @@ use pool::{
     txg::{Head, Plain},
 };
 use protocol::{
-    Assignment, Call, Chain, DatasetRequest, DeviceRequest, Failure, FileRequest, Location, Order, Part, Progress,
+    Assignment, Call, Chain, DatasetRequest, DeviceRequest, Failure, FileRequest, Location, Part, Progress,
     PropertyRecord, Reply, Request, Said, ServiceRequest, StreamRequest, VdevKind, VdevRole, VdevSpec, VdevTreeSpec,
     frame::{self, MAX_CALL},
 };
@@ -226,7 +226,7 @@ fn messages(seeds: &mut Seeds) {
     let snapshot = || "tank/home@a".parse::<SnapshotName>().unwrap();
     let requests: [(&str, Request); 11] = [
         ("ping", ServiceRequest::Ping.into()),
-        ("scrub", Request::job(Kind::Scrub, Order::Pause)),
+        ("scrub", Request::pause(Kind::Scrub)),
         (
             "set",
             DatasetRequest::Set { name: "tank".parse().unwrap(), assignments: assignments.clone(), no_mount: true }

@@ -72,9 +72,13 @@ fn trimming_is_suspended_resumed_canceled_and_shown() {
     status("% trimmed, suspended, started at ");
     assert!(lab.run("pool", &["trim", "-s", "tank"]).fails(1).contains("there is no active trim"));
     lab.pool(&["wait", "-t", "trim", "tank"]);
-    lab.pool(&["trim", "-r", "1M", "tank", "mirror-0"]);
+    lab.pool(&["trim", "--limit", "1M", "tank", "mirror-0"]);
     status("% trimmed, started at ");
+    lab.pool(&["trim", "--limit", "2M", "tank"]);
     lab.pool(&["trim", "-c", "tank"]);
+    status("(untrimmed)");
+    let planned = lab.pool(&["trim", "-n", "tank"]);
+    assert!(planned.ends_with(" of free space of tank would be trimmed\n"), "{planned}");
     status("(untrimmed)");
     let output = lab.pool(&["trim", "-w", "tank"]);
     assert!(output.starts_with("tank: ") && output.ends_with(" of free space given back\n"), "{output}");

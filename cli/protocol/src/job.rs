@@ -7,20 +7,22 @@ use super::record::{Location, NewSize};
 /// An order to a job. The comment on each variant ends with its [`Response`](super::Response).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Report the effect of starting the job. `Removal`, `Rebalance`, `Defragment`, `Resize`, or for a scrub `Planned`
+    /// Report the effect of starting the job. `Removal`, `Rebalance`, `Defragment`, `Resize`, or for a scrub or a trim
+    /// `Bytes`
     Plan(JobTarget),
     /// Start, resume after a pause, or change the rate. The response of `Plan`, or `Done`
     Start {
-        /// The pool, or the device or vdev to work on.
+        /// The pool, or what to work on.
         target: JobTarget,
         /// Limit in bytes per second; 0 removes a limit, `None` keeps the present limit.
         limit: Option<u64>,
     },
-    /// Pause; a pause lasts over export and import. `Done`
-    Pause,
+    /// Pause; a pause lasts over export and import, except of a trim. `Done`
+    Pause(JobTarget),
     /// Stop for good. `Done`
-    Stop,
-    /// Wait for the job to end. `Examined` for a scrub, `Layout` for a removal or an expansion, `Resized`, or `Done`
+    Stop(JobTarget),
+    /// Wait for the job to end. `Examined` for a scrub, `Bytes` for a trim, `Layout` for a removal or an expansion,
+    /// `Resized`, or `Done`
     Wait(JobTarget),
 }
 
@@ -38,6 +40,8 @@ pub enum JobTarget {
     Pool,
     /// A vdev by its name, or a device by its path or GUID.
     Device(String),
+    /// The vdevs of devices: of a trim.
+    Devices(Vec<String>),
     /// A device or a mirror, with its requested size.
     Size(String, NewSize),
 }

@@ -20,10 +20,8 @@ pub enum Response {
     History(Vec<HistoryRecord>),
     /// Result of a verification.
     Checked(CheckReport),
-    /// Number of bytes trimmed.
-    Trimmed(u64),
-    /// Number of bytes that a scrub would verify.
-    Planned(u64),
+    /// Number of bytes that a scrub would verify, or that a trim has trimmed or would trim.
+    Bytes(u64),
     /// Loss that a failure would cause.
     Losses(LossReport),
     /// Recorded events, oldest first.

@@ -138,10 +138,9 @@ impl PoolRequest {
 impl DeviceRequest {
     fn traits(&self) -> Traits {
         match self {
-            DeviceRequest::Detach { .. }
-            | DeviceRequest::Offline { .. }
-            | DeviceRequest::Online { .. }
-            | DeviceRequest::Trim { .. } => OWNER.recorded(),
+            DeviceRequest::Detach { .. } | DeviceRequest::Offline { .. } | DeviceRequest::Online { .. } => {
+                OWNER.recorded()
+            }
             DeviceRequest::AddVdevs { dry_run, .. }
             | DeviceRequest::Attach { dry_run, .. }
             | DeviceRequest::Split { dry_run, .. } => OWNER.recorded_unless(*dry_run),

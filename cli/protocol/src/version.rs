@@ -15,6 +15,7 @@
 //! 1   a call carries its version; some builds send `Response::Received` in another form
 //! 2   one record describes every job
 //! 3   requests are grouped by subject; a failure carries operation, object and reason apart
+//! 4   trim is a job, and an order to pause or stop has a target; an attach has a dry run
 //! ```
 
 use std::{cmp::Ordering, io};
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]

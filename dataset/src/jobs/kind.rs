@@ -19,10 +19,13 @@ pub enum Kind {
     Expand,
     /// Reads and repairs everything.
     Scrub,
+    /// Tells devices which space is free, in turns of its own.
+    Trim,
 }
 
 impl Kind {
-    /// The kinds in the order of their turns, most urgent first: missing redundancy, moving chunks, scrub.
+    /// The kinds in the order of their turns, most urgent first: missing redundancy, moving chunks, scrub. Trim has
+    /// turns of its own.
     pub const IN_ORDER: [Kind; 7] =
         [Kind::Resilver, Kind::Remove, Kind::Rebalance, Kind::Resize, Kind::Defragment, Kind::Expand, Kind::Scrub];
 

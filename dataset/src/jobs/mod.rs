@@ -2,7 +2,7 @@
 //! and continues after a crash.
 //!
 //! One [`Scheduler`] makes the steps of a pool's jobs, for the service and for the crash simulator alike: first the
-//! resilver, then the mover, then the scrub. At most one mover runs at a time. The clock is the pool's
+//! resilver, then the mover, then the scrub; beside these, trim. At most one mover runs at a time. The clock is the pool's
 //! [`Env`](pool::env::Env).
 //!
 //! ```text
@@ -20,6 +20,7 @@
 //! resize     moves the content at the end of devices, and shrinks the devices
 //! expansion  widens the rows of a RAID-Z
 //! scrub      reads and repairs everything                    examine    a part of the pool, for a command that waits
+//! trim       tells devices which space is free, beside the other jobs
 //! moving     empties regions step by step: for all jobs that move chunks
 //! copying    a walk through everything, to copy data elsewhere: for resilver and moving
 //! ```
@@ -46,6 +47,7 @@ mod stride;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod trim;
 
 use std::time::Duration;
 
@@ -89,6 +91,7 @@ impl Kind {
             Kind::Defragment => Box::new(datasets.defragment()),
             Kind::Expand => Box::new(datasets.expansion()),
             Kind::Scrub => Box::new(datasets.scrub()),
+            Kind::Trim => Box::new(datasets.trim()),
         }
     }
 }

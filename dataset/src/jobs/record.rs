@@ -70,6 +70,11 @@ pub enum Reason {
 pub enum Detail {
     /// No further facts: a scrub, a resilver or a rebalance.
     None,
+    /// A trim of vdevs. The bytes of the record are those of the space looked at, free or not.
+    Trim {
+        /// Bytes trimmed so far.
+        bytes: u64,
+    },
     /// The removal of a vdev.
     Removal {
         /// Name of the vdev, present or former.
@@ -116,7 +121,7 @@ impl JobRecord {
     /// The vdev that the job works on; `None` for a job on the whole pool.
     pub fn vdev(&self) -> Option<&str> {
         match &self.detail {
-            Detail::None | Detail::Defragment { .. } => None,
+            Detail::None | Detail::Trim { .. } | Detail::Defragment { .. } => None,
             Detail::Removal { name, .. } | Detail::Resize { name, .. } | Detail::Expansion { name, .. } => Some(name),
         }
     }

@@ -28,6 +28,10 @@ use crate::{
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The pause after a step in which other users of the devices can be noticed.
 const GLANCE: Duration = Duration::from_millis(1);
+/// The interval at which a trim without work looks for work.
+const TRIM_INTERVAL: Duration = Duration::from_secs(2);
+/// The bytes trimmed by one step.
+const TRIM_STEP: u64 = 64 << 20;
 /// The interval at which the progress of jobs is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 
@@ -56,6 +60,7 @@ struct Paces {
     resilver: Pace,
     moving: Pace,
     scrub: Pace,
+    trim: Pace,
 }
 
 impl Paces {
@@ -63,6 +68,7 @@ impl Paces {
         match kind {
             Kind::Resilver => &mut self.resilver,
             Kind::Scrub => &mut self.scrub,
+            Kind::Trim => &mut self.trim,
             _ => &mut self.moving,
         }
     }
@@ -76,6 +82,12 @@ pub struct Scheduler {
     operations: u64,
     /// The uptime when the progress of jobs was last saved.
     saved: Duration,
+    /// The uptime of the next turn of the ordered jobs, if a turn of a trim under way comes before.
+    next: Option<Duration>,
+    /// The uptime of the next turn of trim.
+    next_trim: Duration,
+    /// Whether a trim is under way: otherwise trim only looks for work, in the turns of the other jobs.
+    is_trimming: bool,
 }
 
 impl Scheduler {
@@ -92,14 +104,62 @@ impl Scheduler {
 
     fn with(strides: Strides, datasets: &Datasets) -> Scheduler {
         let saved = datasets.engine().env().uptime();
-        Scheduler { strides, paces: Paces::default(), operations: operations(datasets), saved }
+        let operations = operations(datasets);
+        let (next, next_trim, is_trimming) = (None, Duration::ZERO, false);
+        Scheduler { strides, paces: Paces::default(), operations, saved, next, next_trim, is_trimming }
     }
 
-    /// Repairs blocks that readers have reported, and lets one job make a step.
+    /// Lets the next turn come at once, because a command may have given work to a job.
+    pub fn wake(&mut self) {
+        (self.next, self.next_trim) = (None, Duration::ZERO);
+    }
+
+    /// Lets trim make a step, if due. Then repairs blocks that readers have reported, and lets one job make a step,
+    /// unless only trim is due.
     ///
     /// # Errors
     /// If a device or the pool fails. The next turn tries again.
     pub fn turn(&mut self, datasets: &Datasets, pool: &Pool) -> Result<Turn> {
+        let env = datasets.engine().env();
+        let trimmed = self.trim_turn(datasets, pool)?;
+        let ordered = match self.next.filter(|next| env.uptime() < *next) {
+            Some(next) => Turn { worked: false, job: None, wait: next.saturating_sub(env.uptime()) },
+            None => self.ordered_turn(datasets, pool)?,
+        };
+        let now = env.uptime();
+        let next = now + ordered.wait;
+        self.next = (self.is_trimming && self.next_trim < next).then_some(next);
+        let wait = if self.next.is_some() { self.next_trim.saturating_sub(now) } else { ordered.wait };
+        Ok(Turn {
+            worked: ordered.worked || trimmed,
+            job: ordered.job.or(self.is_trimming.then_some(Kind::Trim)),
+            wait,
+        })
+    }
+
+    /// Lets trim make a step, if due. Returns whether a step was made.
+    fn trim_turn(&mut self, datasets: &Datasets, pool: &Pool) -> Result<bool> {
+        let env = datasets.engine().env();
+        let begun = env.uptime();
+        if begun < self.next_trim {
+            return Ok(false);
+        }
+        let before = operations(datasets);
+        let step = self.step(&datasets.trim(), env, pool)?;
+        // Trim itself is no use of the devices by others.
+        self.operations += operations(datasets).saturating_sub(before);
+        let now = env.uptime();
+        self.is_trimming = step != Step::Idle;
+        self.next_trim = match step {
+            Step::Worked | Step::Done => now + now.saturating_sub(begun).min(TRIM_INTERVAL),
+            Step::Wait(until) => until.min(now + TRIM_INTERVAL),
+            Step::Idle => now + TRIM_INTERVAL,
+        };
+        Ok(matches!(step, Step::Worked | Step::Done))
+    }
+
+    /// Repairs blocks that readers have reported, and lets one job of the order make a step.
+    fn ordered_turn(&mut self, datasets: &Datasets, pool: &Pool) -> Result<Turn> {
         let env = datasets.engine().env();
         let (begun, is_busy) = (env.uptime(), operations(datasets) != self.operations);
         self.strides.set_alone(!is_busy);
@@ -183,7 +243,7 @@ impl Scheduler {
 impl Strides {
     fn of(&mut self, kind: Kind) -> Option<&mut Stride> {
         match (self, kind) {
-            (Strides::Fixed(_), _) => None,
+            (Strides::Fixed(_), _) | (_, Kind::Trim) => None,
             (Strides::Measured { scrub, .. }, Kind::Scrub) => Some(scrub),
             (Strides::Measured { copying, .. }, _) => Some(copying),
         }
@@ -192,7 +252,7 @@ impl Strides {
     fn bytes(&mut self, kind: Kind) -> u64 {
         match self {
             Strides::Fixed(bytes) => *bytes,
-            _ => self.of(kind).map_or(0, |stride| stride.bytes()),
+            _ => self.of(kind).map_or(TRIM_STEP, |stride| stride.bytes()),
         }
     }
 

@@ -188,6 +188,37 @@ fn a_step_handles_no_more_than_its_budget() {
 }
 
 #[test]
+fn a_trim_runs_beside_other_jobs_and_keeps_to_its_limit() {
+    const LIMIT: u64 = 8 << 20;
+    let bench = Bench::new(7);
+    let datasets = &bench.world.datasets;
+    let mut scheduler = Scheduler::of_steps(STEP, datasets);
+    let vdevs: Vec<_> = ["a", "b"].map(|name| bench.pool.find_vdev(name).unwrap().id()).into();
+    let planned: u64 = vdevs.iter().map(|vdev| bench.pool.plan_trim(*vdev).unwrap()).sum();
+    datasets.scrub().start_at(Some(1)).unwrap();
+    datasets.trim().start(&vdevs, Some(LIMIT)).unwrap();
+    // The scrub waits for years, and the trim does not wait for the scrub.
+    let (env, begun) = (bench.world.engine.env(), bench.world.engine.env().uptime());
+    let state = |number: usize| datasets.trim().record_of(vdevs[number]).map(|record| record.state);
+    while state(1) == Some(JobState::Running) {
+        let turn = scheduler.turn(datasets, &bench.pool).unwrap();
+        env.sleep(turn.wait);
+    }
+    assert_eq!([state(0), state(1)], [const { Some(JobState::Finished) }; 2]);
+    let handled = datasets.trim().handled();
+    assert!(handled > 4 * LIMIT && handled <= planned + LIMIT, "{handled} of {planned}");
+    let time = env.uptime() - begun;
+    assert!(time.as_secs() + 2 >= handled / LIMIT, "{handled} bytes in {time:?}");
+    assert_eq!(datasets.scrub().in_memory().unwrap().state, ScrubState::Running);
+    datasets.trim().start(&vdevs, None).unwrap();
+    datasets.trim().pause().unwrap();
+    assert_eq!(state(0), Some(JobState::Paused));
+    assert!(refusal(datasets.trim().pause()).to_string().contains("there is no active trim"));
+    datasets.trim().stop(&bench.pool).unwrap();
+    assert_eq!([state(0), state(1)], [const { None }; 2]);
+}
+
+#[test]
 fn a_pause_of_a_resilver_ends_with_the_resilver() {
     let bench = Bench::new(8);
     let datasets = &bench.world.datasets;

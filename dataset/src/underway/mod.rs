@@ -3,6 +3,7 @@
 //! ```text
 //! scrub, resilver, expansion, moving   the state of each job, and of the jobs that move chunks
 //! throttle   pause and limit of each job
+//! trim       the demanded trims of vdevs
 //! walk       the position of a walk through everything
 //! cursor     the position of a resilver, as recorded in uberblocks
 //! ```
@@ -13,12 +14,14 @@ pub(crate) mod moving;
 pub(crate) mod resilver;
 pub(crate) mod scrub;
 pub(crate) mod throttle;
+pub(crate) mod trim;
 pub(crate) mod walk;
 
 use std::time::Duration;
 
 use self::{
-    expansion::Expander, moving::Mover, resilver::Resilverer, scrub::Scrubber, throttle::Throttles, walk::Moved,
+    expansion::Expander, moving::Mover, resilver::Resilverer, scrub::Scrubber, throttle::Throttles, trim::Trimmer,
+    walk::Moved,
 };
 
 /// The state of the jobs of an opened pool.
@@ -32,6 +35,7 @@ pub(crate) struct Jobs {
     pub(crate) expander: Expander,
     pub(crate) moved: Moved,
     pub(crate) throttles: Throttles,
+    pub(crate) trimmer: Trimmer,
 }
 
 impl Jobs {

@@ -24,6 +24,12 @@ impl Pool {
         })
     }
 
+    /// The bytes that a trim of a vdev would discard now; changes nothing.
+    pub fn plan_trim(&self, vdev: VdevId) -> Result<u64> {
+        let whole = (TrimWhat::Vdev(vdev), TrimCursor::default());
+        Ok(self.trim_step(whole, (LEAST, u64::MAX), &|_, _, _| Ok(()))?.bytes)
+    }
+
     /// Performs a step: trims about `budget` bytes freed since the last trim. A vdev that refuses is skipped.
     pub fn trim_fresh(&self, from: TrimCursor, budget: u64) -> Result<Trimmed> {
         let refusing = RefCell::new(BTreeSet::new());

@@ -64,26 +64,4 @@ pub enum DeviceRequest {
         /// Use added space of the device.
         expand: bool,
     },
-    /// TRIM unused space, or suspend or cancel a TRIM. `Trimmed` with `wait`, else `Done`
-    Trim {
-        /// Start, suspend or cancel.
-        action: TrimAction,
-        /// Device paths or vdev names, which select whole vdevs; empty for all vdevs.
-        devices: Vec<String>,
-        /// Limit in bytes per second; `None` for no limit.
-        rate: Option<u64>,
-        /// Answer only after TRIM is complete.
-        wait: bool,
-    },
-}
-
-/// An order to the TRIM of a vdev.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TrimAction {
-    /// Start, or resume a suspended TRIM.
-    Start,
-    /// Suspend, keeping the progress.
-    Suspend,
-    /// Cancel, dropping the progress.
-    Cancel,
 }

@@ -104,6 +104,16 @@ impl Request {
         Request::job(kind, Order::Start { target: JobTarget::Pool, limit })
     }
 
+    /// A request to pause a job.
+    pub fn pause(kind: Kind) -> Request {
+        Request::job(kind, Order::Pause(JobTarget::Pool))
+    }
+
+    /// A request to stop a job.
+    pub fn stop(kind: Kind) -> Request {
+        Request::job(kind, Order::Stop(JobTarget::Pool))
+    }
+
     /// A request to wait for a job of the whole pool.
     pub fn wait(kind: Kind) -> Request {
         Request::job(kind, Order::Wait(JobTarget::Pool))

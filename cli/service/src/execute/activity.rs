@@ -31,13 +31,13 @@ impl OpenPool {
             Activity::Replace | Activity::Resilver if self.datasets.resilver().is_paused() => return Ok(None),
             Activity::Replace => return Ok(self.is_replacing().then(|| self.to_resilver())),
             Activity::Resilver => return Ok(self.is_resilvering().then(|| self.to_resilver())),
-            Activity::Trim => return Ok(self.left_to_trim()),
             Activity::Defragment => Kind::Defragment,
             Activity::Expand => Kind::Expand,
             Activity::Rebalance => Kind::Rebalance,
             Activity::Remove => Kind::Remove,
             Activity::Resize => Kind::Resize,
             Activity::Scrub => Kind::Scrub,
+            Activity::Trim => Kind::Trim,
         };
         Ok(self.record_of(kind)?.filter(|record| self.goes_on(record)).map(|record| record.left()))
     }

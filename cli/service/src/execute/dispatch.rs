@@ -84,10 +84,6 @@ impl OpenPool {
             }
             DeviceRequest::Offline { device, temporary } => self.offline(&device, temporary).map(done),
             DeviceRequest::Online { device, expand } => self.online(&device, expand).map(done),
-            DeviceRequest::Trim { action, devices, rate, wait } => {
-                let bytes = self.trim((action, &devices), rate, wait, job)?;
-                Ok(bytes.map_or(Response::Done, Response::Trimmed))
-            }
         }
     }
 

@@ -60,7 +60,12 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
     let mut scheduler = Scheduler::new(datasets);
     let mut growth = Watch::new(env.uptime());
     let (mut wait, mut looked) = (Duration::ZERO, None);
-    while orders.recv_timeout(wait) != Err(RecvTimeoutError::Disconnected) {
+    loop {
+        match orders.recv_timeout(wait) {
+            Ok(()) => scheduler.wake(),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
         wait = scheduler.turn(datasets, pool).map_or_else(
             |error| {
                 tracing::warn!("a job cannot go on: {error}");

@@ -34,7 +34,6 @@ use super::{
     memory,
     mounts::{Manner, Mounts, Places},
     refusal::OrRefused,
-    trim::Trimming,
 };
 use crate::registry::KnownPool;
 
@@ -69,7 +68,6 @@ pub struct OpenPool {
     pub(super) jobs: Jobs,
     pub(super) events: Events,
     pub(super) images: Images,
-    pub(super) trimming: Trimming,
     committer: Committer,
     feeder: Feeder,
 }
@@ -165,7 +163,6 @@ impl OpenPool {
         let jobs = Jobs::start(datasets.clone(), pool.clone(), mounting);
         let images = Images::start(datasets.clone());
         let events = Events::start(datasets.clone(), images.sight());
-        let trimming = Trimming::start(datasets.clone(), pool.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
         let feeder = Feeder::spawn(pool.engine().clone());
         OpenPool {
@@ -180,7 +177,6 @@ impl OpenPool {
             jobs,
             events,
             images,
-            trimming,
             committer,
             feeder,
         }
@@ -268,8 +264,7 @@ impl OpenPool {
     }
 
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
-        let OpenPool { pool, datasets, mounts, background, jobs, events, images, trimming, committer, feeder, .. } =
-            self;
+        let OpenPool { pool, datasets, mounts, background, jobs, events, images, committer, feeder, .. } = self;
         let name = datasets.pool_name();
         // From here on no request can resume the pool.
         match pool.engine().suspension().is_suspended() {
@@ -282,7 +277,6 @@ impl OpenPool {
         drop(jobs);
         drop(events);
         drop(images);
-        drop(trimming);
         drop(committer);
         drop(feeder);
         if is_suspended(&pool) {

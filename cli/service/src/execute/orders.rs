@@ -9,25 +9,38 @@ use protocol::{ExaminedRecord, Failure, JobTarget, Order, Response};
 use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
 
 /// Polling interval of a command that waits for a job.
-const WATCH: Duration = Duration::from_millis(50);
+pub(super) const WATCH: Duration = Duration::from_millis(50);
 
 impl OpenPool {
     pub(super) fn order(&self, kind: Kind, order: Order, job: &mut Job<'_>) -> Result<Response, Failure> {
         match order {
             Order::Plan(target) => self.begin_job(kind, target, None, true, job),
             Order::Start { target, limit } => self.begin_job(kind, target, limit, false, job),
-            Order::Pause => {
-                let paused = kind.of(&self.datasets).pause();
+            Order::Pause(target) => {
+                let paused = match target {
+                    JobTarget::Devices(devices) if kind == Kind::Trim => {
+                        self.datasets.trim().suspend(&self.trimmed_vdevs(&devices)?)
+                    }
+                    _ => kind.of(&self.datasets).pause(),
+                };
                 paused.or_refused(&verb("pause", kind), self.name()).map(|()| Response::Done)
             }
-            Order::Stop => {
-                let stopped = kind.of(&self.datasets).stop(&self.pool);
+            Order::Stop(target) => {
+                let stopped = match target {
+                    JobTarget::Devices(devices) if kind == Kind::Trim => {
+                        self.datasets.trim().cancel(&self.trimmed_vdevs(&devices)?)
+                    }
+                    _ => kind.of(&self.datasets).stop(&self.pool),
+                };
                 stopped.or_refused(&verb("stop", kind), self.name()).map(|()| Response::Done)
+            }
+            Order::Wait(JobTarget::Devices(devices)) if kind == Kind::Trim => {
+                self.wait_for_trim(&self.trimmed_vdevs(&devices)?, job).map(Response::Bytes)
             }
             Order::Wait(JobTarget::Device(device)) if kind == Kind::Resilver => {
                 self.wait_for_resilver(&device, job).map(|()| Response::Done)
             }
-            Order::Wait(JobTarget::Pool) if kind != Kind::Resilver => {
+            Order::Wait(JobTarget::Pool) if !matches!(kind, Kind::Resilver | Kind::Trim) => {
                 let record = self.wait_for(kind, job)?;
                 Ok(self.outcome(kind, record.as_ref()))
             }
@@ -53,8 +66,10 @@ impl OpenPool {
             (Kind::Defragment, JobTarget::Pool) => self.defragment(limit, dry_run, job).map(Response::Defragment),
             (Kind::Expand, JobTarget::Pool) if !dry_run => self.resume_expansion(limit).map(done),
             (Kind::Resilver, JobTarget::Pool) if !dry_run => self.start_resilver(limit).map(done),
-            (Kind::Scrub, JobTarget::Pool) if dry_run => Ok(Response::Planned(self.engine().space_totals().allocated)),
+            (Kind::Scrub, JobTarget::Pool) if dry_run => Ok(Response::Bytes(self.engine().space_totals().allocated)),
             (Kind::Scrub, JobTarget::Pool) => self.start_scrub(limit).map(done),
+            (Kind::Trim, JobTarget::Devices(devices)) if dry_run => self.plan_trim(&devices).map(Response::Bytes),
+            (Kind::Trim, JobTarget::Devices(devices)) => self.trim(&devices, limit, job),
             _ => Err(unfit()),
         }
     }
@@ -128,7 +143,7 @@ impl OpenPool {
                 let (examined, repaired, errors) = found;
                 Response::Examined(ExaminedRecord { examined, repaired, errors })
             }
-            Kind::Resilver | Kind::Rebalance | Kind::Defragment => Response::Done,
+            Kind::Resilver | Kind::Rebalance | Kind::Defragment | Kind::Trim => Response::Done,
         }
     }
 }
@@ -148,6 +163,7 @@ fn action(kind: Kind) -> &'static str {
         Kind::Defragment => "defragment",
         Kind::Expand => "expand",
         Kind::Scrub => "scrub",
+        Kind::Trim => "trim",
     }
 }
 
@@ -161,6 +177,7 @@ fn doing(kind: Kind) -> &'static str {
         Kind::Defragment => "defragmenting",
         Kind::Expand => "expanding",
         Kind::Scrub => "scrubbing",
+        Kind::Trim => "trimming",
     }
 }
 
@@ -174,5 +191,7 @@ fn verb(verb: &str, kind: Kind) -> String {
         Kind::Resize => format!("{verb} the resize of a device of"),
         Kind::Defragment => format!("{verb} the defragmentation of"),
         Kind::Expand => format!("{verb} the expansion in"),
+        Kind::Trim if verb == "pause" => "suspend trimming".to_owned(),
+        Kind::Trim => "cancel trimming".to_owned(),
     }
 }

@@ -12,8 +12,8 @@ use dataset::catalogue::{POOL, keys, kind};
 use pool::admin::{ClassedVdev, NewVdev};
 use protocol::{
     Chain, Chained, CopyRecord, DatasetRequest, DeviceRequest, EntryRecord, Failure, FileRequest, Location, PathBytes,
-    PoolRequest, ReceiveNaming, ReceiveSpec, Request, Response, Said, SendSpec, Stream, StreamRequest, TrimAction,
-    VdevKind, VdevRole, VdevSpec, VdevTreeSpec, Wanted,
+    PoolRequest, ReceiveNaming, ReceiveSpec, Request, Response, Said, SendSpec, Stream, StreamRequest, VdevKind,
+    VdevRole, VdevSpec, VdevTreeSpec, Wanted,
 };
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, lgetxattr, lsetxattr, mknodat};
 
@@ -456,7 +456,8 @@ fn nobody_waits_for_a_thread_that_has_ended_by_a_defect() {
         panic!("as it is meant to");
     });
     // At one byte a second, the trim would take years.
-    let request = DeviceRequest::Trim { action: TrimAction::Start, devices: Vec::new(), rate: Some(1), wait: true };
+    let order = protocol::Order::Start { target: protocol::JobTarget::Devices(Vec::new()), limit: Some(1) };
+    let request = Request::job(dataset::jobs::Kind::Trim, order);
     let failure = pool.execute("pool trim", request, None, &mut Job::new(Vec::new(), &mut |_| Ok(None))).unwrap_err();
     assert!(failure.to_string().contains("the thread that is tried has ended by a defect of the program"), "{failure}");
     assert!(defect.join().is_err());

@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     // Without a device, the command pauses the expansion.
     let Some(device) = arguments.device.as_deref().filter(|_| !arguments.pause) else {
-        return context.run(&pool, Request::job(Kind::Expand, Order::Pause)).map(|()| Exit::Done);
+        return context.run(&pool, Request::pause(Kind::Expand)).map(|()| Exit::Done);
     };
     let Some(new) = &arguments.new else {
         if !is_raidz(device) {

@@ -31,8 +31,8 @@ impl How {
     pub(super) fn order(&self) -> Result<Order, Failure> {
         let limit = self.limit.as_deref().map(trim::limit).transpose()?;
         Ok(match (self.pause, self.stop) {
-            (true, _) => Order::Pause,
-            (_, true) => Order::Stop,
+            (true, _) => Order::Pause(JobTarget::Pool),
+            (_, true) => Order::Stop(JobTarget::Pool),
             _ if self.dry_run => Order::Plan(JobTarget::Pool),
             _ => Order::Start { target: JobTarget::Pool, limit },
         })

@@ -57,13 +57,13 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("remove from", &arguments.pool)?;
     if arguments.stop {
-        return context.run(&pool, Request::job(Kind::Remove, Order::Stop)).map(|()| Exit::Done);
+        return context.run(&pool, Request::stop(Kind::Remove)).map(|()| Exit::Done);
     }
     if arguments.pause && !arguments.dry_run {
         if !arguments.vdevs.is_empty() {
             return Err(Failure::usage("-p pauses the current removal and takes no vdev"));
         }
-        return context.run(&pool, Request::job(Kind::Remove, Order::Pause)).map(|()| Exit::Done);
+        return context.run(&pool, Request::pause(Kind::Remove)).map(|()| Exit::Done);
     }
     if arguments.vdevs.is_empty() {
         return Err(Failure::usage("missing a vdev"));

@@ -40,7 +40,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let order = match arguments.pause {
-        true => Order::Pause,
+        true => Order::Pause(JobTarget::Pool),
         false => Order::Start { target: JobTarget::Pool, limit },
     };
     let pools: Vec<String> =

@@ -66,9 +66,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
             if device.is_some() {
                 return Err(Failure::usage("-p pauses the current resize and takes no device"));
             }
-            return context.run(&pool, Request::job(Kind::Resize, Order::Pause)).map(|()| Exit::Done);
+            return context.run(&pool, Request::pause(Kind::Resize)).map(|()| Exit::Done);
         }
-        _ if arguments.stop => return context.run(&pool, Request::job(Kind::Resize, Order::Stop)).map(|()| Exit::Done),
+        _ if arguments.stop => return context.run(&pool, Request::stop(Kind::Resize)).map(|()| Exit::Done),
         (Some(device), Some(size)) => (vdev_name(device)?, new_size(size)?),
         _ => return Err(Failure::usage("missing a device and its new size")),
     };

@@ -71,8 +71,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let targets: Vec<Target> = arguments.targets.iter().map(read).collect::<Result<_, _>>()?;
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let order = match (arguments.pause, arguments.stop) {
-        (true, _) => Order::Pause,
-        (_, true) => Order::Stop,
+        (true, _) => Order::Pause(JobTarget::Pool),
+        (_, true) => Order::Stop(JobTarget::Pool),
         _ if arguments.dry_run => Order::Plan(JobTarget::Pool),
         _ => Order::Start { target: JobTarget::Pool, limit },
     };
@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     for pool in pools.clone() {
         match context.call(pool, Request::job(Kind::Scrub, order.clone()))? {
             Response::Done => {}
-            Response::Planned(bytes) => {
+            Response::Bytes(bytes) => {
                 context.print(&format!("{} of {pool} would be verified\n", format_bytes(bytes)))?;
             }
             _ => return Err(unexpected_answer()),

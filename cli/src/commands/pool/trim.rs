@@ -1,8 +1,11 @@
 //! `pool trim`: trims unused space of devices.
 
 use clap::Args;
-use dataset::property::size::{format_bytes, parse_size};
-use protocol::{DeviceRequest, Exit, Failure, Response, TrimAction, unexpected_answer};
+use dataset::{
+    jobs::Kind,
+    property::size::{format_bytes, parse_size},
+};
+use protocol::{Exit, Failure, JobTarget, Order, Request, Response, unexpected_answer};
 
 use crate::args::common::{pool_name, vdev_name};
 use crate::context::Context;
@@ -21,13 +24,18 @@ Cannot be undone: trimmed space loses its content. 'pool import -F' may be unabl
 
 Examples:
   pool trim tank
+  pool trim -n tank                          show how much would be trimmed
   pool trim -w -r 100M tank                  at most 100M per second; wait for the end
+  pool trim --limit 20M tank                 change the limit of a running trim
   pool trim -s tank                          suspend; 'pool trim tank' continues
   pool trim -c tank /dev/sdb                 cancel on the vdev of a device"
 )]
 pub struct Arguments {
-    /// Limit the trim to RATE bytes per second
-    #[arg(short = 'r', value_name = "RATE", conflicts_with_all = ["suspend", "cancel"])]
+    /// Dry run: show how much would be trimmed
+    #[arg(short = 'n', conflicts_with_all = ["suspend", "cancel", "wait", "rate"])]
+    dry_run: bool,
+    /// Limit the trim to RATE bytes per second; 'none' removes the limit
+    #[arg(short = 'r', long = "limit", value_name = "RATE", conflicts_with_all = ["suspend", "cancel"])]
     rate: Option<String>,
     /// Suspend the trim
     #[arg(short = 's', conflicts_with_all = ["cancel", "wait"])]
@@ -46,19 +54,29 @@ pub struct Arguments {
     devices: Vec<String>,
 }
 
-/// Starts, suspends or cancels a TRIM.
+/// Plans, starts, suspends or cancels a TRIM.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("trim", &arguments.pool)?;
-    let rate = arguments.rate.as_deref().map(rate).transpose()?;
+    let limit = |text: &str| if text == "none" { Ok(0) } else { rate(text) };
+    let limit = arguments.rate.as_deref().map(limit).transpose()?;
     let devices = arguments.devices.iter().map(|name| vdev_name(name)).collect::<Result<_, _>>()?;
-    let action = match (arguments.suspend, arguments.cancel) {
-        (true, _) => TrimAction::Suspend,
-        (_, true) => TrimAction::Cancel,
-        _ => TrimAction::Start,
+    let target = JobTarget::Devices(devices);
+    let order = match (arguments.suspend, arguments.cancel) {
+        (true, _) => Order::Pause(target.clone()),
+        (_, true) => Order::Stop(target.clone()),
+        _ if arguments.dry_run => Order::Plan(target.clone()),
+        _ => Order::Start { target: target.clone(), limit },
     };
-    match context.call(&pool, DeviceRequest::Trim { action, devices, rate, wait: arguments.wait })? {
+    let mut response = context.call(&pool, Request::job(Kind::Trim, order))?;
+    if response == Response::Done && arguments.wait {
+        response = context.call(&pool, Request::job(Kind::Trim, Order::Wait(target)))?;
+    }
+    match response {
         Response::Done => {}
-        Response::Trimmed(bytes) => {
+        Response::Bytes(bytes) if arguments.dry_run => {
+            context.print(&format!("{} of free space of {pool} would be trimmed\n", format_bytes(bytes)))?;
+        }
+        Response::Bytes(bytes) => {
             context.print(&format!("{pool}: {} of free space given back\n", format_bytes(bytes)))?;
         }
         _ => return Err(unexpected_answer()),

@@ -255,7 +255,9 @@ fn devices(tried: &Tried) {
     tried.change(PoolRequest::Renumber { guid: 7 });
     tried.change(PoolRequest::Clear { device: None });
     tried.change(PoolRequest::Reopen);
-    tried.change(DeviceRequest::Trim { action: TrimAction::Start, devices: Vec::new(), rate: None, wait: false });
+    let all = || JobTarget::Devices(Vec::new());
+    tried.change(Request::job(JobKind::Trim, Order::Start { target: all(), limit: None }));
+    tried.quiet(Request::job(JobKind::Trim, Order::Plan(all())));
     tried.change(Request::start(JobKind::Scrub, None));
     tried.change(Request::ScrubPart(ScrubPart::Damage));
 }
@@ -280,7 +282,8 @@ fn jobs(tried: &Tried) {
     let smaller = JobTarget::Size(tried.named("image"), NewSize::To(128 << 20));
     tried.of_a_job(Request::job(JobKind::Resize, start(smaller)));
     for kind in JobKind::IN_ORDER {
-        for order in [Order::Pause, Order::Stop, start(JobTarget::Pool)] {
+        let orders = [Order::Pause(JobTarget::Pool), Order::Stop(JobTarget::Pool), start(JobTarget::Pool)];
+        for order in orders {
             tried.of_a_job(Request::job(kind, order));
         }
         tried.quiet(Request::job(kind, Order::Plan(JobTarget::Pool)));

@@ -1,0 +1,46 @@
+//! The demanded trims of vdevs.
+
+use std::{collections::BTreeMap, sync::atomic::AtomicU64};
+
+use parking_lot::Mutex;
+use pool::{env::Nanos, space::TrimCursor, units::VdevId};
+
+/// The state of trim in an opened pool.
+#[derive(Default)]
+pub(crate) struct Trimmer {
+    /// The last demanded trim of each vdev.
+    pub(crate) tasks: Mutex<BTreeMap<VdevId, Task>>,
+    /// The limit of demanded trims in bytes per second; 0 for none.
+    pub(crate) limit: AtomicU64,
+    /// The bytes that demanded trims have trimmed since the pool was opened.
+    pub(crate) handled: AtomicU64,
+    /// Where to continue with newly freed space.
+    pub(crate) fresh: Mutex<Option<TrimCursor>>,
+}
+
+/// A demanded trim of a vdev.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) phase: Phase,
+    pub(crate) cursor: TrimCursor,
+    pub(crate) bytes: u64,
+    pub(crate) begun: Nanos,
+    pub(crate) ended: Nanos,
+}
+
+/// Phase of a demanded trim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    Suspended,
+    Finished,
+    /// Ended by the error.
+    Failed(String),
+}
+
+impl Task {
+    /// Whether the trim runs, or can be resumed.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Suspended)
+    }
+}
