@@ -7,6 +7,7 @@ mod lab;
 
 use std::{
     fs::{self, File},
+    io::ErrorKind,
     path::PathBuf,
     process::{Child, Stdio},
     thread::sleep,
@@ -214,4 +215,41 @@ fn a_mount_after_a_crash_brings_everything_back() {
     assert!(is_mounted(&lab, "tank/a") && !is_mounted(&lab, "tank/b"));
     lab.kill("tank");
     wait_until("everything is back", || is_back(&lab));
+}
+
+#[test]
+fn a_restart_keeps_options_and_mounts_that_were_asked_for() {
+    let Some(lab) = supervised() else { return };
+    lab.fs(&["create", "-o", "canmount=noauto", "tank/n"]);
+    lab.fs(&["unmount", "tank/b"]);
+    lab.fs(&["mount", "-o", "ro", "tank/b"]);
+    lab.fs(&["mount", "tank/n"]);
+    let is_read_only =
+        || fs::write(lab.mount("tank/b").join("f"), "").is_err_and(|why| why.kind() == ErrorKind::ReadOnlyFilesystem);
+    let get = |property| lab.fs(&["get", "-Ho", "value,source", property, "tank/b"]);
+    assert!(is_read_only());
+    for _ in 0..2 {
+        lab.kill("tank");
+        wait_until("everything is back", || is_back(&lab) && is_mounted(&lab, "tank/n"));
+        assert!(is_read_only());
+        assert_eq!(get("readonly"), "on\ttemporary\n");
+    }
+    // Neither survives a boot of the machine, an unmount, or an export.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let memory = lab.path("state/pools/tank.mounts");
+    let text = fs::read_to_string(&memory).unwrap();
+    assert_eq!(text.matches(boot.trim()).count(), 2, "{text}");
+    fs::write(&memory, text.replace(boot.trim(), "another")).unwrap();
+    lab.kill("tank");
+    wait_until("everything is back", || is_back(&lab));
+    assert!(!is_read_only() && !is_mounted(&lab, "tank/n"));
+    lab.fs(&["mount", "tank/n"]);
+    lab.fs(&["unmount", "tank/n"]);
+    lab.kill("tank");
+    wait_until("everything is back", || is_back(&lab));
+    assert!(!is_mounted(&lab, "tank/n"));
+    lab.fs(&["mount", "tank/n"]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    assert!(is_back(&lab) && !is_mounted(&lab, "tank/n"));
 }

@@ -4,7 +4,6 @@
 //! freed. Freed at once, each file would be a change of its own: one thread makes the change while the next removal, on
 //! another thread, waits for the same tree. So an [errand] thread waits a moment and frees all files gathered until
 //! then.
-//! gathered until then.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,7 +1,10 @@
-//! Mounts by mount(8), in a file beside the registry entry of the pool: `STATE/pools/NAME.mounts`.
+//! Mounts that the pool's properties alone would not make again, in a file beside the registry entry of the pool:
+//! `STATE/pools/NAME.mounts`. Such mounts are those by mount(8), those with temporary options, overlays, and datasets
+//! with `canmount=noauto`.
 //!
 //! The file is replaced as a whole, like the entry. An unreadable file is reported by its path; then only these
-//! mounts are not restored.
+//! mounts are not restored. Programs that know only mounts by mount(8) read the file too: they find the mount point of
+//! any other mount in its properties.
 
 use std::{io, path::Path};
 
@@ -17,7 +20,7 @@ use super::{
 /// Format version of the files; files of any other version are refused.
 const VERSION: u32 = 1;
 
-/// A file system or a snapshot mounted by mount(8).
+/// A mounted file system or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     /// The name at the time of the mount.
@@ -30,6 +33,23 @@ pub struct Remembered {
     pub directory: DevicePath,
     /// Temporary property values of this mount.
     pub options: Vec<Assignment>,
+    /// For a mount by `fs mount`, which ends with the boot of the machine. `None` for a mount by mount(8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+}
+
+/// How `fs mount` was asked for a mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Whether the mount hides the content of the directory.
+    pub overlay: bool,
+    /// The boot of the machine, as the kernel identifies it.
+    pub boot: String,
+}
+
+/// Identifies the boot of this machine; empty if the kernel does not say.
+pub fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 #[derive(Serialize, Deserialize)]
@@ -40,8 +60,9 @@ struct Document {
 
 /// The mounts in a file; none if the file is missing.
 pub fn read(file: &Path) -> Result<Vec<Remembered>, Failure> {
-    let failed =
-        |why: String| Failure::cannot("read", file.display(), why).hint("mount again what was mounted by mount(8)");
+    let failed = |why: String| {
+        Failure::cannot("read", file.display(), why).hint("mount again what was mounted by mount(8), or with options")
+    };
     match read_bounded(file) {
         Ok(bytes) => match serde_json::from_slice::<Document>(&bytes) {
             Ok(Document { version: VERSION, mounts }) => Ok(mounts),
@@ -80,7 +101,9 @@ mod tests {
             dataset: 5,
             directory: PathBuf::from("/mnt").into(),
             options: vec![Assignment { name: "readonly".into(), value: "on".into() }],
+            asked: (name == "tank/a").then(|| Asked { overlay: true, boot: boot() }),
         });
+        assert!(!boot().is_empty());
         write(&file, &mounts).unwrap();
         assert_eq!(read(&file).unwrap(), mounts);
         for garbage in

@@ -1,10 +1,11 @@
 //! Mounts by mount(8): file systems with `mountpoint=legacy`, and snapshots, mounted where the user says.
 //!
-//! The pool does not record mounts by mount(8). So the service remembers each mount in a file beside the registry
-//! entry of the pool. The file is replaced as a whole whenever a mount is made, changed or ended. A newly started
-//! service restores the mounts together with all others, so the mounts survive a crash of the service and a restart;
-//! an export forgets the mounts. A failed mount does not stop the rest, and stays remembered until the mount succeeds
-//! or is unmounted. A crash between a mount and the write of the file loses only the new mount, before mount(8) was
+//! The pool does not record mounts by mount(8), nor the options of `fs mount`. So the service remembers each such mount
+//! in a file beside the registry entry of the pool. The file is replaced as a whole whenever a mount is made, changed
+//! or ended. A newly started service restores the mounts together with all others, so the mounts survive a crash of
+//! the service and a restart; an export forgets the mounts. A mount by `fs mount` does not survive a boot of the
+//! machine, as with OpenZFS. A failed mount does not stop the rest, and stays remembered until the mount succeeds or
+//! is unmounted. A crash between a mount and the write of the file loses only the new mount, before the command was
 //! answered.
 //!
 //! Entries of the file are checked against the pool: the id identifies a file system or snapshot, and the name only
@@ -25,7 +26,7 @@ use parking_lot::Mutex;
 use protocol::{Assignment, Failure, given};
 
 use super::{Active, Manner, Mounts, Unmounted, clear_way};
-use crate::remembered::{self, Remembered};
+use crate::remembered::{self, Asked, Remembered};
 
 /// The memory of mounts by mount(8).
 #[derive(Default)]
@@ -137,32 +138,32 @@ impl Mounts {
         self.remember();
     }
 
-    /// From now on, remembers mounts by mount(8) in this file.
+    /// From now on, remembers mounts in this file.
     pub(crate) fn remember_in(&self, file: PathBuf) {
         let says = remembered::read(&file).unwrap_or_else(|failure| {
             tracing::error!("{failure}");
             Vec::new()
         });
-        *self.memory.0.lock() = Some(Written { file, pending: says.clone(), says });
+        let boot = remembered::boot();
+        let is_of_boot = |one: &&Remembered| one.asked.as_ref().is_none_or(|asked| asked.boot == boot);
+        let pending = says.iter().filter(is_of_boot).cloned().collect();
+        *self.memory.0.lock() = Some(Written { file, pending, says });
     }
 
-    /// Makes the mounts of an earlier service again.
-    pub(super) fn restore(&self) -> Result<(), Failure> {
+    /// Mounts of an earlier service that this service has yet to make: those by mount(8), or the others. Forgets mounts
+    /// of file systems that are gone.
+    pub(super) fn pending(&self, by_hand: bool) -> Vec<Unmounted> {
         let pending = match &*self.memory.0.lock() {
             Some(written) => written.pending.clone(),
-            None => return Ok(()),
+            None => return Vec::new(),
         };
-        let mut mounts: Vec<Unmounted> = pending.iter().map(Unmounted::remembered).collect();
+        let mut mounts: Vec<Unmounted> =
+            pending.iter().filter(|one| one.asked.is_none() == by_hand).map(Unmounted::remembered).collect();
         mounts.retain(|one| self.name_of(one).is_some());
-        let mounted = self.mount_those(&mounts);
-        if let Err(failure) = &mounted {
-            tracing::error!("{failure}");
-        }
-        // Mounts that now exist leave the pending list next.
-        let is_there = |one: &Remembered| mounts.iter().any(|mount| mount.id() == one.id);
+        let is_there =
+            |one: &Remembered| one.asked.is_none() != by_hand || mounts.iter().any(|mount| mount.id() == one.id);
         self.memory.0.lock().iter_mut().for_each(|written| written.pending.retain(is_there));
-        self.remember();
-        mounted
+        mounts
     }
 
     /// Forgets a pending mount; `false` if there is none.
@@ -188,8 +189,8 @@ impl Mounts {
         let now: Vec<Remembered> = {
             let table = self.table.lock();
             pending.retain(|one| !table.contains_key(&one.id));
-            let by_hand = table.iter().filter(|(_, active)| active.by_hand);
-            by_hand.map(|(id, active)| remembered(*id, active)).chain(pending.iter().cloned()).collect()
+            let special = table.iter().filter(|(_, active)| !active.is_plain());
+            special.map(|(id, active)| remembered(*id, active)).chain(pending.iter().cloned()).collect()
         };
         if now == *says {
             return;
@@ -208,5 +209,6 @@ fn remembered(id: u64, active: &Active) -> Remembered {
         dataset: active.dataset,
         directory: active.mount.mountpoint().to_owned().into(),
         options: active.temporary.clone(),
+        asked: (!active.by_hand).then(|| Asked { overlay: active.overlay, boot: remembered::boot() }),
     }
 }

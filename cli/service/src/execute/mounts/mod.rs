@@ -62,6 +62,15 @@ struct Active {
     /// Temporary property values of the mount.
     temporary: Vec<Assignment>,
     overlay: bool,
+    /// Mounted although `canmount=noauto`.
+    is_asked: bool,
+}
+
+impl Active {
+    /// Whether the properties of the dataset alone, at an import, would make the same mount.
+    fn is_plain(&self) -> bool {
+        !self.by_hand && !self.is_asked && !self.overlay && self.temporary.is_empty()
+    }
 }
 
 /// How a dataset is mounted, in addition to its properties.
@@ -130,7 +139,11 @@ impl Mounts {
             ("legacy", _) => {
                 Err(refused("legacy mountpoint").hint(format!("use mount(8): mount -t cenote {name} DIRECTORY")))
             }
-            _ => self.mount_planned(plan, how),
+            _ => {
+                self.mount_planned(plan, how)?;
+                self.remember();
+                Ok(())
+            }
         }
     }
 
@@ -143,9 +156,20 @@ impl Mounts {
             None => self.plans(&self.datasets.pool_name())?,
         };
         plans.retain(|plan| plan.canmount == CanMount::On && plan.path().is_some());
-        let mounted = self.mount_plans(plans.into_iter().map(|plan| (plan, *how)).collect());
+        let mut plans: Vec<(Plan, Manner<'_>)> = plans.into_iter().map(|plan| (plan, *how)).collect();
+        // A restarted service makes the mounts of the service before, with their options.
+        let (special, by_hand) = match names {
+            None => (self.pending(false), self.pending(true)),
+            Some(_) => Default::default(),
+        };
+        let (again, unplanned) = self.plans_again(&special);
+        plans.retain(|(plan, _)| again.iter().all(|(special, _)| special.id != plan.id));
+        plans.extend(again);
+        let mut mounted = keep_first(unplanned, self.mount_plans(plans));
         // A mount by mount(8) may lie inside a mount just made.
-        if names.is_none() { keep_first(mounted, self.restore()) } else { mounted }
+        mounted = keep_first(mounted, self.mount_those(&by_hand));
+        self.remember();
+        mounted
     }
 
     /// Mounts the datasets that are not mounted yet, parents first.
@@ -228,7 +252,8 @@ impl Mounts {
             !by_hand && !matches!(self.value(&plan.name.dataset(), MOUNTPOINT.name)?.source, Source::Local);
         let (temporary, overlay, dataset) = (how.temporary.to_vec(), how.overlay, plan.dataset);
         let mount = Arc::new(mount);
-        let active = Active { name: plan.name, dataset, mount, by_hand, by_default, temporary, overlay };
+        let is_asked = plan.canmount == CanMount::NoAuto;
+        let active = Active { name: plan.name, dataset, mount, by_hand, by_default, temporary, overlay, is_asked };
         self.table.lock().insert(plan.id, active);
         self.watch.forget();
         Ok(())

@@ -10,7 +10,7 @@ use dataset::{
 use fuse_mount::{MountPoint, Unmount};
 use protocol::{Assignment, Failure};
 
-use super::{Active, Manner, Mounts, keep_first, named_as};
+use super::{Active, Manner, Mounts, keep_first, named_as, plan::Plan};
 use crate::remembered::Remembered;
 
 /// What unmounting does with default mount points.
@@ -42,8 +42,12 @@ impl Unmounted {
 
     /// A mount remembered from a service that has ended.
     pub(super) fn remembered(one: &Remembered) -> Unmounted {
-        let Remembered { name, id, dataset, directory, options } = one.clone();
-        Unmounted { id, name, dataset, at: Some(directory.to_path()), temporary: options, overlay: true }
+        let Remembered { name, id, dataset, directory, options, asked } = one.clone();
+        let (at, overlay) = match asked {
+            Some(asked) => (None, asked.overlay),
+            None => (Some(directory.to_path()), true),
+        };
+        Unmounted { id, name, dataset, at, temporary: options, overlay }
     }
 
     pub(super) fn id(&self) -> u64 {
@@ -168,6 +172,13 @@ impl Mounts {
     }
 
     pub(super) fn mount_those(&self, unmounted: &[Unmounted]) -> Result<(), Failure> {
+        let (plans, first) = self.plans_again(unmounted);
+        keep_first(first, self.mount_plans(plans))
+    }
+
+    /// The plans to mount again as before, without datasets that are gone or whose properties forbid a mount, and the
+    /// first failure.
+    pub(super) fn plans_again<'a>(&self, unmounted: &'a [Unmounted]) -> (Vec<(Plan, Manner<'a>)>, Result<(), Failure>) {
         let (mut plans, mut first) = (Vec::with_capacity(unmounted.len()), Ok(()));
         for one in unmounted {
             let Some(name) = self.name_of(one) else { continue };
@@ -182,7 +193,7 @@ impl Mounts {
             }
         }
         plans.retain(|(plan, _)| plan.at.is_some() || plan.canmount != CanMount::Off && plan.path().is_some());
-        keep_first(first, self.mount_plans(plans))
+        (plans, first)
     }
 
     /// The current name of an unmounted dataset, if the dataset still exists.
