@@ -295,3 +295,68 @@ fn wrong_requests_are_refused_by_name_and_change_nothing() {
     assert!(fs::metadata(&garbage).unwrap().size() == 100_000);
     lab.run("fs", &["destroy", "tank"]).fails(1);
 }
+
+#[test]
+fn a_stream_file_is_an_archive() {
+    let lab = Lab::mountless();
+    lab.create("tank", "1G");
+    lab.fs(&["create", "tank/home"]);
+    let (planted, restored) = (lab.path("planted"), lab.path("restored"));
+    fs::create_dir(&planted).unwrap();
+    plant(&planted);
+    let content = noise(300_000, 77);
+    fs::write(planted.join("noise"), &content).unwrap();
+    lab.fs(&["cp", "-r", &lab.at("planted/."), "tank/home:/"]);
+    lab.fs(&["snapshot", "tank/home@one"]);
+    let (full, increment) = (lab.at("full"), lab.at("increment"));
+    fs::write(&full, lab.fs_bytes(&["send", "tank/home@one"])).unwrap();
+    fs::write(planted.join("dir-2/file-2"), "changed").unwrap();
+    fs::write(planted.join("new"), "new").unwrap();
+    lab.fs(&["cp", "-r", &lab.at("planted/."), "tank/home:/"]);
+    lab.fs(&["snapshot", "tank/home@two"]);
+    fs::write(&increment, lab.fs_bytes(&["send", "-i", "@one", "tank/home@two"])).unwrap();
+    let expected = lab.fs(&["ls", "-lpR", "tank/home@two"]);
+    lab.pool(&["destroy", "-f", "tank"]);
+
+    let info = lab.fs(&["stream", "info", &full, &increment]);
+    assert!(info.contains("tank/home@one  -") && info.contains("tank/home@two  @one"), "{info}");
+    let verified = lab.fs(&["stream", "verify", &full, &increment]);
+    assert_eq!(verified.matches(": good, 1 stream, ").count(), 2, "{verified}");
+    assert_eq!(lab.fs(&["stream", "ls", "-lpR", "-b", &full, &increment, "/"]), expected);
+    let changes = lab.fs(&["stream", "ls", "-b", &full, &increment]);
+    assert!(changes.contains("+\t/new\n") && changes.contains("M\t/dir-2/file-2\n"), "{changes}");
+    assert_eq!(lab.fs(&["stream", "cat", "-b", &full, &increment, "/new", "/dir-2/file-2"]), "newchanged");
+    let alone = lab.run("fs", &["stream", "ls", &increment]);
+    assert!(alone.stderr.contains("give the stream of 'tank/home@one': -b FILE"), "{}", alone.stderr);
+    fs::create_dir(&restored).unwrap();
+    lab.fs(&["stream", "cp", "-r", "-b", &full, &increment, "/.", &lab.at("restored")]);
+    assert_same(&planted, &restored);
+    let records = lab.fs(&["stream", "dump", &increment]);
+    assert!(records.contains("BEGIN   tank/home@two, GUID ") && records.contains("TRAILER index at "), "{records}");
+
+    // A file with both streams shows both, and an increment finds its base.
+    let both = lab.at("both");
+    fs::write(&both, [fs::read(&full).unwrap(), fs::read(&increment).unwrap()].concat()).unwrap();
+    assert_eq!(lab.fs(&["stream", "ls", "-lpR", &both, "/"]), expected);
+    assert_eq!(lab.fs(&["stream", "cat", "-s", "@two", &both, "/new"]), "new");
+    lab.run("fs", &["stream", "cat", "-s", "@one", &both, "/new"]).fails(1);
+
+    // Damage is named, and everything else is copied.
+    let mut bytes = fs::read(&full).unwrap();
+    let probe = &content[200_000..][..64];
+    let at = bytes.windows(64).position(|window| window == probe).expect("noise is stored as it is");
+    bytes[at] ^= 1;
+    fs::write(&full, &bytes).unwrap();
+    let said = lab.run("fs", &["stream", "verify", &full]).fails(1);
+    assert!(said.contains("(snapshot tank/home@one, file '/noise')"), "{said}");
+    let said = lab.run("fs", &["stream", "cat", &full, "/noise"]).fails(1);
+    assert!(said.contains("damaged at byte"), "{said}");
+    let said = lab.run("fs", &["stream", "cp", "-r", "--skip-damaged", &full, "/.", &lab.at("partial")]).fails(1);
+    assert!(said.contains("skipped: '/noise', bytes 131072 to 262144"), "{said}");
+    let partial = fs::read(lab.path("partial/noise")).unwrap();
+    assert_eq!((&partial[..131_072], &partial[262_144..]), (&content[..131_072], &content[262_144..]));
+    assert!(lab.path("partial/dir-2/file-2").exists());
+    fs::write(&full, &bytes[..bytes.len() / 2]).unwrap();
+    let said = lab.run("fs", &["stream", "info", &full]).fails(1);
+    assert!(said.contains("the file ends too early"), "{said}");
+}

@@ -129,6 +129,12 @@ impl Context<'_> {
         self.executor.call(pool, request, stream, &mut |said| shown(&mut meter, said))
     }
 
+    /// Runs work of this process itself, showing progress.
+    pub fn local<T>(&mut self, work: impl FnOnce(protocol::OnSaid<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        let mut meter = Meter::new(self.console.terminals.error);
+        work(&mut |said| shown(&mut meter, said))
+    }
+
     /// Executes a request with a response in parts, and passes each record to `each` on arrival.
     pub fn call_for_each<T: Chained>(
         &mut self,

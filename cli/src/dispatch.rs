@@ -75,6 +75,7 @@ pub fn fs(subcommand: &FsCommand, command: clap::Command, context: &mut Context<
         FsCommand::Diff(arguments) => fs::diff::run(arguments, context),
         FsCommand::Send(arguments) => fs::send::run(arguments, context),
         FsCommand::Receive(arguments) => fs::receive::run(arguments, context),
+        FsCommand::Stream(arguments) => fs::stream::run(arguments, context),
         FsCommand::Ls(arguments) => fs::ls::run(arguments, context),
         FsCommand::Cat(arguments) => fs::cat::run(arguments, context),
         FsCommand::Cp(arguments) => fs::cp::run(arguments, context),

@@ -1,6 +1,7 @@
 //! Datasets on top of the storage engine: names, properties, file systems, snapshots, streams.
 
 pub mod admin;
+pub mod archive;
 pub mod catalogue;
 pub mod error;
 pub mod fs;

@@ -67,7 +67,7 @@ pub enum Error {
     /// No device of the pool has the requested path or GUID.
     #[error("no such device in pool: {name}")]
     NoDevice {
-        /// The pool's name.
+        /// The pool's name, for the next command.
         pool: String,
         /// The requested path or GUID.
         name: String,

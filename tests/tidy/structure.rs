@@ -40,6 +40,7 @@ const LAYERS: &[Layers] = &[
             "property",
             "fs",
             "stream",
+            "archive",
             "error",
             "catalogue",
             "lineage",

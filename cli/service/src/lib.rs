@@ -44,4 +44,4 @@ pub mod spawn;
 mod supervisor;
 mod visitors;
 
-pub use self::client::Client;
+pub use self::{client::Client, execute::StreamFiles};

@@ -63,6 +63,8 @@ pub enum FsCommand {
     /// Receive snapshots from a stream
     #[command(visible_alias = "recv")]
     Receive(receive::Arguments),
+    /// Inspect, verify and extract stream files without a pool
+    Stream(stream::Arguments),
     /// List files without a mount
     Ls(ls::Arguments),
     /// Print files without a mount

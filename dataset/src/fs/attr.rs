@@ -42,6 +42,29 @@ pub struct Attr {
     pub crtime: Nanos,
 }
 
+impl Attr {
+    /// The attributes in an inode. `block_size` is the preferred size of reads and writes, in bytes.
+    pub fn of(ino: Ino, inode: &Inode, block_size: u32) -> Attr {
+        Attr {
+            ino,
+            generation: inode.generation,
+            file_type: inode.file_type,
+            mode: inode.mode,
+            nlink: inode.nlink,
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: inode.rdev,
+            size: inode.size,
+            blocks: inode.bytes.div_ceil(512),
+            block_size,
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            crtime: inode.crtime,
+        }
+    }
+}
+
 /// A time to set, as `utimensat` takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {

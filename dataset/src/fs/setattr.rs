@@ -19,23 +19,7 @@ const WRITE_BY_OTHERS: u16 = 0o022;
 
 impl FileSystem {
     pub(super) fn attr(&self, ino: Ino, inode: &Inode) -> Attr {
-        Attr {
-            ino,
-            generation: inode.generation,
-            file_type: inode.file_type,
-            mode: inode.mode,
-            nlink: inode.nlink,
-            uid: inode.uid,
-            gid: inode.gid,
-            rdev: inode.rdev,
-            size: inode.size,
-            blocks: inode.bytes.div_ceil(512),
-            block_size: 1 << effective_shift(inode, &self.options()),
-            atime: inode.atime,
-            mtime: inode.mtime,
-            ctime: inode.ctime,
-            crtime: inode.crtime,
-        }
+        Attr::of(ino, inode, 1 << effective_shift(inode, &self.options()))
     }
 
     /// The attributes of a file; ENOENT without an inode.

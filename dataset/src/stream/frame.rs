@@ -29,7 +29,7 @@ pub(super) const VERSION: u32 = 1;
 /// The length of magic and version.
 pub(super) const PREAMBLE: usize = 16;
 /// The length of a record's head.
-const HEAD: usize = 8;
+pub(super) const HEAD: usize = 8;
 /// The length of a checksum.
 pub(super) const SUM: usize = 32;
 /// The longest payload, except a block's.
@@ -66,11 +66,11 @@ impl Kind {
 pub(super) struct Chain(pub(super) [u8; SUM]);
 
 impl Chain {
-    fn of_preamble(preamble: &[u8; PREAMBLE]) -> Chain {
+    pub(super) fn of_preamble(preamble: &[u8; PREAMBLE]) -> Chain {
         Chain(blake3::hash(preamble).into())
     }
 
-    fn after(&self, head: &[u8; HEAD], covered: &[u8]) -> Chain {
+    pub(super) fn after(&self, head: &[u8; HEAD], covered: &[u8]) -> Chain {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.0).update(head).update(covered);
         Chain(hasher.finalize().into())
@@ -82,6 +82,22 @@ fn preamble() -> [u8; PREAMBLE] {
     bytes[..12].copy_from_slice(&MAGIC);
     bytes[12..].copy_from_slice(&VERSION.to_le_bytes());
     bytes
+}
+
+/// Checks the first `got` bytes of a preamble at `base` of an input; returns the chain after the preamble.
+pub(super) fn check_preamble(bytes: &[u8; PREAMBLE], got: usize, base: u64) -> Result<Chain> {
+    let magic = got.min(MAGIC.len());
+    if bytes[..magic] != MAGIC[..magic] {
+        return Err(if base == 0 { Error::Foreign } else { Error::Trailing { offset: base } });
+    }
+    if got < PREAMBLE {
+        return Err(Error::Truncated { offset: base + got as u64, record: 0 });
+    }
+    let version = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+    if version != VERSION {
+        return Err(Error::Version { version, known: VERSION });
+    }
+    Ok(Chain::of_preamble(bytes))
 }
 
 /// Writes records, and chains their checksums.
@@ -151,6 +167,17 @@ impl<'a> FrameWriter<'a> {
     }
 }
 
+/// The kind of a record and the length of its payload, from the record's head; or what is wrong with the head.
+pub(super) fn head_of(head: [u8; HEAD]) -> Result<(Kind, usize), String> {
+    let [code, zeros @ .., a, b, c, d] = head;
+    let len = u32::from_le_bytes([a, b, c, d]) as usize;
+    let kind = Kind::from_code(code).filter(|_| zeros == [0; 3]).ok_or("it is of no known kind")?;
+    if len > kind.longest() || kind == Kind::Block && len <= SUM {
+        return Err(format!("its length of {len} bytes is out of bounds"));
+    }
+    Ok((kind, len))
+}
+
 /// The place of a record in its stream, for errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
@@ -199,18 +226,7 @@ impl<'a> FrameReader<'a> {
         let mut reader = FrameReader { input, place: Place::default(), offset: base, chain: Chain::default() };
         let mut bytes = [0; PREAMBLE];
         let got = reader.fill(&mut bytes)?;
-        let magic = got.min(MAGIC.len());
-        if bytes[..magic] != MAGIC[..magic] {
-            return Err(if base == 0 { Error::Foreign } else { Error::Trailing { offset: base } });
-        }
-        if got < PREAMBLE {
-            return Err(reader.truncated());
-        }
-        let version = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
-        if version != VERSION {
-            return Err(Error::Version { version, known: VERSION });
-        }
-        reader.chain = Chain::of_preamble(&bytes);
+        reader.chain = check_preamble(&bytes, got, base)?;
         Ok(reader)
     }
 
@@ -224,13 +240,7 @@ impl<'a> FrameReader<'a> {
         self.place.offset = self.offset;
         let mut head = [0; HEAD];
         self.exact(&mut head)?;
-        let [code, zeros @ .., a, b, c, d] = head;
-        let len = u32::from_le_bytes([a, b, c, d]) as usize;
-        let kind = Kind::from_code(code).filter(|_| zeros == [0; 3]);
-        let kind = kind.ok_or_else(|| self.place.damaged("it is of no known kind"))?;
-        if len > kind.longest() || kind == Kind::Block && len <= SUM {
-            return Err(self.place.damaged(format!("its length of {len} bytes is out of bounds")));
-        }
+        let (kind, len) = head_of(head).map_err(|problem| self.place.damaged(problem))?;
         let covered = if kind == Kind::Block { SUM } else { len };
         let (mut payload, mut data) = (vec![0; covered], vec![0; len - covered]);
         self.exact(&mut payload)?;

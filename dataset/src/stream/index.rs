@@ -24,9 +24,9 @@ const PER_RECORD: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The offset of the record, in bytes from the start of the package.
-    offset: u64,
+    pub(super) offset: u64,
     /// The low end of a range; `None` for a stream's head.
-    low: Option<Key>,
+    pub(super) low: Option<Key>,
     /// The chain before the record.
     before: Chain,
 }
@@ -78,6 +78,11 @@ impl Index {
             self.entries.push(Entry { offset, low, before: Chain(reader.array::<SUM>(WHAT)?) });
         }
         reader.finish(WHAT)
+    }
+
+    /// The entries, in the order of the file.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
     }
 
     /// The number of entries.

@@ -25,6 +25,7 @@
 //! above does so, through [`Source`] and [`Landing`].
 
 mod apply;
+pub mod archive;
 mod census;
 mod crew;
 mod error;

@@ -75,6 +75,7 @@ mod vdev_records;
 mod vital;
 
 pub use self::{
+    files::archive::StreamFiles,
     job::{Cancel, Job, JobStream},
     mounts::mount_namespace,
     no_pools::NoPools,

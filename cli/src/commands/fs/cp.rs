@@ -112,7 +112,8 @@ fn local(path: PathBytes) -> Result<PathBytes, Failure> {
     Ok(whole)
 }
 
-fn render(record: &CopyRecord) -> String {
+/// The totals of a copy.
+pub(super) fn render(record: &CopyRecord) -> String {
     let CopyRecord { files, directories, bytes } = *record;
     format!("copied {files} files and {directories} directories, {}\n", format_bytes(bytes))
 }

@@ -105,7 +105,7 @@ fn list(arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure>
 }
 
 /// Prints a bare name byte for byte, but escaped on a terminal.
-fn print_name(name: &[u8], console: &mut Console<'_>) -> Result<(), Failure> {
+pub(super) fn print_name(name: &[u8], console: &mut Console<'_>) -> Result<(), Failure> {
     match console.terminals.output {
         true => console.output.write_all(visible(name).as_bytes())?,
         false => console.output.write_all(name)?,
@@ -114,7 +114,7 @@ fn print_name(name: &[u8], console: &mut Console<'_>) -> Result<(), Failure> {
 }
 
 /// The long form, with columns aligned within each batch of lines.
-struct Long {
+pub(super) struct Long {
     exact: bool,
     zone: Zone,
     shown: fn(&[u8]) -> String,
@@ -125,13 +125,13 @@ struct Long {
 }
 
 impl Long {
-    fn new(exact: bool, zone: Zone, shown: fn(&[u8]) -> String) -> Long {
+    pub(super) fn new(exact: bool, zone: Zone, shown: fn(&[u8]) -> String) -> Long {
         let right = |index: usize| matches!(index, 1..=4);
         let column = |index: usize| if right(index) { Column::right("") } else { Column::left("") };
         Long { exact, zone, shown, table: Table::new((0..7).map(column).collect()), bytes: 0, is_new: true }
     }
 
-    fn push(&mut self, entry: &EntryRecord) {
+    pub(super) fn push(&mut self, entry: &EntryRecord) {
         let Long { exact, zone, shown, .. } = *self;
         let size = match entry.device {
             Some((major, minor)) => format!("{major}, {minor}"),
@@ -150,11 +150,11 @@ impl Long {
     }
 
     /// The collected lines, once there are enough to print.
-    fn ready(&mut self) -> Option<String> {
+    pub(super) fn ready(&mut self) -> Option<String> {
         (self.bytes >= TOGETHER_BYTES || self.table.len() >= TOGETHER).then(|| self.take())
     }
 
-    fn take(&mut self) -> String {
+    pub(super) fn take(&mut self) -> String {
         self.bytes = 0;
         let text = self.table.take(false);
         // The table has no header: its first line is empty.
@@ -189,7 +189,8 @@ fn mode(entry: &EntryRecord) -> String {
     std::iter::once(kind).chain(classes.into_iter().flatten()).collect()
 }
 
-fn encode(entry: &EntryRecord) -> Value {
+/// The JSON object of a file.
+pub(super) fn encode(entry: &EntryRecord) -> Value {
     let mut object = Map::new();
     put(&mut object, "name", &entry.name.0);
     object.insert("type".into(), json!(mode(entry)[..1].to_owned()));

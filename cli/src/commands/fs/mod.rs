@@ -27,5 +27,6 @@ pub mod send;
 pub mod set;
 pub mod setattr;
 pub mod snapshot;
+pub mod stream;
 pub mod unmount;
 pub mod userspace;

@@ -1,6 +1,7 @@
 //! Datasets on a real engine over devices in memory, judged by the check after every test.
 
 mod accounts;
+mod archives;
 mod attributes;
 mod classes;
 mod codes;

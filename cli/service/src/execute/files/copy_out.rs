@@ -1,4 +1,5 @@
-//! Copying from a dataset or a snapshot to this machine, as `cp -a` does; [`super::copy_in`] is the other direction.
+//! Copying from a dataset, a snapshot or a stream file to this machine, as `cp -a` does; [`super::copy_in`] is the other
+//! direction.
 //!
 //! Owners are kept when root copies. Otherwise a set-id bit is dropped with its intended owner, and a device node is
 //! an error. Extended attributes are skipped if the target's file system or the user's rights do not allow them.
@@ -14,29 +15,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dataset::fs::{Attr, Errno, FileSystem, FileType, Identity, acl};
+use dataset::fs::{Attr, Errno, FileType, Identity, acl};
 use protocol::{CopyRecord, Failure};
 use rustix::fs::{AtFlags, Mode, ftruncate, makedev, mkdirat, mknodat, symlinkat, unlinkat};
 
 use super::{
     CHUNK, cannot_here, decode_device,
     handle::{Handle, is_just_made},
-    host, next_data, reason,
-    resolve::resolve,
-    served::Served,
+    host,
+    source::{Files, Unreadable},
     trail::Trail,
 };
 use crate::{execute::job::Job, owners::is_root};
 
-/// Number of directory entries read at once.
-const ENTRIES: usize = 4096;
 /// The set-user-ID and set-group-ID bits of a mode.
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
-/// A source of a copy: a path in an open dataset or snapshot.
-pub(super) struct Source<'a> {
-    pub(super) fs: &'a Served,
+/// A source of a copy: a path in an open dataset, snapshot or stream file.
+pub(super) struct Source<'a, F> {
+    pub(super) fs: &'a F,
     /// The path in `fs`, from its root.
     pub(super) path: &'a [u8],
     /// Dataset and path, for messages.
@@ -44,8 +42,8 @@ pub(super) struct Source<'a> {
 }
 
 /// Copies `sources` to `to`, an absolute path of this machine.
-pub(super) fn copy_out(
-    sources: &[Source<'_>],
+pub(super) fn copy_out<F: Files>(
+    sources: &[Source<'_, F>],
     to: &Path,
     recursive: bool,
     job: &mut Job<'_>,
@@ -76,8 +74,8 @@ pub(super) fn copy_out(
 }
 
 /// Refuses a directory in a copy without `-r`, before anything is changed.
-pub(super) fn refuse_directory(source: &Source<'_>) -> Result<(), Failure> {
-    match resolve(source.fs, source.path, false) {
+pub(super) fn refuse_directory<F: Files>(source: &Source<'_, F>) -> Result<(), Failure> {
+    match source.fs.find(source.path, false) {
         Ok(attr) if attr.file_type == FileType::Directory => {
             Err(Failure::cannot("copy", &source.shown, "it is a directory").hint("use -r to copy directories"))
         }
@@ -86,8 +84,8 @@ pub(super) fn refuse_directory(source: &Source<'_>) -> Result<(), Failure> {
     }
 }
 
-struct CopyOut<'a, 'j> {
-    fs: &'a Served,
+struct CopyOut<'a, 'j, F> {
+    fs: &'a F,
     job: &'a mut Job<'j>,
     is_root: bool,
     /// Copies of files with further names in the source.
@@ -113,11 +111,11 @@ struct Copied {
 /// the source directories still to be copied.
 type Way = Trail<Option<Attr>, Attr>;
 
-impl CopyOut<'_, '_> {
-    fn source(&mut self, source: &Source<'_>, to: &Path, into: Option<&Handle>) -> Result<(), Failure> {
-        let refused = |errno| Failure::cannot("copy", &source.shown, reason(errno));
+impl<F: Files> CopyOut<'_, '_, F> {
+    fn source(&mut self, source: &Source<'_, F>, to: &Path, into: Option<&Handle>) -> Result<(), Failure> {
+        let refused = |why: Unreadable| Failure::cannot("copy", &source.shown, why);
         let is_content = source.path == b"/" || source.path.ends_with(b"/.") || source.path.ends_with(b"/..");
-        let attr = resolve(self.fs, source.path, is_content).map_err(refused)?;
+        let attr = self.fs.find(source.path, is_content).map_err(refused)?;
         let name = source.path.split(|byte| *byte == b'/').rfind(|part| !part.is_empty());
         let failed = |errno| failed(to, errno);
         let mut way;
@@ -191,7 +189,9 @@ impl CopyOut<'_, '_> {
         self.done.directories += 1;
         let mut cookie = 0;
         loop {
-            let entries = self.entries(from, &mut cookie).map_err(|errno| unread(&path, errno))?;
+            let mut entries = self.fs.entries(from, &mut cookie).map_err(|why| unread(&path, why))?;
+            // Inode order is mostly the order on disk.
+            entries.sort_by_key(|(_, attr)| attr.ino);
             if entries.is_empty() {
                 way.arrange(|(_, one), (_, other)| one.ino.cmp(&other.ino));
                 return Ok(());
@@ -208,21 +208,6 @@ impl CopyOut<'_, '_> {
         }
     }
 
-    /// The next entries of a directory; empty at the end.
-    fn entries(&self, dir: &Attr, cookie: &mut u64) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
-        let mut entries = Vec::new();
-        self.fs.same(dir).readdir_plus(dir.ino, *cookie, &mut |entry, attr| {
-            *cookie = entry.cookie;
-            if entry.name != b"." && entry.name != b".." {
-                entries.push((entry.name.to_vec(), *attr));
-            }
-            entries.len() < ENTRIES
-        })?;
-        // Inode order is mostly the order on disk.
-        entries.sort_by_key(|(_, attr)| attr.ino);
-        Ok(entries)
-    }
-
     /// Copies a file other than a directory to a name in the deepest directory.
     fn no_directory(&mut self, way: &mut Way, from: &Attr, name: &[u8]) -> Result<(), Failure> {
         self.done.files += 1;
@@ -232,7 +217,7 @@ impl CopyOut<'_, '_> {
         let made = match from.file_type {
             FileType::Regular => self.file(from, way, name)?,
             _ => {
-                let link = self.link_target(from).map_err(|errno| unread(&way.shown(name), errno))?;
+                let link = self.link_target(from).map_err(|why| unread(&way.shown(name), why))?;
                 special(from, link.as_deref(), way.dir(), OsStr::from_bytes(name))
                     .map_err(|errno| failed(&way.shown(name), errno))?
             }
@@ -266,9 +251,9 @@ impl CopyOut<'_, '_> {
     }
 
     /// The target of a symbolic link; `None` for other file types.
-    fn link_target(&self, from: &Attr) -> Result<Option<Vec<u8>>, Errno> {
+    fn link_target(&self, from: &Attr) -> Result<Option<Vec<u8>>, Unreadable> {
         match from.file_type {
-            FileType::Symlink => self.fs.same(from).readlink(from.ino).map(Some),
+            FileType::Symlink => self.fs.link_target(from).map(Some),
             _ => Ok(None),
         }
     }
@@ -277,42 +262,17 @@ impl CopyOut<'_, '_> {
         let failed = |errno| failed(&way.shown(name), errno);
         let (dir, at_name) = (way.dir(), OsStr::from_bytes(name));
         let file = replacing(dir, at_name, || Handle::create(dir, at_name)).map_err(failed)?;
-        self.fs.write_back(from.ino);
-        let source = self.fs.content(from);
-        let mut at = 0;
-        while let Some((start, stop)) = next_data(&source, from, at).map_err(|errno| unread(&way.shown(name), errno))? {
-            self.stretch(&source, from, &file, (start, stop), &|| way.shown(name))?;
-            at = stop;
-        }
+        let (job, done) = (&mut self.job, &mut self.done);
+        let copied = self.fs.data(from, &mut self.buffer, &mut |at, bytes| {
+            job.check()?;
+            host::write_at(file.fd(), at, bytes).map_err(failed)?;
+            done.bytes += bytes.len() as u64;
+            job.report(&way.shown(name).to_string_lossy(), done.bytes, None);
+            Ok(())
+        });
+        copied.map_err(|stopped| stopped.failure(|why| unread(&way.shown(name), why)))?;
         ftruncate(file.fd(), from.size).map_err(failed)?;
         Ok(file)
-    }
-
-    fn stretch(
-        &mut self,
-        source: &FileSystem,
-        from: &Attr,
-        file: &Handle,
-        (start, stop): (u64, u64),
-        path: &dyn Fn() -> PathBuf,
-    ) -> Result<(), Failure> {
-        let failed = |errno| failed(&path(), errno);
-        let mut at = start;
-        while at < stop {
-            self.job.check()?;
-            self.buffer.clear();
-            let len = (stop - at).min(CHUNK as u64) as usize;
-            source.read(from.ino, at, len, &mut self.buffer).map_err(|errno| unread(&path(), errno))?;
-            if self.buffer.is_empty() {
-                // The file was truncated meanwhile.
-                return Ok(());
-            }
-            host::write_at(file.fd(), at, &self.buffer).map_err(failed)?;
-            at += self.buffer.len() as u64;
-            self.done.bytes += self.buffer.len() as u64;
-            self.job.report(&path().to_string_lossy(), self.done.bytes, None);
-        }
-        Ok(())
     }
 
     /// Sets the owner, extended attributes, mode and times of the copy, in this order: chown clears set-id bits and
@@ -320,20 +280,16 @@ impl CopyOut<'_, '_> {
     /// of the copy have separate messages.
     fn finish(&self, from: &Attr, to: &Handle, path: &dyn Fn() -> PathBuf) -> Result<(), Failure> {
         let failed = |errno| failed(&path(), errno);
-        let unread = |errno| unread(&path(), errno);
         self.prepare(from, to).map_err(failed)?;
-        let source = self.fs.same(from);
-        // One value at a time: a file may have many attributes.
-        for name in source.listxattr(from.ino).map_err(unread)? {
-            let value = source.getxattr(from.ino, &name).map_err(unread)?;
-            match to.set_xattr(&name, &value) {
-                Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {
-                    let name = String::from_utf8_lossy(&name);
-                    tracing::debug!(ino = from.ino, %name, "an extended attribute cannot be kept");
-                }
-                set => set.map_err(failed)?,
+        let copied = self.fs.xattrs(from, &mut |name, value| match to.set_xattr(name, value) {
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {
+                let name = String::from_utf8_lossy(name);
+                tracing::debug!(ino = from.ino, %name, "an extended attribute cannot be kept");
+                Ok(())
             }
-        }
+            set => set.map_err(failed),
+        });
+        copied.map_err(|stopped| stopped.failure(|why| unread(&path(), why)))?;
         complete(from, to).map_err(failed)
     }
 
@@ -419,6 +375,6 @@ fn failed(path: &Path, errno: Errno) -> Failure {
 }
 
 /// The failure of a copy with an unreadable source.
-fn unread(path: &Path, errno: Errno) -> Failure {
-    Failure::cannot("copy to", path.display(), reason(errno))
+fn unread(path: &Path, why: Unreadable) -> Failure {
+    Failure::cannot("copy to", path.display(), why)
 }

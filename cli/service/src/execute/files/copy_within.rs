@@ -23,7 +23,7 @@ use crate::{execute::job::Job, owners::is_root};
 /// Copies `sources` to `to` in the dataset of the file system `fs`.
 pub(super) fn copy_within(
     fs: &Served,
-    sources: &[Source<'_>],
+    sources: &[Source<'_, Served>],
     to: &[u8],
     recursive: bool,
     job: &mut Job<'_>,

@@ -43,12 +43,17 @@ pub(super) fn entries(
 }
 
 fn record(fs: &Served, name: Vec<u8>, attr: &Attr) -> Result<EntryRecord, Errno> {
-    let is_device = matches!(attr.file_type, FileType::BlockDevice | FileType::CharDevice);
     let target = match attr.file_type {
-        FileType::Symlink => Some(PathBytes(fs.same(attr).readlink(attr.ino)?)),
+        FileType::Symlink => Some(fs.same(attr).readlink(attr.ino)?),
         _ => None,
     };
-    Ok(EntryRecord {
+    Ok(record_of(name, attr, target))
+}
+
+/// The record of a file, with the target of a symbolic link.
+pub(super) fn record_of(name: Vec<u8>, attr: &Attr, target: Option<Vec<u8>>) -> EntryRecord {
+    let is_device = matches!(attr.file_type, FileType::BlockDevice | FileType::CharDevice);
+    EntryRecord {
         name: PathBytes(name),
         kind: kind(attr.file_type),
         mode: attr.mode.into(),
@@ -59,9 +64,9 @@ fn record(fs: &Served, name: Vec<u8>, attr: &Attr) -> Result<EntryRecord, Errno>
         stored: attr.blocks.saturating_mul(512),
         inode: attr.ino,
         modified: (attr.mtime.div_euclid(NANOS), attr.mtime.rem_euclid(NANOS) as u32),
-        target,
+        target: target.map(PathBytes),
         device: is_device.then(|| decode_device(attr.rdev)),
-    })
+    }
 }
 
 /// The protocol's name for a file type.

@@ -11,8 +11,10 @@
 //! walk       directories, at any depth         parts      (in execute) answers sent in parts
 //! attributes attributes such as immutable or compression of single files         project    projects of files
 //! requests   locations to file systems             served     a file system, and its mount
+//! source     files to read, wherever they are      archive    the files of a stream file
 //! ```
 
+pub(super) mod archive;
 mod attributes;
 mod copy_in;
 mod copy_out;
@@ -24,6 +26,7 @@ mod project;
 mod requests;
 mod resolve;
 mod served;
+mod source;
 mod trail;
 mod walk;
 

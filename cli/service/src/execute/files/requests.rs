@@ -180,7 +180,7 @@ impl OpenPool {
 /// A file system, and a location inside.
 type Opened<'a> = (Served, &'a Location);
 
-fn as_sources<'a>(opened: &'a [Opened<'_>]) -> Vec<Source<'a>> {
+fn as_sources<'a>(opened: &'a [Opened<'_>]) -> Vec<Source<'a, Served>> {
     opened.iter().map(|(fs, location)| Source { fs, path: &location.path.0, shown: shown(location) }).collect()
 }
 

@@ -1,0 +1,56 @@
+//! `fs stream dump`: the records of stream files.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dataset::stream::archive::Error;
+use protocol::{Exit, Failure};
+
+use super::{located, open};
+use crate::context::Context;
+
+/// Arguments of `fs stream dump`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Prints the offset, kind and content of each record. Ends at the first damage, with exit status 1.
+
+Examples:
+  fs stream dump home.stream
+  fs stream dump -v home.stream              with the items of each range"
+)]
+pub(super) struct Arguments {
+    /// Print the items of ranges too
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Stream files
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// Why a dump has ended.
+enum Ended {
+    Damage(Error),
+    Failed(Failure),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Ended {
+        Ended::Damage(error)
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    for file in &arguments.files {
+        let archive = open(file)?;
+        if arguments.files.len() > 1 {
+            context.print(&format!("{}:\n", file.display()))?;
+        }
+        let dumped =
+            archive.dump(arguments.verbose, &mut |line| context.print(&format!("{line}\n")).map_err(Ended::Failed));
+        dumped.map_err(|ended| match ended {
+            Ended::Damage(error) => Failure::cannot("dump", file.display(), located(&archive, &error)),
+            Ended::Failed(failure) => failure,
+        })?;
+    }
+    Ok(Exit::Done)
+}

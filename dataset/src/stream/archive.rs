@@ -1,0 +1,779 @@
+//! A stream file as an archive: records, ranges of items and blocks, in any order.
+//!
+//! A record ends with its chain, and the next record's chain begins from there. So each record is verified on its own,
+//! wherever reading starts: the 32 bytes before the record are the chain before. A range tells the sizes of its blocks,
+//! so blocks are skipped without reading, and a block is found without reading the blocks before.
+//!
+//! An [`Archive`] knows the streams of a file, and where ranges start: from the index at the end, or, without a good
+//! index, by a walk from range to range. [`Layers`] are a stream and the streams that it builds on: a key outside of
+//! the ranges of an increment is looked up in the stream below.
+//!
+//! Memory is bounded by the index and a few ranges and blocks. Files are distrusted as everywhere: an error names the
+//! place, and no content causes a panic or a large allocation.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Seek, SeekFrom},
+    ops,
+    os::unix::fs::FileExt,
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use pool::{
+    block::{checksum::verify, compression::decompress},
+    format::{codec::Malformed, key::Key, pointer::Checksum},
+};
+
+use super::{
+    census::MOST_RECORDS,
+    error::Error as StreamError,
+    frame::{Chain, HEAD, Kind, PREAMBLE, SUM, check_preamble, head_of},
+    index::{Index, Trailer},
+    range::{BlockInfo, Origin, Range},
+    records::{Begin, Start, Totals},
+};
+
+/// The length of a TRAILER record with head and chain.
+const TRAILER: u64 = (HEAD + 8 + SUM + SUM) as u64;
+/// The bytes read at once with the head of a record.
+const AT_ONCE: usize = 64 << 10;
+/// The least distance of two known ranges, in bytes, if there is no index.
+const STEP: u64 = 1 << 20;
+/// The most memory for decoded ranges, in bytes, and the most decompressed blocks.
+const KEPT_RANGES: usize = 16 << 20;
+const KEPT_BLOCKS: usize = 4;
+
+/// Why a part of an archive cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file is no stream, or of another version.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The file cannot be read.
+    #[error("cannot read at byte {offset}: {source}")]
+    Read {
+        /// The offset in the file, in bytes.
+        offset: u64,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The file ends within a record.
+    #[error("the file ends too early, at byte {size}")]
+    Truncated {
+        /// The length of the file, in bytes.
+        size: u64,
+    },
+    /// Bytes differ from the bytes sent, or violate the format.
+    #[error("the file is damaged at byte {offset}: {problem}")]
+    Damaged {
+        /// The offset of the record, in bytes.
+        offset: u64,
+        /// The problem of the record.
+        problem: String,
+    },
+    /// The sought part is unchanged since a base that is not among the streams.
+    #[error("it is unchanged since '{base}', and no given file contains that snapshot")]
+    Base {
+        /// The base: dataset, and `@snapshot` or `#bookmark`.
+        base: String,
+    },
+}
+
+/// The result of reading an archive.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Bytes that can be read anywhere.
+pub trait Bytes: Send + Sync {
+    /// Reads some bytes from `offset` on; 0 only at the end.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// The number of bytes.
+    ///
+    /// # Errors
+    /// Those of the operating system, also for a pipe.
+    fn size(&self) -> io::Result<u64>;
+}
+
+impl Bytes for File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buf, offset)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        // The metadata of a block device have no size. The position is not used otherwise.
+        let mut file = self;
+        file.seek(SeekFrom::End(0))
+    }
+}
+
+impl Bytes for Vec<u8> {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let from = usize::try_from(offset).map_or(self.len(), |offset| offset.min(self.len()));
+        let len = buf.len().min(self.len() - from);
+        buf[..len].copy_from_slice(&self[from..from + len]);
+        Ok(len)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+}
+
+/// A stream of an archive.
+#[derive(Debug)]
+pub struct Stored {
+    /// The start of the package.
+    pub start: Arc<Start>,
+    /// The head of the stream.
+    pub begin: Begin,
+    /// The offset of the head in the file.
+    pub offset: u64,
+    /// The size of the stream; `None` if the file ends before.
+    pub totals: Option<Totals>,
+    /// The offset of the record after the head.
+    first: u64,
+    /// Low ends and offsets of ranges, ascending; not of all ranges.
+    ranges: Vec<(Key, u64)>,
+}
+
+impl Stored {
+    /// The full name of the snapshot.
+    pub fn name(&self) -> String {
+        format!("{}@{}", self.begin.dataset, self.begin.snapshot)
+    }
+
+    /// The full name of the base, for an increment.
+    pub fn base(&self) -> Option<String> {
+        self.begin.base.as_ref().map(|base| format!("{}{}", self.begin.dataset, base.name))
+    }
+}
+
+/// A file with one or several streams.
+pub struct Archive {
+    bytes: Box<dyn Bytes>,
+    size: u64,
+    streams: Vec<Stored>,
+    is_indexed: bool,
+    ended: Option<Error>,
+    ranges: Mutex<VecDeque<Arc<Loaded>>>,
+    blocks: Mutex<VecDeque<(u64, Arc<Vec<u8>>)>>,
+}
+
+/// A record whose chain was verified.
+struct Record {
+    kind: Kind,
+    /// The payload; of a block only the checksum.
+    payload: Vec<u8>,
+    /// The offset of the next record.
+    next: u64,
+}
+
+/// A range with the places of its blocks.
+struct Loaded {
+    /// The offset of the record.
+    offset: u64,
+    range: Range,
+    /// The offset of each block's record.
+    blocks: Vec<u64>,
+    /// The offset of the record after the blocks.
+    next: u64,
+}
+
+impl Archive {
+    /// Opens a stream file. Damage and a cut are no errors here: [`Archive::ended`] tells them, and what comes before
+    /// can be read.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or does not begin as a stream does.
+    pub fn open(bytes: impl Bytes + 'static) -> Result<Archive> {
+        let size = bytes.size().map_err(|source| Error::Read { offset: 0, source })?;
+        let mut archive = Archive {
+            bytes: Box::new(bytes),
+            size,
+            streams: Vec::new(),
+            is_indexed: false,
+            ended: None,
+            ranges: Mutex::default(),
+            blocks: Mutex::default(),
+        };
+        archive.preamble(0)?;
+        if let Ok(streams) = archive.by_index() {
+            archive.streams = streams;
+            archive.is_indexed = true;
+            return Ok(archive);
+        }
+        let mut base = 0;
+        while base < size && archive.ended.is_none() {
+            match archive.walk(base) {
+                Ok(end) => base = end,
+                Err(error) => archive.ended = Some(error),
+            }
+        }
+        Ok(archive)
+    }
+
+    /// The length of the file, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The streams, in the order of the file.
+    pub fn streams(&self) -> &[Stored] {
+        &self.streams
+    }
+
+    /// Whether the index was used; otherwise the file was walked through.
+    pub fn is_indexed(&self) -> bool {
+        self.is_indexed
+    }
+
+    /// The damage or the cut at which a walk through the file has ended.
+    pub fn ended(&self) -> Option<&Error> {
+        self.ended.as_ref()
+    }
+
+    /// The stream whose records an offset is in, and the key of the item whose block is there, if it is a block.
+    pub fn at(&self, offset: u64) -> Option<(&Stored, Option<Key>)> {
+        let stream = &self.streams[self.streams.partition_point(|stream| stream.offset <= offset).checked_sub(1)?];
+        let known = stream.ranges.partition_point(|(_, at)| *at <= offset);
+        let mut at = known.checked_sub(1).map_or(stream.first, |last| stream.ranges[last].1);
+        while let Ok(Some(loaded)) = self.load(at, stream.begin.base.is_some()) {
+            if offset < loaded.next {
+                let number = loaded.blocks.partition_point(|block| *block <= offset).checked_sub(1);
+                let is_it =
+                    |item: &&super::range::Item| number.is_some_and(|number| item.origin == Origin::New(number as u32));
+                return Some((stream, loaded.range.items.iter().find(is_it).map(|item| item.key)));
+            }
+            at = loaded.next;
+        }
+        Some((stream, None))
+    }
+
+    /// Passes each record of the file, a line each, and with `items` the items of ranges.
+    ///
+    /// # Errors
+    /// At the first damage or cut, and those of `each`.
+    pub fn dump<E: From<Error>>(&self, items: bool, each: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        let mut base = 0;
+        while base < self.size {
+            let mut before = Some(self.preamble(base)?);
+            each(&format!("{base:>12}  package"))?;
+            let (mut at, mut is_increment) = (base + PREAMBLE as u64, false);
+            base = loop {
+                let record = self.record_after(at, before.take())?;
+                let said = described(&record, &mut is_increment).map_err(malformed(at))?;
+                each(&format!("{at:>12}  {said}"))?;
+                if record.kind == Kind::Range && items {
+                    let range = Range::decode(&record.payload, is_increment).map_err(malformed(at))?;
+                    for item in &range.items {
+                        let (key, len) = (item.key, range.body(item).len());
+                        each(&format!("{:>14}{key}: {len} bytes, block {}", "", origin(item.origin)))?;
+                    }
+                }
+                if record.kind == Kind::Trailer {
+                    break record.next;
+                }
+                at = record.next;
+            };
+        }
+        Ok(())
+    }
+
+    /// The chain after the preamble at `base`.
+    fn preamble(&self, base: u64) -> Result<Chain> {
+        let mut preamble = [0; PREAMBLE];
+        let got = self.fill(&mut preamble, base)?;
+        Ok(check_preamble(&preamble, got, base)?)
+    }
+
+    /// The start of the package at `base`, and the offset of the record after START and census.
+    fn start_of(&self, base: u64) -> Result<(Start, u64)> {
+        let at = base + PREAMBLE as u64;
+        let record = self.record_after(at, Some(self.preamble(base)?))?;
+        if record.kind != Kind::Start {
+            return Err(damaged(at, "a package does not start here"));
+        }
+        let mut start = Start::decode(&record.payload).map_err(malformed(at))?;
+        let mut at = record.next;
+        for _ in 0..=MOST_RECORDS {
+            let record = self.record(at)?;
+            if record.kind != Kind::Census {
+                return Ok((start, at));
+            }
+            let census = start.census.get_or_insert_default();
+            census.extend(&record.payload).map_err(malformed(at))?;
+            at = record.next;
+        }
+        Err(damaged(at, "the census is too long"))
+    }
+
+    /// The streams of a file with one package and a good index.
+    fn by_index(&self) -> Result<Vec<Stored>> {
+        let at = self.size.checked_sub(TRAILER).ok_or(Error::Truncated { size: self.size })?;
+        let record = self.record(at)?;
+        if record.kind != Kind::Trailer {
+            return Err(damaged(at, "it is no trailer"));
+        }
+        let trailer = Trailer::decode(&record.payload).map_err(malformed(at))?;
+        let (start, _) = self.start_of(0)?;
+        let (start, mut index, mut next) = (Arc::new(start), Index::default(), trailer.index);
+        let mut before = Some(trailer.before);
+        while next != at {
+            let record = self.record_after(next, before.take())?;
+            if record.kind != Kind::Index || next > at {
+                return Err(damaged(next, "it is no index"));
+            }
+            index.extend(&record.payload).map_err(malformed(next))?;
+            next = record.next;
+        }
+        let mut streams: Vec<Stored> = Vec::new();
+        for entry in index.entries() {
+            match (entry.low, streams.last_mut()) {
+                (None, _) => streams.push(self.head(entry.offset, &start)?),
+                (Some(low), Some(stream)) => stream.add(low, entry.offset)?,
+                (Some(_), None) => return Err(damaged(entry.offset, "a range of no stream")),
+            }
+        }
+        if streams.len() as u64 != start.streams {
+            return Err(damaged(trailer.index, "the index does not have all streams"));
+        }
+        for stream in &mut streams {
+            let (mut at, is_increment) = (stream.last(), stream.begin.base.is_some());
+            while let Some(loaded) = self.load(at, is_increment)? {
+                at = loaded.next;
+            }
+            stream.totals = Some(self.end(at)?);
+        }
+        Ok(streams)
+    }
+
+    /// Adds the streams of the package at `base`, from record to record. Returns the end of the package.
+    fn walk(&mut self, base: u64) -> Result<u64> {
+        let (start, mut at) = self.start_of(base)?;
+        let start = Arc::new(start);
+        let mut is_inside = false;
+        loop {
+            let record = self.record(at)?;
+            match (record.kind, is_inside) {
+                (Kind::Begin, false) => {
+                    let stream = self.head(at, &start)?;
+                    self.streams.push(stream);
+                    is_inside = true;
+                }
+                (Kind::Range, true) => {
+                    let stream = self.streams.last_mut().expect("a stream has begun");
+                    let range = Range::decode(&record.payload, stream.begin.base.is_some()).map_err(malformed(at))?;
+                    if at - stream.last() >= STEP {
+                        stream.add(range.low, at)?;
+                    }
+                    at = offsets(&range.blocks, record.next).1;
+                    if at > self.size {
+                        return Err(Error::Truncated { size: self.size });
+                    }
+                    continue;
+                }
+                (Kind::End, true) => {
+                    let totals = Totals::decode(&record.payload).map_err(malformed(at))?;
+                    self.streams.last_mut().expect("a stream has begun").totals = Some(totals);
+                    is_inside = false;
+                }
+                (Kind::Finish | Kind::Index, false) => {}
+                (Kind::Trailer, false) => return Ok(record.next),
+                (kind, _) => return Err(damaged(at, format!("a record of kind {kind:?} must not stand here"))),
+            }
+            at = record.next;
+        }
+    }
+
+    fn head(&self, offset: u64, start: &Arc<Start>) -> Result<Stored> {
+        let record = self.record(offset)?;
+        if record.kind != Kind::Begin {
+            return Err(damaged(offset, "a stream does not begin here"));
+        }
+        let begin = Begin::decode(&record.payload).map_err(malformed(offset))?;
+        let (start, first) = (start.clone(), record.next);
+        Ok(Stored { start, begin, offset, totals: None, first, ranges: Vec::new() })
+    }
+
+    fn end(&self, offset: u64) -> Result<Totals> {
+        let record = self.record(offset)?;
+        match record.kind {
+            Kind::End => Totals::decode(&record.payload).map_err(malformed(offset)),
+            kind => Err(damaged(offset, format!("a record of kind {kind:?} must not stand here"))),
+        }
+    }
+
+    /// The first range of a stream that ends after `key`; `None` after the last.
+    fn range_after(&self, stream: &Stored, key: Key) -> Result<Option<Arc<Loaded>>> {
+        let known = stream.ranges.partition_point(|(low, _)| *low <= key);
+        let mut at = known.checked_sub(1).map_or(stream.first, |last| stream.ranges[last].1);
+        while let Some(loaded) = self.load(at, stream.begin.base.is_some())? {
+            if loaded.range.high > key {
+                return Ok(Some(loaded));
+            }
+            at = loaded.next;
+        }
+        Ok(None)
+    }
+
+    /// The range at an offset; `None` if another record stands there.
+    fn load(&self, offset: u64, is_increment: bool) -> Result<Option<Arc<Loaded>>> {
+        if let Some(loaded) = self.ranges.lock().iter().find(|loaded| loaded.offset == offset) {
+            return Ok(Some(loaded.clone()));
+        }
+        let record = self.record(offset)?;
+        if record.kind != Kind::Range {
+            return Ok(None);
+        }
+        let range = Range::decode(&record.payload, is_increment).map_err(malformed(offset))?;
+        let (blocks, next) = offsets(&range.blocks, record.next);
+        let loaded = Arc::new(Loaded { offset, range, blocks, next });
+        let mut kept = self.ranges.lock();
+        kept.push_front(loaded.clone());
+        let mut weight = 0;
+        kept.retain(|loaded| {
+            weight += loaded.range.weight();
+            weight <= KEPT_RANGES || loaded.offset == offset
+        });
+        Ok(Some(loaded))
+    }
+
+    /// The content of a block of a range.
+    fn block(&self, loaded: &Loaded, number: u32) -> Result<Arc<Vec<u8>>> {
+        let (offset, info) = (loaded.blocks[number as usize], loaded.range.blocks[number as usize]);
+        if let Some((_, content)) = self.blocks.lock().iter().find(|(at, _)| *at == offset) {
+            return Ok(content.clone());
+        }
+        let record = self.record(offset)?;
+        let data = offset + (HEAD + SUM) as u64;
+        if record.kind != Kind::Block || record.next != data + u64::from(info.stored) + SUM as u64 {
+            return Err(damaged(offset, "it is not the block that its range announces"));
+        }
+        let mut bytes = vec![0; info.stored as usize];
+        self.exact(&mut bytes, data)?;
+        let kind = if info.checksum == Checksum::Off { Checksum::Blake3 } else { info.checksum };
+        let checksum: [u8; SUM] = record.payload.try_into().expect("a block's record has a checksum");
+        if !verify(kind, &bytes, &checksum) {
+            return Err(damaged(offset, "the checksum of its data does not match"));
+        }
+        let content = match info.stored == info.logical {
+            true => bytes,
+            false => decompress(info.compression, &bytes, info.logical as usize).map_err(malformed(offset))?,
+        };
+        let content = Arc::new(content);
+        let mut kept = self.blocks.lock();
+        kept.push_front((offset, content.clone()));
+        kept.truncate(KEPT_BLOCKS);
+        Ok(content)
+    }
+
+    /// The record at an offset after another record.
+    fn record(&self, offset: u64) -> Result<Record> {
+        self.record_after(offset, None)
+    }
+
+    /// The record at an offset. The chain `before` is found before the record, unless given.
+    fn record_after(&self, offset: u64, before: Option<Chain>) -> Result<Record> {
+        let from = if before.is_none() { offset.checked_sub(SUM as u64) } else { Some(offset) };
+        let from = from.ok_or_else(|| damaged(offset, "no record can stand here"))?;
+        let mut front = vec![0; AT_ONCE];
+        let got = self.fill(&mut front, from)?;
+        front.truncate(got);
+        let chain = front.get(..(offset - from) as usize);
+        let chain = chain.map(|chain| before.unwrap_or_else(|| Chain(chain.try_into().expect("32 bytes"))));
+        let front = front.split_off(got.min((offset - from) as usize));
+        let (Some(chain), Some((head, rest))) = (chain, front.split_first_chunk::<HEAD>()) else {
+            return Err(Error::Truncated { size: self.size });
+        };
+        let (kind, len) = head_of(*head).map_err(|problem| damaged(offset, problem))?;
+        let next = offset + (HEAD + len + SUM) as u64;
+        if next > self.size {
+            return Err(Error::Truncated { size: self.size });
+        }
+        let covered = if kind == Kind::Block { SUM } else { len };
+        let part = |at: usize, len: usize| match rest.get(at..at + len) {
+            Some(part) => Ok(part.to_vec()),
+            None => {
+                let mut part = vec![0; len];
+                self.exact(&mut part, offset + (HEAD + at) as u64).map(|()| part)
+            }
+        };
+        let (payload, sum) = (part(0, covered)?, part(len, SUM)?);
+        if chain.after(head, &payload).0 != sum[..] {
+            return Err(damaged(offset, "its checksum does not match"));
+        }
+        Ok(Record { kind, payload, next })
+    }
+
+    fn exact(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        if self.fill(buf, offset)? < buf.len() { Err(Error::Truncated { size: self.size }) } else { Ok(()) }
+    }
+
+    /// Reads until `buf` is full or the file ends; returns the number of bytes read.
+    fn fill(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let mut got = 0;
+        while got < buf.len() {
+            let at = offset + got as u64;
+            match self.bytes.read_at(&mut buf[got..], at) {
+                Ok(0) => break,
+                Ok(read) => got += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(Error::Read { offset: at, source }),
+            }
+        }
+        Ok(got)
+    }
+}
+
+impl Stored {
+    /// The offset of the last known range, or of the first record.
+    fn last(&self) -> u64 {
+        self.ranges.last().map_or(self.first, |(_, offset)| *offset)
+    }
+
+    /// Adds a known range: low ends and offsets ascend, so a lookup finds what it seeks and ends.
+    fn add(&mut self, low: Key, offset: u64) -> Result<()> {
+        if offset < self.last() || self.ranges.last().is_some_and(|(last, _)| *last >= low) {
+            return Err(damaged(offset, "its range stands before an earlier range"));
+        }
+        self.ranges.push((low, offset));
+        Ok(())
+    }
+}
+
+/// A record in words. Notes whether ranges that follow belong to an increment.
+fn described(record: &Record, is_increment: &mut bool) -> Result<String, Malformed> {
+    let payload = &record.payload;
+    Ok(match record.kind {
+        Kind::Start => {
+            let Start { root, replicate, streams, .. } = Start::decode(payload)?;
+            format!("START   of {root}, {streams} streams{}", if replicate { ", with descendants" } else { "" })
+        }
+        Kind::Census => format!("CENSUS  {} bytes", payload.len()),
+        Kind::Begin => {
+            let Begin { dataset, snapshot, guid, createtxg, base, .. } = Begin::decode(payload)?;
+            *is_increment = base.is_some();
+            let base = base.map(|base| format!(", since {} (GUID {})", base.name, base.guid.0)).unwrap_or_default();
+            format!("BEGIN   {dataset}@{snapshot}, GUID {}, txg {}{base}", guid.0, createtxg.0)
+        }
+        Kind::Range => {
+            let range = Range::decode(payload, *is_increment)?;
+            let (items, blocks) = (range.items.len(), range.blocks.len());
+            format!("RANGE   {} to {}: {items} items, {blocks} blocks", range.low, range.high)
+        }
+        Kind::Block => "BLOCK".to_owned(),
+        Kind::End => {
+            let Totals { ranges, items, blocks, stored, logical } = Totals::decode(payload)?;
+            format!("END     {ranges} ranges, {items} items, {blocks} blocks, {stored} bytes stored, {logical} logical")
+        }
+        Kind::Finish => "FINISH".to_owned(),
+        Kind::Index => format!("INDEX   {} bytes", payload.len()),
+        Kind::Trailer => format!("TRAILER index at {}", Trailer::decode(payload)?.index),
+    })
+}
+
+fn origin(origin: Origin) -> String {
+    match origin {
+        Origin::None => "none".to_owned(),
+        Origin::New(number) => format!("{number}, new"),
+        Origin::Unchanged => "unchanged".to_owned(),
+        Origin::Shared(index) => format!("of item {index}"),
+    }
+}
+
+/// The offset of each block's record, the first at `at`, and the offset behind the last.
+fn offsets(blocks: &[BlockInfo], mut at: u64) -> (Vec<u64>, u64) {
+    let each = blocks.iter().map(|block| {
+        let offset = at;
+        at += (HEAD + SUM + SUM) as u64 + u64::from(block.stored);
+        offset
+    });
+    (each.collect(), at)
+}
+
+fn damaged(offset: u64, problem: impl ToString) -> Error {
+    Error::Damaged { offset, problem: problem.to_string() }
+}
+
+fn malformed(offset: u64) -> impl Fn(Malformed) -> Error {
+    move |malformed| damaged(offset, malformed)
+}
+
+/// An item, and the block that it refers to.
+pub struct Item {
+    /// The key of the item.
+    pub key: Key,
+    /// The body as stored.
+    pub body: Vec<u8>,
+    /// Whether the stream has a new block for the item.
+    pub is_new: bool,
+    /// The offset of its range.
+    range: u64,
+    block: Option<BlockOf>,
+}
+
+enum BlockOf {
+    /// A block with this number in a range of a layer.
+    Here { layer: usize, range: Arc<Loaded>, number: u32 },
+    /// The block of the item with this key, in the layers from `layer` on.
+    Below { layer: usize, key: Key },
+}
+
+impl Item {
+    /// The offset of the range with the item, in its file.
+    pub fn range(&self) -> u64 {
+        self.range
+    }
+}
+
+/// A stream, and the streams that it builds on.
+pub struct Layers<'a> {
+    /// The newest first, each the base of the one before.
+    layers: Vec<(&'a Archive, &'a Stored)>,
+}
+
+impl<'a> Layers<'a> {
+    /// The stream and, as far as `archives` have them, the streams that it builds on.
+    pub fn of(top: (&'a Archive, &'a Stored), archives: &'a [Archive]) -> Layers<'a> {
+        let mut layers = vec![top];
+        // A chain of bases is as long as there are streams, unless the GUIDs are a loop.
+        let most: usize = archives.iter().map(|archive| archive.streams.len()).sum();
+        while let Some(base) = &layers[layers.len() - 1].1.begin.base
+            && layers.len() <= most
+        {
+            let all = archives.iter().flat_map(|archive| archive.streams.iter().map(move |stream| (archive, stream)));
+            let below = all.rev().find(|(_, stream)| stream.begin.guid == base.guid);
+            let Some(below) = below else { break };
+            layers.push(below);
+        }
+        Layers { layers }
+    }
+
+    /// The stream on top.
+    pub fn top(&self) -> &'a Stored {
+        self.layers[0].1
+    }
+
+    /// The base that is missing below the last stream; `None` if all of the snapshot is here.
+    pub fn missing(&self) -> Option<String> {
+        self.layers.last().and_then(|(_, stream)| stream.base())
+    }
+
+    /// The item under a key; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Base`] if the streams do not tell, and damage.
+    pub fn get(&self, key: Key) -> Result<Option<Item>> {
+        self.get_in(0, key)
+    }
+
+    fn get_in(&self, layer: usize, key: Key) -> Result<Option<Item>> {
+        for (layer, (archive, stream)) in self.layers.iter().enumerate().skip(layer) {
+            if let Some(range) = archive.range_after(stream, key)?.filter(|loaded| loaded.range.low <= key) {
+                let found = range.range.items.binary_search_by_key(&key, |item| item.key);
+                return Ok(found.ok().map(|index| item(layer, &range, index)));
+            }
+        }
+        match self.missing() {
+            Some(base) => Err(Error::Base { base }),
+            // The ranges of a full stream cover all keys, so only a damaged stream gets here.
+            None => Err(Error::Truncated { size: self.layers.last().map_or(0, |(archive, _)| archive.size) }),
+        }
+    }
+
+    /// Passes the items in a range of keys, in order, until `each` returns false. What only a missing base has is left
+    /// out.
+    ///
+    /// # Errors
+    /// Damage, and what `each` fails with.
+    pub fn scan(&self, keys: ops::Range<Key>, each: &mut dyn FnMut(Item) -> Result<bool>) -> Result<()> {
+        self.scan_in(0, keys, each).map(drop)
+    }
+
+    /// Returns false if `each` did.
+    fn scan_in(&self, layer: usize, keys: ops::Range<Key>, each: &mut dyn FnMut(Item) -> Result<bool>) -> Result<bool> {
+        let Some((archive, stream)) = self.layers.get(layer) else { return Ok(true) };
+        let ops::Range { start: mut at, end } = keys;
+        while at < end {
+            let range = archive.range_after(stream, at)?;
+            let low = range.as_ref().map_or(end, |loaded| loaded.range.low.min(end));
+            if at < low && !self.scan_in(layer + 1, at..low, each)? {
+                return Ok(false);
+            }
+            let Some(range) = range else { return Ok(true) };
+            let items = &range.range.items;
+            let from = items.partition_point(|item| item.key < at);
+            for index in from..items.len() {
+                if items[index].key >= end {
+                    return Ok(true);
+                }
+                if !each(item(layer, &range, index))? {
+                    return Ok(false);
+                }
+            }
+            at = range.range.high;
+        }
+        Ok(true)
+    }
+
+    /// The streams below the one on top.
+    pub fn below(&self) -> Layers<'a> {
+        Layers { layers: self.layers[1..].to_vec() }
+    }
+
+    /// Passes the ranges of keys that the stream on top replaces.
+    ///
+    /// # Errors
+    /// Damage, and what `each` fails with.
+    pub fn ranges(&self, each: &mut dyn FnMut(ops::Range<Key>) -> Result<()>) -> Result<()> {
+        let (archive, stream) = self.layers[0];
+        let mut at = stream.first;
+        while let Some(loaded) = archive.load(at, stream.begin.base.is_some())? {
+            each(loaded.range.low..loaded.range.high)?;
+            at = loaded.next;
+        }
+        archive.end(at).map(drop)
+    }
+
+    /// The content of the item's block; `None` if the item has no block.
+    ///
+    /// # Errors
+    /// [`Error::Base`] if the block is in a missing base, and damage.
+    pub fn content(&self, item: &Item) -> Result<Option<Arc<Vec<u8>>>> {
+        let mut below = None;
+        loop {
+            let block = below.as_ref().map_or(&item.block, |item: &Item| &item.block);
+            match block {
+                None => return Ok(None),
+                Some(BlockOf::Here { layer, range, number }) => {
+                    return self.layers[*layer].0.block(range, *number).map(Some);
+                }
+                // Each round looks in a lower layer.
+                Some(BlockOf::Below { layer, key }) => {
+                    let found = self.get_in(*layer, *key)?;
+                    let at = self.layers[*layer - 1].1.offset;
+                    below = Some(found.ok_or_else(|| damaged(at, format!("its base has no item under {key}")))?);
+                }
+            }
+        }
+    }
+}
+
+fn item(layer: usize, range: &Arc<Loaded>, index: usize) -> Item {
+    let item = &range.range.items[index];
+    let below = |key| Some(BlockOf::Below { layer: layer + 1, key });
+    let block = match item.origin {
+        Origin::None => None,
+        Origin::New(number) => Some(BlockOf::Here { layer, range: range.clone(), number }),
+        Origin::Unchanged => below(item.key),
+        Origin::Shared(other) => below(range.range.items[other as usize].key),
+    };
+    let is_new = matches!(item.origin, Origin::New(_));
+    Item { key: item.key, body: range.range.body(item).to_vec(), is_new, range: range.offset, block }
+}
