@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pool::VdevRole;
+use super::vdev::VdevRole;
 
 /// A pool that is not imported, as `pool import` lists the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]

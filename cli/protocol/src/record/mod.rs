@@ -3,7 +3,10 @@
 //! Times are seconds since 1970 UTC, sizes bytes, modes those of `stat(2)`.
 //!
 //! ```text
-//! pool      pools and their devices: state, scrubs, history, counters
+//! pool      pools: state, activities, history, events, counters
+//! vdev      vdevs and their devices
+//! plan      layouts, and effects of jobs before their start
+//! loss      the loss that failures of devices would cause
 //! found     findings on devices: pools to import, states for a rewind, damage
 //! dataset   datasets, their properties, snapshots and streams
 //! file      paths and files
@@ -14,8 +17,11 @@
 mod dataset;
 mod file;
 mod found;
+mod loss;
 mod parts;
+mod plan;
 mod pool;
 mod property;
+mod vdev;
 
-pub use self::{dataset::*, file::*, found::*, parts::*, pool::*, property::*};
+pub use self::{dataset::*, file::*, found::*, loss::*, parts::*, plan::*, pool::*, property::*, vdev::*};
