@@ -18,6 +18,7 @@
 //! growth      added space of devices               resize      shrinking devices
 //! spares      adding and showing spares            automatic   spares stepping in, added space being used
 //! rewind      choosing an older state to go back to     memory      default sizes of the cache
+//! found       pools on the devices of this machine
 //! images      files found at the paths of devices       standing    conditions of the pool
 //! vital       threads essential for the pool       patience    waiting for commands that read
 //! refusal     errors of the layers below as failures     add      adding vdevs, spares and cache devices
@@ -39,6 +40,7 @@ pub(crate) mod devices;
 mod dispatch;
 mod events;
 mod files;
+pub(crate) mod found;
 mod growth;
 mod images;
 mod in_place;

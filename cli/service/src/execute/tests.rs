@@ -17,10 +17,7 @@ use protocol::{
 };
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, lgetxattr, lsetxattr, mknodat};
 
-use super::{
-    Job, OpenPool, Opening,
-    devices::{NewDevices, find},
-};
+use super::{Job, OpenPool, Opening, devices::NewDevices, found::find};
 use crate::registry::KnownPool;
 
 mod history;

@@ -15,7 +15,8 @@ use crate::{
     client::Client,
     execute::{
         Job, OrRefused, check,
-        devices::{self, Closed, Found},
+        devices::{self, Closed},
+        found::Found,
         inspect, rewind,
     },
     lock::PoolLock,

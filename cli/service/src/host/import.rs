@@ -20,7 +20,7 @@ use crate::{
     dead_mounts::detach_dead_mounts,
     execute::{
         OpenPool, Opening,
-        devices::{self, Found},
+        found::{self, Found},
     },
     exposed,
     lock::PoolLock,
@@ -29,7 +29,7 @@ use crate::{
 
 impl Client {
     pub(super) fn importable(&self, search: &[PathBytes], wanted: Wanted) -> Result<HostResponse, Failure> {
-        let mut found = devices::find(search, wanted)?;
+        let mut found = found::find(search, wanted)?;
         let known = self.known_guids()?;
         found.retain(|pool| !known.contains(&pool.label.pool.0) && !pool.is_in_use());
         Ok(HostResponse::Importable(found.iter().map(Found::describe).collect()))
@@ -83,7 +83,7 @@ impl Client {
             note(name, result.map(drop));
         }
         let known = self.known_guids().unwrap_or_default();
-        for found in devices::find(&import.search, import.wanted)? {
+        for found in found::find(&import.search, import.wanted)? {
             if !known.contains(&found.label.pool.0) && !found.is_in_use() {
                 let name = found.label.pool_name.clone();
                 note(name, self.import_found(&found, import).map(drop));
@@ -215,7 +215,7 @@ fn namesake(import: &ImportPool, known: &KnownPool) -> Result<Option<Found>, Fai
         return Ok(None);
     }
     let is_it = |found: &Found| found.label.pool_name == known.name.as_str() && !known.is_numbered(found.label.pool.0);
-    let mut found: Vec<Found> = devices::find(&import.search, import.wanted)?.into_iter().filter(is_it).collect();
+    let mut found: Vec<Found> = found::find(&import.search, import.wanted)?.into_iter().filter(is_it).collect();
     // If there are several, the user must give the GUID.
     Ok(if found.len() == 1 { found.pop() } else { None })
 }
@@ -287,7 +287,7 @@ pub(super) fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<
         return Ok(known.devices.clone());
     }
     let found =
-        devices::find(&import.search, import.wanted)?.into_iter().find(|found| known.is_numbered(found.label.pool.0));
+        found::find(&import.search, import.wanted)?.into_iter().find(|found| known.is_numbered(found.label.pool.0));
     let Some(found) = found else { return Ok(known.devices.clone()) };
     found.complete().map(|()| found.in_order())
 }

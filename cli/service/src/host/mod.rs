@@ -36,7 +36,8 @@ use super::{
 };
 use crate::execute::{
     MountPlaces, OpenPool, create_options,
-    devices::{self, Found, NewDevices, check_new},
+    devices::{NewDevices, check_new},
+    found::{self, Found},
     layout::{apart, asked, check_replication, devices_of, estimate, grouped, shown_caches},
 };
 
@@ -51,7 +52,7 @@ impl Client {
                 pools.iter().try_for_each(export).map(|()| HostResponse::Done)
             }
             HostRequest::Importable { search, wanted } => self.importable(&search, wanted),
-            HostRequest::Foreign { search } => devices::foreign(&search).map(HostResponse::Foreign),
+            HostRequest::Foreign { search } => found::foreign(&search).map(HostResponse::Foreign),
             HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
             HostRequest::Import(import) => self.import(&import).map(HostResponse::Imported),
             HostRequest::ClearLabels { device, force } => {
@@ -172,9 +173,9 @@ fn find_one(action: &str, which: &PoolSelector, search: &[PathBytes], wanted: Wa
         PoolSelector::Name(name) => found.label.pool_name == *name,
         PoolSelector::Guid(guid) => found.label.pool.0 == *guid,
     };
-    let mut matching: Vec<Found> = devices::find(search, wanted)?.into_iter().filter(is_it).collect();
+    let mut matching: Vec<Found> = found::find(search, wanted)?.into_iter().filter(is_it).collect();
     match matching.len() {
-        0 if wanted == Wanted::Living && devices::find(search, Wanted::Destroyed)?.iter().any(is_it) => {
+        0 if wanted == Wanted::Living && found::find(search, Wanted::Destroyed)?.iter().any(is_it) => {
             let hint = format!("to recover the pool: pool import -D{} {text}", search_options(search));
             Err(Failure::cannot(action, text, "the pool was destroyed").hint(hint))
         }
