@@ -28,7 +28,7 @@ pub struct Trim<'a> {
 }
 
 impl Datasets {
-    /// The trim.
+    /// The trim of the pool's free space.
     pub fn trim(&self) -> Trim<'_> {
         Trim { datasets: self }
     }

@@ -38,7 +38,7 @@ impl OpenPool {
         match request {
             Request::Service(request) => about_service(&request),
             Request::Pool(request) => self.about_pool(request, job),
-            Request::Device(request) => self.about_devices(request, job),
+            Request::Device(request) => self.about_devices(request),
             Request::Dataset(request) => self.about_datasets(request, job),
             Request::Mount(request) => self.about_mounts(request),
             Request::Stream(request) => self.about_streams(request, stream, job),
@@ -67,7 +67,7 @@ impl OpenPool {
         }
     }
 
-    fn about_devices(&self, request: DeviceRequest, job: &mut Job<'_>) -> Result<Response, Failure> {
+    fn about_devices(&self, request: DeviceRequest) -> Result<Response, Failure> {
         match request {
             DeviceRequest::AddVdevs { vdevs, spares, force, dry_run } => {
                 self.add_vdevs(&vdevs, &spares, force, dry_run).map(Response::Layout)

@@ -126,13 +126,13 @@ impl OpenPool {
         };
         let sizes = check_new(std::slice::from_ref(new), ACTION, beside, force)?;
         let path = new.path.to_text();
-        let stand_in = MemoryDevice::new(path.clone(), sizes.iter().sum());
+        let planned = MemoryDevice::new(path.clone(), sizes.iter().sum());
         let mut layout = self.layout();
         if raidz.is_some() {
             self.datasets.check_feature(RAIDZ_EXPANSION).or_refused(ACTION, beside)?;
-            layout.size += self.pool.check_attach_column(beside, &stand_in).or_refused(ACTION, beside)?;
+            layout.size += self.pool.check_attach_column(beside, &planned).or_refused(ACTION, beside)?;
         } else {
-            self.pool.check_attach(beside, &stand_in).or_refused(ACTION, beside)?;
+            self.pool.check_attach(beside, &planned).or_refused(ACTION, beside)?;
         }
         let name = layout::name_of(&*vdev);
         if let Some(shown) = layout.vdevs.iter_mut().find(|shown| shown.name == name) {
