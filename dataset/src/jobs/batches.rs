@@ -105,7 +105,10 @@ impl Moving<'_> {
         let mut work = self.work();
         match self.running::<R>() {
             None => refused(format!("no {} is under way", R::WHAT)),
-            Some(row) => self.end(&mut work, row, MoveState::Canceled),
+            Some(row) => {
+                self.end(&mut work, row, MoveState::Canceled)?;
+                self.lift_pause()
+            }
         }
     }
 

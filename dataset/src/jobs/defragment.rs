@@ -104,6 +104,10 @@ impl Job for Defragment<'_> {
         })
     }
 
+    fn is_paused(&self) -> bool {
+        self.datasets.moving().is_paused()
+    }
+
     fn limit(&self) -> Option<u64> {
         self.datasets.moving().limit()
     }

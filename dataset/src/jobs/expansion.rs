@@ -111,6 +111,10 @@ impl Job for Expansion<'_> {
         })
     }
 
+    fn is_paused(&self) -> bool {
+        self.datasets.moving().is_paused()
+    }
+
     fn limit(&self) -> Option<u64> {
         self.datasets.moving().limit()
     }

@@ -38,6 +38,11 @@ pub trait Job {
     /// Progress and result of the current job, else of the last; `None` if there was none.
     fn record(&self, pool: &Pool) -> Result<Option<JobRecord>>;
 
+    /// Whether the administrator has paused the job.
+    fn is_paused(&self) -> bool {
+        false
+    }
+
     /// The limit in bytes per second, if the administrator has set one.
     fn limit(&self) -> Option<u64> {
         None

@@ -215,6 +215,11 @@ impl<'a> Moving<'a> {
         self.datasets.throttle(Kind::Rebalance).pause()
     }
 
+    /// Ends the pause of a job that was stopped: an expansion that waited for the job continues.
+    pub(crate) fn lift_pause(&self) -> Result<()> {
+        if self.is_paused() { self.go_on(None) } else { Ok(()) }
+    }
+
     /// Activates a feature of the pool.
     pub(crate) fn activate(&self, feature: &'static str) -> Result<()> {
         self.datasets.check_feature(feature)?;

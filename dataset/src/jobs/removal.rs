@@ -93,6 +93,10 @@ impl Job for Removal<'_> {
         })
     }
 
+    fn is_paused(&self) -> bool {
+        self.datasets.moving().is_paused()
+    }
+
     fn limit(&self) -> Option<u64> {
         self.datasets.moving().limit()
     }
@@ -123,7 +127,7 @@ impl Job for Removal<'_> {
         match self.running() {
             None => refused("no removal is under way".to_owned()),
             Some(row) => match self.give_up(&mut work, row, MoveState::Canceled)? {
-                true => Ok(()),
+                true => self.datasets.moving().lift_pause(),
                 false => refused("all data of the vdev has already been moved".to_owned()),
             },
         }
@@ -234,10 +238,17 @@ impl Removal<'_> {
                 self.datasets.engine().outlast_states()?;
                 return Ok(Removing::Leaves(vdev));
             }
-            Emptying::Unreadable => drop(self.give_up(&mut work, row, MoveState::Unreadable)?),
-            Emptying::NoRoom => drop(self.give_up(&mut work, row, MoveState::NoRoom)?),
+            Emptying::Unreadable => return self.end(&mut work, row, MoveState::Unreadable),
+            Emptying::NoRoom => return self.end(&mut work, row, MoveState::NoRoom),
         }
         Ok(Removing::Went(Progress::Worked))
+    }
+
+    /// Cancels a removal that cannot continue. If everything has moved, the removal waits instead: for space in which a
+    /// table can record so.
+    fn end(&self, work: &mut Work, row: RemovalRow, state: MoveState) -> Result<Removing> {
+        let is_over = self.give_up(work, row, state)?;
+        Ok(Removing::Went(if is_over { Progress::Worked } else { Progress::Idle }))
     }
 
     /// Records that the vdev has left the pool.

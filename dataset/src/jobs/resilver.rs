@@ -150,6 +150,10 @@ impl Job for Resilver<'_> {
         }))
     }
 
+    fn is_paused(&self) -> bool {
+        self.datasets.throttle(Kind::Resilver).is_paused()
+    }
+
     fn limit(&self) -> Option<u64> {
         self.datasets.throttle(Kind::Resilver).limit()
     }

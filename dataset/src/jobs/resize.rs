@@ -100,6 +100,10 @@ impl Job for Resize<'_> {
         Ok(if self.obstacle().is_some() { Step::Idle } else { self.datasets.a_while() })
     }
 
+    fn is_paused(&self) -> bool {
+        self.datasets.moving().is_paused()
+    }
+
     fn limit(&self) -> Option<u64> {
         self.datasets.moving().limit()
     }
@@ -127,7 +131,7 @@ impl Job for Resize<'_> {
         let Some(row) = self.running() else { return refused("no resize is under way".to_owned()) };
         let keep = |vdev, regions| pool.keep_ends(vdev, regions).map(|()| true);
         match self.give_up(&mut work, row, MoveState::Canceled, keep)? {
-            true => Ok(()),
+            true => self.datasets.moving().lift_pause(),
             false => refused("the last blocks are just being moved; try again".to_owned()),
         }
     }

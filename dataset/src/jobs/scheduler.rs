@@ -163,7 +163,7 @@ impl Scheduler {
         let env = datasets.engine().env();
         let (begun, is_busy) = (env.uptime(), operations(datasets) != self.operations);
         self.strides.set_alone(!is_busy);
-        let done = self.round(datasets, pool);
+        let done = self.round(datasets, pool, Kind::IN_ORDER.map(|kind| kind.of(datasets)));
         let took = env.uptime().saturating_sub(begun);
         if env.uptime().saturating_sub(self.saved) >= SAVE_EVERY {
             self.saved = env.uptime();
@@ -192,29 +192,48 @@ impl Scheduler {
     }
 
     /// Returns whether a step was made, the job that made the step or is waited for, and until when.
-    fn round(&mut self, datasets: &Datasets, pool: &Pool) -> Result<(bool, Option<Kind>, Option<Duration>)> {
-        let repaired = datasets.repair_step()? == Progress::Worked;
-        let (mut waits, mut soonest) = (None, None);
-        for kind in Kind::IN_ORDER {
-            match self.step(&*kind.of(datasets), datasets.engine().env(), pool)? {
-                Step::Worked | Step::Done => return Ok((true, Some(kind), None)),
-                Step::Idle => {}
-                Step::Wait(until) => {
-                    waits = waits.or(Some(kind));
+    ///
+    /// # Errors
+    /// The first error. A job whose step fails does not delay later jobs: a job that fails again and again would
+    /// otherwise keep a scrub from ever repairing the cause.
+    pub(super) fn round<'a>(
+        &mut self,
+        datasets: &Datasets,
+        pool: &Pool,
+        jobs: impl IntoIterator<Item = Box<dyn Job + 'a>>,
+    ) -> Result<(bool, Option<Kind>, Option<Duration>)> {
+        let repaired = datasets.repair_step();
+        let (mut worked, mut failed) = (matches!(repaired, Ok(Progress::Worked)), repaired.err());
+        let (mut has_turn, mut soonest) = (None, None);
+        for job in jobs {
+            match self.step(&*job, datasets.engine().env(), pool) {
+                Ok(Step::Worked | Step::Done) => {
+                    (worked, has_turn, soonest) = (true, Some(job.kind()), None);
+                    break;
+                }
+                Ok(Step::Idle) => {}
+                Ok(Step::Wait(until)) => {
+                    has_turn = has_turn.or(Some(job.kind()));
                     soonest = Some(soonest.map_or(until, |soonest: Duration| soonest.min(until)));
-                    if kind.keeps_turn() {
+                    if job.kind().keeps_turn() {
                         break;
                     }
                 }
+                Err(error) => {
+                    tracing::debug!("a step of {:?} fails: {error}", job.kind());
+                    failed = failed.or(Some(error));
+                }
             }
         }
-        Ok((repaired, waits, soonest))
+        failed.map_or(Ok((worked, has_turn, soonest)), Err)
     }
 
     /// Lets a job make a step, if the job's limit permits.
     fn step(&mut self, job: &dyn Job, env: &dyn Env, pool: &Pool) -> Result<Step> {
-        let (now, limit) = (env.uptime(), job.limit().filter(|_| job.is_under_way()));
-        if job.is_under_way() {
+        let (now, is_running) = (env.uptime(), job.is_under_way() && !job.is_paused());
+        let limit = job.limit().filter(|_| is_running);
+        // A paused job does not wait for its limit: later jobs have the turn.
+        if is_running {
             let rest = self.paces.of(job.kind()).wait(now, job.handled(), limit);
             if !rest.is_zero() {
                 return Ok(Step::Wait(now + rest));

@@ -60,7 +60,8 @@ impl Job for Scrub<'_> {
     }
 
     fn is_under_way(&self) -> bool {
-        let status = self.in_memory();
+        // Before the first step after an import, only the catalogue has the row.
+        let status = self.in_memory().or_else(|| self.stored().ok().flatten());
         status.is_some_and(|status| matches!(status.state, ScrubState::Running | ScrubState::Paused))
     }
 
@@ -70,6 +71,10 @@ impl Job for Scrub<'_> {
             Progress::Worked => Step::Done,
             Progress::Idle => Step::Idle,
         })
+    }
+
+    fn is_paused(&self) -> bool {
+        self.in_memory().is_some_and(|status| status.state == ScrubState::Paused)
     }
 
     fn limit(&self) -> Option<u64> {
@@ -166,10 +171,13 @@ impl Scrub<'_> {
 
     /// The current scrub, or the last.
     pub fn status(&self) -> Result<Option<ScrubStatus>> {
-        if let Some(row) = self.datasets.jobs.scrubber.row.lock().clone() {
-            return Ok(Some(row));
-        }
-        self.datasets.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))
+        self.in_memory().map_or_else(|| self.stored(), |row| Ok(Some(row)))
+    }
+
+    /// The row in the catalogue. Does not ask for the time, which would advance the clock of a simulation.
+    fn stored(&self) -> Result<Option<ScrubRow>> {
+        let find = |tx: &Transaction<'_>| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row));
+        self.datasets.engine().catalogue().read(|view| find(&Transaction::new(*view, 0)))
     }
 
     /// As [`Scrub::status`], from memory only.
@@ -195,14 +203,14 @@ impl Scrub<'_> {
         let now = self.datasets.now();
         row.elapsed = row.elapsed.saturating_add(u64::try_from(now - stepping.clock).unwrap_or(0));
         stepping.clock = now;
-        if is_done {
-            (row.state, row.end) = (ScrubState::Finished, now);
-            self.datasets.engine().note_scrub_ends();
-        }
         self.datasets.jobs.scrubber.handled.fetch_add(row.examined.saturating_sub(examined), Ordering::Relaxed);
         let is_due = row.examined.saturating_sub(stepping.saved) >= SAVE_EVERY;
         *self.datasets.jobs.scrubber.row.lock() = Some(row.clone());
-        if is_done || is_due {
+        if is_done {
+            // If the catalogue does not take the end, the last step is retried.
+            self.put(&mut stepping, ScrubRow { state: ScrubState::Finished, end: now, ..row })?;
+            self.datasets.engine().note_scrub_ends();
+        } else if is_due {
             self.put(&mut stepping, row)?;
         }
         Ok(Progress::Worked)

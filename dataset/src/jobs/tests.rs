@@ -3,19 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use pool::{
-    admin::{self, CreateOptions, NewVdev, Pool},
+    admin::{self, CreateOptions, NewVdev, OpenOptions, Pool},
     device::{Device, MemoryDevice},
     env::SeededEnv,
+    error::Error as PoolError,
     units::MIB,
 };
 
-use super::{Job, JobState, Kind, Scheduler, Turn};
+use super::{Job, JobRecord, JobState, Kind, Scheduler, Step, Turn};
 use crate::{
     admin::{
         Datasets,
         tests::world::{World, name, noise, refusal, settings},
     },
     catalogue::ScrubState,
+    error::Result,
 };
 
 const LEN: usize = 1 << 20;
@@ -34,17 +36,27 @@ struct Bench {
 
 impl Bench {
     fn new(seed: u64) -> Bench {
+        let devices = [disk("a", 64 * MIB), disk("b", 96 * MIB)];
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
         let pool =
-            admin::create_of(&[NewVdev::Disk(disk("a", 64 * MIB))], &options, Arc::new(SeededEnv::new(seed))).unwrap();
+            admin::create_of(&[NewVdev::Disk(devices[0].clone())], &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
         let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
-        let bench = Bench { pool, world: World { devices: Vec::new(), engine, datasets } };
+        let bench = Bench { pool, world: World { devices: devices.to_vec(), engine, datasets } };
         (0..FILES).for_each(|number| bench.world.write("tank", &number.to_string(), &noise(number, LEN)));
         bench.world.engine.commit().unwrap();
-        bench.pool.begin_add(vec![NewVdev::Disk(disk("b", 96 * MIB))]).unwrap().finish().unwrap();
+        bench.pool.begin_add(vec![NewVdev::Disk(devices[1].clone())]).unwrap().finish().unwrap();
         bench.world.engine.commit_anyway().unwrap();
         bench
+    }
+
+    /// The pool of the devices, opened.
+    fn open(devices: Vec<Arc<dyn Device>>, seed: u64) -> Bench {
+        let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+        let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
+        Bench { pool, world: World { devices, engine, datasets } }
     }
 
     /// Lets jobs take turns until none is under way. Returns the turns with progress, and the virtual time of all.
@@ -106,6 +118,87 @@ fn a_paused_mover_lets_a_scrub_go_on() {
     rebalance.stop(&bench.pool).unwrap();
     assert!(!rebalance.is_under_way());
     assert_eq!(bench.in_order(&mut scheduler), []);
+    // An expansion would share the pause.
+    assert!(!datasets.moving().is_paused());
+}
+
+#[test]
+fn a_paused_mover_with_a_limit_lets_a_scrub_go_on_at_once() {
+    let bench = Bench::new(7);
+    let datasets = &bench.world.datasets;
+    let mut scheduler = Scheduler::of_steps(STEP, datasets);
+    datasets.scrub().start().unwrap();
+    datasets.rebalance().start(Some(1)).unwrap();
+    let waits = |turn: &Turn| !turn.worked && turn.job == Some(Kind::Rebalance);
+    let waiting = (0..1000).map(|_| scheduler.turn(datasets, &bench.pool).unwrap()).find(waits);
+    assert!(waiting.is_some(), "it waits for its limit");
+    Kind::Rebalance.of(datasets).pause().unwrap();
+    assert_eq!(bench.in_order(&mut scheduler), [Kind::Scrub]);
+}
+
+/// A job whose every step has the same result.
+struct Fixed(Kind, fn() -> Result<Step>);
+
+impl Job for Fixed {
+    fn kind(&self) -> Kind {
+        self.0
+    }
+
+    fn is_under_way(&self) -> bool {
+        true
+    }
+
+    fn step(&self, _pool: &Pool, _budget: u64) -> Result<Step> {
+        self.1()
+    }
+
+    fn record(&self, _pool: &Pool) -> Result<Option<JobRecord>> {
+        Ok(None)
+    }
+
+    fn pause(&self) -> Result<()> {
+        unreachable!("no test pauses it")
+    }
+
+    fn stop(&self, _pool: &Pool) -> Result<()> {
+        unreachable!("no test stops it")
+    }
+}
+
+#[test]
+fn a_job_whose_step_fails_lets_later_jobs_go_on() {
+    let bench = Bench::new(8);
+    let datasets = &bench.world.datasets;
+    let mut scheduler = Scheduler::of_steps(STEP, datasets);
+    let fails = || Err(PoolError::Request("no device answers".to_owned()).into());
+    datasets.scrub().start().unwrap();
+    let examined = || datasets.scrub().in_memory().unwrap();
+    for _ in 0..3 {
+        let before = examined();
+        let jobs: [Box<dyn Job>; 2] = [Box::new(Fixed(Kind::Remove, fails)), Kind::Scrub.of(datasets)];
+        let error = scheduler.round(datasets, &bench.pool, jobs).unwrap_err();
+        assert!(error.to_string().contains("no device answers"), "{error}");
+        assert_ne!(examined(), before);
+    }
+    // A job that waits does delay later jobs.
+    let before = examined();
+    let waits = || Ok(Step::Wait(Duration::from_secs(9)));
+    let jobs: [Box<dyn Job>; 2] = [Box::new(Fixed(Kind::Remove, waits)), Kind::Scrub.of(datasets)];
+    let turn = scheduler.round(datasets, &bench.pool, jobs).unwrap();
+    assert_eq!(turn, (false, Some(Kind::Remove), Some(Duration::from_secs(9))));
+    assert_eq!(examined(), before);
+}
+
+#[test]
+fn a_scrub_is_under_way_from_the_import_on() {
+    let bench = Bench::new(9);
+    bench.world.datasets.scrub().start().unwrap();
+    let devices = bench.world.devices.clone();
+    drop(bench);
+    let bench = Bench::open(devices, 9);
+    assert!(Kind::Scrub.of(&bench.world.datasets).is_under_way());
+    assert_eq!(bench.in_order(&mut Scheduler::of_steps(STEP, &bench.world.datasets)), [Kind::Scrub]);
+    assert!(!Kind::Scrub.of(&bench.world.datasets).is_under_way());
 }
 
 #[test]
