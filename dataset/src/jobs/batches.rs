@@ -65,7 +65,8 @@ pub(crate) enum Next {
 impl Moving<'_> {
     /// Loads the row of a job when the pool was opened; called before anything is allocated.
     pub(crate) fn resume_batches<R: InBatches>(&self) {
-        *R::of(&self.datasets.jobs.mover).lock() = self.stored(R::KEY);
+        let row = self.stored(R::KEY).filter(|row: &R| row.state() != MoveState::Running || self.is_only(row));
+        *R::of(&self.datasets.jobs.mover).lock() = row;
     }
 
     /// Resumes a paused job, or changes its limit; false if the job is not under way.

@@ -25,6 +25,10 @@
 //! copying    a walk through everything, to copy data elsewhere: for resilver and moving
 //! ```
 //!
+//! | id | invariant |
+//! | --- | --- |
+//! | JOB-1 | At most one removal, rebalance, resize or defragmentation is under way. |
+//!
 //! Each job's file says where the job keeps its state: in a row of the catalogue, in uberblocks, or in labels.
 
 pub(crate) mod batches;

@@ -3,7 +3,8 @@
 //! choose the regions. For the argument that nothing is lost see [`pool::txg::Vacating`] and the pool's `space`; the
 //! walk is in [`super::copying`].
 //!
-//! At most one of these jobs is under way. A separate row of the catalogue records a pause or a limit.
+//! At most one of these jobs is under way (JOB-1): a job refuses to begin beside another, and an import continues one
+//! job. A separate row of the catalogue records a pause or a limit.
 //!
 //! # Blocks without a good copy
 //!
@@ -113,6 +114,16 @@ impl<'a> Moving<'a> {
         if self.datasets.engine().is_active(DEFRAGMENT) {
             self.resume_batches::<DefragmentRow>();
         }
+    }
+
+    /// Whether no other job is under way, so that the job of a running row may continue. A damaged catalogue may have
+    /// several running rows: the others are ignored.
+    pub(crate) fn is_only<R: Row>(&self, _row: &R) -> bool {
+        let is_only = !self.is_under_way();
+        if !is_only {
+            tracing::warn!("the {} does not continue, because another job moves chunks", R::WHAT);
+        }
+        is_only
     }
 
     /// The row of a job, if readable.

@@ -156,7 +156,8 @@ impl Resize<'_> {
             return;
         }
         // A row about an impossible vdev belongs to a resize that never began.
-        let is_possible = |row: &ResizeRow| row.state != MoveState::Running || under_way(row).is_some();
+        let may_run = |row: &ResizeRow| under_way(row).is_some() && self.datasets.moving().is_only(row);
+        let is_possible = |row: &ResizeRow| row.state != MoveState::Running || may_run(row);
         let row = self.datasets.moving().stored::<ResizeRow>(RESIZE).filter(is_possible);
         if let Some((vdev, regions)) = row.as_ref().and_then(under_way)
             && !self.datasets.engine().read_only()

@@ -1,5 +1,7 @@
 //! Jobs of a real pool, stepped by the scheduler.
 
+mod resuming;
+
 use std::{sync::Arc, time::Duration};
 
 use pool::{
@@ -7,6 +9,7 @@ use pool::{
     device::{Device, MemoryDevice},
     env::SeededEnv,
     error::Error as PoolError,
+    format::key::Key,
     units::MIB,
 };
 
@@ -16,7 +19,7 @@ use crate::{
         Datasets,
         tests::world::{World, name, noise, refusal, settings},
     },
-    catalogue::ScrubState,
+    catalogue::{POOL, RemovalRow, ScrubState, kind},
     error::Result,
 };
 
@@ -37,17 +40,21 @@ struct Bench {
 impl Bench {
     fn new(seed: u64) -> Bench {
         let devices = [disk("a", 64 * MIB), disk("b", 96 * MIB)];
-        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
-        let pool =
-            admin::create_of(&[NewVdev::Disk(devices[0].clone())], &options, Arc::new(SeededEnv::new(seed))).unwrap();
-        let engine = pool.engine().clone();
-        let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
-        let bench = Bench { pool, world: World { devices: devices.to_vec(), engine, datasets } };
+        let bench = Bench::of(vec![NewVdev::Disk(devices[0].clone())], &devices, seed);
         (0..FILES).for_each(|number| bench.world.write("tank", &number.to_string(), &noise(number, LEN)));
         bench.world.engine.commit().unwrap();
         bench.pool.begin_add(vec![NewVdev::Disk(devices[1].clone())]).unwrap().finish().unwrap();
         bench.world.engine.commit_anyway().unwrap();
         bench
+    }
+
+    /// A new pool of the vdevs, made of some of the devices.
+    fn of(vdevs: Vec<NewVdev>, devices: &[Arc<dyn Device>], seed: u64) -> Bench {
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let pool = admin::create_of(&vdevs, &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
+        Bench { pool, world: World { devices: devices.to_vec(), engine, datasets } }
     }
 
     /// The pool of the devices, opened.
@@ -222,6 +229,26 @@ fn while_a_mover_is_under_way_no_other_one_begins() {
     datasets.removal().start(leaving, "b", 0, None).unwrap();
     assert!(refusal(datasets.rebalance().start(None).map(drop)).to_string().contains("a removal is under way"));
     assert_eq!(movers().collect::<Vec<_>>(), [Kind::Remove]);
+}
+
+#[test]
+fn an_import_continues_one_of_several_running_rows() {
+    let bench = Bench::new(11);
+    let datasets = &bench.world.datasets;
+    let leaving = bench.pool.find_vdev("b").unwrap().id();
+    datasets.rebalance().start(None).unwrap();
+    let row = RemovalRow { vdev: leaving.0.into(), name: "b".to_owned(), ..RemovalRow::default() };
+    let forged = datasets.run(move |tx| {
+        tx.put(Key::new(POOL, kind::REMOVAL, 0), &row, None);
+        Ok(())
+    });
+    forged.unwrap();
+    let devices = bench.world.devices.clone();
+    drop(bench);
+    let bench = Bench::open(devices, 11);
+    assert!(!bench.world.datasets.rebalance().is_under_way());
+    assert_eq!(bench.in_order(&mut Scheduler::of_steps(STEP, &bench.world.datasets)), [Kind::Remove]);
+    bench.world.judge();
 }
 
 #[test]

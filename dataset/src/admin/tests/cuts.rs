@@ -21,7 +21,7 @@ pub(super) fn devices(disks: &[Disk]) -> Vec<Arc<dyn Device>> {
 }
 
 /// Devices of the given sizes in MiB, with all operations recorded.
-pub(super) fn recorded(recorder: &Arc<Recorder>, sizes: &[u64]) -> Vec<Arc<dyn Device>> {
+pub(crate) fn recorded(recorder: &Arc<Recorder>, sizes: &[u64]) -> Vec<Arc<dyn Device>> {
     let device = |(name, size): (char, &u64)| {
         Arc::new(recorder.wrap(MemoryDevice::new(name.to_string(), size * MIB))) as Arc<dyn Device>
     };

@@ -7,7 +7,7 @@ mod classes;
 mod codes;
 mod concurrency;
 mod crash;
-mod cuts;
+pub(crate) mod cuts;
 mod defragment;
 mod due;
 mod durable;
