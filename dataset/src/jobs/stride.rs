@@ -8,20 +8,21 @@ use std::time::Duration;
 
 /// The least bytes of a step.
 const LEAST: u64 = 1 << 20;
-/// The most bytes of a step.
-const MOST: u64 = 1 << 30;
 
-/// The target duration of a step, beside other work and alone.
+/// The target duration of a step, beside other work and alone, and the most bytes of a step.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     beside: Duration,
     alone: Duration,
+    most: u64,
 }
 
 /// For a scrub, which delays hardly any other thread,
-const SCRUB: Moments = Moments { beside: Duration::from_millis(100), alone: Duration::from_secs(1) };
-/// and for copies, which delay commits.
-const COPYING: Moments = Moments { beside: Duration::from_millis(50), alone: Duration::from_millis(400) };
+const SCRUB: Moments = Moments { beside: Duration::from_millis(100), alone: Duration::from_secs(1), most: 1 << 30 };
+/// and for copies, which delay commits. A walk past content that needs no copy is fast and lets steps grow; the bound
+/// keeps the first step that copies again below half a second on a disk with 150 MB/s.
+const COPYING: Moments =
+    Moments { beside: Duration::from_millis(50), alone: Duration::from_millis(400), most: 64 << 20 };
 
 /// The size of the next step, adapted step by step.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl Stride {
         let moment = if self.is_alone { self.moments.alone } else { self.moments.beside };
         // The next content may be slower or faster, so the size changes at most by a factor of two.
         let times = (moment.as_secs_f64() / time.as_secs_f64()).clamp(0.5, 2.0);
-        self.bytes = ((self.bytes as f64 * times) as u64).clamp(LEAST, MOST);
+        self.bytes = ((self.bytes as f64 * times) as u64).clamp(LEAST, self.moments.most);
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
             }
             stride.bytes()
         };
-        assert_eq!(settled(&mut stride, 1 << 30), MOST);
+        assert_eq!(settled(&mut stride, 1 << 30), COPYING.most);
         let bytes = settled(&mut stride, LEAST / 10);
         assert!((45..=55).contains(&(bytes / (LEAST / 10))), "{bytes}");
         stride.set_alone(true);
