@@ -214,9 +214,8 @@ impl Owned {
 
     /// Mounts all datasets. A failure is logged and stops neither the other mounts nor the use of the pool.
     fn mount_all(&self) {
-        if let Some(Err(failure)) = self.pool.read().as_ref().map(OpenPool::mount_all) {
-            tracing::error!("{failure}");
-        }
+        // The mounts log their failures.
+        let _ = self.pool.read().as_ref().map(OpenPool::mount_all);
     }
 
     /// Cancels the running calls.

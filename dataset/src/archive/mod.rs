@@ -257,7 +257,8 @@ impl<'a> Tree<'a> {
                 return Err(Error::File(Errno::LOOP));
             }
         }
-        Ok(names.iter().rev().flat_map(|name| [b"/", &name[..]].concat()).collect())
+        let path: Vec<u8> = names.iter().rev().flat_map(|name| [b"/", &name[..]].concat()).collect();
+        Ok(if path.is_empty() { b"/".to_vec() } else { path })
     }
 
     fn inode(&self, ino: Ino) -> Result<Inode> {

@@ -200,7 +200,6 @@ impl<'a> StreamFiles<'a> {
     /// A path of the file, or its inode number if that is damaged too.
     fn path(&self, ino: Ino) -> String {
         match self.tree.path_of(ino) {
-            Ok(path) if path.is_empty() => "'/'".to_owned(),
             Ok(path) => format!("'{}'", String::from_utf8_lossy(&path)),
             Err(_) => format!("inode {ino}"),
         }

@@ -148,7 +148,7 @@ impl Mounts {
     }
 
     /// Mounts all datasets whose properties ask for a mount, in `names` or in the whole pool. Continues after a
-    /// failure and returns the first failure.
+    /// failure and returns the first failure. Failures of the whole pool are logged too.
     pub(crate) fn mount_all(&self, names: Option<&[DatasetName]>, how: &Manner<'_>) -> Result<(), Failure> {
         self.drop_ended();
         let mut plans = match names {
@@ -169,6 +169,9 @@ impl Mounts {
         // A mount by mount(8) may lie inside a mount just made.
         mounted = keep_first(mounted, self.mount_those(&by_hand));
         self.remember();
+        if let (None, Err(failure)) = (names, &mounted) {
+            tracing::error!("{failure}");
+        }
         mounted
     }
 
