@@ -1,7 +1,7 @@
 //! Everything visible in a pool, as text: one line for each dataset, snapshot, bookmark, hold, property, file,
 //! attribute and extent of a file, so that a difference explains itself.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use dataset::{
     admin::{Event, Listed},
@@ -12,6 +12,9 @@ use dataset::{
 };
 
 use crate::world::{POOL, World};
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
 
 /// The computed properties that must not change while nothing is written.
 const COMPUTED: [&str; 9] =
@@ -93,9 +96,14 @@ fn quotas(text: &mut String, fs: &FileSystem) {
     }
 }
 
-/// All files, by their paths.
+/// All files, by their paths. Reading sets access times. The simulated clock steps with each look, so the files are read
+/// from a full second on, however often others looked before.
 fn files(text: &mut String, fs: &FileSystem) {
     quotas(text, fs);
+    let head = fs.head();
+    let engine = head.engine();
+    let env = engine.env();
+    env.sleep(Duration::from_nanos(SECOND - env.now().rem_euclid(SECOND as i64) as u64));
     let mut todo = vec![("/".to_owned(), ROOT)];
     while let Some((path, ino)) = todo.pop() {
         file(text, fs, &path, ino).unwrap_or_else(|errno| panic!("{path}: {errno}"));

@@ -14,7 +14,11 @@ fn documented() -> Vec<(u8, String)> {
     let rows = DOCUMENT.lines().filter(|line| line.starts_with('|'));
     let second = rows.filter_map(|line| line.split('|').nth(2)?.trim().split_once(' '));
     let kinds = second.filter_map(|(number, name)| Some((number.parse().ok()?, name)));
+    // A kind may have several rows, each with a key of its own.
+    let mut kinds: Vec<(u8, &str)> = kinds.collect();
+    kinds.dedup();
     kinds
+        .into_iter()
         .filter(|(_, name)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
         .map(|(n, s)| (n, s.into()))
         .collect()

@@ -59,7 +59,7 @@ fn paths(pool: &Pool, named: &[&str]) -> Result<Vec<String>> {
 
 fn refusal(pool: &Pool, named: &[&str]) -> String {
     match paths(pool, named) {
-        Err(Error::Request(problem)) => problem,
+        Err(error @ (Error::Request(_) | Error::NoDevice { .. })) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }
