@@ -50,6 +50,12 @@ pub enum Error {
 /// The result of reading files of a stream.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Gets the name and the value of an extended attribute.
+pub type EachXattr<'a, E> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), E>;
+
+/// Gets a piece of a file: its place in the file, and its bytes or their damage.
+pub type EachPiece<'a, E> = &'a mut dyn FnMut(ops::Range<u64>, Result<&[u8]>) -> Result<(), E>;
+
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -167,11 +173,7 @@ impl<'a> Tree<'a> {
     ///
     /// # Errors
     /// If an attribute is damaged or not here.
-    pub fn xattrs<E: From<Error>>(
-        &self,
-        ino: Ino,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn xattrs<E: From<Error>>(&self, ino: Ino, each: EachXattr<'_, E>) -> Result<(), E> {
         let mut outcome = Ok(());
         self.scan(key::from(ino, XATTR, 0), &mut |item| {
             let Xattr { name, value } = decoded(&item, Xattr::decode(&item.body))?;
@@ -193,11 +195,7 @@ impl<'a> Tree<'a> {
     ///
     /// # Errors
     /// Those of `each`, and damage of the list of pieces.
-    pub fn data<E: From<Error>>(
-        &self,
-        file: &Attr,
-        each: &mut dyn FnMut(ops::Range<u64>, Result<&[u8]>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn data<E: From<Error>>(&self, file: &Attr, each: EachPiece<'_, E>) -> Result<(), E> {
         let (mut outcome, mut reached) = (Ok(()), 0);
         self.scan(key::from(file.ino, EXTENT, 0), &mut |item| {
             let at = item.key.offset;

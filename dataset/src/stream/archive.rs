@@ -709,10 +709,8 @@ impl<'a> Layers<'a> {
             let Some(range) = range else { return Ok(true) };
             let items = &range.range.items;
             let from = items.partition_point(|item| item.key < at);
-            for index in from..items.len() {
-                if items[index].key >= end {
-                    return Ok(true);
-                }
+            let until = items.partition_point(|item| item.key < end);
+            for index in from..until {
                 if !each(item(layer, &range, index))? {
                     return Ok(false);
                 }

@@ -20,7 +20,7 @@ use super::{
     CHUNK,
     copy_out::{Source, copy_out},
     list::record_of,
-    source::{ENTRIES, Files, Named, Stopped, Unreadable},
+    source::{ENTRIES, EachPiece, EachXattr, Files, Named, Stopped, Unreadable},
 };
 use crate::execute::job::Job;
 
@@ -242,12 +242,7 @@ impl Files for StreamFiles<'_> {
         self.tree.link_target(link).map_err(|error| self.unreadable(error))
     }
 
-    fn data(
-        &self,
-        file: &Attr,
-        _: &mut Vec<u8>,
-        each: &mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Stopped> {
+    fn data(&self, file: &Attr, _: &mut Vec<u8>, each: EachPiece<'_>) -> Result<(), Stopped> {
         let read = self.tree.data(file, &mut |range, bytes| {
             let shown = || format!("{}, bytes {} to {}", self.path(file.ino), range.start, range.end);
             let Some(bytes) = self.unless_skipped(bytes, shown)? else { return Ok(()) };
@@ -268,7 +263,7 @@ impl Files for StreamFiles<'_> {
         })
     }
 
-    fn xattrs(&self, file: &Attr, each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Stopped> {
+    fn xattrs(&self, file: &Attr, each: EachXattr<'_>) -> Result<(), Stopped> {
         let read = self.tree.xattrs(file.ino, &mut |name, value| Ok(each(name, value)?));
         read.or_else(|stopped| match stopped {
             StoppedBy::Tree(error) => {

@@ -13,6 +13,12 @@ pub(super) const ENTRIES: usize = 4096;
 /// An entry of a directory: its name, and the file.
 pub(super) type Named = (Vec<u8>, Attr);
 
+/// Gets the offset and the bytes of a piece of a file.
+pub(super) type EachPiece<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>;
+
+/// Gets the name and the value of an extended attribute.
+pub(super) type EachXattr<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>;
+
 /// Why a file cannot be read, for messages.
 #[derive(Debug)]
 pub(super) struct Unreadable(pub(super) String);
@@ -79,15 +85,10 @@ pub(super) trait Files {
     fn link_target(&self, link: &Attr) -> Result<Vec<u8>, Unreadable>;
 
     /// Passes the content of a regular file, without its holes, by ascending offset. `buffer` spares allocations.
-    fn data(
-        &self,
-        file: &Attr,
-        buffer: &mut Vec<u8>,
-        each: &mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Stopped>;
+    fn data(&self, file: &Attr, buffer: &mut Vec<u8>, each: EachPiece<'_>) -> Result<(), Stopped>;
 
     /// Passes names and values of extended attributes.
-    fn xattrs(&self, file: &Attr, each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Stopped>;
+    fn xattrs(&self, file: &Attr, each: EachXattr<'_>) -> Result<(), Stopped>;
 
     /// Device and inode number of an object as programs on this machine see the object, if they do.
     fn identity(&self, ino: u64) -> Option<(u64, u64)>;
@@ -114,12 +115,7 @@ impl Files for Served {
         Ok(self.same(link).readlink(link.ino)?)
     }
 
-    fn data(
-        &self,
-        file: &Attr,
-        buffer: &mut Vec<u8>,
-        each: &mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Stopped> {
+    fn data(&self, file: &Attr, buffer: &mut Vec<u8>, each: EachPiece<'_>) -> Result<(), Stopped> {
         self.write_back(file.ino);
         let (source, mut from) = (self.content(file), 0);
         while let Some((mut at, stop)) = next_data(&source, file, from)? {
@@ -138,7 +134,7 @@ impl Files for Served {
         Ok(())
     }
 
-    fn xattrs(&self, file: &Attr, each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Stopped> {
+    fn xattrs(&self, file: &Attr, each: EachXattr<'_>) -> Result<(), Stopped> {
         let source = self.same(file);
         // One value at a time: a file may have many attributes.
         for name in source.listxattr(file.ino)? {
