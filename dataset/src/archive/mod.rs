@@ -146,6 +146,24 @@ impl<'a> Tree<'a> {
         Ok(Attr::of(ino, &inode, block_size))
     }
 
+    /// The attributes of an entry's file. A directory has one place, which its inode names: so a walk down always ends,
+    /// even through a forged stream.
+    ///
+    /// # Errors
+    /// As [`Tree::attr`], and if a directory belongs elsewhere.
+    pub fn attr_of(&self, dir: Ino, entry: &Entry) -> Result<Attr> {
+        if entry.file_type == FileType::Directory {
+            let item = self.layers.get(key::inode(entry.ino))?.ok_or(Error::File(Errno::NOENT))?;
+            let Inode { parent, .. } = decoded(&item, Inode::decode(&item.body))?;
+            if parent != (Link { dir, offset: entry.offset }) {
+                decoded(&item, Err(Malformed { what: "place of a directory" }))?;
+            }
+        }
+        let attr = self.attr(entry.ino)?;
+        // What the entry says decides whether a walk goes down.
+        if attr.file_type == entry.file_type { Ok(attr) } else { Err(Error::File(Errno::IO)) }
+    }
+
     /// Passes the entries of a directory from `offset` on, in stored order, until `each` returns false.
     ///
     /// # Errors

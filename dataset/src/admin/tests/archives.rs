@@ -38,6 +38,8 @@ fn build(world: &World, dataset: &str, round: u64) {
     change(world, dataset, round);
     let dir = fs.mkdir(&ME, ROOT, format!("dir{round}").as_bytes(), 0o755).unwrap().ino;
     let below = fs.mkdir(&ME, dir, b"below", 0o700).unwrap().ino;
+    let away = fs.mkdir(&ME, dir, b"away", 0o755).unwrap().ino;
+    fs.create(&ME, away, b"inside", 0o644, true).unwrap();
     for number in 0..60 {
         let name = format!("name{number}-{}", "x".repeat(number as usize * 3));
         let file = fs.create(&ME, below, name.as_bytes(), 0o640, true).unwrap().ino;
@@ -55,6 +57,7 @@ fn build(world: &World, dataset: &str, round: u64) {
         let old = fs.lookup(ROOT, format!("dir{}", round - 1).as_bytes()).unwrap().ino;
         fs.unlink(old, b"link").unwrap();
         fs.rename(old, b"large", dir, b"moved", crate::fs::RenameFlags::default()).unwrap();
+        fs.rename(old, b"away", dir, b"moved away", crate::fs::RenameFlags::default()).unwrap();
     }
 }
 
@@ -95,7 +98,7 @@ fn of_stream(tree: &Tree<'_>) -> Result<Files, Error> {
                     true
                 })?;
                 for entry in entries {
-                    pending.push(([&path[..], b"/", &entry.name].concat(), tree.attr(entry.ino)?));
+                    pending.push(([&path[..], b"/", &entry.name].concat(), tree.attr_of(attr.ino, &entry)?));
                 }
             }
             FileType::Symlink => content = tree.link_target(&attr)?,

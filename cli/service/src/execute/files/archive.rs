@@ -174,7 +174,7 @@ impl<'a> StreamFiles<'a> {
         for entry in entries {
             let name = String::from_utf8_lossy(&entry.name);
             let shown = || format!("'{name}' in {}", self.path(dir.ino));
-            if let Some(attr) = self.unless_skipped(self.tree.attr(entry.ino), shown)? {
+            if let Some(attr) = self.unless_skipped(self.tree.attr_of(dir.ino, &entry), shown)? {
                 run.push((entry.name.clone(), attr));
             }
         }
