@@ -21,10 +21,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use pool::{
-    block::{checksum::verify, compression::decompress},
-    format::{codec::Malformed, key::Key, pointer::Checksum},
-};
+use pool::format::{codec::Malformed, key::Key};
 
 use super::{
     census::MOST_RECORDS,
@@ -457,15 +454,9 @@ impl Archive {
         }
         let mut bytes = vec![0; info.stored as usize];
         self.exact(&mut bytes, data)?;
-        let kind = if info.checksum == Checksum::Off { Checksum::Blake3 } else { info.checksum };
         let checksum: [u8; SUM] = record.payload.try_into().expect("a block's record has a checksum");
-        if !verify(kind, &bytes, &checksum) {
-            return Err(damaged(offset, "the checksum of its data does not match"));
-        }
-        let content = match info.stored == info.logical {
-            true => bytes,
-            false => decompress(info.compression, &bytes, info.logical as usize).map_err(malformed(offset))?,
-        };
+        let unpacked = info.verified(&bytes, &checksum).map_err(|problem| damaged(offset, problem))?;
+        let content = unpacked.unwrap_or(bytes);
         let content = Arc::new(content);
         let mut kept = self.blocks.lock();
         kept.push_front((offset, content.clone()));
@@ -605,7 +596,7 @@ fn malformed(offset: u64) -> impl Fn(Malformed) -> Error {
     move |malformed| damaged(offset, malformed)
 }
 
-/// An item, and the block that it refers to.
+/// An item, and the item's block.
 pub struct Item {
     /// The key of the item.
     pub key: Key,
@@ -632,7 +623,7 @@ impl Item {
     }
 }
 
-/// A stream, and the streams that it builds on.
+/// A stream, and the streams of its bases.
 pub struct Layers<'a> {
     /// The newest first, each the base of the one before.
     layers: Vec<(&'a Archive, &'a Stored)>,

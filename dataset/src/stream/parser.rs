@@ -10,10 +10,7 @@
 
 use std::{collections::VecDeque, io::Read, sync::Arc};
 
-use pool::{
-    block::{checksum::verify, compression::decompress},
-    format::{key::Key, pointer::Checksum},
-};
+use pool::format::key::Key;
 
 use super::{
     census::MOST_RECORDS,
@@ -52,14 +49,7 @@ pub(super) struct Data {
 impl Data {
     /// The bytes, if their checksum and decompressed size are right.
     pub(super) fn verified(self) -> Result<Arc<Vec<u8>>> {
-        let kind = if self.info.checksum == Checksum::Off { Checksum::Blake3 } else { self.info.checksum };
-        if !verify(kind, &self.bytes, &self.checksum) {
-            return Err(self.place.damaged("the checksum of its data does not match"));
-        }
-        if self.info.stored != self.info.logical {
-            decompress(self.info.compression, &self.bytes, self.info.logical as usize)
-                .map_err(self.place.malformed())?;
-        }
+        self.info.verified(&self.bytes, &self.checksum).map_err(|problem| self.place.damaged(problem))?;
         Ok(Arc::new(self.bytes))
     }
 }

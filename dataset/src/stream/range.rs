@@ -13,12 +13,17 @@
 
 use std::ops;
 
-use pool::format::{
-    codec::{Malformed, Reader, Writer, malformed},
-    key::Key,
-    node::MAX_BODY,
-    pointer::{BlockPointer, Checksum, Compression, MAX_BLOCK},
+use pool::{
+    block::{checksum::verify, compression::decompress},
+    format::{
+        codec::{Malformed, Reader, Writer, malformed},
+        key::Key,
+        node::MAX_BODY,
+        pointer::{BlockPointer, Checksum, Compression, MAX_BLOCK},
+    },
 };
+
+use super::frame::SUM;
 
 /// The facts about a block, known before its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +84,20 @@ impl BlockInfo {
     pub(super) fn of(pointer: &BlockPointer) -> BlockInfo {
         let BlockPointer { logical, stored, compression, checksum_kind: checksum, .. } = *pointer;
         BlockInfo { logical, stored, compression, checksum }
+    }
+
+    /// Verifies a block as stored, by its checksum and by decompressing. Returns the content, or `None` if the content
+    /// is stored as is; or the problem.
+    pub(super) fn verified(self, bytes: &[u8], checksum: &[u8; SUM]) -> Result<Option<Vec<u8>>, String> {
+        let kind = if self.checksum == Checksum::Off { Checksum::Blake3 } else { self.checksum };
+        if !verify(kind, bytes, checksum) {
+            return Err("the checksum of its data does not match".to_owned());
+        }
+        if self.stored == self.logical {
+            return Ok(None);
+        }
+        let content = decompress(self.compression, bytes, self.logical as usize);
+        content.map(Some).map_err(|malformed| malformed.to_string())
     }
 
     fn encode(self, out: &mut Vec<u8>) {
