@@ -6,7 +6,7 @@
 //! mounts are not restored. Programs that know only mounts by mount(8) read the file too: they find the mount point of
 //! any other mount in its properties.
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::LazyLock};
 
 use dataset::name::Name;
 use protocol::{Assignment, Failure};
@@ -47,9 +47,12 @@ pub struct Asked {
     pub boot: String,
 }
 
-/// Identifies the boot of this machine; empty if the kernel does not say.
+/// Identifies the boot of this machine; empty if the kernel does not say. Read once: every remembered mount has it.
 pub fn boot() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    static BOOT: LazyLock<String> = LazyLock::new(|| {
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    });
+    BOOT.clone()
 }
 
 #[derive(Serialize, Deserialize)]
