@@ -44,4 +44,7 @@ pub mod spawn;
 mod supervisor;
 mod visitors;
 
-pub use self::{client::Client, execute::StreamFiles};
+pub use self::{
+    client::Client,
+    execute::{StreamFiles, system_text},
+};

@@ -77,7 +77,7 @@ mod vdev_records;
 mod vital;
 
 pub use self::{
-    files::archive::StreamFiles,
+    files::{archive::StreamFiles, system_text},
     job::{Cancel, Job, JobStream},
     mounts::mount_namespace,
     no_pools::NoPools,

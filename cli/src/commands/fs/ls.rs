@@ -27,29 +27,36 @@ const TOGETHER_BYTES: usize = 1 << 20;
   fs ls -l tank/home:/ann
   fs ls -lR tank/home@monday:/ann            in a snapshot")]
 pub struct Arguments {
-    /// Long format: permissions, owner, size and time
-    #[arg(short = 'l')]
-    long: bool,
-    /// List directories themselves, not their contents
-    #[arg(short = 'd')]
-    directory_itself: bool,
-    /// Recurse into directories
-    #[arg(short = 'R', short_alias = 'r')]
-    recursive: bool,
-    /// Print exact sizes and times
-    #[arg(short = 'p')]
-    exact: bool,
-    /// Print JSON
-    #[arg(short = 'j', long)]
-    json: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// DATASET:/PATH or DATASET@SNAPSHOT:/PATH
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<OsString>,
 }
 
+/// The options of a list of files.
+#[derive(Args, Debug)]
+pub(super) struct Listing {
+    /// Long format: permissions, owner, size and time
+    #[arg(short = 'l')]
+    pub(super) long: bool,
+    /// List directories themselves, not their contents
+    #[arg(short = 'd')]
+    pub(super) directory_itself: bool,
+    /// Recurse into directories
+    #[arg(short = 'R', short_alias = 'r')]
+    pub(super) recursive: bool,
+    /// Print exact sizes and times
+    #[arg(short = 'p')]
+    pub(super) exact: bool,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    pub(super) json: bool,
+}
+
 /// Lists files and directories.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    match arguments.json {
+    match arguments.listing.json {
         true => list_as_json(arguments, context)?,
         false => list(arguments, context)?,
     }
@@ -65,7 +72,7 @@ fn entries(
 ) -> Result<(), Failure> {
     let location = location(place)?;
     let pool = location.name.pool().to_owned();
-    let (directory_itself, recursive) = (arguments.directory_itself, arguments.recursive);
+    let (directory_itself, recursive) = (arguments.listing.directory_itself, arguments.listing.recursive);
     context.call_for_each(&pool, FileRequest::Entries { location, directory_itself, recursive }, each)
 }
 
@@ -84,7 +91,7 @@ fn list_as_json(arguments: &Arguments, context: &mut Context<'_>) -> Result<(), 
 }
 
 fn list(arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
-    let (exact, zone) = (arguments.exact, context.zone);
+    let (exact, zone) = (arguments.listing.exact, context.zone);
     for (index, place) in arguments.places.iter().enumerate() {
         let mut title = match arguments.places.len() {
             1 => String::new(),
@@ -93,7 +100,7 @@ fn list(arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure>
         let mut long = Long::new(exact, zone, if context.console.terminals.output { visible } else { lossy });
         entries(place, arguments, context, &mut |entry, console| {
             console.output.write_all(mem::take(&mut title).as_bytes())?;
-            if !arguments.long {
+            if !arguments.listing.long {
                 return print_name(&entry.name.0, console);
             }
             long.push(&entry);

@@ -62,8 +62,12 @@ pub(crate) fn reason(errno: Errno) -> String {
     if errno == Errno::STALE {
         return REPLACED.to_owned();
     }
-    let text = std::io::Error::from(errno).to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+    system_text(&errno.into())
+}
+
+/// The system's text for an error, without the error number.
+pub fn system_text(error: &std::io::Error) -> String {
+    error.to_string().split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// The failure of an action on a file of this machine.

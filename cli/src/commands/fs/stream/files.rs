@@ -33,21 +33,8 @@ Examples:
   fs stream ls -R -b monday.stream tuesday.stream / all files"
 )]
 pub(super) struct ListArguments {
-    /// Long format: permissions, owner, size and time
-    #[arg(short = 'l')]
-    long: bool,
-    /// List directories themselves, not their contents
-    #[arg(short = 'd')]
-    directory_itself: bool,
-    /// Recurse into directories
-    #[arg(short = 'R', short_alias = 'r')]
-    recursive: bool,
-    /// Print exact sizes and times
-    #[arg(short = 'p')]
-    exact: bool,
-    /// Print JSON
-    #[arg(short = 'j', long)]
-    json: bool,
+    #[command(flatten)]
+    listing: ls::Listing,
     #[command(flatten)]
     chosen: Chosen,
     /// Paths in the snapshot (default: / of a full stream, the changes of an increment)
@@ -124,10 +111,10 @@ fn at_end(
 fn entries(arguments: &ListArguments, files: &StreamFiles<'_>, context: &mut Context<'_>) -> Result<(), Failure> {
     let root = [OsString::from("/")];
     let paths = if arguments.paths.is_empty() { &root[..] } else { &arguments.paths[..] };
-    let mut json = arguments.json.then(|| Nested::object(&format!("{} stream ls", context.program), "files"));
+    let mut json = arguments.listing.json.then(|| Nested::object(&format!("{} stream ls", context.program), "files"));
     for (index, path) in paths.iter().enumerate() {
         let list = |each: &mut dyn FnMut(EntryRecord) -> Result<(), Failure>| {
-            files.list(path.as_bytes(), (arguments.directory_itself, arguments.recursive), each)
+            files.list(path.as_bytes(), (arguments.listing.directory_itself, arguments.listing.recursive), each)
         };
         if let Some(json) = &mut json {
             json.begin_array(&path.to_string_lossy());
@@ -142,9 +129,9 @@ fn entries(arguments: &ListArguments, files: &StreamFiles<'_>, context: &mut Con
             context.print(&format!("{}{}:\n", if index > 0 { "\n" } else { "" }, path.to_string_lossy()))?;
         }
         let shown = if context.console.terminals.output { visible } else { lossy };
-        let mut long = ls::Long::new(arguments.exact, context.zone, shown);
+        let mut long = ls::Long::new(arguments.listing.exact, context.zone, shown);
         list(&mut |entry| {
-            if !arguments.long {
+            if !arguments.listing.long {
                 return ls::print_name(&entry.name.0, &mut context.console);
             }
             long.push(&entry);
@@ -158,7 +145,7 @@ fn entries(arguments: &ListArguments, files: &StreamFiles<'_>, context: &mut Con
 fn changes(arguments: &ListArguments, files: &StreamFiles<'_>, context: &mut Context<'_>) -> Result<(), Failure> {
     let failed = |error| Failure::cannot("list", files.tree().stream().name(), error);
     let changes = files.tree().changes().map_err(failed)?;
-    if arguments.json {
+    if arguments.listing.json {
         let all = changes.iter().map(encode).collect();
         return context.print_json("stream ls", "changes", Value::Array(all));
     }

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use dataset::archive::Tree;
 use dataset::stream::archive::{Archive, Error, Layers, Stored};
 use protocol::{Exit, Failure};
-use service::StreamFiles;
+use service::{StreamFiles, system_text};
 
 use crate::context::Context;
 
@@ -123,7 +123,7 @@ impl Chosen {
 /// Opens a stream file.
 fn open(file: &Path) -> Result<Archive, Failure> {
     let failed = |why: String| Failure::cannot("open", file.display(), why);
-    let opened = File::open(file).map_err(|error| failed(system(&error)))?;
+    let opened = File::open(file).map_err(|error| failed(system_text(&error)))?;
     let is_plain = opened.metadata().is_ok_and(|meta| meta.is_file() || !meta.is_dir() && opened_anywhere(&opened));
     if !is_plain {
         return Err(
@@ -131,11 +131,6 @@ fn open(file: &Path) -> Result<Archive, Failure> {
         );
     }
     Archive::open(opened).map_err(|error| failed(error.to_string()))
-}
-
-/// The system's text for an error, without its number.
-fn system(error: &std::io::Error) -> String {
-    error.to_string().split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// Whether the file has a size, as a block device does and a pipe does not.

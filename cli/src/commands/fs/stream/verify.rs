@@ -11,8 +11,9 @@ use clap::Args;
 use dataset::property::size::format_bytes;
 use dataset::stream::{self, Contents};
 use protocol::{Exit, Failure, Progress};
+use service::system_text;
 
-use super::{open, place, system};
+use super::{open, place};
 use crate::context::Context;
 use crate::output::progress::Meter;
 
@@ -59,7 +60,7 @@ fn verified(file: &Path, context: &Context<'_>) -> Result<Contents, Failure> {
     let (mut input, size): (Box<dyn Read>, _) = if is_input {
         (Box::new(io::stdin().lock()), None)
     } else {
-        let opened = File::open(file).map_err(|error| failed(system(&error)))?;
+        let opened = File::open(file).map_err(|error| failed(system_text(&error)))?;
         let size = opened.metadata().ok().map(|meta| meta.len());
         (Box::new(BufReader::with_capacity(BUFFER, opened)), size)
     };
