@@ -19,7 +19,7 @@
 //! layout     the vdevs of a pool, and the main job of its life
 //! upkeep     the service's work on devices
 //! workload   the random lives: devices fail for a while, leave, return, grow, shrink, are replaced, added, removed and
-//! ~           trimmed; spares are put in, and chunks move
+//!            trimmed; spares are put in, and chunks move
 //! judge      one power failure, and the pool that comes up after it
 //! losses     the same with devices lost, rotten, stale or failing, spares and caches too, and a power failure in the repair
 //! damage     damage in every region, and what survives
@@ -28,22 +28,6 @@
 //! ```
 //!
 //! The target does not use the test harness, which would hide the counts.
-//!
-//! model      what users may expect to find: maps and bytes
-//! world      a pool as its service opens it, and all its checks
-//! observe    reading an opened pool into a model
-//! layout     what a pool is made of, and what its life is about
-//! upkeep     what whoever has a pool open does for its devices
-//! workload   the random lives, with devices that fail or refuse to be read for a while, leave, return, become larger and
-//!            smaller, are replaced, added, removed and trimmed, spares that step in, and chunks that move
-//! judge      one power failure, and what comes up after it
-//! losses     and with devices lost, rotten, old or refusing, beside the vdevs too, and a power failure in the repair
-//! damage     damage in every region, and what is left then
-//! trust      the simulator's own checks: replays, and planted defects
-//! campaign   many lives on all cores; counting, and whether everything has happened
-//! ```
-//!
-//! It does not use the test harness, which would hide the counts.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program of its own, and reports")]
 
