@@ -253,8 +253,9 @@ fn help_is_no_error_and_has_the_order_of_manual_pages() {
 
     Roll a file system back to a snapshot
 
-    Discards all changes since the snapshot. Open files and mappings show the content of the snapshot;
-    files created since return ESTALE.
+    Discards all changes since the snapshot. If newer snapshots or bookmarks exist, the rollback is
+    refused without -r or -R. Open files and mappings show the content of the snapshot; files created
+    since return ESTALE.
 
     Arguments:
       <SNAPSHOT>  The snapshot

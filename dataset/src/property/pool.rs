@@ -112,8 +112,8 @@ rows! {
         "Share of free space in partly used regions: see 'pool defragment'.";
     CACHE_SIZE: u64 = "cache_size", "CACHE_SIZE",
         settable(Syntax::AtLeast(LEAST_MEMORY), decimal!(DEFAULT_CACHE)),
-        "Limit of the read cache (ARC) in memory; by default at most 1/8 of memory.";
+        "Limit of the read cache (ARC) in memory. The default is lower if 1/8 of memory is less.";
     DIRTY_LIMIT: u64 = "dirty_limit", "DIRTY_LIMIT",
         settable(Syntax::AtLeast(LEAST_MEMORY), decimal!(DEFAULT_DIRTY)),
-        "Limit of pending writes in memory; writers beyond the limit wait. By default at most 1/16 of memory.";
+        "Limit of pending writes in memory; writers beyond the limit wait. The default is lower if 1/16 of memory is less.";
 }

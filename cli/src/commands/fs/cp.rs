@@ -14,8 +14,8 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Copies between a pool (DATASET:/PATH) and the local file system, or within a pool. Copies within a pool share blocks, so they
-take almost no space. Modes, times, links and extended attributes are kept, and owners if run by root. A local name with ':/'
-is written with './' in front.
+take almost no space. Existing files are replaced. Modes, times, links and extended attributes are kept, and owners if run by
+root. A local name with ':/' is written with './' in front.
 
 Examples:
   fs cp -r project tank/home:/

@@ -27,13 +27,13 @@ pub struct Arguments {
     /// Do not mount the file system
     #[arg(short = 'u')]
     no_mount: bool,
-    /// Dry run
+    /// Dry run: create nothing
     #[arg(short = 'n')]
     dry_run: bool,
     /// Verbose: print the file systems and properties
     #[arg(short = 'v')]
     verbose: bool,
-    /// Print parsable lines
+    /// Print lines for scripts, with fields separated by one tab
     #[arg(short = 'P')]
     parsable: bool,
     /// The file system

@@ -11,7 +11,11 @@ use crate::context::Context;
 /// Arguments of `fs destroy`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "On a terminal, asks for confirmation if more than the named dataset would be destroyed, unless -f is given.
+    after_help = "Without -r or -R, a file system with children or snapshots is refused. A snapshot with holds or clones is refused, unless -d is
+given, or -R for clones. Snapshots of a file system are separated by commas. A%C names all snapshots from A to C, by time of
+creation; without A or C, from the first or to the last.
+
+On a terminal, asks for confirmation if more than the named dataset would be destroyed, unless -f is given.
 
 Examples:
   fs destroy tank/old
@@ -37,13 +41,13 @@ pub struct Arguments {
     /// Wait for commands reading the snapshots, such as fs send
     #[arg(short = 'w', long = "wait")]
     wait: bool,
-    /// Dry run
+    /// Dry run: destroy nothing
     #[arg(short = 'n')]
     dry_run: bool,
     /// Verbose: print the names and the space freed
     #[arg(short = 'v')]
     verbose: bool,
-    /// Print parsable lines
+    /// Print lines for scripts, with fields separated by one tab, and exact sizes
     #[arg(short = 'p')]
     parsable: bool,
     /// A file system, snapshots or a bookmark

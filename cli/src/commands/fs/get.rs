@@ -27,13 +27,13 @@ pub struct Arguments {
     format: Format,
     #[command(flatten)]
     recursion: Recursion,
-    /// Types to show, separated by commas: filesystem, snapshot, bookmark, all
+    /// Types to show, separated by commas: filesystem, snapshot, bookmark, all (default: all)
     #[arg(short = 't', value_name = "TYPES", value_parser = kinds)]
     kinds: Option<Kinds>,
-    /// Columns to print
+    /// Columns to print (default: name,property,value,source)
     #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
     fields: Vec<Field>,
-    /// Print only values from these sources
+    /// Print only values from these sources (default: all)
     #[arg(short = 's', value_name = "SOURCES", value_delimiter = ',')]
     sources: Vec<SourceFilter>,
     /// Properties, separated by commas, or 'all'

@@ -37,7 +37,7 @@ pub struct Arguments {
     format: Format,
     #[command(flatten)]
     recursion: Recursion,
-    /// Types to list, separated by commas: filesystem, snapshot, bookmark, all
+    /// Types to list, separated by commas: filesystem, snapshot, bookmark, all (default: filesystem)
     #[arg(short = 't', value_name = "TYPES", value_parser = kinds)]
     kinds: Option<Kinds>,
     /// Columns to print: property names, or space for all space properties

@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Recurse into directories
     #[arg(short = 'r')]
     recursive: bool,
-    /// The project ID
+    /// The project ID to assign, or with -c to check
     #[arg(short = 'p', value_name = "ID", conflicts_with = "clear")]
     project: Option<u32>,
     /// Set the inherit flag of directories

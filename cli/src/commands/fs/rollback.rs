@@ -10,8 +10,8 @@ use crate::context::Context;
 /// Arguments of `fs rollback`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Discards all changes since the snapshot. Open files and mappings show the content of the snapshot; files created since
-return ESTALE.
+    after_help = "Discards all changes since the snapshot. If newer snapshots or bookmarks exist, the rollback is refused without -r or -R. Open
+files and mappings show the content of the snapshot; files created since return ESTALE.
 
 Examples:
   fs rollback tank/home@monday

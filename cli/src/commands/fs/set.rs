@@ -10,7 +10,9 @@ use crate::args::reference::fs_set;
 use crate::context::Context;
 
 /// Text below the options; the long help has the properties before the text.
-const NOTES: &str = "Setting readonly=on first writes back changes of mapped files. If a program has a file open for writing, the property is still
+const NOTES: &str = "Sizes take a suffix K, M, G, T, P or E, in powers of 1024.
+
+Setting readonly=on first writes back changes of mapped files. If a program has a file open for writing, the property is still
 set, the command fails, and further writes are refused.
 
 Examples:

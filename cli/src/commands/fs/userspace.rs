@@ -40,12 +40,12 @@ pub struct Arguments {
     /// Print numeric IDs instead of names
     #[arg(short = 'n')]
     numeric: bool,
-    /// Columns to print: type, name, used, quota, objused, objquota
+    /// Columns to print: type, name, used, quota, objused, objquota (default: all)
     #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
     fields: Vec<Field>,
     #[command(flatten)]
     sort: SortKeys,
-    /// Types to print: posixuser, posixgroup, all
+    /// Types to print: posixuser, posixgroup, all (default: posixgroup for groupspace, else posixuser)
     #[arg(short = 't', value_name = "TYPES", value_delimiter = ',')]
     types: Vec<Type>,
     /// A file system, a snapshot, or a mounted path

@@ -16,7 +16,8 @@ new device adds no redundancy until the resilver completes.
 
 Attached to a RAID-Z, the new device widens the vdev. Blocks are moved into rows with the new device, as far as the vdev has
 free space. Redundancy stays the same. A paused expansion continues with 'pool attach POOL RAIDZ'. After an export or a crash the
-expansion continues, and copies only the rows under way again. The expansion waits for a removal or a rebalance.
+expansion continues, and copies only the rows under way again. The expansion waits
+for a removal, a rebalance, a defragmentation or a resize.
 
 Cannot be undone: the previous content of the new device is destroyed. 'pool detach' removes a device from a mirror, but not
 from a RAID-Z. An expanded RAID-Z enables features; programs without them refuse the pool. 'pool import -F' can no longer rewind

@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Dry run: show the resulting layout
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Set a property of the pool
+    /// Set a property of the pool: see 'pool set --help'
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     pool_properties: Vec<(String, String)>,
     /// Set a property of the root file system, inherited by all file systems

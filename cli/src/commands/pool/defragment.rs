@@ -13,8 +13,8 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Deleted data leaves small gaps of free space; new large files are then stored in pieces. The FRAG column of 'pool list' shows the
-share of free space in partly used regions. 'pool defragment' empties regions at least about half free into fewer regions. The
-pool stays online; 'pool status' shows the progress. The job continues after an export or a crash.
+share of free space in partly used regions. 'pool defragment' packs regions of which at most five eighths are
+in use into fewer regions. The pool stays online; 'pool status' shows the progress. The job continues after an export or a crash.
 
 Data is moved once and files are not reordered. A map in memory records the new addresses, with 16 bytes for each moved piece
 until the piece is freed; 'pool status' shows the total. Regions of metadata stay as they are. With copies=2 or 3 on a single

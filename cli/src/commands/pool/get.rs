@@ -24,10 +24,10 @@ const NOTES: &str = "Examples:
 pub struct Arguments {
     #[command(flatten)]
     format: Format,
-    /// Columns to print
+    /// Columns to print (default: name,property,value,source)
     #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
     fields: Vec<Field>,
-    /// Print only values from these sources
+    /// Print only values from these sources (default: all)
     #[arg(short = 's', value_name = "SOURCES", value_delimiter = ',')]
     sources: Vec<SourceFilter>,
     /// Properties, separated by commas, or 'all'

@@ -18,8 +18,8 @@ use crate::output::table::{Column, Table};
 /// Arguments of `pool import`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Searches the devices in /dev, or in the places given by -d. A known pool is imported without a search. Without a pool or -a,
-lists the pools available for import.
+    after_help = "Searches the devices in /dev, or in the places given by -d. A pool that was not exported before this
+host stopped is known, and is imported without a search. Without a pool or -a, lists the pools available for import.
 
 Cannot be undone: the data that -F and -m give up. -F discards all changes after the state that is opened, including
 synchronous writes; '-F -n' shows the loss, and '-F -o readonly=on' discards nothing. -m discards synchronous writes since the
@@ -43,7 +43,7 @@ pub struct Arguments {
     /// Search this directory or device; may be repeated
     #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
     search: Vec<PathBuf>,
-    /// Import all pools found
+    /// Import all known pools and all pools found
     #[arg(short = 'a', conflicts_with = "pool")]
     all: bool,
     /// Destroyed pools only; importable until their devices are reused

@@ -37,7 +37,7 @@ pub struct Arguments {
     /// Print JSON, one document per report
     #[arg(short = 'j', long)]
     json: bool,
-    /// Pools (default: all), then an interval in seconds, then a count
+    /// Pools (default: all), then an interval in seconds, then a number of reports (default: no end)
     #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
 }

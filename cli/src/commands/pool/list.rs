@@ -23,7 +23,9 @@ const COLUMNS: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentat
 
 /// Arguments of `pool list`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "A column is a property of the pool: see 'pool get --help'. Sizes omit the parity of a RAID-Z.
+
+Examples:
   pool list
   pool list -v tank                          with devices
   pool list tank 5                           every five seconds
@@ -35,10 +37,11 @@ pub struct Arguments {
     /// Include vdevs and devices; omit default columns without information
     #[arg(short = 'v')]
     verbose: bool,
-    /// Columns to print: property names, such as name,size,free,health
+    /// Columns to print: property names, such as name,size,free,health (default:
+    /// name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot)
     #[arg(short = 'o', value_name = "PROPERTIES")]
     columns: Option<String>,
-    /// Pools (default: all), then an interval in seconds, then a count
+    /// Pools (default: all), then an interval in seconds, then a number of reports (default: no end)
     #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
 }

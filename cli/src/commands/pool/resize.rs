@@ -13,7 +13,7 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Data at the end of the device is moved elsewhere. The pool stays online; 'pool status' shows the progress. The job continues
-after an export or a crash, but starts copying again. At the end an image file is truncated. A partition or a volume keeps its
+after an export or a crash, but copies everything again. At the end an image file is truncated. A partition or a volume keeps its
 size and can be shrunk to the new size afterwards.
 
 SIZE is the new size, such as 10G, or a decrease, such as -1G. SIZE is rounded up to whole regions. All devices of a mirror are

@@ -9,7 +9,9 @@ use crate::args::reference::pool_set;
 use crate::context::Context;
 
 /// Text below the options; the long help has the properties before the text.
-const NOTES: &str = "Examples:
+const NOTES: &str = "Sizes take a suffix K, M, G, T, P or E, in powers of 1024.
+
+Examples:
   pool set comment='the backup pool' tank
   pool set cache_size=1G tank";
 

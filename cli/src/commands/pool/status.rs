@@ -17,12 +17,17 @@ use crate::output::time::{self, Zone};
 
 /// Arguments of `pool status`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "'status' names the most serious problem of a pool, 'action' the next command. The counters READ, WRITE and CKSUM count errors
+since the import or the last 'pool clear'. With -t, a device shows how far a trim has come.
+
+Examples:
   pool status
   pool status -v tank                        list every damaged file
   pool status -x                             only pools with problems
   pool status -t tank                        with TRIM status
-  pool status tank 5                         every five seconds")]
+  pool status tank 5                         every five seconds"
+)]
 pub struct Arguments {
     /// List every damaged file
     #[arg(short = 'v')]
@@ -39,7 +44,7 @@ pub struct Arguments {
     /// Print JSON, one document per report
     #[arg(short = 'j', long)]
     json: bool,
-    /// Pools (default: all), then an interval in seconds, then a count
+    /// Pools (default: all), then an interval in seconds, then a number of reports (default: no end)
     #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
 }

@@ -60,7 +60,7 @@ pub struct Arguments {
     /// Print the time above each row: u as seconds since 1970, d as a date
     #[arg(short = 'T', value_name = "u|d")]
     clock: Option<Clock>,
-    /// Activities to wait for, separated by commas
+    /// Activities to wait for, separated by commas (default: all)
     #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',')]
     activities: Vec<String>,
     /// The pool
