@@ -96,8 +96,8 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	guid	[GUID]	-
     tank	version	-	-
     tank	dedupratio	1.00x	-
-    tank	bcloneused	0B	-
-    tank	bclonesaved	0B	-
+    tank	bcloneused	0	-
+    tank	bclonesaved	0	-
     tank	bcloneratio	1.00x	-
     tank	free	61.4M	-
     tank	allocated	636K	-
@@ -109,12 +109,70 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	autoexpand	off	default
     tank	autoreplace	off	default
     tank	autotrim	off	default
-    tank	freeing	0B	-
-    tank	leaked	0B	-
+    tank	freeing	0	-
+    tank	leaked	0	-
     tank	checkpoint	-	-
     tank	fragmentation	3%	-
+    tank	load_guid	[GUID]	-
     tank	cache_size	256M	default
     tank	dirty_limit	128M	default
+    tank	bootfs	-	default
+    tank	delegation	on	default
+    tank	cachefile	-	default
+    tank	listsnapshots	off	default
+    tank	multihost	off	default
+    tank	compatibility	off	default
+    tank	dedup_table_quota	auto	default
+    tank	dedup_table_size	0	-
+    tank	dedupused	0	-
+    tank	dedupsaved	0	-
+    tank	dedupcached	0	-
+    tank	dedupditto	0	default
+    tank	last_scrubbed_txg	0	-
+    tank	maxblocksize	16M	-
+    tank	maxdnodesize	16K	-
+    tank	tname	-	default
+    tank	feature@async_destroy	active	local
+    tank	feature@blake3	active	local
+    tank	feature@bookmarks	active	local
+    tank	feature@embedded_data	active	local
+    tank	feature@empty_bpobj	active	local
+    tank	feature@enabled_txg	active	local
+    tank	feature@hole_birth	active	local
+    tank	feature@large_blocks	active	local
+    tank	feature@large_dnode	active	local
+    tank	feature@large_microzap	active	local
+    tank	feature@log_spacemap	active	local
+    tank	feature@lz4_compress	active	local
+    tank	feature@obsolete_counts	active	local
+    tank	feature@spacemap_histogram	active	local
+    tank	feature@spacemap_v2	active	local
+    tank	feature@userobj_accounting	active	local
+    tank	feature@zilsaxattr	active	local
+    tank	feature@zstd_compress	active	local
+    tank	feature@block_cloning_endian	disabled	local
+    tank	feature@bookmark_v2	disabled	local
+    tank	feature@bookmark_written	disabled	local
+    tank	feature@device_rebuild	disabled	local
+    tank	feature@draid	disabled	local
+    tank	feature@dynamic_gang_header	disabled	local
+    tank	feature@edonr	disabled	local
+    tank	feature@encryption	disabled	local
+    tank	feature@fast_dedup	disabled	local
+    tank	feature@filesystem_limits	disabled	local
+    tank	feature@head_errlog	disabled	local
+    tank	feature@livelist	disabled	local
+    tank	feature@longname	disabled	local
+    tank	feature@multi_vdev_crash_dump	disabled	local
+    tank	feature@physical_rewrite	disabled	local
+    tank	feature@redacted_datasets	disabled	local
+    tank	feature@redaction_bookmarks	disabled	local
+    tank	feature@redaction_list_spill	disabled	local
+    tank	feature@resilver_defer	disabled	local
+    tank	feature@sha512	disabled	local
+    tank	feature@skein	disabled	local
+    tank	feature@vdev_zaps_v2	disabled	local
+    tank	feature@zpool_checkpoint	disabled	local
     tank	feature@allocation_classes	enabled	local
     tank	feature@block_cloning	enabled	local
     tank	feature@cache_devices	enabled	local

@@ -204,4 +204,7 @@ rows! {
     SNAPSHOTS_CHANGED: u64 = "snapshots_changed", "SNAPSHOTS_CHANGED",
         computed(Figure::SnapshotsChanged, FS_SNAP, Syntax::Date),
         "Time of the last creation or destruction of a snapshot.";
+    SNAPSHOTS_CHANGED_NSECS: u64 = "snapshots_changed_nsecs", "SNAPSHOTS_CHANGED_NSECS",
+        computed(Figure::SnapshotsChangedNsecs, FS_SNAP, Syntax::Identifier),
+        "The same time in nanoseconds.";
 }

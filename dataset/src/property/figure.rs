@@ -29,6 +29,7 @@ pub enum Figure {
     Clones,
     ReceiveResumeToken,
     SnapshotsChanged,
+    SnapshotsChangedNsecs,
 }
 
 /// A limit of space: a number in the dataset's row, so that writing needs no lookup.
@@ -71,4 +72,5 @@ pub enum PoolFigure {
     Leaked,
     Checkpoint,
     Fragmentation,
+    LoadGuid,
 }

@@ -49,7 +49,7 @@ pub use self::setting::{AclType, CanMount, Durability, FailMode, Setting, SnapDi
 pub use self::source::Source;
 pub use self::syntax::{Align, Precision, Syntax};
 pub use self::typed::Typed;
-pub use self::words::{ENABLED, FEATURE, MAX_USER_NAME, MAX_USER_VALUE};
+pub use self::words::{DISABLED, ENABLED, FEATURE, MAX_USER_NAME, MAX_USER_VALUE};
 
 /// The prefix of properties with the space written since a snapshot.
 const WRITTEN_SINCE: &str = "written@";
@@ -177,8 +177,7 @@ impl Property {
         match self {
             Property::Native(definition) if definition.backing == Backing::Constant && definition.is_settable() => {
                 let absent = || PropertyError::Absent { name: definition.name.to_owned(), reason: definition.help };
-                let value = definition.syntax.parse(text).map_err(|_| absent())?;
-                check_may_set(definition, creating).map(|()| value)
+                definition.syntax.parse(text).map_err(|_| absent())
             }
             Property::Native(definition) => {
                 check_may_set(definition, creating)?;
@@ -191,7 +190,7 @@ impl Property {
                 Some(character) => Err(PropertyError::Control { name: name.clone(), character }),
                 None => Ok(text.to_owned()),
             },
-            Property::Feature(_) if text == ENABLED => Ok(text.to_owned()),
+            Property::Feature(_) if text == ENABLED || creating && text == DISABLED => Ok(text.to_owned()),
             Property::Feature(name) => Err(PropertyError::Feature { name: name.clone(), value: text.to_owned() }),
             Property::Written(name) => Err(PropertyError::ReadOnly { name: name.clone() }),
             Property::Account(account) => account.parse_value(text, creating),

@@ -1,12 +1,13 @@
 //! Properties of OpenZFS with a constant value here, so that tools and streams made for OpenZFS work.
 //!
-//! Each is shown when requested by name, and omitted from `get all`. Setting the constant value does nothing; any other
-//! value is refused with a reason. No value is ever stored.
+//! `get` and `list -o` know each. Setting the constant value does nothing, also where OpenZFS permits it only at
+//! creation; any other value is refused with a reason. No value is ever stored.
 
 use super::{
     definition::{Backing, Definition, Kinds, Nature},
     source::Source,
     syntax::Syntax,
+    words::FEATURE,
 };
 
 const FS: Kinds = Kinds::FILESYSTEM;
@@ -27,10 +28,18 @@ const DEFAULT_QUOTAS: &str =
 const OVERLAY: &str = "mounting over a directory with files needs: fs mount -O";
 const CONTEXTS: &str = "SELinux mount contexts do not exist in this version";
 const REDACTION: &str = "redacted streams do not exist in this version";
-const FEATURES: &str = "pools use feature flags, feature@NAME";
+const FEATURES: &str = "it concerns OpenZFS's on-disk format only; to list the features of Cenote: pool get all";
+const COMPATIBILITY: &str = "each feature can be left disabled instead: pool create -d, or -o feature@NAME=disabled";
+const CHECKSUMS: &str = "this checksum does not exist in this version; use sha256 or blake3";
+const DELEGATION: &str = "only the owner of the pool's service, and root, administer a pool";
+const SCRUBS: &str = "a scrub records the time of its end and no txg: see 'pool status'";
+const TEMPORARY_NAMES: &str = "temporary pool names do not exist in this version; to rename: pool import POOL NEWNAME";
 const CACHEFILE: &str = "Cenote keeps known pools in its registry; see 'pool import'";
 const LISTING: &str = "name the types to list: fs list -t filesystem,snapshot";
 const FIXED: &str = "cannot be changed in this version";
+
+/// The text of OpenZFS for a property that does not apply.
+const NOTHING: &[&str] = &["-"];
 
 /// The texts of OpenZFS for an unlimited count: exact, and for people.
 const UNLIMITED: &[&str] = &["18446744073709551615", "none"];
@@ -84,12 +93,12 @@ const fn read_only(row: Definition) -> Definition {
 
 /// OpenZFS shows `-` without encryption or redaction.
 const fn nothing(name: &'static str, column: &'static str, reason: &'static str) -> Definition {
-    Definition { default: None, ..on_snapshots(read_only(own(name, column, &["-"], reason))) }
+    on_snapshots(read_only(own(name, column, NOTHING, reason)))
 }
 
 /// OpenZFS has the property for volumes only, and shows `-` elsewhere.
 const fn of_volumes(name: &'static str, column: &'static str) -> Definition {
-    constant(name, column, Kinds::NONE, Nature::Settable, &["-"], VOLUMES)
+    own(name, column, NOTHING, VOLUMES)
 }
 
 const fn default_quota(name: &'static str, column: &'static str) -> Definition {
@@ -105,13 +114,23 @@ const fn of_pool(
     constant(name, column, Kinds::POOL, Nature::Settable, values, reason)
 }
 
+/// A feature of OpenZFS that the format of every pool includes.
+const fn present(name: &'static str) -> Definition {
+    of_pool(name, name, &["active", "active", "enabled"], "it is part of every pool's format and cannot be disabled")
+}
+
+/// A feature of OpenZFS without a counterpart.
+const fn lacking(name: &'static str, reason: &'static str) -> Definition {
+    of_pool(name, name, &["disabled"], reason)
+}
+
 /// The constants of datasets, in the order of OpenZFS's `zfs get all`.
 pub static DATASET_CONSTANTS: &[Definition] = &[
     inherited("sharenfs", "SHARENFS", &["off"], SHARING),
     inherited("aclmode", "ACLMODE", &["discard"], ACL),
     inherited("aclinherit", "ACLINHERIT", &["restricted"], ACL),
     inherited("zoned", "ZONED", &["off"], FIXED),
-    once("version", "VERSION", &["5"], FIXED),
+    once("version", "VERSION", &["5", "5", "current"], FIXED),
     once("utf8only", "UTF8ONLY", &["off"], FIXED_NAMES),
     once("normalization", "NORMALIZATION", &["none"], FIXED_NAMES),
     once("casesensitivity", "CASE", &["sensitive"], FIXED_NAMES),
@@ -158,23 +177,71 @@ pub static DATASET_CONSTANTS: &[Definition] = &[
 /// The constants of pools, in the order of OpenZFS's `zpool get all`.
 pub static POOL_CONSTANTS: &[Definition] = &[
     of_pool("bootfs", "BOOTFS", &["-"], FIXED),
-    of_pool("delegation", "DELEGATION", &["off"], FIXED),
+    of_pool("delegation", "DELEGATION", &["on"], DELEGATION),
     of_pool("cachefile", "CACHEFILE", &["-", "-", "none"], CACHEFILE),
     of_pool("listsnapshots", "LISTSNAPS", &["off"], LISTING),
     of_pool("multihost", "MULTIHOST", &["off"], FIXED),
-    of_pool("compatibility", "COMPATIBILITY", &["off"], FEATURES),
+    of_pool("compatibility", "COMPATIBILITY", &["off"], COMPATIBILITY),
     of_pool("dedup_table_quota", "DDTQUOTA", &["auto"], DEDUP),
     read_only(of_pool("dedup_table_size", "DDTSIZE", &["0"], DEDUP)),
     read_only(of_pool("dedupused", "DEDUP_USED", &["0"], DEDUP)),
     read_only(of_pool("dedupsaved", "DEDUP_SAVED", &["0"], DEDUP)),
+    read_only(of_pool("dedupcached", "DEDUPCACHED", &["0"], DEDUP)),
+    of_pool("dedupditto", "DEDUPDITTO", &["0"], DEDUP),
+    read_only(of_pool("last_scrubbed_txg", "LAST_SCRUBBED_TXG", &["0"], SCRUBS)),
     read_only(of_pool("maxblocksize", "MAXBLOCKSIZE", &["16777216", "16M"], FIXED)),
+    read_only(of_pool("maxdnodesize", "MAXDNODESIZE", &["16384", "16K"], FIXED)),
+    of_pool("tname", "TNAME", NOTHING, TEMPORARY_NAMES),
+    present("feature@async_destroy"),
+    present("feature@blake3"),
+    present("feature@bookmarks"),
+    present("feature@embedded_data"),
+    present("feature@empty_bpobj"),
+    present("feature@enabled_txg"),
+    present("feature@hole_birth"),
+    present("feature@large_blocks"),
+    present("feature@large_dnode"),
+    present("feature@large_microzap"),
+    present("feature@log_spacemap"),
+    present("feature@lz4_compress"),
+    present("feature@obsolete_counts"),
+    present("feature@spacemap_histogram"),
+    present("feature@spacemap_v2"),
+    present("feature@userobj_accounting"),
+    present("feature@zilsaxattr"),
+    present("feature@zstd_compress"),
+    lacking("feature@block_cloning_endian", FEATURES),
+    lacking("feature@bookmark_v2", ENCRYPTION),
+    lacking("feature@bookmark_written", "space written since a bookmark is not computed; use written@SNAPSHOT"),
+    lacking("feature@device_rebuild", "the resilver copies used blocks only, and verifies each"),
+    lacking("feature@draid", "dRAID does not exist in this version; use raidz1 to raidz3"),
+    lacking("feature@dynamic_gang_header", FEATURES),
+    lacking("feature@edonr", CHECKSUMS),
+    lacking("feature@encryption", ENCRYPTION),
+    lacking("feature@fast_dedup", DEDUP),
+    lacking("feature@filesystem_limits", LIMITS),
+    lacking("feature@head_errlog", FEATURES),
+    lacking("feature@livelist", FEATURES),
+    lacking("feature@longname", "a file name has at most 255 bytes"),
+    lacking("feature@multi_vdev_crash_dump", VOLUMES),
+    lacking("feature@physical_rewrite", "copy the files to apply new properties; 'pool rebalance' moves blocks"),
+    lacking("feature@redacted_datasets", REDACTION),
+    lacking("feature@redaction_bookmarks", REDACTION),
+    lacking("feature@redaction_list_spill", REDACTION),
+    lacking("feature@resilver_defer", FEATURES),
+    lacking("feature@sha512", CHECKSUMS),
+    lacking("feature@skein", CHECKSUMS),
+    lacking("feature@vdev_zaps_v2", "vdevs have no properties in this version"),
+    lacking("feature@zpool_checkpoint", "pool checkpoints do not exist in this version; to rewind: pool import -F"),
 ];
 
 impl Definition {
-    /// The source of the constant, as shown by OpenZFS: default, or none for values that OpenZFS does not treat as
-    /// settings.
+    /// The source of the constant, as shown by OpenZFS: local for features, none for values that OpenZFS does not
+    /// treat as settings, and default otherwise.
     pub fn source_of_constant(&self) -> Source {
         match self.nature {
+            _ if self.name.starts_with(FEATURE) => Source::Local,
+            _ if self.default == Some("-") && self.kinds != Kinds::POOL => Source::None,
             Nature::Inheritable | Nature::Settable => Source::Default,
             Nature::ReadOnly | Nature::SetOnce => Source::None,
         }
@@ -204,8 +271,10 @@ mod tests {
     fn a_constant_can_be_set_to_itself_and_to_nothing_else() {
         assert_eq!(set("encryption", "off", false).as_deref(), Ok("off"));
         assert_eq!(set("filesystem_limit", "none", false).as_deref(), Ok("18446744073709551615"));
-        assert_eq!(set("normalization", "none", true).as_deref(), Ok("none"));
-        assert!(matches!(set("normalization", "none", false), Err(PropertyError::SetOnce { .. })));
+        assert_eq!(set("version", "current", false).as_deref(), Ok("5"));
+        for creating in [true, false] {
+            assert_eq!(set("normalization", "none", creating).as_deref(), Ok("none"));
+        }
         for (name, value) in [("encryption", "on"), ("normalization", "formD"), ("volsize", "1G"), ("overlay", "on")] {
             assert!(matches!(set(name, value, false), Err(PropertyError::Absent { .. })), "{name}");
         }
@@ -213,6 +282,62 @@ mod tests {
         let cachefile = Property::of_pool("cachefile").unwrap();
         assert_eq!(cachefile.parse_value("none", true).as_deref(), Ok("-"));
         assert!(matches!(cachefile.parse_value("/etc/zfs/zpool.cache", true), Err(PropertyError::Absent { .. })));
+    }
+
+    #[test]
+    fn features_of_openzfs_are_part_of_the_format_or_lacking() {
+        let set = |name: &str, value: &str| Property::of_pool(name).and_then(|it| it.parse_value(value, true));
+        assert_eq!(set("feature@lz4_compress", "enabled").as_deref(), Ok("active"));
+        assert_eq!(set("feature@encryption", "disabled").as_deref(), Ok("disabled"));
+        for (name, value) in [("feature@lz4_compress", "disabled"), ("feature@encryption", "enabled")] {
+            assert!(matches!(set(name, value), Err(PropertyError::Absent { .. })), "{name}");
+        }
+        assert_eq!(
+            set("feature@raidz", "disabled").as_deref(),
+            Ok("disabled"),
+            "a feature can be left out at creation"
+        );
+    }
+
+    /// The names of the properties in zfsprops(7) of OpenZFS 2.4, except those with a parameter and, for `jailed`, of
+    /// other systems.
+    const ZFSPROPS: &str = "available compressratio createtxg creation clones defer_destroy encryptionroot \
+        filesystem_count keystatus guid logicalreferenced logicalused mounted objsetid origin receive_resume_token \
+        redact_snaps referenced refcompressratio snapshot_count type used usedbychildren usedbydataset \
+        usedbyrefreservation usedbysnapshots userrefs snapshots_changed snapshots_changed_nsecs volblocksize written \
+        aclinherit aclmode acltype atime canmount checksum compression context fscontext defcontext rootcontext copies \
+        devices dedup direct dnodesize encryption keyformat keylocation pbkdf2iters exec volthreading filesystem_limit \
+        special_small_blocks mountpoint nbmand overlay primarycache quota snapshot_limit defaultuserquota \
+        defaultuserobjquota defaultgroupquota defaultgroupobjquota defaultprojectquota defaultprojectobjquota readonly \
+        recordsize redundant_metadata refquota refreservation relatime reservation secondarycache prefetch setuid \
+        sharesmb sharenfs logbias snapdev snapdir sync version volsize volmode vscan xattr zoned casesensitivity \
+        normalization utf8only longname mlslabel";
+
+    /// The names of the properties in zpoolprops(7) and of the features in zpool-features(7), except the feature that
+    /// comes with resumable receive.
+    const ZPOOLPROPS: &str = "allocated bcloneratio bclonesaved bcloneused capacity dedupcached dedup_table_size \
+        expandsize fragmentation free freeing guid health last_scrubbed_txg leaked load_guid size altroot readonly \
+        ashift autoexpand autoreplace autotrim bootfs cachefile comment compatibility dedup_table_quota dedupditto \
+        delegation failmode listsnapshots multihost version checkpoint dedupratio dedupused dedupsaved maxblocksize \
+        maxdnodesize name tname feature@allocation_classes feature@async_destroy feature@blake3 feature@block_cloning \
+        feature@block_cloning_endian feature@bookmark_v2 feature@bookmark_written feature@bookmarks \
+        feature@device_rebuild feature@device_removal feature@draid feature@dynamic_gang_header feature@edonr \
+        feature@embedded_data feature@empty_bpobj feature@enabled_txg feature@encryption feature@fast_dedup \
+        feature@filesystem_limits feature@head_errlog feature@hole_birth feature@large_blocks feature@large_dnode \
+        feature@large_microzap feature@livelist feature@log_spacemap feature@longname feature@lz4_compress \
+        feature@multi_vdev_crash_dump feature@obsolete_counts feature@physical_rewrite feature@project_quota \
+        feature@raidz_expansion feature@redacted_datasets feature@redaction_bookmarks feature@redaction_list_spill \
+        feature@resilver_defer feature@sha512 feature@skein feature@spacemap_histogram feature@spacemap_v2 \
+        feature@userobj_accounting feature@vdev_zaps_v2 feature@zilsaxattr feature@zpool_checkpoint \
+        feature@zstd_compress";
+
+    #[test]
+    fn every_property_of_openzfs_is_known() {
+        let names = |text: &'static str| text.split_whitespace();
+        let is_lacking = |known: Result<Property, PropertyError>, name: &str| !known.is_ok_and(|it| it.name() == name);
+        let datasets = names(ZFSPROPS).filter(|name| is_lacking(Property::of_dataset(name), name));
+        let pools = names(ZPOOLPROPS).filter(|name| is_lacking(Property::of_pool(name), name));
+        assert_eq!(datasets.chain(pools).collect::<Vec<_>>(), Vec::<&str>::new());
     }
 
     #[test]

@@ -39,7 +39,7 @@ rows! {
         computed(PoolFigure::Name, Syntax::Word),
         "The name.";
     SIZE: u64 = "size", "SIZE",
-        computed(PoolFigure::Size, Syntax::Bytes),
+        computed(PoolFigure::Size, Syntax::Count),
         "Total space of all devices.";
     CAPACITY: u64 = "capacity", "CAP",
         computed(PoolFigure::Capacity, Syntax::Percent),
@@ -60,19 +60,19 @@ rows! {
         computed(PoolFigure::DedupRatio, Syntax::Ratio),
         "Always 1.00: no deduplication.";
     BCLONEUSED: u64 = "bcloneused", "BCLONE_USED",
-        computed(PoolFigure::BcloneUsed, Syntax::Bytes),
+        computed(PoolFigure::BcloneUsed, Syntax::Count),
         "Space of cloned blocks, each counted once.";
     BCLONESAVED: u64 = "bclonesaved", "BCLONE_SAVED",
-        computed(PoolFigure::BcloneSaved, Syntax::Bytes),
+        computed(PoolFigure::BcloneSaved, Syntax::Count),
         "Space saved by block cloning.";
     BCLONERATIO: String = "bcloneratio", "BCLONE_RATIO",
         computed(PoolFigure::BcloneRatio, Syntax::Ratio),
         "Average number of references to a cloned block.";
     FREE: u64 = "free", "FREE",
-        computed(PoolFigure::Free, Syntax::Bytes),
+        computed(PoolFigure::Free, Syntax::Count),
         "Space not allocated.";
     ALLOCATED: u64 = "allocated", "ALLOC",
-        computed(PoolFigure::Allocated, Syntax::Bytes),
+        computed(PoolFigure::Allocated, Syntax::Count),
         "Space allocated.";
     READONLY: bool = "readonly", "RDONLY",
         once(ON_OFF, "off"),
@@ -99,10 +99,10 @@ rows! {
         settable(ON_OFF, "off"),
         "Whether freed space is trimmed continuously; image files become sparse.";
     FREEING: u64 = "freeing", "FREEING",
-        computed(PoolFigure::Freeing, Syntax::Bytes),
+        computed(PoolFigure::Freeing, Syntax::Count),
         "Space of destroyed datasets still to be freed.";
     LEAKED: u64 = "leaked", "LEAKED",
-        computed(PoolFigure::Leaked, Syntax::Bytes),
+        computed(PoolFigure::Leaked, Syntax::Count),
         "Space lost because damage prevented freeing.";
     CHECKPOINT: u64 = "checkpoint", "CKPOINT",
         computed(PoolFigure::Checkpoint, Syntax::Bytes),
@@ -110,6 +110,9 @@ rows! {
     FRAGMENTATION: u64 = "fragmentation", "FRAG",
         computed(PoolFigure::Fragmentation, Syntax::Percent),
         "Share of free space in partly used regions: see 'pool defragment'.";
+    LOAD_GUID: u64 = "load_guid", "LOAD_GUID",
+        computed(PoolFigure::LoadGuid, Syntax::Identifier),
+        "A random number, drawn each time the pool is opened.";
     CACHE_SIZE: u64 = "cache_size", "CACHE_SIZE",
         settable(Syntax::AtLeast(LEAST_MEMORY), decimal!(DEFAULT_CACHE)),
         "Limit of the read cache (ARC) in memory. The default is lower if 1/8 of memory is less.";

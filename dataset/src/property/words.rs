@@ -6,8 +6,11 @@ pub const MAX_USER_VALUE: usize = 8192;
 /// The prefix of the pool's features.
 pub const FEATURE: &str = "feature@";
 
-/// The only value that a feature of the pool can be set to.
+/// The only value that a feature of an existing pool can be set to.
 pub const ENABLED: &str = "enabled";
+
+/// The value that keeps a new pool from using a feature.
+pub const DISABLED: &str = "disabled";
 
 /// The longest name of a user property, in bytes.
 pub const MAX_USER_NAME: usize = 255;

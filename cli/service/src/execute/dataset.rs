@@ -6,7 +6,7 @@ use dataset::{
     admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target},
     name::{BookmarkName, DatasetName, Name},
     property::{
-        Kinds, Property, Source, Valued,
+        DATASET, DATASET_CONSTANTS, Kinds, Property, Source, Valued,
         dataset::{MOUNTPOINT, READONLY},
     },
 };
@@ -59,7 +59,7 @@ impl OpenPool {
     }
 
     fn dataset_record(&self, listed: &Listed, names: &[String], job: &Job<'_>) -> Result<DatasetRecord, Failure> {
-        let native = || dataset::property::DATASET.iter().map(|definition| definition.name.to_owned());
+        let native = || DATASET.iter().chain(DATASET_CONSTANTS).map(|definition| definition.name.to_owned());
         let own = || listed.user_properties().map(|(name, _)| name.to_owned());
         let names: Vec<String> = if names.is_empty() { native().chain(own()).collect() } else { names.to_vec() };
         let properties = names.into_iter().filter_map(|name| self.property_record(listed, name, job).transpose());

@@ -61,6 +61,8 @@ pub struct OpenPool {
     pub(super) mounts: Option<Arc<Mounts>>,
     /// The uptime of the environment when the pool was opened.
     pub(super) opened: Duration,
+    /// The value of the property `load_guid`.
+    pub(super) load_guid: u64,
     pub(super) altroot: String,
     pub(super) background: Background,
     /// Values used if no property is set.
@@ -160,6 +162,7 @@ impl OpenPool {
         }
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
         let (pool, opened) = (Arc::new(pool), datasets.engine().env().uptime());
+        let load_guid = datasets.engine().env().random();
         let jobs = Jobs::start(datasets.clone(), pool.clone(), mounting);
         let images = Images::start(datasets.clone());
         let events = Events::start(datasets.clone(), images.sight());
@@ -171,6 +174,7 @@ impl OpenPool {
             places,
             mounts,
             opened,
+            load_guid,
             altroot: known.altroot.clone().unwrap_or_default(),
             background,
             defaults: memory::default_settings(),

@@ -6,7 +6,7 @@ use dataset::{
     admin::Sharing,
     jobs::records,
     property::{
-        Backing, FEATURE, POOL, PoolFigure, Property, Source,
+        Backing, FEATURE, POOL, POOL_CONSTANTS, PoolFigure, Property, Source,
         pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, READONLY},
         size::format_bytes,
     },
@@ -30,7 +30,8 @@ impl OpenPool {
         let names = match names {
             [] => {
                 let features = KNOWN_FEATURES.iter().map(|name| format!("{FEATURE}{name}"));
-                all = POOL.iter().map(|definition| definition.name.to_owned()).chain(features).collect();
+                let rows = POOL.iter().chain(POOL_CONSTANTS).map(|definition| definition.name.to_owned());
+                all = rows.chain(features).collect();
                 &all
             }
             names => {
@@ -52,7 +53,8 @@ impl OpenPool {
 
     fn pool_property(&self, name: &str) -> Result<PropertyRecord, Failure> {
         let record = |value: String, source| PropertyRecord { name: name.to_owned(), value, source, received: None };
-        if let Some(feature) = name.strip_prefix(FEATURE) {
+        let known = |feature: &&str| KNOWN_FEATURES.contains(feature);
+        if let Some(feature) = name.strip_prefix(FEATURE).filter(known) {
             let state = self.datasets.feature_state(feature).or_refused("open", self.name())?;
             return Ok(record(state.to_owned(), Source::Local));
         }
@@ -94,6 +96,7 @@ impl OpenPool {
             PoolFigure::Allocated => allocated(&totals),
             PoolFigure::Fragmentation => self.engine().storage().space.fragmentation(None).into(),
             PoolFigure::Guid => self.guid(),
+            PoolFigure::LoadGuid => self.load_guid,
             // Reading the catalogue may need a device, which a suspended pool lacks.
             PoolFigure::BcloneUsed | PoolFigure::BcloneSaved | PoolFigure::BcloneRatio | PoolFigure::Freeing
                 if is_suspended =>

@@ -9,7 +9,7 @@ use crate::{
     },
     error::Result,
     lineage::reference,
-    property::ENABLED,
+    property::{DISABLED, ENABLED},
 };
 
 impl Datasets {
@@ -24,7 +24,7 @@ impl Datasets {
         if self.engine().is_active(feature) {
             return Ok("active");
         }
-        Ok(if self.read(|tx| is_enabled(tx, feature))? { ENABLED } else { "disabled" })
+        Ok(if self.read(|tx| is_enabled(tx, feature))? { ENABLED } else { DISABLED })
     }
 
     /// Fails if a feature is disabled.

@@ -148,6 +148,7 @@ fn of_dataset(row: &DatasetRow, figure: Figure) -> Option<String> {
         Figure::LogicalReferenced => row.referenced.logical,
         Figure::Creation => return Some(seconds(row.creation)),
         Figure::SnapshotsChanged if row.snapshots_changed != 0 => return Some(seconds(row.snapshots_changed)),
+        Figure::SnapshotsChangedNsecs if row.snapshots_changed > 0 => return Some(row.snapshots_changed.to_string()),
         Figure::CompressRatio => return Some(ratio(row.used_head + row.used_snapshots + row.used_children)),
         Figure::RefCompressRatio => return Some(ratio(row.referenced)),
         _ => return None,

@@ -8,7 +8,7 @@ use crate::{
     admin::{ListRequest, SendRequest},
     fs::{Caller, FallocateFlags, ROOT},
     name::Name,
-    property::Property,
+    property::{Property, Source, Valued},
 };
 
 const LIMITS: [&str; 4] = ["quota", "refquota", "reservation", "refreservation"];
@@ -64,7 +64,8 @@ fn a_constant_of_openzfs_is_set_in_vain() {
     assert!(world.set("tank/home", "dedup", "on").is_err());
     let listed = world.datasets.list(&ListRequest::default()).unwrap();
     let value = |property: &str| listed[0].value(&Property::of_dataset(property).unwrap());
-    assert_eq!((value("volsize"), value("keystatus")), (None, None));
+    let nothing = Some(Valued { value: "-".into(), source: Source::None });
+    assert_eq!((value("volsize"), value("keystatus")), (nothing.clone(), nothing));
 }
 
 const M: u64 = 1 << 20;
