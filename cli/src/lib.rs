@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! bin/pool, bin/fs   the programs: standard streams in, exit code out
-//! run, dispatch      from arguments to the code of a subcommand
-//! args               the command lines
+//! run                from arguments to the code of a subcommand
+//! args               syntax and help that commands share
 //! commands           one file a subcommand: arguments -> requests, answers -> text
 //! output             tables, JSON, dates, sizes, failures, progress
 //! ```
@@ -22,7 +22,6 @@
 pub mod args;
 pub mod commands;
 pub mod context;
-pub mod dispatch;
 pub mod get;
 pub mod output;
 pub mod program;

@@ -11,13 +11,10 @@ use protocol::{Executor, Exit, Failure};
 
 use crate::args::absent;
 use crate::args::flow::flowing_command;
-use crate::args::fs::FsCli;
 use crate::args::ignored::with_ignored;
-use crate::args::pool::PoolCli;
 use crate::args::usage::with_usage;
-use crate::commands;
+use crate::commands::{self, fs::FsCli, pool::PoolCli};
 use crate::context::{Console, Context, Terminals};
-use crate::dispatch;
 use crate::output::time::Zone;
 use crate::program::Program;
 
@@ -89,11 +86,11 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
     match program {
         Program::Pool => {
             let cli = PoolCli::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
-            dispatch::pool(&cli.command, command, context)
+            cli.command.run(command, context)
         }
         Program::Fs => {
             let cli = FsCli::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
-            dispatch::fs(&cli.command, command, context)
+            cli.command.run(command, context)
         }
         Program::Mount => {
             let arguments = commands::mount_helper::Arguments::from_arg_matches(&matches)

@@ -1,14 +1,12 @@
-//! The command lines: the subcommands, and their shared arguments.
+//! Arguments that subcommands share, and the form of help.
 //!
-//! The arguments of a single subcommand are defined beside its code, under [`crate::commands`]. The parser, `--help`,
+//! Subcommands and their own arguments are defined beside their code, under [`crate::commands`]. The parser, `--help`,
 //! the manual pages and the completions come from the same definitions.
 
 pub mod absent;
 pub mod common;
 pub mod flow;
-pub mod fs;
 pub mod ignored;
-pub mod pool;
 pub mod reference;
 pub mod related;
 pub mod sort;
