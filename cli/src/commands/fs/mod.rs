@@ -43,6 +43,8 @@ use crate::context::Context;
 ///
 /// A file system is named tank/home, a snapshot tank/home@monday, a bookmark tank/home#monday. Commands for files take
 /// DATASET:/PATH, as in tank/home:/ann/notes.
+///
+/// The exit status is 0 on success, 1 if a command is refused or fails, and 2 for wrong usage.
 #[derive(Parser, Debug)]
 #[command(name = "fs", version, subcommand_required = true, arg_required_else_help = true, infer_long_args = true)]
 pub struct FsCli {

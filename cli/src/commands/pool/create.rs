@@ -30,6 +30,8 @@ differ in size: extra space is used if the number of disks with extra space exce
 vdev fails, the pool is lost: give special vdevs the same redundancy as the data vdevs. A cache device needs no redundancy; the
 property secondarycache selects its content.
 
+A device needs at least 64M. 'pool set --help' and 'fs set --help' describe the properties for -o and -O.
+
 Examples:
   pool create tank 10G:/var/lib/tank.img
   pool create -O compression=zstd -m /srv tank /dev/sdb /dev/sdc
@@ -49,7 +51,7 @@ pub struct Arguments {
     /// Dry run: show the resulting layout
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Set a property of the pool: see 'pool set --help'
+    /// Set a property of the pool
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     pool_properties: Vec<(String, String)>,
     /// Set a property of the root file system, inherited by all file systems

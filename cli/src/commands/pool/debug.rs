@@ -63,7 +63,7 @@ struct OfDevice {
 
 #[derive(Args, Debug)]
 struct Where {
-    /// Search this directory or device; may be repeated
+    /// Search this directory or device instead of /dev; may be repeated
     #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
     search: Vec<PathBuf>,
     /// Read the state of this transaction group instead of the newest

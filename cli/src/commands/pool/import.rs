@@ -40,7 +40,7 @@ Examples:
   pool import -a                             import all, for example after a reboot"
 )]
 pub struct Arguments {
-    /// Search this directory or device; may be repeated
+    /// Search this directory or device instead of /dev; may be repeated
     #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
     search: Vec<PathBuf>,
     /// Import all known pools and all pools found

@@ -52,6 +52,9 @@ use crate::context::Context;
 /// Administers Cenote storage pools
 ///
 /// A pool stores file systems on image files or block devices. fs(1) administers the file systems.
+///
+/// The exit status is 0 on success, 1 if a command is refused or fails, and 2 for wrong usage. Commands that find damage
+/// exit with 3.
 #[derive(Parser, Debug)]
 #[command(name = "pool", version, subcommand_required = true, arg_required_else_help = true, infer_long_args = true)]
 pub struct PoolCli {
