@@ -50,7 +50,7 @@ use world::Outcome;
 
 /// The crash points that every change has to survive, and the lives for them.
 const POINTS: u64 = 20_000;
-const LIVES: u64 = 12;
+const LIVES: u64 = 8;
 /// How many times the end of each life is damaged.
 const CASES: u64 = 500;
 /// The additional lives of pools of many devices: one of each layout.

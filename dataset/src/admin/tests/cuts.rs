@@ -28,9 +28,13 @@ pub(crate) fn recorded(recorder: &Arc<Recorder>, sizes: &[u64]) -> Vec<Arc<dyn D
     ('a'..).zip(sizes).map(device).collect()
 }
 
+/// One cut in so many is tried, unless `CENOTE_CUTS=all`: the crash simulator and the cuts of all kinds of job go through
+/// the same steps with every change.
+const SHARE: usize = 3;
+
 /// Cuts the power at about the given number of places in a range of the recording, after each of the promised writes,
-/// and at each of the last operations. The judge gets a description of the place, and the devices in their state at
-/// that time.
+/// and at each of the last operations; of these cuts, every third. The judge gets a description of the place, and the
+/// devices in their state at that time.
 pub(super) fn wherever_power_fails(
     recorder: &Arc<Recorder>,
     range: Range<usize>,
@@ -41,7 +45,8 @@ pub(super) fn wherever_power_fails(
     let Range { start, end } = range;
     let step = ((end - start) / places).max(1);
     let cuts = (start..=end).step_by(step).chain(promised.iter().copied()).chain(end.saturating_sub(30)..=end);
-    for (cut, seed) in cuts.zip(0..) {
+    let share = if std::env::var_os("CENOTE_CUTS").is_some_and(|value| value == "all") { 1 } else { SHARE };
+    for (cut, seed) in cuts.zip(0..).step_by(share) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         let images = images.into_iter().map(|image| Arc::new(image) as Arc<dyn Device>).collect();
         judge(cut, &format!("cut {cut} of {start} to {end}, seed {seed}"), images);
