@@ -135,7 +135,7 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     assert_snapshot!(lab.session(&[
         "pool checkpoint tank",
-        "pool upgrade",
+        "pool initialize tank",
         "fs allow ann create tank",
         "fs create -V 1G tank/volume",
         "fs send -t token",
@@ -144,8 +144,8 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     $ pool checkpoint tank
     pool: 'checkpoint' is not supported: pool checkpoints do not exist in this version; recursive snapshots (fs snapshot -r POOL@NAME) keep files, but neither vdevs, features nor destroyed datasets
     [exit 2]
-    $ pool upgrade
-    pool: 'upgrade' is not supported: the on-disk format has a single version; for features: pool set feature@NAME=enabled POOL
+    $ pool initialize tank
+    pool: 'initialize' is not supported: free space is not initialized; to discard free space: pool trim
     [exit 2]
     $ fs allow ann create tank
     fs: 'allow' is not supported: only the owner of the pool's service, and root, administer a pool

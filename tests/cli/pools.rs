@@ -442,6 +442,8 @@ fn pools_in_json() {
           "action": null,
           "activity": null,
           "transports": {},
+          "spa_version": "5000",
+          "zpl_version": "5",
           "scan_stats": null,
           "removal_stats": null,
           "raidz_expand_stats": null,
@@ -452,11 +454,18 @@ fn pools_in_json() {
             "tank": {
               "name": "tank",
               "vdev_type": "root",
+              "guid": "[GUID]",
+              "class": "normal",
               "state": "ONLINE",
+              "total_space": "65011712",
+              "alloc_space": "614400",
+              "read_errors": "0",
+              "write_errors": "0",
+              "checksum_errors": "0",
               "vdevs": {
                 "[LAB]/tank.img": {
                   "name": "[LAB]/tank.img",
-                  "vdev_type": "disk",
+                  "vdev_type": "file",
                   "guid": "[GUID]",
                   "path": "[LAB]/tank.img",
                   "state": "ONLINE",

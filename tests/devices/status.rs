@@ -116,6 +116,8 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "action": "Restore the files from a backup, or delete them.\nThen: pool scrub tank",
       "activity": null,
       "transports": {},
+      "spa_version": "5000",
+      "zpl_version": "5",
       "scan_stats": {
       "function": "SCRUB",
       "state": "FINISHED",
@@ -138,7 +140,14 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "tank": {
       "name": "tank",
       "vdev_type": "root",
+      "guid": "[GUID]",
+      "class": "normal",
       "state": "DEGRADED",
+      "total_space": "163577856",
+      "alloc_space": "[N]",
+      "read_errors": "0",
+      "write_errors": "0",
+      "checksum_errors": "0",
       "vdevs": {
       "raidz1-0": {
       "name": "raidz1-0",
@@ -154,7 +163,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "vdevs": {
       "[LAB]/a.img": {
       "name": "[LAB]/a.img",
-      "vdev_type": "disk",
+      "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/a.img",
       "state": "ONLINE",
@@ -166,7 +175,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       },
       "[LAB]/b.img": {
       "name": "[LAB]/b.img",
-      "vdev_type": "disk",
+      "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/b.img",
       "state": "ONLINE",
@@ -178,7 +187,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       },
       "[LAB]/c.img": {
       "name": "[LAB]/c.img",
-      "vdev_type": "disk",
+      "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/c.img",
       "state": "OFFLINE",
@@ -196,7 +205,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "spares": {
       "[LAB]/s.img": {
       "name": "[LAB]/s.img",
-      "vdev_type": "disk",
+      "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/s.img",
       "state": "AVAIL",
@@ -215,7 +224,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "logs": {
       "[LAB]/l.img": {
       "name": "[LAB]/l.img",
-      "vdev_type": "disk",
+      "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/l.img",
       "state": "ONLINE",

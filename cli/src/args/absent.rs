@@ -11,17 +11,12 @@ const NO_SHARING: &str = "share the mount point with the NFS or SMB server's own
 const NO_DELEGATION: &str = "only the owner of the pool's service, and root, administer a pool";
 const NO_ZONES: &str = "delegation to containers does not exist; bind-mount the file system";
 
-const NO_ALTROOT: &str = "only 'pool split -R' sets an alternate root in this version";
-const NO_TEMPORARY_NAMES: &str = "temporary pool names do not exist in this version";
-const FULL_PATHS: &str = "device paths are always printed in full; JSON output (-j) includes GUIDs";
-const NO_CLOCK: &str = "this command has no time stamps in this version; 'pool wait -T' prints the time";
-const NO_DEVICE_SCRIPTS: &str = "scripts for each device do not exist in this version";
+const NO_TEMPORARY_NAMES: &str =
+    "temporary pool names do not exist in this version; to rename: pool import POOL NEWNAME";
+const FULL_PATHS: &str = "the layout shows the paths of devices; for GUIDs and resolved links: pool status -g, -L";
+const NO_DEVICE_SCRIPTS: &str =
+    "scripts for each device do not exist in this version; 'pool status -j' gives the devices to scripts";
 const NO_POWER: &str = "control of enclosure slot power does not exist in this version";
-const ONE_ASHIFT: &str = "ashift is set for the whole pool by: pool create -o ashift=N";
-const NO_REBUILD: &str =
-    "sequential reconstruction does not exist in this version; the resilver copies used blocks only";
-const NAME_POOLS: &str = "name the pools";
-const KEYED_BY_NAME: &str = "JSON output is keyed by pool name in this version, and includes each GUID as pool_guid";
 
 const POOL: &[(&[&str], &str)] = &[
     (
@@ -30,8 +25,6 @@ const POOL: &[(&[&str], &str)] = &[
          but neither vdevs, features nor destroyed datasets",
     ),
     (&["initialize"], "free space is not initialized; to discard free space: pool trim"),
-    (&["upgrade"], "the on-disk format has a single version; for features: pool set feature@NAME=enabled POOL"),
-    (&["prefetch"], "metadata is read when needed and cached; nothing is loaded in advance"),
     (&["ddtprune"], "deduplication does not exist in this version; clones, snapshots and file copies share blocks"),
     (&["condense"], "space maps are condensed automatically"),
 ];
@@ -41,10 +34,8 @@ const FS: &[(&[&str], &str)] = &[
     (&["load-key", "unload-key", "change-key"], NO_ENCRYPTION),
     (&["share", "unshare"], NO_SHARING),
     (&["jail", "unjail", "zone", "unzone"], NO_ZONES),
-    (&["upgrade"], "the on-disk format has a single version, so no file system needs an upgrade"),
     (&["redact"], "redacted streams do not exist in this version"),
     (&["program"], "channel programs do not exist; use scripts, with JSON output (-j)"),
-    (&["wait"], "to wait for background activity: pool wait"),
     (&["rewrite"], "to spread blocks over new vdevs: pool rebalance; to apply new properties, copy the files"),
 ];
 
@@ -52,66 +43,28 @@ const FS: &[(&[&str], &str)] = &[
 type Options = &'static [(&'static str, &'static [&'static str], &'static str)];
 
 const POOL_OPTIONS: Options = &[
-    ("create", &["-R"], NO_ALTROOT),
-    (
-        "create",
-        &["-d"],
-        "a feature is enabled at its first use; to enable further features: pool set feature@NAME=enabled",
-    ),
     ("create", &["-t"], NO_TEMPORARY_NAMES),
-    ("add", &["-g", "-L", "-P"], FULL_PATHS),
-    ("add", &["-o"], ONE_ASHIFT),
+    ("add", &["-g", "-L"], FULL_PATHS),
     (
         "add",
         &["--allow-in-use", "--allow-replication-mismatch", "--allow-ashift-mismatch"],
         "use -f, which allows devices with data and vdevs of different redundancy",
     ),
-    ("attach", &["-o"], ONE_ASHIFT),
-    ("attach", &["-s"], NO_REBUILD),
-    ("replace", &["-o"], ONE_ASHIFT),
-    ("replace", &["-s"], NO_REBUILD),
-    ("split", &["-g", "-L", "-P"], FULL_PATHS),
-    ("split", &["-l"], NO_ENCRYPTION),
-    ("import", &["-R"], NO_ALTROOT),
-    ("import", &["-c"], "Cenote keeps known pools in its registry; search for others with -d"),
-    ("import", &["-s"], "name the directories to search with -d"),
-    ("import", &["-l"], NO_ENCRYPTION),
+    ("split", &["-g", "-L"], FULL_PATHS),
     ("import", &["-t"], NO_TEMPORARY_NAMES),
-    ("import", &["-X"], "to rewind further: -F -T TXG"),
     ("import", &["--rewind-to-checkpoint"], "pool checkpoints do not exist in this version; to rewind: -F"),
-    ("get", &["--json-pool-key-guid"], KEYED_BY_NAME),
-    ("list", &["--json-pool-key-guid"], KEYED_BY_NAME),
-    ("status", &["--json-pool-key-guid"], KEYED_BY_NAME),
-    ("status", &["--json-flat-vdevs"], "JSON output nests devices in their vdevs in this version"),
+    ("upgrade", &["-V"], "pools have feature flags instead of versions; to enable all features: pool upgrade POOL"),
     ("status", &["-d"], "Direct I/O has no error counter of its own; checksum errors are counted under CKSUM"),
     ("export", &["-F"], "to unmount busy file systems: -f; to give up a suspended pool: --abandon"),
     ("clear", &["-F", "-n", "-X"], "to rewind, export the pool, then: pool import -F"),
     ("clear", &["--power"], NO_POWER),
     ("offline", &["--power"], NO_POWER),
-    ("offline", &["-f"], "a device cannot be marked faulted in this version; use offline without -f"),
     ("online", &["--power"], NO_POWER),
-    (
-        "scrub",
-        &["-C", "-S", "-E"],
-        "a scrub verifies all txgs; file systems, snapshots and files can be scrubbed by name",
-    ),
-    ("scrub", &["-a"], NAME_POOLS),
-    ("trim", &["-a"], NAME_POOLS),
-    ("trim", &["-d"], "secure discard does not exist in this version"),
-    ("list", &["-g", "-L", "-P"], FULL_PATHS),
-    ("list", &["-T"], NO_CLOCK),
-    ("status", &["-g", "-L"], FULL_PATHS),
-    ("status", &["-T"], NO_CLOCK),
+    ("trim", &["-d"], "secure discard does not exist in this version; to discard without a promise: pool trim"),
     ("status", &["-c"], NO_DEVICE_SCRIPTS),
-    ("status", &["-D"], "deduplication does not exist in this version"),
-    ("status", &["-i"], "free space is not initialized in this version"),
     ("status", &["--power"], NO_POWER),
-    ("status", &["-e"], "to show only pools with problems: -x"),
     ("status", &["-s"], "slow I/O operations are not counted in this version"),
-    ("iostat", &["-g", "-L", "-P"], FULL_PATHS),
-    ("iostat", &["-T"], NO_CLOCK),
     ("iostat", &["-c"], NO_DEVICE_SCRIPTS),
-    ("iostat", &["-n"], "the header is repeated once per screen; to print rows only: -H"),
     ("sync", &["-f"], "a sync always commits all pending writes"),
     ("iostat", &["-l", "-q", "-r", "-w"], "latency, queue and request size statistics do not exist in this version"),
 ];
@@ -125,7 +78,6 @@ const FS_OPTIONS: Options = &[
         "received properties cannot be sent apart from local values in this version; to send properties: -p",
     ),
     ("send", &["-h", "--holds"], "streams carry no holds in this version; to hold a received snapshot: fs hold"),
-    ("send", &["-V", "--proctitle"], "the process title shows no progress in this version; to estimate the size: -nv"),
     ("receive", &["-s", "-A"], NO_RESUMING),
     (
         "receive",
@@ -133,13 +85,7 @@ const FS_OPTIONS: Options = &[
         "corrective receive does not exist in this version; 'pool scrub' repairs from copies and parity",
     ),
     ("send", &["-d", "--redact"], "redacted streams do not exist in this version"),
-    ("send", &["-D", "--dedup"], "deduplicated streams do not exist in this version"),
     ("send", &["-X", "--exclude"], "datasets cannot be excluded from a replication; name the datasets to send"),
-    ("mount", &["-l"], NO_ENCRYPTION),
-    ("mount", &["-R"], "to mount the descendants too: fs mount -a"),
-    ("mount", &["-v"], "mounting prints no progress in this version"),
-    ("mount", &["-f"], "to mount over a directory with files: -O"),
-    ("unmount", &["-u"], NO_ENCRYPTION),
     ("receive", &["-M"], "use -u, or unmount busy file systems first: fs unmount -f"),
 ];
 
@@ -166,6 +112,146 @@ pub fn option(program: Program, subcommand: &str, option: &str) -> Option<&'stat
 mod tests {
     use super::*;
     use crate::run::command;
+
+    /// The options in the synopses of zpool-*(8) of OpenZFS 2.4: letters, then long names.
+    const OF_ZPOOL: &[(&str, &str, &[&str])] = &[
+        ("add", "fgLnPo", &["allow-in-use", "allow-replication-mismatch", "allow-ashift-mismatch"]),
+        ("attach", "fswo", &[]),
+        ("checkpoint", "dw", &[]),
+        ("clear", "", &["power"]),
+        ("create", "dfnmoORt", &[]),
+        ("ddtprune", "dp", &[]),
+        ("destroy", "f", &[]),
+        ("detach", "", &[]),
+        ("events", "vHfc", &[]),
+        ("export", "fa", &[]),
+        ("get", "Hpjo", &["json-int", "json-pool-key-guid"]),
+        ("history", "il", &[]),
+        ("import", "DdaflmNFnTXcoRts", &["rewind-to-checkpoint"]),
+        ("initialize", "csuwa", &[]),
+        ("iostat", "clqrwTghHLnpPvy", &[]),
+        ("labelclear", "f", &[]),
+        ("list", "HgLpPvjoT", &["json-int", "json-pool-key-guid"]),
+        ("offline", "ft", &["power"]),
+        ("online", "e", &["power"]),
+        ("prefetch", "t", &[]),
+        ("reguid", "g", &[]),
+        ("remove", "npws", &[]),
+        ("reopen", "n", &[]),
+        ("replace", "fswo", &[]),
+        ("resilver", "", &[]),
+        ("scrub", "epsCwSEa", &[]),
+        ("set", "", &[]),
+        ("split", "gLlnPoR", &[]),
+        ("status", "DdegiLPpstvxcjT", &["json", "json-flat-vdevs", "json-int", "json-pool-key-guid", "power"]),
+        ("sync", "", &[]),
+        ("trim", "dwrcsa", &[]),
+        ("upgrade", "vVa", &[]),
+        ("wait", "HpTt", &[]),
+    ];
+
+    /// The same of zfs-*(8).
+    const OF_ZFS: &[(&str, &str, &[&str])] = &[
+        ("allow", "dgluecs", &[]),
+        ("bookmark", "", &[]),
+        ("change-key", "loi", &[]),
+        ("clone", "puo", &[]),
+        ("create", "PnpuvosbV", &[]),
+        ("destroy", "Rfnprvd", &[]),
+        ("diff", "FHth", &[]),
+        ("get", "rdHpjost", &["json-int"]),
+        ("groupspace", "HinposSt", &[]),
+        ("hold", "r", &[]),
+        ("holds", "rHp", &[]),
+        ("inherit", "rS", &[]),
+        ("jail", "", &[]),
+        ("list", "rdHpjosSt", &["json-int"]),
+        ("load-key", "nrLa", &[]),
+        ("mount", "jOflvoaR", &[]),
+        ("program", "jntm", &[]),
+        ("project", "drCkc0ps", &[]),
+        ("projectspace", "HposS", &[]),
+        ("promote", "", &[]),
+        ("receive", "FhMnsuvoxdeAc", &[]),
+        ("redact", "", &[]),
+        ("release", "r", &[]),
+        ("rename", "fpur", &[]),
+        ("rewrite", "Prvxlo", &[]),
+        ("rollback", "Rfr", &[]),
+        ("send", "DLPVbcehnpsvwRXIitS", &["redact"]),
+        ("set", "u", &[]),
+        ("share", "la", &[]),
+        ("snapshot", "ro", &[]),
+        ("unallow", "dglruecs", &[]),
+        ("unjail", "", &[]),
+        ("unload-key", "ra", &[]),
+        ("unmount", "fua", &[]),
+        ("unshare", "a", &[]),
+        ("unzone", "", &[]),
+        ("upgrade", "vrVa", &[]),
+        ("userspace", "HinposSt", &[]),
+        ("wait", "t", &[]),
+        ("zone", "", &[]),
+    ];
+
+    #[test]
+    fn every_option_of_openzfs_is_accepted_or_refused_by_name() {
+        for (program, synopses) in [(Program::Pool, OF_ZPOOL), (Program::Fs, OF_ZFS)] {
+            let known = command(program, "x");
+            for (name, letters, longs) in synopses {
+                let Some(found) = known.find_subcommand(name) else {
+                    assert!(subcommand(program, name).is_some(), "{name}");
+                    continue;
+                };
+                for letter in letters.chars() {
+                    let is_known = letter == 'h' || found.get_arguments().any(|arg| arg.get_short() == Some(letter));
+                    let is_refused = option(program, name, &format!("-{letter}")).is_some();
+                    assert!(is_known || is_refused, "{name} -{letter}");
+                }
+                for long in *longs {
+                    let is_known = found.get_arguments().any(|arg| arg.get_long() == Some(long));
+                    assert!(is_known || option(program, name, &format!("--{long}")).is_some(), "{name} --{long}");
+                }
+            }
+        }
+    }
+
+    /// The guide's page that lists what is refused.
+    const PAGE: &str = include_str!("../../../docs/src/openzfs.md");
+
+    /// The rows of the page's table of refused options: names of subcommands, and the options.
+    fn refused_rows(program: Program) -> Vec<(Vec<&'static str>, &'static str)> {
+        let name = if program == Program::Pool { "`zpool " } else { "`zfs " };
+        let table = PAGE.split("| command | refused |").nth(1).unwrap().split("\n\n").next().unwrap();
+        let cells = table.lines().filter_map(|row| row.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+        let of_program = cells.filter(|(names, _)| names.starts_with(name));
+        let words =
+            |names: &'static str| names.split(['`', ' ', ',']).filter(|word| !word.is_empty()).skip(1).collect();
+        of_program.map(|(names, options)| (words(names), options)).collect()
+    }
+
+    #[test]
+    fn the_guide_lists_what_is_refused() {
+        let absent = PAGE.split("Absent subcommands:\n\n").nth(1).unwrap().split("\n\n").next().unwrap();
+        for (program, table, options) in [(Program::Pool, POOL, POOL_OPTIONS), (Program::Fs, FS, FS_OPTIONS)] {
+            for name in table.iter().flat_map(|(names, _)| *names) {
+                assert!(absent.contains(&format!("`{name}`")) || absent.contains(&format!(" {name}`")), "{name}");
+            }
+            let rows = refused_rows(program);
+            for (of, wanted) in options.iter().flat_map(|(of, options, _)| options.iter().map(move |it| (of, *it))) {
+                let text = if wanted.starts_with("--allow-") { "--allow-" } else { wanted };
+                let is_long_form = option(program, of, wanted).is_some() && wanted.starts_with("--") && *of == "send";
+                let is_listed = rows.iter().any(|(names, options)| names.contains(of) && options.contains(text));
+                assert!(is_listed || is_long_form, "{of} {wanted}");
+            }
+            for (names, options) in &rows {
+                let words = options.split(['`', ' ', ',', ';']).filter(|word| word.starts_with('-') && *word != "-o");
+                for word in words.filter(|word| !word.starts_with("--allow-")) {
+                    assert!(names.iter().any(|of| option(program, of, word).is_some()), "{names:?} {word}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn what_is_here_is_not_said_to_be_absent() {

@@ -43,6 +43,21 @@ pub struct PlainFormat {
     pub json: bool,
 }
 
+/// The keys of pools in JSON.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct PoolKey {
+    /// In JSON, key pools by GUID instead of by name
+    #[arg(long = "json-pool-key-guid", requires = "json")]
+    by_guid: bool,
+}
+
+impl PoolKey {
+    /// The key of a pool.
+    pub fn of(self, name: &str, guid: u64) -> String {
+        if self.by_guid { guid.to_string() } else { name.to_owned() }
+    }
+}
+
 /// How far below the named datasets to go.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Recursion {

@@ -37,7 +37,8 @@ pub fn flowing_command(mut command: clap::Command, program: Program, name: &str)
     for subcommand in subcommands {
         command = command.mut_subcommand(subcommand, |known| flowing_command(known, program, name));
     }
-    command = command.help_template(TEMPLATE);
+    // As in ZFS, an option may be repeated.
+    command = command.help_template(TEMPLATE).args_override_self(true);
     let Some(help) = command.get_after_help().map(ToString::to_string) else { return command };
     let related = related(program, command.get_name());
     let see_also = if related.is_empty() { String::new() } else { format!("\n\n{SEE_ALSO}\n  {}", related.join(", ")) };

@@ -4,9 +4,13 @@
 //! the manual pages and the completions come from the same definitions.
 
 pub mod absent;
+pub mod altroot;
+pub mod ashift;
+pub mod clock;
 pub mod common;
 pub mod flow;
 pub mod ignored;
+pub mod names;
 pub mod reference;
 pub mod related;
 pub mod sort;

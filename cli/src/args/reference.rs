@@ -11,7 +11,7 @@ use dataset::property::{DATASET, Definition, MAX_USER_VALUE, Nature, POOL, Preci
 /// Longest line of a list, in columns: 80 less the indent of a manual page.
 const WIDTH: usize = 70;
 /// Start of the second column: behind the longest name.
-const COLUMN: usize = 25;
+const COLUMN: usize = 26;
 
 /// Families of pool properties outside the tables: names, values, help.
 const MORE_OF_POOLS: &[(&str, &str, &str)] =

@@ -22,6 +22,7 @@ const POOL: &[(&str, &[&str])] = &[
     ("labelclear", &["pool destroy", "pool detach", "pool remove"]),
     ("list", &["pool status", "pool get", "fs list"]),
     ("man", &[]),
+    ("prefetch", &[]),
     ("offline", &["pool online", "pool detach", "pool replace"]),
     ("online", &["pool offline", "pool resize", "pool reopen"]),
     ("rebalance", &["pool add", "pool defragment", "pool status", "pool wait"]),
@@ -40,8 +41,9 @@ const POOL: &[(&str, &[&str])] = &[
     ("sync", &["pool status"]),
     ("tour", &["pool create", "fs create"]),
     ("trim", &["pool status", "pool set", "pool wait"]),
+    ("upgrade", &["pool get", "pool set"]),
     ("version", &[]),
-    ("wait", &["pool status"]),
+    ("wait", &["pool status", "fs wait"]),
 ];
 
 const FS: &[(&str, &[&str])] = &[
@@ -76,8 +78,10 @@ const FS: &[(&str, &[&str])] = &[
     ("snapshot", &["fs list", "fs rollback", "fs clone", "fs destroy"]),
     ("stream", &["fs send", "fs receive", "fs cp"]),
     ("unmount", &["fs mount"]),
+    ("upgrade", &["pool upgrade", "fs get"]),
     ("userspace", &["fs groupspace", "fs projectspace", "fs set"]),
     ("version", &[]),
+    ("wait", &["pool wait"]),
 ];
 
 /// Second names of `fs receive`, `fs snapshot` and `fs unmount`.

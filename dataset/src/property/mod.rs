@@ -177,7 +177,10 @@ impl Property {
         match self {
             Property::Native(definition) if definition.backing == Backing::Constant && definition.is_settable() => {
                 let absent = || PropertyError::Absent { name: definition.name.to_owned(), reason: definition.help };
-                definition.syntax.parse(text).map_err(|_| absent())
+                match (without_effect(definition.name, text), definition.default) {
+                    (Some(_), Some(value)) => Ok(value.to_owned()),
+                    _ => definition.syntax.parse(text).map_err(|_| absent()),
+                }
             }
             Property::Native(definition) => {
                 check_may_set(definition, creating)?;

@@ -255,8 +255,13 @@ pub fn reason_for_absence(name: &str) -> Option<&'static str> {
 
 /// What a value does here that OpenZFS acts on and Cenote accepts without effect; `None` for all other values.
 pub fn without_effect(name: &str, value: &str) -> Option<&'static str> {
-    (name == "cachefile" && value == "none")
-        .then_some("a pool stays in the registry until its export, and is imported again at boot")
+    match name {
+        "cachefile" if value == "none" || value.starts_with('/') => {
+            Some("a pool stays in the registry until its export, and is imported again at boot")
+        }
+        "compatibility" if !matches!(value, "" | "off") => Some("only Cenote reads the pools of Cenote"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -281,7 +286,10 @@ mod tests {
         assert!(matches!(set("keystatus", "available", false), Err(PropertyError::ReadOnly { .. })));
         let cachefile = Property::of_pool("cachefile").unwrap();
         assert_eq!(cachefile.parse_value("none", true).as_deref(), Ok("-"));
-        assert!(matches!(cachefile.parse_value("/etc/zfs/zpool.cache", true), Err(PropertyError::Absent { .. })));
+        assert_eq!(cachefile.parse_value("/etc/zfs/zpool.cache", true).as_deref(), Ok("-"));
+        assert!(matches!(cachefile.parse_value("zpool.cache", true), Err(PropertyError::Absent { .. })));
+        let compatibility = Property::of_pool("compatibility").unwrap();
+        assert_eq!(compatibility.parse_value("openzfs-2.1-linux,grub2", true).as_deref(), Ok("off"));
     }
 
     #[test]

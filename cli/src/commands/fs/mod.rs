@@ -30,7 +30,9 @@ pub mod setattr;
 pub mod snapshot;
 pub mod stream;
 pub mod unmount;
+pub mod upgrade;
 pub mod userspace;
+pub mod wait;
 
 use clap::{Parser, Subcommand};
 use dataset::property::OwnerKind;
@@ -122,6 +124,10 @@ pub enum FsCommand {
     Projectspace(userspace::Arguments),
     /// List, check or set the project ID of files
     Project(project::Arguments),
+    /// Wait until deleted data is freed
+    Wait(wait::Arguments),
+    /// Show the version of file systems
+    Upgrade(upgrade::Arguments),
     /// Print the version
     Version(version::Arguments),
     /// Print a completion script for a shell
@@ -164,6 +170,8 @@ impl FsCommand {
             FsCommand::Groupspace(arguments) => userspace::run(OwnerKind::Group, arguments, context),
             FsCommand::Projectspace(arguments) => userspace::run(OwnerKind::Project, arguments, context),
             FsCommand::Project(arguments) => project::run(arguments, context),
+            FsCommand::Wait(arguments) => wait::run(arguments, context),
+            FsCommand::Upgrade(arguments) => upgrade::run(arguments, context),
             FsCommand::Version(arguments) => version::run(arguments, context),
             FsCommand::Completions(arguments) => completions::run(arguments, command, context),
             FsCommand::Man(arguments) => manual::run(arguments, command, context),

@@ -1,10 +1,14 @@
 //! `fs mount`: mounts file systems, or lists mounts.
 
 use clap::Args;
-use dataset::name::DatasetName;
-use dataset::property::dataset::{ACLTYPE, ATIME, DEVICES, EXEC, READONLY, RELATIME, SETUID, XATTR};
-use dataset::property::{Property, Typed};
-use protocol::{Assignment, Exit, Failure, MountRecord, MountRequest, Response, unexpected_answer};
+use dataset::name::{DatasetName, Name};
+use dataset::property::dataset::{
+    ACLTYPE, ATIME, CANMOUNT, DEVICES, EXEC, MOUNTED, MOUNTPOINT, READONLY, RELATIME, SETUID, XATTR,
+};
+use dataset::property::{Kinds, Property, Typed};
+use protocol::{
+    Assignment, DatasetRecord, DatasetRequest, Exit, Failure, MountRecord, MountRequest, Response, unexpected_answer,
+};
 use serde_json::{Map, Value, json};
 
 use crate::args::common::name;
@@ -23,6 +27,7 @@ files by default. Mounting over another mounted file system of a pool is refused
 Examples:
   fs mount                                   list mounted file systems
   fs mount tank/home
+  fs mount -R tank/home                      with all descendants
   fs mount -o ro,noatime tank/home           options last until unmount
   fs mount -a                                mount all"
 )]
@@ -36,6 +41,9 @@ pub struct Arguments {
     /// Overlay: mount over a directory with files, and hide the files
     #[arg(short = 'O')]
     overlay: bool,
+    /// Include descendants with canmount=on
+    #[arg(short = 'R', requires = "name")]
+    recursive: bool,
     /// Print JSON, with the transport and the request counts of each mount
     #[arg(short = 'j', long, conflicts_with_all = ["all", "name"])]
     json: bool,
@@ -50,13 +58,41 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     match &arguments.name {
         Some(text) => {
             let name: DatasetName = name("mount", text)?;
-            let pool = name.pool().to_owned();
-            context.run(&pool, MountRequest::Mount { name: Some(name), options, overlay: arguments.overlay })?;
+            let below = if arguments.recursive { below(&name, context)? } else { Vec::new() };
+            for name in std::iter::once(name).chain(below) {
+                let pool = name.pool().to_owned();
+                let (options, overlay) = (options.clone(), arguments.overlay);
+                context.run(&pool, MountRequest::Mount { name: Some(name), options, overlay })?;
+            }
             Ok(Exit::Done)
         }
         None if arguments.all => mount_all(&options, arguments.overlay, context),
         None => show(arguments.json, context),
     }
+}
+
+/// The descendants of a file system that are mounted automatically and are not mounted yet, parents first.
+fn below(name: &DatasetName, context: &mut Context<'_>) -> Result<Vec<DatasetName>, Failure> {
+    let [canmount, mountpoint, mounted] = [CANMOUNT.name, MOUNTPOINT.name, MOUNTED.name];
+    let request = DatasetRequest::List {
+        root: Some(Name::Dataset(name.clone())),
+        depth: None,
+        kinds: Kinds::FILESYSTEM,
+        properties: [canmount, mountpoint, mounted].map(str::to_owned).to_vec(),
+    };
+    let mut found = Vec::new();
+    context.call_for_each(name.pool(), request, &mut |record: DatasetRecord, _| {
+        let value = |name: &str| record.properties.iter().find(|it| it.name == name).map(|it| it.value.as_str());
+        let has_place = value(mountpoint).is_some_and(|place| place.starts_with('/'));
+        let is_wanted = value(canmount) == Some("on") && has_place && value(mounted) == Some("no");
+        match record.name {
+            Name::Dataset(dataset) if is_wanted && dataset != *name => found.push(dataset),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    found.sort();
+    Ok(found)
 }
 
 fn mount_all(options: &[Assignment], overlay: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
@@ -111,6 +147,11 @@ pub(in crate::commands) fn temporary(option: &str) -> Result<Assignment, Failure
         "nodev" => (DEVICES.name, "off"),
         "acl" | "posixacl" => (ACLTYPE.name, "posix"),
         "noacl" => (ACLTYPE.name, "off"),
+        "remount" => {
+            return Err(Failure::usage(
+                "'fs mount' cannot change a mount; use mount(8): mount -o remount,ro DIRECTORY",
+            ));
+        }
         other => match SWITCHES.iter().find(|switch| switch.is(other.strip_prefix("no").unwrap_or(other))) {
             Some(switch) => (switch.name, if switch.is(other) { "on" } else { "off" }),
             None => return assignment(other),

@@ -4,6 +4,7 @@ use clap::Args;
 use protocol::{DeviceRequest, Exit, Failure, Response, unexpected_answer};
 
 use super::layout;
+use crate::args::ashift::DeviceProperties;
 use crate::args::common::{pool_name, vdevs};
 use crate::args::spares::spares;
 use crate::context::Context;
@@ -40,6 +41,8 @@ pub struct Arguments {
     /// Dry run: show the resulting layout
     #[arg(short = 'n')]
     dry_run: bool,
+    #[command(flatten)]
+    of_devices: DeviceProperties,
     /// The pool
     pool: String,
     /// Devices, optionally grouped: mirror A B, raidz2 A B C D, special X, log X, cache X, spare X
@@ -51,6 +54,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "add to";
     let pool = pool_name(action, &arguments.pool)?;
+    arguments.of_devices.check(action, &pool, context)?;
     let (texts, spares) = spares(action, &pool, &arguments.vdevs)?;
     let vdevs = vdevs(action, &pool, &texts)?;
     let request = DeviceRequest::AddVdevs { vdevs, spares, force: arguments.force, dry_run: arguments.dry_run };

@@ -5,6 +5,7 @@ use dataset::jobs::Kind;
 use protocol::{DeviceRequest, Exit, Failure, JobTarget, Order, Request, Response, unexpected_answer};
 
 use super::{layout, trim};
+use crate::args::ashift::DeviceProperties;
 use crate::args::common::{pool_name, vdev, vdev_name};
 use crate::context::Context;
 
@@ -49,6 +50,8 @@ pub struct Arguments {
     /// Wait until the resilver or the expansion finishes
     #[arg(short = 'w')]
     wait: bool,
+    #[command(flatten)]
+    of_devices: DeviceProperties,
     /// The pool
     pool: String,
     /// A device of the pool (path or GUID), or the name of a RAID-Z
@@ -75,6 +78,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         context.run(&pool, Request::start(Kind::Expand, limit))?;
         return if arguments.wait { wait(&pool, context) } else { Ok(Exit::Done) };
     };
+    arguments.of_devices.check(action, &pool, context)?;
     let new = vdev(action, &pool, new)?;
     let request = DeviceRequest::Attach {
         device: vdev_name(device)?,

@@ -2,11 +2,13 @@
 
 use clap::Args;
 use dataset::name::check_new_pool;
-use dataset::property::Property;
 use dataset::property::dataset::MOUNTPOINT;
+use dataset::property::{DISABLED, FEATURE, Property};
+use pool::format::label::KNOWN_FEATURES;
 use protocol::{CreatePool, Exit, Failure, HostRequest, HostResponse, unexpected_answer};
 
 use super::layout;
+use crate::args::altroot::with_altroot;
 use crate::args::common::{assignments, split_assignment, vdevs};
 use crate::args::spares::spares;
 use crate::context::Context;
@@ -51,6 +53,9 @@ pub struct Arguments {
     /// Dry run: show the resulting layout
     #[arg(short = 'n')]
     dry_run: bool,
+    /// Disable all features, except those set by -o feature@NAME=enabled
+    #[arg(short = 'd')]
+    no_features: bool,
     /// Set a property of the pool
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     pool_properties: Vec<(String, String)>,
@@ -60,6 +65,9 @@ pub struct Arguments {
     /// Mount point of the root file system: a directory, none or legacy (default: /NAME; for ordinary users ~/NAME)
     #[arg(short = 'm', value_name = "MOUNTPOINT")]
     mountpoint: Option<String>,
+    /// Alternate root directory of all mount points, until export
+    #[arg(short = 'R', value_name = "ROOT")]
+    altroot: Option<String>,
     /// The pool
     name: String,
     /// Devices, optionally grouped: mirror A B, raidz2 A B C D, special X, log X, cache X, spare X
@@ -86,6 +94,12 @@ fn pool_of(arguments: &Arguments) -> Result<CreatePool, Failure> {
     let what = arguments.name.as_str();
     let mut root_properties = arguments.root_properties.clone();
     root_properties.extend(arguments.mountpoint.iter().map(|path| (MOUNTPOINT.name.to_owned(), path.clone())));
+    let mut pool_properties = arguments.pool_properties.clone();
+    if arguments.no_features {
+        let features = KNOWN_FEATURES.iter().map(|feature| format!("{FEATURE}{feature}"));
+        let others = features.filter(|feature| arguments.pool_properties.iter().all(|(name, _)| name != feature));
+        pool_properties.extend(others.map(|feature| (feature, DISABLED.to_owned())));
+    }
     let (texts, spares) = spares(action, what, &arguments.vdevs)?;
     if texts.is_empty() {
         return Err(Failure::cannot(action, what, "a pool needs at least one device besides spares"));
@@ -93,7 +107,7 @@ fn pool_of(arguments: &Arguments) -> Result<CreatePool, Failure> {
     Ok(CreatePool {
         vdevs: vdevs(action, what, &texts)?,
         spares,
-        pool_assignments: assignments(&arguments.pool_properties, Property::of_pool, true, action, what)?,
+        pool_assignments: with_altroot(&pool_properties, arguments.altroot.as_deref(), action, what)?,
         root_assignments: assignments(&root_properties, Property::of_dataset, true, action, what)?,
         force: arguments.force,
         dry_run: arguments.dry_run,

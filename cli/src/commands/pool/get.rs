@@ -6,7 +6,7 @@ use dataset::property::{dataset::TYPE, pool::GUID};
 use protocol::{Exit, Failure, PoolRecord};
 
 use super::list::records;
-use crate::args::common::Format;
+use crate::args::common::{Format, PoolKey};
 use crate::args::reference::pool_get;
 use crate::context::Context;
 use crate::get::{Field, Layout, SourceFilter, Wanted};
@@ -24,6 +24,8 @@ const NOTES: &str = "Examples:
 pub struct Arguments {
     #[command(flatten)]
     format: Format,
+    #[command(flatten)]
+    key: PoolKey,
     /// Columns to print (default: name,property,value,source)
     #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
     fields: Vec<Field>,
@@ -50,7 +52,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let (records, exit) = records(&arguments.pools, &names, false, context)?;
     let shown = |record: &PoolRecord| {
         let properties = wanted.select(&record.name, &record.properties, Property::of_pool, &arguments.sources);
-        (record.name.clone(), properties)
+        let is_json = arguments.format.json;
+        let owner = if is_json { arguments.key.of(&record.name, record.guid) } else { record.name.clone() };
+        (owner, properties)
     };
     let layout = Layout { format: &arguments.format, fields: &arguments.fields, owners: "pools" };
     layout.print(context, &records, shown, Encoder::pool)?;

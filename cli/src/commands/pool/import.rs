@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dataset::name::{DatasetName, check_new_pool};
-use dataset::property::Property;
 use protocol::{
     Exit, Failure, FoundVdev, HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind,
     VdevRole, Wanted, search_options, searched, unexpected_answer,
 };
 use serde_json::{Map, Value, json};
 
-use crate::args::common::{absolute, assignments, split_assignment};
+use crate::args::altroot::with_altroot;
+use crate::args::common::{absolute, split_assignment};
 use crate::context::Context;
 use crate::output::table::{Column, Table};
 
@@ -31,6 +31,7 @@ Examples:
   pool import -d /var/lib tank
   pool import -d /backup tank oldtank        import under a new name
   pool import -o readonly=on -N tank
+  pool import -R /mnt tank                   mount everything below /mnt
   pool import -F -n tank                     show what a rewind would lose
   pool import -F tank                        rewind to the newest readable state
   pool import -F -T 1234 -o readonly=on tank  inspect an older state without writing
@@ -70,6 +71,9 @@ pub struct Arguments {
     /// Set a pool property; readonly=on lasts until export
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     properties: Vec<(String, String)>,
+    /// Alternate root directory of all mount points, until export
+    #[arg(short = 'R', value_name = "ROOT")]
+    altroot: Option<String>,
     /// Print JSON: for a list, or with -F -n
     #[arg(short = 'j', long, conflicts_with = "all")]
     json: bool,
@@ -120,7 +124,7 @@ fn import(
         force: arguments.force,
         without_log: arguments.without_log,
         no_mount: arguments.no_mount,
-        assignments: assignments(&arguments.properties, Property::of_pool, true, action, pool.unwrap_or("all"))?,
+        assignments: with_altroot(&arguments.properties, arguments.altroot.as_deref(), action, pool.unwrap_or("all"))?,
         rewind: arguments.rewind.then_some(Rewind { to: arguments.txg, dry_run: arguments.dry_run }),
     };
     context.note_ignored(&arguments.properties)?;

@@ -3,12 +3,17 @@
 //! The executor returns counters since import. The first table shows their average since import, each further table the
 //! difference from the previous table.
 
+use std::collections::HashMap;
+
 use clap::Args;
+use dataset::property::pool::GUID;
 use dataset::property::size::{format_bytes, format_count};
 use protocol::{Exit, Failure, IoCounts, IoSample, PoolRequest, Response, VdevRole, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use super::schedule::{Round, Schedule};
+use super::status::lines;
+use crate::args::{clock::Stamp, names::DeviceNames};
 use crate::context::Context;
 
 /// Arguments of `pool iostat`.
@@ -31,6 +36,13 @@ pub struct Arguments {
     /// Print exact numbers
     #[arg(short = 'p')]
     exact: bool,
+    /// Print the header once
+    #[arg(short = 'n')]
+    one_head: bool,
+    #[command(flatten)]
+    names: DeviceNames,
+    #[command(flatten)]
+    stamp: Stamp,
     /// Omit the first report, the averages since import
     #[arg(short = 'y')]
     skip_first: bool,
@@ -44,13 +56,13 @@ pub struct Arguments {
 
 /// Prints rates once, or at each interval.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let schedule = Schedule::parse(&arguments.words)?;
+    let schedule = Schedule::parse(&arguments.words)?.stamped(arguments.stamp);
     let skips_first = arguments.skip_first && schedule.is_repeated();
     let schedule = if skips_first { schedule.with_one_more() } else { schedule };
     let mut before: Vec<IoSample> = Vec::new();
-    let mut page = Page::default();
+    let mut page = Page { has_one_head: arguments.one_head, ..Page::default() };
     schedule.run(context, |time, context| {
-        let samples = samples(&schedule.pools, context)?;
+        let samples = samples(&schedule.pools, arguments.names, context)?;
         let rate = |now: &IoSample| Rates::between(before.iter().find(|before| before.pool.name == now.pool.name), now);
         let rates: Vec<Rates> = samples.iter().map(rate).collect();
         before = samples;
@@ -61,16 +73,33 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     })
 }
 
-fn samples(pools: &[String], context: &mut Context<'_>) -> Result<Vec<IoSample>, Failure> {
+fn samples(pools: &[String], names: DeviceNames, context: &mut Context<'_>) -> Result<Vec<IoSample>, Failure> {
     let mut samples = Vec::new();
     for pool in context.pools(pools)? {
         match context.call_each(pools, &pool, PoolRequest::IoCounters)? {
-            Some(Response::IoCounters(sample)) => samples.push(sample),
+            Some(Response::IoCounters(mut sample)) => {
+                let guids = if names.needs_guids() { guids(&pool, context)? } else { HashMap::new() };
+                sample.vdevs.iter_mut().for_each(|vdev| rename(vdev, names, &guids));
+                samples.push(sample);
+            }
             None => {}
             _ => return Err(unexpected_answer()),
         }
     }
     Ok(samples)
+}
+
+/// The GUIDs of the vdevs and devices, by name.
+fn guids(pool: &str, context: &mut Context<'_>) -> Result<HashMap<String, u64>, Failure> {
+    let request = PoolRequest::Pool { properties: vec![GUID.name.to_owned()], vdevs: true };
+    let Response::Pool(record) = context.call(pool, request)? else { return Err(unexpected_answer()) };
+    Ok(record.vdevs.iter().flat_map(lines).map(|(_, vdev)| (vdev.path.clone(), vdev.guid)).collect())
+}
+
+/// Gives a vdev and its members their printed names. A device that just left the pool has GUID 0.
+fn rename(counts: &mut IoCounts, names: DeviceNames, guids: &HashMap<String, u64>) {
+    counts.name = names.name(&counts.name, guids.get(&counts.name).copied().unwrap_or(0));
+    counts.members.iter_mut().for_each(|member| rename(member, names, guids));
 }
 
 /// Rates per second of a pool and its vdevs; allocated and free space are the present values.
@@ -124,6 +153,8 @@ fn per_second(now: &IoCounts, before: Option<&IoCounts>, nanoseconds: u64) -> Io
 struct Page {
     /// Widths of the name and number columns, and number of rows below the header.
     head: Option<(usize, usize, usize)>,
+    /// Whether the header is printed once.
+    has_one_head: bool,
 }
 
 /// Lines of a screen, after which the header repeats.
@@ -133,6 +164,7 @@ impl Page {
     /// Widths of the columns, and whether the rows need a new header; wider columns do.
     fn add(&mut self, names: usize, numbers: usize, rows: usize) -> (usize, usize, bool) {
         match self.head {
+            Some((n, m, _)) if self.has_one_head => (n, m, false),
             Some((n, m, below)) if names <= n && numbers <= m && below + rows <= SCREEN => {
                 self.head = Some((n, m, below + rows));
                 (n, m, false)
@@ -319,5 +351,10 @@ mod tests {
         assert_eq!(shown(100), 4, "the next screen");
         assert_eq!(shown(100), 1);
         assert_eq!(shown(1 << 40), 4, "wider columns");
+        let mut page = Page { has_one_head: true, ..Page::default() };
+        let rates = Rates::between(None, &sample(1_000_000_000, 100));
+        let mut shown = || render(std::slice::from_ref(&rates), false, true, false, &mut page).lines().count();
+        assert_eq!(shown(), 4);
+        assert!((0..2 * SCREEN).all(|_| shown() == 1), "with -n the head stands once");
     }
 }

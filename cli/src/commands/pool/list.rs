@@ -10,8 +10,11 @@ use protocol::{Exit, Failure, PoolRecord, PoolRequest, Response, VdevRecord, Vde
 use serde_json::{Map, Value};
 
 use super::schedule::{Round, Schedule};
-use super::status::{forget_trim, lines, vdev_json, vdevs_json};
-use crate::args::common::{Format, property_list};
+use super::status::{forget_trim, lines};
+use super::vdev_json::{vdev_json, vdevs_json};
+use crate::args::clock::Stamp;
+use crate::args::common::{Format, PoolKey, property_list};
+use crate::args::names::DeviceNames;
 use crate::context::Context;
 use crate::output::json::Encoder;
 use crate::output::table::{Column, Table};
@@ -37,10 +40,16 @@ pub struct Arguments {
     /// Include vdevs and devices; omit default columns without information
     #[arg(short = 'v')]
     verbose: bool,
-    /// Columns to print: property names, such as name,size,free,health (default:
-    /// name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot)
+    /// Columns to print: property names, such as name,size,free,health (default: name, size, allocated, free,
+    /// checkpoint, expandsize, fragmentation, capacity, dedupratio, health, altroot)
     #[arg(short = 'o', value_name = "PROPERTIES")]
     columns: Option<String>,
+    #[command(flatten)]
+    names: DeviceNames,
+    #[command(flatten)]
+    stamp: Stamp,
+    #[command(flatten)]
+    key: PoolKey,
     /// Pools (default: all), then an interval in seconds, then a number of reports (default: no end)
     #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
@@ -48,7 +57,7 @@ pub struct Arguments {
 
 /// Lists pools once, or at each interval.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let schedule = Schedule::parse(&arguments.words)?;
+    let schedule = Schedule::parse(&arguments.words)?.stamped(arguments.stamp);
     let columns = property_list(arguments.columns.as_deref().unwrap_or(COLUMNS), Property::of_pool)?;
     let mut head = String::new();
     schedule.run(context, |_, context| list(&schedule.pools, &columns, &mut head, arguments, context))
@@ -67,13 +76,17 @@ fn list(
     if properties.is_empty() {
         properties.push(GUID.name.to_owned());
     }
-    let (records, exit) = records(pools, &properties, arguments.verbose, context)?;
+    let (mut records, exit) = records(pools, &properties, arguments.verbose, context)?;
     if arguments.format.json {
         let encoder = context.encoder(&arguments.format);
-        context.print_json("list", "pools", encode(&records, columns, &encoder))?;
+        context.print_json("list", "pools", encode(&records, columns, &encoder, arguments.names, arguments.key))?;
     } else if records.is_empty() && exit == Exit::Done && !arguments.format.scripted {
         context.note("no pools available\n")?;
     } else {
+        for record in &mut records {
+            let vdevs = record.vdevs.iter_mut().chain(&mut record.spares);
+            vdevs.for_each(|vdev| arguments.names.apply(vdev));
+        }
         let style = context.style(&arguments.format);
         let is_narrowed = arguments.verbose && arguments.columns.is_none() && !arguments.format.scripted;
         let narrowed = if is_narrowed { informative(&records, columns, &style) } else { columns.to_vec() };
@@ -191,20 +204,20 @@ fn figure(property: &Property) -> Option<PoolFigure> {
     }
 }
 
-fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder) -> Value {
+fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder, names: DeviceNames, key: PoolKey) -> Value {
     let columns: Vec<Property> = columns.iter().filter(|property| !NAME.is(property.name())).cloned().collect();
     let entry = |record: &PoolRecord| {
         let mut pool = encoder.pool(record, &select(&record.name, &record.properties, &columns));
         if !record.vdevs.is_empty() {
-            let (vdevs, others) = vdevs_json(&record.vdevs);
+            let (vdevs, others) = vdevs_json(&record.vdevs, names);
             pool["vdevs"] = Value::Object(vdevs);
             pool.as_object_mut().expect("it is one").extend(others);
             if !record.spares.is_empty() {
-                let spares = record.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare)));
+                let spares = record.spares.iter().map(|spare| vdev_json(spare, names));
                 pool["spares"] = Value::Object(spares.collect());
             }
         }
-        (record.name.clone(), pool)
+        (key.of(&record.name, record.guid), pool)
     };
     Value::Object(records.iter().map(entry).collect::<Map<_, _>>())
 }
@@ -300,7 +313,7 @@ mod tests {
         let encoder = Encoder { style, integers: true };
         let mut record = record();
         record.vdevs.clear();
-        let value = encode(&[record], &columns, &encoder);
+        let value = encode(&[record], &columns, &encoder, DeviceNames::default(), PoolKey::default());
         insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap(), @r#"
         {
           "tank": {

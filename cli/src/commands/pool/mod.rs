@@ -23,6 +23,7 @@ mod layout;
 pub mod list;
 pub mod offline;
 pub mod online;
+pub mod prefetch;
 pub mod rebalance;
 pub mod reguid;
 pub mod remove;
@@ -41,6 +42,8 @@ pub mod status;
 pub mod sync;
 pub mod tour;
 pub mod trim;
+pub mod upgrade;
+mod vdev_json;
 pub mod wait;
 
 use clap::{Parser, Subcommand};
@@ -128,6 +131,11 @@ pub enum PoolCommand {
     Wait(wait::Arguments),
     /// Commit all pending writes
     Sync(sync::Arguments),
+    /// Enable the features of this version
+    Upgrade(upgrade::Arguments),
+    /// Check that a pool can be opened
+    #[command(hide = true)]
+    Prefetch(prefetch::Arguments),
     /// Verify a pool without repair, imported or exported
     Check(check::Arguments),
     /// Show what a loss of devices would cost
@@ -161,6 +169,8 @@ impl PoolCommand {
             PoolCommand::Import(arguments) => import::run(arguments, context),
             PoolCommand::History(arguments) => history::run(arguments, context),
             PoolCommand::Sync(arguments) => sync::run(arguments, context),
+            PoolCommand::Upgrade(arguments) => upgrade::run(arguments, context),
+            PoolCommand::Prefetch(arguments) => prefetch::run(arguments, context),
             PoolCommand::Iostat(arguments) => iostat::run(arguments, context),
             PoolCommand::Add(arguments) => add::run(arguments, context),
             PoolCommand::Attach(arguments) => attach::run(arguments, context),

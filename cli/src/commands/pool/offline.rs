@@ -23,6 +23,9 @@ pub struct Arguments {
     /// Temporary: only until the next import
     #[arg(short = 't')]
     temporary: bool,
+    /// As in ZFS, mark the devices as faulted; they are taken offline instead
+    #[arg(short = 'f', hide = true)]
+    faulted: bool,
     /// The pool
     pool: String,
     /// The devices (paths or GUIDs)
@@ -33,6 +36,9 @@ pub struct Arguments {
 /// Takes each named device offline.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("offline", &arguments.pool)?;
+    if arguments.faulted {
+        context.note("note: the devices become OFFLINE, as without -f, and not FAULTED; to undo: pool online\n")?;
+    }
     for device in &arguments.devices {
         let device = device_name(device)?;
         context.run(&pool, DeviceRequest::Offline { device, temporary: arguments.temporary })?;

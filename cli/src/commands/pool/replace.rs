@@ -4,6 +4,7 @@ use clap::Args;
 use dataset::jobs::Kind;
 use protocol::{DeviceRequest, Exit, Failure, JobTarget, Order, Request, Response, VdevSpec, unexpected_answer};
 
+use crate::args::ashift::DeviceProperties;
 use crate::args::common::{device_name, pool_name, vdev};
 use crate::context::Context;
 
@@ -34,6 +35,8 @@ pub struct Arguments {
     /// Wait until the replacement finishes
     #[arg(short = 'w')]
     wait: bool,
+    #[command(flatten)]
+    of_devices: DeviceProperties,
     /// The pool
     pool: String,
     /// The device to replace (path or GUID)
@@ -47,6 +50,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "replace";
     let pool = pool_name(action, &arguments.pool)?;
+    arguments.of_devices.check(action, &pool, context)?;
     let device = device_name(&arguments.device)?;
     let new = match &arguments.new {
         Some(new) => vdev(action, &pool, new)?,

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use protocol::{Exit, Failure};
 
+use crate::args::clock::Stamp;
 use crate::context::Context;
 
 /// Pools, interval and number of reports.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) struct Schedule {
     /// The named pools; empty for all.
     pub(super) pools: Vec<String>,
     interval: Option<Duration>,
     count: Option<u64>,
+    /// The time above each report.
+    stamp: Stamp,
 }
 
 impl Schedule {
@@ -32,7 +35,12 @@ impl Schedule {
             [every, times] => (Some(interval(every)?), Some(count(times)?)),
             _ => return Err(Failure::usage("at most an interval and a count follow the pools")),
         };
-        Ok(Schedule { pools: pools.to_vec(), interval, count })
+        Ok(Schedule { pools: pools.to_vec(), interval, count, stamp: Stamp::default() })
+    }
+
+    /// The same schedule with the time above each report.
+    pub(super) fn stamped(self, stamp: Stamp) -> Schedule {
+        Schedule { stamp, ..self }
     }
 
     /// Whether there may be more than one report.
@@ -56,6 +64,7 @@ impl Schedule {
         let mut time = 0;
         let mut exit = Exit::Done;
         loop {
+            context.print(&self.stamp.line(context.zone))?;
             let round = show(time, context)?;
             if round != Round::Whole {
                 exit = Exit::Failed;

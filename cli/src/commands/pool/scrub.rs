@@ -29,6 +29,7 @@ With -w, or for parts of a pool, the exit status is 3 if damage without a good c
 Examples:
   pool scrub tank
   pool scrub -w tank && pool status -v tank
+  pool scrub -a                              all pools
   pool scrub -p tank                         pause; 'pool scrub tank' continues
   pool scrub --limit 50M tank                verify at most 50M a second; also changes a running scrub
   pool scrub tank/home                       a file system
@@ -54,8 +55,20 @@ pub struct Arguments {
     /// Verify only known damage
     #[arg(short = 'e')]
     damage: bool,
+    /// All pools
+    #[arg(short = 'a', conflicts_with = "targets")]
+    all: bool,
+    /// As in ZFS, continue after the last verified txg; the whole pool is verified
+    #[arg(short = 'C', hide = true, conflicts_with_all = ["pause", "stop", "damage"])]
+    since_last: bool,
+    /// As in ZFS, verify data written from this date on; older data is verified too
+    #[arg(short = 'S', value_name = "DATE", value_parser = date, hide = true)]
+    from: Option<String>,
+    /// As in ZFS, verify data written up to this date; newer data is verified too
+    #[arg(short = 'E', value_name = "DATE", value_parser = date, hide = true)]
+    to: Option<String>,
     /// Pools, file systems, snapshots or files
-    #[arg(value_name = "POOL", required = true)]
+    #[arg(value_name = "POOL", required_unless_present = "all")]
     targets: Vec<OsString>,
 }
 
@@ -67,8 +80,14 @@ enum Target {
 
 /// Plans, starts, pauses or stops a scrub; scrubs parts.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let all = if arguments.all { context.executor.known_pools()? } else { Vec::new() };
+    let all = all.into_iter().map(OsString::from);
+    let texts: Vec<OsString> = arguments.targets.iter().cloned().chain(all).collect();
     let read = |text: &OsString| target(text, arguments, context);
-    let targets: Vec<Target> = arguments.targets.iter().map(read).collect::<Result<_, _>>()?;
+    let targets: Vec<Target> = texts.iter().map(read).collect::<Result<_, _>>()?;
+    if arguments.since_last || arguments.from.is_some() || arguments.to.is_some() {
+        context.note("note: -C, -S and -E have no effect: a scrub verifies the data of all txgs and dates\n")?;
+    }
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let order = match (arguments.pause, arguments.stop) {
         (true, _) => Order::Pause(JobTarget::Pool),
@@ -87,7 +106,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         }
     }
     let mut exit = Exit::Done;
-    for (target, text) in targets.iter().zip(&arguments.targets) {
+    for (target, text) in targets.iter().zip(&texts) {
         if let Target::Part { pool, part } = target {
             exit = exit.max(examine(pool, part, text, context)?);
         }
@@ -102,6 +121,14 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         exit = exit.max(Exit::of_scrub(found.errors));
     }
     Ok(exit)
+}
+
+/// Checks a date in the form of ZFS, such as `2025-11-07` or `2025-11-07 09:05`.
+fn date(text: &str) -> Result<String, String> {
+    let day = text.parse::<jiff::civil::Date>().is_ok() && !text.contains(['T', ' ']);
+    let minute = jiff::civil::DateTime::strptime("%Y-%m-%d %H:%M", text).is_ok();
+    let expected = || "expected a date such as '2025-11-07' or '2025-11-07 09:05'".to_owned();
+    (day || minute).then(|| text.to_owned()).ok_or_else(expected)
 }
 
 fn target(text: &OsStr, arguments: &Arguments, context: &mut Context<'_>) -> Result<Target, Failure> {

@@ -1,18 +1,14 @@
 //! `pool split`: splits one device off each mirror into a new pool.
 
-use std::path::{Component, Path};
-
 use clap::Args;
-use dataset::{
-    name::check_new_pool,
-    property::{Property, pool::ALTROOT},
-};
+use dataset::name::check_new_pool;
 use protocol::{
     Assignment, DeviceRequest, Exit, Failure, HostRequest, HostResponse, ImportPool, PathBytes, PoolSelector, Response,
     SplitRecord, Wanted, unexpected_answer,
 };
 
-use crate::args::common::{assignments, device_name, pool_name, split_assignment};
+use crate::args::altroot::with_altroot;
+use crate::args::common::{device_name, pool_name, split_assignment};
 use crate::context::Context;
 
 const ACTION: &str = "split";
@@ -59,10 +55,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name(ACTION, &arguments.pool)?;
     let new = check_new_pool(&arguments.new).map_err(|error| Failure::name("split off", &error))?;
-    let mut given = assignments(&arguments.properties, Property::of_pool, true, ACTION, &pool)?;
+    let given = with_altroot(&arguments.properties, arguments.altroot.as_deref(), ACTION, &pool)?;
     context.note_ignored(&arguments.properties)?;
-    // `altroot` is not a settable property: the value lasts for an import.
-    given.extend(arguments.altroot.as_deref().map(altroot).transpose()?);
     if context.executor.known_pools()?.iter().any(|known| known == new.as_str()) {
         return Err(Failure::cannot(ACTION, &pool, format!("a pool named '{new}' exists already")));
     }
@@ -77,21 +71,6 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         imported.map_err(|failure| failure.hint(format!("'{new}' was split off; to import: pool import {new}")))?;
     }
     Ok(Exit::Done)
-}
-
-/// The `altroot` of the new pool: an absolute directory, created at import if missing.
-fn altroot(directory: &str) -> Result<Assignment, Failure> {
-    let path = Path::new(directory);
-    let problem = if !path.is_absolute() {
-        "is not an absolute path"
-    } else if !path.components().any(|part| matches!(part, Component::Normal(_))) {
-        "is the root directory"
-    } else if path.exists() && !path.is_dir() {
-        "is not a directory"
-    } else {
-        return Ok(Assignment { name: ALTROOT.name.to_owned(), value: directory.to_owned() });
-    };
-    Err(Failure::usage(format!("the directory '{directory}' {problem}")))
 }
 
 /// Imports the new pool, to remain imported or only to set properties.

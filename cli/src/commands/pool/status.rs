@@ -2,21 +2,21 @@
 
 use clap::Args;
 use protocol::{
-    Exit, Failure, PoolRequest, PoolStatus, Response, TrimRecord, TrimState, VdevKind, VdevRecord, VdevRole,
-    unexpected_answer,
+    Exit, Failure, PoolRequest, PoolStatus, Response, TrimRecord, TrimState, VdevRecord, VdevRole, unexpected_answer,
 };
-use serde_json::{Map, Value, json};
 
 use super::{
     jobs,
     schedule::{Round, Schedule},
+    vdev_json::encode,
 };
+use crate::args::{clock::Stamp, common::PoolKey, names::DeviceNames};
 use crate::context::Context;
 use crate::output::table::{Column, Table};
 use crate::output::time::{self, Zone};
 
 /// Arguments of `pool status`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(
     after_help = "'status' names the most serious problem of a pool, 'action' the next command. The counters READ, WRITE and CKSUM count errors
 since the import or the last 'pool clear'. With -t, a device shows how far a trim has come.
@@ -26,6 +26,8 @@ Examples:
   pool status -v tank                        list every damaged file
   pool status -x                             only pools with problems
   pool status -t tank                        with TRIM status
+  pool status -e tank                        only devices with problems
+  pool status -gT d tank 5                   GUIDs, with the time above each report
   pool status tank 5                         every five seconds"
 )]
 pub struct Arguments {
@@ -38,12 +40,33 @@ pub struct Arguments {
     /// Show TRIM status
     #[arg(short = 't')]
     trim: bool,
+    /// Show only devices with problems
+    #[arg(short = 'e')]
+    failing: bool,
+    /// Show initialization status
+    #[arg(short = 'i')]
+    initialization: bool,
+    /// Show deduplication statistics
+    #[arg(short = 'D')]
+    dedup: bool,
+    #[command(flatten)]
+    pub(super) names: DeviceNames,
+    #[command(flatten)]
+    stamp: Stamp,
     /// Print exact numbers
     #[arg(short = 'p')]
     exact: bool,
     /// Print JSON, one document per report
     #[arg(short = 'j', long)]
     json: bool,
+    /// In JSON, print numbers as integers instead of strings
+    #[arg(long, requires = "json")]
+    pub(super) json_int: bool,
+    #[command(flatten)]
+    pub(super) key: PoolKey,
+    /// In JSON, list all devices on one level
+    #[arg(long, requires = "json")]
+    pub(super) json_flat_vdevs: bool,
     /// Pools (default: all), then an interval in seconds, then a number of reports (default: no end)
     #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
@@ -51,7 +74,7 @@ pub struct Arguments {
 
 /// Prints the status once, or at each interval.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let schedule = Schedule::parse(&arguments.words)?;
+    let schedule = Schedule::parse(&arguments.words)?.stamped(arguments.stamp);
     schedule.run(context, |time, context| show(&schedule.pools, time > 0, arguments, context))
 }
 
@@ -76,19 +99,55 @@ fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Cont
     let apart = if again { "\n".to_owned() } else { String::new() };
     all.retain(|status| !arguments.unhealthy || !is_healthy(status));
     if arguments.json {
-        context.print_json("status", "pools", encode(&all))?;
+        context.print_json("status", "pools", encode(&all, arguments))?;
     } else if known == 0 && exit == Exit::Done {
         context.note("no pools available\n")?;
     } else if all.is_empty() && exit == Exit::Done {
         context.print(&(apart + &all_healthy(pools)))?;
     } else if !all.is_empty() {
+        all.iter_mut().for_each(|status| prepare(status, arguments));
         let zone = context.zone;
-        let render = |status| render(status, arguments.verbose, arguments.exact, zone);
+        let render = |status| render(status, arguments.verbose, arguments.exact, zone) + dedup(arguments);
         let parts: Vec<String> = all.iter().map(render).collect();
         context.print_called(&(apart + &parts.join("\n")))?;
     }
     context.executor.rest()?;
     Ok(Round::of(known, exit))
+}
+
+/// Gives devices their printed names, adds their initialization status, and drops devices without problems, as asked.
+fn prepare(status: &mut PoolStatus, arguments: &Arguments) {
+    for vdev in status.vdevs.iter_mut().chain(&mut status.spares) {
+        arguments.names.apply(vdev);
+    }
+    if arguments.initialization {
+        status.vdevs.iter_mut().for_each(uninitialized);
+    }
+    if arguments.failing {
+        status.vdevs.retain_mut(has_problems);
+        status.spares.clear();
+    }
+}
+
+/// Notes that no free space of the devices was initialized.
+fn uninitialized(vdev: &mut VdevRecord) {
+    if vdev.members.is_empty() {
+        let note = vdev.note.take().map_or_else(String::new, |note| note + "  ");
+        vdev.note = Some(note + "(uninitialized)");
+    }
+    vdev.members.iter_mut().for_each(uninitialized);
+}
+
+/// Whether the vdev or a member has problems; drops the other members.
+fn has_problems(vdev: &mut VdevRecord) -> bool {
+    vdev.members.retain_mut(has_problems);
+    let errors = vdev.read_errors + vdev.write_errors + vdev.checksum_errors;
+    vdev.state != "ONLINE" || errors > 0 || !vdev.members.is_empty()
+}
+
+/// The statistics of deduplication, in the words of OpenZFS.
+fn dedup(arguments: &Arguments) -> &'static str {
+    if arguments.dedup { "\n dedup: no DDT entries\n" } else { "" }
 }
 
 /// Drops the TRIM status, shown only with `-t`.
@@ -211,85 +270,13 @@ fn errors(state: &str, damaged: Option<&[String]>, unexamined: u64, verbose: boo
     }
 }
 
-/// A vdev or device in JSON, for `list -j` and `status -j`.
-pub(super) fn vdev_json(vdev: &VdevRecord) -> Value {
-    let mut object = json!({
-        "name": vdev.path,
-        "vdev_type": vdev.kind.as_str(),
-        "guid": vdev.guid.to_string(),
-        "path": vdev.path,
-        "state": vdev.state,
-        "total_space": vdev.size.to_string(),
-        "alloc_space": vdev.allocated.to_string(),
-        "read_errors": vdev.read_errors.to_string(),
-        "write_errors": vdev.write_errors.to_string(),
-        "checksum_errors": vdev.checksum_errors.to_string(),
-    });
-    if vdev.kind != VdevKind::Disk {
-        let members = vdev.members.iter().map(|member| (member.path.clone(), vdev_json(member)));
-        object["vdevs"] = Value::Object(members.collect());
-    }
-    if vdev.role != VdevRole::Normal {
-        object["class"] = json!(vdev.role.as_str());
-    }
-    if let Some(trim) = &vdev.trim {
-        object["trim_state"] = json!(trim.state.as_str());
-        object["trim_percent"] = json!(trim.percent.to_string());
-        object["trim_time"] = json!(if trim.end > 0 { trim.end } else { trim.start }.to_string());
-    }
-    if let Some(note) = &vdev.note {
-        object["note"] = json!(note);
-    }
-    object
-}
-
-/// Vdevs in JSON: the normal vdevs, and the rest by role under the headings of ZFS.
-pub(super) fn vdevs_json(vdevs: &[VdevRecord]) -> (Map<String, Value>, Map<String, Value>) {
-    let object = |vdevs: Vec<&VdevRecord>| vdevs.iter().map(|vdev| (vdev.path.clone(), vdev_json(vdev))).collect();
-    let (mut normal, mut others) = (Map::new(), Map::new());
-    for (role, vdevs) in VdevRole::groups(vdevs, |vdev| vdev.role) {
-        match role.json_heading() {
-            None => normal = object(vdevs),
-            Some(heading) => drop(others.insert(heading.to_owned(), Value::Object(object(vdevs)))),
-        }
-    }
-    (normal, others)
-}
-
-fn encode(all: &[PoolStatus]) -> Value {
-    let entry = |status: &PoolStatus| {
-        let (vdevs, others) = vdevs_json(&status.vdevs);
-        let mut object = json!({
-            "name": status.name,
-            "state": status.state,
-            "pool_guid": status.guid.to_string(),
-            "txg": Some(status.txg).filter(|txg| *txg > 0).map(|txg| txg.to_string()),
-            "status": status.status,
-            "action": status.action,
-            "activity": status.activity,
-            "transports": status.transports,
-        });
-        for (_, key, kinds) in jobs::ROWS {
-            object[key] = json!(jobs::find(&status.jobs, kinds).map(jobs::encode));
-        }
-        let spares = status.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare)));
-        let root = json!({ "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs });
-        object["vdevs"] = json!({ status.name.as_str(): root });
-        object["spares"] = Value::Object(spares.collect());
-        object["error_count"] = json!(status.damaged.as_ref().map(|names| names.len().to_string()));
-        object["errlist"] = json!(status.damaged);
-        object["unexamined_count"] = json!(status.unexamined.to_string());
-        object.as_object_mut().expect("it is one").extend(others);
-        (status.name.clone(), object)
-    };
-    Value::Object(all.iter().map(entry).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use dataset::jobs::JobState;
+    use protocol::VdevKind;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -417,7 +404,8 @@ mod tests {
             );
         }
         let known = |status: &PoolStatus| {
-            ["error_count", "errlist"].map(|key| encode(std::slice::from_ref(status))["tank"][key].clone())
+            ["error_count", "errlist"]
+                .map(|key| encode(std::slice::from_ref(status), &Arguments::default())["tank"][key].clone())
         };
         assert_eq!(known(&suspended), [Value::Null, Value::Null]);
         assert_eq!(known(&status()), [json!("0"), json!([])]);

@@ -24,6 +24,7 @@ Cannot be undone: trimmed space loses its content. 'pool import -F' may be unabl
 
 Examples:
   pool trim tank
+  pool trim -a                               all pools
   pool trim -n tank                          show how much would be trimmed
   pool trim -w -r 100M tank                  at most 100M per second; wait for the end
   pool trim --limit 20M tank                 change the limit of a running trim
@@ -46,9 +47,12 @@ pub struct Arguments {
     /// Wait until the trim finishes
     #[arg(short = 'w')]
     wait: bool,
+    /// All pools
+    #[arg(short = 'a', conflicts_with = "pool")]
+    all: bool,
     /// The pool
-    #[arg(value_name = "POOL")]
-    pool: String,
+    #[arg(value_name = "POOL", required_unless_present = "all")]
+    pool: Option<String>,
     /// Devices (paths or GUIDs) whose vdevs to trim (default: all)
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
@@ -56,7 +60,16 @@ pub struct Arguments {
 
 /// Plans, starts, suspends or cancels a TRIM.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let pool = pool_name("trim", &arguments.pool)?;
+    let Some(pool) = &arguments.pool else {
+        for pool in context.executor.known_pools()? {
+            trim(&pool, arguments, context)?;
+        }
+        return Ok(Exit::Done);
+    };
+    trim(&pool_name("trim", pool)?, arguments, context)
+}
+
+fn trim(pool: &str, arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let limit = |text: &str| if text == "none" { Ok(0) } else { rate(text) };
     let limit = arguments.rate.as_deref().map(limit).transpose()?;
     let devices = arguments.devices.iter().map(|name| vdev_name(name)).collect::<Result<_, _>>()?;
@@ -67,9 +80,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         _ if arguments.dry_run => Order::Plan(target.clone()),
         _ => Order::Start { target: target.clone(), limit },
     };
-    let mut response = context.call(&pool, Request::job(Kind::Trim, order))?;
+    let mut response = context.call(pool, Request::job(Kind::Trim, order))?;
     if response == Response::Done && arguments.wait {
-        response = context.call(&pool, Request::job(Kind::Trim, Order::Wait(target)))?;
+        response = context.call(pool, Request::job(Kind::Trim, Order::Wait(target)))?;
     }
     match response {
         Response::Done => {}

@@ -5,20 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use dataset::property::size::format_bytes;
-use pool::env::{Env, SystemEnv};
 use protocol::{Activity, ActivityRecord, Exit, Failure, PoolRequest, Response, unexpected_answer};
 
 use super::schedule::interval;
-use crate::args::common::pool_name;
+use crate::args::{clock::Stamp, common::pool_name};
 use crate::context::Context;
-use crate::output::time;
 
 /// Interval between requests.
 const WATCH: Duration = Duration::from_millis(200);
-
-const NANOS: i64 = 1_000_000_000;
 
 /// Activities of ZFS that do not exist here, with the reason.
 const ABSENT: &[(&[&str], &str)] = &[
@@ -57,9 +53,8 @@ pub struct Arguments {
     /// Print exact numbers
     #[arg(short = 'p')]
     exact: bool,
-    /// Print the time above each row: u as seconds since 1970, d as a date
-    #[arg(short = 'T', value_name = "u|d")]
-    clock: Option<Clock>,
+    #[command(flatten)]
+    stamp: Stamp,
     /// Activities to wait for, separated by commas (default: all)
     #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',')]
     activities: Vec<String>,
@@ -69,17 +64,6 @@ pub struct Arguments {
     /// Print the bytes left every INTERVAL seconds
     #[arg(value_name = "INTERVAL")]
     interval: Option<String>,
-}
-
-/// How a time is shown.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Clock {
-    /// As seconds since 1970.
-    #[value(name = "u")]
-    Seconds,
-    /// As a date.
-    #[value(name = "d")]
-    Date,
 }
 
 /// Waits for the activities, printing the work left at each interval.
@@ -132,13 +116,8 @@ fn show(
     arguments: &Arguments,
     context: &mut Context<'_>,
 ) -> Result<(), Failure> {
-    let now = SystemEnv.now().div_euclid(NANOS);
-    let clock = arguments.clock.map(|clock| match clock {
-        Clock::Seconds => format!("{now}\n"),
-        Clock::Date => time::scan(now, context.zone) + "\n",
-    });
     let rows = rows(records, with_head, arguments.scripted, arguments.exact);
-    context.print(&(clock.unwrap_or_default() + &rows))?;
+    context.print(&(arguments.stamp.line(context.zone) + &rows))?;
     Ok(context.console.output.flush()?)
 }
 
