@@ -22,7 +22,7 @@ use super::{
     batches::{InBatches, Next},
     job::{Job, Step},
     kind::Kind,
-    moving::Common,
+    moving::{Common, Moving},
     record::{Detail, JobRecord},
 };
 use crate::catalogue::{DefragmentRow, MoveState, POOL, kind};
@@ -104,16 +104,8 @@ impl Job for Defragment<'_> {
         })
     }
 
-    fn is_paused(&self) -> bool {
-        self.datasets.moving().is_paused()
-    }
-
-    fn limit(&self) -> Option<u64> {
-        self.datasets.moving().limit()
-    }
-
-    fn handled(&self) -> u64 {
-        self.datasets.moving().copied()
+    fn mover(&self) -> Option<Moving<'_>> {
+        Some(self.datasets.moving())
     }
 
     /// Pauses the current defragmentation until resumed. The chunks still to be packed are chosen again then, and no

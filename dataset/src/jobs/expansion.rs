@@ -39,7 +39,7 @@ use pool::{
 use super::{
     job::{Job, Step},
     kind::Kind,
-    moving::{Emptying, refused},
+    moving::{Emptying, Moving, refused},
     record::{Detail, JobRecord, JobState, Reason, seconds_between},
 };
 use crate::underway::expansion::{ExpansionStatus, Pause, Round, Short};
@@ -111,16 +111,8 @@ impl Job for Expansion<'_> {
         })
     }
 
-    fn is_paused(&self) -> bool {
-        self.datasets.moving().is_paused()
-    }
-
-    fn limit(&self) -> Option<u64> {
-        self.datasets.moving().limit()
-    }
-
-    fn handled(&self) -> u64 {
-        self.datasets.moving().copied()
+    fn mover(&self) -> Option<Moving<'_>> {
+        Some(self.datasets.moving())
     }
 
     /// Pauses the current expansion until resumed, also after the next import.

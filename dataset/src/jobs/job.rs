@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pool::admin::Pool;
 
-use super::{kind::Kind, record::JobRecord};
+use super::{kind::Kind, moving::Moving, record::JobRecord};
 use crate::error::Result;
 
 /// The result of a step.
@@ -38,19 +38,24 @@ pub trait Job {
     /// Progress and result of the current job, else of the last; `None` if there was none.
     fn record(&self, pool: &Pool) -> Result<Option<JobRecord>>;
 
+    /// What all jobs that move chunks share, if this job is one: at most one of them runs at a time.
+    fn mover(&self) -> Option<Moving<'_>> {
+        None
+    }
+
     /// Whether the administrator has paused the job.
     fn is_paused(&self) -> bool {
-        false
+        self.mover().is_some_and(|mover| mover.is_paused())
     }
 
     /// The limit in bytes per second, if the administrator has set one.
     fn limit(&self) -> Option<u64> {
-        None
+        self.mover().and_then(|mover| mover.limit())
     }
 
     /// The bytes handled since the pool was opened, to which the limit applies.
     fn handled(&self) -> u64 {
-        0
+        self.mover().map_or(0, |mover| mover.copied())
     }
 
     /// Pauses the job until resumed.

@@ -16,7 +16,7 @@ use super::{
     batches::{InBatches, Next},
     job::{Job, Step},
     kind::Kind,
-    moving::Common,
+    moving::{Common, Moving},
     record::{Detail, JobRecord},
 };
 use crate::catalogue::{MoveState, POOL, RebalanceRow, kind};
@@ -90,16 +90,8 @@ impl Job for Rebalance<'_> {
         })
     }
 
-    fn is_paused(&self) -> bool {
-        self.datasets.moving().is_paused()
-    }
-
-    fn limit(&self) -> Option<u64> {
-        self.datasets.moving().limit()
-    }
-
-    fn handled(&self) -> u64 {
-        self.datasets.moving().copied()
+    fn mover(&self) -> Option<Moving<'_>> {
+        Some(self.datasets.moving())
     }
 
     /// Pauses the current rebalance until resumed. The chunks still to be moved are chosen again then, and no space is

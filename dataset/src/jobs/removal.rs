@@ -35,7 +35,7 @@ use pool::{
 use super::{
     job::{Job, Step},
     kind::Kind,
-    moving::{Common, Emptying, refused},
+    moving::{Common, Emptying, Moving, refused},
     record::{Detail, JobRecord},
 };
 use crate::catalogue::{MoveState, POOL, RemovalRow, kind};
@@ -93,16 +93,8 @@ impl Job for Removal<'_> {
         })
     }
 
-    fn is_paused(&self) -> bool {
-        self.datasets.moving().is_paused()
-    }
-
-    fn limit(&self) -> Option<u64> {
-        self.datasets.moving().limit()
-    }
-
-    fn handled(&self) -> u64 {
-        self.datasets.moving().copied()
+    fn mover(&self) -> Option<Moving<'_>> {
+        Some(self.datasets.moving())
     }
 
     /// Pauses the current removal until resumed.

@@ -37,7 +37,7 @@ use pool::{
 use super::{
     job::{Job, Step},
     kind::Kind,
-    moving::{Common, Emptying, refused},
+    moving::{Common, Emptying, Moving, refused},
     record::{Detail, JobRecord, JobState, Reason},
 };
 use crate::catalogue::{MoveState, POOL, ResizeRow, kind};
@@ -100,16 +100,8 @@ impl Job for Resize<'_> {
         Ok(if self.obstacle().is_some() { Step::Idle } else { self.datasets.a_while() })
     }
 
-    fn is_paused(&self) -> bool {
-        self.datasets.moving().is_paused()
-    }
-
-    fn limit(&self) -> Option<u64> {
-        self.datasets.moving().limit()
-    }
-
-    fn handled(&self) -> u64 {
-        self.datasets.moving().copied()
+    fn mover(&self) -> Option<Moving<'_>> {
+        Some(self.datasets.moving())
     }
 
     /// Pauses the current resize until resumed.
