@@ -124,6 +124,7 @@ fn wrong_requests_say_what_and_where() {
         "fs list vault",
         "fs list tank/none",
         "fs create tank",
+        "fs create -p tank",
         "fs create tank/home",
         "fs create tank/none/below",
         "fs create tank/a@b",
@@ -206,6 +207,8 @@ fn wrong_requests_say_what_and_where() {
     fs: cannot create 'tank': missing dataset name
       to create a pool: pool create
     [exit 1]
+    $ fs create -p tank
+    [exit 0]
     $ fs create tank/home
     fs: cannot create 'tank/home': dataset already exists
     [exit 1]

@@ -45,7 +45,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let name: DatasetName = name("create", &arguments.name)?;
     let assignments = assignments(&arguments.properties, Property::of_dataset, true, "create", &arguments.name)?;
-    if name.is_pool() {
+    // With -p, what exists is no error, and a pool that is imported exists.
+    if name.is_pool() && !arguments.parents {
         return Err(Failure::cannot("create", &name, "missing dataset name").hint("to create a pool: pool create"));
     }
     let request = DatasetRequest::Create {
