@@ -14,3 +14,4 @@ pub mod property;
 pub mod scrub;
 pub mod stream;
 mod underway;
+pub mod zfs;

@@ -188,6 +188,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	feature@shrunken_devices	enabled	local
     tank	feature@spaces_in_names	enabled	local
     tank	feature@spares	enabled	local
+    tank	feature@zfs_objects	enabled	local
     [exit 0]
     $ pool set comment=attic tank
     [exit 0]

@@ -1,7 +1,7 @@
 //! Single commands on the results of other commands: streams in one file, names with spaces, file names that are not
 //! text, internal lines of the history.
 
-use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path};
 
 use crate::{furnished, lab::Lab};
 
@@ -30,6 +30,23 @@ fn a_file_with_several_streams_is_received_to_its_end() {
         assert!(said.contains(part), "{said}");
     }
     assert_eq!(snapshots(&lab, "tank/other"), "tank/other@monday\ntank/other@tuesday\n");
+    lab.check("tank");
+}
+
+#[test]
+fn a_stream_of_openzfs_is_recognised_and_its_increment_applies() {
+    let stream = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/zfs").join(format!("{name}.zst"));
+        zstd::stream::decode_all(fs::File::open(path).unwrap()).unwrap()
+    };
+    let lab = furnished();
+    let said = lab.feed("fs", &["receive", "-nv", "tank/copy"], &stream("std-full-s1")).ok();
+    assert_eq!(said, "would receive full stream of tank/std@s1 into tank/copy@s1\n");
+    lab.feed("fs", &["receive", "tank/copy"], &stream("std-full-s1")).ok();
+    lab.feed("fs", &["receive", "tank/copy"], &stream("std-I-p-s1-s3")).ok();
+    assert_eq!(snapshots(&lab, "tank/copy"), "tank/copy@s1\ntank/copy@s2\ntank/copy@s3\n");
+    let said = lab.feed("fs", &["receive", "tank/more"], &stream("zvol-full")).fails(1);
+    assert!(said.contains("it is a volume"), "{said}");
     lab.check("tank");
 }
 

@@ -1,15 +1,15 @@
 //! Golden pools on vdevs of every kind: with classes and a spare, with a cache device, during a rebalance, with packed
-//! chunks, during an expansion, a defragmentation and a resize, with a RAID-Z of devices of different sizes, and with
-//! spaces in names.
+//! chunks, during an expansion, a defragmentation and a resize, with a RAID-Z of devices of different sizes, with spaces in
+//! names, and with datasets received from OpenZFS.
 //!
 //! Each pool was left in the middle of its job, so that all bytes of the job are kept: a log vdev with frames, a paused
 //! rebalance and a paused defragmentation, a started resize, maps of chunks of a removed vdev, rows of two widths. The
 //! content is small: files of some records, blocks larger than a region (gangs), and a file of every kind.
 
-use std::{cell::LazyCell, sync::Arc};
+use std::{cell::LazyCell, fs::File, path::Path, sync::Arc};
 
 use dataset::{
-    admin::{Datasets, Progress},
+    admin::{Datasets, Naming, Progress, ReceiveRequest},
     fs::ROOT,
     jobs::{Expanding, Job, Removing, Resizing},
 };
@@ -19,9 +19,9 @@ use pool::{
     env::SeededEnv,
     format::{
         label::{
-            ALLOCATION_CLASSES, CACHE_DEVICES, DATA_START, DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ,
-            RAIDZ_EXPANSION, RAIDZ_SIZES, REBALANCE, SHRUNKEN_DEVICES, SPACES_IN_NAMES, SPARES, classes::VdevClass,
-            device_size,
+            ALLOCATION_CLASSES, CACHE_DEVICES, DATA_START, DEFRAGMENT, DEVICE_REMOVAL, FILE_ATTRIBUTES, PACKED_CHUNKS,
+            PROJECT_QUOTA, RAIDZ, RAIDZ_EXPANSION, RAIDZ_SIZES, REBALANCE, SHRUNKEN_DEVICES, SPACES_IN_NAMES, SPARES,
+            ZFS_OBJECTS, classes::VdevClass, device_size,
         },
         vdev_config::VdevTree,
     },
@@ -61,7 +61,7 @@ struct Kept {
     go_on: fn(&World),
 }
 
-const KEPT: [Kept; 9] = [
+const KEPT: [Kept; 10] = [
     Kept {
         generation: 4,
         name: "classes",
@@ -218,6 +218,21 @@ const KEPT: [Kept; 9] = [
             world.datasets.rename_snapshot(&name, "after lunch", false).unwrap();
         },
     },
+    Kept {
+        generation: 9,
+        name: "zfs",
+        devices: 1,
+        size: DEVICE_SIZE,
+        spared: &[],
+        features: &[FILE_ATTRIBUTES, PROJECT_QUOTA, ZFS_OBJECTS],
+        make: from_openzfs,
+        shows: |world| {
+            let names = ["tank/top@r3", "tank/top/child@r3", "tank/top/clone@r3", "tank/long@s1"];
+            names.iter().for_each(|name| assert!(world.datasets.resolve(&name.parse().unwrap()).is_ok()));
+        },
+        // The increment finds the objects of its base.
+        go_on: |world| receive_zfs(world, "clone-incr", "tank/top/other"),
+    },
 ];
 
 /// The size in bytes of a RAID-Z's devices but the smallest.
@@ -354,6 +369,31 @@ fn with_spaces() -> Vec<Arc<MemoryDevice>> {
     let (of, bookmark) = ("tank/my files@before lunch".parse().unwrap(), "tank/my files#before lunch".parse().unwrap());
     world.datasets.bookmark(&of, &bookmark).unwrap();
     exported(&world, images)
+}
+
+/// A hierarchy with a clone, and a name of 700 bytes.
+fn from_openzfs() -> Vec<Arc<MemoryDevice>> {
+    let images = disks(&["disk"]);
+    let world = furnished(&[classed(&images[0], None)], 8);
+    receive_zfs(&world, "repl-R-full", "tank/top");
+    receive_zfs(&world, "longname-full", "tank/long");
+    exported(&world, images)
+}
+
+/// Receives one of the streams that OpenZFS has made.
+fn receive_zfs(world: &World, stream: &str, target: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/zfs").join(format!("{stream}.zst"));
+    let stream = zstd::stream::decode_all(File::open(path).unwrap()).unwrap();
+    let request = ReceiveRequest {
+        target: target.parse().unwrap(),
+        naming: Naming::Exact,
+        force: false,
+        properties: Vec::new(),
+        exclude: Vec::new(),
+        origin: None,
+        owner: (0, 0),
+    };
+    world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();
 }
 
 /// Defragments until `is_enough`.

@@ -41,6 +41,7 @@ const LAYERS: &[Layers] = &[
             "fs",
             "stream",
             "archive",
+            "zfs",
             "error",
             "catalogue",
             "lineage",

@@ -122,6 +122,23 @@ impl<'a> Change<'a> {
         Ok(ino)
     }
 
+    /// Adds a new inode under a given number.
+    pub(super) fn add_at(&mut self, ino: Ino, inode: Inode) -> Result<(), Failure> {
+        self.reserve(ino)?;
+        self.edit_master()?.files += 1;
+        self.inodes.push(Held { ino, charge: None, inode });
+        Ok(())
+    }
+
+    /// Keeps the number from being given to a new file.
+    pub(super) fn reserve(&mut self, ino: Ino) -> Result<(), Failure> {
+        if load_master(&self.view)?.next <= ino {
+            let master = self.edit_master()?;
+            master.next = master.next.max(ino.checked_add(1).ok_or(Errno::NOSPC)?);
+        }
+        Ok(())
+    }
+
     /// Removes an inode from the tree; the caller has removed the inode's other items.
     pub(super) fn remove(&mut self, ino: Ino) -> Result<(), Failure> {
         let master = self.edit_master()?;

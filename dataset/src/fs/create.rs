@@ -8,7 +8,7 @@ use super::{
     attr::{Attr, Caller, SGID},
     attributes,
     change::{Change, load_directory, load_inode},
-    directory::{Dirent, NAME_MAX, check_name, probe},
+    directory::{Dirent, LONG_NAME_MAX, check_name, probe},
     failure::Failure,
     file::extent,
     file_system::{FileSystem, METADATA},
@@ -82,7 +82,7 @@ pub(super) fn resolve(view: &View<'_>, seed: u64, dir: Ino, name: &[u8]) -> Resu
             let parent = load_directory(view, dir)?.parent.dir;
             return Ok(if parent == 0 { dir } else { parent });
         }
-        _ if name.len() > NAME_MAX => return Err(Errno::NAMETOOLONG.into()),
+        _ if name.len() > LONG_NAME_MAX => return Err(Errno::NAMETOOLONG.into()),
         _ => {}
     }
     match probe(view, seed, dir, name)?.found {

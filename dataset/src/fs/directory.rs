@@ -17,8 +17,10 @@ use super::{
     key::{DIRENT, Ino, Window},
 };
 
-/// The longest name, in bytes.
+/// The longest name of a new entry, in bytes.
 pub const NAME_MAX: usize = 255;
+/// The longest name, in bytes, of an entry that came from OpenZFS.
+pub const LONG_NAME_MAX: usize = 1023;
 
 const DISCRIMINATOR_BITS: u32 = 15;
 const HASH_BITS: u32 = 48;
@@ -30,7 +32,7 @@ pub struct Dirent<'a> {
     pub ino: Ino,
     /// The object's type.
     pub file_type: FileType,
-    /// 1 to [`NAME_MAX`] bytes, without `/` and NUL.
+    /// 1 to [`LONG_NAME_MAX`] bytes, without `/` and NUL.
     pub name: &'a [u8],
 }
 
@@ -51,7 +53,7 @@ impl<'a> Dirent<'a> {
         let file_type = FileType::from_code(reader.u8(WHAT)?)?;
         let ino = reader.varint(WHAT)?;
         let name = reader.rest();
-        if ino == 0 || check_name(name).is_err() {
+        if ino == 0 || check_old_name(name).is_err() {
             return Err(Malformed { what: WHAT });
         }
         Ok(Dirent { ino, file_type, name })
@@ -60,10 +62,15 @@ impl<'a> Dirent<'a> {
 
 /// Whether `name` is valid as a new entry: EINVAL, ENOENT or ENAMETOOLONG otherwise.
 pub(super) fn check_name(name: &[u8]) -> Result<(), Errno> {
+    if name.len() > NAME_MAX { Err(Errno::NAMETOOLONG) } else { check_old_name(name) }
+}
+
+/// Whether an entry can have the name.
+pub(crate) fn check_old_name(name: &[u8]) -> Result<(), Errno> {
     match name {
         b"" => Err(Errno::NOENT),
         b"." | b".." => Err(Errno::INVAL),
-        _ if name.len() > NAME_MAX => Err(Errno::NAMETOOLONG),
+        _ if name.len() > LONG_NAME_MAX => Err(Errno::NAMETOOLONG),
         _ if name.iter().any(|byte| matches!(byte, b'/' | 0)) => Err(Errno::INVAL),
         _ => Ok(()),
     }

@@ -35,6 +35,12 @@ pub const XATTR: u8 = 0x30;
 pub const DIRENT: u8 = 0x40;
 /// An extent: a piece of a file's data.
 pub const EXTENT: u8 = 0x50;
+/// The description of a foreign object; see [`super::foreign`].
+pub const OBJECT: u8 = 0x54;
+/// More of a foreign object's description: its spill block.
+pub const SPILL: u8 = 0x55;
+/// A page of a foreign object's content.
+pub const PAGE: u8 = 0x56;
 /// The marker of an inode without links, still to be freed.
 pub const ORPHAN: u8 = 0x60;
 /// The marker of a file with data beyond its end, still to be freed.

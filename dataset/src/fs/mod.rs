@@ -19,6 +19,7 @@
 //! attributes immutable, compression and more, per file
 //! account/   usage and quotas per owner           project     directory trees charged together
 //! file/      content: extents, read, write, truncate, allocate, seek, copy
+//! foreign/   files made from the objects of another file system
 //! identity   the file that a later step must find again
 //! statfs, room   space                            replay      after a crash: intent log records
 //! check      verifies a whole file system
@@ -46,6 +47,7 @@ pub mod directory;
 mod failure;
 pub mod file;
 mod file_system;
+mod foreign;
 mod identity;
 pub mod inode;
 pub mod key;
@@ -76,6 +78,7 @@ pub use attributes::{Attribute, FileAttributes};
 pub use file::{FallocateFlags, Whence};
 pub(crate) use file_system::REAPING_STEPS;
 pub use file_system::{Core, FileSystem};
+pub(crate) use foreign::{Facts, Item, Named};
 pub(crate) use identity::identity_in;
 pub use identity::{Handle, Identity};
 pub use inode::{FileType, Own};

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::{
     change::Change,
-    directory::{Found, check_name, probe},
+    directory::{Found, check_old_name, probe},
     failure::Failure,
     file_system::FileSystem,
     inode::{FileType, Link},
@@ -64,7 +64,7 @@ impl FileSystem {
         allowed: impl Fn(&Found, u64) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         self.writable()?;
-        check_name(name)?;
+        check_old_name(name)?;
         let fate = self.update_tree(|change| {
             let parent = *change.edit_directory(dir)?;
             let found = probe(&change.view, self.seed(), dir, name)?.found.ok_or(Errno::NOENT)?;

@@ -8,7 +8,7 @@ use super::{
     attr::Caller,
     change::{Change, load_directory},
     create::{Spec, enter},
-    directory::{Dirent, Found, Probe, check_name, probe},
+    directory::{Dirent, Found, Probe, check_name, check_old_name, probe},
     failure::Failure,
     file_system::{FileSystem, METADATA},
     inode::{FileType, Link},
@@ -75,8 +75,8 @@ impl FileSystem {
         if flags.exchange && (flags.noreplace || flags.whiteout.is_some()) {
             return Err(Errno::INVAL);
         }
-        check_moved_name(name)?;
-        check_moved_name(new_name)?;
+        check_moved_name(name, check_old_name)?;
+        check_moved_name(new_name, check_name)?;
         self.admit(METADATA)?;
         let fate = self.update_tree(|change| {
             change.edit_directory(dir)?;
@@ -221,9 +221,9 @@ fn place(change: &mut Change<'_>, end: &End<'_>, outgoing: &Found, incoming: &Fo
 }
 
 /// EBUSY for `.` and `..`, which cannot be renamed or replaced.
-fn check_moved_name(name: &[u8]) -> Result<(), Errno> {
+fn check_moved_name(name: &[u8], check: fn(&[u8]) -> Result<(), Errno>) -> Result<(), Errno> {
     match name {
         b"." | b".." => Err(Errno::BUSY),
-        _ => check_name(name),
+        _ => check(name),
     }
 }

@@ -261,7 +261,6 @@ impl FileSystem {
             return Err(Errno::TOOBIG);
         }
         self.admit(METADATA + value.len() as u64)?;
-        let policy = self.options().policy;
         self.update_tree(|change| {
             let now = change.now;
             let inode = change.edit(ino)?;
@@ -277,15 +276,20 @@ impl FileSystem {
             }
             check_quota(change, ino, name, value.len())?;
             let key = replace(change, ino, name)?;
-            if value.len() <= INLINE_MAX {
-                change.put(key, Xattr { name, value: Value::Inline(value) }.encode(), None);
-            } else {
-                let block = Block::Pending(self.head.record(change.txg(), policy, value.to_vec()));
-                let body = Xattr { name, value: Value::Block(value.len() as u32) }.encode();
-                change.put(key, body, Some(&block));
-            }
+            self.put_value(change, key, name, value);
             Ok(())
         })
+    }
+
+    /// Puts the item of an attribute: the value in the item if small, else as a block.
+    pub(super) fn put_value(&self, change: &mut Change<'_>, key: Key, name: &[u8], value: &[u8]) {
+        if value.len() <= INLINE_MAX {
+            change.put(key, Xattr { name, value: Value::Inline(value) }.encode(), None);
+        } else {
+            let block = Block::Pending(self.head.record(change.txg(), self.options().policy, value.to_vec()));
+            let body = Xattr { name, value: Value::Block(value.len() as u32) }.encode();
+            change.put(key, body, Some(&block));
+        }
     }
 
     /// The names of all attributes. The caller removes the names that the requesting process may not see.

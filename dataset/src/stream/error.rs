@@ -61,6 +61,16 @@ pub enum Error {
         /// The problem of the record.
         problem: String,
     },
+    /// A stream of another system has a part that cannot be received.
+    #[error("cannot receive the stream of {name}: {problem}; {remedy}")]
+    Unsupported {
+        /// The snapshot's name in the stream.
+        name: String,
+        /// The part.
+        problem: String,
+        /// The remedy.
+        remedy: &'static str,
+    },
     /// An incremental stream refers to a block that the receiver does not have.
     #[error(
         "record {record} of the stream, at byte {offset}, marks the block under {key} as unchanged, but the receiving dataset has no such block: the base differs; receive a full stream instead"

@@ -23,6 +23,8 @@ use std::{
 
 use pool::txg::Head;
 
+use crate::fs::Options;
+
 use super::{
     apply::{Arrived, Failure, Part, apply},
     crew::Crew,
@@ -68,6 +70,8 @@ pub struct Ground {
     pub head: Arc<Head>,
     /// The number of copies for blocks, 1 to 3.
     pub copies: u8,
+    /// What the properties of the destination say about files.
+    pub options: Options,
 }
 
 /// The result of a receive.

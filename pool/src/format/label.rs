@@ -88,6 +88,7 @@ pub const KNOWN_FEATURES: &[&str] = &[
     SHRUNKEN_DEVICES,
     SPACES_IN_NAMES,
     SPARES,
+    ZFS_OBJECTS,
 ];
 
 /// Vdevs with [classes](classes::VdevClass). Old software finds every block at its address, but would allocate any
@@ -142,6 +143,10 @@ pub const SPACES_IN_NAMES: &str = "spaces_in_names";
 /// [Spares](spares::SpareConfig), present or former. Old software would drop them from the labels, and take a spare in
 /// use for a regular replacement.
 pub const SPARES: &str = "spares";
+
+/// Datasets received from OpenZFS, which keep its objects beside their files, and may have longer names. Old software
+/// takes both for damage.
+pub const ZFS_OBJECTS: &str = "zfs_objects";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;

@@ -36,3 +36,6 @@ mod states;
 mod streams;
 mod vdev_losses;
 pub(crate) mod world;
+mod zfs;
+mod zfs_big_endian;
+mod zfs_forged;

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, io::Write, iter, sync::Arc};
 
 use pool::{
     format::{
-        label::{FILE_ATTRIBUTES, PROJECT_QUOTA},
+        label::{FILE_ATTRIBUTES, PROJECT_QUOTA, ZFS_OBJECTS},
         pointer::BlockPointer,
     },
     units::Txg,
@@ -28,6 +28,7 @@ use crate::{
     name::{Name, SnapshotName},
     property::Limit,
     stream::{self, Base, Begin, Census, Counted, Package, Sent, Source},
+    zfs,
 };
 
 /// The layout of the items in a stream: see [`crate::fs`].
@@ -36,6 +37,8 @@ pub(in crate::admin) const LAYOUT: u32 = 1;
 pub(in crate::admin) const LAYOUT_WITH_ATTRIBUTES: u32 = 2;
 /// The layout with accounts and projects.
 pub(in crate::admin) const LAYOUT_WITH_ACCOUNTS: u32 = 3;
+/// The layout with objects of OpenZFS, and all of the above.
+pub(in crate::admin) const LAYOUT_WITH_OBJECTS: u32 = zfs::LAYOUT;
 
 /// A feature that a receiving pool must have enabled.
 #[derive(Debug)]
@@ -59,6 +62,11 @@ const NEEDS: &[Need] = &[
         what: "it may have accounts and projects, which need the feature project_quota",
         remedy: "enable it: pool set feature@project_quota=enabled POOL",
     },
+    Need {
+        feature: ZFS_OBJECTS,
+        what: "it may have objects of OpenZFS, which need the feature zfs_objects",
+        remedy: "enable it: pool set feature@zfs_objects=enabled POOL",
+    },
 ];
 
 /// The features needed for a layout; `None` for an unknown layout.
@@ -66,7 +74,8 @@ pub(in crate::admin) fn needs_of(layout: u32) -> Option<&'static [Need]> {
     match layout {
         LAYOUT => Some(&[]),
         LAYOUT_WITH_ATTRIBUTES => Some(&NEEDS[..1]),
-        LAYOUT_WITH_ACCOUNTS => Some(NEEDS),
+        LAYOUT_WITH_ACCOUNTS => Some(&NEEDS[..2]),
+        LAYOUT_WITH_OBJECTS => Some(NEEDS),
         _ => None,
     }
 }
@@ -162,6 +171,7 @@ impl Datasets {
         self.read(|tx| {
             // Read after the catalogue: the features of all snapshots in the catalogue were activated before.
             let layout = match self.engine() {
+                engine if engine.is_active(ZFS_OBJECTS) => LAYOUT_WITH_OBJECTS,
                 engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
                 engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
                 _ => LAYOUT,

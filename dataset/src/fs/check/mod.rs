@@ -31,6 +31,7 @@ use super::{
     },
     directory::{self, Dirent},
     file::extent::{Extent, INLINE_MAX},
+    foreign::items,
     inode::{FileType, Inode, Link, flag},
     key::{
         self, ACCOUNTING, DATASET, DIRECT, DIRENT, EXTENT, INODE, Ino, MASTER, ORPHAN, PARENT, TRUNCATE, Window, XATTR,
@@ -143,6 +144,12 @@ pub struct Checker {
 impl Checker {
     /// Takes the next item: the key, the body, and the length of the block's content if the item has a block.
     pub fn item(&mut self, key: Key, body: &[u8], block: Option<u64>) {
+        if matches!(key.kind, key::OBJECT..=key::PAGE) && key.object != DATASET {
+            if let Err(malformed) = items::check(body, block) {
+                self.find(key.object, Problem::Malformed(key, malformed));
+            }
+            return;
+        }
         if key.object != self.current.ino {
             self.judge_current();
             self.current = Current { ino: key.object, ..Current::default() };

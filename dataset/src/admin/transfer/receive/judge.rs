@@ -16,7 +16,7 @@ use crate::{
             names::{self, Names},
             opened::Dataset,
         },
-        transfer::send::{LAYOUT_WITH_ACCOUNTS, Need, needs_of},
+        transfer::send::{LAYOUT_WITH_OBJECTS, Need, needs_of},
     },
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
     error::{Error, Result},
@@ -105,7 +105,7 @@ impl Judge {
 
     pub(super) fn plan(&self, tx: &Transaction<'_>) -> Result<Plan> {
         let Some(needs) = needs_of(self.begin.layout) else {
-            let (layout, newest) = (self.begin.layout, LAYOUT_WITH_ACCOUNTS);
+            let (layout, newest) = (self.begin.layout, LAYOUT_WITH_OBJECTS);
             let problem =
                 format!("its file layout version is {layout}, and this program supports versions up to {newest}");
             return self.refuse(problem, "use a newer version of Cenote");

@@ -14,17 +14,17 @@ use super::{
 use crate::{
     admin::{
         lifecycle::{create::CreateRequest, destroy::DestroyRequest},
-        property::values,
+        property::{assign::Assignment, values},
         report::replaced::Replaced,
         table::{datasets::Datasets, history, limits},
         transfer::send::needs_of,
     },
     catalogue::Transaction,
     error::{Error, Result},
-    fs,
+    fs::{self, Options},
     lineage::arrival,
     name::{DatasetName, SnapshotName},
-    property::dataset::COPIES,
+    property::{Effective, Property, Source, dataset::COPIES},
     stream::{Begin, Census, Ground, Landing, Start},
 };
 
@@ -115,10 +115,10 @@ impl Landing for Lander<'_> {
         }
         self.current = Some(Current { hidden, snapshot, started: self.datasets.now(), head: None });
         let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;
-        let copies = self.copies()?;
+        let options = self.options(begin)?;
         let head = engine.open_head(hidden, Some((root, level)));
         self.current.iter_mut().for_each(|current| current.head = Some(head.clone()));
-        Ok(Some(Ground { head, copies }))
+        Ok(Some(Ground { head, copies: options.policy.copies, options }))
     }
 
     fn finish(&mut self, begin: &Begin, bytes: u64) -> Result<()> {
@@ -284,24 +284,31 @@ impl<'a> Lander<'a> {
         Arrived { parents: self.parents, ..self.arrived }
     }
 
-    /// The number of copies for the blocks of the stream: the property of the dataset, or of the nearest existing
-    /// ancestor.
-    fn copies(&self) -> Result<u8> {
-        let Some(current) = &self.current else { return Ok(1) };
+    /// What the properties of the dataset say about its files, or those of the nearest existing ancestor, with the
+    /// stream's properties except `copies`, and the user's.
+    fn options(&self, begin: &Begin) -> Result<Options> {
+        let Some(current) = &self.current else { return Ok(Options::default()) };
         let names = self.datasets.names();
-        if let Some(own) = self.request.properties.iter().rev().find(|own| COPIES.is(&own.property)) {
-            return Ok(COPIES.read(&own.value).unwrap_or_else(|| COPIES.default()));
-        }
-        self.datasets.read(|tx| {
+        let mut values = self.datasets.read(|tx| {
             let mut at = Some(current.snapshot.dataset());
             while let Some(name) = at {
                 if let Some(id) = names.find(tx, &name)? {
-                    return Ok(values::effective(tx, &names, id)?.get(&COPIES));
+                    return values::effective(tx, &names, id);
                 }
                 at = name.parent();
             }
-            Ok(COPIES.default())
-        })
+            Ok(Effective::default())
+        })?;
+        let left_out = |name: &String| COPIES.is(name) || self.request.exclude.contains(name);
+        for (name, value) in begin.properties.iter().flatten().filter(|(name, _)| !left_out(name)) {
+            if let Ok(canonical) = Property::of_dataset(name).and_then(|property| property.parse_value(value, true)) {
+                values.insert(name, canonical, Source::Received);
+            }
+        }
+        for Assignment { property, value, .. } in &self.request.properties {
+            values.insert(property, value, Source::Local);
+        }
+        Ok(Options::from_properties(&values))
     }
 }
 

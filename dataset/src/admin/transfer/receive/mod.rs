@@ -29,7 +29,32 @@ use std::{io::Read, sync::Arc};
 
 pub use self::request::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 use self::{lander::Lander, rehearsal::Rehearsal};
-use crate::{admin::table::datasets::Datasets, error::Result, lineage::arrival, stream};
+use crate::{
+    admin::table::datasets::Datasets,
+    error::{Error, Result},
+    lineage::arrival,
+    stream::{self, Landing, Received},
+    zfs,
+};
+
+/// Receives streams of Cenote or of OpenZFS, whichever the input begins with.
+fn receive_any<L: Landing<Error = Error>>(
+    input: &mut dyn Read,
+    landing: &mut L,
+    verifiers: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Received> {
+    let mut start = Vec::with_capacity(zfs::START);
+    let read = input.take(zfs::START as u64).read_to_end(&mut start);
+    read.map_err(|source| stream::Error::Read { offset: 0, source })?;
+    let is_foreign = zfs::is_stream(&start);
+    let mut whole = start.as_slice().chain(input);
+    if is_foreign {
+        zfs::receive(&mut whole, landing, progress)
+    } else {
+        stream::receive(&mut whole, landing, verifiers, progress)
+    }
+}
 
 impl Datasets {
     /// Receives all packages of an input up to its end, with `verifiers` threads that verify ahead. `progress` is
@@ -65,7 +90,7 @@ impl Datasets {
         leaving: &mut dyn FnMut(&[String]) -> Result<()>,
     ) -> (Arrived, Result<()>) {
         let mut lander = Lander::new(self, request, leaving);
-        let received = stream::receive(input, &mut lander, verifiers, progress);
+        let received = receive_any(input, &mut lander, verifiers, progress);
         if received.is_err() {
             lander.destroy_parents();
         }
@@ -93,7 +118,7 @@ impl Datasets {
             self.engine().commit()?;
         }
         let mut rehearsal = Rehearsal::new(self, request);
-        stream::receive(input, &mut rehearsal, verifiers, progress)?;
+        receive_any(input, &mut rehearsal, verifiers, progress)?;
         rehearsal.conclude()
     }
 

@@ -1,0 +1,85 @@
+//! Properties of a package as text: OpenZFS sends words as numbers.
+//!
+//! Whether a property exists here, and takes the value, is judged by the receiver, as for any other stream.
+
+use super::nvlist::Value;
+
+const SWITCH: &[&str] = &["off", "on"];
+const CACHED: &[&str] = &["none", "metadata", "all"];
+
+/// Properties whose values are words, by number; an empty word is no value of Cenote's.
+const WORDS: &[(&str, &[&str])] = &[
+    ("aclinherit", &["discard", "noallow", "restricted", "passthrough", "passthrough-x"]),
+    ("acltype", &["off", "posix", ""]),
+    ("atime", SWITCH),
+    ("canmount", &["off", "on", "noauto"]),
+    ("checksum", &["", "on", "off", "", "", "", "", "fletcher4", "sha256", "", "", "", "", "", "blake3"]),
+    ("devices", SWITCH),
+    ("exec", SWITCH),
+    ("primarycache", CACHED),
+    ("readonly", SWITCH),
+    ("relatime", SWITCH),
+    ("secondarycache", CACHED),
+    ("setuid", SWITCH),
+    ("snapdir", &["hidden", "visible", "disabled"]),
+    ("sync", &["standard", "always", "disabled"]),
+    ("xattr", &["off", "on", "on"]),
+];
+
+/// The value of a property as text; `None` if it means nothing here.
+pub(super) fn text(name: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        Value::Number(number) if name == "compression" => compression(*number),
+        Value::Number(number) => match WORDS.iter().find(|(other, _)| *other == name) {
+            Some((_, words)) => {
+                let word = words.get(usize::try_from(*number).ok()?)?;
+                (!word.is_empty()).then(|| (*word).to_owned())
+            }
+            None => Some(number.to_string()),
+        },
+        // Received properties carry their value in a list, with the source beside it.
+        Value::List(list) => text(name, list.get("value")?),
+        _ => None,
+    }
+}
+
+/// The kind of compression in the lowest seven bits, the level above.
+fn compression(number: u64) -> Option<String> {
+    let level = number >> 7;
+    Some(match number & 0x7f {
+        1 => "on".to_owned(),
+        2 => "off".to_owned(),
+        // Both are faster and weaker than anything here but this.
+        3 | 14 | 15 => "lz4".to_owned(),
+        kind @ 5..=13 => format!("gzip-{}", kind - 4),
+        16 => match level {
+            0 | 255 => "zstd".to_owned(),
+            1..=19 => format!("zstd-{level}"),
+            101..=110 => format!("zstd-fast-{}", level - 100),
+            111..=119 => format!("zstd-fast-{}", (level - 109) * 10),
+            120 => "zstd-fast-500".to_owned(),
+            121 => "zstd-fast-1000".to_owned(),
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_words() {
+        let of = |name, number| text(name, &Value::Number(number));
+        assert_eq!(of("compression", 16 | 7 << 7).as_deref(), Some("zstd-7"));
+        assert_eq!(of("compression", 10).as_deref(), Some("gzip-6"));
+        assert_eq!(of("atime", 0).as_deref(), Some("off"));
+        assert_eq!(of("checksum", 7).as_deref(), Some("fletcher4"));
+        assert_eq!(of("checksum", 11), None);
+        assert_eq!(of("recordsize", 4096).as_deref(), Some("4096"));
+        assert_eq!(of("sync", 99), None);
+        assert_eq!(text("a:b", &Value::Text("c".into())).as_deref(), Some("c"));
+    }
+}
