@@ -50,6 +50,7 @@ pub(super) fn all() -> Vec<Seed> {
     texts(&mut seeds);
     messages(&mut seeds);
     streams(&mut seeds);
+    zfs(&mut seeds);
     seeds.0
 }
 
@@ -351,4 +352,34 @@ fn records(stream: &[u8]) -> Vec<u8> {
 fn checksum_kind(sum: &[u8; 32], data: &[u8]) -> u8 {
     let kinds = [Checksum::Blake3, Checksum::Xxh3, Checksum::Sha256];
     kinds.into_iter().find(|kind| verify(*kind, data, sum)).map_or(1, |kind| kind as u8)
+}
+
+/// Real streams of OpenZFS without their ends, and without the checksums of records.
+fn zfs(seeds: &mut Seeds) {
+    const HEADER: usize = 312;
+    const SUMMED: usize = 280;
+    const END: u8 = 5;
+    for name in ["enc-plain-full", "longname-full"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/zfs").join(format!("{name}.zst"));
+        let stream = zstd::stream::decode_all(fs::File::open(path).unwrap()).unwrap();
+        let (mut out, mut rest) = (Vec::new(), &stream[..]);
+        while rest[0] != END {
+            let number = |at: usize| u32::from_le_bytes(*rest[at..].first_chunk().unwrap()) as usize;
+            let payload = match rest[0] {
+                0 => number(4),
+                1 => number(28).next_multiple_of(8),
+                3 if rest[50] != 0 => number(96),
+                3 => number(32),
+                7 => number(16),
+                8 => number(52).next_multiple_of(8),
+                _ => 0,
+            };
+            let summed = if rest[0] == 0 { HEADER } else { SUMMED };
+            out.extend_from_slice(&rest[..summed]);
+            out.resize(out.len() + HEADER - summed, 0);
+            out.extend_from_slice(&rest[HEADER..HEADER + payload]);
+            rest = &rest[HEADER + payload..];
+        }
+        seeds.add("zfs", name, &[&out]);
+    }
 }

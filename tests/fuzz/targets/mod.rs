@@ -26,6 +26,7 @@ mod space;
 mod stream;
 mod uberblock;
 pub(crate) mod world;
+mod zfs;
 
 /// A parser, with the checks of accepted values.
 pub(crate) struct Target {
@@ -51,6 +52,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "files", run: files::run },
     Target { name: "catalogue", run: catalogue::run },
     Target { name: "receive", run: stream::receive },
+    Target { name: "zfs", run: zfs::run },
 ];
 
 /// The target of that name.
