@@ -26,6 +26,9 @@ With -F, a replicated increment (fs send -R -i or -I) also destroys datasets and
 snapshots newer than its base. If the first stream is refused, nothing is destroyed. An increment of more than about 200,000
 datasets or 500,000 snapshots has no list of the sender's datasets, and destroys nothing.
 
+Streams of OpenZFS's zfs send are recognised and received too: full streams, increments and packages. Redacted, raw encrypted,
+deduplicated and resumed streams, and volumes, are refused.
+
 Open files of the target show the received content; files no longer present return ESTALE.
 
 Examples:
