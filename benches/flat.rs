@@ -228,6 +228,7 @@ impl Bench {
             replicate: false,
             skip_missing: false,
             properties: false,
+            resume: None,
         };
         Ok(self.datasets.send(&request, dataset::error::Reader::default(), &mut io::sink(), 2, &mut |_| ())?.bytes)
     }

@@ -6,7 +6,7 @@ use std::{
     fs::{self, File},
     io::{ErrorKind, Write},
     os::unix::fs::MetadataExt,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use lab::{Lab, assert_same, can_mount, noise, plant};
@@ -96,6 +96,93 @@ fn streams_carry_everything_to_another_pool() {
     assert_same(&home, &lab.mount("vault/copy"));
     lab.check("vault");
     assert_same(&home, &lab.mount("vault/copy"));
+}
+
+/// The token of the interrupted receive into a dataset.
+fn token(lab: &Lab, dataset: &str) -> String {
+    lab.fs(&["get", "-H", "-o", "value", "receive_resume_token", dataset]).trim().to_owned()
+}
+
+#[test]
+fn an_interrupted_receive_is_resumed_after_anything() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "512M");
+    lab.create("vault", "512M");
+    lab.fs(&["create", "tank/home"]);
+    let home = lab.mount("tank/home");
+    for file in 0..40 {
+        fs::write(home.join(format!("file-{file}")), noise(1 << 20, file + 1)).unwrap();
+    }
+    lab.fs(&["snapshot", "tank/home@one"]);
+    let full = lab.fs_bytes(&["send", "tank/home@one"]);
+
+    // The pipe is cut.
+    let cut = lab.feed("fs", &["receive", "-s", "vault/copy"], &full[..full.len() / 4]).fails(1);
+    assert!(cut.contains("fs send -t"), "{cut}");
+    let first = token(&lab, "vault/copy");
+    let words = lab.fs(&["stream", "token", &first]);
+    assert!(words.contains("tank/home@one") && words.contains("full stream"), "{words}");
+    assert_eq!(lab.fs(&["get", "-H", "-o", "value", "mounted", "vault/copy"]).trim(), "no");
+    let refused = lab.feed("fs", &["receive", "vault/copy"], &full).fails(1);
+    assert!(refused.contains("contains partially-complete state") && refused.contains("fs receive -A vault/copy"));
+    lab.run("fs", &["mount", "vault/copy"]).fails(1);
+    lab.fs(&["mount", "-a"]);
+
+    // The service is killed in the middle of the rest.
+    let rest = lab.fs_bytes(&["send", "-t", &first]);
+    assert!(rest.len() < full.len() * 4 / 5, "{} of {}", rest.len(), full.len());
+    let mut command = lab.command("fs", &["receive", "-s", "vault/copy"]);
+    let mut receive = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut pipe = receive.stdin.take().unwrap();
+    pipe.write_all(&rest[..rest.len() * 2 / 3]).unwrap();
+    lab.pool(&["sync", "vault"]);
+    lab.kill("vault");
+    drop(pipe);
+    assert!(!receive.wait().unwrap().success());
+    lab.pool(&["import", "-d", ".", "vault"]);
+    let second = token(&lab, "vault/copy");
+    assert_ne!(second, first);
+    assert!(lab.fs_bytes(&["send", "-t", &second]).len() < rest.len());
+
+    // The pool is exported, and the rest comes.
+    lab.pool(&["export", "vault"]);
+    lab.pool(&["import", "-d", ".", "vault"]);
+    assert_eq!(token(&lab, "vault/copy"), second);
+    assert_eq!(lab.pool(&["get", "-H", "-o", "value", "feature@extensible_dataset", "vault"]).trim(), "active");
+    let rest = lab.fs_bytes(&["send", "-t", &second]);
+    lab.feed("fs", &["receive", "-s", "vault/copy"], &rest).ok();
+    assert_same(&home, &lab.mount("vault/copy"));
+    assert_eq!(token(&lab, "vault/copy"), "-");
+    lab.feed("fs", &["receive", "vault/late"], &rest).fails(1);
+
+    // An increment is discarded, and then received once more from its file.
+    fs::write(home.join("added"), noise(8 << 20, 99)).unwrap();
+    lab.fs(&["snapshot", "tank/home@two"]);
+    let more = lab.fs_bytes(&["send", "-i", "@one", "tank/home@two"]);
+    lab.feed("fs", &["receive", "-s", "vault/copy"], &more[..more.len() / 2]).fails(1);
+    lab.fs(&["receive", "-A", "vault/copy"]);
+    assert_eq!(token(&lab, "vault/copy"), "-");
+    lab.feed("fs", &["receive", "-s", "vault/copy"], &more[..more.len() / 2]).fails(1);
+    lab.feed("fs", &["receive", "-s", "-F", "vault/copy"], &more).ok();
+    assert_same(&home, &lab.mount("vault/copy"));
+    // A stream file that was cut is completed, to the byte.
+    let (path, file) = (lab.path("cut"), lab.at("cut"));
+    fs::write(&path, &full[..full.len() / 2]).unwrap();
+    lab.fs(&["send", "--resume", "tank/home@one", &file]);
+    assert!(fs::read(&path).unwrap() == full);
+    lab.fs(&["send", "--resume", "tank/home@one", &file]);
+    fs::write(&path, &more[..more.len() - 1]).unwrap();
+    lab.run("fs", &["send", "--resume", "tank/home@one", &file]).fails(1);
+    lab.fs(&["send", "--resume", "tank/home@two", &file]);
+    assert!(fs::read(&path).unwrap() == more);
+    for wrong in ["1-0-0-", "nonsense", &second.replace('0', "1")] {
+        assert!(lab.run("fs", &["send", "-t", wrong]).fails(1).contains("cannot resume send"), "{wrong}");
+        lab.run("fs", &["stream", "token", wrong]).fails(1);
+    }
+    lab.check("vault");
 }
 
 #[test]

@@ -119,6 +119,7 @@ fn kind_name(of: u8) -> &'static str {
         kind::SHARED => "shared block",
         kind::SHARING => "sharing",
         kind::HISTORY => "history",
+        kind::RECEIVING => "receive",
         _ => "row",
     }
 }
@@ -135,6 +136,7 @@ fn fs_item(key: Key, body: &[u8], block: Option<&BlockPointer>) -> Option<Item> 
         key::ORPHAN => ("orphan", Ok(String::new())),
         key::TRUNCATE => ("truncation", Ok(String::new())),
         key::DIRECT => ("note of direct files", Ok(String::new())),
+        key::POSITION => ("position of a receive", Ok(String::new())),
         key::ACCOUNTING => ("note of accounts", debug(decode_below(body))),
         key::USER | key::GROUP | key::PROJECT => ("account", debug(Account::decode(body))),
         _ => ("item", Err("unknown kind of item".to_owned())),

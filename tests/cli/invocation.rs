@@ -48,7 +48,7 @@ fn wrong_command_lines_end_with_two() {
     error: the following required arguments were not provided:
       <SNAPSHOT>
 
-    Usage: fs send [OPTIONS] <SNAPSHOT>
+    Usage: fs send [OPTIONS] [SNAPSHOT] [FILE]
 
     For more information, try '--help'.
     [exit 2]
@@ -138,8 +138,8 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
         "pool initialize tank",
         "fs allow ann create tank",
         "fs create -V 1G tank/volume",
+        "fs send -S tank/a",
         "fs send -t token",
-        "fs recv -s tank/a",
     ]), @r"
     $ pool checkpoint tank
     pool: 'checkpoint' is not supported: pool checkpoints do not exist in this version; recursive snapshots (fs snapshot -r POOL@NAME) keep files, but neither vdevs, features nor destroyed datasets
@@ -153,12 +153,13 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     $ fs create -V 1G tank/volume
     fs: 'create -V' is not supported: volumes (zvols) do not exist in this version
     [exit 2]
+    $ fs send -S tank/a
+    fs: 'send -S' is not supported: a partial state cannot be sent; to continue its receive: fs send -t TOKEN
+    [exit 2]
     $ fs send -t token
-    fs: 'send -t' is not supported: resumable receive does not exist in this version; send the stream again
-    [exit 2]
-    $ fs recv -s tank/a
-    fs: 'recv -s' is not supported: resumable receive does not exist in this version; send the stream again
-    [exit 2]
+    fs: cannot resume send: it is no token: a token is like 1-CHECKSUM-LENGTH-PAYLOAD, in hexadecimal digits
+      to print the token: fs get -H -o value receive_resume_token FILESYSTEM
+    [exit 1]
     ");
 }
 

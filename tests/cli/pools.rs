@@ -185,10 +185,12 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	feature@raidz_expansion	enabled	local
     tank	feature@raidz_sizes	enabled	local
     tank	feature@rebalance	enabled	local
+    tank	feature@resumable_receive	enabled	local
     tank	feature@shrunken_devices	enabled	local
     tank	feature@spaces_in_names	enabled	local
     tank	feature@spares	enabled	local
     tank	feature@zfs_objects	enabled	local
+    tank	feature@extensible_dataset	enabled	local
     [exit 0]
     $ pool set comment=attic tank
     [exit 0]
@@ -349,7 +351,7 @@ fn an_import_sets_what_can_be_set_and_refuses_the_rest() {
         "pool get -H -o value,source comment,failmode tank",
         "pool import -o comment=yours tank",
         "pool get -H -o value comment tank",
-        "pool get feature@extensible_dataset tank",
+        "pool get feature@none tank",
     ]), @r"
     $ pool import -d . -o ashift=12 tank
     pool: cannot import 'tank': property 'ashift' cannot be set by an import
@@ -368,8 +370,8 @@ fn an_import_sets_what_can_be_set_and_refuses_the_rest() {
     $ pool get -H -o value comment tank
     yours
     [exit 0]
-    $ pool get feature@extensible_dataset tank
-    pool: bad property list: invalid property 'feature@extensible_dataset'
+    $ pool get feature@none tank
+    pool: bad property list: invalid property 'feature@none'
       to list the features: pool get all
     [exit 2]
     ");

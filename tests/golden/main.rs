@@ -139,6 +139,7 @@ fn receive(world: &World, stream: &[u8], into: &str) {
         exclude: Vec::new(),
         origin: None,
         owner: (0, 0),
+        resumable: false,
     };
     let (_, received) = world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {});
     received.unwrap_or_else(|error| panic!("receive into {into}: {error}"));
@@ -187,6 +188,7 @@ fn send(world: &World, snapshot: &str, from: Option<&str>, package: bool) -> Vec
         replicate: package,
         skip_missing: false,
         properties: package,
+        resume: None,
     };
     let mut bytes = Vec::new();
     world.datasets.send(&request, Reader::default(), &mut bytes, 0, &mut |_| {}).unwrap();

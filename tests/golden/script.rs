@@ -177,6 +177,7 @@ fn rolled_back_and_received(world: &World) {
         exclude: vec!["atime".into()],
         origin: None,
         owner: (0, 0),
+        resumable: false,
     };
     world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();
 }

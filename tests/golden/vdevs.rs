@@ -392,6 +392,7 @@ fn receive_zfs(world: &World, stream: &str, target: &str) {
         exclude: Vec::new(),
         origin: None,
         owner: (0, 0),
+        resumable: false,
     };
     world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();
 }

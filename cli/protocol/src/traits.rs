@@ -187,6 +187,7 @@ impl StreamRequest {
             StreamRequest::Diff { .. } => OWNER,
             StreamRequest::Send { dry_run: false, .. } => OWNER.tried().with_stream(),
             StreamRequest::Send { dry_run: true, .. } => OWNER.tried(),
+            StreamRequest::DiscardPartial(_) => OWNER.recorded(),
             StreamRequest::Receive(spec) => OWNER.recorded_unless(spec.dry_run).with_stream(),
         }
     }

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]

@@ -6,7 +6,6 @@ use crate::program::Program;
 
 const NO_VOLUMES: &str = "volumes (zvols) do not exist in this version";
 const NO_ENCRYPTION: &str = "native encryption does not exist in this version; use encrypted devices (LUKS)";
-const NO_RESUMING: &str = "resumable receive does not exist in this version; send the stream again";
 const NO_SHARING: &str = "share the mount point with the NFS or SMB server's own tools";
 const NO_DELEGATION: &str = "only the owner of the pool's service, and root, administer a pool";
 const NO_ZONES: &str = "delegation to containers does not exist; bind-mount the file system";
@@ -71,14 +70,13 @@ const POOL_OPTIONS: Options = &[
 
 const FS_OPTIONS: Options = &[
     ("create", &["-V", "-s", "-b"], NO_VOLUMES),
-    ("send", &["-t", "--resume", "-S", "--saved"], NO_RESUMING),
+    ("send", &["-S", "--saved"], "a partial state cannot be sent; to continue its receive: fs send -t TOKEN"),
     (
         "send",
         &["-b", "--backup"],
         "received properties cannot be sent apart from local values in this version; to send properties: -p",
     ),
     ("send", &["-h", "--holds"], "streams carry no holds in this version; to hold a received snapshot: fs hold"),
-    ("receive", &["-s", "-A"], NO_RESUMING),
     (
         "receive",
         &["-c"],

@@ -34,6 +34,7 @@ impl Datasets {
         let mut table = self.table().lock();
         let (id, row, root, options) = self.read(|tx| {
             let id = names.dataset(tx, name)?;
+            names.check_whole(tx, id)?;
             let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
             Ok((id, row, root, self.options(tx, &names, id)?))
         })?;
@@ -86,6 +87,7 @@ impl Datasets {
         let pinned = self.engine().pin();
         let (id, row, root, options) = self.read(|tx| {
             let id = names.dataset(tx, name)?;
+            names.check_whole(tx, id)?;
             let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
             let options = Options { readonly: true, ..self.options(tx, &names, id)? };
             Ok((id, row, root, options))

@@ -52,6 +52,7 @@ fn the_document_lists_every_kind_of_row() {
         (kind::PACE, "PACE"),
         (kind::DEFRAGMENT, "DEFRAGMENT"),
         (kind::RESIZE, "RESIZE"),
+        (kind::RECEIVING, "RECEIVING"),
     ];
     assert_eq!(documented(), kinds.map(|(number, name)| (number, name.to_owned())));
 }

@@ -61,6 +61,8 @@ pub mod kind {
     pub const DEFRAGMENT: u8 = 24;
     /// The resize of the devices of a vdev.
     pub const RESIZE: u8 = 25;
+    /// A receive that can be resumed.
+    pub const RECEIVING: u8 = 26;
 }
 
 /// The key of the master row.
@@ -74,6 +76,11 @@ pub const fn dataset_key(id: u64) -> Key {
 /// The key of a snapshot.
 pub const fn snapshot_key(id: u64) -> Key {
     Key::new(id, kind::SNAPSHOT, 0)
+}
+
+/// The key of the receive that fills the hidden dataset `id`.
+pub const fn receiving_key(id: u64) -> Key {
+    Key::new(POOL, kind::RECEIVING, id)
 }
 
 /// The keys of one kind of one object, from `offset` on.

@@ -31,6 +31,7 @@
 //! (0, PACE, 0)                               Pace
 //! (0, DEFRAGMENT, 0)                         Defragmentation
 //! (0, RESIZE, 0)                             Resize
+//! (0, RECEIVING, hidden dataset's id)        Receiving
 //! ```
 //!
 //! Datasets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; no id is reused. The root
@@ -52,10 +53,12 @@ mod space;
 mod transaction;
 
 pub use coding::Row;
-pub use key::{FIRST_ID, MASTER, POOL, ROOT, dataset_key, keys, keys_from, keys_of, kind, snapshot_key};
+pub use key::{FIRST_ID, MASTER, POOL, ROOT, dataset_key, keys, keys_from, keys_of, kind, receiving_key, snapshot_key};
 pub use moves::{DefragmentRow, MoveState, PaceRow, RebalanceRow, RemovalRow, ResizeRow};
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
-pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
+pub use rows::{
+    Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, ReceivingRow, SnapshotRow, Task, Value, Work,
+};
 pub use scrub::{DamageRow, ScrubPosition, ScrubRow, ScrubState};
 pub use shared::{SHARING, SharedRow, SharingRow, shared_address, shared_key};
 pub use space::Space;

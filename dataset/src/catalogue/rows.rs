@@ -199,6 +199,22 @@ row! {
 }
 
 row! {
+    /// A receive that can be resumed: the hidden dataset that keeps its content is in the key.
+    ReceivingRow, "receive" {
+        /// The dataset that gets the content; the hidden dataset itself, if the receive creates a dataset.
+        target: u64,
+        /// The full name of the snapshot at the sender.
+        snapshot: String,
+        /// The GUID of the snapshot.
+        guid: Guid,
+        /// The GUID of the increment's base; `None` for a full stream.
+        base: Option<Guid>,
+        /// Whether the stream has properties.
+        properties: bool,
+    }
+}
+
+row! {
     /// Background work that survives a crash. For a tree, the item's block is the root of the tree to free.
     Work, "work" {
         /// What is to be freed.
@@ -266,6 +282,11 @@ impl Field for Task {
 }
 
 impl DatasetRow {
+    /// Whether users see the dataset: no receive fills it, or the receive can be resumed and creates the dataset.
+    pub fn is_listed(&self) -> bool {
+        !self.hidden || !self.name.starts_with('%')
+    }
+
     /// The space of the tree's blocks missing from the newest snapshot: the loss of a rollback.
     pub fn unique(&self) -> Space {
         self.referenced - (self.newest_referenced - self.dead)
@@ -325,6 +346,9 @@ pub(super) mod tests {
                 referenced: spaces[0], dead: spaces[1], deferred: flag, ..SnapshotRow::default()
             });
             round_trips(&Value { name: name.clone(), value: flag.then(|| name.clone()) });
+            round_trips(&ReceivingRow {
+                target: ids[0], snapshot: name.clone(), guid: Guid(ids[1]), base: flag.then_some(Guid(ids[2])), properties: flag,
+            });
             round_trips(&Bucket { first: ids[0], last: ids[1], count: ids[2], space: spaces[0] });
             let cursor = (ids[0], ids[1] as u8, ids[2]);
             round_trips(&Work { task: Task::Tree { level: 3, after: Txg(ids[3]), cursor }, remaining: spaces[0] });

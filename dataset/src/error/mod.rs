@@ -214,6 +214,17 @@ pub enum Error {
         /// What the user can do.
         remedy: &'static str,
     },
+    /// An interrupted receive has left a part of a stream in the dataset, or for the dataset.
+    #[error("'{name}' contains partially-complete state from an interrupted 'fs receive -s' of '{of}'")]
+    Partial {
+        /// The name of the dataset.
+        name: String,
+        /// The snapshot's name at the sender.
+        of: String,
+    },
+    /// What a token names is not at the sender any more. The text is the reason, as OpenZFS words it.
+    #[error("cannot resume send: {0}")]
+    NotResumed(String),
     /// A stream is damaged, or its source or destination failed.
     #[error(transparent)]
     Stream(StreamError),
@@ -334,7 +345,16 @@ impl Error {
             Error::NotReceived { remedy, .. } | Error::Scrub { remedy, .. } => remedy,
             Error::Property(error) => return error.hint(),
             Error::InUse { holder, .. } => return Some(holder.remedy()),
+            Error::Partial { name, .. } => {
+                return Some(format!(
+                    "to continue: fs send -t TOKEN | fs receive -s {name}, with the TOKEN of: fs get receive_resume_token {name}\n\
+                     to discard the partial state: fs receive -A {name}"
+                ));
+            }
             Error::NotFound { what: Object::Parent, .. } => "use -p to create missing parents",
+            Error::NotResumed(_) => {
+                "discard the partial state at the receiver: fs receive -A; then send the whole snapshot"
+            }
             Error::HasChildren { .. } | Error::HasSnapshots { .. } => "use -r to destroy all of them",
             Error::HasClones { .. } => "use -R to destroy the clones too, or promote the clones first",
             Error::Held { .. } => "release the holds, or use -d to destroy the snapshot after the last release",

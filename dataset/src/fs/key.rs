@@ -47,6 +47,8 @@ pub const ORPHAN: u8 = 0x60;
 pub const TRUNCATE: u8 = 0x61;
 /// The marker that some file has, or had, the attribute `direct`.
 pub const DIRECT: u8 = 0x62;
+/// How far a receive has come that can be resumed; only in hidden datasets. See [`crate::stream`].
+pub const POSITION: u8 = 0x63;
 
 /// The key of the dataset's master item.
 pub const fn master() -> Key {
@@ -86,6 +88,11 @@ pub const fn truncate(ino: Ino) -> Key {
 /// The marker of files that bypass the caches.
 pub const fn direct() -> Key {
     Key::new(DATASET, DIRECT, 0)
+}
+
+/// How far a receive has come.
+pub const fn position() -> Key {
+    Key::new(DATASET, POSITION, 0)
 }
 
 /// The keys of one kind of an object in `start..end`.

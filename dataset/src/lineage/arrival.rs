@@ -5,6 +5,17 @@
 //! dataset whose newest snapshot the hidden dataset was cloned from. Hidden datasets left by a crash are destroyed at
 //! the next import.
 //!
+//! A receive that can be resumed has a row besides, made with its hidden dataset and deleted with it, or when the
+//! dataset becomes visible: the import keeps a hidden dataset that has a row. If the receive creates a dataset, then
+//! the hidden dataset stands at its final place from the start, so users see it, and can destroy it. Power fails
+//!
+//! * before the commit of the row: nothing has happened;
+//! * between the row and the last step: the tree is the one of some commit, and its item
+//!   [`Position`](crate::stream::Position) was committed with exactly the steps that it counts;
+//! * after the position was removed, and before the dataset becomes visible in a later commit: the tree is complete, and
+//!   a resumed receive starts at the first key, which changes nothing but places;
+//! * at the commit that makes the dataset visible: row and hidden dataset are there, or the snapshot is.
+//!
 //! The charge of a target T that is replaced by a hidden clone C of its newest snapshot S: T equals S, so the blocks on
 //! C's deadlist are the blocks that T loses, and the blocks born in C are the blocks that T gains. C's deadlist becomes
 //! T's.
@@ -17,7 +28,10 @@ use pool::{
 
 use super::{branch, charge, dataset, deadlist, snapshot, work};
 use crate::{
-    catalogue::{DatasetRow, Effect, Named, ROOT, SnapshotRow, Transaction, dataset_key, keys_of, kind, snapshot_key},
+    catalogue::{
+        DatasetRow, Effect, Named, POOL, ROOT, ReceivingRow, SnapshotRow, Transaction, dataset_key, keys, keys_of,
+        kind, receiving_key, snapshot_key,
+    },
     error::{Error, Result},
 };
 
@@ -32,7 +46,44 @@ pub fn begin(tx: &mut Transaction<'_>, base: Option<u64>, guid: Guid) -> Result<
     Ok(id)
 }
 
-/// The ids of all hidden datasets.
+/// Creates the hidden dataset of a receive that can be resumed: below `parent` under the name that the dataset gets, or
+/// hidden, for the dataset in the row. Returns its id.
+pub fn begin_lasting(
+    tx: &mut Transaction<'_>,
+    base: Option<u64>,
+    place: Option<(u64, &str)>,
+    row: &ReceivingRow,
+    guid: Guid,
+) -> Result<u64> {
+    let id = match (place, base) {
+        (None, _) => begin(tx, base, guid)?,
+        (Some((parent, name)), Some(base)) => branch::clone(tx, base, parent, name, guid)?,
+        (Some((parent, name)), None) => dataset::create(tx, parent, name, guid, (0, 0))?,
+    };
+    charge::edit(tx, id, |row| row.hidden = true)?;
+    let target = if place.is_some() { id } else { row.target };
+    tx.put(receiving_key(id), &ReceivingRow { target, ..row.clone() }, None);
+    Ok(id)
+}
+
+/// The receive that can be resumed and brings content to `target`: its hidden dataset's id and its row.
+pub fn receiving(tx: &Transaction<'_>, target: u64) -> Result<Option<(u64, ReceivingRow)>> {
+    let rows = tx.rows::<ReceivingRow>(keys(POOL, kind::RECEIVING))?;
+    Ok(rows.into_iter().map(|(key, row)| (key.offset, row)).find(|(_, row)| row.target == target))
+}
+
+/// The ids of hidden datasets that no receive can use any more.
+pub fn unfinished(tx: &Transaction<'_>) -> Result<Vec<u64>> {
+    let mut left = Vec::new();
+    for id in hidden(tx)? {
+        if !tx.contains(receiving_key(id))? {
+            left.push(id);
+        }
+    }
+    Ok(left)
+}
+
+/// The ids of all hidden datasets without a place of their own.
 pub fn hidden(tx: &Transaction<'_>) -> Result<Vec<u64>> {
     let below = dataset::children(tx, ROOT)?.into_iter().map(|(_, id)| id);
     let rows = below.map(|id| Ok((id, tx.row::<DatasetRow>(dataset_key(id))?)));
@@ -47,7 +98,11 @@ pub fn abandon(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
 
 /// Makes a hidden dataset visible under a parent and name.
 pub fn show(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Result<()> {
-    dataset::move_to(tx, id, parent, name)?;
+    let row: DatasetRow = tx.row(dataset_key(id))?;
+    if row.parent != parent || row.name != name {
+        dataset::move_to(tx, id, parent, name)?;
+    }
+    tx.delete(receiving_key(id));
     // From now on the dataset is opened by its name.
     tx.effect(Effect::Close(id));
     charge::edit(tx, id, |row| row.hidden = false)
@@ -99,6 +154,7 @@ pub fn overwrite(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<(
 fn take_apart(tx: &mut Transaction<'_>, hidden: u64, row: &DatasetRow) -> Result<BlockPointer> {
     let (_, root) = tx.row_and_block::<DatasetRow>(dataset_key(hidden))?;
     tx.delete_range(keys_of(hidden))?;
+    tx.delete(receiving_key(hidden));
     tx.delete_named::<Named>(row.parent, kind::CHILD, &row.name)?;
     charge::forget(tx, row)?;
     charge::detach(tx, row.parent, row)?;

@@ -6,6 +6,7 @@ use super::{branch, charge, snapshot, work};
 use crate::{
     catalogue::{
         DatasetRow, Effect, FIRST_ID, MASTER, Master, Named, ROOT, Transaction, dataset_key, keys, keys_of, kind,
+        receiving_key,
     },
     error::{Error, Result},
 };
@@ -76,6 +77,7 @@ pub fn destroy(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
         snapshot::destroy_if_due(tx, row.origin)?;
     }
     tx.delete_range(keys_of(id))?;
+    tx.delete(receiving_key(id));
     tx.delete_named::<Named>(row.parent, kind::CHILD, &row.name)?;
     charge::forget(tx, &row)?;
     charge::detach(tx, row.parent, &row)?;

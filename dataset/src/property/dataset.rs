@@ -200,7 +200,7 @@ rows! {
         "The clones of the snapshot.";
     RECEIVE_RESUME_TOKEN: String = "receive_resume_token", "RECEIVE_RESUME_TOKEN",
         computed(Figure::ReceiveResumeToken, FS, Syntax::Word),
-        "Always '-': a receive cannot be resumed.";
+        "For 'fs send -t', which continues an interrupted 'fs receive -s'.";
     SNAPSHOTS_CHANGED: u64 = "snapshots_changed", "SNAPSHOTS_CHANGED",
         computed(Figure::SnapshotsChanged, FS_SNAP, Syntax::Date),
         "Time of the last creation or destruction of a snapshot.";

@@ -49,7 +49,7 @@ pub use self::setting::{AclType, CanMount, Durability, FailMode, Setting, SnapDi
 pub use self::source::Source;
 pub use self::syntax::{Align, Precision, Syntax};
 pub use self::typed::Typed;
-pub use self::words::{DISABLED, ENABLED, FEATURE, MAX_USER_NAME, MAX_USER_VALUE};
+pub use self::words::{DISABLED, ENABLED, EXTENSIBLE_DATASET, FEATURE, MAX_USER_NAME, MAX_USER_VALUE};
 
 /// The prefix of properties with the space written since a snapshot.
 const WRITTEN_SINCE: &str = "written@";
@@ -87,7 +87,9 @@ impl Property {
     /// Finds a property of pools by name or alias.
     pub fn of_pool(name: &str) -> Result<Property, PropertyError> {
         match name.strip_prefix(FEATURE) {
-            Some(feature) if KNOWN_FEATURES.contains(&feature) => Ok(Property::Feature(name.to_owned())),
+            Some(feature) if feature == EXTENSIBLE_DATASET || KNOWN_FEATURES.contains(&feature) => {
+                Ok(Property::Feature(name.to_owned()))
+            }
             _ => find(POOL, POOL_CONSTANTS, name).ok_or_else(|| unknown(name, true)),
         }
     }
@@ -310,7 +312,7 @@ mod tests {
         assert!(matches!(canonical("used", "1"), Err(PropertyError::ReadOnly { .. })));
         assert!(matches!(canonical("written@a", "1"), Err(PropertyError::ReadOnly { .. })));
         assert!(matches!(canonical("written@", "1"), Err(PropertyError::Unknown { .. })));
-        for feature in ["feature@", "feature@extensible_dataset"] {
+        for feature in ["feature@", "feature@none"] {
             assert!(matches!(Property::of_pool(feature), Err(PropertyError::Unknown { .. })), "{feature}");
         }
         let pool = Property::of_pool("ashift").unwrap();

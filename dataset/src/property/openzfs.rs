@@ -321,8 +321,7 @@ mod tests {
         sharesmb sharenfs logbias snapdev snapdir sync version volsize volmode vscan xattr zoned casesensitivity \
         normalization utf8only longname mlslabel";
 
-    /// The names of the properties in zpoolprops(7) and of the features in zpool-features(7), except the feature that
-    /// comes with resumable receive.
+    /// The names of the properties in zpoolprops(7) and of the features in zpool-features(7).
     const ZPOOLPROPS: &str = "allocated bcloneratio bclonesaved bcloneused capacity dedupcached dedup_table_size \
         expandsize fragmentation free freeing guid health last_scrubbed_txg leaked load_guid size altroot readonly \
         ashift autoexpand autoreplace autotrim bootfs cachefile comment compatibility dedup_table_quota dedupditto \
@@ -330,8 +329,8 @@ mod tests {
         maxdnodesize name tname feature@allocation_classes feature@async_destroy feature@blake3 feature@block_cloning \
         feature@block_cloning_endian feature@bookmark_v2 feature@bookmark_written feature@bookmarks \
         feature@device_rebuild feature@device_removal feature@draid feature@dynamic_gang_header feature@edonr \
-        feature@embedded_data feature@empty_bpobj feature@enabled_txg feature@encryption feature@fast_dedup \
-        feature@filesystem_limits feature@head_errlog feature@hole_birth feature@large_blocks feature@large_dnode \
+        feature@embedded_data feature@empty_bpobj feature@enabled_txg feature@encryption \
+        feature@extensible_dataset feature@fast_dedup feature@filesystem_limits feature@head_errlog feature@hole_birth feature@large_blocks feature@large_dnode \
         feature@large_microzap feature@livelist feature@log_spacemap feature@longname feature@lz4_compress \
         feature@multi_vdev_crash_dump feature@obsolete_counts feature@physical_rewrite feature@project_quota \
         feature@raidz_expansion feature@redacted_datasets feature@redaction_bookmarks feature@redaction_list_spill \

@@ -5,6 +5,9 @@ pub const MAX_USER_VALUE: usize = 8192;
 
 /// The prefix of the pool's features.
 pub const FEATURE: &str = "feature@";
+/// OpenZFS's feature by which programs find out whether receives can be resumed. Its state is that of
+/// [`RESUMABLE_RECEIVE`](::pool::format::label::RESUMABLE_RECEIVE).
+pub const EXTENSIBLE_DATASET: &str = "extensible_dataset";
 
 /// The only value that a feature of an existing pool can be set to.
 pub const ENABLED: &str = "enabled";

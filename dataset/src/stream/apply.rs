@@ -19,10 +19,13 @@ use pool::{
     },
     tree::{Batch, Block, Entry, Miss, Record, View},
     txg::{Head, OpError},
-    units::Txg,
+    units::{Guid, Txg},
 };
 
-use super::range::{BlockInfo, Item, Origin, Range, near};
+use super::{
+    position::Position,
+    range::{BlockInfo, Item, Origin, Range, near},
+};
 
 /// A part of a range: some of its items, and the keys that the items replace.
 pub(super) struct Part<'a> {
@@ -32,6 +35,8 @@ pub(super) struct Part<'a> {
     pub(super) high: Key,
     /// The new blocks of the range read so far: at least the blocks of the part's items.
     pub(super) blocks: &'a mut [Option<Arrived>],
+    /// The position after the part, and the GUID of the receive, if the receive can be resumed.
+    pub(super) position: Option<(Position, Guid)>,
 }
 
 /// A new block with verified data.
@@ -97,6 +102,9 @@ pub(super) fn apply(head: &Head, part: Part<'_>) -> Result<(), Failure> {
         let plan = Plan::of(view, &part)?;
         let made = part.make_records(head, view.txg());
         plan.collect(&part, &made, batch, view.txg());
+        if let Some((position, guid)) = part.position {
+            position.note(batch, guid);
+        }
         Ok::<_, Failure>(made)
     })?;
     for (index, record) in made {
@@ -139,7 +147,7 @@ impl Part<'_> {
 /// The effect of a part on the current tree.
 ///
 /// Every block found is stored: the receiving tree was opened at a committed state, and the ranges of a stream ascend,
-/// so no block of the stream is replaced by the same stream.
+/// so no block of the stream is replaced by the same stream. A resumed receive opens the committed state again.
 struct Plan {
     old: Vec<Entry>,
     /// For each item of the part, the block that the tree already has.

@@ -286,7 +286,7 @@ impl Archive {
     fn preamble(&self, base: u64) -> Result<Chain> {
         let mut preamble = [0; PREAMBLE];
         let got = self.fill(&mut preamble, base)?;
-        Ok(check_preamble(&preamble, got, base)?)
+        Ok(check_preamble(&preamble, got, base)?.1)
     }
 
     /// The start of the package at `base`, and the offset of the record after START and census.
@@ -548,10 +548,11 @@ fn described(record: &Record, is_increment: &mut bool) -> Result<String, Malform
         }
         Kind::Census => format!("CENSUS  {} bytes", payload.len()),
         Kind::Begin => {
-            let Begin { dataset, snapshot, guid, createtxg, base, .. } = Begin::decode(payload)?;
+            let Begin { dataset, snapshot, guid, createtxg, base, resumed, .. } = Begin::decode(payload)?;
             *is_increment = base.is_some();
             let base = base.map(|base| format!(", since {} (GUID {})", base.name, base.guid.0)).unwrap_or_default();
-            format!("BEGIN   {dataset}@{snapshot}, GUID {}, txg {}{base}", guid.0, createtxg.0)
+            let resumed = resumed.map(|key| format!(", resumed at {key}")).unwrap_or_default();
+            format!("BEGIN   {dataset}@{snapshot}, GUID {}, txg {}{base}{resumed}", guid.0, createtxg.0)
         }
         Kind::Range => {
             let range = Range::decode(payload, *is_increment)?;
@@ -639,7 +640,8 @@ impl<'a> Layers<'a> {
             && layers.len() <= most
         {
             let all = archives.iter().flat_map(|archive| archive.streams.iter().map(move |stream| (archive, stream)));
-            let below = all.rev().find(|(_, stream)| stream.begin.guid == base.guid);
+            let is_base = |stream: &Stored| stream.begin.guid == base.guid && stream.begin.resumed.is_none();
+            let below = all.rev().find(|(_, stream)| is_base(stream));
             let Some(below) = below else { break };
             layers.push(below);
         }

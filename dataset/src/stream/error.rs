@@ -35,12 +35,12 @@ pub enum Error {
     },
     /// The stream has another version of the format.
     #[error(
-        "the stream is of format version {version}, and this program reads version {known}; use a newer version of Cenote"
+        "the stream is of format version {version}, and this program reads versions up to {known}; use a newer version of Cenote"
     )]
     Version {
         /// The version of the stream.
         version: u32,
-        /// The version that this program reads.
+        /// The newest version that this program reads.
         known: u32,
     },
     /// The input ends before the stream does.

@@ -24,8 +24,10 @@ use super::error::{Error, Result};
 
 /// The first bytes of a stream.
 pub(super) const MAGIC: [u8; 12] = *b"CENOTESTREAM";
-/// The format version that this program writes and reads.
+/// The version of streams that any version of this program can read.
 pub(super) const VERSION: u32 = 1;
+/// The version of packages with a stream that starts at a key: older programs would take it for a complete stream.
+pub(super) const RESUMED_VERSION: u32 = 2;
 /// The length of magic and version.
 pub(super) const PREAMBLE: usize = 16;
 /// The length of a record's head.
@@ -77,15 +79,16 @@ impl Chain {
     }
 }
 
-fn preamble() -> [u8; PREAMBLE] {
+fn preamble(version: u32) -> [u8; PREAMBLE] {
     let mut bytes = [0; PREAMBLE];
     bytes[..12].copy_from_slice(&MAGIC);
-    bytes[12..].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..].copy_from_slice(&version.to_le_bytes());
     bytes
 }
 
-/// Checks the first `got` bytes of a preamble at `base` of an input; returns the chain after the preamble.
-pub(super) fn check_preamble(bytes: &[u8; PREAMBLE], got: usize, base: u64) -> Result<Chain> {
+/// Checks the first `got` bytes of a preamble at `base` of an input; returns the version, and the chain after the
+/// preamble.
+pub(super) fn check_preamble(bytes: &[u8; PREAMBLE], got: usize, base: u64) -> Result<(u32, Chain)> {
     let magic = got.min(MAGIC.len());
     if bytes[..magic] != MAGIC[..magic] {
         return Err(if base == 0 { Error::Foreign } else { Error::Trailing { offset: base } });
@@ -94,10 +97,10 @@ pub(super) fn check_preamble(bytes: &[u8; PREAMBLE], got: usize, base: u64) -> R
         return Err(Error::Truncated { offset: base + got as u64, record: 0 });
     }
     let version = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
-    if version != VERSION {
-        return Err(Error::Version { version, known: VERSION });
+    match version {
+        VERSION | RESUMED_VERSION => Ok((version, Chain::of_preamble(bytes))),
+        _ => Err(Error::Version { version, known: RESUMED_VERSION }),
     }
-    Ok(Chain::of_preamble(bytes))
 }
 
 /// Writes records, and chains their checksums.
@@ -109,11 +112,16 @@ pub(super) struct FrameWriter<'a> {
 
 impl<'a> FrameWriter<'a> {
     /// Writes the preamble.
-    pub(super) fn new(out: &'a mut dyn Write) -> Result<FrameWriter<'a>> {
-        let preamble = preamble();
+    pub(super) fn new(out: &'a mut dyn Write, version: u32) -> Result<FrameWriter<'a>> {
+        let preamble = preamble(version);
         let mut writer = FrameWriter { out, offset: 0, chain: Chain::of_preamble(&preamble) };
         writer.write(&preamble)?;
         Ok(writer)
+    }
+
+    /// Continues a stream behind its first `offset` bytes, after which the chain is `chain`.
+    pub(super) fn after(out: &'a mut dyn Write, offset: u64, chain: Chain) -> FrameWriter<'a> {
+        FrameWriter { out, offset, chain }
     }
 
     /// The number of bytes written: the offset of the next record.
@@ -215,6 +223,7 @@ pub(super) struct Frame {
 /// Reads records, and verifies the chain of their checksums.
 pub(super) struct FrameReader<'a> {
     input: &'a mut dyn Read,
+    version: u32,
     place: Place,
     offset: u64,
     chain: Chain,
@@ -223,11 +232,22 @@ pub(super) struct FrameReader<'a> {
 impl<'a> FrameReader<'a> {
     /// Reads the preamble at `base` of an input.
     pub(super) fn new(input: &'a mut dyn Read, base: u64) -> Result<FrameReader<'a>> {
-        let mut reader = FrameReader { input, place: Place::default(), offset: base, chain: Chain::default() };
+        let (place, chain) = (Place::default(), Chain::default());
+        let mut reader = FrameReader { input, version: 0, place, offset: base, chain };
         let mut bytes = [0; PREAMBLE];
         let got = reader.fill(&mut bytes)?;
-        reader.chain = check_preamble(&bytes, got, base)?;
+        (reader.version, reader.chain) = check_preamble(&bytes, got, base)?;
         Ok(reader)
+    }
+
+    /// The chain after the records read so far.
+    pub(super) fn chain(&self) -> Chain {
+        self.chain
+    }
+
+    /// The version in the preamble.
+    pub(super) fn version(&self) -> u32 {
+        self.version
     }
 
     /// The number of bytes of the input read so far.

@@ -80,6 +80,12 @@ impl Index {
         reader.finish(WHAT)
     }
 
+    /// The entries of records before `offset`.
+    pub(super) fn before(mut self, offset: u64) -> Index {
+        self.entries.retain(|entry| entry.offset < offset);
+        self
+    }
+
     /// The entries, in the order of the file.
     pub(super) fn entries(&self) -> &[Entry] {
         &self.entries

@@ -13,6 +13,8 @@
 //! records  descriptions of streams                     range     the items in a range of keys
 //! census   the sender's datasets and snapshots
 //! index    offsets of streams and keys in the file     frame     records on the wire: bounded and chained
+//! append   continues a stream file that was cut off
+//! position how far a receive has come                  token     the same for the sender, as a text
 //! ```
 //!
 //! The byte-exact format is in `dataset/STREAM.md`. Invariants:
@@ -24,6 +26,7 @@
 //! The module does not choose datasets to send, name or create datasets, or decide whether a stream fits. The layer
 //! above does so, through [`Source`] and [`Landing`].
 
+mod append;
 mod apply;
 pub mod archive;
 mod census;
@@ -32,18 +35,23 @@ mod error;
 mod frame;
 mod index;
 mod parser;
+mod position;
 mod range;
 mod receive;
 mod records;
 mod send;
 mod steps;
+mod token;
 mod verify;
 
+pub use append::{Cut, Examined, examine};
 pub use census::{Census, Counted};
 pub use error::{Error, Result};
+pub use position::{Mark, Position};
 pub use receive::{Ground, Landing, Received, receive};
 pub use records::{Base, Begin, Start, Totals};
 pub use send::{Hold, Package, Sent, Source, estimate, send};
+pub use token::{Token, TokenError};
 pub use verify::{Contents, identify, verify};
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use pool::format::key::Key;
 use super::{
     census::MOST_RECORDS,
     error::Result,
-    frame::{Frame, FrameReader, Kind, Place, SUM},
+    frame::{Chain, Frame, FrameReader, Kind, Place, RESUMED_VERSION, SUM},
     index::{Index, Trailer},
     range::{BlockInfo, Range},
     records::{Begin, Start, Totals},
@@ -104,6 +104,24 @@ impl<'a> Parser<'a> {
         self.frames.offset()
     }
 
+    /// The chain after the records read so far.
+    pub(super) fn chain(&self) -> Chain {
+        self.frames.chain()
+    }
+
+    /// Within a stream, the end of the last range and the totals so far, if all blocks of the ranges were read.
+    pub(super) fn boundary(&self) -> Option<(Key, Totals)> {
+        match &self.state {
+            State::Inside { reached, expected, totals, .. } if expected.is_empty() => Some((*reached, *totals)),
+            _ => None,
+        }
+    }
+
+    /// The index of the records before `offset`.
+    pub(super) fn into_index_before(self, offset: u64) -> Index {
+        self.index.before(offset - self.base)
+    }
+
     /// The next event. [`Event::Finish`] is the last.
     pub(super) fn next(&mut self) -> Result<Event> {
         assert!(!matches!(self.state, State::Finished), "a package ends once");
@@ -144,11 +162,14 @@ impl<'a> Parser<'a> {
 
     fn begin(&mut self, frame: &Frame) -> Result<Event> {
         let begin = Begin::decode(&frame.payload).map_err(frame.place.malformed())?;
+        if begin.resumed.is_some() && self.frames.version() < RESUMED_VERSION {
+            return Err(frame.place.damaged("a stream of this version starts at its first key"));
+        }
         self.begun += 1;
         self.index.begin(frame.place.offset - self.base, frame.before);
         self.state = State::Inside {
             incremental: begin.base.is_some(),
-            reached: Key::MIN,
+            reached: begin.resumed.unwrap_or(Key::MIN),
             expected: VecDeque::new(),
             totals: Totals::default(),
         };

@@ -51,6 +51,16 @@ pub(super) enum Origin {
     Shared(u32),
 }
 
+impl Origin {
+    /// The number of the new block, if the block is new.
+    pub(super) fn new_block(self) -> Option<u32> {
+        match self {
+            Origin::New(block) => Some(block),
+            Origin::None | Origin::Unchanged | Origin::Shared(_) => None,
+        }
+    }
+}
+
 /// An item of a range. The body is in the range's heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {

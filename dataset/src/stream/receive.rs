@@ -9,6 +9,9 @@
 //! * After the end of a stream: the same as in the middle, until the next record was verified, which is the head of the
 //!   next stream or the last record of all. So a file cut off or damaged anywhere, its index included, leaves nothing
 //!   of its last stream.
+//! * A receive that can be resumed leaves the hidden tree with the position that it has reached. The next stream of the
+//!   snapshot, from that position or from the start, fills the rest of the same tree: what the tree has is verified, and
+//!   not applied again.
 //! * In a package: streams already made visible stay. So do whole packages, if the input has several: a later failure
 //!   removes nothing.
 //!
@@ -30,6 +33,7 @@ use super::{
     crew::Crew,
     error::{Error, Result},
     parser::{Event, Parser},
+    position::{Mark, Position},
     records::{Begin, Start, Totals},
     steps::{Coming, Step, Steps},
 };
@@ -60,7 +64,7 @@ pub trait Landing {
     /// If the commit fails, or the stream no longer fits.
     fn finish(&mut self, begin: &Begin, bytes: u64) -> Result<(), Self::Error>;
 
-    /// Drops the tree of the last stream, which failed.
+    /// Drops the tree of the last stream, which failed, or keeps the tree to resume the receive.
     fn abandon(&mut self);
 }
 
@@ -72,6 +76,8 @@ pub struct Ground {
     pub copies: u8,
     /// What the properties of the destination say about files.
     pub options: Options,
+    /// For a receive that can be resumed, where it stands: the tree has the items below. Each step stores the position.
+    pub mark: Option<Mark>,
 }
 
 /// The result of a receive.
@@ -130,6 +136,10 @@ struct Open {
     ground: Option<Ground>,
     steps: Steps,
     totals: Totals,
+    /// The position after the last step.
+    reached: Position,
+    /// A step has failed, so no later step may be applied.
+    is_broken: bool,
     /// The stream's first and last byte in the input.
     place: ops::Range<u64>,
 }
@@ -183,7 +193,10 @@ impl<L: Landing> Receiving<'_, L> {
 
     fn begin(&mut self, start: &Start, begin: Begin, at: u64) -> Result<(), L::Error> {
         let ground = self.landing.begin(start, &begin)?;
-        self.open = Some(Open { begin, ground, steps: Steps::default(), totals: Totals::default(), place: at..at });
+        let mark = ground.as_ref().and_then(|ground| ground.mark);
+        let reached = mark.map_or(Position::START, |mark| mark.from);
+        let (steps, totals) = (Steps::default(), Totals::default());
+        self.open = Some(Open { begin, ground, steps, totals, reached, is_broken: false, place: at..at });
         Ok(())
     }
 
@@ -200,6 +213,9 @@ impl<L: Landing> Receiving<'_, L> {
     }
 
     fn abandon(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.keep();
+        }
         if self.open.take().is_some_and(|open| open.ground.is_some()) {
             self.landing.abandon();
         }
@@ -210,27 +226,49 @@ impl Open {
     /// Applies steps until at most `ahead` bytes wait.
     fn drain(&mut self, ahead: usize) -> Result<()> {
         while let Some(step) = self.steps.next(ahead) {
-            self.apply(step)?;
+            self.apply(step).inspect_err(|_| self.is_broken = true)?;
         }
         Ok(())
     }
 
-    fn apply(&self, step: Step) -> Result<()> {
-        let Step { place, range, blocks, came, items, low, high, bytes } = step;
+    /// Applies all complete steps of a stream that failed, if its receive can be resumed.
+    fn keep(&mut self) {
+        if !self.is_broken && self.ground.as_ref().is_some_and(|ground| ground.mark.is_some()) {
+            self.steps.give_up();
+            if let Err(error) = self.drain(0) {
+                tracing::debug!("the last part of a broken-off stream is not kept: {error}");
+            }
+        }
+    }
+
+    fn apply(&mut self, mut step: Step) -> Result<()> {
+        let blocks = step.blocks.clone();
         let mut blocks = blocks.borrow_mut();
-        for Coming { number, info, checksum, ticket } in came {
+        for Coming { number, info, checksum, ticket } in std::mem::take(&mut step.came) {
             let bytes = ticket.redeem()?;
             if let Some(ground) = &self.ground {
                 blocks[number] = Some(Arrived::new(info, checksum, ground.copies, bytes));
             }
         }
         let Some(ground) = &self.ground else { return Ok(()) };
+        let done = self.reached.key;
+        if step.low < done {
+            step.begin_at(done, &mut blocks);
+        }
+        if step.high <= done {
+            return Ok(());
+        }
+        let Step { place, range, items, low, high, bytes, .. } = step;
         ground.head.admit(bytes as u64)?;
-        let part = Part { range: &range, items, low, high, blocks: &mut blocks };
+        let reached = Position { key: high, bytes: self.reached.bytes.saturating_add(bytes as u64) };
+        let position = ground.mark.map(|mark| (reached, mark.guid));
+        let part = Part { range: &range, items, low, high, blocks: &mut blocks, position };
         apply(&ground.head, part).map_err(|failure| match failure {
             Failure::Engine(error) => Error::Engine(error),
             Failure::MissingBlock(key) => Error::MissingBlock { offset: place.offset, record: place.record, key },
             Failure::Miss(_) => unreachable!("a head never returns a miss"),
-        })
+        })?;
+        self.reached = reached;
+        Ok(())
     }
 }

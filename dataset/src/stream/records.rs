@@ -7,7 +7,10 @@ use std::ops::AddAssign;
 
 use pool::{
     env::Nanos,
-    format::codec::{Malformed, Reader, Writer, malformed},
+    format::{
+        codec::{Malformed, Reader, Writer, malformed},
+        key::Key,
+    },
     units::{Guid, Txg},
 };
 
@@ -61,6 +64,8 @@ pub struct Begin {
     pub clone: bool,
     /// The properties set on the dataset, sorted; `None` if not sent.
     pub properties: Option<Vec<(String, String)>>,
+    /// Where a resumed stream continues: the receiver has all items with smaller keys. `None` for a complete stream.
+    pub resumed: Option<Key>,
 }
 
 /// The size of a stream.
@@ -82,6 +87,7 @@ const REPLICATE: u8 = 1;
 const INCREMENTAL: u8 = 1;
 const CLONE: u8 = 2;
 const PROPERTIES: u8 = 4;
+const RESUMED: u8 = 8;
 
 impl Start {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -111,7 +117,8 @@ impl Begin {
         let mut out = vec![
             flag(self.base.is_some(), INCREMENTAL)
                 | flag(self.clone, CLONE)
-                | flag(self.properties.is_some(), PROPERTIES),
+                | flag(self.properties.is_some(), PROPERTIES)
+                | flag(self.resumed.is_some(), RESUMED),
         ];
         out.put_u32(self.layout);
         out.put_prefixed(self.dataset.as_bytes());
@@ -131,6 +138,11 @@ impl Begin {
                 out.put_prefixed(value.as_bytes());
             }
         }
+        if let Some(key) = self.resumed {
+            out.put_u64(key.object);
+            out.put_u8(key.kind);
+            out.put_u64(key.offset);
+        }
         out
     }
 
@@ -139,7 +151,7 @@ impl Begin {
         let mut reader = Reader::new(bytes);
         let flags = reader.u8(WHAT)?;
         let clone = flags & CLONE != 0;
-        if flags & !(INCREMENTAL | CLONE | PROPERTIES) != 0 || clone && flags & INCREMENTAL == 0 {
+        if flags & !(INCREMENTAL | CLONE | PROPERTIES | RESUMED) != 0 || clone && flags & INCREMENTAL == 0 {
             return malformed("flags of a stream");
         }
         let layout = reader.u32(WHAT)?;
@@ -150,11 +162,12 @@ impl Begin {
         let creation = reader.u64(WHAT)?.cast_signed();
         let base = if flags & INCREMENTAL != 0 { Some(Base::take(&mut reader)?) } else { None };
         let properties = if flags & PROPERTIES != 0 { Some(properties(&mut reader)?) } else { None };
+        let resumed = if flags & RESUMED != 0 { Some(key(&mut reader)?) } else { None };
         reader.finish(WHAT)?;
         if base.as_ref().is_some_and(|base| base.createtxg > createtxg || base.createtxg == Txg::ZERO) {
             return malformed("transaction group of a stream's base");
         }
-        Ok(Begin { dataset, snapshot, guid, createtxg, creation, layout, base, clone, properties })
+        Ok(Begin { dataset, snapshot, guid, createtxg, creation, layout, base, clone, properties, resumed })
     }
 
     /// The txg of the base, or zero for a full stream: blocks born up to then are unchanged.
@@ -169,6 +182,12 @@ impl Base {
         let (guid, createtxg) = (Guid(reader.u64(WHAT)?), Txg(reader.u64(WHAT)?));
         Ok(Base { guid, createtxg, name: name(reader, WHAT)? })
     }
+}
+
+/// The position of a resumed stream.
+fn key(reader: &mut Reader<'_>) -> Result<Key, Malformed> {
+    const WHAT: &str = "position of a resumed stream";
+    Ok(Key { object: reader.u64(WHAT)?, kind: reader.u8(WHAT)?, offset: reader.u64(WHAT)? })
 }
 
 fn name(reader: &mut Reader<'_>, what: &'static str) -> Result<String, Malformed> {
@@ -244,18 +263,22 @@ mod tests {
             any::<(u64, u64, i64, u32, bool)>(),
             prop::option::of(base),
             prop::option::of(properties),
+            any::<Option<(u64, u8, u64)>>(),
         )
-            .prop_map(|((dataset, snapshot), (guid, txg, creation, layout, clone), base, properties)| Begin {
-                dataset,
-                snapshot,
-                guid: Guid(guid),
-                createtxg: Txg((txg >> 1) + 100),
-                creation,
-                layout,
-                clone: clone && base.is_some(),
-                base,
-                properties,
-            })
+            .prop_map(
+                |((dataset, snapshot), (guid, txg, creation, layout, clone), base, properties, resumed)| Begin {
+                    dataset,
+                    snapshot,
+                    guid: Guid(guid),
+                    createtxg: Txg((txg >> 1) + 100),
+                    creation,
+                    layout,
+                    clone: clone && base.is_some(),
+                    base,
+                    properties,
+                    resumed: resumed.map(|(object, kind, offset)| Key { object, kind, offset }),
+                },
+            )
     }
 
     proptest! {
@@ -278,7 +301,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_never_panics(bytes: Vec<u8>, flags in 0u8..8) {
+        fn garbage_never_panics(bytes: Vec<u8>, flags in 0u8..16) {
             let bytes = [&[flags], &bytes[..]].concat();
             let _ = (Start::decode(&bytes), Begin::decode(&bytes), Totals::decode(&bytes));
         }

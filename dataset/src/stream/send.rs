@@ -29,11 +29,12 @@ use pool::{
 };
 
 use super::{
+    append::finish,
     census::Census,
     crew::{Crew, Ticket},
     error::Result,
-    frame::{FrameWriter, Kind, SUM},
-    index::{Index, Trailer},
+    frame::{FrameWriter, Kind, RESUMED_VERSION, SUM, VERSION},
+    index::Index,
     range::{BlockInfo, Origin, Range, near},
     records::{Begin, Start, Totals},
 };
@@ -78,11 +79,16 @@ pub struct Sent {
 }
 
 impl Source {
+    /// The first key to send.
+    fn from(&self) -> Key {
+        self.begin.resumed.unwrap_or(Key::MIN)
+    }
+
     fn walker(&self) -> Result<Walker> {
         let (pointer, level) =
             self.tree.clean_root().ok_or_else(|| EngineError::damaged("snapshot", "it has no tree"))?;
         let root = Miss { pointer, level, low: Key::MIN, high: Key::MAX };
-        Ok(Walker::new(root, Key::MIN, self.begin.born_after()))
+        Ok(Walker::new(root, self.from(), self.begin.born_after()))
     }
 }
 
@@ -94,8 +100,9 @@ impl Source {
 /// receiver.
 pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mut dyn FnMut(u64)) -> Result<Sent> {
     assert!(!package.sources.is_empty());
+    let is_resumed = package.sources.iter().any(|source| source.begin.resumed.is_some());
     let mut sending = Sending {
-        frames: FrameWriter::new(out)?,
+        frames: FrameWriter::new(out, if is_resumed { RESUMED_VERSION } else { VERSION })?,
         index: Index::default(),
         crew: Crew::new(readers),
         queue: VecDeque::new(),
@@ -124,7 +131,7 @@ pub fn estimate(source: &Source) -> Result<u64> {
         if let Event::Enter(place, node) = event
             && let Some(leaf) = node.leaf()
         {
-            let (range, blocks) = diff(&place, leaf, source.begin.born_after());
+            let (range, blocks) = diff(&place, leaf, source.from(), source.begin.born_after());
             let data: u64 = blocks.iter().map(|pointer| u64::from(pointer.stored)).sum();
             bytes += range.encode().len() as u64 + data;
         }
@@ -170,7 +177,7 @@ impl Sending<'_> {
             let Event::Enter(place, node) = event else { continue };
             match node.leaf() {
                 Some(leaf) => {
-                    let (range, blocks) = diff(&place, leaf, born_after);
+                    let (range, blocks) = diff(&place, leaf, source.from(), born_after);
                     totals += Totals::of(&range);
                     // An incremental stream may have ranges without any blocks.
                     self.ahead += range.weight() as u64;
@@ -234,14 +241,7 @@ impl Sending<'_> {
     }
 
     fn finish(mut self, totals: Totals) -> Result<Sent> {
-        self.frames.put(Kind::Finish, &[])?;
-        let trailer = Trailer { index: self.frames.offset(), before: self.frames.chain() };
-        for payload in self.index.encode() {
-            self.frames.put(Kind::Index, &payload)?;
-        }
-        self.frames.put(Kind::Trailer, &trailer.encode())?;
-        self.frames.flush()?;
-        let bytes = self.frames.offset();
+        let bytes = finish(&mut self.frames, &self.index)?;
         (self.progress)(bytes);
         Ok(Sent { bytes, totals })
     }
@@ -254,29 +254,31 @@ fn read(tree: &Head, pointer: &BlockPointer) -> pool::error::Result<([u8; SUM], 
     Ok((checksum, data))
 }
 
-/// The record of a leaf, and the blocks that follow.
-fn diff(place: &Miss, leaf: &Leaf, born_after: Txg) -> (Range, Vec<BlockPointer>) {
-    let pointers: Vec<Option<BlockPointer>> = leaf.items().iter().map(|item| leaf.pointer(item)).collect();
+/// The record of a leaf from a key on, and the blocks that follow.
+///
+/// A reference with items on both sides of the key is sent as a block of its own, like one with items in two leaves.
+fn diff(place: &Miss, leaf: &Leaf, from: Key, born_after: Txg) -> (Range, Vec<BlockPointer>) {
+    let items = &leaf.items()[leaf.items().partition_point(|item| item.key() < from)..];
+    let pointers: Vec<Option<BlockPointer>> = items.iter().map(|item| leaf.pointer(item)).collect();
     let is_unchanged = |pointer: &BlockPointer| pointer.logical_birth <= born_after;
     // Items that share a block belong to one reference; the receiver treats other references as other blocks.
     let mut unchanged: HashMap<Reference, usize> = HashMap::new();
-    for (index, (item, pointer)) in leaf.items().iter().zip(&pointers).enumerate() {
+    for (index, (item, pointer)) in items.iter().zip(&pointers).enumerate() {
         if let Some(pointer) = pointer.filter(is_unchanged) {
             unchanged.entry(pointer.reference(item.key())).or_insert(index);
         }
     }
-    let mut range = Range::new(place.low, place.high);
+    let mut range = Range::new(place.low.max(from), place.high);
     let mut blocks: Vec<BlockPointer> = Vec::new();
     let mut sent: HashMap<Reference, (u32, Key)> = HashMap::new();
-    for (item, pointer) in leaf.items().iter().zip(&pointers) {
+    for (item, pointer) in items.iter().zip(&pointers) {
         let key = item.key();
         let origin = match pointer {
             None => Origin::None,
             Some(pointer) if is_unchanged(pointer) => Origin::Unchanged,
             Some(pointer) => {
                 let reference = pointer.reference(key);
-                let base =
-                    unchanged.get(&reference).filter(|index| near(leaf.items()[**index].key(), key, pointer.logical));
+                let base = unchanged.get(&reference).filter(|index| near(items[**index].key(), key, pointer.logical));
                 let again = sent.get(&reference).filter(|(_, first)| near(*first, key, pointer.logical));
                 match (base, again) {
                     (Some(index), _) => Origin::Shared(*index as u32),

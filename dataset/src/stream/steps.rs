@@ -4,7 +4,13 @@
 //! the blocks of its items have been read. Blocks are numbered in the order of their first items, so a part ends before
 //! the first item of the next block.
 
-use std::{cell::RefCell, collections::VecDeque, ops, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{HashSet, VecDeque},
+    ops,
+    rc::Rc,
+    sync::Arc,
+};
 
 use pool::format::key::Key;
 
@@ -44,6 +50,22 @@ pub(super) struct Step {
     pub(super) low: Key,
     pub(super) high: Key,
     pub(super) bytes: usize,
+}
+
+impl Step {
+    /// Leaves out the items below a key, which the tree has already, and the blocks that no further item needs.
+    pub(super) fn begin_at(&mut self, key: Key, blocks: &mut [Option<Arrived>]) {
+        let items = &self.range.items;
+        let first = items.partition_point(|item| item.key < key);
+        let needed: HashSet<u32> = items[first..].iter().filter_map(|item| item.origin.new_block()).collect();
+        for (number, block) in (0..).zip(blocks) {
+            if !needed.contains(&number) {
+                *block = None;
+            }
+        }
+        self.items = first.clamp(self.items.start, self.items.end)..self.items.end;
+        self.low = self.low.max(key);
+    }
 }
 
 /// A range with blocks still to be read.
@@ -100,6 +122,14 @@ impl Steps {
         let step = self.queue.pop_front()?;
         self.ahead -= step.bytes;
         Some(step)
+    }
+
+    /// Queues the items of the last range whose blocks have been read: the input has ended.
+    pub(super) fn give_up(&mut self) {
+        let Some(mut arriving) = self.arriving.take() else { return };
+        let step = arriving.cut();
+        self.ahead += step.bytes;
+        self.queue.push_back(step);
     }
 
     /// Queues a step, if enough blocks have been read.

@@ -179,6 +179,7 @@ impl<L: Landing> Receiving<'_, '_, L> {
             }),
             clone: head.flags & CLONE != 0 && head.from != 0,
             properties: package.properties(dataset).map(<[_]>::to_vec),
+            resumed: None,
         };
         let first = self.records.offset();
         let ground = self.landing.begin(start, &begin)?;

@@ -85,6 +85,7 @@ pub const KNOWN_FEATURES: &[&str] = &[
     RAIDZ_EXPANSION,
     RAIDZ_SIZES,
     REBALANCE,
+    RESUMABLE_RECEIVE,
     SHRUNKEN_DEVICES,
     SPACES_IN_NAMES,
     SPARES,
@@ -132,6 +133,10 @@ pub const RAIDZ_SIZES: &str = "raidz_sizes";
 /// Rebalanced pools, and pools with a paused or limited job. Old software takes the jobs' rows in the catalogue for
 /// damage.
 pub const REBALANCE: &str = "rebalance";
+
+/// Receives that can be resumed. Old software takes their rows in the catalogue for damage, and would destroy what they
+/// have stored.
+pub const RESUMABLE_RECEIVE: &str = "resumable_receive";
 
 /// Shrunken devices, or a shrink under way. Old software takes rows of chunks behind the new end for damage, looks for
 /// labels at the old end, and would allocate in the space about to be given up.

@@ -248,6 +248,7 @@ impl Life {
             replicate: false,
             skip_missing: false,
             properties: false,
+            resume: None,
         };
         let mut bytes = Vec::new();
         self.expect("send", self.world.datasets.send(&request, Reader::default(), &mut bytes, 0, &mut |_| {}))?;
@@ -286,6 +287,7 @@ impl Life {
             exclude: Vec::new(),
             origin: None,
             owner: (0, 0),
+            resumable: false,
         };
         let is_new = !self.model.datasets.contains_key(&into);
         let (_, received) = self.world.datasets.receive(request, &mut &self.streams[at].bytes[..], 0, &mut |_| {});

@@ -51,6 +51,7 @@ pub(super) fn receive(input: &[u8]) -> bool {
         exclude: Vec::new(),
         origin: None,
         owner: (0, 0),
+        resumable: false,
     };
     let (arrived, result) = world.datasets.receive(request, &mut &sealed(input)[..], 0, &mut |_| {});
     world.check_space();

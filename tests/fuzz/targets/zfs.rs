@@ -48,6 +48,7 @@ pub(super) fn run(input: &[u8]) -> bool {
         properties: Vec::new(),
         exclude: Vec::new(),
         origin: None,
+        resumable: false,
         owner: (0, 0),
     };
     let (arrived, result) = world.datasets.receive(request, &mut &ended(input)[..], 0, &mut |_| {});

@@ -1,6 +1,6 @@
 //! Requests that compare, send or receive states of datasets.
 
-use dataset::name::{Name, SnapshotName};
+use dataset::name::{DatasetName, Name, SnapshotName};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Assignment;
@@ -25,6 +25,8 @@ pub enum StreamRequest {
     },
     /// Read a stream from the descriptor beside the request. `Received`
     Receive(ReceiveSpec),
+    /// Discard what an interrupted receive has stored for a file system. `Done`
+    DiscardPartial(DatasetName),
 }
 
 /// Content of a stream to send.
@@ -45,6 +47,8 @@ pub struct SendSpec {
     pub properties: bool,
     /// Include holds on the snapshots.
     pub holds: bool,
+    /// The token of an interrupted receive, whose snapshot is `snapshot`: only the rest of the stream.
+    pub resume: Option<String>,
 }
 
 /// Destination and options of a receive.
@@ -68,6 +72,8 @@ pub struct ReceiveSpec {
     pub origin: Option<SnapshotName>,
     /// Ignore the holds in the stream.
     pub skip_holds: bool,
+    /// If the receive fails, keep what it has stored, to be resumed.
+    pub resumable: bool,
 }
 
 /// How [`ReceiveSpec::target`] and the sent name combine to the received name.

@@ -6,12 +6,16 @@ use dataset::{
     admin::Sharing,
     jobs::records,
     property::{
-        Backing, FEATURE, POOL, POOL_CONSTANTS, PoolFigure, Property, Source,
+        Backing, EXTENSIBLE_DATASET, FEATURE, POOL, POOL_CONSTANTS, PoolFigure, Property, Source,
         pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, READONLY},
         size::format_bytes,
     },
 };
-use pool::{block::storage::Vdevs, format::label::KNOWN_FEATURES, space::SpaceTotals};
+use pool::{
+    block::storage::Vdevs,
+    format::label::{KNOWN_FEATURES, RESUMABLE_RECEIVE},
+    space::SpaceTotals,
+};
 use protocol::{Assignment, Failure, HistoryRecord, PoolRecord, PoolStatus, PropertyRecord, VdevRecord};
 
 use super::{dataset::each_once, open_pool::OpenPool, refusal::OrRefused};
@@ -29,7 +33,8 @@ impl OpenPool {
         let all: Vec<String>;
         let names = match names {
             [] => {
-                let features = KNOWN_FEATURES.iter().map(|name| format!("{FEATURE}{name}"));
+                let features =
+                    KNOWN_FEATURES.iter().chain([&EXTENSIBLE_DATASET]).map(|name| format!("{FEATURE}{name}"));
                 let rows = POOL.iter().chain(POOL_CONSTANTS).map(|definition| definition.name.to_owned());
                 all = rows.chain(features).collect();
                 &all
@@ -54,7 +59,11 @@ impl OpenPool {
     fn pool_property(&self, name: &str) -> Result<PropertyRecord, Failure> {
         let record = |value: String, source| PropertyRecord { name: name.to_owned(), value, source, received: None };
         let known = |feature: &&str| KNOWN_FEATURES.contains(feature);
-        if let Some(feature) = name.strip_prefix(FEATURE).filter(known) {
+        let feature = match name.strip_prefix(FEATURE) {
+            Some(EXTENSIBLE_DATASET) => Some(RESUMABLE_RECEIVE),
+            other => other.filter(known),
+        };
+        if let Some(feature) = feature {
             let state = self.datasets.feature_state(feature).or_refused("open", self.name())?;
             return Ok(record(state.to_owned(), Source::Local));
         }

@@ -49,7 +49,9 @@ fn refused(action: &str, what: impl Display, error: &Error, advice: Advice) -> F
         Error::Property(error) => return Failure::property(action, what, error),
         Error::Pool(error) => return Failure::engine(action, what, error),
         // The text of these errors already names the refused action.
-        Error::Limit { .. } | Error::Misplaced { .. } | Error::NotReceived { .. } => Failure::new(error.to_string()),
+        Error::Limit { .. } | Error::Misplaced { .. } | Error::NotReceived { .. } | Error::NotResumed(_) => {
+            Failure::new(error.to_string())
+        }
         other => Failure::cannot(action, what, other),
     };
     match advice(error).or_else(|| error.remedy()) {

@@ -8,7 +8,10 @@ use dataset::{
     admin::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest, SendFrom, SendRequest},
     error::Error,
     name::{DatasetName, Name, SnapshotName},
-    property::dataset::REFERENCED,
+    property::{
+        Valued,
+        dataset::{RECEIVE_RESUME_TOKEN, REFERENCED},
+    },
 };
 use protocol::{Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Response, SendSpec, SentRecord, Stream};
 
@@ -35,7 +38,7 @@ impl OpenPool {
         if spec.holds {
             return Err(Failure::cannot("send", &spec.snapshot, "holds are not part of streams").hint("leave -h out"));
         }
-        let request = send_request(spec);
+        let request = send_request(spec)?;
         let stream = match (dry_run, stream) {
             (false, Some(stream)) => stream,
             (false, None) => return Err(Failure::new("the request came without its stream")),
@@ -55,7 +58,7 @@ impl OpenPool {
     /// Estimated size, in bytes, of a full stream of one snapshot. `None` for other streams, which would require a
     /// walk of the trees.
     fn expected_size(&self, spec: &SendSpec) -> Option<u64> {
-        let is_full = spec.base.is_none() && !spec.replicate;
+        let is_full = spec.base.is_none() && !spec.replicate && spec.resume.is_none();
         let name = Name::Snapshot(spec.snapshot.clone());
         let referenced = is_full.then(|| self.datasets.get(&name, REFERENCED.name).ok().flatten()).flatten();
         referenced.and_then(|valued| valued.value.parse().ok())
@@ -102,8 +105,26 @@ impl OpenPool {
         let followed = self.follow_arrival(&arrived, spec.no_mount);
         self.background.free();
         let received = received.or_advised("receive into", &spec.target, to_receive);
-        received.map_err(|failure| with_arrived(failure, &arrived))?;
+        received.map_err(|failure| self.with_token(with_arrived(failure, &arrived), &arrived))?;
         Ok(answer(arrived.snapshots, followed))
+    }
+
+    /// Adds to a failure how the receive continues, if it has kept what it had received.
+    fn with_token(&self, failure: Failure, arrived: &Arrived) -> Failure {
+        let Some(name) = &arrived.partial else { return failure };
+        match self.datasets.get(&Name::Dataset(name.clone()), RECEIVE_RESUME_TOKEN.name) {
+            Ok(Some(Valued { value, .. })) => failure.hint(format!(
+                "what was received is kept; to continue: fs send -t {value} | fs receive -s {name}\n\
+                 to discard it: fs receive -A {name}"
+            )),
+            _ => failure,
+        }
+    }
+
+    pub(super) fn discard_partial(&self, name: &DatasetName) -> Result<(), Failure> {
+        self.datasets.discard_partial(name).or_refused("discard the partial state of", name)?;
+        self.background.free();
+        Ok(())
     }
 
     /// Unmounts the datasets in `names`, which are about to be destroyed or renamed, and adds the ended mounts to
@@ -131,18 +152,23 @@ fn helpers() -> usize {
     thread::available_parallelism().map_or(2, usize::from)
 }
 
-fn send_request(spec: &SendSpec) -> SendRequest {
+fn send_request(spec: &SendSpec) -> Result<SendRequest, Failure> {
+    if let Some(token) = &spec.resume {
+        let token = token.parse().map_err(|error| Failure::new(format!("cannot resume send: {error}")))?;
+        return Ok(SendRequest::resuming(token));
+    }
     let from = spec.base.clone().map(|base| match spec.intermediates {
         true => SendFrom::Each(base),
         false => SendFrom::Base(base),
     });
-    SendRequest {
+    Ok(SendRequest {
         snapshot: spec.snapshot.clone(),
         from,
         replicate: spec.replicate,
         skip_missing: spec.skip_missing,
         properties: spec.properties,
-    }
+        resume: None,
+    })
 }
 
 /// The full name of a base, `@NAME` or `#NAME`, of the dataset being sent. The requested base may be a snapshot of
@@ -166,6 +192,7 @@ fn receive_request(spec: &ReceiveSpec) -> ReceiveRequest {
         force: spec.force,
         properties: given_to_datasets(&spec.assignments),
         exclude: spec.exclude.clone(),
+        resumable: spec.resumable,
         origin: spec.origin.clone(),
         owner: owner(),
     }
@@ -219,6 +246,7 @@ mod tests {
             skip_missing: false,
             properties: false,
             holds: false,
+            resume: None,
         }
     }
 

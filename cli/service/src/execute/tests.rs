@@ -371,6 +371,7 @@ fn streams_carry_snapshots_to_another_dataset() {
             skip_missing: false,
             properties: false,
             holds: false,
+            resume: None,
         };
         let out = fs::File::create(&stream).unwrap();
         world.ask_with(StreamRequest::Send { what, dry_run: false }, Some(out.into())).unwrap();
@@ -384,6 +385,7 @@ fn streams_carry_snapshots_to_another_dataset() {
             exclude: Vec::new(),
             origin: None,
             skip_holds: false,
+            resumable: false,
         };
         let input = fs::File::open(&stream).unwrap();
         let received = world.ask_with(StreamRequest::Receive(spec), Some(input.into())).unwrap();

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use clap::Args;
-use dataset::name::{Name, SnapshotName};
+use dataset::name::{DatasetName, Name, SnapshotName};
 use dataset::property::Property;
 use dataset::property::dataset::ORIGIN;
 use dataset::property::size::format_bytes;
@@ -18,6 +18,10 @@ use crate::context::Context;
 #[command(
     after_help = "Creates snapshots from the streams on standard input, until the input ends. A snapshot is received completely or not at all. If a
 later stream is damaged or cut, the earlier snapshots remain and are named; the exit status is 1.
+
+With -s, an interrupted receive keeps what it has stored, also over an export or a crash. The property receive_resume_token of
+the target then has the token for fs send -t, and the target accepts only the rest of the stream, or with -s the same stream
+once more, whose known part is skipped. -A discards the stored part.
 
 -o sets a property on the topmost received file system; descendants inherit the value. -o origin=SNAPSHOT receives the first
 stream as a clone of SNAPSHOT.
@@ -36,7 +40,9 @@ Examples:
   fs receive -F backup/home < increment      discard local changes first
   fs receive -d backup < home.stream         receive as backup/home
   fs receive -u -o readonly=on -x mountpoint backup/home < home.stream
-  fs receive -nv backup/home < home.stream   dry run: list the streams"
+  fs receive -nv backup/home < home.stream   dry run: list the streams
+  fs receive -s backup/home < home.stream    keep what is stored if interrupted; the same command continues
+  fs receive -A backup/home                  discard what an interrupted receive has stored"
 )]
 pub struct Arguments {
     /// Roll back to the base of the increment; replicated: destroy datasets missing at the sender
@@ -48,6 +54,15 @@ pub struct Arguments {
     /// Verbose: print each received stream
     #[arg(short = 'v')]
     verbose: bool,
+    /// Resumable: if interrupted, keep what is stored
+    #[arg(short = 's')]
+    resumable: bool,
+    /// Abort: discard what an interrupted receive with -s has stored
+    #[arg(
+        short = 'A',
+        conflicts_with_all = ["force", "dry_run", "no_mount", "resumable", "without_pool", "last_component", "properties", "exclude"]
+    )]
+    abort: bool,
     /// Do not mount received file systems
     #[arg(short = 'u')]
     no_mount: bool,
@@ -73,6 +88,12 @@ pub struct Arguments {
 
 /// Receives a stream and reports its parts.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    if arguments.abort {
+        let dataset: DatasetName = name("discard the partial state of", &arguments.target)?;
+        let pool = dataset.pool().to_owned();
+        context.call(&pool, StreamRequest::DiscardPartial(dataset))?;
+        return Ok(Exit::Done);
+    }
     let specification = specification(arguments)?;
     if context.console.terminals.input {
         let failure = Failure::new("Backup stream can not be read from a terminal.");
@@ -132,6 +153,7 @@ fn specification(arguments: &Arguments) -> Result<ReceiveSpec, Failure> {
         exclude,
         origin,
         skip_holds: false,
+        resumable: arguments.resumable,
         target,
     })
 }

@@ -1,10 +1,14 @@
 //! `fs send`: a snapshot, full or incremental, as a stream on standard output.
 
+mod append;
+
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
 use clap::Args;
 use dataset::name::{DatasetName, Name, SnapshotName};
 use dataset::property::size::format_bytes;
+use dataset::stream::{Token, TokenError};
 use protocol::{Exit, Failure, Response, SendSpec, SentRecord, StreamRequest, unexpected_answer};
 use serde_json::{Value, json};
 
@@ -22,7 +26,9 @@ Examples:
   fs send -i @monday tank/home@tuesday > increment
   fs send -I @monday tank/home@friday | ssh host fs receive -d backup
   fs send -R tank@friday | fs receive -F backup/tank
-  fs send -nv -i '#monday' tank/home@tuesday  print the size only"
+  fs send -nv -i '#monday' tank/home@tuesday  print the size only
+  fs send -t 1-e604ea4bf-e0-789c... | fs receive -s backup/home  continue an interrupted receive
+  fs send --resume tank/home@monday home.stream  complete a stream file that was cut"
 )]
 pub struct Arguments {
     /// Incremental from this snapshot or bookmark, also as '@NAME' or '#NAME'
@@ -52,15 +58,35 @@ pub struct Arguments {
     /// With -n: print JSON
     #[arg(short = 'j', long, requires = "dry_run")]
     json: bool,
+    /// Continue an interrupted receive with -s: the property receive_resume_token of its target
+    #[arg(
+        short = 't',
+        value_name = "TOKEN",
+        conflicts_with_all = ["since", "all_since", "replicate", "properties", "snapshot"]
+    )]
+    token: Option<String>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+    /// Continue FILE, the cut stream of SNAPSHOT, after verifying it
+    #[arg(
+        long,
+        conflicts_with_all = ["since", "all_since", "replicate", "properties", "dry_run", "verbose", "parsable", "token"]
+    )]
+    resume: bool,
     /// The snapshot
-    snapshot: String,
+    #[arg(required_unless_present = "token")]
+    snapshot: Option<String>,
+    /// With --resume: the stream file to continue
+    #[arg(value_name = "FILE", requires = "resume")]
+    file: Option<PathBuf>,
 }
 
 /// Sends a stream to standard output.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    if let (Some(snapshot), Some(file)) = (&arguments.snapshot, &arguments.file) {
+        return append::run(snapshot, file, context);
+    }
     let what = specification(arguments)?;
     if arguments.dry_run {
         return estimate(arguments, what, context);
@@ -98,7 +124,11 @@ fn sent(response: Response) -> Result<Vec<SentRecord>, Failure> {
 }
 
 fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
-    let what = arguments.snapshot.as_str();
+    // In OpenZFS, --resume is the long form of -t.
+    if let Some(token) = arguments.token.as_ref().or(arguments.snapshot.as_ref().filter(|_| arguments.resume)) {
+        return rest(token);
+    }
+    let what = arguments.snapshot.as_deref().unwrap_or_default();
     if !what.contains(['@', '#']) && what.parse::<DatasetName>().is_ok() {
         let hint = format!("to list snapshots: fs list -t snapshot {what}; to take one: fs snapshot {what}@NAME");
         return Err(Failure::cannot("send", what, "only a snapshot can be sent, DATASET@SNAPSHOT").hint(hint));
@@ -117,7 +147,20 @@ fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
         skip_missing: arguments.skip_missing,
         properties: arguments.properties || arguments.replicate,
         holds: false,
+        resume: None,
     })
+}
+
+/// The rest of the stream for a token.
+fn rest(text: &str) -> Result<SendSpec, Failure> {
+    let refused = |error| {
+        let failure = Failure::new(format!("cannot resume send: {error}"));
+        failure.hint("to print the token: fs get -H -o value receive_resume_token FILESYSTEM")
+    };
+    let Token { snapshot, properties, .. } = text.parse().map_err(|error: TokenError| refused(error))?;
+    let (replicate, skip_missing, intermediates) = (false, false, false);
+    let resume = Some(text.to_owned());
+    Ok(SendSpec { snapshot, base: None, intermediates, replicate, skip_missing, properties, holds: false, resume })
 }
 
 /// The base by its short name: `@a`, `#a` and `a` belong to the dataset of `snapshot`, and `a` is a snapshot.

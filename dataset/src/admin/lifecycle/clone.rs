@@ -43,6 +43,7 @@ impl Datasets {
         let (names, name) = (self.names(), name.clone());
         let request = move |tx: &mut Transaction<'_>| {
             let id = names.dataset(tx, &name)?;
+            names.check_whole(tx, id)?;
             if tx.row::<DatasetRow>(dataset_key(id))?.origin == 0 {
                 return Err(Error::NotClone { name: name.to_string() });
             }

@@ -11,9 +11,9 @@ use crate::{
         history,
         names::{self, Names},
     },
-    catalogue::{DatasetRow, ROOT, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    catalogue::{DatasetRow, ROOT, ReceivingRow, SnapshotRow, Transaction, dataset_key, receiving_key, snapshot_key},
     error::{Error, Result},
-    lineage::{dataset, snapshot},
+    lineage::{arrival, dataset, snapshot},
     name::{DatasetName, SnapshotSet, SnapshotSpan},
 };
 
@@ -142,9 +142,9 @@ impl Datasets {
         self.dry_run(request)
     }
 
-    /// The ids of the mounted datasets.
+    /// The ids of the mounted datasets, and of those that a receive fills.
     pub(in crate::admin) fn mounted(&self) -> BTreeSet<u64> {
-        self.mounts.lock().keys().copied().collect()
+        self.mounts.lock().keys().chain(self.occupied.lock().iter()).copied().collect()
     }
 }
 
@@ -199,7 +199,8 @@ pub(in crate::admin) fn destroy_datasets(
         if *id == ROOT {
             return Err(Error::IsRoot { name, action: "destroyed", remedy: Some(NOT_THE_ROOT) });
         }
-        if tx.row::<DatasetRow>(dataset_key(*id))?.hidden {
+        let is_filled = mounted.contains(id) || !tx.contains(receiving_key(*id))?;
+        if is_filled && tx.row::<DatasetRow>(dataset_key(*id))?.hidden {
             return Err(Error::Busy { name, holder: "a stream is being received into it".into() });
         }
         if mounted.contains(id) {
@@ -246,8 +247,9 @@ fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Des
         dataset::move_to(tx, child, ROOT, &format!("%{child}"))?;
     }
     destroy_snapshots_of(tx, id, name, done)?;
+    let is_listed = tx.row::<DatasetRow>(dataset_key(id))?.is_listed();
     dataset::destroy(tx, id)?;
-    done.names.push(name.to_owned());
+    done.names.extend(is_listed.then(|| name.to_owned()));
     done.datasets.push(id);
     Ok(())
 }
@@ -263,6 +265,8 @@ fn gather(tx: &Transaction<'_>, names: &Names, tops: &[u64], dependents: bool) -
                 continue;
             }
             doomed.push(id);
+            // What an interrupted receive has stored for the dataset goes too.
+            todo.extend(arrival::receiving(tx, id)?.map(|(hidden, _)| hidden));
             for of in snapshot::line(tx, id)? {
                 check_held(tx, names, of)?;
                 let clones = snapshot::clones(tx, of)?;
@@ -302,6 +306,11 @@ fn check_held(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<()> {
 
 fn has_clones(tx: &Transaction<'_>, names: &Names, of: u64, clones: &[u64]) -> Result<Error> {
     let snapshot = names.of_snapshot(tx, of)?.to_string();
+    for clone in clones {
+        if let Some((row, _)) = tx.find::<ReceivingRow>(receiving_key(*clone))? {
+            return Ok(Error::Partial { name: names.text_of(tx, row.target)?, of: row.snapshot });
+        }
+    }
     Ok(Error::HasClones { snapshot, clones: names.of_datasets(tx, clones)? })
 }
 

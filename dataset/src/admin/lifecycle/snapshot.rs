@@ -40,6 +40,7 @@ impl Datasets {
                     if tx.row::<DatasetRow>(dataset_key(id))?.hidden && id != top {
                         continue;
                     }
+                    names.check_whole(tx, id)?;
                     if !seen.insert(id) {
                         return Err(Error::SnapshotTwice { name: names.of_dataset(tx, id)?.to_string() });
                     }

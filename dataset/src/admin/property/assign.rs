@@ -7,7 +7,7 @@
 //! their values only record the source of the number, and the value if received. A number without such a row was set
 //! locally by an older program.
 
-use pool::error::Error as PoolError;
+use pool::{error::Error as PoolError, format::label::RESUMABLE_RECEIVE};
 
 use crate::{
     admin::table::{
@@ -19,7 +19,7 @@ use crate::{
     error::{Error, Result},
     lineage::charge,
     name::Name,
-    property::{Backing, Kinds, Limit, Property, Setting, Typed, size::format_apart},
+    property::{Backing, EXTENSIBLE_DATASET, FEATURE, Kinds, Limit, Property, Setting, Typed, size::format_apart},
 };
 
 /// A property and its new value, as typed by a user.
@@ -114,7 +114,11 @@ impl Datasets {
         if Property::of_pool(name).is_ok_and(|property| property.is_constant()) {
             return Ok(());
         }
-        let (name, value) = (name.to_owned(), value.to_owned());
+        let name = match name.strip_prefix(FEATURE) {
+            Some(EXTENSIBLE_DATASET) => format!("{FEATURE}{RESUMABLE_RECEIVE}"),
+            _ => name.to_owned(),
+        };
+        let value = value.to_owned();
         self.run(move |tx| {
             let row = Value { name: name.clone(), value: Some(value.clone()) };
             tx.put_named(POOL, kind::PROPERTY, &row)

@@ -28,7 +28,7 @@ use crate::{
     },
     error::{Error, Result},
     lineage::{
-        dataset,
+        arrival, dataset,
         since::{Member, Since},
         snapshot,
     },
@@ -80,8 +80,19 @@ pub struct Listed {
 /// The catalogue's facts about an entry.
 #[derive(Clone, Debug)]
 pub(in crate::admin) enum Facts {
-    Dataset { row: Box<DatasetRow>, available: u64, origin: Option<String>, mount: Option<Mount> },
-    Snapshot { row: Box<SnapshotRow>, unique: Space, written: Space, clones: Vec<String> },
+    Dataset {
+        row: Box<DatasetRow>,
+        available: u64,
+        origin: Option<String>,
+        mount: Option<Mount>,
+        token: Option<String>,
+    },
+    Snapshot {
+        row: Box<SnapshotRow>,
+        unique: Space,
+        written: Space,
+        clones: Vec<String>,
+    },
     Bookmark(Bookmark),
 }
 
@@ -159,7 +170,15 @@ impl Datasets {
             Ok((walk.listing, walk.found))
         })?;
         *listing = next;
-        Ok(found)
+        found.into_iter().map(|listed| self.with_token(listed)).collect()
+    }
+
+    /// Adds the token of an interrupted receive. Its position is in a tree, so it is read outside of the catalogue.
+    fn with_token(&self, mut listed: Listed) -> Result<Listed> {
+        if let Facts::Dataset { token: token @ Some(_), .. } = &mut listed.facts {
+            *token = self.resume_token(listed.id)?.map(|token| token.to_string());
+        }
+        Ok(listed)
     }
 }
 
@@ -262,7 +281,7 @@ impl Walk<'_, '_> {
             if row.parent != id || row.name != name || !known.insert(child) {
                 return Err(Error::damaged(child, "a dataset that stands below two others, or below itself"));
             }
-            if !row.hidden {
+            if row.is_listed() {
                 ids.push(child);
             }
         }
@@ -311,7 +330,8 @@ impl Walk<'_, '_> {
         if let Some(mount) = &mount {
             values::overlay(&mut effective, mount);
         }
-        let facts = Facts::Dataset { row: Box::new(row.clone()), available, origin, mount };
+        let token = arrival::receiving(self.tx, id)?.map(|_| String::new());
+        let facts = Facts::Dataset { row: Box::new(row.clone()), available, origin, mount, token };
         let (name, kind) = (Name::Dataset(name.clone()), Kinds::FILESYSTEM);
         let (received, written_since) = (values::received(self.tx, id)?, self.written_since(&name, row.into())?);
         self.found.push(Listed { name, kind, id, facts, effective, received, written_since });

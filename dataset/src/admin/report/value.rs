@@ -78,6 +78,7 @@ impl Listed {
             (Figure::ObjsetId, Facts::Dataset { .. } | Facts::Snapshot { .. }) => Some(self.id.to_string()),
             (Figure::Available, Facts::Dataset { available, .. }) => Some(available.to_string()),
             (Figure::Origin, Facts::Dataset { origin, .. }) => origin.clone(),
+            (Figure::ReceiveResumeToken, Facts::Dataset { token, .. }) => token.clone(),
             (Figure::Mounted, Facts::Dataset { mount, .. }) => {
                 Some(if mount.is_some() { "yes" } else { "no" }.to_owned())
             }
@@ -119,6 +120,11 @@ impl Listed {
             Facts::Snapshot { row, .. } => row.guid.0,
             Facts::Bookmark(row) => row.guid.0,
         }
+    }
+
+    /// Whether an interrupted receive creates the dataset, so it cannot be opened yet.
+    pub fn is_partial(&self) -> bool {
+        matches!(&self.facts, Facts::Dataset { row, .. } if row.hidden)
     }
 
     /// The txg of the creation.

@@ -1,7 +1,7 @@
 //! The datasets of an opened pool.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Weak},
 };
 
@@ -58,6 +58,8 @@ pub struct Datasets {
     pool: RwLock<DatasetName>,
     client: Arc<Client>,
     pub(in crate::admin) mounts: Mutex<HashMap<u64, Mount>>,
+    /// The hidden datasets of resumable receives that a receive fills at the moment.
+    pub(in crate::admin) occupied: Mutex<BTreeSet<u64>>,
     pub(crate) jobs: Jobs,
 }
 
@@ -67,7 +69,8 @@ impl Datasets {
         let client = Arc::<Client>::default();
         engine.set_client(client.clone());
         let jobs = Jobs::new(engine.env().uptime());
-        let datasets = Arc::new(Datasets { engine, pool: RwLock::new(pool), client, mounts: Mutex::default(), jobs });
+        let (mounts, occupied) = (Mutex::default(), Mutex::default());
+        let datasets = Arc::new(Datasets { engine, pool: RwLock::new(pool), client, mounts, occupied, jobs });
         // The engine is a part of the datasets, so the engine's reference is weak.
         let reclaimer: Weak<dyn Reclaimer> = Arc::<Datasets>::downgrade(&datasets);
         datasets.engine.set_reclaimer(reclaimer);

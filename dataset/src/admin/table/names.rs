@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     catalogue::{Bookmark, DatasetRow, ROOT, SnapshotRow, Transaction, dataset_key, kind, snapshot_key},
     error::{Error, Result},
-    lineage::dataset,
+    lineage::{arrival, dataset},
     name::{BookmarkName, DatasetName, MAX_DEPTH, Name, SnapshotName},
 };
 
@@ -121,6 +121,15 @@ impl Names {
             return Err(Error::IsRoot { name: name.to_string(), action, remedy: None });
         };
         self.find(tx, &parent)?.ok_or_else(|| Error::no_parent(parent))
+    }
+
+    /// Fails if an interrupted receive creates the dataset, so its tree is a part of a snapshot.
+    pub(in crate::admin) fn check_whole(&self, tx: &Transaction<'_>, id: u64) -> Result<()> {
+        if !tx.row::<DatasetRow>(dataset_key(id))?.hidden {
+            return Ok(());
+        }
+        let of = arrival::receiving(tx, id)?.map(|(_, row)| row.snapshot).unwrap_or_default();
+        Err(Error::Partial { name: self.text_of(tx, id)?, of })
     }
 
     /// Fails if a dataset with the given name exists.

@@ -14,6 +14,7 @@ mod durable;
 mod findings;
 mod full;
 mod identity;
+mod interrupted;
 mod limits;
 mod listing;
 mod meanwhile;

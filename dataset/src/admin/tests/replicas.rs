@@ -163,6 +163,7 @@ fn a_forced_replication_destroys_what_the_sender_does_not_have() {
         exclude: Vec::new(),
         origin: None,
         owner: (0, 0),
+        resumable: false,
     };
     let package = pair.package("3", Some("2"));
     let mut leaving = |names: &[String]| {
@@ -343,6 +344,7 @@ impl Pair {
             exclude: Vec::new(),
             origin: None,
             owner: (0, 0),
+            resumable: false,
         };
         change(&mut request);
         let before = self.there.names();

@@ -21,6 +21,7 @@ impl World {
             replicate: false,
             skip_missing: false,
             properties: false,
+            resume: None,
         };
         change(&mut request);
         let mut out = Vec::new();
@@ -63,6 +64,7 @@ pub(super) fn request(target: &str) -> ReceiveRequest {
         exclude: Vec::new(),
         origin: None,
         owner: (0, 0),
+        resumable: false,
     }
 }
 
@@ -419,6 +421,7 @@ fn looking_for_what_to_send_keeps_no_request_waiting() {
         replicate: true,
         skip_missing: false,
         properties: false,
+        resume: None,
     };
     // While the lock is held, no request is carried out; finding snapshots must not need the lock.
     let table = world.datasets.table().lock();

@@ -226,6 +226,7 @@ fn a_received_file_system_is_sent_on_and_takes_increments_there() {
         replicate: false,
         skip_missing: false,
         properties: false,
+        resume: None,
     };
     one.datasets.send(&send, Default::default(), &mut native, 0, &mut |_| {}).unwrap();
     two.receive_zfs("tank/copy", &native).unwrap();

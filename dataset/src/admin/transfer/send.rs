@@ -13,7 +13,7 @@ use pool::{
         label::{FILE_ATTRIBUTES, PROJECT_QUOTA, ZFS_OBJECTS},
         pointer::BlockPointer,
     },
-    units::Txg,
+    units::{Guid, Txg},
 };
 
 use crate::{
@@ -22,12 +22,12 @@ use crate::{
         long_hold::{LongHold, Looking},
         names::{self, Names},
     },
-    catalogue::{DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
+    catalogue::{Bookmark, DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
     error::{Error, Reader, Result},
-    lineage::{dataset, snapshot},
+    lineage::{arrival, dataset, snapshot},
     name::{Name, SnapshotName},
     property::Limit,
-    stream::{self, Base, Begin, Census, Counted, Package, Sent, Source},
+    stream::{self, Base, Begin, Census, Counted, Package, Sent, Source, Token},
     zfs,
 };
 
@@ -93,6 +93,17 @@ pub struct SendRequest {
     pub skip_missing: bool,
     /// Whether to send properties (`-p`).
     pub properties: bool,
+    /// The interrupted receive to continue, which chooses the snapshot, the base and the properties (`-t`).
+    pub resume: Option<Token>,
+}
+
+impl SendRequest {
+    /// The request that continues an interrupted receive.
+    pub fn resuming(token: Token) -> SendRequest {
+        let (snapshot, properties) = (token.snapshot.clone(), token.properties);
+        let resume = Some(token);
+        SendRequest { snapshot, from: None, replicate: false, skip_missing: false, properties, resume }
+    }
 }
 
 /// The base of an incremental send.
@@ -225,6 +236,9 @@ struct Packer<'a, 'v> {
 
 impl Packer<'_, '_> {
     fn sources(&self) -> Result<Vec<Part>> {
+        if let Some(token) = &self.request.resume {
+            return Ok(vec![self.rest(token)?]);
+        }
         let SendRequest { snapshot, from, replicate, .. } = self.request;
         let to = self.names.snapshot(self.tx, snapshot)?;
         let top = self.names.dataset(self.tx, &snapshot.dataset())?;
@@ -246,6 +260,44 @@ impl Packer<'_, '_> {
             sources.extend(self.replica(id, id == top)?);
         }
         Ok(sources)
+    }
+
+    /// The rest of a snapshot, for an interrupted receive.
+    fn rest(&self, token: &Token) -> Result<Part> {
+        let gone = || Error::NotResumed(format!("'{}' used in the initial send no longer exists", token.snapshot));
+        let dataset = self.names.find(self.tx, &token.snapshot.dataset())?.ok_or_else(gone)?;
+        let to = arrival::snapshot_with(self.tx, dataset, token.guid)?.ok_or_else(gone)?;
+        let (base, clone) = match token.base {
+            Some(base) => self.base_with(dataset, base)?,
+            None => (None, false),
+        };
+        let mut part = self.source(to, base, clone)?;
+        match part.begin.base.as_ref().is_some_and(|base| base.createtxg > part.begin.createtxg) {
+            true => Err(Error::NotResumed(format!("the incremental source is not older than '{}'", token.snapshot))),
+            false => {
+                part.begin.resumed = Some(token.position.key);
+                Ok(part)
+            }
+        }
+    }
+
+    /// The snapshot, origin or bookmark of a dataset with the given GUID, as a base; and whether it is the origin.
+    fn base_with(&self, id: u64, guid: Guid) -> Result<(Option<Based>, bool)> {
+        if let Some(base) = arrival::snapshot_with(self.tx, id, guid)? {
+            return Ok((Some((base_of(&self.tx.row(snapshot_key(base))?), Some(base))), false));
+        }
+        let origin = self.tx.row::<DatasetRow>(dataset_key(id))?.origin;
+        if origin != 0 {
+            let row: SnapshotRow = self.tx.row(snapshot_key(origin))?;
+            if row.guid == guid {
+                return Ok((Some((base_of(&row), Some(origin))), true));
+            }
+        }
+        let bookmarks = self.tx.rows::<Bookmark>(keys(id, kind::BOOKMARK))?;
+        match bookmarks.into_iter().find(|(_, row)| row.guid == guid) {
+            Some((_, row)) => Ok((Some((base_at(&row), None)), false)),
+            None => Err(Error::NotResumed(format!("incremental source {:#x} no longer exists", guid.0))),
+        }
     }
 
     /// The datasets to replicate: parents before children, clones after the datasets of their origins.
@@ -372,8 +424,7 @@ impl Packer<'_, '_> {
                 if dataset != id {
                     return Err(unrelated());
                 }
-                let base = Base { guid: row.guid, createtxg: row.createtxg, name: format!("#{}", row.name) };
-                ((base, None), false)
+                ((base_at(&row), None), false)
             }
         };
         if base.0.createtxg >= to.createtxg { Err(unrelated()) } else { Ok((base, clone)) }
@@ -404,6 +455,7 @@ impl Packer<'_, '_> {
             base,
             clone,
             properties,
+            resumed: None,
         };
         Ok(Part { begin, id, root, level: row.level, base: base_id.flatten() })
     }
@@ -424,4 +476,8 @@ impl Packer<'_, '_> {
 
 fn base_of(row: &SnapshotRow) -> Base {
     Base { guid: row.guid, createtxg: row.createtxg, name: format!("@{}", row.name) }
+}
+
+fn base_at(row: &Bookmark) -> Base {
+    Base { guid: row.guid, createtxg: row.createtxg, name: format!("#{}", row.name) }
 }

@@ -98,6 +98,14 @@ fn check_strays(rows: &Rows, report: &mut Report) {
             report.find(FindingKind::Line, *dataset, format!("'{name}' leads to {id}, which is no snapshot"));
         }
     }
+    for (hidden, row) in &rows.receiving {
+        if rows.datasets.get(hidden).is_none_or(|(row, _)| !row.hidden) {
+            report.find(FindingKind::Name, *hidden, "a receive without its hidden dataset");
+        }
+        if !rows.datasets.contains_key(&row.target) {
+            report.find(FindingKind::Name, *hidden, format!("a receive into {}, which is no dataset", row.target));
+        }
+    }
     for dataset in rows.lines.keys().filter(|id| !rows.datasets.contains_key(id)) {
         report.find(FindingKind::Line, *dataset, "snapshots of a dataset that is not there");
     }

@@ -15,8 +15,8 @@ use super::{FindingKind, Report};
 use crate::{
     catalogue::{
         Body, Bookmark, Bucket, DamageRow, DatasetRow, DefragmentRow, History, Hold, Link, Master, Named, PaceRow,
-        RebalanceRow, RemovalRow, ResizeRow, Row, ScrubRow, SharedRow, SharingRow, SnapshotRow, Transaction, Value,
-        Work, kind, shared_address,
+        RebalanceRow, ReceivingRow, RemovalRow, ResizeRow, Row, ScrubRow, SharedRow, SharingRow, SnapshotRow,
+        Transaction, Value, Work, kind, shared_address,
     },
     error::Result,
 };
@@ -43,6 +43,8 @@ pub(super) struct Rows {
     pub(super) links: BTreeMap<u64, u64>,
     pub(super) pages: BTreeMap<u64, Vec<(Key, Body)>>,
     pub(super) work: BTreeMap<u64, With<Work>>,
+    /// The receives that can be resumed, by their hidden datasets.
+    pub(super) receiving: BTreeMap<u64, ReceivingRow>,
     /// The blocks with several references.
     pub(super) shared: BTreeMap<Address, SharedRow>,
     pub(super) sharing: SharingRow,
@@ -100,6 +102,7 @@ impl Rows {
             kind::REBALANCE => row::<RebalanceRow>(bytes).map(|_| ())?,
             kind::PACE => row::<PaceRow>(bytes).map(|_| ())?,
             kind::DEFRAGMENT => row::<DefragmentRow>(bytes).map(|_| ())?,
+            kind::RECEIVING => drop(self.receiving.insert(offset, row(bytes)?)),
             kind::RESIZE => row::<ResizeRow>(bytes).map(|_| ())?,
             _ => return Err("unknown kind of row".into()),
         }

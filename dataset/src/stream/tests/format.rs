@@ -10,7 +10,7 @@ use pool::{
 
 use crate::stream::{
     Begin, Result, Start, Totals,
-    frame::{FrameWriter, Kind},
+    frame::{FrameWriter, Kind, VERSION},
     index::{Index, Trailer},
     range::{BlockInfo, Origin, Range},
     verify,
@@ -19,7 +19,7 @@ use crate::stream::{
 /// The dataset tank with one file of five bytes.
 fn example() -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    let mut frames = FrameWriter::new(&mut out)?;
+    let mut frames = FrameWriter::new(&mut out, VERSION)?;
     let start = Start { root: "tank".into(), replicate: false, streams: 1, census: None };
     frames.put(Kind::Start, &start.encode())?;
     let mut index = Index::default();

@@ -4,14 +4,16 @@ use std::io::Read;
 
 use pool::{
     env::{Env, SeededEnv},
+    format::key::Key,
     units::Guid,
 };
 
 use super::world::{World, contents};
 use crate::stream::{
     Begin, Census, Counted, Error, Start, Totals,
-    frame::{FrameReader, FrameWriter, Kind},
+    frame::{FrameReader, FrameWriter, Kind, RESUMED_VERSION, VERSION},
     index::{Index, Trailer},
+    range::Range,
     verify,
 };
 
@@ -113,7 +115,7 @@ fn other_input_is_reported_as_no_stream() {
 #[test]
 fn an_endless_promise_is_refused_before_memory_is_taken() {
     let mut stream = Vec::new();
-    FrameWriter::new(&mut stream).unwrap();
+    FrameWriter::new(&mut stream, VERSION).unwrap();
     stream.extend([Kind::Start as u8, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
     assert!(matches!(refused(&stream), Error::Damaged { record: 0, .. }));
     struct Broken;
@@ -129,7 +131,7 @@ fn an_endless_promise_is_refused_before_memory_is_taken() {
 fn a_census_stands_before_the_streams_and_ends() {
     let package = |before: usize, after: usize| {
         let mut out = Vec::new();
-        let mut frames = FrameWriter::new(&mut out).unwrap();
+        let mut frames = FrameWriter::new(&mut out, VERSION).unwrap();
         let start = Start { root: "tank".into(), replicate: true, streams: 1, census: None };
         frames.put(Kind::Start, &start.encode()).unwrap();
         let snapshots = vec![(Guid(1), "a".to_owned())];
@@ -172,7 +174,7 @@ fn forge(stream: &[u8], random: &SeededEnv) -> Vec<u8> {
         }
     }
     let mut out = Vec::new();
-    let mut writer = FrameWriter::new(&mut out).unwrap();
+    let mut writer = FrameWriter::new(&mut out, VERSION).unwrap();
     let mut trailer = None;
     for record in &records {
         if record.kind == Kind::Index {
@@ -211,4 +213,29 @@ fn forged_records_do_no_harm() {
     }
     world.engine.commit().unwrap();
     assert!((10..390).contains(&landed), "{landed} of the forgeries were streams by the rules");
+}
+
+#[test]
+fn only_version_2_has_streams_that_start_at_a_key() {
+    let package = |version: u32| {
+        let mut out = Vec::new();
+        let mut frames = FrameWriter::new(&mut out, version).unwrap();
+        let start = Start { root: "tank".into(), replicate: false, streams: 1, census: None };
+        frames.put(Kind::Start, &start.encode()).unwrap();
+        let resumed = Some(Key::new(7, 0, 0));
+        let begin = Begin { dataset: "tank".into(), snapshot: "a".into(), layout: 1, resumed, ..Begin::default() };
+        let mut index = Index::default();
+        index.begin(frames.offset(), frames.chain());
+        frames.put(Kind::Begin, &begin.encode()).unwrap();
+        // A range before the start is refused in either version.
+        let early = Range::new(Key::new(6, 0, 0), Key::new(8, 0, 0));
+        frames.put(Kind::Range, &early.encode()).unwrap();
+        out
+    };
+    let about = |stream: &[u8]| match refused(stream) {
+        Error::Damaged { problem, .. } => problem,
+        error => panic!("{error}"),
+    };
+    assert!(about(&package(VERSION)).contains("starts at its first key"));
+    assert!(about(&package(RESUMED_VERSION)).contains("starts before the end"));
 }

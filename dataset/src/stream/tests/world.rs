@@ -225,7 +225,7 @@ impl Landing for Lander {
 
     fn begin(&mut self, _: &Start, _: &Begin) -> Result<Option<Ground>, Error> {
         self.begun += 1;
-        Ok(Some(Ground { head: self.head.clone(), copies: 1, options: crate::fs::Options::default() }))
+        Ok(Some(Ground { head: self.head.clone(), copies: 1, options: crate::fs::Options::default(), mark: None }))
     }
 
     fn finish(&mut self, _: &Begin, _: u64) -> Result<(), Error> {

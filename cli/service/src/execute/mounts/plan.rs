@@ -66,7 +66,9 @@ impl Mounts {
     /// The plans for a dataset and its descendants.
     pub(super) fn plans(&self, top: &DatasetName) -> Result<Vec<Plan>, Failure> {
         let request = ListRequest { roots: vec![Name::Dataset(top.clone())], depth: None, kinds: Kinds::FILESYSTEM };
-        Ok(self.datasets.list(&request).or_refused("open", top)?.iter().map(|listed| self.plan_of(listed)).collect())
+        let listed = self.datasets.list(&request).or_refused("open", top)?;
+        // A dataset that an interrupted receive creates cannot be opened yet.
+        Ok(listed.iter().filter(|listed| !listed.is_partial()).map(|listed| self.plan_of(listed)).collect())
     }
 
     /// A property of a dataset, with its source.

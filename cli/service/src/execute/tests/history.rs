@@ -200,6 +200,7 @@ fn snapshots(tried: &Tried) {
         skip_missing: false,
         properties: false,
         holds: false,
+        resume: None,
     };
     let stream = tried.path("stream");
     let send = |dry_run| StreamRequest::Send { what: what.clone(), dry_run };
@@ -216,6 +217,7 @@ fn snapshots(tried: &Tried) {
             exclude: Vec::new(),
             origin: None,
             skip_holds: false,
+            resumable: false,
         })
     };
     tried.quiet(receive(true));

@@ -102,6 +102,9 @@ fn details(stream: &Stored) -> String {
         let kind = if begin.clone { "  origin       " } else { "  base         " };
         lines.push(format!("{kind}{} (GUID {})", base.name, base.guid.0));
     }
+    if let Some(key) = begin.resumed {
+        lines.push(format!("  resumed at   {key}"));
+    }
     if let Some(totals) = stream.totals {
         lines.push(format!("  items        {}", totals.items));
         lines.push(format!("  blocks       {}", totals.blocks));

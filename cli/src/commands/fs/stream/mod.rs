@@ -3,6 +3,7 @@
 mod dump;
 mod files;
 mod info;
+mod token;
 mod verify;
 
 use std::{
@@ -57,6 +58,8 @@ enum StreamCommand {
     Cp(files::CopyArguments),
     /// Show the records of stream files
     Dump(dump::Arguments),
+    /// Explain the token of an interrupted receive
+    Token(token::Arguments),
 }
 
 /// Runs a subcommand of `fs stream`.
@@ -68,6 +71,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         StreamCommand::Cat(arguments) => files::print(arguments, context),
         StreamCommand::Cp(arguments) => files::copy(arguments, context),
         StreamCommand::Dump(arguments) => dump::run(arguments, context),
+        StreamCommand::Token(arguments) => token::run(arguments, context),
     }
 }
 
@@ -95,6 +99,13 @@ impl Chosen {
     fn files<'a>(&self, archives: &'a [Archive], skip_damaged: bool) -> Result<StreamFiles<'a>, Failure> {
         let archive = &archives[0];
         let stream = self.stream(archive)?;
+        if stream.begin.resumed.is_some() {
+            let why =
+                format!("the stream of {} continues an interrupted receive, and has only the rest", stream.name());
+            return Err(
+                Failure::cannot("read", self.file.display(), why).hint("to complete the receive: fs receive -s")
+            );
+        }
         let tree = Tree::new(Layers::of((archive, stream), archives))
             .map_err(|error| Failure::cannot("read", self.file.display(), error))?;
         Ok(StreamFiles::new(tree, skip_damaged))

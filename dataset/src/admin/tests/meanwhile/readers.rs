@@ -102,6 +102,7 @@ fn send(world: &Scene) -> Result<Read> {
         replicate: false,
         skip_missing: false,
         properties: false,
+        resume: None,
     };
     let mut out = Vec::new();
     let reader = error::Reader { command: "fs send".into(), ..error::Reader::default() };

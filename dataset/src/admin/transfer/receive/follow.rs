@@ -43,6 +43,12 @@ impl Follow<'_> {
         if *self.place == self.tree.top || standing.map_or(Ok(false), |id| self.is_it(tx, id))? {
             return Ok(departed);
         }
+        if let Some(id) = standing
+            && tx.row::<DatasetRow>(dataset_key(id))?.hidden
+        {
+            // Only a stream that continues the interrupted receive fits.
+            return Ok(departed);
+        }
         let elsewhere = self.elsewhere(tx)?;
         if let Some((id, _)) = elsewhere {
             departed.renamed = leaving(tx, names, id, mounted)?;

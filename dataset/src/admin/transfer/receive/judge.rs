@@ -18,11 +18,11 @@ use crate::{
         },
         transfer::send::{LAYOUT_WITH_OBJECTS, Need, needs_of},
     },
-    catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    catalogue::{DatasetRow, ReceivingRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
     error::{Error, Result},
     lineage::{arrival, branch, dataset, snapshot},
     name::SnapshotName,
-    stream::Begin,
+    stream::{Begin, Position},
 };
 
 /// The result of a stream.
@@ -70,13 +70,20 @@ pub(super) struct Judge {
     alone: bool,
     /// The snapshot that the user wants as the origin of a new dataset.
     origin: Option<SnapshotName>,
+    /// Whether the receive keeps what it has stored if it fails, and continues an interrupted one.
+    lasting: bool,
     /// The root of the dataset, if only access times have changed since its newest snapshot.
     only_read: Option<BlockPointer>,
 }
 
 impl Judge {
     pub(super) fn new(names: Names, name: SnapshotName, begin: Begin, force: bool, alone: bool) -> Judge {
-        Judge { names, name, begin, force, destroys: false, alone, origin: None, only_read: None }
+        Judge { names, name, begin, force, destroys: false, alone, origin: None, lasting: false, only_read: None }
+    }
+
+    /// The same judge, for a receive that can be resumed.
+    pub(super) fn lasting(self, lasting: bool) -> Judge {
+        Judge { lasting, ..self }
     }
 
     /// The same judge, with another choice for snapshots later than the base.
@@ -124,6 +131,9 @@ impl Judge {
                 false => Ok(Plan::Skip),
             };
         }
+        let partial = self.partial(tx, found)?;
+        // The dataset that an interrupted receive creates does not exist for the plan.
+        let found = found.filter(|target| partial != Some(*target));
         if let Some(origin) = &self.origin {
             return self.plan_clone(tx, found, origin);
         }
@@ -142,6 +152,60 @@ impl Judge {
                 "receive a full stream first, or receive it as a clone of its base: -o origin=SNAPSHOT",
             ),
             (None, None) => self.plan_create(tx, None),
+        }
+    }
+
+    /// The hidden dataset of the interrupted receive that the stream continues. Fails if an interrupted receive
+    /// prevents the stream, or if a resumed stream finds none.
+    fn partial(&self, tx: &Transaction<'_>, target: Option<u64>) -> Result<Option<u64>> {
+        let partial = target.map(|target| arrival::receiving(tx, target)).transpose()?.flatten();
+        let base = self.begin.base.as_ref().map(|base| base.guid);
+        match partial {
+            Some((hidden, row)) if self.lasting && (row.guid, row.base) == (self.begin.guid, base) => Ok(Some(hidden)),
+            Some((_, row)) => Err(Error::Partial { name: self.name.dataset().to_string(), of: row.snapshot }),
+            None if self.begin.resumed.is_some() => self.refuse(
+                "the stream continues an interrupted receive, and the destination has no partial state".into(),
+                "receive the whole snapshot: fs send without -t",
+            ),
+            None => Ok(None),
+        }
+    }
+
+    /// The hidden dataset of the interrupted receive that the stream continues, if any.
+    pub(super) fn continued(&self, tx: &Transaction<'_>) -> Result<Option<u64>> {
+        self.partial(tx, self.names.find(tx, &self.name.dataset())?)
+    }
+
+    /// The hidden dataset for a plan of a receive that can be resumed: the one that the stream continues, or a new one.
+    pub(super) fn begin_lasting(&self, tx: &mut Transaction<'_>, plan: Plan, guid: Guid) -> Result<u64> {
+        if let Some(hidden) = self.continued(tx)? {
+            let row: DatasetRow = tx.row(dataset_key(hidden))?;
+            return if row.origin == plan.base().unwrap_or(0) { Ok(hidden) } else { Err(changed(self.name.as_str())) };
+        }
+        let Begin { dataset, snapshot, base, properties, .. } = &self.begin;
+        let row = ReceivingRow {
+            target: plan.target().unwrap_or(0),
+            snapshot: format!("{dataset}@{snapshot}"),
+            guid: self.begin.guid,
+            base: base.as_ref().map(|base| base.guid),
+            properties: properties.is_some(),
+        };
+        let name = self.name.dataset();
+        let place = match plan.target() {
+            Some(_) => None,
+            None => Some((self.names.parent(tx, &name, "received")?, name.leaf())),
+        };
+        arrival::begin_lasting(tx, plan.base(), place, &row, guid)
+    }
+
+    /// Fails if a resumed stream starts after the position of the interrupted receive.
+    pub(super) fn check_position(&self, position: Position) -> Result<()> {
+        match self.begin.resumed {
+            Some(start) if start > position.key => self.refuse(
+                format!("the stream starts at the key {start}, and the partial state ends at {}", position.key),
+                "send with the present token: fs get receive_resume_token",
+            ),
+            _ => Ok(()),
         }
     }
 

@@ -2,12 +2,19 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use pool::{env::Nanos, error::Error as PoolError, format::label::PROJECT_QUOTA, txg::Head};
+use pool::{
+    env::Nanos,
+    error::Error as PoolError,
+    format::label::{PROJECT_QUOTA, RESUMABLE_RECEIVE},
+    txg::Head,
+    units::Guid,
+};
 
 use super::{
     census::{Departed, Sender, Tree},
     follow::Follow,
     judge::{Judge, Plan, changed},
+    partial::Occupied,
     properties::Wanted,
     request::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest},
 };
@@ -19,13 +26,13 @@ use crate::{
         table::{datasets::Datasets, history, limits},
         transfer::send::needs_of,
     },
-    catalogue::Transaction,
+    catalogue::{DatasetRow, Transaction, dataset_key},
     error::{Error, Result},
     fs::{self, Options},
     lineage::arrival,
     name::{DatasetName, SnapshotName},
     property::{Effective, Property, Source, dataset::COPIES},
-    stream::{Begin, Census, Ground, Landing, Start},
+    stream::{Begin, Census, Ground, Landing, Mark, Position, Start},
 };
 
 /// Lands the streams of consecutive packages.
@@ -52,9 +59,23 @@ struct Current {
     started: Nanos,
     /// The tree being filled, once open.
     head: Option<Arc<Head>>,
+    /// For a receive that can be resumed.
+    lasting: Option<Lasting>,
+}
+
+/// The parts of a receive that can be resumed.
+struct Lasting {
+    /// The GUID of the hidden dataset.
+    guid: Guid,
+    _occupied: Occupied,
 }
 
 impl Current {
+    /// The tree with a position, and the GUID of its dataset.
+    fn marked(&self) -> Option<(Arc<Head>, Guid)> {
+        Some((self.head.clone()?, self.lasting.as_ref()?.guid))
+    }
+
     /// Fails if the stream contained accounts without announcing them: older programs would open this pool, and not
     /// update the accounts.
     fn check_accounts(&self) -> Result<()> {
@@ -92,6 +113,8 @@ impl Landing for Lander<'_> {
         let mut judge = Judge::new(names, snapshot.clone(), begin.clone(), force, start.streams == 1)
             .destroying(self.request.force)
             .cloning(self.origin());
+        let lasts = self.request.lasts(begin);
+        judge = judge.lasting(lasts);
         self.top = Some(self.request.top(start)?);
         let parents = self.request.naming != Naming::Exact;
         if parents && let Some(parent) = snapshot.dataset().parent() {
@@ -104,24 +127,72 @@ impl Landing for Lander<'_> {
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;
-        let hidden = self.datasets.run(move |tx| match judge.plan(tx)? {
-            Plan::Skip => Ok(None),
-            plan => arrival::begin(tx, plan.base(), guid).map(Some),
-        })?;
+        let begun = match lasts {
+            true => self.begin_lasting(judge, guid)?.map(|(hidden, occupied)| (hidden, Some(occupied))),
+            false => self.begin_passing(judge, guid)?.map(|hidden| (hidden, None)),
+        };
         drop(quiet);
-        let Some(hidden) = hidden else { return Ok(None) };
+        let Some((hidden, occupied)) = begun else { return Ok(None) };
         for need in needs_of(begin.layout).into_iter().flatten() {
             engine.activate(need.feature)?;
         }
-        self.current = Some(Current { hidden, snapshot, started: self.datasets.now(), head: None });
-        let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;
+        let (root, level, guid) = self.datasets.read(|tx| {
+            let (root, level) = arrival::tree(tx, hidden)?;
+            Ok((root, level, tx.row::<DatasetRow>(dataset_key(hidden))?.guid))
+        })?;
+        let lasting = occupied.map(|_occupied| Lasting { guid, _occupied });
+        let is_lasting = lasting.is_some();
+        self.current = Some(Current { hidden, snapshot, started: self.datasets.now(), head: None, lasting });
         let options = self.options(begin)?;
         let head = engine.open_head(hidden, Some((root, level)));
         self.current.iter_mut().for_each(|current| current.head = Some(head.clone()));
-        Ok(Some(Ground { head, copies: options.policy.copies, options }))
+        let mark = is_lasting.then(|| self.mark(&head, guid, begin)).transpose()?;
+        Ok(Some(Ground { head, copies: options.policy.copies, options, mark }))
     }
 
     fn finish(&mut self, begin: &Begin, bytes: u64) -> Result<()> {
+        let Some((head, guid)) = self.current.as_ref().and_then(Current::marked) else {
+            return self.land(begin, bytes);
+        };
+        let position = Position::of(&head, guid)?;
+        // In the group of the landing or in an earlier one.
+        Position::remove(&head)?;
+        self.land(begin, bytes).inspect_err(|_| {
+            // The user may remove the obstacle and resume. Without the position, all would be received again.
+            if let Err(error) = position.put(&head, guid) {
+                tracing::debug!("a complete stream that cannot land has lost its position: {error}");
+            }
+        })
+    }
+
+    fn abandon(&mut self) {
+        let Some(Current { hidden, snapshot, lasting, .. }) = self.current.take() else { return };
+        self.arrived.partial = lasting.as_ref().map(|_| snapshot.dataset());
+        let engine = self.datasets.engine();
+        let done = match lasting {
+            Some(_) => engine.commit().map(drop).map_err(Error::from).inspect(|()| engine.close_head(hidden)),
+            None => self.datasets.run(move |tx| arrival::abandon(tx, hidden)),
+        };
+        // The next import tries again to destroy it; what can be resumed stays as of the last commit.
+        if let Err(error) = done {
+            tracing::warn!("cannot store or destroy what a broken-off receive has left: {error}");
+            engine.close_head(hidden);
+        }
+    }
+}
+
+impl<'a> Lander<'a> {
+    pub(super) fn new(
+        datasets: &'a Arc<Datasets>,
+        request: ReceiveRequest,
+        leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
+    ) -> Lander<'a> {
+        let (parents, arrived) = (Vec::new(), Arrived::default());
+        Lander { datasets, request, current: None, parents, tree: None, top: None, leaving, arrived }
+    }
+
+    /// Makes the stream visible.
+    fn land(&mut self, begin: &Begin, bytes: u64) -> Result<()> {
         let Some(current @ Current { hidden, snapshot, started, .. }) = &self.current else {
             unreachable!("a stream ends after it began")
         };
@@ -131,7 +202,8 @@ impl Landing for Lander<'_> {
         let names = self.datasets.names();
         let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true)
             .destroying(self.request.force)
-            .cloning(self.origin());
+            .cloning(self.origin())
+            .lasting(current.lasting.is_some());
         // Changes of a dataset in use are excluded, so that its content switches at one instant.
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
@@ -176,24 +248,49 @@ impl Landing for Lander<'_> {
         Ok(())
     }
 
-    fn abandon(&mut self) {
-        let Some(Current { hidden, .. }) = self.current.take() else { return };
-        // The next import tries again.
-        if let Err(error) = self.datasets.run(move |tx| arrival::abandon(tx, hidden)) {
-            tracing::warn!("cannot destroy what a broken-off receive has left: {error}");
-            self.datasets.engine().close_head(hidden);
-        }
+    /// Creates the hidden dataset of a receive that leaves nothing if it fails; `None` to skip the stream.
+    fn begin_passing(&self, judge: Judge, guid: Guid) -> Result<Option<u64>> {
+        self.datasets.run(move |tx| match judge.plan(tx)? {
+            Plan::Skip => Ok(None),
+            plan => arrival::begin(tx, plan.base(), guid).map(Some),
+        })
     }
-}
 
-impl<'a> Lander<'a> {
-    pub(super) fn new(
-        datasets: &'a Arc<Datasets>,
-        request: ReceiveRequest,
-        leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
-    ) -> Lander<'a> {
-        let (parents, arrived) = (Vec::new(), Arrived::default());
-        Lander { datasets, request, current: None, parents, tree: None, top: None, leaving, arrived }
+    /// Creates the hidden dataset of a receive that can be resumed, or takes the one that the stream continues.
+    fn begin_lasting(&self, judge: Judge, guid: Guid) -> Result<Option<(u64, Occupied)>> {
+        let continued = self.datasets.read(|tx| match judge.plan(tx)? {
+            Plan::Skip => Ok(None),
+            _ => judge.continued(tx).map(Some),
+        })?;
+        let Some(continued) = continued else { return Ok(None) };
+        self.datasets.check_feature(RESUMABLE_RECEIVE)?;
+        let name = judge.name.dataset();
+        let taken = continued.map(|hidden| self.datasets.occupy(hidden, &name)).transpose()?;
+        self.datasets.engine().activate(RESUMABLE_RECEIVE)?;
+        let hidden = self.datasets.run(move |tx| {
+            let plan = judge.plan(tx)?;
+            if plan == Plan::Skip { Ok(None) } else { judge.begin_lasting(tx, plan, guid).map(Some) }
+        })?;
+        let Some(hidden) = hidden else { return Ok(None) };
+        let occupied = match taken {
+            Some(occupied) => occupied,
+            None => self.datasets.occupy(hidden, &name)?,
+        };
+        Ok(Some((hidden, occupied)))
+    }
+
+    /// Where a receive that can be resumed stands. If the stream does not continue there, the tree is closed again.
+    fn mark(&mut self, head: &Head, guid: Guid, begin: &Begin) -> Result<Mark> {
+        let position = Position::of(head, guid).map_err(Error::from);
+        let checked = position.and_then(|from| {
+            let current = self.current.as_ref().expect("the stream has begun");
+            let judge = Judge::new(self.datasets.names(), current.snapshot.clone(), begin.clone(), false, true);
+            judge.check_position(from).map(|()| Mark { guid, from })
+        });
+        checked.inspect_err(|_| {
+            self.current = None;
+            self.datasets.engine().close_head(head.id());
+        })
     }
 
     /// The origin that the user wants for the first stream.

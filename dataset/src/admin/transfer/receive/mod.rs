@@ -12,6 +12,7 @@
 //! census     destroying datasets and snapshots that the sender of a replication no longer has
 //! follow     renaming datasets that were renamed at the sender
 //! lander     landing streams, with a step at the beginning and at the end of each
+//! partial    receives that can be resumed: their tokens, and discarding them
 //! properties received properties, and the user's replacements
 //! rehearsal  a dry run
 //! ```
@@ -21,6 +22,7 @@ mod follow;
 mod judge;
 mod lander;
 mod naming;
+pub(in crate::admin) mod partial;
 mod properties;
 mod rehearsal;
 mod request;
@@ -63,9 +65,9 @@ impl Datasets {
     ///
     /// # Errors
     /// If a stream is damaged, does not fit, exceeds a quota, or needs space reserved for other datasets. Then nothing
-    /// of the stream is visible, and no parent was created for it. Earlier streams of the input stay received. So do
-    /// the destroys and renames done for a replication: none if the first stream is refused, and everything that the
-    /// sender no longer has if a later stream is refused.
+    /// of the stream is visible, and no parent was created for it; a resumable receive keeps what it has stored. Earlier
+    /// streams of the input stay received. So do the destroys and renames done for a replication: none if the first
+    /// stream is refused, and everything that the sender no longer has if a later stream is refused.
     pub fn receive(
         self: &Arc<Self>,
         request: ReceiveRequest,
@@ -122,10 +124,10 @@ impl Datasets {
         rehearsal.conclude()
     }
 
-    /// Destroys hidden datasets left by receives that a crash or a failure interrupted. Called after an import, with no
-    /// receive running. Returns the number destroyed.
+    /// Destroys hidden datasets left by receives that a crash or a failure interrupted, unless they can be resumed.
+    /// Called after an import, with no receive running. Returns the number destroyed.
     pub fn destroy_unfinished(&self) -> Result<usize> {
-        let unfinished = self.read(arrival::hidden)?;
+        let unfinished = self.read(arrival::unfinished)?;
         for id in unfinished.clone() {
             self.run(move |tx| arrival::abandon(tx, id))?;
         }

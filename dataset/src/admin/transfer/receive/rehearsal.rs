@@ -53,6 +53,7 @@ impl Landing for Rehearsal<'_> {
         let force = self.request.force;
         let mut judge =
             Judge::new(self.datasets.names(), name, begin.clone(), force, alone).destroying(force).cloning(origin);
+        judge = judge.lasting(self.request.lasts(begin));
         let open = self.datasets.open_target(&judge)?;
         let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;

@@ -1,11 +1,11 @@
 //! The request of a receive, and the result.
 
-use pool::env::Nanos;
+use pool::{env::Nanos, units::Txg};
 
 use crate::{
     admin::{property::assign::Assignment, report::replaced::Replaced},
     name::{DatasetName, Name, SnapshotName},
-    stream::Received,
+    stream::{Begin, Received},
 };
 
 /// The rule for names.
@@ -35,6 +35,8 @@ pub struct ReceiveRequest {
     pub properties: Vec<Assignment>,
     /// Properties of the stream to ignore.
     pub exclude: Vec<String>,
+    /// Whether a receive that fails keeps what it has stored, to be resumed (`-s`).
+    pub resumable: bool,
     /// The snapshot that the first stream becomes a clone of.
     pub origin: Option<SnapshotName>,
     /// The user and group that own the root directories of parents created above the target.
@@ -53,6 +55,8 @@ pub struct Arrived {
     pub parents: Vec<DatasetName>,
     /// The names of datasets and snapshots destroyed by the receive.
     pub destroyed: Vec<String>,
+    /// The dataset with what a failed receive has kept, to be resumed.
+    pub partial: Option<DatasetName>,
     /// The size of the input.
     pub received: Received,
 }
@@ -70,6 +74,14 @@ pub struct ArrivedSnapshot {
     pub bytes: u64,
     /// The time that the stream took, in nanoseconds.
     pub time: Nanos,
+}
+
+impl ReceiveRequest {
+    /// Whether the receive of a stream keeps what it has stored if it fails. A stream of OpenZFS, which has no txg, has
+    /// no position.
+    pub(super) fn lasts(&self, begin: &Begin) -> bool {
+        begin.resumed.is_some() || self.resumable && begin.createtxg != Txg::ZERO
+    }
 }
 
 impl Arrived {

@@ -1,0 +1,68 @@
+//! `fs stream token`: what a token of an interrupted receive says.
+
+use clap::Args;
+use dataset::property::size::format_bytes;
+use dataset::stream::{Token, TokenError};
+use protocol::{Exit, Failure};
+
+use crate::context::Context;
+
+/// Arguments of `fs stream token`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Explains the property receive_resume_token of a file system with an interrupted fs receive -s. Needs no pool.
+
+Example:
+  fs stream token 1-e604ea4bf-e0-789c..."
+)]
+pub(super) struct Arguments {
+    /// The token
+    #[arg(value_name = "TOKEN")]
+    token: String,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let token = arguments.token.parse().map_err(|error: TokenError| {
+        let failure = Failure::new(format!("cannot read the token: {error}"));
+        failure.hint("to print a token: fs get -H -o value receive_resume_token FILESYSTEM")
+    })?;
+    context.print(&explained(&token))?;
+    Ok(Exit::Done)
+}
+
+fn explained(token: &Token) -> String {
+    let Token { snapshot, guid, base, properties, position } = token;
+    let base = match base {
+        Some(base) => format!("increment from the snapshot or bookmark with GUID {}", base.0),
+        None => "full stream".to_owned(),
+    };
+    let properties = if *properties { "with properties" } else { "without properties" };
+    format!(
+        "snapshot      {snapshot}\nguid          {}\nstream        {base}, {properties}\n\
+         received      {}\ncontinues at  object {}, kind {:#04x}, offset {}\n\
+         to continue: fs send -t TOKEN | fs receive -s FILESYSTEM\n",
+        guid.0,
+        format_bytes(position.bytes),
+        position.key.object,
+        position.key.kind,
+        position.key.offset,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_explained_in_words() {
+        let token = "1-ab711eb23f1d0dce-36-0103887766554433221109000000000000000500000000000000500010000000000000ac021074616e6b2f686f6d65406d6f6e646179";
+        insta::assert_snapshot!(explained(&token.parse().unwrap()), @r"
+        snapshot      tank/home@monday
+        guid          1234605616436508552
+        stream        increment from the snapshot or bookmark with GUID 9, with properties
+        received      300B
+        continues at  object 5, kind 0x50, offset 4096
+        to continue: fs send -t TOKEN | fs receive -s FILESYSTEM
+        ");
+    }
+}
