@@ -155,6 +155,10 @@ fn properties_have_values_and_sources() {
     tank/home  relatime                 on                     default
     tank/home  snapshots_changed        [DATE]  -
     tank/home  snapshots_changed_nsecs  [GUID]  -
+    tank/home  filesystem_limit         none                   default
+    tank/home  snapshot_limit           none                   default
+    tank/home  filesystem_count         none                   -
+    tank/home  snapshot_count           none                   -
     tank/home  sharenfs                 off                    default
     tank/home  aclmode                  discard                default
     tank/home  aclinherit               restricted             default
@@ -169,10 +173,6 @@ fn properties_have_values_and_sources() {
     tank/home  volsize                  -                      -
     tank/home  volblocksize             -                      -
     tank/home  volthreading             -                      -
-    tank/home  filesystem_limit         none                   default
-    tank/home  snapshot_limit           none                   default
-    tank/home  filesystem_count         none                   default
-    tank/home  snapshot_count           none                   default
     tank/home  logbias                  latency                default
     tank/home  dedup                    off                    default
     tank/home  mlslabel                 none                   default
@@ -216,6 +216,10 @@ fn properties_have_values_and_sources() {
         "fs get -p quota,refquota tank/home",
         "fs set quota=1K tank/home",
         "fs get checksum tank/home@monday",
+        "fs set filesystem_limit=1 snapshot_limit=1 tank/home",
+        "fs create tank/home/bob",
+        "fs snapshot tank/home@tuesday",
+        "fs list -o name,fslimit,filesystem_count,sslimit,snapshot_count tank/home",
     ]), @r"
     $ fs create tank/home/ann
     [exit 0]
@@ -264,6 +268,20 @@ fn properties_have_values_and_sources() {
     $ fs get checksum tank/home@monday
     NAME              PROPERTY  VALUE  SOURCE
     tank/home@monday  checksum  -      -
+    [exit 0]
+    $ fs set filesystem_limit=1 snapshot_limit=1 tank/home
+    [exit 0]
+    $ fs create tank/home/bob
+    fs: cannot create 'tank/home/bob': the filesystem_limit of 'tank/home' is reached: 1
+      raise the limit by 'fs set', or destroy unneeded file systems or snapshots
+    [exit 1]
+    $ fs snapshot tank/home@tuesday
+    fs: cannot create snapshot 'tank/home@tuesday': the snapshot_limit of 'tank/home' is reached: 1
+      raise the limit by 'fs set', or destroy unneeded file systems or snapshots
+    [exit 1]
+    $ fs list -o name,fslimit,filesystem_count,sslimit,snapshot_count tank/home
+    NAME       FSLIMIT  FSCOUNT  SSLIMIT  SSCOUNT
+    tank/home        1        1        1        1
     [exit 0]
     ");
 }

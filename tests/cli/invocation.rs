@@ -178,7 +178,6 @@ fn ways_out_lead_out() {
         "fs rollback -r tank/home@monday",
         "fs inherit canmount tank/home",
         "fs inherit quota tank/home",
-        "pool set me:note=x tank",
     ]), @r"
     $ fs rollback -r tank/home@monday
     fs: cannot rollback to 'tank/home@monday': 'tank/home@tuesday' is held: keep
@@ -192,10 +191,6 @@ fn ways_out_lead_out() {
     fs: 'quota' property cannot be inherited
       to restore the default: fs set quota=none DATASET
     [exit 2]
-    $ pool set me:note=x tank
-    pool: cannot set property for 'tank': invalid property 'me:note'
-      user properties are not supported on pools; on datasets: fs set
-    [exit 1]
     ");
     lab.fs(&["release", "keep", "tank/home@tuesday"]);
 }
@@ -258,4 +253,37 @@ fn help_fits_into_eighty_columns() {
             assert_eq!(wide, None, "{program} {name}");
         }
     }
+}
+
+#[test]
+fn bash_completes_names_properties_and_values() {
+    let lab = Lab::mountless();
+    lab.create("tank", "64M");
+    lab.fs(&["create", "tank/home"]);
+    lab.fs(&["snapshot", "tank/home@monday"]);
+    // The words as bash splits them: also at `@` and `=`.
+    let complete = |program: &str, line: &str, words: &[&str]| {
+        let names: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        let (pool, fs) = (env!("CARGO_BIN_EXE_pool"), env!("CARGO_BIN_EXE_fs"));
+        let ask = format!(
+            "pool() {{ {pool} \"$@\"; }}; fs() {{ {fs} \"$@\"; }}\n{}\n\
+             COMP_WORDS=({}); COMP_CWORD={}; COMP_LINE='{line}'; COMP_POINT={}\n_{program}_named\n\
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+            lab.run(program, &["completions", "bash"]).ok(),
+            names.join(" "),
+            words.len() - 1,
+            line.len()
+        );
+        let mut bash = std::process::Command::new("bash");
+        for (name, value) in lab.command(program, &[]).get_envs() {
+            value.map(|value| bash.env(name, value));
+        }
+        String::from_utf8(bash.args(["-c", &ask]).output().unwrap().stdout).unwrap()
+    };
+    let has = |shown: &str, word: &str| shown.lines().any(|line| line == word);
+    assert!(has(&complete("pool", "pool status t", &["pool", "status", "t"]), "tank"));
+    assert_eq!(complete("fs", "fs list tank/h", &["fs", "list", "tank/h"]), "tank/home\n");
+    assert_eq!(complete("fs", "fs destroy tank/home@", &["fs", "destroy", "tank/home", "@"]), "monday\n");
+    assert_eq!(complete("fs", "fs set atime=o", &["fs", "set", "atime", "=", "o"]), "on\noff\n");
+    assert!(has(&complete("fs", "fs get compressi", &["fs", "get", "compressi"]), "compression"));
 }

@@ -87,6 +87,11 @@ fn a_pool_is_made_shown_and_destroyed() {
         "pool set comment=attic tank",
         "pool get comment,autoexpand tank",
         "pool get -H -o value ashift tank",
+        "pool set me:note=attic tank",
+        "pool list -H -o name,me:note tank",
+        "pool get -s local me:note,me:other tank",
+        "pool set me:note= tank",
+        "pool get -H me:note tank",
     ]), @r"
     $ pool get -H all tank
     tank	size	62M	-
@@ -138,6 +143,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	feature@embedded_data	active	local
     tank	feature@empty_bpobj	active	local
     tank	feature@enabled_txg	active	local
+    tank	feature@filesystem_limits	active	local
     tank	feature@hole_birth	active	local
     tank	feature@large_blocks	active	local
     tank	feature@large_dnode	active	local
@@ -159,7 +165,6 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	feature@edonr	disabled	local
     tank	feature@encryption	disabled	local
     tank	feature@fast_dedup	disabled	local
-    tank	feature@filesystem_limits	disabled	local
     tank	feature@head_errlog	disabled	local
     tank	feature@livelist	disabled	local
     tank	feature@longname	disabled	local
@@ -202,6 +207,20 @@ fn a_pool_is_made_shown_and_destroyed() {
     $ pool get -H -o value ashift tank
     12
     [exit 0]
+    $ pool set me:note=attic tank
+    [exit 0]
+    $ pool list -H -o name,me:note tank
+    tank	attic
+    [exit 0]
+    $ pool get -s local me:note,me:other tank
+    NAME  PROPERTY  VALUE  SOURCE
+    tank  me:note  attic  local
+    [exit 0]
+    $ pool set me:note= tank
+    [exit 0]
+    $ pool get -H me:note tank
+    tank	me:note	-	-
+    [exit 0]
     ");
     assert_snapshot!(lab.session(&[
         "pool history tank",
@@ -221,6 +240,8 @@ fn a_pool_is_made_shown_and_destroyed() {
     History for 'tank':
     [DATE] pool create -m none tank 64M:tank.img
     [DATE] pool set comment=attic tank
+    [DATE] pool set me:note=attic tank
+    [DATE] pool set me:note= tank
 
     [exit 0]
     $ pool add -n tank 64M:more.img

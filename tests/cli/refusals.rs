@@ -80,6 +80,7 @@ fn wrong_properties_are_refused_by_name() {
     $ pool set color=blue tank
     pool: cannot set property for 'tank': invalid property 'color'
       to list the properties: pool get --help
+      user properties have a colon in their name, as in 'me:note'
     [exit 1]
     $ pool set compression=lz4 tank
     pool: cannot set property for 'tank': invalid property 'compression'

@@ -14,8 +14,10 @@ const WIDTH: usize = 70;
 const COLUMN: usize = 26;
 
 /// Families of pool properties outside the tables: names, values, help.
-const MORE_OF_POOLS: &[(&str, &str, &str)] =
-    &[("feature@NAME", "enabled", "Allow the pool to use a feature; 'pool get all' lists all features.")];
+const MORE_OF_POOLS: &[(&str, &str, &str)] = &[
+    ("feature@NAME", "enabled", "Allow the pool to use a feature; 'pool get all' lists all features."),
+    ("MODULE:NAME", "any text", "A user property; an empty text removes the property."),
+];
 
 /// Families of dataset properties outside the tables: names, values, help.
 const MORE_OF_DATASETS: &[(&str, &str, &str)] = &[

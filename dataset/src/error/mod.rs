@@ -242,6 +242,16 @@ pub enum Error {
         /// The dataset with the quota.
         name: String,
     },
+    /// A limit of the number of file systems or snapshots is exceeded.
+    #[error("the {property} of '{name}' is reached: {limit}")]
+    Count {
+        /// The name of the property with the limit.
+        property: &'static str,
+        /// The dataset with the limit.
+        name: String,
+        /// The largest number allowed.
+        limit: u64,
+    },
     /// All 256 keys of a name's hash are taken.
     #[error("'{name}' cannot be stored: too many names share its hash")]
     Hash {
@@ -333,7 +343,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Pool(error) => error.kind(),
-            Error::Quota { .. } => ErrorKind::Space,
+            Error::Quota { .. } | Error::Count { .. } => ErrorKind::Space,
             Error::Busy { .. } | Error::InUse { .. } => ErrorKind::Busy,
             _ => ErrorKind::Request,
         }
@@ -361,6 +371,7 @@ impl Error {
             Error::NotNewest { .. } => "use -r to destroy the later snapshots",
             Error::IsRoot { remedy: Some(remedy), .. } => remedy,
             Error::Quota { .. } => "raise the quota, or destroy unneeded snapshots",
+            Error::Count { .. } => "raise the limit by 'fs set', or destroy unneeded file systems or snapshots",
             Error::Busy { .. } => "wait, or unmount the file system first",
             Error::SnapshotTwice { .. } => "take the snapshots one after another",
             Error::NextGroup | Error::Inactive { .. } => "try again",

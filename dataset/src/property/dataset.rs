@@ -3,6 +3,7 @@
 use pool::{block::compression::CompressionChoice, format::pointer::Checksum, space::Preferred, txg::Caching};
 
 use super::{
+    decimal::decimal,
     definition::{Backing, Definition, Effect, Kinds, Nature, rows},
     figure::{Figure, Limit},
     setting::{AclType, CanMount, Durability, SnapDir, Spread, Words},
@@ -207,4 +208,16 @@ rows! {
     SNAPSHOTS_CHANGED_NSECS: u64 = "snapshots_changed_nsecs", "SNAPSHOTS_CHANGED_NSECS",
         computed(Figure::SnapshotsChangedNsecs, FS_SNAP, Syntax::Identifier),
         "The same time in nanoseconds.";
+    FILESYSTEM_LIMIT: u64 = "filesystem_limit", "FSLIMIT",
+        own(Syntax::Ceiling, decimal!(u64::MAX)),
+        "Limit of the number of file systems below the dataset.";
+    SNAPSHOT_LIMIT: u64 = "snapshot_limit", "SSLIMIT",
+        own(Syntax::Ceiling, decimal!(u64::MAX)),
+        "Limit of the number of snapshots of the dataset and its descendants.";
+    FILESYSTEM_COUNT: u64 = "filesystem_count", "FSCOUNT",
+        computed(Figure::FilesystemCount, FS, Syntax::Ceiling),
+        "Number of file systems below the dataset; none if no limit is set here or above.";
+    SNAPSHOT_COUNT: u64 = "snapshot_count", "SSCOUNT",
+        computed(Figure::SnapshotCount, FS, Syntax::Ceiling),
+        "Number of snapshots of the dataset and its descendants; none if no limit is set here or above.";
 }

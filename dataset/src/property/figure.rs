@@ -30,6 +30,8 @@ pub enum Figure {
     ReceiveResumeToken,
     SnapshotsChanged,
     SnapshotsChangedNsecs,
+    FilesystemCount,
+    SnapshotCount,
 }
 
 /// A limit of space: a number in the dataset's row, so that writing needs no lookup.

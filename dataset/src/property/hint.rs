@@ -7,12 +7,13 @@ impl PropertyError {
     pub fn hint(&self) -> Option<String> {
         match self {
             PropertyError::Unknown { name, of_pool: true } => Some(match name {
-                name if name.contains(':') => "user properties are not supported on pools; on datasets: fs set".into(),
                 name if name.starts_with(FEATURE) => "to list the features: pool get all".into(),
                 name if Property::of_dataset(name).is_ok() => {
                     format!("'{name}' is a property of file systems: fs get, fs set")
                 }
-                _ => "to list the properties: pool get --help".into(),
+                _ => "to list the properties: pool get --help\n\
+                      user properties have a colon in their name, as in 'me:note'"
+                    .into(),
             }),
             PropertyError::Unknown { name, of_pool: false } => Some(match Property::of_pool(name) {
                 Ok(_) => format!("'{name}' is a property of pools: pool get, pool set"),
@@ -44,8 +45,7 @@ mod tests {
             "'compression' is a property of file systems: fs get, fs set"
         );
         assert_eq!(hint(Property::of_dataset("autoexpand")), "'autoexpand' is a property of pools: pool get, pool set");
-        assert_eq!(hint(Property::of_pool("color")), "to list the properties: pool get --help");
-        assert!(hint(Property::of_pool("me:color")).starts_with("user properties are not supported on pools"));
+        assert!(hint(Property::of_pool("color")).starts_with("to list the properties: pool get --help\n"));
         assert!(hint(Property::of_dataset("color")).ends_with("a colon in their name, as in 'me:backup'"));
     }
 }

@@ -90,6 +90,7 @@ impl Property {
             Some(feature) if feature == EXTENSIBLE_DATASET || KNOWN_FEATURES.contains(&feature) => {
                 Ok(Property::Feature(name.to_owned()))
             }
+            None if name.contains(':') => check_user_name(name).map(|()| Property::User(name.to_owned())),
             _ => find(POOL, POOL_CONSTANTS, name).ok_or_else(|| unknown(name, true)),
         }
     }

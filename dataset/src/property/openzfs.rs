@@ -22,7 +22,6 @@ const ONE_LOG: &str = "synchronous writes always use the intent log, on a log vd
 const CACHING: &str = "primarycache and secondarycache control caching; for a single file: fs setattr direct=on";
 const METADATA: &str = "the catalogue (MOS) has three copies, other metadata two, or one in a pool with a single vdev";
 const ACL: &str = "NFSv4 ACLs do not exist in this version; POSIX ACLs (acltype=posix) follow POSIX rules";
-const LIMITS: &str = "dataset counts cannot be limited in this version; quota limits space";
 const DEFAULT_QUOTAS: &str =
     "default quotas do not exist in this version; set 'userquota@NAME' and the like for each owner";
 const OVERLAY: &str = "mounting over a directory with files needs: fs mount -O";
@@ -40,9 +39,6 @@ const FIXED: &str = "cannot be changed in this version";
 
 /// The text of OpenZFS for a property that does not apply.
 const NOTHING: &[&str] = &["-"];
-
-/// The texts of OpenZFS for an unlimited count: exact, and for people.
-const UNLIMITED: &[&str] = &["18446744073709551615", "none"];
 
 const fn constant(
     name: &'static str,
@@ -140,10 +136,6 @@ pub static DATASET_CONSTANTS: &[Definition] = &[
     of_volumes("volsize", "VOLSIZE"),
     of_volumes("volblocksize", "VOLBLOCK"),
     of_volumes("volthreading", "VOLTHREAD"),
-    own("filesystem_limit", "FSLIMIT", UNLIMITED, LIMITS),
-    own("snapshot_limit", "SSLIMIT", UNLIMITED, LIMITS),
-    own("filesystem_count", "FSCOUNT", UNLIMITED, LIMITS),
-    own("snapshot_count", "SSCOUNT", UNLIMITED, LIMITS),
     inherited("logbias", "LOGBIAS", &["latency"], ONE_LOG),
     inherited("dedup", "DEDUP", &["off"], DEDUP),
     on_snapshots(inherited("mlslabel", "MLSLABEL", &["none"], FIXED)),
@@ -198,6 +190,7 @@ pub static POOL_CONSTANTS: &[Definition] = &[
     present("feature@embedded_data"),
     present("feature@empty_bpobj"),
     present("feature@enabled_txg"),
+    present("feature@filesystem_limits"),
     present("feature@hole_birth"),
     present("feature@large_blocks"),
     present("feature@large_dnode"),
@@ -219,7 +212,6 @@ pub static POOL_CONSTANTS: &[Definition] = &[
     lacking("feature@edonr", CHECKSUMS),
     lacking("feature@encryption", ENCRYPTION),
     lacking("feature@fast_dedup", DEDUP),
-    lacking("feature@filesystem_limits", LIMITS),
     lacking("feature@head_errlog", FEATURES),
     lacking("feature@livelist", FEATURES),
     lacking("feature@longname", "a file name has at most 255 bytes"),

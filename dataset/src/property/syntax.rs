@@ -54,6 +54,8 @@ pub enum Syntax {
     Limit,
     /// A count, or `none`, with the canonical form `0`.
     CountLimit,
+    /// A count, or `none`, with the canonical form of the greatest number: 0 is a limit too.
+    Ceiling,
     /// An absolute path, `none` or `legacy`.
     Mountpoint,
     /// `any`, or a list of vdevs and `special`, which stands for all special vdevs.
@@ -148,7 +150,10 @@ impl Syntax {
                 (bytes >= least).then(|| bytes.to_string()).ok_or_else(|| format!("must be {self}"))
             }
             Syntax::Limit | Syntax::CountLimit if text == "none" => Ok("0".to_owned()),
-            Syntax::Limit | Syntax::CountLimit | Syntax::Bytes => size(text).map(|bytes| bytes.to_string()),
+            Syntax::Ceiling if text == "none" => Ok(u64::MAX.to_string()),
+            Syntax::Limit | Syntax::CountLimit | Syntax::Ceiling | Syntax::Bytes => {
+                size(text).map(|bytes| bytes.to_string())
+            }
             Syntax::Mountpoint => mountpoint(text),
             Syntax::Vdevs if text.len() > MAX_VDEVS => Err(format!("must have at most {MAX_VDEVS} bytes")),
             Syntax::Vdevs if text.contains(char::is_control) || text.split(',').any(str::is_empty) => {
@@ -175,13 +180,14 @@ impl Syntax {
         let shown = match self {
             Syntax::Fixed(values) => values.get(1).map(|shown| (*shown).to_owned()),
             Syntax::Limit | Syntax::CountLimit if canonical == "0" => Some("none".to_owned()),
+            Syntax::Ceiling if canonical.parse() == Ok(u64::MAX) => Some("none".to_owned()),
             Syntax::PowerOfTwoOrZero { .. } if canonical == "0" => None,
             Syntax::Bytes
             | Syntax::Limit
             | Syntax::PowerOfTwo { .. }
             | Syntax::PowerOfTwoOrZero { .. }
             | Syntax::AtLeast(_) => canonical.parse().ok().map(format_bytes),
-            Syntax::Count | Syntax::CountLimit => canonical.parse().ok().map(format_count),
+            Syntax::Count | Syntax::CountLimit | Syntax::Ceiling => canonical.parse().ok().map(format_count),
             Syntax::Percent => canonical.parse::<u64>().ok().map(|part| format!("{part}%")),
             Syntax::Ratio => canonical.parse::<f64>().ok().map(|_| format!("{canonical}x")),
             _ => None,
@@ -196,6 +202,7 @@ impl Syntax {
             Syntax::Bytes
                 | Syntax::Limit
                 | Syntax::CountLimit
+                | Syntax::Ceiling
                 | Syntax::PowerOfTwo { .. }
                 | Syntax::PowerOfTwoOrZero { .. }
                 | Syntax::AtLeast(_)
@@ -234,7 +241,7 @@ impl fmt::Display for Syntax {
             Syntax::Integer { least, most } => write!(f, "a number from {least} to {most}"),
             Syntax::AtLeast(least) => write!(f, "a size of {} or more", format_bytes(*least)),
             Syntax::Limit => f.write_str("a size, or none"),
-            Syntax::CountLimit => f.write_str("a number, or none"),
+            Syntax::CountLimit | Syntax::Ceiling => f.write_str("a number, or none"),
             Syntax::Mountpoint => f.write_str("an absolute path | none | legacy"),
             Syntax::Vdevs => f.write_str("any, or a comma-separated list of vdevs and special"),
             Syntax::Text { longest } => write!(f, "text of at most {longest} bytes"),
@@ -307,6 +314,8 @@ mod tests {
             (Syntax::Bytes, "0", "0B"),
             (Syntax::Limit, "0", "none"),
             (Syntax::Limit, "10737418240", "10G"),
+            (Syntax::Ceiling, "18446744073709551615", "none"),
+            (Syntax::Ceiling, "0", "0"),
             (Syntax::Ratio, "1.50", "1.50x"),
             (Syntax::Percent, "12", "12%"),
             (Syntax::Identifier, "123456789", "123456789"),

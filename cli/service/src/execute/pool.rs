@@ -36,7 +36,8 @@ impl OpenPool {
                 let features =
                     KNOWN_FEATURES.iter().chain([&EXTENSIBLE_DATASET]).map(|name| format!("{FEATURE}{name}"));
                 let rows = POOL.iter().chain(POOL_CONSTANTS).map(|definition| definition.name.to_owned());
-                all = rows.chain(features).collect();
+                let own = self.user_properties()?.into_keys();
+                all = rows.chain(features).chain(own).collect();
                 &all
             }
             names => {
@@ -68,6 +69,11 @@ impl OpenPool {
             return Ok(record(state.to_owned(), Source::Local));
         }
         let found = Property::of_pool(name).ok();
+        if let Some(Property::User(_)) = found {
+            let value = self.kept(name)?;
+            let source = if value.is_some() { Source::Local } else { Source::None };
+            return Ok(record(value.unwrap_or_else(|| NONE.to_owned()), source));
+        }
         let Some(definition) = found.as_ref().and_then(Property::definition) else {
             return Ok(record(NONE.to_owned(), Source::Default));
         };
@@ -87,6 +93,14 @@ impl OpenPool {
         let source = if value.is_some() { Source::Local } else { Source::Default };
         let value = value.unwrap_or(default);
         Ok(record(if value.is_empty() { NONE.to_owned() } else { value }, source))
+    }
+
+    /// The user properties; none while the pool is suspended, because reading the catalogue may need a device.
+    fn user_properties(&self) -> Result<BTreeMap<String, String>, Failure> {
+        match self.engine().suspension().is_suspended() {
+            true => Ok(BTreeMap::new()),
+            false => self.datasets.pool_user_properties().or_refused("open", self.name()),
+        }
     }
 
     /// The stored value of a property.

@@ -4,6 +4,7 @@
 //! difference from the previous table.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use clap::Args;
 use dataset::property::pool::GUID;
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::schedule::{Round, Schedule};
 use super::status::lines;
-use crate::args::{clock::Stamp, names::DeviceNames};
+use crate::args::{clock::Stamp, common::vdev_name, names::DeviceNames};
 use crate::context::Context;
 
 /// Arguments of `pool iostat`.
@@ -24,6 +25,7 @@ use crate::context::Context;
 Examples:
   pool iostat                                averages since import
   pool iostat -v tank 5                      every five seconds, with devices
+  pool iostat tank mirror-0 /dev/sdc         only these vdevs and devices
   pool iostat tank 1 10                      ten reports, one per second"
 )]
 pub struct Arguments {
@@ -49,7 +51,7 @@ pub struct Arguments {
     /// Print JSON, one document per report
     #[arg(short = 'j', long)]
     json: bool,
-    /// Pools (default: all), then an interval in seconds, then a number of reports (default: no end)
+    /// Pools (default: all), or vdevs and devices, then an interval in seconds, then a number of reports (default: no end)
     #[arg(value_name = "POOL|INTERVAL|COUNT")]
     words: Vec<String>,
 }
@@ -59,25 +61,60 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let schedule = Schedule::parse(&arguments.words)?.stamped(arguments.stamp);
     let skips_first = arguments.skip_first && schedule.is_repeated();
     let schedule = if skips_first { schedule.with_one_more() } else { schedule };
+    let (pools, vdevs) = sorted_out(&schedule.pools, context)?;
     let mut before: Vec<IoSample> = Vec::new();
     let mut page = Page { has_one_head: arguments.one_head, ..Page::default() };
     schedule.run(context, |time, context| {
-        let samples = samples(&schedule.pools, arguments.names, context)?;
+        let samples = samples(&pools, &vdevs, arguments.names, context)?;
         let rate = |now: &IoSample| Rates::between(before.iter().find(|before| before.pool.name == now.pool.name), now);
         let rates: Vec<Rates> = samples.iter().map(rate).collect();
         before = samples;
         if time > 0 || !skips_first {
-            print(&rates, arguments, &mut page, context)?;
+            print(&rates, !vdevs.is_empty(), arguments, &mut page, context)?;
         }
         Ok(Round::Whole)
     })
 }
 
-fn samples(pools: &[String], names: DeviceNames, context: &mut Context<'_>) -> Result<Vec<IoSample>, Failure> {
+/// The pools and the vdevs among the words. A word is a vdev if a path or a group such as mirror-0; vdevs are in the
+/// named pools, or in any.
+fn sorted_out(words: &[String], context: &mut Context<'_>) -> Result<(Vec<String>, Vec<String>), Failure> {
+    let known = context.executor.known_pools()?;
+    let mut sorted = (Vec::new(), Vec::new());
+    for word in words {
+        let name = vdev_name(word).ok().filter(|name| !known.contains(word) && (name.starts_with('/') || name == word));
+        match name.filter(|name| name == word || Path::new(name).exists()) {
+            Some(vdev) => sorted.1.push(vdev),
+            None => sorted.0.push(word.clone()),
+        }
+    }
+    Ok(sorted)
+}
+
+/// Keeps the given vdevs and devices of a pool; a device stands for itself.
+fn keep_only(vdevs: &[String], sample: &mut IoSample) {
+    let all = std::mem::take(&mut sample.vdevs);
+    let members = |vdev: &IoCounts| vdev.members.iter().map(|it| IoCounts { role: vdev.role, ..it.clone() }).collect();
+    let with_members = all.into_iter().flat_map(|vdev| {
+        let members: Vec<IoCounts> = members(&vdev);
+        std::iter::once(vdev).chain(members)
+    });
+    sample.vdevs = with_members.filter(|vdev| vdevs.contains(&vdev.name)).collect();
+}
+
+fn samples(
+    pools: &[String],
+    vdevs: &[String],
+    names: DeviceNames,
+    context: &mut Context<'_>,
+) -> Result<Vec<IoSample>, Failure> {
     let mut samples = Vec::new();
     for pool in context.pools(pools)? {
         match context.call_each(pools, &pool, PoolRequest::IoCounters)? {
             Some(Response::IoCounters(mut sample)) => {
+                if !vdevs.is_empty() {
+                    keep_only(vdevs, &mut sample);
+                }
                 let guids = if names.needs_guids() { guids(&pool, context)? } else { HashMap::new() };
                 sample.vdevs.iter_mut().for_each(|vdev| rename(vdev, names, &guids));
                 samples.push(sample);
@@ -86,7 +123,12 @@ fn samples(pools: &[String], names: DeviceNames, context: &mut Context<'_>) -> R
             _ => return Err(unexpected_answer()),
         }
     }
-    Ok(samples)
+    match vdevs {
+        [vdev, ..] if samples.iter().all(|sample| sample.vdevs.is_empty()) => {
+            Err(Failure::cannot("open", vdev, "no such vdev in the pools").hint("to list vdevs: pool status"))
+        }
+        _ => Ok(samples),
+    }
 }
 
 /// The GUIDs of the vdevs and devices, by name.
@@ -177,19 +219,42 @@ impl Page {
     }
 }
 
-fn print(rates: &[Rates], arguments: &Arguments, page: &mut Page, context: &mut Context<'_>) -> Result<(), Failure> {
+fn print(
+    rates: &[Rates],
+    only_vdevs: bool,
+    arguments: &Arguments,
+    page: &mut Page,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
     if arguments.json {
         return context.print_json("iostat", "pools", encode(rates));
     }
-    context.print(&render(rates, arguments.verbose, arguments.exact, arguments.scripted, page))
+    let detail = if only_vdevs {
+        Detail::Vdevs
+    } else if arguments.verbose {
+        Detail::Both
+    } else {
+        Detail::Pools
+    };
+    context.print(&render(rates, detail, arguments.exact, arguments.scripted, page))
 }
 
-fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool, page: &mut Page) -> String {
+/// The rows to print.
+#[derive(Clone, Copy, PartialEq)]
+enum Detail {
+    Pools,
+    Vdevs,
+    Both,
+}
+
+fn render(rates: &[Rates], detail: Detail, exact: bool, scripted: bool, page: &mut Page) -> String {
     let mut rows = Vec::new();
     for pool in rates {
-        rows.push(cells(&pool.pool, "", exact));
-        if verbose {
-            let indent = if scripted { "" } else { "  " };
+        if detail != Detail::Vdevs {
+            rows.push(cells(&pool.pool, "", exact));
+        }
+        if detail != Detail::Pools {
+            let indent = if scripted || detail == Detail::Vdevs { "" } else { "  " };
             for (role, vdevs) in VdevRole::groups(&pool.vdevs, |vdev| vdev.role) {
                 let none = || "-".to_owned();
                 rows.extend(
@@ -306,7 +371,7 @@ mod tests {
         assert_eq!((rates.pool.reads, rates.pool.writes), (100, 200));
         let first = Rates::between(None, &sample(2_000_000_000, 100));
         assert_eq!(first.pool.reads, 50);
-        insta::assert_snapshot!(render(&[rates], true, false, false, &mut Page::default()), @r"
+        insta::assert_snapshot!(render(&[rates], Detail::Both, false, false, &mut Page::default()), @r"
                            capacity     operations    bandwidth
         pool             alloc   free   read  write   read  write
         ---------------  -----  -----  -----  -----  -----  -----
@@ -327,7 +392,7 @@ mod tests {
         };
         let rates = Rates::between(Some(&mirrored(1_000_000_000, 100)), &mirrored(3_000_000_000, 300));
         assert_eq!(encode(std::slice::from_ref(&rates))["tank"]["vdevs"]["mirror-0"]["vdevs"]["/b"]["read_ops"], "100");
-        insta::assert_snapshot!(render(&[rates], true, false, false, &mut Page::default()), @r"
+        insta::assert_snapshot!(render(&[rates], Detail::Both, false, false, &mut Page::default()), @r"
                       capacity     operations    bandwidth
         pool        alloc   free   read  write   read  write
         ----------  -----  -----  -----  -----  -----  -----
@@ -344,7 +409,7 @@ mod tests {
         let mut page = Page::default();
         let mut shown = |reads| {
             let rates = Rates::between(None, &sample(1_000_000_000, reads));
-            render(&[rates], false, true, false, &mut page).lines().count()
+            render(&[rates], Detail::Pools, true, false, &mut page).lines().count()
         };
         assert_eq!(shown(100), 4, "a head of three lines, and no rule below a single pool");
         assert!((1..SCREEN).all(|_| shown(100) == 1));
@@ -353,7 +418,7 @@ mod tests {
         assert_eq!(shown(1 << 40), 4, "wider columns");
         let mut page = Page { has_one_head: true, ..Page::default() };
         let rates = Rates::between(None, &sample(1_000_000_000, 100));
-        let mut shown = || render(std::slice::from_ref(&rates), false, true, false, &mut page).lines().count();
+        let mut shown = || render(std::slice::from_ref(&rates), Detail::Pools, true, false, &mut page).lines().count();
         assert_eq!(shown(), 4);
         assert!((0..2 * SCREEN).all(|_| shown() == 1), "with -n the head stands once");
     }

@@ -4,7 +4,11 @@ use super::create::CreateRequest;
 use crate::{
     admin::{
         property::assign::{self, Assignment},
-        table::{datasets::Datasets, history, limits},
+        table::{
+            counts::{self, Added},
+            datasets::Datasets,
+            history, limits,
+        },
     },
     catalogue::{DatasetRow, Transaction, dataset_key},
     error::{Error, Result},
@@ -34,6 +38,7 @@ impl Datasets {
             let parent = names.parent(tx, &name, "cloned")?;
             let id = branch::clone(tx, origin, parent, name.leaf(), guid)?;
             assign::assign_all(tx, &names, id, &properties, true, room)?;
+            counts::check(tx, &names, &[parent], None, Added::Filesystems)?;
             history::log(tx, &format!("clone {snapshot} as {name}"))
         })
     }
@@ -52,6 +57,7 @@ impl Datasets {
                 other => other,
             })?;
             limits::check_moved(tx, &names, promotion.former, id)?;
+            counts::check(tx, &names, &[id], Some(promotion.former), Added::Snapshots)?;
             history::log(tx, &format!("promote {name}"))?;
             let moved = promotion.snapshots.iter().map(|(_, snapshot)| Ok(name.snapshot(snapshot)?));
             moved.collect()

@@ -7,7 +7,12 @@ use pool::units::Guid;
 use crate::{
     admin::{
         property::assign::{self, Assignment},
-        table::{datasets::Datasets, history, names::Names},
+        table::{
+            counts::{self, Added},
+            datasets::Datasets,
+            history,
+            names::Names,
+        },
     },
     catalogue::Transaction,
     error::{Error, Result},
@@ -77,6 +82,8 @@ fn create(
         }
         created.push(name);
     }
+    let parent = names.parent(tx, &request.name, "created")?;
+    counts::check(tx, names, &[parent], None, Added::Filesystems)?;
     history::log_each(tx, "create", &created)?;
     Ok(created)
 }

@@ -3,6 +3,7 @@
 use super::{create::CreateRequest, hold};
 use crate::{
     admin::table::{
+        counts::{self, Added},
         datasets::Datasets,
         history, limits,
         names::{self, Names},
@@ -38,6 +39,7 @@ impl Datasets {
             dataset::move_to(tx, id, parent, to.leaf())?;
             if before != parent {
                 limits::check_moved(tx, &names, before, id)?;
+                counts::check(tx, &names, &[parent], Some(before), Added::Both)?;
             }
             history::log(tx, &format!("rename {from} to {to}"))?;
             renamed(tx, &names, id)

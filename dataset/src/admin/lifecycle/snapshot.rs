@@ -8,6 +8,7 @@ use crate::{
     admin::{
         property::assign::{self, Assignment},
         table::{
+            counts::{self, Added},
             datasets::Datasets,
             history, limits,
             names::{self, Names},
@@ -47,6 +48,8 @@ impl Datasets {
                     taken.push(take(tx, &names, id, name.snapshot(), &properties, seed, room)?);
                 }
             }
+            let ids: Vec<u64> = seen.into_iter().collect();
+            counts::check(tx, &names, &ids, None, Added::Snapshots)?;
             history::log_each(tx, "snapshot", &taken)?;
             Ok(taken)
         })

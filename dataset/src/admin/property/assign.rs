@@ -7,15 +7,18 @@
 //! their values only record the source of the number, and the value if received. A number without such a row was set
 //! locally by an older program.
 
+use std::collections::BTreeMap;
+
 use pool::{error::Error as PoolError, format::label::RESUMABLE_RECEIVE};
 
 use crate::{
     admin::table::{
+        counts,
         datasets::Datasets,
         history, limits,
         names::{self, Names, Target},
     },
-    catalogue::{DatasetRow, POOL, Transaction, Value, dataset_key, kind},
+    catalogue::{DatasetRow, POOL, Transaction, Value, dataset_key, keys, kind},
     error::{Error, Result},
     lineage::charge,
     name::Name,
@@ -109,17 +112,31 @@ impl Datasets {
         self.pool_value(property).ok().flatten().unwrap_or_else(|| property.default())
     }
 
-    /// Keeps a value for the pool as a whole. A constant of OpenZFS has its value anyhow.
+    /// The user properties of the pool: names and values, by name.
+    pub fn pool_user_properties(&self) -> Result<BTreeMap<String, String>> {
+        self.read(|tx| {
+            let rows = tx.rows::<Value>(keys(POOL, kind::PROPERTY))?.into_iter().map(|(_, row)| row);
+            let own = rows.filter(|row| matches!(Property::of_pool(&row.name), Ok(Property::User(_))));
+            Ok(own.filter_map(|row| Some((row.name, row.value?))).collect())
+        })
+    }
+
+    /// Keeps a value for the pool as a whole. A constant of OpenZFS has its value anyhow. A user property without a
+    /// value is removed.
     pub fn set_pool_property(&self, name: &str, value: &str) -> Result<()> {
         if Property::of_pool(name).is_ok_and(|property| property.is_constant()) {
             return Ok(());
         }
+        let is_removed = value.is_empty() && matches!(Property::of_pool(name), Ok(Property::User(_)));
         let name = match name.strip_prefix(FEATURE) {
             Some(EXTENSIBLE_DATASET) => format!("{FEATURE}{RESUMABLE_RECEIVE}"),
             _ => name.to_owned(),
         };
         let value = value.to_owned();
         self.run(move |tx| {
+            if is_removed {
+                return tx.delete_named::<Value>(POOL, kind::PROPERTY, &name).map(drop);
+            }
             let row = Value { name: name.clone(), value: Some(value.clone()) };
             tx.put_named(POOL, kind::PROPERTY, &row)
         })?;
@@ -167,6 +184,7 @@ pub(in crate::admin) fn assign_all(
         if let Some(limit) = limit_of(&property) {
             set_limit(tx, names, id, limit, value.parse().unwrap_or(0), room)?;
         }
+        counts::mark(tx, property.name())?;
         let row = Value { name: property.name().to_owned(), value: Some(value) };
         tx.put_named(id, kind::PROPERTY, &row)?;
     }
@@ -185,6 +203,7 @@ pub(in crate::admin) fn take_received(
 ) -> Result<bool> {
     let (name, row) = (property.name(), Value { name: property.name().to_owned(), value: Some(value) });
     let Some(limit) = limit_of(property) else {
+        counts::mark(tx, name)?;
         tx.put_named(id, kind::RECEIVED, &row)?;
         return Ok(true);
     };

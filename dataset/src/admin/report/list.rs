@@ -17,6 +17,7 @@ use crate::{
     admin::{
         property::values,
         table::{
+            counts::{self, Counts},
             datasets::{Datasets, Mount},
             limits,
             names::{Names, Target},
@@ -86,6 +87,8 @@ pub(in crate::admin) enum Facts {
         origin: Option<String>,
         mount: Option<Mount>,
         token: Option<String>,
+        /// What lies below, if a limit of numbers applies.
+        counts: Option<Counts>,
     },
     Snapshot {
         row: Box<SnapshotRow>,
@@ -331,7 +334,8 @@ impl Walk<'_, '_> {
             values::overlay(&mut effective, mount);
         }
         let token = arrival::receiving(self.tx, id)?.map(|_| String::new());
-        let facts = Facts::Dataset { row: Box::new(row.clone()), available, origin, mount, token };
+        let counts = counts::below(self.tx, id)?;
+        let facts = Facts::Dataset { row: Box::new(row.clone()), available, origin, mount, token, counts };
         let (name, kind) = (Name::Dataset(name.clone()), Kinds::FILESYSTEM);
         let (received, written_since) = (values::received(self.tx, id)?, self.written_since(&name, row.into())?);
         self.found.push(Listed { name, kind, id, facts, effective, received, written_since });

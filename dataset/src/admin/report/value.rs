@@ -77,6 +77,12 @@ impl Listed {
             (Figure::CreateTxg, _) => Some(self.createtxg().to_string()),
             (Figure::ObjsetId, Facts::Dataset { .. } | Facts::Snapshot { .. }) => Some(self.id.to_string()),
             (Figure::Available, Facts::Dataset { available, .. }) => Some(available.to_string()),
+            (Figure::FilesystemCount, Facts::Dataset { counts, .. }) => {
+                Some(counts.map_or(u64::MAX, |counts| counts.filesystems).to_string())
+            }
+            (Figure::SnapshotCount, Facts::Dataset { counts, .. }) => {
+                Some(counts.map_or(u64::MAX, |counts| counts.snapshots).to_string())
+            }
             (Figure::Origin, Facts::Dataset { origin, .. }) => origin.clone(),
             (Figure::ReceiveResumeToken, Facts::Dataset { token, .. }) => token.clone(),
             (Figure::Mounted, Facts::Dataset { mount, .. }) => {

@@ -5,6 +5,7 @@
 //! client     the syncing context
 //! names, resolve  names to ids, and back
 //! opened     the table of open datasets
+//! counts     the numbers of file systems and snapshots, and their limits
 //! limits, quotas  the space available to a dataset, and shared by all datasets below a quota
 //! long_hold  holds on snapshots that a command reads as a whole
 //! feature    the features of the pool's format
@@ -13,6 +14,7 @@
 //! ```
 
 pub(super) mod client;
+pub(super) mod counts;
 pub(super) mod datasets;
 pub(crate) mod feature;
 pub(super) mod format;

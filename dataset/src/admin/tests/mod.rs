@@ -6,6 +6,7 @@ mod attributes;
 mod classes;
 mod codes;
 mod concurrency;
+mod counts;
 mod crash;
 pub(crate) mod cuts;
 mod defragment;

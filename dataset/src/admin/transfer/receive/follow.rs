@@ -15,7 +15,10 @@ use super::census::{Departed, Tree, leaving, move_aside};
 use crate::{
     admin::{
         lifecycle::rename,
-        table::{limits, names},
+        table::{
+            counts::{self, Added},
+            limits, names,
+        },
     },
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
     error::{Error, Result},
@@ -103,6 +106,7 @@ impl Follow<'_> {
         dataset::move_to(tx, id, parent, self.place.leaf())?;
         if before != parent {
             limits::check_moved(tx, names, before, id)?;
+            counts::check(tx, names, &[parent], Some(before), Added::Both)?;
         }
         rename::renamed(tx, names, id).map(drop)
     }

@@ -23,7 +23,11 @@ use crate::{
         lifecycle::{create::CreateRequest, destroy::DestroyRequest},
         property::{assign::Assignment, values},
         report::replaced::Replaced,
-        table::{datasets::Datasets, history, limits},
+        table::{
+            counts::{self, Added},
+            datasets::Datasets,
+            history, limits,
+        },
         transfer::send::needs_of,
     },
     catalogue::{DatasetRow, Transaction, dataset_key},
@@ -229,6 +233,8 @@ impl<'a> Lander<'a> {
             let wanted = Wanted { request: request.clone(), topmost, room };
             let left_out = wanted.put(tx, &judge, dataset)?;
             limits::check_landed(tx, &judge.names, dataset, room)?;
+            let added = if plan.target().is_none() { Added::Both } else { Added::Snapshots };
+            counts::check(tx, &judge.names, &[dataset], None, added)?;
             history::log(tx, &format!("receive {}", judge.name))?;
             Ok((plan.target(), left_out))
         })?;
