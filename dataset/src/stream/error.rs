@@ -66,9 +66,9 @@ pub enum Error {
     Unsupported {
         /// The snapshot's name in the stream.
         name: String,
-        /// The part.
+        /// The part that cannot be received.
         problem: String,
-        /// The remedy.
+        /// What the sender can do instead.
         remedy: &'static str,
     },
     /// An incremental stream refers to a block that the receiver does not have.

@@ -145,7 +145,9 @@ impl Applier {
             self.free_objects(number + 1, number + u64::from(new.slots))?;
         }
         self.mention(number, new.type_);
-        self.objects.describe(number, &new)?;
+        if old.as_ref() != Some(&new) || self.objects.description(number)?.is_none() {
+            self.objects.describe(number, &new)?;
+        }
         self.current = Some((number, new));
         Ok(())
     }

@@ -11,7 +11,7 @@ const WHAT: &str = "list of names and values";
 const MAX_DEPTH: u8 = 8;
 const XDR: u8 = 1;
 
-/// A value.
+/// The value of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// A name without a value, or a value of another kind.

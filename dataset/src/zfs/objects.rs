@@ -23,7 +23,7 @@ use crate::fs::{
 const MASTER: u64 = 1;
 /// The most entries of the master object and of the tables of attributes.
 const TABLE_MAX: usize = 4096;
-/// Types of objects.
+/// OpenZFS's types of objects.
 pub(super) mod kind {
     pub(in crate::zfs) const FILE: u32 = 19;
     pub(in crate::zfs) const DIRECTORY: u32 = 20;

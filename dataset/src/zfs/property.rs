@@ -3,36 +3,42 @@
 //! Whether a property exists here, and takes the value, is judged by the receiver, as for any other stream.
 
 use super::nvlist::Value;
+use crate::property::dataset::{
+    ACLTYPE, ATIME, CANMOUNT, CHECKSUM, COMPRESSION, DEVICES, EXEC, PRIMARYCACHE, READONLY, RELATIME, SECONDARYCACHE,
+    SETUID, SNAPDIR, SYNC, XATTR,
+};
 
 const SWITCH: &[&str] = &["off", "on"];
 const CACHED: &[&str] = &["none", "metadata", "all"];
 
-/// Properties whose values are words, by number; an empty word is no value of Cenote's.
-const WORDS: &[(&str, &[&str])] = &[
-    ("aclinherit", &["discard", "noallow", "restricted", "passthrough", "passthrough-x"]),
-    ("acltype", &["off", "posix", ""]),
-    ("atime", SWITCH),
-    ("canmount", &["off", "on", "noauto"]),
-    ("checksum", &["", "on", "off", "", "", "", "", "fletcher4", "sha256", "", "", "", "", "", "blake3"]),
-    ("devices", SWITCH),
-    ("exec", SWITCH),
-    ("primarycache", CACHED),
-    ("readonly", SWITCH),
-    ("relatime", SWITCH),
-    ("secondarycache", CACHED),
-    ("setuid", SWITCH),
-    ("snapdir", &["hidden", "visible", "disabled"]),
-    ("sync", &["standard", "always", "disabled"]),
-    ("xattr", &["off", "on", "on"]),
-];
+/// The values of a property whose values are words, by number; an empty word is no value of Cenote's.
+fn words(name: &str) -> Option<&'static [&'static str]> {
+    let all: [(&str, &'static [&'static str]); 14] = [
+        (ACLTYPE.name, &["off", "posix", ""]),
+        (ATIME.name, SWITCH),
+        (CANMOUNT.name, &["off", "on", "noauto"]),
+        (CHECKSUM.name, &["", "on", "off", "", "", "", "", "fletcher4", "sha256", "", "", "", "", "", "blake3"]),
+        (DEVICES.name, SWITCH),
+        (EXEC.name, SWITCH),
+        (PRIMARYCACHE.name, CACHED),
+        (READONLY.name, SWITCH),
+        (RELATIME.name, SWITCH),
+        (SECONDARYCACHE.name, CACHED),
+        (SETUID.name, SWITCH),
+        (SNAPDIR.name, &["hidden", "visible", "disabled"]),
+        (SYNC.name, &["standard", "always", "disabled"]),
+        (XATTR.name, &["off", "on", "on"]),
+    ];
+    all.into_iter().find(|(other, _)| *other == name).map(|(_, words)| words)
+}
 
 /// The value of a property as text; `None` if it means nothing here.
 pub(super) fn text(name: &str, value: &Value) -> Option<String> {
     match value {
         Value::Text(text) => Some(text.clone()),
-        Value::Number(number) if name == "compression" => compression(*number),
-        Value::Number(number) => match WORDS.iter().find(|(other, _)| *other == name) {
-            Some((_, words)) => {
+        Value::Number(number) if COMPRESSION.is(name) => compression(*number),
+        Value::Number(number) => match words(name) {
+            Some(words) => {
                 let word = words.get(usize::try_from(*number).ok()?)?;
                 (!word.is_empty()).then(|| (*word).to_owned())
             }

@@ -200,7 +200,7 @@ impl<L: Landing> Receiving<'_, '_, L> {
             |problem: &str, remedy| Error::Unsupported { name: head.name.clone(), problem: problem.to_owned(), remedy };
         let Ground { head: tree, options, .. } = ground;
         // Only this stream uses the tree, and asks for its own durability at the end.
-        let options = Options { readonly: false, atime: false, sync: Durability::Disabled, ..options };
+        let options = Options { readonly: false, atime: false, acl: true, sync: Durability::Disabled, ..options };
         let fs = match FileSystem::open(tree.clone(), options) {
             Ok(fs) => fs,
             Err(_) => {

@@ -57,7 +57,7 @@ pub(super) struct Object {
     pub(super) bonus: usize,
 }
 
-/// A decoded header.
+/// The decoded header of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Begin(Head),

@@ -201,17 +201,17 @@ fn receives_as_listed(wanted: impl Fn(&str) -> bool) {
 }
 
 #[test]
-fn streams_of_small_file_systems_bring_the_files_that_were_sent() {
+fn small_file_systems_and_hierarchies_arrive_as_sent() {
     receives_as_listed(|file| !["std", "dirx", "zstd", "zfsfuse", "many"].iter().any(|name| file.starts_with(name)));
 }
 
 #[test]
-fn streams_with_all_kinds_of_files_bring_the_files_that_were_sent() {
+fn all_kinds_of_files_arrive_as_sent() {
     receives_as_listed(|file| file.starts_with("std"));
 }
 
 #[test]
-fn directories_of_attributes_large_blocks_and_old_streams_bring_the_files_that_were_sent() {
+fn attributes_large_blocks_and_old_formats_arrive_as_sent() {
     receives_as_listed(|file| ["dirx", "zstd", "zfsfuse", "many"].iter().any(|name| file.starts_with(name)));
 }
 

@@ -1,10 +1,12 @@
 //! Inodes: made under given numbers, and given all their attributes at once.
 
+use std::borrow::Cow;
+
 use pool::{env::Nanos, format::key::Key};
 use rustix::io::Errno;
 
 use crate::fs::{
-    acl::{ACCESS, Acl, DEFAULT, is_acl},
+    acl::{ACCESS, Acl, is_acl},
     attr::SetAttr,
     change::{Change, load_inode},
     failure::Failure,
@@ -50,18 +52,19 @@ impl FileSystem {
     }
 
     /// Makes `ino` a regular file without protection, with its present content if it is one, for blocks of up to
-    /// `block` bytes if it has none.
+    /// `block` bytes if it has none. A file of another type may have no name: EEXIST.
     pub(crate) fn host_content(&self, ino: Ino, block: u32) -> Result<(), Errno> {
         let shift = block.ilog2() as u8;
         let is_record = block.is_power_of_two() && (MIN_RECORD_SHIFT..=MAX_RECORD_SHIFT).contains(&shift);
         self.become_type(ino, FileType::Regular)?;
+        self.unprotect(ino)?;
+        let has_record = self.inode(ino)?.is_some_and(|inode| inode.bytes > 0 || inode.record_shift > 0);
+        if has_record || !is_record {
+            return Ok(());
+        }
         self.admit(METADATA)?;
         self.update_tree(|change| {
-            let inode = change.edit(ino)?;
-            inode.flags &= flag::TRUNCATING;
-            if inode.bytes == 0 && inode.record_shift == 0 && is_record {
-                inode.record_shift = shift;
-            }
+            change.edit(ino)?.record_shift = shift;
             Ok(())
         })
     }
@@ -116,8 +119,12 @@ impl FileSystem {
 
     /// Drops the attributes of a file that forbid changes, until [`FileSystem::adopt`] states them anew.
     fn unprotect(&self, ino: Ino) -> Result<(), Errno> {
+        const HARMLESS: u64 = flag::TRUNCATING | flag::CAPABILITY;
+        if self.inode(ino)?.is_none_or(|inode| inode.flags & !HARMLESS == 0) {
+            return Ok(());
+        }
         self.update_tree(|change| {
-            change.edit(ino)?.flags &= flag::TRUNCATING | flag::CAPABILITY;
+            change.edit(ino)?.flags &= HARMLESS;
             Ok(())
         })
     }
@@ -130,9 +137,15 @@ impl FileSystem {
     /// Gives an inode all its attributes; makes the inode if there is none.
     pub(crate) fn adopt(&self, ino: Ino, facts: &Facts) -> Result<(), Errno> {
         self.become_type(ino, facts.file_type)?;
-        if facts.file_type == FileType::Regular {
+        let Some(inode) = self.inode(ino)? else { return Err(Errno::NOENT) };
+        if facts.file_type == FileType::Regular && inode.size != facts.size {
             self.unprotect(ino)?;
             self.cut_content(ino, facts.size)?;
+        }
+        // The sender describes neighbours of changed files too.
+        let has_target = facts.target.is_empty() || self.readlink(ino).is_ok_and(|target| target == facts.target);
+        if facts.of(&inode) == inode && inode.generation != 0 && has_target {
+            return Ok(());
         }
         self.admit(METADATA + facts.target.len() as u64)?;
         self.update_tree(|change| {
@@ -140,15 +153,7 @@ impl FileSystem {
                 put_inline(change, ino, &facts.target);
             }
             let inode = change.edit(ino)?;
-            inode.flags = inode.flags & (flag::TRUNCATING | flag::CAPABILITY) | facts.flags;
-            (inode.mode, inode.rdev, inode.generation) = (facts.mode, facts.rdev, facts.generation);
-            (inode.uid, inode.gid, inode.project) = (facts.uid, facts.gid, facts.project);
-            (inode.atime, inode.mtime) = (facts.atime, facts.mtime);
-            (inode.ctime, inode.crtime) = (facts.ctime, facts.crtime);
-            if facts.file_type == FileType::Symlink {
-                inode.size = facts.target.len() as u64;
-                inode.bytes = inode.size;
-            }
+            *inode = facts.of(inode);
             Ok(())
         })
     }
@@ -174,24 +179,36 @@ impl FileSystem {
         if !is_there && wanted.is_empty() {
             return Ok(());
         }
-        while self.update_tree(|change| Ok(!discard(change, all.clone(), 0, STEP)?.done))? {}
         let is_dir = self.inode(ino)?.is_some_and(|inode| inode.is_dir());
-        for (name, value) in wanted {
-            self.admit(METADATA + value.len() as u64)?;
-            let list = is_acl(name).then(|| Acl::decode(value).ok().flatten());
-            self.update_tree(|change| match &list {
-                None => self.put_xattr(change, ino, name, value),
-                Some(Some(acl)) if name == ACCESS && !acl.is_minimal() || name == DEFAULT && is_dir => {
-                    self.put_xattr(change, ino, name, &acl.encode())
-                }
-                Some(_) => Ok(()),
-            })?;
+        let wanted: Vec<_> = wanted.iter().filter_map(|(name, value)| storable(name, value, is_dir)).collect();
+        if self.has_xattrs(ino, &wanted)? {
+            return Ok(());
         }
-        let capable = wanted.iter().any(|(name, _)| name == CAPABILITY);
+        while self.update_tree(|change| Ok(!discard(change, all.clone(), 0, STEP)?.done))? {}
+        for (name, value) in &wanted {
+            self.admit(METADATA + value.len() as u64)?;
+            self.update_tree(|change| self.put_xattr(change, ino, name, value))?;
+        }
+        let capable = wanted.iter().any(|(name, _)| *name == CAPABILITY);
         self.update_tree(|change| {
             change.edit(ino)?.set(flag::CAPABILITY, capable);
             Ok(())
         })
+    }
+
+    /// Whether an inode has exactly these extended attributes.
+    fn has_xattrs(&self, ino: Ino, wanted: &[(&[u8], Cow<'_, [u8]>)]) -> Result<bool, Errno> {
+        if self.listxattr(ino)?.len() != wanted.len() {
+            return Ok(false);
+        }
+        for (name, value) in wanted {
+            match self.getxattr(ino, name) {
+                Ok(present) if present == **value => {}
+                Ok(_) | Err(Errno::NODATA) => return Ok(false),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(true)
     }
 
     fn put_xattr(&self, change: &mut Change<'_>, ino: Ino, name: &[u8], value: &[u8]) -> Result<(), Failure> {
@@ -199,4 +216,38 @@ impl FileSystem {
         self.put_value(change, key, name, value);
         Ok(())
     }
+}
+
+impl Facts {
+    /// An inode with these facts, and the names and the content of `inode`.
+    fn of(&self, inode: &Inode) -> Inode {
+        let length = self.target.len() as u64;
+        let is_link = self.file_type == FileType::Symlink;
+        Inode {
+            flags: inode.flags & (flag::TRUNCATING | flag::CAPABILITY) | self.flags,
+            mode: self.mode,
+            rdev: self.rdev,
+            generation: self.generation,
+            uid: self.uid,
+            gid: self.gid,
+            project: self.project,
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            crtime: self.crtime,
+            size: if is_link { length } else { inode.size },
+            bytes: if is_link { length } else { inode.bytes },
+            ..*inode
+        }
+    }
+}
+
+/// An attribute as it is stored; `None` if it is an access control list that a mode expresses, or that is invalid.
+fn storable<'a>(name: &'a [u8], value: &'a [u8], is_dir: bool) -> Option<(&'a [u8], Cow<'a, [u8]>)> {
+    if !is_acl(name) {
+        return Some((name, value.into()));
+    }
+    let acl = Acl::decode(value).ok().flatten()?;
+    let counts = if name == ACCESS { !acl.is_minimal() } else { is_dir };
+    counts.then(|| (name, acl.encode().into()))
 }
