@@ -429,6 +429,13 @@ fn a_stream_file_is_an_archive() {
     assert_eq!(lab.fs(&["stream", "cat", "-s", "@two", &both, "/new"]), "new");
     lab.run("fs", &["stream", "cat", "-s", "@one", &both, "/new"]).fails(1);
 
+    // Both become one stream, which has the last snapshot.
+    let merged = lab.at("merged");
+    fs::write(&merged, lab.fs_bytes(&["stream", "merge", &full, &increment])).unwrap();
+    assert_eq!(lab.fs(&["stream", "ls", "-lpR", &merged]), expected);
+    let said = lab.run("fs", &["stream", "merge", &increment, &full]).fails(1);
+    assert!(said.contains("its snapshot tank/home@two is not a base of tank/home@one"), "{said}");
+
     // Damage is named, and everything else is copied.
     let mut bytes = fs::read(&full).unwrap();
     let probe = &content[200_000..][..64];

@@ -5,8 +5,7 @@
 //! so blocks are skipped without reading, and a block is found without reading the blocks before.
 //!
 //! An [`Archive`] knows the streams of a file, and where ranges start: from the index at the end, or, without a good
-//! index, by a walk from range to range. [`Layers`] are a stream and the streams that it builds on: a key outside of
-//! the ranges of an increment is looked up in the stream below.
+//! index, by a walk from range to range. [`Layers`] are a stream and the streams that it builds on.
 //!
 //! Memory is bounded by the index and a few ranges and blocks. Files are distrusted as everywhere: an error names the
 //! place, and no content causes a panic or a large allocation.
@@ -15,7 +14,6 @@ use std::{
     collections::VecDeque,
     fs::File,
     io::{self, Seek, SeekFrom},
-    ops,
     os::unix::fs::FileExt,
     sync::Arc,
 };
@@ -23,6 +21,7 @@ use std::{
 use parking_lot::Mutex;
 use pool::format::{codec::Malformed, key::Key};
 
+pub use super::layers::{Item, Layers};
 use super::{
     census::MOST_RECORDS,
     error::Error as StreamError,
@@ -70,6 +69,15 @@ pub enum Error {
         offset: u64,
         /// The problem of the record.
         problem: String,
+    },
+    /// Two increments cannot become one.
+    #[error(
+        "the increments share a block of '{base}' in a way that one increment cannot express; merge them together with the \
+         stream of '{base}'"
+    )]
+    Unmergeable {
+        /// The base: dataset, and `@snapshot` or `#bookmark`.
+        base: String,
     },
     /// The sought part is unchanged since a base that is not among the streams.
     #[error("it is unchanged since '{base}', and no given file contains that snapshot")]
@@ -134,7 +142,7 @@ pub struct Stored {
     /// The size of the stream; `None` if the file ends before.
     pub totals: Option<Totals>,
     /// The offset of the record after the head.
-    first: u64,
+    pub(super) first: u64,
     /// Low ends and offsets of ranges, ascending; not of all ranges.
     ranges: Vec<(Key, u64)>,
 }
@@ -172,14 +180,14 @@ struct Record {
 }
 
 /// A range with the places of its blocks.
-struct Loaded {
+pub(super) struct Loaded {
     /// The offset of the record.
-    offset: u64,
-    range: Range,
+    pub(super) offset: u64,
+    pub(super) range: Range,
     /// The offset of each block's record.
-    blocks: Vec<u64>,
+    pub(super) blocks: Vec<u64>,
     /// The offset of the record after the blocks.
-    next: u64,
+    pub(super) next: u64,
 }
 
 impl Archive {
@@ -398,7 +406,7 @@ impl Archive {
         Ok(Stored { start, begin, offset, totals: None, first, ranges: Vec::new() })
     }
 
-    fn end(&self, offset: u64) -> Result<Totals> {
+    pub(super) fn end(&self, offset: u64) -> Result<Totals> {
         let record = self.record(offset)?;
         match record.kind {
             Kind::End => Totals::decode(&record.payload).map_err(malformed(offset)),
@@ -407,7 +415,7 @@ impl Archive {
     }
 
     /// The first range of a stream that ends after `key`; `None` after the last.
-    fn range_after(&self, stream: &Stored, key: Key) -> Result<Option<Arc<Loaded>>> {
+    pub(super) fn range_after(&self, stream: &Stored, key: Key) -> Result<Option<Arc<Loaded>>> {
         let known = stream.ranges.partition_point(|(low, _)| *low <= key);
         let mut at = known.checked_sub(1).map_or(stream.first, |last| stream.ranges[last].1);
         while let Some(loaded) = self.load(at, stream.begin.base.is_some())? {
@@ -420,7 +428,7 @@ impl Archive {
     }
 
     /// The range at an offset; `None` if another record stands there.
-    fn load(&self, offset: u64, is_increment: bool) -> Result<Option<Arc<Loaded>>> {
+    pub(super) fn load(&self, offset: u64, is_increment: bool) -> Result<Option<Arc<Loaded>>> {
         if let Some(loaded) = self.ranges.lock().iter().find(|loaded| loaded.offset == offset) {
             return Ok(Some(loaded.clone()));
         }
@@ -442,19 +450,12 @@ impl Archive {
     }
 
     /// The content of a block of a range.
-    fn block(&self, loaded: &Loaded, number: u32) -> Result<Arc<Vec<u8>>> {
+    pub(super) fn block(&self, loaded: &Loaded, number: u32) -> Result<Arc<Vec<u8>>> {
         let (offset, info) = (loaded.blocks[number as usize], loaded.range.blocks[number as usize]);
         if let Some((_, content)) = self.blocks.lock().iter().find(|(at, _)| *at == offset) {
             return Ok(content.clone());
         }
-        let record = self.record(offset)?;
-        let data = offset + (HEAD + SUM) as u64;
-        if record.kind != Kind::Block || record.next != data + u64::from(info.stored) + SUM as u64 {
-            return Err(damaged(offset, "it is not the block that its range announces"));
-        }
-        let mut bytes = vec![0; info.stored as usize];
-        self.exact(&mut bytes, data)?;
-        let checksum: [u8; SUM] = record.payload.try_into().expect("a block's record has a checksum");
+        let (checksum, bytes) = self.stored_block(loaded, number)?;
         let unpacked = info.verified(&bytes, &checksum).map_err(|problem| damaged(offset, problem))?;
         let content = unpacked.unwrap_or(bytes);
         let content = Arc::new(content);
@@ -462,6 +463,29 @@ impl Archive {
         kept.push_front((offset, content.clone()));
         kept.truncate(KEPT_BLOCKS);
         Ok(content)
+    }
+
+    /// The checksum of a block of a range, and the block as stored, not verified by the checksum.
+    pub(super) fn stored_block(&self, loaded: &Loaded, number: u32) -> Result<([u8; SUM], Vec<u8>)> {
+        const FRONT: usize = SUM + HEAD + SUM;
+        let (offset, info) = (loaded.blocks[number as usize], loaded.range.blocks[number as usize]);
+        let mut bytes = vec![0; FRONT + info.stored as usize + SUM];
+        // The record behind the last byte of the file was found by sizes alone.
+        self.exact(&mut bytes, offset - SUM as u64)?;
+        let (before, rest) = bytes.split_first_chunk::<SUM>().expect("a chain comes first");
+        let (head, rest) = rest.split_first_chunk::<HEAD>().expect("then a head");
+        let (checksum, rest) = rest.split_first_chunk::<SUM>().expect("then a checksum");
+        let is_announced = head_of(*head) == Ok((Kind::Block, SUM + info.stored as usize));
+        if !is_announced {
+            return Err(damaged(offset, "it is not the block that its range announces"));
+        }
+        if Chain(*before).after(head, checksum).0 != rest[info.stored as usize..] {
+            return Err(damaged(offset, "its checksum does not match"));
+        }
+        let checksum = *checksum;
+        bytes.truncate(FRONT + info.stored as usize);
+        bytes.drain(..FRONT);
+        Ok((checksum, bytes))
     }
 
     /// The record at an offset after another record.
@@ -589,182 +613,10 @@ fn offsets(blocks: &[BlockInfo], mut at: u64) -> (Vec<u64>, u64) {
     (each.collect(), at)
 }
 
-fn damaged(offset: u64, problem: impl ToString) -> Error {
+pub(super) fn damaged(offset: u64, problem: impl ToString) -> Error {
     Error::Damaged { offset, problem: problem.to_string() }
 }
 
 fn malformed(offset: u64) -> impl Fn(Malformed) -> Error {
     move |malformed| damaged(offset, malformed)
-}
-
-/// An item, and the item's block.
-pub struct Item {
-    /// The key of the item.
-    pub key: Key,
-    /// The body as stored.
-    pub body: Vec<u8>,
-    /// Whether the stream has a new block for the item.
-    pub is_new: bool,
-    /// The offset of its range.
-    range: u64,
-    block: Option<BlockOf>,
-}
-
-enum BlockOf {
-    /// A block with this number in a range of a layer.
-    Here { layer: usize, range: Arc<Loaded>, number: u32 },
-    /// The block of the item with this key, in the layers from `layer` on.
-    Below { layer: usize, key: Key },
-}
-
-impl Item {
-    /// The offset of the range with the item, in its file.
-    pub fn range(&self) -> u64 {
-        self.range
-    }
-}
-
-/// A stream, and the streams of its bases.
-pub struct Layers<'a> {
-    /// The newest first, each the base of the one before.
-    layers: Vec<(&'a Archive, &'a Stored)>,
-}
-
-impl<'a> Layers<'a> {
-    /// The stream and, as far as `archives` have them, the streams that it builds on.
-    pub fn of(top: (&'a Archive, &'a Stored), archives: &'a [Archive]) -> Layers<'a> {
-        let mut layers = vec![top];
-        // A chain of bases is as long as there are streams, unless the GUIDs are a loop.
-        let most: usize = archives.iter().map(|archive| archive.streams.len()).sum();
-        while let Some(base) = &layers[layers.len() - 1].1.begin.base
-            && layers.len() <= most
-        {
-            let all = archives.iter().flat_map(|archive| archive.streams.iter().map(move |stream| (archive, stream)));
-            let is_base = |stream: &Stored| stream.begin.guid == base.guid && stream.begin.resumed.is_none();
-            let below = all.rev().find(|(_, stream)| is_base(stream));
-            let Some(below) = below else { break };
-            layers.push(below);
-        }
-        Layers { layers }
-    }
-
-    /// The stream on top.
-    pub fn top(&self) -> &'a Stored {
-        self.layers[0].1
-    }
-
-    /// The base that is missing below the last stream; `None` if all of the snapshot is here.
-    pub fn missing(&self) -> Option<String> {
-        self.layers.last().and_then(|(_, stream)| stream.base())
-    }
-
-    /// The item under a key; `None` if there is none.
-    ///
-    /// # Errors
-    /// [`Error::Base`] if the streams do not tell, and damage.
-    pub fn get(&self, key: Key) -> Result<Option<Item>> {
-        self.get_in(0, key)
-    }
-
-    fn get_in(&self, layer: usize, key: Key) -> Result<Option<Item>> {
-        for (layer, (archive, stream)) in self.layers.iter().enumerate().skip(layer) {
-            if let Some(range) = archive.range_after(stream, key)?.filter(|loaded| loaded.range.low <= key) {
-                let found = range.range.items.binary_search_by_key(&key, |item| item.key);
-                return Ok(found.ok().map(|index| item(layer, &range, index)));
-            }
-        }
-        match self.missing() {
-            Some(base) => Err(Error::Base { base }),
-            // The ranges of a full stream cover all keys, so only a damaged stream gets here.
-            None => Err(Error::Truncated { size: self.layers.last().map_or(0, |(archive, _)| archive.size) }),
-        }
-    }
-
-    /// Passes the items in a range of keys, in order, until `each` returns false. What only a missing base has is left
-    /// out.
-    ///
-    /// # Errors
-    /// Damage, and what `each` fails with.
-    pub fn scan(&self, keys: ops::Range<Key>, each: &mut dyn FnMut(Item) -> Result<bool>) -> Result<()> {
-        self.scan_in(0, keys, each).map(drop)
-    }
-
-    /// Returns false if `each` did.
-    fn scan_in(&self, layer: usize, keys: ops::Range<Key>, each: &mut dyn FnMut(Item) -> Result<bool>) -> Result<bool> {
-        let Some((archive, stream)) = self.layers.get(layer) else { return Ok(true) };
-        let ops::Range { start: mut at, end } = keys;
-        while at < end {
-            let range = archive.range_after(stream, at)?;
-            let low = range.as_ref().map_or(end, |loaded| loaded.range.low.min(end));
-            if at < low && !self.scan_in(layer + 1, at..low, each)? {
-                return Ok(false);
-            }
-            let Some(range) = range else { return Ok(true) };
-            let items = &range.range.items;
-            let from = items.partition_point(|item| item.key < at);
-            let until = items.partition_point(|item| item.key < end);
-            for index in from..until {
-                if !each(item(layer, &range, index))? {
-                    return Ok(false);
-                }
-            }
-            at = range.range.high;
-        }
-        Ok(true)
-    }
-
-    /// The streams below the one on top.
-    pub fn below(&self) -> Layers<'a> {
-        Layers { layers: self.layers[1..].to_vec() }
-    }
-
-    /// Passes the ranges of keys that the stream on top replaces.
-    ///
-    /// # Errors
-    /// Damage, and what `each` fails with.
-    pub fn ranges(&self, each: &mut dyn FnMut(ops::Range<Key>) -> Result<()>) -> Result<()> {
-        let (archive, stream) = self.layers[0];
-        let mut at = stream.first;
-        while let Some(loaded) = archive.load(at, stream.begin.base.is_some())? {
-            each(loaded.range.low..loaded.range.high)?;
-            at = loaded.next;
-        }
-        archive.end(at).map(drop)
-    }
-
-    /// The content of the item's block; `None` if the item has no block.
-    ///
-    /// # Errors
-    /// [`Error::Base`] if the block is in a missing base, and damage.
-    pub fn content(&self, item: &Item) -> Result<Option<Arc<Vec<u8>>>> {
-        let mut below = None;
-        loop {
-            let block = below.as_ref().map_or(&item.block, |item: &Item| &item.block);
-            match block {
-                None => return Ok(None),
-                Some(BlockOf::Here { layer, range, number }) => {
-                    return self.layers[*layer].0.block(range, *number).map(Some);
-                }
-                // Each round looks in a lower layer.
-                Some(BlockOf::Below { layer, key }) => {
-                    let found = self.get_in(*layer, *key)?;
-                    let at = self.layers[*layer - 1].1.offset;
-                    below = Some(found.ok_or_else(|| damaged(at, format!("its base has no item under {key}")))?);
-                }
-            }
-        }
-    }
-}
-
-fn item(layer: usize, range: &Arc<Loaded>, index: usize) -> Item {
-    let item = &range.range.items[index];
-    let below = |key| Some(BlockOf::Below { layer: layer + 1, key });
-    let block = match item.origin {
-        Origin::None => None,
-        Origin::New(number) => Some(BlockOf::Here { layer, range: range.clone(), number }),
-        Origin::Unchanged => below(item.key),
-        Origin::Shared(other) => below(range.range.items[other as usize].key),
-    };
-    let is_new = matches!(item.origin, Origin::New(_));
-    Item { key: item.key, body: range.range.body(item).to_vec(), is_new, range: range.offset, block }
 }

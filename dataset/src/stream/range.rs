@@ -99,8 +99,7 @@ impl BlockInfo {
     /// Verifies a block as stored, by its checksum and by decompressing. Returns the content, or `None` if the content
     /// is stored as is; or the problem.
     pub(super) fn verified(self, bytes: &[u8], checksum: &[u8; SUM]) -> Result<Option<Vec<u8>>, String> {
-        let kind = if self.checksum == Checksum::Off { Checksum::Blake3 } else { self.checksum };
-        if !verify(kind, bytes, checksum) {
+        if !self.is_intact(bytes, checksum) {
             return Err("the checksum of its data does not match".to_owned());
         }
         if self.stored == self.logical {
@@ -108,6 +107,11 @@ impl BlockInfo {
         }
         let content = decompress(self.compression, bytes, self.logical as usize);
         content.map(Some).map_err(|malformed| malformed.to_string())
+    }
+
+    /// Whether a block as stored has the checksum.
+    pub(super) fn is_intact(self, bytes: &[u8], checksum: &[u8; SUM]) -> bool {
+        verify(if self.checksum == Checksum::Off { Checksum::Blake3 } else { self.checksum }, bytes, checksum)
     }
 
     fn encode(self, out: &mut Vec<u8>) {

@@ -22,15 +22,15 @@ use crate::{
 
 /// What a reader sees of a file.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+pub(super) struct Seen {
     attr: Attr,
     content: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-type Files = BTreeMap<Vec<u8>, Seen>;
+pub(super) type Files = BTreeMap<Vec<u8>, Seen>;
 
-const ME: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+pub(super) const ME: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 
 /// Makes directories, links, holes, attributes and large files in the dataset, differently in each round.
 fn build(world: &World, dataset: &str, round: u64) {
@@ -62,7 +62,7 @@ fn build(world: &World, dataset: &str, round: u64) {
 }
 
 /// All files of a snapshot, as its file system tells.
-fn of_snapshot(fs: &FileSystem) -> Files {
+pub(super) fn of_snapshot(fs: &FileSystem) -> Files {
     let mut files = Files::new();
     let mut pending = vec![(Vec::new(), fs.getattr(ROOT).unwrap())];
     while let Some((path, attr)) = pending.pop() {
@@ -121,7 +121,7 @@ fn of_stream(tree: &Tree<'_>) -> Result<Files, Error> {
     Ok(files)
 }
 
-fn open(stream: &[u8]) -> Archive {
+pub(super) fn open(stream: &[u8]) -> Archive {
     Archive::open(stream.to_vec()).unwrap()
 }
 
@@ -134,7 +134,7 @@ fn inode(fs: &FileSystem, path: &[&str]) -> Ino {
 }
 
 /// A world with snapshots of `tank/home`, and the streams: one in full, then the increments.
-fn three(seed: u64) -> (World, Vec<Vec<u8>>) {
+pub(super) fn three(seed: u64) -> (World, Vec<Vec<u8>>) {
     let world = World::new(seed);
     world.create("tank/home").unwrap();
     let mut streams = Vec::new();
@@ -147,7 +147,7 @@ fn three(seed: u64) -> (World, Vec<Vec<u8>>) {
     (world, streams)
 }
 
-fn snapshot(world: &World, round: usize) -> Files {
+pub(super) fn snapshot(world: &World, round: usize) -> Files {
     let name: SnapshotName = format!("tank/home@{round}").parse().unwrap();
     of_snapshot(&world.datasets.open_snapshot(&name).unwrap().fs)
 }

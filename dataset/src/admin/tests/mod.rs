@@ -19,6 +19,7 @@ mod interrupted;
 mod limits;
 mod listing;
 mod meanwhile;
+mod merging;
 mod model;
 mod packages;
 mod properties;

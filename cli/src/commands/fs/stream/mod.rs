@@ -3,6 +3,7 @@
 mod dump;
 mod files;
 mod info;
+mod merge;
 mod token;
 mod verify;
 
@@ -34,7 +35,8 @@ Examples:
   fs stream cat home.stream /ann/notes > notes
   fs stream cp -r home.stream /ann restored
   fs stream ls tuesday.stream                   what an increment changes
-  fs stream cp -r -b monday.stream tuesday.stream / restored"
+  fs stream cp -r -b monday.stream tuesday.stream / restored
+  fs stream merge monday.stream tuesday.stream > full.stream"
 )]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Arguments {
@@ -58,6 +60,8 @@ enum StreamCommand {
     Cp(files::CopyArguments),
     /// Show the records of stream files
     Dump(dump::Arguments),
+    /// Merge a stream and its increments into one stream
+    Merge(merge::Arguments),
     /// Explain the token of an interrupted receive
     Token(token::Arguments),
 }
@@ -71,6 +75,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         StreamCommand::Cat(arguments) => files::print(arguments, context),
         StreamCommand::Cp(arguments) => files::copy(arguments, context),
         StreamCommand::Dump(arguments) => dump::run(arguments, context),
+        StreamCommand::Merge(arguments) => merge::run(arguments, context),
         StreamCommand::Token(arguments) => token::run(arguments, context),
     }
 }
