@@ -16,6 +16,7 @@
 //! 2   one record describes every job
 //! 3   requests are grouped by subject; a failure carries operation, object and reason apart
 //! 4   trim is a job, and an order to pause or stop has a target; an attach has a dry run
+//! 5   a send names the format of its stream
 //! ```
 
 use std::{cmp::Ordering, io};

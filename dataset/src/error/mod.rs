@@ -225,6 +225,14 @@ pub enum Error {
     /// What a token names is not at the sender any more. The text is the reason, as OpenZFS words it.
     #[error("cannot resume send: {0}")]
     NotResumed(String),
+    /// A snapshot has no form in the format that the stream is to have.
+    #[error("{problem}")]
+    NotSent {
+        /// The reason, as a sentence without a full stop.
+        problem: String,
+        /// What the user can do.
+        remedy: &'static str,
+    },
     /// A stream is damaged, or its source or destination failed.
     #[error(transparent)]
     Stream(StreamError),
@@ -352,7 +360,7 @@ impl Error {
     /// The remedy, if any.
     pub fn remedy(&self) -> Option<String> {
         let text = match self {
-            Error::NotReceived { remedy, .. } | Error::Scrub { remedy, .. } => remedy,
+            Error::NotReceived { remedy, .. } | Error::NotSent { remedy, .. } | Error::Scrub { remedy, .. } => remedy,
             Error::Property(error) => return error.hint(),
             Error::InUse { holder, .. } => return Some(holder.remedy()),
             Error::Partial { name, .. } => {

@@ -1,4 +1,4 @@
-//! Streams of OpenZFS: what `zfs send` writes.
+//! Streams of OpenZFS: what `zfs send` writes, and `zfs receive` reads.
 //!
 //! Such a stream is a list of changes to objects: descriptions, blocks, holes. Directories and the tables of attributes
 //! are objects as well. So the objects themselves are kept in the receiving tree, and the files that they mean are
@@ -12,6 +12,7 @@
 //! xattrs       extended attributes, derived from objects
 //! package      what a package says of its datasets                 property, nvlist
 //! reader       records with verified checksums                     record  headers;  fletcher, compression, fields
+//! send         the other way: snapshots as streams for ZFS
 //! ```
 
 mod apply;
@@ -27,6 +28,7 @@ mod property;
 mod reader;
 mod receive;
 mod record;
+pub mod send;
 mod xattrs;
 mod zap;
 

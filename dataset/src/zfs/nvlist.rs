@@ -60,6 +60,31 @@ impl List {
         }
     }
 
+    /// Encodes the list in its envelope.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        const LITTLE_ENDIAN: u8 = 1;
+        let mut out = vec![XDR, LITTLE_ENDIAN, 0, 0];
+        self.put(&mut out);
+        out
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        const VERSION: u32 = 0;
+        const UNIQUE_NAMES: u32 = 1;
+        put_number(out, VERSION as usize);
+        put_number(out, UNIQUE_NAMES as usize);
+        for (name, value) in &self.0 {
+            let at = out.len();
+            put_number(out, 0);
+            put_number(out, value.decoded_len(name));
+            put_text(out, name);
+            value.put(out);
+            let len = (out.len() - at) as u32;
+            out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+        }
+        out.extend([0; 8]);
+    }
+
     fn take(reader: &mut Reader<'_>, depth: u8) -> Result<List, Malformed> {
         if depth == MAX_DEPTH || number(reader)? != 0 {
             return malformed(WHAT);
@@ -86,6 +111,52 @@ impl List {
 }
 
 impl Value {
+    fn put(&self, out: &mut Vec<u8>) {
+        let mut head = |kind, count| {
+            put_number(out, kind);
+            put_number(out, count);
+        };
+        match self {
+            Value::Present => head(1, 0),
+            Value::Number(number) => {
+                head(8, 1);
+                out.extend(number.to_be_bytes());
+            }
+            Value::Text(text) => {
+                head(9, 1);
+                put_text(out, text.as_bytes());
+            }
+            Value::Bytes(bytes) => {
+                head(10, bytes.len());
+                put_padded(out, bytes);
+            }
+            Value::Numbers(numbers) => {
+                head(16, numbers.len());
+                put_number(out, numbers.len());
+                out.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+            }
+            Value::List(list) => {
+                head(19, 1);
+                list.put(out);
+            }
+        }
+    }
+
+    /// The length of a pair in the memory of a program that reads the list: receivers allocate as much.
+    fn decoded_len(&self, name: &[u8]) -> usize {
+        const PAIR: usize = 16;
+        const LIST: usize = 24;
+        let value = match self {
+            Value::Present => 0,
+            Value::Number(_) => 8,
+            Value::Text(text) => text.len() + 1,
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Numbers(numbers) => numbers.len() * 8,
+            Value::List(_) => LIST,
+        };
+        PAIR + (name.len() + 1).next_multiple_of(8) + value.next_multiple_of(8)
+    }
+
     fn take(reader: &mut Reader<'_>, depth: u8) -> Result<Value, Malformed> {
         let (kind, count) = (number(reader)?, number(reader)? as usize);
         Ok(match kind {
@@ -119,57 +190,41 @@ fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     padded(reader, len)
 }
 
+fn put_number(out: &mut Vec<u8>, number: usize) {
+    out.extend((number as u32).to_be_bytes());
+}
+
+fn put_padded(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend(bytes);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    put_number(out, text.len());
+    put_padded(out, text);
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-        out.extend((text.len() as u32).to_be_bytes());
-        out.extend(text);
-        out.resize(out.len().next_multiple_of(4), 0);
-    }
-
-    /// The body of a list, for tests.
-    pub(in crate::zfs) fn body(list: &List) -> Vec<u8> {
-        let mut out = vec![0; 8];
-        for (name, value) in &list.0 {
-            let mut pair = Vec::new();
-            put_text(&mut pair, name);
-            let (kind, count, bytes) = match value {
-                Value::Present => (1u32, 0u32, Vec::new()),
-                Value::Number(number) => (8, 1, number.to_be_bytes().to_vec()),
-                Value::Text(text) => {
-                    let mut bytes = Vec::new();
-                    put_text(&mut bytes, text.as_bytes());
-                    (9, 1, bytes)
-                }
-                Value::Bytes(value) => {
-                    let mut bytes = value.clone();
-                    bytes.resize(bytes.len().next_multiple_of(4), 0);
-                    (10, value.len() as u32, bytes)
-                }
-                Value::Numbers(numbers) => {
-                    let mut bytes = (numbers.len() as u32).to_be_bytes().to_vec();
-                    bytes.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
-                    (16, numbers.len() as u32, bytes)
-                }
-                Value::List(inner) => (19, 1, body(inner)),
-            };
-            pair.extend(kind.to_be_bytes());
-            pair.extend(count.to_be_bytes());
-            pair.extend(bytes);
-            out.extend((pair.len() as u32 + 8).to_be_bytes());
-            out.extend(1u32.to_be_bytes());
-            out.extend(pair);
-        }
-        out.extend([0; 8]);
-        out
-    }
-
     /// A list in its envelope, for tests.
     pub(in crate::zfs) fn encode(list: &List) -> Vec<u8> {
-        [&[XDR, 1, 0, 0][..], &body(list)].concat()
+        list.encode()
+    }
+
+    #[test]
+    fn a_pair_states_its_length_in_both_codings() {
+        let list = List(vec![(b"fromsnap".to_vec(), Value::Text("s1".into()))]);
+        let pair = [
+            &[0, 0, 0, 36, 0, 0, 0, 40, 0, 0, 0, 8][..],
+            b"fromsnap",
+            &[0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 2],
+            b"s1\0\0",
+        ];
+        let head = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(list.encode(), [&head[..], &pair.concat(), &[0; 8]].concat());
     }
 
     #[test]

@@ -3,9 +3,12 @@
 //! Whether a property exists here, and takes the value, is judged by the receiver, as for any other stream.
 
 use super::nvlist::Value;
-use crate::property::dataset::{
-    ACLTYPE, ATIME, CANMOUNT, CHECKSUM, COMPRESSION, DEVICES, EXEC, PRIMARYCACHE, READONLY, RELATIME, SECONDARYCACHE,
-    SETUID, SNAPDIR, SYNC, XATTR,
+use crate::property::{
+    Limit,
+    dataset::{
+        ACLTYPE, ATIME, CANMOUNT, CHECKSUM, COMPRESSION, COPIES, DEVICES, EXEC, MOUNTPOINT, PRIMARYCACHE, READONLY,
+        RECORDSIZE, RELATIME, SECONDARYCACHE, SETUID, SNAPDIR, SYNC, XATTR,
+    },
 };
 
 const SWITCH: &[&str] = &["off", "on"];
@@ -72,9 +75,45 @@ fn compression(number: u64) -> Option<String> {
     })
 }
 
+/// The value of a property for ZFS; `None` if ZFS has no such property or value.
+pub(super) fn value(name: &str, text: &str) -> Option<Value> {
+    if name.contains(':') || MOUNTPOINT.is(name) {
+        return Some(Value::Text(text.to_owned()));
+    }
+    if is_limit(name) || RECORDSIZE.is(name) || COPIES.is(name) {
+        return text.parse().ok().map(Value::Number);
+    }
+    if COMPRESSION.is(name) {
+        // The kinds and the levels of zstd, none of which has the word of another.
+        let mut numbers = (1..=16).chain((1..=121).map(|level| 16 | level << 7));
+        return numbers.rfind(|number| compression(*number).as_deref() == Some(text)).map(Value::Number);
+    }
+    words(name)?.iter().rposition(|word| *word == text).map(|number| Value::Number(number as u64))
+}
+
+/// Whether a property is a quota or a reservation.
+pub(super) fn is_limit(name: &str) -> bool {
+    Limit::ALL.into_iter().any(|limit| limit.row().name == name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_become_numbers() {
+        let of = |name, text| match value(name, text) {
+            Some(Value::Number(number)) => Some(number),
+            _ => None,
+        };
+        assert_eq!(of("compression", "lz4"), Some(15));
+        assert_eq!(of("compression", "zstd"), Some(16));
+        assert_eq!(of("compression", "zstd-7"), Some(16 | 7 << 7));
+        assert_eq!(of("xattr", "on"), Some(2));
+        assert_eq!(of("quota", "1024"), Some(1024));
+        assert_eq!(of("checksum", "xxh3"), None);
+        assert_eq!(value("a:b", "c"), Some(Value::Text("c".into())));
+    }
 
     #[test]
     fn numbers_become_words() {

@@ -14,19 +14,19 @@ use pool::format::codec::Malformed;
 
 use super::fields::{Fields, Order};
 
-const MICRO: u64 = 0x8000_0000_0000_0003;
-const FAT: u64 = 0x8000_0000_0000_0001;
-const LEAF: u64 = 0x8000_0000_0000_0000;
-const FAT_MAGIC: u64 = 0x2_f52a_b2ab;
-const LEAF_MAGIC: u32 = 0x2ab_1eaf;
+pub(super) const MICRO: u64 = 0x8000_0000_0000_0003;
+pub(super) const FAT: u64 = 0x8000_0000_0000_0001;
+pub(super) const LEAF: u64 = 0x8000_0000_0000_0000;
+pub(super) const FAT_MAGIC: u64 = 0x2_f52a_b2ab;
+pub(super) const LEAF_MAGIC: u32 = 0x2ab_1eaf;
 const BAD: Malformed = Malformed { what: "ZAP object" };
 
-const MICRO_ENTRY: usize = 64;
-const CHUNK: usize = 24;
-const CHUNK_ENTRY: u8 = 252;
-const CHUNK_ARRAY: u8 = 251;
-const CHUNK_BYTES: usize = 21;
-const END_OF_CHAIN: u16 = 0xffff;
+pub(super) const MICRO_ENTRY: usize = 64;
+pub(super) const CHUNK: usize = 24;
+pub(super) const CHUNK_ENTRY: u8 = 252;
+pub(super) const CHUNK_ARRAY: u8 = 251;
+pub(super) const CHUNK_BYTES: usize = 21;
+pub(super) const END_OF_CHAIN: u16 = 0xffff;
 const FLAG_NUMBER_KEYS: u64 = 2;
 
 /// One entry of a map.

@@ -49,6 +49,20 @@ pub struct SendSpec {
     pub holds: bool,
     /// The token of an interrupted receive, whose snapshot is `snapshot`: only the rest of the stream.
     pub resume: Option<String>,
+    /// The format of the stream.
+    pub format: StreamFormat,
+}
+
+/// The format of a stream to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StreamFormat {
+    /// Cenote's own.
+    #[default]
+    Cenote,
+    /// For OpenZFS.
+    Zfs,
+    /// For zfs-fuse.
+    ZfsFuse,
 }
 
 /// Destination and options of a receive.

@@ -12,8 +12,11 @@ use dataset::{
         Valued,
         dataset::{RECEIVE_RESUME_TOKEN, REFERENCED},
     },
+    zfs::send::Receiver,
 };
-use protocol::{Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Response, SendSpec, SentRecord, Stream};
+use protocol::{
+    Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Response, SendSpec, SentRecord, Stream, StreamFormat,
+};
 
 use super::{
     job::Job,
@@ -48,8 +51,11 @@ impl OpenPool {
         let what = format!("sending {}", spec.snapshot);
         let total = self.expected_size(spec);
         let reader = job.reader();
-        let sent =
-            self.datasets.send(&request, reader, &mut out, helpers(), &mut |bytes| job.report(&what, bytes, total));
+        let mut progress = |bytes| job.report(&what, bytes, total);
+        let sent = match receiver(spec.format) {
+            None => self.datasets.send(&request, reader, &mut out, helpers(), &mut progress),
+            Some(receiver) => self.datasets.send_zfs(&request, receiver, reader, &mut out, &mut progress),
+        };
         let sent = sent.or_refused("send", &spec.snapshot)?;
         io::Write::flush(&mut out).map_err(|error| Failure::cannot("send", &spec.snapshot, error))?;
         Ok(vec![SentRecord { base: spec.base.clone(), snapshot: spec.snapshot.clone(), bytes: sent.bytes }])
@@ -171,6 +177,15 @@ fn send_request(spec: &SendSpec) -> Result<SendRequest, Failure> {
     })
 }
 
+/// The receiver of a stream in the format of ZFS; `None` for Cenote's own format.
+fn receiver(format: StreamFormat) -> Option<Receiver> {
+    match format {
+        StreamFormat::Cenote => None,
+        StreamFormat::Zfs => Some(Receiver::OpenZfs),
+        StreamFormat::ZfsFuse => Some(Receiver::ZfsFuse),
+    }
+}
+
 /// The full name of a base, `@NAME` or `#NAME`, of the dataset being sent. The requested base may be a snapshot of
 /// the clone's origin dataset instead.
 fn base_name(spec: &SendSpec, snapshot: &SnapshotName, from: &str) -> Result<Name, Failure> {
@@ -247,6 +262,7 @@ mod tests {
             properties: false,
             holds: false,
             resume: None,
+            format: StreamFormat::Cenote,
         }
     }
 

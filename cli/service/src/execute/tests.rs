@@ -12,8 +12,8 @@ use dataset::catalogue::{POOL, keys, kind};
 use pool::admin::{ClassedVdev, NewVdev};
 use protocol::{
     Chain, Chained, CopyRecord, DatasetRequest, DeviceRequest, EntryRecord, Failure, FileRequest, Location, PathBytes,
-    PoolRequest, ReceiveNaming, ReceiveSpec, Request, Response, Said, SendSpec, Stream, StreamRequest, VdevKind,
-    VdevRole, VdevSpec, VdevTreeSpec, Wanted,
+    PoolRequest, ReceiveNaming, ReceiveSpec, Request, Response, Said, SendSpec, Stream, StreamFormat, StreamRequest,
+    VdevKind, VdevRole, VdevSpec, VdevTreeSpec, Wanted,
 };
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, lgetxattr, lsetxattr, mknodat};
 
@@ -372,6 +372,7 @@ fn streams_carry_snapshots_to_another_dataset() {
             properties: false,
             holds: false,
             resume: None,
+            format: StreamFormat::Cenote,
         };
         let out = fs::File::create(&stream).unwrap();
         world.ask_with(StreamRequest::Send { what, dry_run: false }, Some(out.into())).unwrap();

@@ -5,11 +5,11 @@ mod append;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use dataset::name::{DatasetName, Name, SnapshotName};
 use dataset::property::size::format_bytes;
 use dataset::stream::{Token, TokenError};
-use protocol::{Exit, Failure, Response, SendSpec, SentRecord, StreamRequest, unexpected_answer};
+use protocol::{Exit, Failure, Response, SendSpec, SentRecord, StreamFormat, StreamRequest, unexpected_answer};
 use serde_json::{Value, json};
 
 use crate::args::common::name;
@@ -27,6 +27,7 @@ Examples:
   fs send -I @monday tank/home@friday | ssh host fs receive -d backup
   fs send -R tank@friday | fs receive -F backup/tank
   fs send -nv -i '#monday' tank/home@tuesday  print the size only
+  fs send --format zfs tank/home@monday | ssh host zfs receive data/home
   fs send -t 1-e604ea4bf-e0-789c... | fs receive -s backup/home  continue an interrupted receive
   fs send --resume tank/home@monday home.stream  complete a stream file that was cut"
 )]
@@ -46,6 +47,9 @@ pub struct Arguments {
     /// Include properties
     #[arg(short = 'p', long = "props")]
     properties: bool,
+    /// Format of the stream
+    #[arg(long, value_name = "FORMAT", default_value = "cenote", conflicts_with_all = ["token", "resume"])]
+    format: Format,
     /// Dry run: send nothing
     #[arg(short = 'n', long = "dryrun")]
     dry_run: bool,
@@ -80,6 +84,17 @@ pub struct Arguments {
     /// With --resume: the stream file to continue
     #[arg(value_name = "FILE", requires = "resume")]
     file: Option<PathBuf>,
+}
+
+/// Formats of streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For Cenote
+    Cenote,
+    /// For zfs receive of OpenZFS
+    Zfs,
+    /// For zfs receive of zfs-fuse
+    ZfsFuse,
 }
 
 /// Sends a stream to standard output.
@@ -148,6 +163,11 @@ fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
         properties: arguments.properties || arguments.replicate,
         holds: false,
         resume: None,
+        format: match arguments.format {
+            Format::Cenote => StreamFormat::Cenote,
+            Format::Zfs => StreamFormat::Zfs,
+            Format::ZfsFuse => StreamFormat::ZfsFuse,
+        },
     })
 }
 
@@ -160,7 +180,17 @@ fn rest(text: &str) -> Result<SendSpec, Failure> {
     let Token { snapshot, properties, .. } = text.parse().map_err(|error: TokenError| refused(error))?;
     let (replicate, skip_missing, intermediates) = (false, false, false);
     let resume = Some(text.to_owned());
-    Ok(SendSpec { snapshot, base: None, intermediates, replicate, skip_missing, properties, holds: false, resume })
+    Ok(SendSpec {
+        snapshot,
+        base: None,
+        intermediates,
+        replicate,
+        skip_missing,
+        properties,
+        holds: false,
+        resume,
+        format: StreamFormat::Cenote,
+    })
 }
 
 /// The base by its short name: `@a`, `#a` and `a` belong to the dataset of `snapshot`, and `a` is a snapshot.

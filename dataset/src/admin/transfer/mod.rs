@@ -2,3 +2,4 @@
 
 pub(super) mod receive;
 pub(super) mod send;
+mod zfs;

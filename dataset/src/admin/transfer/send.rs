@@ -177,7 +177,7 @@ impl Datasets {
         }
     }
 
-    fn parts(&self, request: &SendRequest) -> Result<(Vec<Part>, Option<Census>)> {
+    pub(super) fn parts(&self, request: &SendRequest) -> Result<(Vec<Part>, Option<Census>)> {
         let names = self.names();
         self.read(|tx| {
             // Read after the catalogue: the features of all snapshots in the catalogue were activated before.
@@ -194,7 +194,7 @@ impl Datasets {
 
     /// Holds the snapshots to send for a reader, each with its base. `None` if a snapshot was destroyed since the look.
     /// A snapshot not held and destroyed later has its tree closed.
-    fn hold_parts(
+    pub(super) fn hold_parts(
         &self,
         looking: &Looking,
         parts: &[Part],
@@ -215,13 +215,13 @@ impl Datasets {
 }
 
 /// A snapshot to send, from the catalogue.
-struct Part {
-    begin: Begin,
-    id: u64,
-    root: BlockPointer,
-    level: u8,
+pub(super) struct Part {
+    pub(super) begin: Begin,
+    pub(super) id: u64,
+    pub(super) root: BlockPointer,
+    pub(super) level: u8,
     /// The snapshot that is the base, if the base is a snapshot.
-    base: Option<u64>,
+    pub(super) base: Option<u64>,
 }
 
 /// A base, and its snapshot's id unless a bookmark.

@@ -201,6 +201,7 @@ fn snapshots(tried: &Tried) {
         properties: false,
         holds: false,
         resume: None,
+        format: StreamFormat::Cenote,
     };
     let stream = tried.path("stream");
     let send = |dry_run| StreamRequest::Send { what: what.clone(), dry_run };
