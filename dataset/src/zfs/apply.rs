@@ -181,7 +181,7 @@ impl Applier {
             return Ok(self.objects.fs.write_back(ino(object), offset, &content, false)?);
         }
         let block = u64::from(description.block);
-        if offset % block.min(SMALL_BLOCK.into()) != 0 || content.len() as u64 > block {
+        if !offset.is_multiple_of(block.min(SMALL_BLOCK.into())) || content.len() as u64 > block {
             return bad(format!("object {object} has a block at byte {offset}, between two of its blocks"));
         }
         self.objects.free_pages(object, offset, offset + content.len() as u64)?;

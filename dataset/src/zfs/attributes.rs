@@ -233,6 +233,8 @@ fn old_rdev(number: u64) -> u32 {
 
 /// A device's number, as Linux codes it, from one whose minor part has the given number of bits.
 fn rdev(number: u64, minor_bits: u32) -> u32 {
+    // FreeBSD and illumos keep the minor part in 32 bits; a number of Linux is shorter.
+    let minor_bits = if number >> 32 != 0 { 32 } else { minor_bits };
     let (major, minor) = ((number >> minor_bits) as u32, (number & ((1 << minor_bits) - 1)) as u32);
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & !0xff) << 12
 }

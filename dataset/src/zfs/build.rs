@@ -19,7 +19,7 @@ use super::{
 use crate::fs::{Facts, FileType, Named, ROOT, Whence, directory::check_old_name, inode::flag as own, key::Ino};
 
 /// The bits of a directory's entry that are the object; above are the type and unused bits.
-const ENTRY_OBJECT: u64 = (1 << 48) - 1;
+pub(super) const ENTRY_OBJECT: u64 = (1 << 48) - 1;
 /// The longest target of a symbolic link, in bytes.
 const TARGET_MAX: u64 = 4095;
 
@@ -290,13 +290,24 @@ impl Applier {
     /// Moves the content of a file to pages, and removes the file.
     fn hide(&mut self, object: u64, description: &mut Description) -> Result<(), Failure> {
         let fs = self.objects.fs.clone();
+        if fs.inode(ino(object))?.is_some_and(|inode| inode.file_type == FileType::Regular) {
+            self.keep_as_pages(object, description)?;
+        }
+        self.strip_names(ino(object))?;
+        fs.remove_inode(ino(object))?;
+        description.is_hidden = true;
+        self.objects.describe(object, description)
+    }
+
+    /// Copies the content of a regular file to pages.
+    fn keep_as_pages(&self, object: u64, description: &Description) -> Result<(), Failure> {
+        let fs = &self.objects.fs;
         let page = u64::from(description.block.max(512));
         let mut at = 0;
-        let has_content = fs.inode(ino(object))?.is_some_and(|inode| inode.file_type == FileType::Regular);
-        while has_content {
+        loop {
             at = match fs.seek(ino(object), at, Whence::Data) {
                 Ok(data) => data / page * page,
-                Err(Errno::NXIO) => break,
+                Err(Errno::NXIO) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
             };
             let mut content = Vec::new();
@@ -304,10 +315,6 @@ impl Applier {
             self.objects.put_page(object, at, content, description.order)?;
             at += page;
         }
-        self.strip_names(ino(object))?;
-        fs.remove_inode(ino(object))?;
-        description.is_hidden = true;
-        self.objects.describe(object, description)
     }
 
     /// Hides the files that have no name, such as those deleted while in use.
@@ -355,7 +362,7 @@ impl Applier {
 }
 
 /// The name and the object of an entry.
-pub(super) fn listed(directory: u64, entry: &Entry) -> Result<(&[u8], u64), Failure> {
+fn listed(directory: u64, entry: &Entry) -> Result<(&[u8], u64), Failure> {
     match check_old_name(&entry.name) {
         Ok(()) => Ok((&entry.name, entry.value()? & ENTRY_OBJECT)),
         Err(_) => bad(format!("directory object {directory} has an entry with an invalid name")),

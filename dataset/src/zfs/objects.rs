@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use pool::format::codec::{Malformed, Reader, Writer};
+use pool::format::codec::{Malformed, Reader, Writer, malformed};
 use rustix::io::Errno;
 
 use super::{
     attributes::{Attributes, Tables},
+    compression::MAX_BLOCK,
     fields::Order,
     zap::{self, Entry, Page},
 };
@@ -97,6 +98,9 @@ impl Description {
         const WHAT: &str = "description of a foreign object";
         let mut reader = Reader::new(bytes);
         let [type_, bonus_type, block] = [reader.varint32(WHAT)?, reader.varint32(WHAT)?, reader.varint32(WHAT)?];
+        if !(1..=MAX_BLOCK).contains(&(block as usize)) {
+            return malformed(WHAT);
+        }
         let (slots, order, is_hidden) = (reader.u8(WHAT)?, order(reader.u8(WHAT)?), reader.u8(WHAT)? != 0);
         Ok(Description { type_, bonus_type, block, slots, order, is_hidden, bonus: reader.rest().to_vec() })
     }
@@ -224,7 +228,8 @@ impl Objects {
             kind::SA => {
                 let spill = self.fs.foreign(ino(object), SPILL, 0)?;
                 let spill = spill.as_ref().map(|item| (&item.bytes[..], order(item.tag)));
-                let parts: Vec<_> = [bonus].into_iter().chain(spill).collect();
+                // An old sender does not report that a spill block is gone, so the bonus counts more.
+                let parts: Vec<_> = spill.into_iter().chain([bonus]).collect();
                 let decoded = tables.decode(&parts);
                 let named = |malformed| Failure::Bad(format!("object {object}: {malformed}"));
                 decoded.map(Some).map_err(named)
@@ -267,8 +272,13 @@ impl Objects {
                 }
                 Ok(())
             })?;
-            self.table(registry, &mut |entry| master.tables.register(entry))?;
-            self.table(layouts, &mut |entry| master.tables.lay_out(entry))?;
+            // Neither exists before the first file with system attributes.
+            if registry != 0 {
+                self.table(registry, &mut |entry| master.tables.register(entry))?;
+            }
+            if layouts != 0 {
+                self.table(layouts, &mut |entry| master.tables.lay_out(entry))?;
+            }
         }
         if master.root == 0 { bad("the file system has no root directory") } else { Ok(master) }
     }

@@ -117,16 +117,26 @@ impl<L: Landing> Receiving<'_, '_, L> {
         self.check_features(&head)?;
         let list = if description.is_empty() { List::default() } else { self.decode(&description)? };
         let package = Package::of(&list);
-        let root = package.root().unwrap_or(&head.name).to_owned();
+        // Without -p and -R a package has no description, only the name of its last snapshot.
+        let root = match package.root() {
+            Some(root) => root.to_owned(),
+            None => self.split(&head.name)?.0.to_owned(),
+        };
         // The number of streams is not stated; one that is here already is passed over, as in any package.
         let start = Start { root, replicate: true, streams: u64::MAX, census: package.census() };
         match self.records.next()?.0 {
             Record::End(_) => {}
             _ => return Err(self.records.damaged("the description of a package does not end").into()),
         }
+        let mut volume = None;
         loop {
             match self.records.next()? {
-                (Record::End(_), _) => return Ok(()),
+                (Record::End(_), _) => return volume.map_or(Ok(()), |refusal: Error| Err(refusal.into())),
+                // The datasets beside a volume are received; the volume is reported at the end.
+                (Record::Begin(head), _) if head.kind != PACKAGE && head.type_ == VOLUME => {
+                    volume = volume.or(self.check_features(&head).err());
+                    self.apply(None)?;
+                }
                 (Record::Begin(head), _) if head.kind != PACKAGE => self.stream(&start, &head, &package)?,
                 _ => return Err(self.records.damaged("a record between the streams of a package").into()),
             }
@@ -203,6 +213,8 @@ impl<L: Landing> Receiving<'_, '_, L> {
         let options = Options { readonly: false, atime: false, acl: true, sync: Durability::Disabled, ..options };
         let fs = match FileSystem::open(tree.clone(), options) {
             Ok(fs) => fs,
+            // Only a new tree is empty; an increment must not begin anew over a base that cannot be read.
+            Err(errno) if head.from != 0 => return Err(failed(errno)),
             Err(_) => {
                 FileSystem::format(&tree, (0, 0))?;
                 FileSystem::open(tree, options).map_err(failed)?

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use super::{
     apply::Applier,
     attributes::Attributes,
-    build::listed,
+    build::ENTRY_OBJECT,
     nvlist::{List, Value},
     objects::{Failure, Master, bad},
 };
@@ -58,7 +58,11 @@ impl Applier {
         }
         let mut bytes = 0;
         self.objects.entries(directory, &mut |entry| {
-            let (name, value) = listed(directory, &entry)?;
+            // Unlike a file's name, that of an attribute may contain a slash.
+            let (name, value) = (&entry.name[..], entry.value()? & ENTRY_OBJECT);
+            if name.is_empty() {
+                return bad(format!("an extended attribute of object {object} has no name"));
+            }
             let Some(read) = described(value)? else { return Ok(()) };
             bytes += name.len() + usize::try_from(read.size).unwrap_or(usize::MAX).min(XATTRS_MAX);
             if read.size > xattr::XATTR_VALUE_MAX as u64 || bytes > XATTRS_MAX {

@@ -78,8 +78,8 @@ impl FileSystem {
             inode
         };
         match self.inode(ino)? {
-            Some(inode) if inode.file_type == file_type => return Ok(()),
-            Some(inode) if inode.parent != Link::NONE || ino == ROOT => return Err(Errno::EXIST),
+            Some(inode) if inode.file_type == file_type => Ok(()),
+            Some(inode) if inode.parent != Link::NONE || ino == ROOT => Err(Errno::EXIST),
             Some(_) => {
                 self.clear_content(ino)?;
                 self.admit(METADATA)?;
