@@ -318,7 +318,7 @@ fn a_scrub_is_paused_resumed_and_stopped() {
     assert_snapshot!(lab.shown("pool scrub -s -w tank"), @r"
     error: the argument '-s' cannot be used with '-w'
 
-    Usage: pool scrub [OPTIONS] <POOL>...
+    Usage: pool scrub [OPTIONS] [POOL]...
 
     For more information, try '--help'.
     [exit 2]

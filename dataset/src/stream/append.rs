@@ -25,6 +25,8 @@ use crate::name::SnapshotName;
 pub struct Cut {
     /// The head of the stream.
     pub begin: Begin,
+    /// The damage after the kept part; `None` if the file merely ends.
+    pub damage: Option<Error>,
     /// The length of the part that is kept, in bytes.
     pub len: u64,
     /// The key at which the rest starts.
@@ -73,8 +75,9 @@ pub fn examine(input: &mut dyn Read) -> Result<Examined> {
         }
     };
     match (ended, kept) {
-        (Error::Truncated { .. } | Error::Damaged { .. }, Some(cut)) => {
-            Ok(Examined::Cut(Box::new(Cut { index: parser.into_index_before(cut.len), ..cut })))
+        (ended @ (Error::Truncated { .. } | Error::Damaged { .. }), Some(cut)) => {
+            let damage = Some(ended).filter(|ended| matches!(ended, Error::Damaged { .. }));
+            Ok(Examined::Cut(Box::new(Cut { index: parser.into_index_before(cut.len), damage, ..cut })))
         }
         (Error::Truncated { .. } | Error::Damaged { .. }, None) => Ok(Examined::Unusable { streams }),
         (error, _) => Err(error),
@@ -85,7 +88,7 @@ impl Cut {
     fn after(begin: Begin, parser: &Parser<'_>) -> Cut {
         let from = begin.resumed.unwrap_or(Key::MIN);
         let (totals, index) = (Totals::default(), Index::default());
-        Cut { begin, len: parser.offset(), from, totals, chain: parser.chain(), index }
+        Cut { begin, damage: None, len: parser.offset(), from, totals, chain: parser.chain(), index }
     }
 
     /// Keeps what has been read, if all blocks of its ranges are there.

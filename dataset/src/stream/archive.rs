@@ -37,8 +37,9 @@ const TRAILER: u64 = (HEAD + 8 + SUM + SUM) as u64;
 const AT_ONCE: usize = 64 << 10;
 /// The least distance of two known ranges, in bytes, if there is no index.
 const STEP: u64 = 1 << 20;
-/// The most memory for decoded ranges, in bytes, and the most decompressed blocks.
+/// The most memory for decoded ranges, in bytes, their most number, and the most decompressed blocks.
 const KEPT_RANGES: usize = 16 << 20;
+const MOST_RANGES: usize = 256;
 const KEPT_BLOCKS: usize = 4;
 
 /// Why a part of an archive cannot be read.
@@ -442,8 +443,9 @@ impl Archive {
         let mut kept = self.ranges.lock();
         kept.push_front(loaded.clone());
         let mut weight = 0;
+        kept.truncate(MOST_RANGES);
         kept.retain(|loaded| {
-            weight += loaded.range.weight();
+            weight += loaded.range.weight() + 8 * loaded.blocks.len();
             weight <= KEPT_RANGES || loaded.offset == offset
         });
         Ok(Some(loaded))

@@ -5,7 +5,7 @@
 //! The block of an item may lie further below: *unchanged* and *shared* items refer to the item that the layers below
 //! have under a key.
 
-use std::{ops, sync::Arc};
+use std::{collections::HashMap, ops, sync::Arc};
 
 use parking_lot::Mutex;
 use pool::format::key::Key;
@@ -52,12 +52,15 @@ pub(super) enum Found {
     Base(Key),
 }
 
+/// Takes a cell: the number of its layer, the range there, and the cell's keys.
+type EachCell<'a> = dyn FnMut(usize, &Arc<Loaded>, ops::Range<Key>) -> Result<bool> + 'a;
+
 /// A stream of an archive, as a layer.
 struct Layer<'a> {
     archive: &'a Archive,
     stream: &'a Stored,
-    /// The range that was looked up last: lookups ascend mostly.
-    recent: Mutex<Option<Arc<Loaded>>>,
+    /// The key looked up last, and the first range that ends after the key: lookups ascend mostly.
+    recent: Mutex<Option<(Key, Option<Arc<Loaded>>)>>,
 }
 
 impl<'a> Layer<'a> {
@@ -67,12 +70,14 @@ impl<'a> Layer<'a> {
 
     /// The first range that ends after `key`; `None` after the last.
     fn range_after(&self, key: Key) -> Result<Option<Arc<Loaded>>> {
-        let has_key = |loaded: &&Arc<Loaded>| loaded.range.low <= key && key < loaded.range.high;
-        if let Some(loaded) = self.recent.lock().as_ref().filter(has_key) {
-            return Ok(Some(loaded.clone()));
+        let is_same = |(from, found): &&(Key, Option<Arc<Loaded>>)| {
+            *from <= key && found.as_ref().is_none_or(|loaded| key < loaded.range.high)
+        };
+        if let Some((_, found)) = self.recent.lock().as_ref().filter(is_same) {
+            return Ok(found.clone());
         }
         let found = self.archive.range_after(self.stream, key)?;
-        self.recent.lock().clone_from(&found);
+        *self.recent.lock() = Some((key, found.clone()));
         Ok(found)
     }
 }
@@ -87,15 +92,17 @@ impl<'a> Layers<'a> {
     /// The stream and, as far as `archives` have them, the streams that it builds on.
     pub fn of(top: (&'a Archive, &'a Stored), archives: &'a [Archive]) -> Layers<'a> {
         let mut layers = vec![Layer::new(top.0, top.1)];
-        // A chain of bases is as long as there are streams, unless the GUIDs are a loop.
-        let most: usize = archives.iter().map(|archive| archive.streams().len()).sum();
+        let all = archives.iter().flat_map(|archive| archive.streams().iter().map(move |stream| (archive, stream)));
+        // Of several streams of one snapshot the last is taken.
+        let all: HashMap<_, _> = all
+            .filter(|(_, stream)| stream.begin.resumed.is_none())
+            .map(|(archive, stream)| (stream.begin.guid, (archive, stream)))
+            .collect();
         while let Some(base) = &layers[layers.len() - 1].stream.begin.base
-            && layers.len() <= most
+            && let Some((archive, stream)) = all.get(&base.guid)
+            // A chain of bases is as long as there are snapshots, unless the GUIDs are a loop.
+            && layers.len() <= all.len()
         {
-            let all = archives.iter().flat_map(|archive| archive.streams().iter().map(move |stream| (archive, stream)));
-            let is_base = |stream: &Stored| stream.begin.guid == base.guid && stream.begin.resumed.is_none();
-            let below = all.rev().find(|(_, stream)| is_base(stream));
-            let Some((archive, stream)) = below else { break };
             layers.push(Layer::new(archive, stream));
         }
         Layers { layers }
@@ -152,26 +159,28 @@ impl<'a> Layers<'a> {
 
     /// Passes the cells of the layers from `layer` on within a range of keys, in order, until `each` returns false. Keys
     /// that no layer decides, which only a missing base has, are in no cell. Returns false if `each` did.
-    pub(super) fn cells(
-        &self,
-        layer: usize,
-        keys: ops::Range<Key>,
-        each: &mut dyn FnMut(usize, &Arc<Loaded>, ops::Range<Key>) -> Result<bool>,
-    ) -> Result<bool> {
-        let Some(here) = self.layers.get(layer) else { return Ok(true) };
+    pub(super) fn cells(&self, layer: usize, keys: ops::Range<Key>, each: &mut EachCell<'_>) -> Result<bool> {
         let ops::Range { start: mut at, end } = keys;
         while at < end {
-            let range = here.range_after(at)?;
-            let low = range.as_ref().map_or(end, |loaded| loaded.range.low.clamp(at, end));
-            if at < low && !self.cells(layer + 1, at..low, each)? {
+            // The cell ends where a layer above its own has the next range.
+            let (mut high, mut cell) = (end, None);
+            for (number, layer) in self.layers.iter().enumerate().skip(layer) {
+                match layer.range_after(at)? {
+                    Some(loaded) if loaded.range.low <= at => {
+                        high = high.min(loaded.range.high);
+                        cell = Some((number, loaded));
+                        break;
+                    }
+                    Some(loaded) => high = high.min(loaded.range.low),
+                    None => {}
+                }
+            }
+            if let Some((number, loaded)) = cell
+                && !each(number, &loaded, at..high)?
+            {
                 return Ok(false);
             }
-            let Some(range) = range else { return Ok(true) };
-            let high = range.range.high.min(end);
-            if low < high && !each(layer, &range, low..high)? {
-                return Ok(false);
-            }
-            at = high.max(low);
+            at = high;
         }
         Ok(true)
     }

@@ -22,7 +22,7 @@ use super::{
     index::Index,
     layers::{Found, Layers, indices, item},
     range::{Origin, Range, near},
-    records::{Begin, Start, Totals},
+    records::{Base, Begin, Start, Totals},
     send::Sent,
 };
 
@@ -42,7 +42,11 @@ pub fn merge(layers: &Layers<'_>, out: &mut dyn Write, progress: &mut dyn FnMut(
     let start = Start { root: begin.dataset.clone(), replicate: false, streams: 1, census: None };
     merging.frames.put(Kind::Start, &start.encode())?;
     merging.index.begin(merging.frames.offset(), merging.frames.chain());
-    merging.frames.put(Kind::Begin, &begin.encode())?;
+    let head = begin.encode();
+    if head.len() > MAX_PAYLOAD {
+        return Err(damaged(layers.top().offset, "its names and properties are too long"));
+    }
+    merging.frames.put(Kind::Begin, &head)?;
     layers.cells(0, Key::MIN..Key::MAX, &mut |layer, range, keys| {
         merging.cell(layer, range, keys)?;
         Ok(true)
@@ -50,12 +54,18 @@ pub fn merge(layers: &Layers<'_>, out: &mut dyn Write, progress: &mut dyn FnMut(
     merging.finish()
 }
 
-/// The head of the merged stream: the snapshot of the newest, since the base of the oldest.
+/// The head of the merged stream: the snapshot of the newest, since the base of the oldest. The streams may come from
+/// several pools, so their txgs need not ascend. A clone does not get the properties of its origin's dataset.
 fn begin(layers: &Layers<'_>) -> Begin {
     let newest = layers.top().begin.clone();
-    let oldest = &layers.streams().last().expect("there is a layer").begin;
-    let properties = layers.streams().find_map(|stream| stream.begin.properties.clone());
-    Begin { base: oldest.base.clone(), clone: oldest.clone, properties, ..newest }
+    let oldest = layers.streams().last().expect("there is a layer");
+    let base = oldest.begin.base.clone();
+    let base = base.map(|base| Base { createtxg: base.createtxg.min(newest.createtxg), ..base });
+    let clone = layers.streams().position(|stream| stream.begin.clone);
+    let mut own = layers.streams().take(clone.map_or(usize::MAX, |clone| clone + 1));
+    let properties = own.find_map(|stream| stream.begin.properties.clone());
+    let layout = layers.streams().map(|stream| stream.begin.layout).max().unwrap_or(newest.layout);
+    Begin { clone: clone.is_some() && base.is_some(), base, properties, layout, ..newest }
 }
 
 /// A block to copy: the layer, its range there, and its number in the range.

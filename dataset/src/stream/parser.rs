@@ -12,6 +12,8 @@ use std::{collections::VecDeque, io::Read, sync::Arc};
 
 use pool::format::key::Key;
 
+use crate::fs::key::position;
+
 use super::{
     census::MOST_RECORDS,
     error::Result,
@@ -181,6 +183,9 @@ impl<'a> Parser<'a> {
             unreachable!("the caller has looked")
         };
         let range = Range::decode(&frame.payload, *incremental).map_err(frame.place.malformed())?;
+        if range.items.binary_search_by_key(&position(), |item| item.key).is_ok() {
+            return Err(frame.place.damaged("it has an item that only an unfinished receive has"));
+        }
         if range.low < *reached {
             return Err(frame.place.damaged("its range starts before the end of the range before"));
         }

@@ -11,7 +11,7 @@ use pool::{
         codec::{Malformed, Reader, Writer, malformed},
         key::Key,
     },
-    tree::{Batch, Miss},
+    tree::{Batch, Miss, View},
     txg::{Head, OpError},
     units::Guid,
 };
@@ -58,7 +58,11 @@ impl Position {
     /// # Errors
     /// If the tree cannot be changed.
     pub fn put(self, head: &Head, guid: Guid) -> pool::error::Result<()> {
-        head.update(|_, batch| Ok::<_, Reading>(self.note(batch, guid))).map_err(Reading::into_error)
+        let note = |_: &View<'_>, batch: &mut Batch| {
+            self.note(batch, guid);
+            Ok::<_, Reading>(())
+        };
+        head.update(note).map_err(Reading::into_error)
     }
 
     /// Removes the position from a tree whose stream is complete.
@@ -66,7 +70,11 @@ impl Position {
     /// # Errors
     /// If the tree cannot be changed.
     pub fn remove(head: &Head) -> pool::error::Result<()> {
-        head.update(|_, batch| Ok::<_, Reading>(batch.delete(position()))).map_err(Reading::into_error)
+        let remove = |_: &View<'_>, batch: &mut Batch| {
+            batch.delete(position());
+            Ok::<_, Reading>(())
+        };
+        head.update(remove).map_err(Reading::into_error)
     }
 
     pub(super) fn note(self, batch: &mut Batch, guid: Guid) {

@@ -25,6 +25,8 @@ use super::{
 
 /// The approximate size of a step, in bytes of blocks.
 const STEP: usize = 4 << 20;
+/// The most steps that wait: a range may be empty.
+const MOST_STEPS: usize = 4096;
 
 /// A block being verified.
 pub(super) struct Coming {
@@ -116,7 +118,7 @@ impl Steps {
 
     /// The next step, if more than `ahead` bytes wait.
     pub(super) fn next(&mut self, ahead: usize) -> Option<Step> {
-        if self.ahead <= ahead && ahead > 0 {
+        if self.ahead <= ahead && ahead > 0 && self.queue.len() <= MOST_STEPS {
             return None;
         }
         let step = self.queue.pop_front()?;

@@ -120,7 +120,7 @@ impl OpenPool {
         let Some(name) = &arrived.partial else { return failure };
         match self.datasets.get(&Name::Dataset(name.clone()), RECEIVE_RESUME_TOKEN.name) {
             Ok(Some(Valued { value, .. })) => failure.hint(format!(
-                "what was received is kept; to continue: fs send -t {value} | fs receive -s {name}\n\
+                "what was received is kept; to continue, with the options of this receive: fs send -t {value} | fs receive -s {name}\n\
                  to discard it: fs receive -A {name}"
             )),
             _ => failure,

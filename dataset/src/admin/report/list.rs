@@ -173,15 +173,22 @@ impl Datasets {
             Ok((walk.listing, walk.found))
         })?;
         *listing = next;
-        found.into_iter().map(|listed| self.with_token(listed)).collect()
+        Ok(found.into_iter().map(|listed| self.with_token(listed)).collect())
     }
 
-    /// Adds the token of an interrupted receive. Its position is in a tree, so it is read outside of the catalogue.
-    fn with_token(&self, mut listed: Listed) -> Result<Listed> {
+    /// Adds the token of an interrupted receive. Its position is in a tree, so it is read outside of the catalogue. A
+    /// token that cannot be read must not keep the list, and every mount of the pool, from being made.
+    fn with_token(&self, mut listed: Listed) -> Listed {
         if let Facts::Dataset { token: token @ Some(_), .. } = &mut listed.facts {
-            *token = self.resume_token(listed.id)?.map(|token| token.to_string());
+            *token = self.resume_token(listed.id).map_or_else(
+                |error| {
+                    tracing::warn!("the receive_resume_token of {} cannot be read: {error}", listed.name);
+                    None
+                },
+                |token| token.map(|token| token.to_string()),
+            );
         }
-        Ok(listed)
+        listed
     }
 }
 

@@ -79,7 +79,7 @@ fn what_one_increment_cannot_express_is_refused() {
         let base = (number > 0).then(|| format!("tank/home@{}", number - 1));
         streams.push(world.send(&format!("tank/home@{number}"), base.as_deref(), |_| ()).unwrap());
     }
-    let refused = merged(&streams[1..]).err().expect("no item keeps the key of the shared block");
+    let Err(refused) = merged(&streams[1..]) else { panic!("no item keeps the key of the shared block") };
     assert!(refused.starts_with("the increments share a block of 'tank/home@0'"), "{refused}");
     arrives(&world, 781, &[&merged(&streams).unwrap()]);
 }

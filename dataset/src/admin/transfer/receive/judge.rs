@@ -132,8 +132,11 @@ impl Judge {
             };
         }
         let partial = self.partial(tx, found)?;
-        // The dataset that an interrupted receive creates does not exist for the plan.
-        let found = found.filter(|target| partial != Some(*target));
+        // An interrupted receive that creates the dataset continues with the origin that it has begun with.
+        if let Some(hidden) = partial.filter(|hidden| found == Some(*hidden)) {
+            let origin = tx.row::<DatasetRow>(dataset_key(hidden))?.origin;
+            return Ok(Plan::Create { origin: (origin != 0).then_some(origin) });
+        }
         if let Some(origin) = &self.origin {
             return self.plan_clone(tx, found, origin);
         }

@@ -6,7 +6,7 @@ use crate::{
     admin::table::{datasets::Datasets, history},
     catalogue::{DatasetRow, ReceivingRow, Transaction, dataset_key},
     error::{Error, Result},
-    lineage::arrival,
+    lineage::{arrival, dataset},
     name::DatasetName,
     stream::{Position, Token},
 };
@@ -57,9 +57,18 @@ impl Datasets {
         };
         let hidden = self.read(&find)?;
         let _occupied = self.occupy(hidden, name)?;
-        let name = name.clone();
+        let (name, names) = (name.clone(), self.names());
         self.run(move |tx| {
-            arrival::abandon(tx, find(tx)?)?;
+            // Another receive may have begun since the partial state was found.
+            if find(tx)? != hidden {
+                return Err(receiving(&name));
+            }
+            let children = dataset::children(tx, hidden)?;
+            if !children.is_empty() {
+                let ids: Vec<u64> = children.into_iter().map(|(_, child)| child).collect();
+                return Err(Error::HasChildren { name: name.to_string(), children: names.of_datasets(tx, &ids)? });
+            }
+            arrival::abandon(tx, hidden)?;
             history::log(tx, &format!("receive -A {name}"))
         })
     }
@@ -68,7 +77,11 @@ impl Datasets {
     pub(super) fn occupy(self: &Arc<Self>, hidden: u64, name: &DatasetName) -> Result<Occupied> {
         match self.occupied.lock().insert(hidden) {
             true => Ok(Occupied { datasets: self.clone(), hidden }),
-            false => Err(Error::Busy { name: name.to_string(), holder: "a stream is being received into it".into() }),
+            false => Err(receiving(name)),
         }
     }
+}
+
+fn receiving(name: &DatasetName) -> Error {
+    Error::Busy { name: name.to_string(), holder: "a stream is being received into it".into() }
 }
