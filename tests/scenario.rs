@@ -178,6 +178,12 @@ fn an_interrupted_receive_is_resumed_after_anything() {
     lab.run("fs", &["send", "--resume", "tank/home@one", &file]).fails(1);
     lab.fs(&["send", "--resume", "tank/home@two", &file]);
     assert!(fs::read(&path).unwrap() == more);
+    // What follows a damage may be whole, so a damaged file keeps all of its bytes.
+    let mut damaged = more.clone();
+    damaged[more.len() / 2] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    assert!(lab.run("fs", &["send", "--resume", "tank/home@two", &file]).fails(1).contains("is damaged"));
+    assert!(fs::read(&path).unwrap() == damaged);
     for wrong in ["1-0-0-", "nonsense", &second.replace('0', "1")] {
         assert!(lab.run("fs", &["send", "-t", wrong]).fails(1).contains("cannot resume send"), "{wrong}");
         lab.run("fs", &["stream", "token", wrong]).fails(1);

@@ -273,6 +273,8 @@ mod tests {
     fn device_numbers_are_coded_anew() {
         assert_eq!(rdev(0x1031_1170, 20), (70000 & 0xff) | 259 << 8 | (70000 & !0xff) << 12);
         assert_eq!(rdev(0x103, 8), 0x103);
+        // As FreeBSD and illumos store major 5, minor 300.
+        assert_eq!(old_rdev(5 << 32 | 300), (300 & 0xff) | 5 << 8 | (300 & !0xff) << 12);
         assert_eq!(id(1 << 32), FOREIGN_ID);
     }
 

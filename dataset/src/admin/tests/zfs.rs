@@ -21,7 +21,7 @@ pub(super) fn manifest() -> Value {
     serde_json::from_slice(&fixture("manifest.json")).unwrap()
 }
 
-fn texts(value: &Value) -> Vec<String> {
+pub(super) fn texts(value: &Value) -> Vec<String> {
     value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
@@ -157,7 +157,7 @@ pub(super) fn compare(fs: &FileSystem, snapshot: &str, entries: &Value) {
 }
 
 /// Receives a stream and its bases under `tank/copy`.
-fn world_of(entry: &Value) -> (World, String) {
+pub(super) fn world_of(entry: &Value) -> (World, String) {
     let world = World::new(7);
     for base in texts(&entry["base"]) {
         world.receive_zfs("tank/copy", &fixture(&base)).unwrap_or_else(|error| panic!("{base}: {error}"));

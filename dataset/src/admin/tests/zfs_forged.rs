@@ -3,7 +3,7 @@
 
 use super::{
     world::{World, name, refusal},
-    zfs::{compare, manifest},
+    zfs::{compare, manifest, texts, world_of},
 };
 use crate::{
     fs::{ROOT, check},
@@ -238,5 +238,42 @@ fn a_file_without_a_name_keeps_its_content() {
     increment.push(whole.last().unwrap().clone());
     world.receive_zfs("tank/copy", &sealed(&increment)).unwrap();
     compare(&world.snapshot_fs("tank/copy@s2"), "named again", &manifest()["snapshots"]["tank/enc@s1"]);
+    world.judge();
+}
+
+/// The bytes of a package without its last END.
+fn open_ended(package: &[u8]) -> &[u8] {
+    &package[..package.len() - HEADER]
+}
+
+#[test]
+fn a_package_without_a_description_is_received() {
+    // As 'zfs send -I' without -p and -R makes it.
+    let manifest = manifest();
+    let streams = manifest["streams"].as_array().unwrap();
+    let entry = streams.iter().find(|entry| entry["file"] == "std-I-p-s1-s3").unwrap();
+    let (world, file) = world_of(entry);
+    let package = fixture(&file);
+    let (mut head, description) = records_of(&package).swap_remove(0);
+    head[4..8].fill(0);
+    let bare = [&head[..], &package[HEADER + description.len()..]].concat();
+    let arrived = world.receive_zfs("tank/copy", &bare).unwrap();
+    for snapshot in texts(&entry["snapshots"]) {
+        let brought = arrived.snapshots.iter().find(|brought| brought.sent.to_string() == snapshot).unwrap();
+        compare(&world.snapshot_fs(&brought.name.to_string()), &snapshot, &manifest["snapshots"][&snapshot]);
+    }
+    world.judge();
+}
+
+#[test]
+fn datasets_beside_a_volume_arrive() {
+    let world = World::new(9);
+    let package = fixture("repl-R-full");
+    let with_volume = [open_ended(&package), &fixture("zvol-full"), &package[package.len() - HEADER..]].concat();
+    let error = world.receive_zfs("tank/copy", &with_volume).unwrap_err().to_string();
+    assert!(error.contains("volume"), "{error}");
+    let alone = World::new(10);
+    alone.receive_zfs("tank/copy", &package).unwrap();
+    assert_eq!(world.names(), alone.names());
     world.judge();
 }

@@ -9,12 +9,16 @@ use pool::{
 };
 
 use super::world::{World, contents};
-use crate::stream::{
-    Begin, Census, Counted, Error, Start, Totals,
-    frame::{FrameReader, FrameWriter, Kind, RESUMED_VERSION, VERSION},
-    index::{Index, Trailer},
-    range::Range,
-    verify,
+use crate::{
+    fs::key::position,
+    stream::{
+        Begin, Census, Counted, Error, Start, Totals,
+        frame::{FrameReader, FrameWriter, Kind, Place, RESUMED_VERSION, VERSION},
+        index::{Index, Trailer},
+        range::{Origin, Range},
+        steps::Steps,
+        verify,
+    },
 };
 
 /// A full stream of a small tree, and an incremental stream based on the full one.
@@ -213,6 +217,31 @@ fn forged_records_do_no_harm() {
     }
     world.engine.commit().unwrap();
     assert!((10..390).contains(&landed), "{landed} of the forgeries were streams by the rules");
+}
+
+#[test]
+fn empty_ranges_are_applied_before_they_are_many() {
+    let mut steps = Steps::default();
+    for object in 0..10_000 {
+        steps.range(Place::default(), Range::new(Key::new(object, 0, 0), Key::new(object + 1, 0, 0)));
+    }
+    let due = std::iter::from_fn(|| steps.next(16 << 20)).count();
+    assert!(due > 5000, "{due} steps are due");
+}
+
+#[test]
+fn no_stream_brings_the_position_of_a_receive() {
+    let mut out = Vec::new();
+    let mut frames = FrameWriter::new(&mut out, VERSION).unwrap();
+    let start = Start { root: "tank".into(), replicate: false, streams: 1, census: None };
+    frames.put(Kind::Start, &start.encode()).unwrap();
+    let begin = Begin { dataset: "tank".into(), snapshot: "a".into(), layout: 1, ..Begin::default() };
+    frames.put(Kind::Begin, &begin.encode()).unwrap();
+    let mut range = Range::new(Key::MIN, Key::MAX);
+    range.push(position(), b"forged", Origin::None);
+    frames.put(Kind::Range, &range.encode()).unwrap();
+    let Error::Damaged { problem, .. } = refused(&out) else { panic!("it is damaged") };
+    assert!(problem.contains("only an unfinished receive has"), "{problem}");
 }
 
 #[test]
