@@ -35,7 +35,7 @@ pub const XATTR: u8 = 0x30;
 pub const DIRENT: u8 = 0x40;
 /// An extent: a piece of a file's data.
 pub const EXTENT: u8 = 0x50;
-/// The description of a foreign object; see [`super::foreign`].
+/// The description of a foreign object; see `fs::foreign`.
 pub const OBJECT: u8 = 0x54;
 /// More of a foreign object's description: its spill block.
 pub const SPILL: u8 = 0x55;

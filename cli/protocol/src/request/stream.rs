@@ -56,12 +56,12 @@ pub struct SendSpec {
 /// The format of a stream to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamFormat {
-    /// Cenote's own.
+    /// The format of Cenote.
     #[default]
     Cenote,
-    /// For OpenZFS.
+    /// The format of OpenZFS.
     Zfs,
-    /// For zfs-fuse.
+    /// The format of zfs-fuse.
     ZfsFuse,
 }
 

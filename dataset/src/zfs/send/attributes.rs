@@ -63,7 +63,7 @@ fn directory(
     directory::put(object, kind::DIRECTORY, &map, old.as_ref(), frames)
 }
 
-/// Sends a value.
+/// Sends the value of an attribute as a file of its own.
 fn put(object: u64, parent: u64, inode: &Inode, value: &[u8], is_update: bool, frames: &mut Frames<'_>) -> Result<()> {
     let (size, block) = (value.len() as u64, block_of(value.len() as u64));
     let znode = Znode::of_xattrs(inode, FileType::Regular, size, parent);

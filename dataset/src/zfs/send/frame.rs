@@ -105,7 +105,7 @@ impl<'a> Frames<'a> {
         Frames { out, progress, written: 0, sums: Fletcher::default(), guid: 0 }
     }
 
-    /// Begins a stream.
+    /// Begins the stream of a snapshot.
     pub(super) fn begin(&mut self, head: &Head) -> Result<()> {
         (self.sums, self.guid) = (Fletcher::default(), head.guid);
         let mut header = Header::new(BEGIN)
@@ -130,7 +130,7 @@ impl<'a> Frames<'a> {
         self.put(&Header::new(END).sums(8, self.sums.0).0, &[])
     }
 
-    /// Ends a package.
+    /// Ends the list of a package's streams.
     pub(super) fn end_package(&mut self) -> Result<()> {
         self.put(&Header::new(END).0, &[])
     }
@@ -151,7 +151,7 @@ impl<'a> Frames<'a> {
         self.record(header, &bonus)
     }
 
-    /// Deletes objects.
+    /// Deletes `count` objects from `first` on.
     pub(super) fn free_objects(&mut self, first: u64, count: u64) -> Result<()> {
         self.record(Header::new(FREE_OBJECTS).u64(8, first).u64(16, count).u64(24, self.guid), &[])
     }
@@ -177,7 +177,7 @@ impl<'a> Frames<'a> {
         self.free(object, offset, TO_THE_END)
     }
 
-    /// Ends the stream.
+    /// Ends the stream of a snapshot.
     pub(super) fn end(&mut self) -> Result<()> {
         let header = Header::new(END).sums(8, self.sums.0).u64(40, self.guid);
         self.record(header, &[])

@@ -60,7 +60,7 @@ pub const XATTRS_MAX: u64 = numbers::XATTRS_MAX;
 /// Which ZFS will receive the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Receiver {
-    /// OpenZFS on Linux.
+    /// OpenZFS, on Linux.
     #[default]
     OpenZfs,
     /// zfs-fuse, which codes device numbers differently.

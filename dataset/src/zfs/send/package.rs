@@ -1,5 +1,6 @@
 //! The description at the head of a package: datasets with their snapshots and properties.
 
+use crate::property::dataset::ORIGIN;
 use crate::zfs::{
     nvlist::{List, Value},
     property,
@@ -18,14 +19,14 @@ pub struct Package {
     pub from: Option<String>,
     /// Whether descendants are included.
     pub is_recursive: bool,
-    /// The datasets.
+    /// The datasets, the topmost first.
     pub datasets: Vec<Described>,
 }
 
 /// A dataset of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
-    /// The full name.
+    /// The full name in the sending pool.
     pub name: String,
     /// The GUID of the last snapshot sent.
     pub guid: u64,
@@ -59,7 +60,7 @@ impl Package {
 impl Described {
     fn list(&self, receiver: Receiver) -> List {
         let mut pairs = vec![text("name", &self.name), number("parentfromsnap", self.parent)];
-        pairs.extend(self.origin.map(|origin| number("origin", origin)));
+        pairs.extend(self.origin.map(|origin| number(ORIGIN.name, origin)));
         if let Some(properties) = &self.properties {
             let value = |(name, text): &(String, String)| {
                 Some((

@@ -31,7 +31,7 @@ const CHUNK_FREE: u8 = 253;
 const NEXT_AT: usize = 22;
 const HASH_BITS: u32 = 28;
 
-/// A map's blocks.
+/// The blocks of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Map {
     /// The size of each block, in bytes.

@@ -23,7 +23,7 @@ mod bit {
     /// The access list says what the mode says.
     pub(super) const TRIVIAL: u64 = 1 << 2;
     pub(super) const INHERITS: u64 = 1 << 6;
-    /// Everybody may execute or enter.
+    /// Every user may execute or enter.
     pub(super) const EXECUTABLE: u64 = 1 << 8;
     pub(super) const IMMUTABLE: u64 = 1 << 36;
     pub(super) const APPEND: u64 = 1 << 38;
@@ -144,7 +144,7 @@ fn access_list(mode: u32, out: &mut Vec<u8>) {
     const OTHERS: u16 = 0x4000;
     /// What only owners may: set attributes, times, the access list and the owner.
     const OF_OWNERS: u32 = 0xc_0110;
-    /// What everybody may: read attributes and the access list, and wait for writes.
+    /// What every user may: read attributes and the access list, and wait for writes.
     const OF_ALL: u32 = 0x12_0088;
     out.extend(0u64.to_le_bytes());
     out.extend((u32::from(ENTRIES) * ENTRY).to_le_bytes());
