@@ -8,7 +8,7 @@ use super::{
     attr::{Attr, Caller, SGID},
     attributes,
     change::{Change, load_directory, load_inode},
-    directory::{Dirent, LONG_NAME_MAX, check_name, probe},
+    directory::{Dirent, LONG_NAME_MAX, absent, check_name, probe},
     failure::Failure,
     file::extent,
     file_system::{FileSystem, METADATA},
@@ -89,7 +89,7 @@ pub(super) fn resolve(view: &View<'_>, seed: u64, dir: Ino, name: &[u8]) -> Resu
         Some(found) => Ok(found.ino),
         None => {
             load_directory(view, dir)?;
-            Err(Errno::NOENT.into())
+            Err(absent(name).into())
         }
     }
 }

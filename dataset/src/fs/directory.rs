@@ -76,6 +76,11 @@ pub(crate) fn check_old_name(name: &[u8]) -> Result<(), Errno> {
     }
 }
 
+/// The error for a name that is not there: of a name that no program can make, ENAMETOOLONG, as Linux reports.
+pub(crate) fn absent(name: &[u8]) -> Errno {
+    if name.len() > NAME_MAX { Errno::NAMETOOLONG } else { Errno::NOENT }
+}
+
 /// The offsets in a directory where an entry called `name` may be.
 pub fn window(seed: u64, dir: Ino, name: &[u8]) -> Window {
     // The largest hash is unused, so that cookies, which lie a little above offsets, stay positive as signed numbers.

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::{
     change::Change,
-    directory::{Found, check_old_name, probe},
+    directory::{Found, absent, check_old_name, probe},
     failure::Failure,
     file_system::FileSystem,
     inode::{FileType, Link},
@@ -67,7 +67,7 @@ impl FileSystem {
         check_old_name(name)?;
         let fate = self.update_tree(|change| {
             let parent = *change.edit_directory(dir)?;
-            let found = probe(&change.view, self.seed(), dir, name)?.found.ok_or(Errno::NOENT)?;
+            let found = probe(&change.view, self.seed(), dir, name)?.found.ok_or_else(|| absent(name))?;
             let removed = change.inode(found.ino)?;
             parent.check_free()?;
             removed.check_free()?;

@@ -8,7 +8,7 @@ use super::{
     attr::Caller,
     change::{Change, load_directory},
     create::{Spec, enter},
-    directory::{Dirent, Found, Probe, check_name, check_old_name, probe},
+    directory::{Dirent, Found, Probe, absent, check_name, check_old_name, probe},
     failure::Failure,
     file_system::{FileSystem, METADATA},
     inode::{FileType, Link},
@@ -84,7 +84,7 @@ impl FileSystem {
             let probe =
                 |dir, name| Ok::<_, Failure>(End { dir, name, probe: probe(&change.view, self.seed(), dir, name)? });
             let (source, target) = (probe(dir, name)?, probe(new_dir, new_name)?);
-            let moved = source.probe.found.ok_or(Errno::NOENT)?;
+            let moved = source.probe.found.ok_or_else(|| absent(name))?;
             match target.probe.found {
                 None if flags.exchange => Err(Errno::NOENT.into()),
                 Some(_) if flags.noreplace => Err(Errno::EXIST.into()),
