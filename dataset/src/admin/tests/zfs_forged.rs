@@ -254,9 +254,13 @@ fn a_package_without_a_description_is_received() {
     let entry = streams.iter().find(|entry| entry["file"] == "std-I-p-s1-s3").unwrap();
     let (world, file) = world_of(entry);
     let package = fixture(&file);
-    let (mut head, description) = records_of(&package).swap_remove(0);
+    let mut described = records_of(&package);
+    described.truncate(2);
+    let (head, description) = &mut described[0];
+    let behind = 2 * HEADER + description.len();
     head[4..8].fill(0);
-    let bare = [&head[..], &package[HEADER + description.len()..]].concat();
+    description.clear();
+    let bare = [&sealed(&described)[..], &package[behind..]].concat();
     let arrived = world.receive_zfs("tank/copy", &bare).unwrap();
     for snapshot in texts(&entry["snapshots"]) {
         let brought = arrived.snapshots.iter().find(|brought| brought.sent.to_string() == snapshot).unwrap();
