@@ -435,7 +435,7 @@ fn a_stream_file_is_an_archive() {
     assert_eq!(lab.fs(&["stream", "cat", "-s", "@two", &both, "/new"]), "new");
     lab.run("fs", &["stream", "cat", "-s", "@one", &both, "/new"]).fails(1);
 
-    // Both become one stream, which has the last snapshot.
+    // The full stream and the increment become one stream of the last snapshot.
     let merged = lab.at("merged");
     fs::write(&merged, lab.fs_bytes(&["stream", "merge", &full, &increment])).unwrap();
     assert_eq!(lab.fs(&["stream", "ls", "-lpR", &merged]), expected);

@@ -21,7 +21,7 @@ mod world;
 use std::{fs, path::PathBuf, sync::Arc};
 
 use dataset::{
-    admin::{Naming, ReceiveRequest, SendFrom, SendRequest},
+    admin::{ReceiveRequest, SendFrom, SendRequest},
     error::Reader,
     name::SnapshotName,
 };
@@ -131,16 +131,7 @@ fn a_pool_of_old_goes_on_and_is_opened_again() {
 }
 
 fn receive(world: &World, stream: &[u8], into: &str) {
-    let request = ReceiveRequest {
-        target: into.parse().unwrap(),
-        naming: Naming::Exact,
-        force: false,
-        properties: Vec::new(),
-        exclude: Vec::new(),
-        origin: None,
-        owner: (0, 0),
-        resumable: false,
-    };
+    let request = ReceiveRequest::plain(into.parse().unwrap());
     let (_, received) = world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {});
     received.unwrap_or_else(|error| panic!("receive into {into}: {error}"));
 }

@@ -9,9 +9,7 @@
 use std::sync::Arc;
 
 use dataset::{
-    admin::{
-        Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, ReceiveRequest, RollbackRequest,
-    },
+    admin::{Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, ReceiveRequest, RollbackRequest},
     fs::{
         Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileSystem, FileType, Ino, Project, ROOT,
         RenameFlags, SetAttr, SetQuota, SetTime, SetXattr,
@@ -170,14 +168,9 @@ fn rolled_back_and_received(world: &World) {
     world.datasets.rollback(request).unwrap();
     let stream = send(world, "tank/line@two", None, true);
     let request = ReceiveRequest {
-        target: "tank/received".parse().unwrap(),
-        naming: Naming::Exact,
-        force: false,
         properties: vec![Assignment { property: "readonly".into(), value: "on".into() }],
         exclude: vec!["atime".into()],
-        origin: None,
-        owner: (0, 0),
-        resumable: false,
+        ..ReceiveRequest::plain("tank/received".parse().unwrap())
     };
     world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();
 }

@@ -9,7 +9,7 @@
 use std::{cell::LazyCell, fs::File, path::Path, sync::Arc};
 
 use dataset::{
-    admin::{Datasets, Naming, Progress, ReceiveRequest},
+    admin::{Datasets, Progress, ReceiveRequest},
     fs::ROOT,
     jobs::{Expanding, Job, Removing, Resizing},
 };
@@ -380,20 +380,11 @@ fn from_openzfs() -> Vec<Arc<MemoryDevice>> {
     exported(&world, images)
 }
 
-/// Receives one of the streams that OpenZFS has made.
+/// Receives a stream of OpenZFS from the fixtures, by its name.
 fn receive_zfs(world: &World, stream: &str, target: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/zfs").join(format!("{stream}.zst"));
     let stream = zstd::stream::decode_all(File::open(path).unwrap()).unwrap();
-    let request = ReceiveRequest {
-        target: target.parse().unwrap(),
-        naming: Naming::Exact,
-        force: false,
-        properties: Vec::new(),
-        exclude: Vec::new(),
-        origin: None,
-        owner: (0, 0),
-        resumable: false,
-    };
+    let request = ReceiveRequest::plain(target.parse().unwrap());
     world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();
 }
 

@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// The guide's page that lists what is refused.
+    /// The page of the guide with the refused options and commands.
     const PAGE: &str = include_str!("../../../docs/src/openzfs.md");
 
     /// The rows of the page's table of refused options: names of subcommands, and the options.

@@ -38,7 +38,7 @@ pub trait Job {
     /// Progress and result of the current job, else of the last; `None` if there was none.
     fn record(&self, pool: &Pool) -> Result<Option<JobRecord>>;
 
-    /// What all jobs that move chunks share, if this job is one: at most one of them runs at a time.
+    /// The pause, limit and count of bytes shared by all jobs that move chunks; `None` for any other job.
     fn mover(&self) -> Option<Moving<'_>> {
         None
     }

@@ -31,5 +31,5 @@ pub use self::{
     file::{Access, FileDevice},
     interface::{Device, Pending, TEAR_UNIT, Whereabouts},
     memory::MemoryDevice,
-    recording::{Fate, Recorder, RecordingDevice, cuts},
+    recording::{Fate, Recorder, RecordingDevice, all_cuts, cuts},
 };

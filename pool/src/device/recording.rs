@@ -51,11 +51,16 @@ impl Fate {
 /// Positions to cut a log at, each with seeds of fates below `fates`. Every position has one seed, which differs from one
 /// position to the next; with `CENOTE_CUTS=all` in the environment every position has every seed.
 pub fn cuts(positions: RangeInclusive<usize>, fates: u64) -> impl Iterator<Item = (usize, u64)> {
-    let is_all = std::env::var_os("CENOTE_CUTS").is_some_and(|value| value == "all");
+    let is_all = all_cuts();
     positions.flat_map(move |cut| {
         let seeds = if is_all { 0..fates } else { (cut as u64 % fates)..(cut as u64 % fates + 1) };
         seeds.map(move |seed| (cut, seed))
     })
+}
+
+/// Whether tests try all cuts with all fates: `CENOTE_CUTS=all` is in the environment.
+pub fn all_cuts() -> bool {
+    std::env::var_os("CENOTE_CUTS").is_some_and(|value| value == "all")
 }
 
 /// An operation in the log.

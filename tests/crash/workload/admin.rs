@@ -11,8 +11,8 @@ use crate::{
 };
 use dataset::{
     admin::{
-        Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, ReceiveRequest, RollbackRequest,
-        SendFrom, SendRequest,
+        Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, ReceiveRequest, RollbackRequest, SendFrom,
+        SendRequest,
     },
     error::Reader,
     fs::SetQuota,
@@ -279,16 +279,7 @@ impl Life {
             _ => self.pick(&fits),
         };
         let Some(into) = into else { return Ok(None) };
-        let request = ReceiveRequest {
-            target: target(&into),
-            naming: Naming::Exact,
-            force: true,
-            properties: Vec::new(),
-            exclude: Vec::new(),
-            origin: None,
-            owner: (0, 0),
-            resumable: false,
-        };
+        let request = ReceiveRequest { force: true, ..ReceiveRequest::plain(target(&into)) };
         let is_new = !self.model.datasets.contains_key(&into);
         let (_, received) = self.world.datasets.receive(request, &mut &self.streams[at].bytes[..], 0, &mut |_| {});
         self.expect(&format!("receive into {into}"), received)?;

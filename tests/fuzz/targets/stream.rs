@@ -4,7 +4,7 @@
 //! Two targets: the first reads and verifies the stream, the second receives it into a pool.
 
 use dataset::{
-    admin::{Naming, ReceiveRequest},
+    admin::ReceiveRequest,
     name::Name,
     stream::{identify, verify},
 };
@@ -43,16 +43,7 @@ pub(super) fn receive(input: &[u8]) -> bool {
     let Some((target @ 0..=1, input)) = input.split_first() else { return false };
     let target = [NEW, HOME][usize::from(*target)];
     let world = World::new();
-    let request = ReceiveRequest {
-        target: Name::Dataset(name(target)),
-        naming: Naming::Exact,
-        force: true,
-        properties: Vec::new(),
-        exclude: Vec::new(),
-        origin: None,
-        owner: (0, 0),
-        resumable: false,
-    };
+    let request = ReceiveRequest { force: true, ..ReceiveRequest::plain(Name::Dataset(name(target))) };
     let (arrived, result) = world.datasets.receive(request, &mut &sealed(input)[..], 0, &mut |_| {});
     world.check_space();
     for snapshot in &arrived.snapshots {

@@ -1,11 +1,7 @@
 //! Streams of OpenZFS. An input holds the records of a stream without its end, and gets an end with the right checksum.
 //! The records' own checksums are zero, as very old senders write them.
 
-use dataset::{
-    admin::{Naming, ReceiveRequest},
-    name::Name,
-    zfs::is_stream,
-};
+use dataset::{admin::ReceiveRequest, name::Name, zfs::is_stream};
 
 use super::{
     files,
@@ -41,16 +37,7 @@ pub(super) fn run(input: &[u8]) -> bool {
         return false;
     }
     let world = World::new();
-    let request = ReceiveRequest {
-        target: Name::Dataset(name("tank/new")),
-        naming: Naming::Exact,
-        force: true,
-        properties: Vec::new(),
-        exclude: Vec::new(),
-        origin: None,
-        resumable: false,
-        owner: (0, 0),
-    };
+    let request = ReceiveRequest { force: true, ..ReceiveRequest::plain(Name::Dataset(name("tank/new"))) };
     let (arrived, result) = world.datasets.receive(request, &mut &ended(input)[..], 0, &mut |_| {});
     world.check_space();
     for snapshot in &arrived.snapshots {

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use pool::{
-    device::{Device, Fate, FaultDevice, MemoryDevice, Recorder},
+    device::{Device, Fate, FaultDevice, MemoryDevice, Recorder, all_cuts},
     units::MIB,
 };
 
@@ -45,7 +45,7 @@ pub(super) fn wherever_power_fails(
     let Range { start, end } = range;
     let step = ((end - start) / places).max(1);
     let cuts = (start..=end).step_by(step).chain(promised.iter().copied()).chain(end.saturating_sub(30)..=end);
-    let share = if std::env::var_os("CENOTE_CUTS").is_some_and(|value| value == "all") { 1 } else { SHARE };
+    let share = if all_cuts() { 1 } else { SHARE };
     for (cut, seed) in cuts.zip(0..).step_by(share) {
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         let images = images.into_iter().map(|image| Arc::new(image) as Arc<dyn Device>).collect();

@@ -270,7 +270,7 @@ fn only_the_rest_of_the_same_stream_continues_a_receive() {
     gone(Token { guid: pool::units::Guid(5), ..wanted.clone() }, "used in the initial send no longer exists");
     gone(Token { base: Some(pool::units::Guid(5)), ..wanted.clone() }, "incremental source 0x5 no longer exists");
     gone(Token { snapshot: "tank/none@a".parse().unwrap(), ..wanted }, "no longer exists");
-    // The partial state is still the one that it was.
+    // The refused streams have left the partial state unchanged.
     assert_eq!(there.token("tank/copy"), token);
     there.receive("tank/copy", &rest, false).unwrap();
     assert_eq!(there.files("tank/copy"), here.files("tank/home@a"));

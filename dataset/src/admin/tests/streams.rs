@@ -56,16 +56,7 @@ impl World {
 
 /// A request to receive the stream unchanged.
 pub(super) fn request(target: &str) -> ReceiveRequest {
-    ReceiveRequest {
-        target: target.parse().unwrap(),
-        naming: Naming::Exact,
-        force: false,
-        properties: Vec::new(),
-        exclude: Vec::new(),
-        origin: None,
-        owner: (0, 0),
-        resumable: false,
-    }
+    ReceiveRequest::plain(target.parse().unwrap())
 }
 
 /// A pool whose `tank/home` was changed once and has the snapshot `a`.

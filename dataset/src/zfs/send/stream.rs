@@ -1,4 +1,4 @@
-//! One stream: the objects that differ between two snapshots.
+//! The stream of one snapshot: the objects that differ from the base, or all objects.
 //!
 //! The difference of the trees arrives in the order of keys, so all items of an inode come together, and objects
 //! ascend. Extended attributes have numbers above all files, and follow in a second pass over the inodes concerned.

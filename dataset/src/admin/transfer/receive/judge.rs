@@ -70,7 +70,7 @@ pub(super) struct Judge {
     alone: bool,
     /// The snapshot that the user wants as the origin of a new dataset.
     origin: Option<SnapshotName>,
-    /// Whether the receive keeps what it has stored if it fails, and continues an interrupted one.
+    /// Whether a failed receive keeps its partial state, and this receive continues an interrupted one.
     lasting: bool,
     /// The root of the dataset, if only access times have changed since its newest snapshot.
     only_read: Option<BlockPointer>,

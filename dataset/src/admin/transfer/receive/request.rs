@@ -77,6 +77,20 @@ pub struct ArrivedSnapshot {
 }
 
 impl ReceiveRequest {
+    /// The request of a receive without options, by root.
+    pub fn plain(target: Name) -> ReceiveRequest {
+        ReceiveRequest {
+            target,
+            naming: Naming::Exact,
+            force: false,
+            properties: Vec::new(),
+            exclude: Vec::new(),
+            resumable: false,
+            origin: None,
+            owner: (0, 0),
+        }
+    }
+
     /// Whether the receive of a stream keeps what it has stored if it fails. A stream of OpenZFS, which has no txg, has
     /// no position.
     pub(super) fn lasts(&self, begin: &Begin) -> bool {

@@ -9,7 +9,7 @@ use self::reader::{File, Files, Objects};
 use super::Receiver;
 use crate::{
     admin::{
-        Assignment, Naming, ReceiveRequest, SendFrom, SendRequest,
+        Assignment, ReceiveRequest, SendFrom, SendRequest,
         tests::world::{World, noise},
     },
     error::Reader,
@@ -39,16 +39,7 @@ impl World {
     }
 
     fn bring(&self, target: &str, stream: &[u8]) {
-        let request = ReceiveRequest {
-            target: target.parse().unwrap(),
-            naming: Naming::Exact,
-            force: false,
-            properties: Vec::new(),
-            exclude: Vec::new(),
-            origin: None,
-            owner: (0, 0),
-            resumable: false,
-        };
+        let request = ReceiveRequest::plain(target.parse().unwrap());
         self.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();
     }
 
