@@ -68,6 +68,16 @@ impl Context<'_> {
         self.print(&text)
     }
 
+    /// Fails if standard output, which gets a stream, is a terminal.
+    pub fn refuse_terminal(&self) -> Result<(), Failure> {
+        if self.console.terminals.output {
+            return Err(
+                Failure::new("Stream can not be written to a terminal.").hint("you must redirect standard output")
+            );
+        }
+        Ok(())
+    }
+
     /// Prints a message on standard error.
     pub fn note(&mut self, text: &str) -> Result<(), Failure> {
         let text = called(text, self.program);

@@ -18,7 +18,7 @@ use super::{
     objects::{Failure, Objects},
     package::Package,
     reader::{PREFIX, Records, order_of},
-    record::{Head, Record},
+    record::{CLONE, FILE_SYSTEM, Head, Record},
 };
 use crate::{
     fs::{FileSystem, Options},
@@ -30,9 +30,7 @@ use crate::{
 pub const LAYOUT: u32 = 4;
 
 const PACKAGE: u8 = 2;
-const FILE_SYSTEM: u32 = 2;
 const VOLUME: u32 = 3;
-const CLONE: u32 = 1;
 const NANOS: Nanos = 1_000_000_000;
 
 /// Features of streams that are refused, by their bit: the name, and what to do.

@@ -7,6 +7,10 @@ use super::{
     fields::{Fields, Order},
 };
 
+/// The kind of dataset that a file system is, in the head of a stream.
+pub(super) const FILE_SYSTEM: u32 = 2;
+/// The flag of a stream whose base is a snapshot of another dataset.
+pub(super) const CLONE: u32 = 1;
 /// The length of a header, in bytes.
 pub(super) const HEADER: usize = 312;
 /// The part of a header in front of the checksum of the stream so far.

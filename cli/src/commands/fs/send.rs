@@ -106,9 +106,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if arguments.dry_run {
         return estimate(arguments, what, context);
     }
-    if context.console.terminals.output {
-        return Err(Failure::new("Stream can not be written to a terminal.").hint("you must redirect standard output"));
-    }
+    context.refuse_terminal()?;
     let pool = what.snapshot.dataset().pool().to_owned();
     if arguments.verbose || arguments.parsable {
         let plan = sent(context.call(&pool, StreamRequest::Send { what: what.clone(), dry_run: true })?)?;

@@ -11,18 +11,15 @@ use crate::{
     zfs::{
         fields::Order,
         fletcher::Fletcher,
-        record::{HEADER, MAGIC, MAGIC_AT, SUMMED},
+        record::{CLONE, FILE_SYSTEM, HEADER, MAGIC, MAGIC_AT, SUMMED},
     },
 };
 
-const FILE_SYSTEM: u32 = 2;
 /// The length of a snapshot's name, with its NUL.
 const NAME: usize = 256;
 const TO_THE_END: u64 = u64::MAX;
 const STREAM: u64 = 1;
 const PACKAGE: u64 = 2;
-/// The flag of a stream whose base is a snapshot of another dataset.
-const CLONE: u32 = 1;
 
 const BEGIN: u32 = 0;
 const OBJECT: u32 = 1;

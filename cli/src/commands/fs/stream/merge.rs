@@ -36,9 +36,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    if context.console.terminals.output {
-        return Err(Failure::new("Stream can not be written to a terminal.").hint("you must redirect standard output"));
-    }
+    context.refuse_terminal()?;
     let archives: Vec<Archive> = arguments.files.iter().map(|file| open(file)).collect::<Result<_, _>>()?;
     let layers = chain(arguments, &archives)?;
     let size = archives.iter().map(Archive::size).sum();
