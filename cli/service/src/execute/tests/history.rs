@@ -207,9 +207,9 @@ fn snapshots(tried: &Tried) {
     let send = |dry_run| StreamRequest::Send { what: what.clone(), dry_run };
     tried.world.ask_with(send(false), Some(File::create(&stream).unwrap().into())).unwrap();
     tried.quiet(send(false));
-    let receive = |dry_run| {
+    let receive_at = |target, dry_run, resumable| {
         StreamRequest::Receive(ReceiveSpec {
-            target: name("tank/received"),
+            target: name(target),
             naming: ReceiveNaming::Exact,
             force: false,
             no_mount: true,
@@ -218,11 +218,17 @@ fn snapshots(tried: &Tried) {
             exclude: Vec::new(),
             origin: None,
             skip_holds: false,
-            resumable: false,
+            resumable,
         })
     };
+    let receive = |dry_run| receive_at("tank/received", dry_run, false);
     tried.quiet(receive(true));
     tried.change_with(receive(false), Some(File::open(&stream).unwrap().into()));
+    let whole = std::fs::read(&stream).unwrap();
+    std::fs::write(&stream, &whole[..whole.len() - 1]).unwrap();
+    let cut = tried.world.ask_with(receive_at("tank/partial", false, true), Some(File::open(&stream).unwrap().into()));
+    assert!(cut.is_err(), "{cut:?}");
+    tried.change(StreamRequest::DiscardPartial(name("tank/partial")));
     tried.change(DatasetRequest::DestroySnapshots {
         set: name("tank/received@1"),
         recursive: false,
