@@ -125,6 +125,11 @@ fn an_interrupted_receive_is_resumed_after_anything() {
     let first = token(&lab, "vault/copy");
     let words = lab.fs(&["stream", "token", &first]);
     assert!(words.contains("tank/home@one") && words.contains("full stream"), "{words}");
+    let planned = lab.fs(&["send", "-n", "-v", "-t", &first]);
+    assert!(
+        planned.starts_with("resume token contents:\n") && planned.contains("\ttoname = tank/home@one\n"),
+        "{planned}"
+    );
     assert_eq!(lab.fs(&["get", "-H", "-o", "value", "mounted", "vault/copy"]).trim(), "no");
     let refused = lab.feed("fs", &["receive", "vault/copy"], &full).fails(1);
     assert!(refused.contains("contains partially-complete state") && refused.contains("fs receive -A vault/copy"));

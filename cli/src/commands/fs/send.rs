@@ -12,6 +12,7 @@ use dataset::stream::{Token, TokenError};
 use protocol::{Exit, Failure, Response, SendSpec, SentRecord, StreamFormat, StreamRequest, unexpected_answer};
 use serde_json::{Value, json};
 
+use super::stream::fields;
 use crate::args::common::name;
 use crate::context::Context;
 
@@ -110,8 +111,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pool = what.snapshot.dataset().pool().to_owned();
     if arguments.verbose || arguments.parsable {
         let plan = sent(context.call(&pool, StreamRequest::Send { what: what.clone(), dry_run: true })?)?;
-        let text = render(&plan, arguments.parsable);
-        context.note(&text)?;
+        context.note(&announced(arguments, &plan))?;
     }
     let stream = std::io::stdout().as_fd().try_clone_to_owned()?;
     sent(context.call_with(&pool, StreamRequest::Send { what, dry_run: false }, Some(stream))?)?;
@@ -123,7 +123,7 @@ fn estimate(arguments: &Arguments, what: SendSpec, context: &mut Context<'_>) ->
     let plan = sent(context.call(&pool, StreamRequest::Send { what, dry_run: true })?)?;
     match (arguments.json, arguments.verbose || arguments.parsable) {
         (true, _) => context.print_json("send", "streams", encode(&plan))?,
-        (false, true) => context.print(&render(&plan, arguments.parsable))?,
+        (false, true) => context.print(&announced(arguments, &plan))?,
         (false, false) => {}
     }
     Ok(Exit::Done)
@@ -137,8 +137,7 @@ fn sent(response: Response) -> Result<Vec<SentRecord>, Failure> {
 }
 
 fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
-    // In OpenZFS, --resume is the long form of -t.
-    if let Some(token) = arguments.token.as_ref().or(arguments.snapshot.as_ref().filter(|_| arguments.resume)) {
+    if let Some(token) = token(arguments) {
         return rest(token);
     }
     let what = arguments.snapshot.as_deref().unwrap_or_default();
@@ -167,6 +166,11 @@ fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
             Format::ZfsFuse => StreamFormat::ZfsFuse,
         },
     })
+}
+
+/// The token to continue with. In OpenZFS, --resume is the long form of -t.
+fn token(arguments: &Arguments) -> Option<&String> {
+    arguments.token.as_ref().or(arguments.snapshot.as_ref().filter(|_| arguments.resume))
 }
 
 /// The rest of the stream for a token.
@@ -204,6 +208,13 @@ fn base_name(text: &str, snapshot: &SnapshotName) -> Result<Name, Failure> {
         true => Err(Failure::cannot("send", snapshot, "it cannot be its own base")),
         false => Ok(base),
     }
+}
+
+/// The lines before a stream. With -v a token is shown first, as in OpenZFS: programs look there for the name of its snapshot.
+fn announced(arguments: &Arguments, plan: &[SentRecord]) -> String {
+    let token = token(arguments).filter(|_| arguments.verbose).and_then(|text| text.parse().ok());
+    let contents = token.as_ref().map(|token| format!("resume token contents:\n{}", fields(token))).unwrap_or_default();
+    contents + &render(plan, arguments.parsable)
 }
 
 fn render(plan: &[SentRecord], parsable: bool) -> String {

@@ -20,6 +20,8 @@ use service::{StreamFiles, system_text};
 
 use crate::context::Context;
 
+pub(in crate::commands) use token::fields;
+
 /// Arguments of `fs stream`.
 #[derive(Args, Debug)]
 #[command(

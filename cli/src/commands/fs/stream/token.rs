@@ -49,12 +49,22 @@ fn explained(token: &Token) -> String {
     )
 }
 
+/// The token as OpenZFS prints its tokens: one field a line, with OpenZFS's names.
+pub(in crate::commands) fn fields(token: &Token) -> String {
+    let Token { snapshot, guid, base, position, .. } = token;
+    let base = base.map(|base| format!("\tfromguid = {:#x}\n", base.0)).unwrap_or_default();
+    format!(
+        "nvlist version: 0\n{base}\tobject = {:#x}\n\toffset = {:#x}\n\tbytes = {:#x}\n\ttoguid = {:#x}\n\ttoname = {snapshot}\n",
+        position.key.object, position.key.offset, position.bytes, guid.0,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_explained_in_words() {
+    fn a_token_is_explained_in_words_and_in_fields() {
         let token = "1-ab711eb23f1d0dce-36-0103887766554433221109000000000000000500000000000000500010000000000000ac021074616e6b2f686f6d65406d6f6e646179";
         insta::assert_snapshot!(explained(&token.parse().unwrap()), @r"
         snapshot      tank/home@monday
@@ -64,5 +74,9 @@ mod tests {
         continues at  object 5, kind 0x50, offset 4096
         to continue: fs send -t TOKEN | fs receive -s FILESYSTEM
         ");
+        assert_eq!(
+            fields(&token.parse().unwrap()),
+            "nvlist version: 0\n\tfromguid = 0x9\n\tobject = 0x5\n\toffset = 0x1000\n\tbytes = 0x12c\n\ttoguid = 0x1122334455667788\n\ttoname = tank/home@monday\n"
+        );
     }
 }
