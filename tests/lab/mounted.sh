@@ -29,11 +29,16 @@ open_pool() {
     mounted=$folder
     return
   fi
+  make_place
+  pool create "${properties[@]}" -m "$mounted" "$POOL" "$SIZE:$place/image"
+}
+
+# Makes the folder of images, state and sockets, in which a pool is to be mounted.
+make_place() {
   place=$(mktemp -d "${TMPDIR:-/tmp}/cenote-$POOL-XXXXXX")
   chmod 755 "$place"
   export CENOTE_STATE=$place/state CENOTE_RUN=$place/run
   mounted=$place/mnt
-  pool create "${properties[@]}" -m "$mounted" "$POOL" "$SIZE:$place/image"
 }
 
 # Closes the pool and has it checked. What a suite has left behind in it is found by the check too.
