@@ -10,6 +10,8 @@ pub enum Program {
     Pool,
     /// `fs`, also started as `zfs`.
     Fs,
+    /// `zstream`, also started as `zstreamdump`: OpenZFS's names for parts of `fs stream`.
+    Zstream,
     /// `mount.cenote`, the helper of mount(8).
     Mount,
 }
@@ -20,6 +22,7 @@ impl Program {
         match Path::new(first_word).file_name()?.to_str()? {
             "pool" | "zpool" => Some(Program::Pool),
             "fs" | "zfs" => Some(Program::Fs),
+            "zstream" | "zstreamdump" => Some(Program::Zstream),
             "mount.cenote" | "mount.fuse.cenote" => Some(Program::Mount),
             _ => None,
         }

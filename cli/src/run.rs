@@ -39,7 +39,7 @@ pub fn main<E: Executor>(program: Program, executor: impl FnOnce(String) -> E) -
     let exit = run(program, &words, &mut executor, console, TimeZone::system);
     match program {
         Program::Mount => commands::mount_helper::code(exit).into(),
-        Program::Pool | Program::Fs => exit.code().into(),
+        Program::Pool | Program::Fs | Program::Zstream => exit.code().into(),
     }
 }
 
@@ -92,6 +92,7 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
             let cli = FsCli::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
             cli.command.run(command, context)
         }
+        Program::Zstream => commands::zstream::run(&matches, context),
         Program::Mount => {
             let arguments = commands::mount_helper::Arguments::from_arg_matches(&matches)
                 .map_err(|error| Failure::usage(error.to_string()))?;
@@ -178,6 +179,7 @@ pub fn command(program: Program, name: &'static str) -> clap::Command {
     let command = match program {
         Program::Pool => PoolCli::command(),
         Program::Fs => FsCli::command(),
+        Program::Zstream => commands::zstream::command(name),
         Program::Mount => commands::mount_helper::Arguments::command(),
     };
     let command = with_ignored(command.name(name).bin_name(name), program);
@@ -192,6 +194,8 @@ fn name_of(program: Program, words: &[OsString]) -> &'static str {
         (Program::Pool, _) => "pool",
         (Program::Fs, Some("zfs")) => "zfs",
         (Program::Fs, _) => "fs",
+        (Program::Zstream, Some("zstreamdump")) => "zstreamdump",
+        (Program::Zstream, _) => "zstream",
         (Program::Mount, _) => "mount.cenote",
     }
 }

@@ -101,6 +101,9 @@ fn under_their_other_names_the_programs_speak_as_those() {
         other("fs", "zfs", &["list", "tank/none"]),
         other("fs", "zfs", &["create", "tank/home"]),
         other("fs", "zfs", &["frobnicate"]),
+        other("fs", "zstream", &["redup", "home.stream"]),
+        other("fs", "zstream", &["token", "1-2"]),
+        other("pool", "zstreamdump", &["-C", "none"]),
     ];
     assert_snapshot!(said.concat(), @r"
     $ zpool list -H -o name,health
@@ -127,7 +130,41 @@ fn under_their_other_names_the_programs_speak_as_those() {
 
     For more information, try '--help'.
     [exit 2]
+    $ zstream redup home.stream
+    zstream: 'redup' is not supported: streams are never deduplicated, so every stream can be received as it is
+    [exit 2]
+    $ zstream token 1-2
+    zstream: cannot read the token: it is no token: a token is like 1-CHECKSUM-LENGTH-PAYLOAD, in hexadecimal digits
+      to print a token: zfs get -H -o value receive_resume_token FILESYSTEM
+    [exit 1]
+    $ zstreamdump -C none
+    zstreamdump: cannot open 'none': No such file or directory
+    [exit 1]
     ");
+}
+
+#[test]
+fn zstream_dumps_a_stream_from_a_file_and_from_a_pipe() {
+    let lab = furnished();
+    for name in ["zstream", "zstreamdump"] {
+        std::os::unix::fs::symlink(lab.command("fs", &[]).get_program(), lab.path(name)).unwrap();
+    }
+    let stream = lab.fs_bytes(&["send", "tank/home@monday"]);
+    std::fs::write(lab.path("home.stream"), &stream).unwrap();
+    let shell = |line: &str| {
+        let output = std::process::Command::new("sh").args(["-c", line]).current_dir(lab.path(".")).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let expected = lab.fs(&["stream", "dump", "-v", "home.stream"]);
+    assert!(expected.contains("BEGIN   tank/home@monday"), "{expected}");
+    for line in
+        ["./zstream dump -v home.stream", "./zstreamdump -d <home.stream", "cat home.stream | ./zstreamdump -C -v"]
+    {
+        assert_eq!(shell(line), (Some(0), expected.clone()), "{line}");
+    }
+    let (code, said) = shell("head -c 100 home.stream | ./zstreamdump -v");
+    assert_eq!(code, Some(1));
+    assert!(expected.starts_with(&said) && said.len() < expected.len(), "{said}");
 }
 
 #[test]

@@ -87,9 +87,25 @@ const FS_OPTIONS: Options = &[
     ("receive", &["-M"], "use -u, or unmount busy file systems first: fs unmount -f"),
 ];
 
+const ZSTREAM: &[(&[&str], &str)] = &[
+    (
+        &["decompress"],
+        "each block of a stream tells its compression; 'fs stream cat' and 'fs stream cp' decompress files",
+    ),
+    (
+        &["recompress"],
+        "a stream has its blocks as stored, with their checksums; copies of files get another compression",
+    ),
+    (&["redup"], "streams are never deduplicated, so every stream can be received as it is"),
+];
+
 /// Why Cenote lacks a subcommand of OpenZFS; `None` if OpenZFS has no subcommand `name` either.
 pub fn subcommand(program: Program, name: &str) -> Option<&'static str> {
-    let table = if program == Program::Pool { POOL } else { FS };
+    let table = match program {
+        Program::Pool => POOL,
+        Program::Zstream => ZSTREAM,
+        Program::Fs | Program::Mount => FS,
+    };
     table.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
 }
 

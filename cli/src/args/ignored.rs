@@ -67,7 +67,7 @@ pub fn with_ignored(command: Command, program: Program) -> Command {
     let table = match program {
         Program::Pool => POOL,
         Program::Fs => FS,
-        Program::Mount => &[],
+        Program::Zstream | Program::Mount => &[],
     };
     table.iter().fold(command, |command, (subcommand, name, letter, form)| {
         let action = if *form == Valued { ArgAction::Append } else { ArgAction::SetTrue };

@@ -27,7 +27,7 @@ fn table(program: Program) -> &'static [(&'static str, &'static str)] {
     match program {
         Program::Pool => POOL,
         Program::Fs => FS,
-        Program::Mount => &[],
+        Program::Zstream | Program::Mount => &[],
     }
 }
 

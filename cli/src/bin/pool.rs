@@ -1,4 +1,5 @@
-//! `pool`: administers storage pools. Also runs as `zpool`, `fs`, `zfs` and `mount.cenote`, by its name at the start.
+//! `pool`: administers storage pools. Also runs as `zpool`, `fs`, `zfs`, `zstream`, `zstreamdump` and
+//! `mount.cenote`, by its name at the start.
 
 use std::process::ExitCode;
 

@@ -9,3 +9,4 @@ pub mod manual;
 pub mod mount_helper;
 pub mod pool;
 pub mod version;
+pub mod zstream;

@@ -1,5 +1,5 @@
-//! Names of commands in help and messages: `zpool` and `zfs` instead of `pool` and `fs`, if the user typed `zpool` or
-//! `zfs`.
+//! Names of commands in help and messages: `zpool` and `zfs` instead of `pool` and `fs`, if the user typed a name of
+//! ZFS.
 
 use crate::args::related::is_subcommand;
 use crate::program::Program;
@@ -9,7 +9,7 @@ const NAMES: [(Program, &str, &str); 2] = [(Program::Pool, "pool", "zpool"), (Pr
 
 /// Renames each `pool SUBCOMMAND` and `fs SUBCOMMAND` in `text` for a user of `program`.
 pub fn called(text: &str, program: &str) -> String {
-    if !matches!(program, "zpool" | "zfs") {
+    if !matches!(program, "zpool" | "zfs" | "zstream" | "zstreamdump") {
         return text.to_owned();
     }
     let mut named = String::with_capacity(text.len());
@@ -45,5 +45,6 @@ mod tests {
             "known pools: zpool list; 'zfs send' | zfs recv, the pool tank, fs -x, xpool list, /pool list"
         );
         assert_eq!(called("pool import", "zpool"), "zpool import");
+        assert_eq!(called("fs stream dump, zstream dump", "zstream"), "zfs stream dump, zstream dump");
     }
 }

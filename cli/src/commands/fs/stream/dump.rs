@@ -1,9 +1,9 @@
 //! `fs stream dump`: the records of stream files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dataset::stream::archive::Error;
+use dataset::stream::archive::{Archive, Error};
 use protocol::{Exit, Failure};
 
 use super::{located, open};
@@ -45,12 +45,24 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Ex
         if arguments.files.len() > 1 {
             context.print(&format!("{}:\n", file.display()))?;
         }
-        let dumped =
-            archive.dump(arguments.verbose, &mut |line| context.print(&format!("{line}\n")).map_err(Ended::Failed));
-        dumped.map_err(|ended| match ended {
-            Ended::Damage(error) => Failure::cannot("dump", file.display(), located(&archive, &error)),
-            Ended::Failed(failure) => failure,
-        })?;
+        dump(&archive, file, arguments.verbose, context)?;
     }
     Ok(Exit::Done)
+}
+
+/// Prints the records of a stream file, and with `verbose` the items of ranges.
+///
+/// # Errors
+/// At the first damage.
+pub(in crate::commands) fn dump(
+    archive: &Archive,
+    name: &Path,
+    verbose: bool,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    let dumped = archive.dump(verbose, &mut |line| context.print(&format!("{line}\n")).map_err(Ended::Failed));
+    dumped.map_err(|ended| match ended {
+        Ended::Damage(error) => Failure::cannot("dump", name.display(), located(archive, &error)),
+        Ended::Failed(failure) => failure,
+    })
 }

@@ -20,7 +20,8 @@ use service::{StreamFiles, system_text};
 
 use crate::context::Context;
 
-pub(in crate::commands) use token::fields;
+pub(in crate::commands) use dump::dump;
+pub(in crate::commands) use token::{fields, listed, parsed};
 
 /// Arguments of `fs stream`.
 #[derive(Args, Debug)]
@@ -139,9 +140,14 @@ impl Chosen {
 }
 
 /// Opens a stream file.
-fn open(file: &Path) -> Result<Archive, Failure> {
-    let failed = |why: String| Failure::cannot("open", file.display(), why);
-    let opened = File::open(file).map_err(|error| failed(system_text(&error)))?;
+pub(in crate::commands) fn open(file: &Path) -> Result<Archive, Failure> {
+    let opened = File::open(file).map_err(|error| Failure::cannot("open", file.display(), system_text(&error)))?;
+    archive_of(opened, file)
+}
+
+/// Opens a stream file that is open already; messages call it `name`.
+pub(in crate::commands) fn archive_of(opened: File, name: &Path) -> Result<Archive, Failure> {
+    let failed = |why: String| Failure::cannot("open", name.display(), why);
     let is_plain = opened.metadata().is_ok_and(|meta| meta.is_file() || !meta.is_dir() && opened_anywhere(&opened));
     if !is_plain {
         return Err(
@@ -152,7 +158,7 @@ fn open(file: &Path) -> Result<Archive, Failure> {
 }
 
 /// Whether the file has a size, as a block device does and a pipe does not.
-fn opened_anywhere(file: &File) -> bool {
+pub(in crate::commands) fn opened_anywhere(file: &File) -> bool {
     use std::io::{Seek, SeekFrom};
     let mut file = file;
     file.seek(SeekFrom::Start(0)).is_ok()

@@ -22,12 +22,16 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let token = arguments.token.parse().map_err(|error: TokenError| {
+    context.print(&explained(&parsed(&arguments.token)?))?;
+    Ok(Exit::Done)
+}
+
+/// A token from the command line.
+pub(in crate::commands) fn parsed(text: &str) -> Result<Token, Failure> {
+    text.parse().map_err(|error: TokenError| {
         let failure = Failure::new(format!("cannot read the token: {error}"));
         failure.hint("to print a token: fs get -H -o value receive_resume_token FILESYSTEM")
-    })?;
-    context.print(&explained(&token))?;
-    Ok(Exit::Done)
+    })
 }
 
 fn explained(token: &Token) -> String {
@@ -49,14 +53,27 @@ fn explained(token: &Token) -> String {
     )
 }
 
-/// The token as OpenZFS prints its tokens: one field a line, with OpenZFS's names.
+/// The fields of a token by OpenZFS's names, as `zfs send -v` prints OpenZFS's tokens.
 pub(in crate::commands) fn fields(token: &Token) -> String {
-    let Token { snapshot, guid, base, position, .. } = token;
-    let base = base.map(|base| format!("\tfromguid = {:#x}\n", base.0)).unwrap_or_default();
-    format!(
-        "nvlist version: 0\n{base}\tobject = {:#x}\n\toffset = {:#x}\n\tbytes = {:#x}\n\ttoguid = {:#x}\n\ttoname = {snapshot}\n",
-        position.key.object, position.key.offset, position.bytes, guid.0,
-    )
+    let numbers: String = numbers(token).map(|(name, number)| format!("\t{name} = {number:#x}\n")).collect();
+    format!("nvlist version: 0\n{numbers}\ttoname = {}\n", token.snapshot)
+}
+
+/// The fields of a token, as OpenZFS's `zstream token` prints them.
+pub(in crate::commands) fn listed(token: &Token) -> String {
+    let numbers: String = numbers(token).map(|(name, number)| format!("     {name}: {number}\n")).collect();
+    format!("{numbers}     toname: '{}'\n", token.snapshot)
+}
+
+fn numbers(token: &Token) -> impl Iterator<Item = (&'static str, u64)> {
+    let Token { guid, base, position, .. } = token;
+    let numbers = [
+        ("object", position.key.object),
+        ("offset", position.key.offset),
+        ("bytes", position.bytes),
+        ("toguid", guid.0),
+    ];
+    base.map(|base| ("fromguid", base.0)).into_iter().chain(numbers)
 }
 
 #[cfg(test)]
@@ -77,6 +94,10 @@ mod tests {
         assert_eq!(
             fields(&token.parse().unwrap()),
             "nvlist version: 0\n\tfromguid = 0x9\n\tobject = 0x5\n\toffset = 0x1000\n\tbytes = 0x12c\n\ttoguid = 0x1122334455667788\n\ttoname = tank/home@monday\n"
+        );
+        assert_eq!(
+            listed(&token.parse().unwrap()),
+            "     fromguid: 9\n     object: 5\n     offset: 4096\n     bytes: 300\n     toguid: 1234605616436508552\n     toname: 'tank/home@monday'\n"
         );
     }
 }
