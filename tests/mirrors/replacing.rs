@@ -105,6 +105,28 @@ fn known(lab: &Lab) -> Vec<String> {
 }
 
 #[test]
+fn a_planned_replacement_shows_the_layout_and_changes_nothing() {
+    let lab = furnished();
+    let before = lab.pool(&["status", "tank"]);
+    let plan = |words: &[&str]| lab.run("pool", &[&["replace", "-n", "tank"], words].concat());
+    let said = plan(&["b.img", "80M:c.img"]).ok();
+    assert!(said.starts_with("would update 'tank' to the following configuration:"), "{said}");
+    assert!(said.contains("c.img") && said.contains("a.img") && !said.contains("b.img"), "{said}");
+    assert!(!lab.path("c.img").exists(), "an image was made");
+    assert!(plan(&["b.img", "64M:c.img"]).fails(1).contains("too small"));
+    assert!(plan(&["b.img", "a.img"]).fails(1).contains("already a device of the pool"));
+    assert!(plan(&["b.img"]).fails(1).contains("in use in pool 'tank'"));
+    let said = plan(&["-f", "b.img"]).ok();
+    assert!(said.contains("a.img") && said.contains("b.img"), "{said}");
+    lab.pool(&["add", "tank", "spare", "80M:s.img"]);
+    let said = plan(&["b.img", "s.img"]).ok();
+    assert!(said.contains("s.img") && !said.contains("b.img"), "{said}");
+    lab.pool(&["remove", "tank", "s.img"]);
+    assert_eq!(lab.pool(&["status", "tank"]), before);
+    assert!(lab.run("pool", &["replace", "-n", "-w", "tank", "b.img", "80M:c.img"]).fails(2).contains("-w"));
+}
+
+#[test]
 fn a_new_device_at_the_same_path_replaces_the_old_one() {
     let lab = furnished();
     put_a_new_one_in_the_place_of(&lab, "a.img");

@@ -129,6 +129,25 @@ impl Pool {
         joined(config_of(&mut label, vdev.id())?.tree.clone(), &named, &joining, random).map(drop)
     }
 
+    /// Checks whether [`Pool::attach`] would replace a device by a device of this name and size; changes nothing.
+    ///
+    /// # Errors
+    /// As [`Pool::attach`].
+    pub fn check_replace(&self, old: &str, new: &dyn Device) -> Result<()> {
+        self.engine().writable()?;
+        let mut label = self.label();
+        let (vdev, named, _) = self.place_beside(&label, old, new)?;
+        let tree = config_of(&mut label, vdev.id())?.tree.clone();
+        let stands_in =
+            |member: &MemberConfig| member.replaces == Some(named.guid()) && label.is_spare(member.leaf.guid);
+        // The new device takes the place of the spare.
+        if tree.members().any(stands_in) {
+            Ok(())
+        } else {
+            check_replaceable(&tree, &named, |device| label.is_spare(device))
+        }
+    }
+
     /// The vdev and the device for a new device to join, and the usable bytes of the new device.
     fn place_beside(&self, label: &Label, beside: &str, new: &dyn Device) -> Result<(Arc<dyn Vdev>, Arc<Leaf>, u64)> {
         let (vdev, named) = self.find_device(beside)?;

@@ -31,7 +31,7 @@ pub enum DeviceRequest {
         force: bool,
         /// RAID-Z expansion: limit on copying, in bytes per second.
         limit: Option<u64>,
-        /// Report the resulting layout, and change nothing. Not with `replace`.
+        /// Report the resulting layout, and change nothing.
         dry_run: bool,
     },
     /// Detach a device from its mirror. `Layout`

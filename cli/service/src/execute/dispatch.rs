@@ -72,6 +72,9 @@ impl OpenPool {
             DeviceRequest::AddVdevs { vdevs, spares, force, dry_run } => {
                 self.add_vdevs(&vdevs, &spares, force, dry_run).map(Response::Layout)
             }
+            DeviceRequest::Attach { device, new, replace: true, force, dry_run: true, .. } => {
+                self.plan_replace(&device, &new, force).map(Response::Layout)
+            }
             DeviceRequest::Attach { device, new, force, dry_run: true, .. } => {
                 self.plan_attach(&device, &new, force).map(Response::Layout)
             }

@@ -5,13 +5,13 @@
 //! The pool writes nothing before the release. If the replacement fails, the device is brought back as after an
 //! offline.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use pool::{
     device::{Access, FileDevice},
     error::ErrorKind,
     units::Guid,
-    vdev::State,
+    vdev::{Leaf, State},
 };
 use protocol::{Failure, VdevSpec};
 
@@ -23,6 +23,24 @@ impl OpenPool {
     /// Releases the device `old` if `new` is the same file, opened by the pool. Returns the GUID of a released
     /// device.
     pub(super) fn let_go_in_place(&self, old: &str, new: &VdevSpec, force: bool) -> Result<Option<Guid>, Failure> {
+        let Some((leaf, is_out)) = self.in_place(old, new, force)? else { return Ok(None) };
+        let number = leaf.guid();
+        if !is_out {
+            self.pool.put_offline(&number.to_string(), true).or_refused(ACTION, old)?;
+        } else if leaf.device().outstanding() == 0 {
+            leaf.let_go();
+        }
+        Ok(Some(number))
+    }
+
+    /// The device `old`, if `new` is the same file, opened by the pool, and may take the place of `old`; and whether `old`
+    /// is out of use.
+    pub(super) fn in_place(
+        &self,
+        old: &str,
+        new: &VdevSpec,
+        force: bool,
+    ) -> Result<Option<(Arc<Leaf>, bool)>, Failure> {
         let (vdev, leaf) = self.pool.find_device(old).or_refused(ACTION, old)?;
         let path = Path::new(new.path.as_os_str());
         if new.create.is_some() || !devices::is_same(Path::new(leaf.name()), path) {
@@ -44,12 +62,7 @@ impl OpenPool {
             )));
         }
         devices::check_content(path, ACTION, old, force)?;
-        if !is_out {
-            self.pool.put_offline(&number.to_string(), true).or_refused(ACTION, old)?;
-        } else if leaf.device().outstanding() == 0 {
-            leaf.let_go();
-        }
-        Ok(Some(number))
+        Ok(Some((leaf, is_out)))
     }
 
     /// Refuses a new device that the pool has open already, other than the device `beside` to be replaced in place.

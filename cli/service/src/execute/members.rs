@@ -116,6 +116,36 @@ impl OpenPool {
         Ok(())
     }
 
+    /// The layout after replacing a device; changes nothing.
+    pub(super) fn plan_replace(&self, old: &str, new: &VdevSpec, force: bool) -> Result<Layout, Failure> {
+        const ACTION: &str = "replace";
+        let leaf = self.pool.find_device(old).or_refused(ACTION, old)?.1;
+        let path = new.path.to_text();
+        let spares = self.pool.spares();
+        let spare = spares.iter().find(|spare| spare.leaf.name() == path || spare.leaf.guid().to_string() == path);
+        let (name, size) = match spare {
+            Some(spare) if spare.used_in.is_some() => {
+                let why = format!("the spare {} is already in use", spare.leaf.name());
+                return Err(Failure::cannot(ACTION, old, why));
+            }
+            Some(spare) => (spare.leaf.name().to_owned(), spare.leaf.device().size()),
+            None => {
+                self.check_not_own(leaf.name(), new, ACTION, true)?;
+                if self.in_place(old, new, force)?.is_some() {
+                    return Ok(self.layout());
+                }
+                (path, check_new(std::slice::from_ref(new), ACTION, old, force)?.iter().sum())
+            }
+        };
+        self.pool.check_replace(old, &MemoryDevice::new(name.clone(), size)).or_refused(ACTION, old)?;
+        let mut layout = self.layout();
+        for vdev in &mut layout.vdevs {
+            let shown = vdev.devices.iter_mut().chain([&mut vdev.name]);
+            shown.filter(|shown| **shown == leaf.name()).for_each(|shown| shown.clone_from(&name));
+        }
+        Ok(layout)
+    }
+
     /// The layout after attaching a device beside a device, or to a RAID-Z; changes nothing.
     pub(super) fn plan_attach(&self, beside: &str, new: &VdevSpec, force: bool) -> Result<Layout, Failure> {
         const ACTION: &str = "attach to";

@@ -4,6 +4,7 @@ use clap::Args;
 use dataset::jobs::Kind;
 use protocol::{DeviceRequest, Exit, Failure, JobTarget, Order, Request, Response, VdevSpec, unexpected_answer};
 
+use super::layout;
 use crate::args::ashift::DeviceProperties;
 use crate::args::common::{device_name, pool_name, vdev};
 use crate::context::Context;
@@ -26,12 +27,16 @@ tolerates one failure less.
 Examples:
   pool replace tank /dev/sdb /dev/sdd
   pool replace tank /dev/sdb                 new disk at the same path
+  pool replace -n tank /dev/sdb /dev/sdd     show the layout with the new device
   pool replace -w tank /dev/sdb /dev/sdd     wait until the old device is detached"
 )]
 pub struct Arguments {
     /// Use a device that contains data; the data is destroyed
     #[arg(short = 'f')]
     force: bool,
+    /// Dry run: show the resulting layout
+    #[arg(short = 'n', conflicts_with = "wait")]
+    dry_run: bool,
     /// Wait until the replacement finishes
     #[arg(short = 'w')]
     wait: bool,
@@ -65,9 +70,12 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         replace: true,
         force: arguments.force,
         limit: None,
-        dry_run: false,
+        dry_run: arguments.dry_run,
     };
-    let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+    let Response::Layout(planned) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+    if arguments.dry_run {
+        return context.print(&layout::render(&planned, "replace")).map(|()| Exit::Done);
+    }
     if arguments.wait {
         context.run(&pool, Request::job(Kind::Resilver, Order::Wait(JobTarget::Device(new.path.to_text()))))?;
     }
