@@ -162,6 +162,23 @@ fn zstream_dumps_a_stream_from_a_file_and_from_a_pipe() {
     {
         assert_eq!(shell(line), (Some(0), expected.clone()), "{line}");
     }
+    std::fs::write(lab.path("home.zsend"), lab.fs_bytes(&["send", "--format", "zfs", "tank/home@monday"])).unwrap();
+    let (code, said) = shell("cat home.zsend | ./zstreamdump");
+    assert_eq!(code, Some(0));
+    assert!(
+        said.starts_with("BEGIN record\n\thdrtype = 1\n") && said.contains("\ttoname = tank/home@monday\n"),
+        "{said}"
+    );
+    assert!(said.contains("\tTotal DRR_END records = 1 (0 bytes)\n"), "{said}");
+    let size = std::fs::metadata(lab.path("home.zsend")).unwrap().len();
+    assert!(said.ends_with(&format!("\tTotal stream length = {size} ({size:#x})\n")), "{said}");
+    let (code, verbose) = shell("./zstream dump -v home.zsend");
+    assert_eq!(code, Some(0));
+    assert!(
+        verbose.contains("WRITE object = ") && verbose.ends_with(said.split_once("SUMMARY").unwrap().1),
+        "{verbose}"
+    );
+    assert_eq!(shell("head -c 9000 home.zsend | ./zstreamdump").0, Some(1));
     let (code, said) = shell("head -c 100 home.stream | ./zstreamdump -v");
     assert_eq!(code, Some(1));
     assert!(expected.starts_with(&said) && said.len() < expected.len(), "{said}");

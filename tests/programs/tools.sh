@@ -58,7 +58,7 @@ tools_day() {
   zfs mount -a
   for kept in "${KEPT[@]}"; do
     same "$suite: the backup of $kept" "$(<"$place/$kept-$hour")" "$(copies_listing "$place/backup/work/$kept")"
-    tools_snapshots "$POOL/work/$kept" "$mounted/work/$kept" "$("${tool}_kept" source)"
+    tools_snapshots "$POOL/work/$kept" '' "$("${tool}_kept" source)"
     tools_snapshots "$BACKUP/work/$kept" "$place/backup/work/$kept" "$("${tool}_kept" target)"
   done
   # The source is lost. It is not destroyed, because the tool may hold snapshots.
@@ -107,7 +107,7 @@ tools_broken() {
   fi
 }
 
-# Compares a dataset's snapshots with a list of hours and kinds, and each with the content of its hour.
+# Compares a dataset's snapshots with a list of hours and kinds; of a mounted backup, each one with the content of its hour too.
 tools_snapshots() {
   local dataset=$1 mount=$2 wanted=$3 snapshot digits names='' kept=${1##*/} hour
   # syncoid names its own snapshots after the host, and destroys all but the newest.
@@ -118,7 +118,7 @@ tools_snapshots() {
       *_daily) names+=" ${hour}d" ;;
       *) names+=" $hour" ;;
     esac
-    same "$suite: $dataset@$snapshot" "$(<"$place/$kept-$hour")" "$(copies_listing "$mount/.zfs/snapshot/$snapshot")"
+    [ -z "$mount" ] || same "$suite: $dataset@$snapshot" "$(<"$place/$kept-$hour")" "$(copies_listing "$mount/.zfs/snapshot/$snapshot")"
   done
   # shellcheck disable=SC2086
   same "$suite: the snapshots of $dataset" "$(printf '%s\n' $wanted | sort -n | xargs)" "$(printf '%s\n' $names | sort -n | xargs)"

@@ -1,23 +1,24 @@
 //! `zstream` and `zstreamdump`: OpenZFS's names for `fs stream dump` and `fs stream token`.
 //!
-//! Streams of Cenote have other records than OpenZFS's, so the lines of a dump differ. Its records are read from a file at
-//! any place; a pipe is first copied to a temporary file without a name.
+//! Streams of OpenZFS are printed in the words of OpenZFS. Streams of Cenote have other records, which are read from a file
+//! at any place; a pipe is first copied to a temporary file without a name.
 
 use std::{
     env,
     fs::File,
-    io,
+    io::{self, BufReader, Read},
     os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
 use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
-use dataset::stream::archive::Archive;
+use dataset::stream::Error;
+use dataset::zfs;
 use protocol::{Exit, Failure};
 use rustix::fs::{Mode, OFlags};
 use service::system_text;
 
-use super::fs::stream::{archive_of, dump, listed, open, opened_anywhere, parsed};
+use super::fs::stream::{archive_of, dump, listed, opened_anywhere, parsed};
 use crate::context::Context;
 
 /// The name at the start that means `zstream dump`.
@@ -46,7 +47,8 @@ enum ZstreamCommand {
 /// Arguments of `zstream dump` and `zstreamdump`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Prints the offset, kind and content of each record of a Cenote stream. Ends at the first damage, with exit status 1.
+    after_help = "Prints the offset, kind and content of each record of a Cenote stream. For an OpenZFS stream, prints the heads
+and ends of streams and a summary, and with -v each record. Ends at the first damage, with exit status 1.
 
 Examples:
   zstream dump home.stream
@@ -56,7 +58,7 @@ struct DumpArguments {
     /// Accepted and ignored: only records with a correct checksum can be read
     #[arg(short = 'C')]
     without_checksums: bool,
-    /// Print the items of ranges too
+    /// Print more: the items of ranges, or each record of an OpenZFS stream
     #[arg(short = 'v')]
     verbose: bool,
     /// As -v; to print the content of files: fs stream cat
@@ -102,40 +104,66 @@ pub fn run(matches: &ArgMatches, context: &mut Context<'_>) -> Result<Exit, Fail
         _ => Cli::from_arg_matches(matches).map_err(misused)?.command,
     };
     match command {
-        ZstreamCommand::Dump(arguments) => {
-            let name = arguments.file.as_deref().unwrap_or(Path::new(INPUT));
-            let archive = match &arguments.file {
-                Some(file) => open(file)?,
-                None => input(context)?,
-            };
-            dump(&archive, name, arguments.verbose || arguments.data, context)?;
-        }
+        ZstreamCommand::Dump(arguments) => dump_any(&arguments, context)?,
         ZstreamCommand::Token(TokenArguments { token }) => context.print(&listed(&parsed(&token)?))?,
     }
     Ok(Exit::Done)
 }
 
-/// The stream on standard input.
-fn input(context: &Context<'_>) -> Result<Archive, Failure> {
-    if context.console.terminals.input {
-        return Err(
-            Failure::new("Stream can not be read from a terminal.").hint("name a file, or redirect standard input")
-        );
+fn dump_any(arguments: &DumpArguments, context: &mut Context<'_>) -> Result<(), Failure> {
+    let verbose = arguments.verbose || arguments.data;
+    let name = arguments.file.as_deref().unwrap_or(Path::new(INPUT));
+    let opened = match &arguments.file {
+        Some(file) => File::open(file),
+        None if context.console.terminals.input => {
+            let failure = Failure::new("Stream can not be read from a terminal.");
+            return Err(failure.hint("name a file, or redirect standard input"));
+        }
+        None => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+    };
+    let failed = |error: io::Error| Failure::cannot("open", name.display(), system_text(&error));
+    let file = opened.map_err(failed)?;
+    let mut start = Vec::new();
+    (&file).take(zfs::START as u64).read_to_end(&mut start).map_err(failed)?;
+    if zfs::is_stream(&start) {
+        let mut whole = start.as_slice().chain(BufReader::new(file));
+        return dump_zfs(&mut whole, name, verbose, context);
     }
-    let failed = |error: io::Error| Failure::cannot("read", INPUT, system_text(&error));
-    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
-    if opened_anywhere(&input) {
-        return archive_of(input, Path::new(INPUT));
+    let file = if opened_anywhere(&file) { file } else { copied(start.as_slice().chain(file))? };
+    dump(&archive_of(file, name)?, name, verbose, context)
+}
+
+/// Why a dump has ended.
+enum Ended {
+    Damage(Error),
+    Failed(Failure),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Ended {
+        Ended::Damage(error)
     }
+}
+
+fn dump_zfs(input: &mut dyn Read, name: &Path, verbose: bool, context: &mut Context<'_>) -> Result<(), Failure> {
+    let mut each = |line: &str| context.print(&format!("{line}\n")).map_err(Ended::Failed);
+    zfs::dump(input, verbose, &mut each).map_err(|ended| match ended {
+        Ended::Damage(error) => Failure::cannot("dump", name.display(), error),
+        Ended::Failed(failure) => failure,
+    })
+}
+
+/// A file without a name with all bytes of a pipe.
+fn copied(mut pipe: impl Read) -> Result<File, Failure> {
     let folder = env::temp_dir();
-    let unnamed = rustix::fs::open(&folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let unnamed = rustix::fs::open(&folder, flags, Mode::RUSR | Mode::WUSR);
     let copied = unnamed.map(File::from).map_err(io::Error::from).and_then(|mut copy| {
-        io::copy(&mut input, &mut copy)?;
+        io::copy(&mut pipe, &mut copy)?;
         Ok(copy)
     });
-    let copy = copied.map_err(|error| {
-        Failure::cannot("copy standard input to", folder.display(), system_text(&error))
-            .hint("save the stream in a file, and name the file")
-    })?;
-    archive_of(copy, Path::new(INPUT))
+    copied.map_err(|error| {
+        let failure = Failure::cannot("copy standard input to", folder.display(), system_text(&error));
+        failure.hint("save the stream in a file, and name the file")
+    })
 }

@@ -12,6 +12,7 @@
 //! xattrs       extended attributes, derived from objects
 //! package      what a package says of its datasets                 property, nvlist
 //! reader       records with verified checksums                     record  headers;  fletcher, compression, fields
+//! dump         records as text
 //! send         the other way: snapshots as streams for ZFS
 //! ```
 
@@ -19,6 +20,7 @@ mod apply;
 mod attributes;
 mod build;
 mod compression;
+mod dump;
 mod fields;
 mod fletcher;
 mod nvlist;
@@ -32,6 +34,7 @@ pub mod send;
 mod xattrs;
 mod zap;
 
+pub use dump::dump;
 pub use receive::{LAYOUT, START, is_stream, receive};
 
 #[cfg(test)]

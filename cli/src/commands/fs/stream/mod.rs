@@ -140,7 +140,7 @@ impl Chosen {
 }
 
 /// Opens a stream file.
-pub(in crate::commands) fn open(file: &Path) -> Result<Archive, Failure> {
+fn open(file: &Path) -> Result<Archive, Failure> {
     let opened = File::open(file).map_err(|error| Failure::cannot("open", file.display(), system_text(&error)))?;
     archive_of(opened, file)
 }
