@@ -190,7 +190,7 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     assert_snapshot!(lab.session(&[
         "pool checkpoint tank",
         "pool initialize tank",
-        "fs allow ann create tank",
+        "fs load-key tank",
         "fs create -V 1G tank/volume",
         "fs send -S tank/a",
         "fs send -t token",
@@ -201,8 +201,8 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     $ pool initialize tank
     pool: 'initialize' is not supported: free space is not initialized; to discard free space: pool trim
     [exit 2]
-    $ fs allow ann create tank
-    fs: 'allow' is not supported: only the owner of the pool's service, and root, administer a pool
+    $ fs load-key tank
+    fs: 'load-key' is not supported: native encryption does not exist in this version; use encrypted devices (LUKS)
     [exit 2]
     $ fs create -V 1G tank/volume
     fs: 'create -V' is not supported: volumes (zvols) do not exist in this version

@@ -202,7 +202,7 @@ impl Failure {
     /// The service's answer to a user without permission for the request.
     pub fn not_permitted() -> Failure {
         Failure::new("permission denied")
-            .hint("the pool belongs to another user; other users may only run list, get and status")
+            .hint("only the owner of the pool, and root, may do this; other users may run list, get and status")
     }
 
     /// `cannot open 'POOL': permission denied`.

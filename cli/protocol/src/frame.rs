@@ -109,7 +109,7 @@ mod tests {
     use crate::{Call, Failure, PoolRequest, Reply, Response};
 
     fn call() -> Call {
-        Call { command: "fs list".into(), process: None, user: None, request: PoolRequest::Sync.into() }
+        Call { command: "fs list".into(), process: None, user: None, group: None, request: PoolRequest::Sync.into() }
     }
 
     #[test]

@@ -79,15 +79,21 @@ pub struct Call {
     /// User id of the caller, from the same record.
     #[serde(skip)]
     pub user: Option<u32>,
+    /// Group id of the caller, from the same record.
+    #[serde(skip)]
+    pub group: Option<u32>,
     /// The request to execute.
     pub request: Request,
 }
 
-/// One frame of an answer: any number of `Said` and `Alive`, then one `Done` or `Failed`.
+/// One frame of an answer: any number of `Said` and `Alive`, perhaps `Stream`, then one `Done` or `Failed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// Output before the end of the request.
     Said(Said),
+    /// The service expects the stream of the request, beside one byte. Only a user other than the owner is asked: the
+    /// stream of an owner travels with the call.
+    Stream,
     /// Sign of life, sent periodically during any request.
     Alive,
     /// The response of a successful request.
@@ -152,7 +158,7 @@ mod tests {
             kinds: Kinds::ALL_DATASETS,
             properties: vec!["used".into()],
         };
-        let call = Call { command: "fs list".into(), process: None, user: None, request: request.into() };
+        let call = Call { command: "fs list".into(), process: None, user: None, group: None, request: request.into() };
         assert_eq!(there_and_back(&call), call);
         let property = PropertyRecord {
             name: "quota".into(),

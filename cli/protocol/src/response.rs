@@ -65,6 +65,8 @@ pub enum Response {
         /// Why file systems could not be mounted afterwards.
         unmounted: Option<Failure>,
     },
+    /// Permissions on a dataset and on the datasets above, the dataset first; datasets without grants are left out.
+    Allowances(Vec<AllowanceRecord>),
     /// Usage and quotas, in ascending order of id.
     Accounts(Vec<AccountRecord>),
     /// Number of files, directories and bytes copied.

@@ -12,8 +12,11 @@ use super::request::{
 pub enum Permission {
     /// Every user, as in OpenZFS: `list`, `get` and `status`, and the path arguments of `list` and `get`.
     Everyone,
-    /// The owner of the service, and root: changes, files and file names, the history, and requests that wait or run
-    /// for long.
+    /// The owner of the service, root, and each user to whom `fs allow` has given all permissions that the request
+    /// needs: changes of datasets, streams, and numbers about the files of other users.
+    Delegated,
+    /// The owner of the service, and root: changes of the pool, mounts, files and file names, the history, and requests
+    /// that wait or run for long.
     Owner,
 }
 
@@ -53,6 +56,8 @@ const OWNER: Traits = Traits {
     needs_stream: false,
     ends_service: false,
 };
+
+const DELEGATED: Traits = Traits { permission: Permission::Delegated, ..OWNER };
 
 const EVERYONE: Traits = Traits { permission: Permission::Everyone, ..OWNER };
 
@@ -151,8 +156,8 @@ impl DeviceRequest {
 impl DatasetRequest {
     fn traits(&self) -> Traits {
         match self {
-            DatasetRequest::List { .. } => EVERYONE.quick().tried(),
-            DatasetRequest::Holds { .. } | DatasetRequest::Accounts { .. } => OWNER.tried(),
+            DatasetRequest::List { .. } | DatasetRequest::Allowances { .. } => EVERYONE.quick().tried(),
+            DatasetRequest::Holds { .. } | DatasetRequest::Accounts { .. } => DELEGATED.tried(),
             DatasetRequest::Set { .. }
             | DatasetRequest::Inherit { .. }
             | DatasetRequest::Rename { .. }
@@ -162,11 +167,13 @@ impl DatasetRequest {
             | DatasetRequest::Promote { .. }
             | DatasetRequest::Hold { .. }
             | DatasetRequest::Release { .. }
-            | DatasetRequest::Bookmark { .. } => OWNER.recorded(),
+            | DatasetRequest::Bookmark { .. }
+            | DatasetRequest::Allow { .. }
+            | DatasetRequest::Unallow { .. } => DELEGATED.recorded(),
             DatasetRequest::Create { dry_run, .. }
             | DatasetRequest::Destroy { dry_run, .. }
             | DatasetRequest::DestroySnapshots { dry_run, .. }
-            | DatasetRequest::DestroyBookmark { dry_run, .. } => OWNER.recorded_unless(*dry_run),
+            | DatasetRequest::DestroyBookmark { dry_run, .. } => DELEGATED.recorded_unless(*dry_run),
         }
     }
 }
@@ -184,11 +191,11 @@ impl MountRequest {
 impl StreamRequest {
     fn traits(&self) -> Traits {
         match self {
-            StreamRequest::Diff { .. } => OWNER,
-            StreamRequest::Send { dry_run: false, .. } => OWNER.tried().with_stream(),
-            StreamRequest::Send { dry_run: true, .. } => OWNER.tried(),
-            StreamRequest::DiscardPartial(_) => OWNER.recorded(),
-            StreamRequest::Receive(spec) => OWNER.recorded_unless(spec.dry_run).with_stream(),
+            StreamRequest::Diff { .. } => DELEGATED,
+            StreamRequest::Send { dry_run: false, .. } => DELEGATED.tried().with_stream(),
+            StreamRequest::Send { dry_run: true, .. } => DELEGATED.tried(),
+            StreamRequest::DiscardPartial(_) => DELEGATED.recorded(),
+            StreamRequest::Receive(spec) => DELEGATED.recorded_unless(spec.dry_run).with_stream(),
         }
     }
 }

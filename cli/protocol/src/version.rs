@@ -17,6 +17,7 @@
 //! 3   requests are grouped by subject; a failure carries operation, object and reason apart
 //! 4   trim is a job, and an order to pause or stop has a target; an attach has a dry run
 //! 5   a send names the format of its stream
+//! 6   users other than the owner may have permissions; the service asks such a user for the stream of a request
 //! ```
 
 use std::{cmp::Ordering, io};
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]
@@ -137,7 +138,7 @@ mod tests {
     use crate::{PoolRequest, Reply};
 
     fn call() -> Call {
-        Call { command: "fs list".into(), process: None, user: None, request: PoolRequest::Sync.into() }
+        Call { command: "fs list".into(), process: None, user: None, group: None, request: PoolRequest::Sync.into() }
     }
 
     fn body(frame: &[u8]) -> &[u8] {

@@ -60,7 +60,7 @@ impl Client {
         request: &Request,
         progress: OnSaid<'_>,
     ) -> Result<Response, Failure> {
-        let absence = match self.ask_another((places, indexed), request.clone(), progress) {
+        let absence = match self.ask_another((places, indexed), request.clone(), None, progress) {
             Err(failure) if failure.is_unavailable() => Absence::of(Condition::NotOpened)(failure),
             answer => return answer,
         };

@@ -25,6 +25,7 @@ use super::{
     dead_mounts::detach_dead_mounts,
     keeper::Devices,
     lock::{Held, LONG_PATIENCE, PATIENCE, PoolLock},
+    piped::{Copier, Piped},
     places::Places,
     registry::{IndexedPool, KnownPool, Registry},
     socket, spawn,
@@ -91,10 +92,11 @@ impl Client {
         &self,
         (places, indexed): (&Places, &IndexedPool),
         request: Request,
+        stream: Option<Stream>,
         progress: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         let pool = indexed.name.as_str();
-        if request.traits().permission != Permission::Everyone {
+        if request.traits().permission == Permission::Owner {
             return Err(Failure::not_permitted_in(pool));
         }
         let Some(mut socket) = socket::connect(&places.socket(pool))? else {
@@ -102,8 +104,14 @@ impl Client {
             let failure = Failure::cannot("open", pool, "pool is unavailable").hint(hint);
             return Err(unavailable(Condition::NoService, failure));
         };
-        let call = Call { command: self.command.clone(), process: None, user: None, request };
-        socket::ask(&mut socket, pool, &call, None, progress)
+        let call = Call { command: self.command.clone(), process: None, user: None, group: None, request };
+        let piped = stream.map(|stream| Piped::new(stream, &call.request)).transpose()?;
+        let (stream, copier) = piped.map_or((None, None), |piped| (Some(piped.pipe), piped.copier));
+        let answer = socket::ask_another(&mut socket, pool, &call, stream, progress);
+        match (answer, copier.map(Copier::finish)) {
+            (Ok(_), Some(Err(failure))) => Err(failure),
+            (answer, _) => answer,
+        }
     }
 
     /// Takes the pool's lock. Waits for other commands that have the pool open, or start or end its service.
@@ -231,7 +239,8 @@ impl Client {
         said: OnSaid<'_>,
     ) -> Result<Option<Response>, Failure> {
         let Some(mut socket) = socket::connect(&self.places.socket(pool))? else { return Ok(None) };
-        let call = Call { command: self.command.clone(), process: None, user: None, request: request.into() };
+        let call =
+            Call { command: self.command.clone(), process: None, user: None, group: None, request: request.into() };
         socket::ask(&mut socket, pool, &call, stream.take(), said).map(Some)
     }
 

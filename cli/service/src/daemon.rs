@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use dataset::{error::Reader, property::OwnerKind};
+use dataset::{admin::Caller, error::Reader, property::OwnerKind};
 use parking_lot::{Mutex, RwLock};
 use pool::txg::Engine;
 use protocol::{Call, Failure, OnSaid, Request, Response, ServiceRequest, Stream};
@@ -40,7 +40,7 @@ use super::{
     spawn,
 };
 use crate::{
-    execute::{Cancel, Job, OpenPool, Opening, refusal},
+    execute::{Cancel, Job, OpenPool, Opening, delegated::restricted, refusal},
     owners,
 };
 
@@ -146,6 +146,20 @@ fn reader(call: &Call) -> Reader {
     Reader { command, process: call.process, user }
 }
 
+/// The caller, unless the caller is the owner of this service or root.
+fn caller(call: &Call) -> Option<Caller> {
+    let user = call.user.filter(|user| !server::may_ask_everything(*user, rustix::process::geteuid().as_raw()))?;
+    // No user has this number: see chown(2).
+    let group = call.group.unwrap_or(u32::MAX);
+    Some(Caller { user, group, groups: owners::groups_of(user, group) })
+}
+
+/// The command line for the history. Text of other users might control a terminal.
+fn recorded(call: &Call, caller: Option<&Caller>) -> String {
+    let plain = |c: char| if c.is_control() { '?' } else { c };
+    caller.map_or_else(|| call.command.clone(), |_| call.command.chars().map(plain).collect())
+}
+
 /// A running call. Dropping this removes the call from the list, also after a panic.
 struct Running<'a> {
     all: &'a Mutex<Vec<(Cancel, Reader)>>,
@@ -181,15 +195,31 @@ impl Handler for Owned {
             Request::Service(ServiceRequest::Abandon) => return self.abandon(),
             _ => {}
         }
+        let caller = caller(&call);
+        let command = recorded(&call, caller.as_ref());
         let reader = reader(&call);
         let running = Running::begin(&self.running, reader.clone());
         let guard = self.pool.read();
         let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
         let mut job = Job::new(vec![cancel, running.stop.clone()], said).of(reader);
-        let answer = pool.execute(&call.command, call.request, stream, &mut job);
+        let answer = match caller {
+            None => pool.execute(&command, call.request, stream, &mut job),
+            Some(caller) => pool.permit(&call.request, &caller).and_then(|()| {
+                let request = restricted(call.request);
+                caller.during(|| pool.execute(&command, request, stream, &mut job))
+            }),
+        };
         drop(guard);
         self.note_after_call();
         answer
+    }
+
+    fn permit(&self, call: &Call) -> Result<(), Failure> {
+        let Some(caller) = caller(call) else { return Ok(()) };
+        self.refusal().map_or(Ok(()), Err)?;
+        let guard = self.pool.read();
+        let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
+        pool.permit(&call.request, &caller)
     }
 
     fn pool(&self) -> &str {
@@ -312,6 +342,7 @@ mod tests {
             command: "fs get x".into(),
             process: Some(7),
             user: Some(user),
+            group: None,
             request: ServiceRequest::Ping.into(),
         };
         assert_eq!(reader(&call(own)).to_string(), "'fs get x' (process 7)");

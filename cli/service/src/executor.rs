@@ -52,7 +52,7 @@ impl Executor for Client {
             return self.show(pool, &request, said);
         }
         if let Some((places, indexed)) = self.of_another(pool) {
-            return self.ask_another((&places, &indexed), request, said);
+            return self.ask_another((&places, &indexed), request, stream, said);
         }
         let known = self.known(pool)?;
         let given = given_images(&request);

@@ -15,7 +15,7 @@
 //! keeper     updates of the registry by a service           exposed  images readable by non-owners
 //! execute    executes requests on a pool opened by this process
 //! health     conditions of a pool -> state, status, action
-//! owners     names and numbers of users and groups
+//! owners     names and numbers of users and groups      piped    a pipe before a stream, for pools of other users
 //! ```
 //!
 //! A pool has one owner: its service, or the command with the pool open at the moment. Locks on its devices enforce a
@@ -34,6 +34,7 @@ mod hygiene;
 mod keeper;
 pub mod lock;
 pub mod owners;
+mod piped;
 pub mod places;
 pub mod registry;
 pub mod remembered;

@@ -1,7 +1,10 @@
 //! Names and numbers of users and groups, from this machine's `/etc/passwd` and `/etc/group`. A user or group without
 //! a name appears as a number; projects have only numbers. Also decides whether the process is root.
 
-use std::{collections::BTreeMap, os::unix::fs::MetadataExt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::unix::fs::MetadataExt,
+};
 
 use dataset::property::OwnerKind;
 
@@ -34,6 +37,21 @@ pub fn names(kind: OwnerKind) -> BTreeMap<u32, String> {
     entries(kind).into_iter().rev().map(|(name, number)| (number, name)).collect()
 }
 
+/// The groups of a user: the group `primary`, and each group that lists the user as a member.
+pub fn groups_of(user: u32, primary: u32) -> BTreeSet<u32> {
+    let text = std::fs::read("/etc/group").unwrap_or_default();
+    let names: Vec<String> =
+        entries(OwnerKind::User).into_iter().filter(|(_, uid)| *uid == user).map(|(name, _)| name).collect();
+    let text = String::from_utf8_lossy(&text);
+    let listed = text.lines().filter(|line| names.iter().any(|name| is_member(line, name)));
+    listed.filter_map(entry).map(|(_, gid)| gid).chain([primary]).collect()
+}
+
+/// Whether a line `name:password:gid:member,member` of `/etc/group` lists a user.
+fn is_member(line: &str, user: &str) -> bool {
+    line.split(':').nth(3).is_some_and(|members| members.split(',').any(|member| member.trim() == user))
+}
+
 fn entries(kind: OwnerKind) -> Vec<(String, u32)> {
     let file = match kind {
         OwnerKind::User => "/etc/passwd",
@@ -62,6 +80,12 @@ mod tests {
         assert!(!is_root_in("         0       1000          1\n", nobody), "of a namespace that a user has made");
         assert!(is_root_in("         0     100000      65536\n", 0), "of a container");
         assert!(is_root_in("", nobody), "where nothing tells");
+    }
+
+    #[test]
+    fn members_are_listed_after_the_number() {
+        assert!(is_member("staff:x:50:ann,bob", "bob") && !is_member("staff:x:50:ann,bobby", "bob"));
+        assert!(!is_member("bob:x:50:", "bob") && !is_member("bob", "bob"));
     }
 
     #[test]

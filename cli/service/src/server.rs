@@ -2,8 +2,8 @@
 //!
 //! A connection carries one call, its progress, and one result. Every user may connect. Each call is authorized by
 //! the peer's uid, as the kernel reports the uid: the owner of the service and root may ask everything; all remaining
-//! users only what is [open to everyone](Permission::Everyone), within the limits of `visitors`. A connection without
-//! a request is dropped after `CALL_TIMEOUT`. A peer's disconnect during its call cancels the call. A waiting peer
+//! users, within the limits of `visitors`, what is [open to everyone](Permission::Everyone) and what is
+//! [delegated](Permission::Delegated) to them. A connection without a request is dropped after `CALL_TIMEOUT`. A peer's disconnect during its call cancels the call. A waiting peer
 //! hears every second that the service is alive.
 //!
 //! Only the waiting for peers is asynchronous. A [`Handler`] executes calls synchronously, each on a thread of its
@@ -27,6 +27,7 @@ use protocol::{
     Call, Failure, OnSaid, Permission, Reply, Response, Said, Stream, Suspended, frame,
     version::{self, Foreign, VERSION},
 };
+use rustix::fs::{FileType, fstat};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::{UnixStream, unix::UCred},
@@ -70,6 +71,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Executes one call. The server runs each call on a thread of its own, so the call may block.
     fn handle(&self, call: Call, stream: Option<Stream>, cancel: Cancel, said: OnSaid<'_>)
     -> Result<Response, Failure>;
+
+    /// Fails if the caller lacks a permission for the request. May block.
+    fn permit(&self, call: &Call) -> Result<(), Failure>;
 
     /// The name of the served pool.
     fn pool(&self) -> &str;
@@ -157,7 +161,7 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
         let user = peer.uid();
         if !may_ask_everything(user, rustix::process::geteuid().as_raw()) {
             let visit = if desk.in_need { None } else { desk.visitors.enter(user) };
-            return timeout(visitors::PATIENCE, visited(&mut socket, &desk.handler, visit, &peer)).await?;
+            return visited(&mut socket, &desk.handler, visit, &peer).await;
         }
         let (call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket, frame::MAX_CALL)).await??;
         let mut call = match call {
@@ -188,19 +192,19 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
     }
 }
 
-/// Notes in a call its process and its user, as the kernel reports the peer.
+/// Notes in a call its process, its user and group, as the kernel reports the peer.
 fn note_peer(call: &mut Call, peer: &UCred) {
     call.process = peer.pid().and_then(|process| u32::try_from(process).ok());
     call.user = Some(peer.uid());
+    call.group = Some(peer.gid());
 }
 
 /// Whether a peer may ask everything: the owner of the service, and root.
-fn may_ask_everything(peer: u32, owner: u32) -> bool {
+pub(super) fn may_ask_everything(peer: u32, owner: u32) -> bool {
     peer == owner || peer == 0
 }
 
-/// Serves a connection of another user; `visit` is `None` if there are too many visitors. The caller bounds the total
-/// time.
+/// Serves a connection of another user; `visit` is `None` if there are too many visitors.
 async fn visited(
     socket: &mut UnixStream,
     handler: &Arc<dyn Handler>,
@@ -210,20 +214,67 @@ async fn visited(
     let Some(visit) = visit else {
         return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
     };
-    // Calls open to all users carry no descriptor, so none is received and the kernel drops a descriptor that was
-    // sent. Closing a received descriptor here could block for ever on a file system served by the sender.
+    // No descriptor is received with the call, and the kernel drops a descriptor that was sent. Closing a received
+    // descriptor here could block for ever on a file system served by the sender.
     let mut call = match timeout(CALL_TIMEOUT, read_call_alone(socket)).await?? {
         Ok(call) => call,
         Err(foreign) => return write_reply(socket, &undecoded(&**handler, foreign)).await,
     };
     note_peer(&mut call, peer);
-    if call.request.traits().permission != Permission::Everyone {
+    let permission = call.request.traits().permission;
+    if permission == Permission::Owner {
         return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
     }
     let cancel = visit.cancel.clone();
     let _leaving = Leaving(cancel.clone());
-    let result = carry_out(socket, handler.clone(), call, None, (cancel, Some(visit))).await?;
-    write_reply(socket, &result.map_or_else(Reply::Failed, |response| Reply::Done(response.for_all()))).await
+    let (visit, stream) = match call.request.traits().needs_stream {
+        false => (visit, None),
+        true => match timeout(visitors::PATIENCE, ask_for_stream(socket, handler, &call, visit)).await?? {
+            Ok((visit, stream)) => (visit, Some(stream)),
+            Err(failure) => return write_reply(socket, &Reply::Failed(failure)).await,
+        },
+    };
+    let work = async {
+        let result = carry_out(socket, handler.clone(), call, stream, (cancel, Some(visit))).await?;
+        write_reply(socket, &result.map_or_else(Reply::Failed, |response| Reply::Done(response.for_all()))).await
+    };
+    match permission {
+        Permission::Everyone => timeout(visitors::PATIENCE, work).await?,
+        // A stream, or a walk through many files, takes its time.
+        Permission::Delegated | Permission::Owner => work.await,
+    }
+}
+
+/// Asks another user for the stream of a request that the user may make. Only a pipe is accepted: on a file of another
+/// kind, reading, writing and closing could block for ever or act with this process's rights.
+async fn ask_for_stream(
+    socket: &mut UnixStream,
+    handler: &Arc<dyn Handler>,
+    call: &Call,
+    visit: Visit,
+) -> io::Result<Result<(Visit, Stream), Failure>> {
+    let (judge, judged) = (handler.clone(), call.clone());
+    // The place of the visitor is taken until the catalogue has been read.
+    let permitted = spawn_blocking(move || (judge.permit(&judged), visit)).await;
+    let visit = match permitted {
+        Ok((Ok(()), visit)) => visit,
+        Ok((Err(failure), _)) => return Ok(Err(failure)),
+        Err(_) => return Ok(Err(panicked())),
+    };
+    write_reply(socket, &Reply::Stream).await?;
+    let mut byte = [0];
+    let received = socket.async_io(Interest::READABLE, || frame::receive(socket.as_fd(), &mut byte));
+    match timeout(CALL_TIMEOUT, received).await?? {
+        (1, Some(stream)) if is_pipe(&stream) => Ok(Ok((visit, stream))),
+        (_, stream) => {
+            spawn_blocking(move || drop((stream, visit)));
+            Ok(Err(Failure::new("the stream of another user must be a pipe")))
+        }
+    }
+}
+
+fn is_pipe(stream: &Stream) -> bool {
+    fstat(stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
 }
 
 /// Reads a call of another user, without room for a descriptor.
@@ -404,6 +455,10 @@ mod tests {
             }
         }
 
+        fn permit(&self, _: &Call) -> Result<(), Failure> {
+            Ok(())
+        }
+
         fn pool(&self) -> &str {
             "tank"
         }
@@ -429,7 +484,8 @@ mod tests {
         }
 
         fn ask(&self, request: impl Into<Request>, stream: Option<Stream>) -> Result<Response, Failure> {
-            let call = Call { command: "hello".into(), process: None, user: None, request: request.into() };
+            let call =
+                Call { command: "hello".into(), process: None, user: None, group: None, request: request.into() };
             let mut peer = self.connect();
             socket::ask(&mut peer, "tank", &call, stream, &mut |_| Ok(None))
         }
@@ -478,7 +534,8 @@ mod tests {
     fn a_peer_that_goes_away_cancels_its_call() {
         let service = Service::start();
         let mut peer = service.connect();
-        let call = Call { command: String::new(), process: None, user: None, request: PoolRequest::Sync.into() };
+        let call =
+            Call { command: String::new(), process: None, user: None, group: None, request: PoolRequest::Sync.into() };
         frame::send(&mut peer, &version::encode(&call).unwrap(), None).unwrap();
         let mut heard = || frame::read(&mut peer, frame::MAX_REPLY).unwrap();
         // On a busy machine the first reply may be `Alive`.
@@ -540,7 +597,8 @@ mod tests {
             }
         });
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();
-        let call = Call { command: "hello".into(), process: None, user: None, request: PoolRequest::Sync.into() };
+        let call =
+            Call { command: "hello".into(), process: None, user: None, group: None, request: PoolRequest::Sync.into() };
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::OtherVersion);
         assert!(failure.to_string().contains("runs an older version of Cenote than this program"), "{failure}");
@@ -560,7 +618,8 @@ mod tests {
             peer.write_all(&frame::encode(&serde_json::json!({ "Done": { "Levitated": 7 } }), 1000).unwrap()).unwrap();
         });
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();
-        let call = Call { command: "hello".into(), process: None, user: None, request: PoolRequest::Sync.into() };
+        let call =
+            Call { command: "hello".into(), process: None, user: None, group: None, request: PoolRequest::Sync.into() };
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::Undecodable);
         assert!(failure.to_string().contains("gave an answer that this program cannot read"), "{failure}");
@@ -586,7 +645,8 @@ mod tests {
         let listener = UnixListener::bind(folder.path().join("s")).unwrap();
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();
         drop(listener);
-        let call = Call { command: "hello".into(), process: None, user: None, request: PoolRequest::Sync.into() };
+        let call =
+            Call { command: "hello".into(), process: None, user: None, group: None, request: PoolRequest::Sync.into() };
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::Other);
         assert!(failure.to_string().starts_with("lost the service of pool 'tank'"), "{failure}");

@@ -62,12 +62,34 @@ fn service<'a>(socket: &UnixStream, pool: &'a str, version: Option<u32>) -> vers
     version::Service { pool, process: process(socket), version, program: "" }
 }
 
-/// Sends a request to the service of `pool`, and passes on its messages until the result.
+/// Sends a request to the service of `pool`, and passes on its messages until the result. The stream goes with the
+/// request.
 pub fn ask(
     socket: &mut UnixStream,
     pool: &str,
     call: &Call,
     stream: Option<Stream>,
+    said: OnSaid<'_>,
+) -> Result<Response, Failure> {
+    ask_with(socket, pool, call, (stream, None), said)
+}
+
+/// As [`ask`], for the pool of another user: the stream goes to the service when the service asks for it.
+pub fn ask_another(
+    socket: &mut UnixStream,
+    pool: &str,
+    call: &Call,
+    stream: Option<Stream>,
+    said: OnSaid<'_>,
+) -> Result<Response, Failure> {
+    ask_with(socket, pool, call, (None, stream), said)
+}
+
+fn ask_with(
+    socket: &mut UnixStream,
+    pool: &str,
+    call: &Call,
+    (stream, mut later): (Option<Stream>, Option<Stream>),
     said: OnSaid<'_>,
 ) -> Result<Response, Failure> {
     let lost = |error: io::Error| {
@@ -105,6 +127,10 @@ pub fn ask(
                 }
             }
             Some(Reply::Alive) => {}
+            Some(Reply::Stream) => {
+                let stream = later.take();
+                frame::send(socket, &[0], stream.as_ref().map(AsFd::as_fd)).map_err(lost)?;
+            }
             Some(Reply::Done(response)) => return Ok(response),
             Some(Reply::Failed(failure)) => return Err(failure),
             None => return Err(lost(io::ErrorKind::UnexpectedEof.into())),

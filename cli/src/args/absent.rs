@@ -7,7 +7,6 @@ use crate::program::Program;
 const NO_VOLUMES: &str = "volumes (zvols) do not exist in this version";
 const NO_ENCRYPTION: &str = "native encryption does not exist in this version; use encrypted devices (LUKS)";
 const NO_SHARING: &str = "share the mount point with the NFS or SMB server's own tools";
-const NO_DELEGATION: &str = "only the owner of the pool's service, and root, administer a pool";
 const NO_ZONES: &str = "delegation to containers does not exist; bind-mount the file system";
 
 const NO_TEMPORARY_NAMES: &str =
@@ -29,7 +28,6 @@ const POOL: &[(&[&str], &str)] = &[
 ];
 
 const FS: &[(&[&str], &str)] = &[
-    (&["allow", "unallow"], NO_DELEGATION),
     (&["load-key", "unload-key", "change-key"], NO_ENCRYPTION),
     (&["share", "unshare"], NO_SHARING),
     (&["jail", "unjail", "zone", "unzone"], NO_ZONES),

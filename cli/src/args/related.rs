@@ -47,6 +47,7 @@ const POOL: &[(&str, &[&str])] = &[
 ];
 
 const FS: &[(&str, &[&str])] = &[
+    ("allow", &["fs unallow", "fs set", "fs mount"]),
     ("bookmark", &["fs snapshot", "fs send", "fs destroy"]),
     ("cat", &["fs ls", "fs cp"]),
     ("clone", &["fs snapshot", "fs promote", "fs destroy"]),
@@ -77,6 +78,7 @@ const FS: &[(&str, &[&str])] = &[
     ("setattr", &["fs getattr", "fs set"]),
     ("snapshot", &["fs list", "fs rollback", "fs clone", "fs destroy"]),
     ("stream", &["fs send", "fs receive", "fs cp"]),
+    ("unallow", &["fs allow"]),
     ("unmount", &["fs mount"]),
     ("upgrade", &["pool upgrade", "fs get"]),
     ("userspace", &["fs groupspace", "fs projectspace", "fs set"]),

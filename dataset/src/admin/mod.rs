@@ -8,6 +8,7 @@
 //! ```text
 //! table      the pool's datasets: running requests, names, open datasets, limits, history
 //! property   setting and inheriting, values and their sources, features
+//! delegation permissions of users other than the pool's owner
 //! open       opening datasets and snapshots: file systems, options, mounts
 //! replay     the intent log, after a crash
 //! report     lists, differences, damage, losses
@@ -17,6 +18,7 @@
 //!
 //! Requests and answers are plain types without formatting; commands print them.
 
+mod delegation;
 mod lifecycle;
 mod open;
 mod property;
@@ -28,6 +30,9 @@ mod transfer;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use delegation::{
+    ALLOW, Allowance, BadPermission, Caller, Grant, Grantee, Reach, permission, permission_names, set_name,
+};
 pub use lifecycle::{
     create::CreateRequest,
     destroy::{DestroyRequest, DestroySnapshotsRequest, Destroyed},

@@ -86,6 +86,20 @@ pub enum Error {
         /// The object's name.
         name: String,
     },
+    /// Permissions of one grantee do not fit into a row.
+    #[error("the list of permissions is longer than {most} bytes")]
+    TooManyPermissions {
+        /// The longest list, in bytes.
+        most: usize,
+    },
+    /// The user for whom the request is made lacks a permission.
+    #[error("permission denied")]
+    NotAllowed {
+        /// The name of the dataset or snapshot.
+        name: String,
+        /// The missing permission.
+        permission: &'static str,
+    },
     /// The property is not inheritable.
     #[error("'{property}' cannot be inherited")]
     NotInheritable {
@@ -368,6 +382,10 @@ impl Error {
                     "to continue: fs send -t TOKEN | fs receive -s {name}, with the TOKEN of: fs get receive_resume_token {name}\n\
                      to discard the partial state: fs receive -A {name}"
                 ));
+            }
+            Error::NotAllowed { name, permission } => {
+                let dataset = name.split('@').next().unwrap_or_default();
+                return Some(format!("the owner of the pool can permit it: fs allow USER {permission} {dataset}"));
             }
             Error::NotFound { what: Object::Parent, .. } => "use -p to create missing parents",
             Error::NotResumed(_) => {

@@ -44,6 +44,16 @@ impl AccountProperty {
         &self.name
     }
 
+    /// The permission to read or set the property of another account: the name without the owner.
+    pub(crate) fn permission(&self) -> &str {
+        self.stem.trim_end_matches('@')
+    }
+
+    /// The names of all account properties without owners.
+    pub(crate) fn stems() -> impl Iterator<Item = &'static str> {
+        STEMS.into_iter().map(|(stem, ..)| stem.trim_end_matches('@'))
+    }
+
     /// Users, groups or projects.
     pub fn kind(&self) -> OwnerKind {
         self.kind

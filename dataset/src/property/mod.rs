@@ -54,6 +54,9 @@ pub use self::words::{DISABLED, ENABLED, EXTENSIBLE_DATASET, FEATURE, MAX_USER_N
 /// The prefix of properties with the space written since a snapshot.
 const WRITTEN_SINCE: &str = "written@";
 
+/// The permission to set user properties.
+const USERPROP: &str = "userprop";
+
 /// A property found by name: in a table, or a user property.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Property {
@@ -151,6 +154,16 @@ impl Property {
             Property::User(_) | Property::Feature(_) => Syntax::Text { longest: MAX_USER_VALUE },
             Property::Written(_) => Syntax::Bytes,
             Property::Account(account) => account.syntax(),
+        }
+    }
+
+    /// The permission that a user other than the pool's owner needs to set the property, or to read the property of
+    /// another account.
+    pub fn permission(&self) -> &str {
+        match self {
+            Property::User(_) => USERPROP,
+            Property::Account(account) => account.permission(),
+            _ => self.name(),
         }
     }
 

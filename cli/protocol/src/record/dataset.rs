@@ -1,7 +1,8 @@
 //! Datasets, their properties, snapshots and streams.
 
 use dataset::{
-    name::{Name, SnapshotName},
+    admin::Grant,
+    name::{DatasetName, Name, SnapshotName},
     property::Kinds,
 };
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,15 @@ pub struct MountRecord {
     pub transport: String,
     /// Number of requests of each kind since the mount. Kinds without requests are left out.
     pub requests: Vec<(String, u64)>,
+}
+
+/// The permissions given on one dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowanceRecord {
+    /// Name of the dataset.
+    pub dataset: DatasetName,
+    /// The grants, by grantee.
+    pub grants: Vec<Grant>,
 }
 
 /// A hold on a snapshot.

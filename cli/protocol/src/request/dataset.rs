@@ -1,6 +1,7 @@
 //! Requests about datasets, snapshots and bookmarks.
 
 use dataset::{
+    admin::{Grantee, Reach},
     name::{BookmarkName, DatasetName, Name, SnapshotName, SnapshotSet},
     property::{Kinds, OwnerKind},
 };
@@ -179,6 +180,35 @@ pub enum DatasetRequest {
         from: Name,
         /// The new bookmark, of the same dataset.
         to: BookmarkName,
+    },
+    /// Give permissions to users other than the pool's owner. `Done`
+    Allow {
+        /// The dataset of the new grants.
+        name: DatasetName,
+        /// Grantees that get permissions.
+        to: Vec<Grantee>,
+        /// Permissions, and names of sets.
+        permissions: Vec<String>,
+        /// The datasets for which the permissions count.
+        reach: Reach,
+    },
+    /// Take permissions back. `Done`
+    Unallow {
+        /// The dataset of the grants.
+        name: DatasetName,
+        /// Grantees that lose permissions.
+        from: Vec<Grantee>,
+        /// Permissions, and names of sets; empty for all.
+        permissions: Vec<String>,
+        /// The datasets for which the permissions end.
+        reach: Reach,
+        /// Include all descendants.
+        recursive: bool,
+    },
+    /// The permissions given on a dataset and on the datasets above. `Allowances`
+    Allowances {
+        /// The lowest dataset of the list.
+        name: DatasetName,
     },
     /// Usage and quotas of users, groups or projects. `Accounts`
     Accounts {

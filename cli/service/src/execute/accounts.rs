@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dataset::{
-    admin::Dataset,
+    admin::{Caller, Dataset},
     fs::{Account, Errno, FileSystem, SetQuota},
     name::Name,
     property::{AccountProperty, OwnerKind, Property, Source, dataset::READONLY},
@@ -19,6 +19,19 @@ impl OpenPool {
         let accounts = self.files(name)?.accounts_while(kind, &|| job.check().is_ok());
         let accounts = accounts.map_err(|errno| accounts_unread(name, errno, job))?;
         Ok(accounts.into_iter().map(|(id, account)| record(id, &account)).collect())
+    }
+
+    /// Whether the numbers of an account are for the caller: own numbers, or with the permission for those of others.
+    /// Counting walks through all files, so the permission is asked before.
+    pub(super) fn may_see(&self, name: &Name, account: &AccountProperty) -> Result<bool, Failure> {
+        let Some(caller) = Caller::current() else { return Ok(true) };
+        let is_own = owners::number(account.kind(), account.owner()).is_some_and(|id| match account.kind() {
+            OwnerKind::User => id == caller.user,
+            OwnerKind::Group => caller.groups.contains(&id),
+            OwnerKind::Project => false,
+        });
+        let property = Property::Account(account.clone());
+        Ok(is_own || self.datasets.allows(&caller, name, property.permission()).or_refused("open", name)?)
     }
 
     /// A single account property; `None` if the name is unknown or the dataset has no files.

@@ -70,7 +70,10 @@ impl OpenPool {
     fn property_record(&self, listed: &Listed, name: String, job: &Job<'_>) -> Result<Option<PropertyRecord>, Failure> {
         let Ok(property) = Property::of_dataset(&name) else { return Ok(None) };
         if let Property::Account(account) = &property {
-            return self.account_record(&listed.name, account, job);
+            return match self.may_see(&listed.name, account)? {
+                true => self.account_record(&listed.name, account, job),
+                false => Ok(None),
+            };
         }
         let Some(mut valued) = listed.value(&property) else { return Ok(None) };
         if READONLY.is(&name) && self.engine().read_only() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dataset::admin::{DestroyRequest, DestroySnapshotsRequest};
+use dataset::admin::{Caller, DestroyRequest, DestroySnapshotsRequest};
 use protocol::{
     DatasetRequest, DeviceRequest, Failure, FileRequest, MountRequest, PoolRequest, Request, Response, ServiceRequest,
     Stream, StreamRequest,
@@ -111,7 +111,7 @@ impl OpenPool {
             }
             DatasetRequest::Set { name, assignments, no_mount } => self.set(&name, &assignments, no_mount).map(done),
             DatasetRequest::Inherit { name, property, recursive, received } => {
-                self.inherit(&name, &property, recursive, received).map(done)
+                self.inherit(&name, &property, recursive, received, Caller::current().is_some()).map(done)
             }
             DatasetRequest::Rename { from, to, parents, recursive, no_mount, force } => {
                 self.rename(&from, &to, parents, recursive, no_mount, force).map(done)
@@ -130,6 +130,13 @@ impl OpenPool {
             DatasetRequest::Holds { names, recursive } => self.holds(&names, recursive).map(Response::Holds),
             DatasetRequest::Release { tag, names, recursive } => self.release(&tag, &names, recursive).map(done),
             DatasetRequest::Bookmark { from, to } => self.bookmark(&from, &to).map(done),
+            DatasetRequest::Allow { name, to, permissions, reach } => {
+                self.allow(&name, &to, &permissions, reach).map(done)
+            }
+            DatasetRequest::Unallow { name, from, permissions, reach, recursive } => {
+                self.unallow(&name, &from, &permissions, reach, recursive).map(done)
+            }
+            DatasetRequest::Allowances { name } => self.allowances(&name).map(Response::Allowances),
             DatasetRequest::Accounts { name, kind } => self.accounts(&name, kind, job).map(Response::Accounts),
         }
     }

@@ -3,7 +3,8 @@
 //! ```text
 //! dispatch    a request to its code, by subject                no_pools    the executor of a machine without pools
 //! open_pool   the pool: engine, datasets, mounts; opening and closing    devices     this machine's devices
-//! pool, dataset, property, accounts, snapshot, stream, files       one family of requests each
+//! pool, dataset, property, accounts, snapshot, stream, files, allow       one family of requests each
+//! delegated   permission of users other than the pool's owner
 //! mounts      which datasets are mounted where, and keeping mounts in step with changes
 //! background  freeing destroyed data               scrub       verifying and repairing
 //! job         progress, cancelling, the stream beside a request       parts       answers sent in parts
@@ -30,12 +31,14 @@
 mod accounts;
 mod activity;
 mod add;
+mod allow;
 mod automatic;
 mod background;
 mod caches;
 pub(crate) mod check;
 mod dataset;
 mod defragment;
+pub(crate) mod delegated;
 pub(crate) mod devices;
 mod dispatch;
 mod events;

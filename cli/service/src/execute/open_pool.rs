@@ -7,7 +7,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use dataset::{
-    admin::{Assignment as Given, Datasets},
+    admin::{Assignment as Given, Caller, Datasets},
     name::{DatasetName, Name},
     property::{
         FailMode,
@@ -305,9 +305,10 @@ fn is_suspended(pool: &Pool) -> bool {
     !pool.engine().read_only() && pool.engine().writable().is_err()
 }
 
-/// The uid and gid that own new objects.
+/// The user and group that own the result of a request: of the caller, or of this process.
 pub(super) fn owner() -> (u32, u32) {
-    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+    let own = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Caller::current().map_or_else(own, |caller| (caller.user, caller.group))
 }
 
 /// Converts assignments to the type of the crate `dataset`.

@@ -30,8 +30,15 @@ impl OpenPool {
         })
     }
 
-    pub(super) fn inherit(&self, name: &Name, property: &str, recursive: bool, received: bool) -> Result<(), Failure> {
-        self.change(name, &[property], false, || {
+    pub(super) fn inherit(
+        &self,
+        name: &Name,
+        property: &str,
+        recursive: bool,
+        received: bool,
+        no_mount: bool,
+    ) -> Result<(), Failure> {
+        self.change(name, &[property], no_mount, || {
             let targets = std::slice::from_ref(name);
             self.datasets.inherit(targets, property, recursive, received).or_refused("inherit property for", name)
         })

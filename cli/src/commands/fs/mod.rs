@@ -1,6 +1,7 @@
 //! The command line of `fs`: its subcommands, with the code of each. A new subcommand is a file of this folder, and three
 //! lines here.
 
+pub mod allow;
 pub mod bookmark;
 pub mod cat;
 pub mod clone;
@@ -29,6 +30,7 @@ pub mod set;
 pub mod setattr;
 pub mod snapshot;
 pub mod stream;
+pub mod unallow;
 pub mod unmount;
 pub mod upgrade;
 pub mod userspace;
@@ -124,6 +126,10 @@ pub enum FsCommand {
     Projectspace(userspace::Arguments),
     /// List, check or set the project ID of files
     Project(project::Arguments),
+    /// Delegate permissions to other users, or show them
+    Allow(allow::Arguments),
+    /// Take delegated permissions back
+    Unallow(unallow::Arguments),
     /// Wait until deleted data is freed
     Wait(wait::Arguments),
     /// Show the version of file systems
@@ -170,6 +176,8 @@ impl FsCommand {
             FsCommand::Groupspace(arguments) => userspace::run(OwnerKind::Group, arguments, context),
             FsCommand::Projectspace(arguments) => userspace::run(OwnerKind::Project, arguments, context),
             FsCommand::Project(arguments) => project::run(arguments, context),
+            FsCommand::Allow(arguments) => allow::run(arguments, context),
+            FsCommand::Unallow(arguments) => unallow::run(arguments, context),
             FsCommand::Wait(arguments) => wait::run(arguments, context),
             FsCommand::Upgrade(arguments) => upgrade::run(arguments, context),
             FsCommand::Version(arguments) => version::run(arguments, context),

@@ -3,6 +3,7 @@
 use super::create::CreateRequest;
 use crate::{
     admin::{
+        delegation::judge,
         property::assign::{self, Assignment},
         table::{
             counts::{self, Added},
@@ -37,6 +38,7 @@ impl Datasets {
             names.vacant(tx, &name)?;
             let parent = names.parent(tx, &name, "cloned")?;
             let id = branch::clone(tx, origin, parent, name.leaf(), guid)?;
+            judge::give_creator(tx, id, owner.0)?;
             assign::assign_all(tx, &names, id, &properties, true, room)?;
             counts::check(tx, &names, &[parent], None, Added::Filesystems)?;
             history::log(tx, &format!("clone {snapshot} as {name}"))

@@ -6,6 +6,7 @@ use pool::units::Guid;
 
 use crate::{
     admin::{
+        delegation::judge,
         property::assign::{self, Assignment},
         table::{
             counts::{self, Added},
@@ -77,6 +78,7 @@ fn create(
         let parent = names.parent(tx, &name, "created")?;
         let guid = guids[&name];
         let id = dataset::create(tx, parent, name.leaf(), guid, request.owner)?;
+        judge::give_creator(tx, id, request.owner.0)?;
         if is_last {
             assign::assign_all(tx, names, id, &request.properties, true, room)?;
         }

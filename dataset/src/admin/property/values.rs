@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    admin::table::{datasets::Mount, names::Names},
+    admin::{
+        delegation::grant,
+        table::{datasets::Mount, names::Names},
+    },
     catalogue::{DatasetRow, Transaction, Value, dataset_key, keys, kind},
     error::{Error, Result},
     name::{DatasetName, MAX_DEPTH},
@@ -81,7 +84,7 @@ pub(in crate::admin) fn own(tx: &Transaction<'_>, id: u64, values: &mut Effectiv
         }
     }
     for Value { name, value } in local {
-        if let Some(value) = value {
+        if let Some(value) = value.filter(|_| !grant::is_grant(&name)) {
             values.insert(name, value, Source::Local);
         }
     }

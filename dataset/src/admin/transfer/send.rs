@@ -17,10 +17,13 @@ use pool::{
 };
 
 use crate::{
-    admin::table::{
-        datasets::Datasets,
-        long_hold::{LongHold, Looking},
-        names::{self, Names},
+    admin::{
+        delegation::grant,
+        table::{
+            datasets::Datasets,
+            long_hold::{LongHold, Looking},
+            names::{self, Names},
+        },
     },
     catalogue::{Bookmark, DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
     error::{Error, Reader, Result},
@@ -470,6 +473,7 @@ impl Packer<'_, '_> {
         for limit in Limit::ALL.into_iter().filter(|limit| limit.of(&row) > 0) {
             values.insert(limit.row().name.to_owned(), Some(limit.of(&row).to_string()));
         }
+        values.retain(|name, _| !grant::is_grant(name));
         Ok(values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
     }
 }

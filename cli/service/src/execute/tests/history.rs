@@ -2,7 +2,10 @@
 
 use std::{cell::RefCell, collections::BTreeSet, fs::File};
 
-use dataset::jobs::Kind as JobKind;
+use dataset::{
+    admin::{Grantee, Reach},
+    jobs::Kind as JobKind,
+};
 use protocol::{
     Assignment, JobTarget, MountRequest, NewSize, Order, ProjectChange, ProjectReach, ScrubPart, ServiceRequest,
     VdevKind, VdevRole,
@@ -127,6 +130,7 @@ fn assignment(name: &str, value: &str) -> Vec<Assignment> {
 fn each_change_of_a_pool_is_recorded_and_nothing_else() {
     let tried = Tried { world: World::new(), variants: RefCell::default() };
     datasets(&tried);
+    delegation(&tried);
     snapshots(&tried);
     devices(&tried);
     jobs(&tried);
@@ -169,6 +173,15 @@ fn datasets(tried: &Tried) {
         wait: false,
         dry_run: false,
     });
+}
+
+fn delegation(tried: &Tried) {
+    let reach = Reach { local: true, descendent: true };
+    let (to, permissions) = (vec![Grantee::Everyone], vec!["snapshot".to_owned()]);
+    tried.change(DatasetRequest::Allow { name: name("tank"), to: to.clone(), permissions, reach });
+    tried.quiet(DatasetRequest::Allowances { name: name("tank") });
+    let permissions = Vec::new();
+    tried.change(DatasetRequest::Unallow { name: name("tank"), from: to, permissions, reach, recursive: true });
 }
 
 fn snapshots(tried: &Tried) {

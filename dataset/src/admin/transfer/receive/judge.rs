@@ -9,6 +9,7 @@ use pool::{format::pointer::BlockPointer, units::Guid};
 
 use crate::{
     admin::{
+        delegation::{self, judge::Caller},
         lifecycle::destroy,
         table::{
             datasets::Datasets,
@@ -21,7 +22,7 @@ use crate::{
     catalogue::{DatasetRow, ReceivingRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
     error::{Error, Result},
     lineage::{arrival, branch, dataset, snapshot},
-    name::SnapshotName,
+    name::{Name, SnapshotName},
     stream::{Begin, Position},
 };
 
@@ -70,6 +71,8 @@ pub(super) struct Judge {
     alone: bool,
     /// The snapshot that the user wants as the origin of a new dataset.
     origin: Option<SnapshotName>,
+    /// The user for whom the stream is received, if not the pool's owner.
+    caller: Option<Caller>,
     /// Whether a failed receive keeps its partial state, and this receive continues an interrupted one.
     lasting: bool,
     /// The root of the dataset, if only access times have changed since its newest snapshot.
@@ -78,7 +81,8 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn new(names: Names, name: SnapshotName, begin: Begin, force: bool, alone: bool) -> Judge {
-        Judge { names, name, begin, force, destroys: false, alone, origin: None, lasting: false, only_read: None }
+        let (destroys, lasting) = (false, false);
+        Judge { names, name, begin, force, destroys, alone, origin: None, caller: None, lasting, only_read: None }
     }
 
     /// The same judge, for a receive that can be resumed.
@@ -89,6 +93,11 @@ impl Judge {
     /// The same judge, with another choice for snapshots later than the base.
     pub(super) fn destroying(self, destroys: bool) -> Judge {
         Judge { destroys, ..self }
+    }
+
+    /// The same judge, for a user other than the pool's owner.
+    pub(super) fn acting_for(self, caller: Option<Caller>) -> Judge {
+        Judge { caller, ..self }
     }
 
     /// The same judge, for a clone of `origin`.
@@ -258,6 +267,11 @@ impl Judge {
 
     fn plan_create(&self, tx: &Transaction<'_>, origin: Option<u64>) -> Result<Plan> {
         self.names.parent(tx, &self.name.dataset(), "received")?;
+        // The clone shows the origin's files.
+        if let (Some(origin), Some(_)) = (origin, &self.caller) {
+            let origin = Name::Snapshot(self.names.of_snapshot(tx, origin)?);
+            delegation::judge::check(tx, &self.names, self.caller.as_ref(), &origin, "clone")?;
+        }
         Ok(Plan::Create { origin })
     }
 

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     admin::{
+        delegation::{self, judge::Caller},
         lifecycle::{create::CreateRequest, destroy::DestroyRequest},
         property::{assign::Assignment, values},
         report::replaced::Replaced,
@@ -43,6 +44,8 @@ use crate::{
 pub(super) struct Lander<'a> {
     datasets: &'a Arc<Datasets>,
     request: ReceiveRequest,
+    /// The user for whom the streams are received, if not the pool's owner.
+    caller: Option<Caller>,
     current: Option<Current>,
     /// Parents created above the datasets of the package, the topmost first.
     parents: Vec<DatasetName>,
@@ -116,7 +119,8 @@ impl Landing for Lander<'_> {
         let force = self.request.force || self.arrived.has(&snapshot);
         let mut judge = Judge::new(names, snapshot.clone(), begin.clone(), force, start.streams == 1)
             .destroying(self.request.force)
-            .cloning(self.origin());
+            .cloning(self.origin())
+            .acting_for(self.caller.clone());
         let lasts = self.request.lasts(begin);
         judge = judge.lasting(lasts);
         self.top = Some(self.request.top(start)?);
@@ -192,7 +196,17 @@ impl<'a> Lander<'a> {
         leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
     ) -> Lander<'a> {
         let (parents, arrived) = (Vec::new(), Arrived::default());
-        Lander { datasets, request, current: None, parents, tree: None, top: None, leaving, arrived }
+        Lander {
+            datasets,
+            request,
+            caller: Caller::current(),
+            current: None,
+            parents,
+            tree: None,
+            top: None,
+            leaving,
+            arrived,
+        }
     }
 
     /// Makes the stream visible.
@@ -207,12 +221,14 @@ impl<'a> Lander<'a> {
         let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true)
             .destroying(self.request.force)
             .cloning(self.origin())
+            .acting_for(self.caller.clone())
             .lasting(current.lasting.is_some());
         // Changes of a dataset in use are excluded, so that its content switches at one instant.
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;
-        let (request, topmost) = (self.request.clone(), Some(name.dataset()) == self.top);
+        let (request, caller) = (self.request.clone(), self.caller.clone());
+        let topmost = Some(name.dataset()) == self.top;
         let engine = self.datasets.engine().clone();
         let doomed = match self.request.force {
             true => self.datasets.read(|tx| judge.doomed(tx, judge.plan(tx)?))?,
@@ -228,9 +244,12 @@ impl<'a> Lander<'a> {
         let (target, left_out) = self.datasets.run(move |tx| {
             let plan = judge.plan(tx)?;
             let dataset = judge.land(tx, plan, hidden)?;
+            if plan.target().is_none() {
+                delegation::judge::give_creator(tx, dataset, request.owner.0)?;
+            }
             // In syncing context all received data is written.
             let room = engine.available();
-            let wanted = Wanted { request: request.clone(), topmost, room };
+            let wanted = Wanted { request: request.clone(), caller: caller.clone(), topmost, room };
             let left_out = wanted.put(tx, &judge, dataset)?;
             limits::check_landed(tx, &judge.names, dataset, room)?;
             let added = if plan.target().is_none() { Added::Both } else { Added::Snapshots };

@@ -5,12 +5,23 @@
 //! value: values received earlier no longer count, and local values do.
 
 use super::{judge::Judge, request::ReceiveRequest};
-use crate::{admin::property::assign, catalogue::Transaction, error::Result, property::Property};
+use crate::{
+    admin::{
+        delegation::{self, judge::Caller},
+        property::assign,
+    },
+    catalogue::Transaction,
+    error::Result,
+    name::Name,
+    property::Property,
+};
 
 /// The properties to set on one dataset.
 pub(super) struct Wanted {
     /// The user's request.
     pub(super) request: ReceiveRequest,
+    /// The user for whom the stream is received, if not the pool's owner.
+    pub(super) caller: Option<Caller>,
     /// Whether the dataset is the topmost of its package.
     pub(super) topmost: bool,
     /// The space available for reservations, in bytes.
@@ -42,6 +53,13 @@ impl Wanted {
         Ok(left_out)
     }
 
+    /// Whether the user for whom the stream is received may set a property of the dataset.
+    fn permits(&self, tx: &Transaction<'_>, judge: &Judge, property: &Property) -> Result<bool> {
+        let name = Name::Dataset(judge.name.dataset());
+        let allows = |caller| delegation::judge::allows(tx, &judge.names, caller, &name, property.permission());
+        self.caller.as_ref().map_or(Ok(true), allows)
+    }
+
     /// Stores the stream's properties; unknown properties are skipped.
     fn take(&self, tx: &mut Transaction<'_>, judge: &Judge, dataset: u64) -> Result<Vec<String>> {
         let mut waiting = Vec::new();
@@ -51,7 +69,7 @@ impl Wanted {
             if property.is_constant() {
                 continue;
             }
-            if self.request.exclude.iter().any(|excluded| excluded == name) {
+            if self.request.exclude.iter().any(|excluded| excluded == name) || !self.permits(tx, judge, &property)? {
                 continue;
             }
             if !assign::take_received(tx, &judge.names, dataset, &property, canonical.clone(), self.room)? {

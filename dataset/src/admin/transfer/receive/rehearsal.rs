@@ -17,7 +17,10 @@ use super::{
     request::{ArrivedSnapshot, Naming, ReceiveRequest},
 };
 use crate::{
-    admin::table::{datasets::Datasets, names::Names},
+    admin::{
+        delegation::judge::Caller,
+        table::{datasets::Datasets, names::Names},
+    },
     catalogue::Transaction,
     error::{Error, Result},
     name::{DatasetName, SnapshotName},
@@ -53,7 +56,7 @@ impl Landing for Rehearsal<'_> {
         let force = self.request.force;
         let mut judge =
             Judge::new(self.datasets.names(), name, begin.clone(), force, alone).destroying(force).cloning(origin);
-        judge = judge.lasting(self.request.lasts(begin));
+        judge = judge.lasting(self.request.lasts(begin)).acting_for(Caller::current());
         let open = self.datasets.open_target(&judge)?;
         let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;

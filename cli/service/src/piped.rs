@@ -1,0 +1,53 @@
+//! A pipe in place of a stream, for a pool of another user.
+//!
+//! The service takes no file of a user other than its owner, only a pipe. So this process copies between the pipe and the
+//! stream, unless the stream is a pipe anyway.
+
+use std::{
+    fs::File,
+    io,
+    thread::{self, JoinHandle},
+};
+
+use protocol::{Failure, Request, Stream, StreamRequest};
+use rustix::fs::{FileType, fstat};
+
+/// A stream as the service takes it.
+pub(super) struct Piped {
+    /// The end for the service.
+    pub(super) pipe: Stream,
+    /// The copying thread, if its end is to be waited for.
+    pub(super) copier: Option<Copier>,
+}
+
+/// A thread that copies the output of the service.
+pub(super) struct Copier(JoinHandle<io::Result<u64>>);
+
+impl Piped {
+    /// The stream of a request, or a pipe between the service and the stream.
+    pub(super) fn new(stream: Stream, request: &Request) -> Result<Piped, Failure> {
+        if fstat(&stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo) {
+            return Ok(Piped { pipe: stream, copier: None });
+        }
+        let (mut reader, mut writer) = io::pipe()?;
+        let mut file = File::from(stream);
+        if matches!(request, Request::Stream(StreamRequest::Receive(_))) {
+            // The service may refuse the rest of a stream, and then this process ends without reading the rest.
+            thread::spawn(move || io::copy(&mut file, &mut writer));
+            return Ok(Piped { pipe: reader.into(), copier: None });
+        }
+        let copying = thread::spawn(move || io::copy(&mut reader, &mut file));
+        Ok(Piped { pipe: writer.into(), copier: Some(Copier(copying)) })
+    }
+}
+
+impl Copier {
+    /// Waits until everything is written. The service has closed its end by now, or never got it.
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        match self.0.join() {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Failure::new("the thread that writes the stream has panicked")),
+        }
+    }
+}
