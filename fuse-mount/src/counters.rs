@@ -72,10 +72,11 @@ opcodes! {
     ReadDirPlus = 44, "readdirplus";
     LSeek = 46, "lseek";
     CopyFileRange = 47, "copy_file_range";
+    Statx = 52, "statx";
 }
 
 /// The largest number of a kind, plus one.
-const NUMBERS: usize = Opcode::CopyFileRange as usize + 1;
+const NUMBERS: usize = Opcode::Statx as usize + 1;
 
 /// The requests served by a mount since its start.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::{
     },
     path::Path,
     process::{Command, Stdio},
+    time::{Duration, SystemTime},
 };
 
 use rustix::{
@@ -46,6 +47,33 @@ fn a_set_group_bit_does_not_outlive_a_foreign_change() {
             assert_eq!(by(65534, 50), 0o2666, "{change}, by one of the group");
             assert_eq!(by(0, 0), 0o6666, "{change}, by root");
         }
+    });
+}
+
+#[test]
+fn a_file_keeps_its_birth_time() {
+    on_a_mount(|_, place| {
+        let before = SystemTime::now();
+        sh(place, "echo one > file; mkdir dir; mkfifo fifo; ln -s file link");
+        let born = |name: &str| fs::symlink_metadata(place.join(name)).unwrap().created();
+        if born("file").is_err() {
+            let release = rustix::system::uname().release().to_string_lossy().into_owned();
+            let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
+            assert!((numbers.next(), numbers.next()) < (Some(6), Some(6)), "Linux {release} asks for birth times");
+            return;
+        }
+        for name in ["file", "dir", "fifo", "link"] {
+            let age = born(name).unwrap().duration_since(before - Duration::from_secs(1)).unwrap();
+            assert!(age < Duration::from_secs(60), "{name}: {age:?}");
+        }
+        let (file, dir) = (born("file").unwrap(), born("dir").unwrap());
+        sh(
+            place,
+            "sleep 0.02; echo two >> file; touch -d 2001-01-01 file; chmod 600 file; ln file second; mv file dir/moved",
+        );
+        assert_eq!((born("second").unwrap(), born("dir/moved").unwrap(), born("dir").unwrap()), (file, file, dir));
+        sh(place, "echo three > other; mv other second");
+        assert!(born("second").unwrap() > file);
     });
 }
 

@@ -78,7 +78,7 @@ fn argument_length(opcode: u32) -> usize {
         Opcode::Forget | Opcode::MkDir | Opcode::Rename | Opcode::Link | Opcode::Open | Opcode::OpenDir => 8,
         Opcode::SetXattr | Opcode::GetXattr | Opcode::ListXattr => 8,
         Opcode::GetAttr | Opcode::MkNod | Opcode::FSync | Opcode::FSyncDir | Opcode::Create => 16,
-        Opcode::Release | Opcode::ReleaseDir | Opcode::Flush | Opcode::LSeek => 24,
+        Opcode::Release | Opcode::ReleaseDir | Opcode::Flush | Opcode::LSeek | Opcode::Statx => 24,
         Opcode::Ioctl | Opcode::FAllocate => 32,
         Opcode::Read | Opcode::Write | Opcode::ReadDir | Opcode::ReadDirPlus => 40,
         Opcode::CopyFileRange => 56,

@@ -14,6 +14,12 @@ pub(crate) const OUT_HEADER: u32 = 16;
 /// Lengths in bytes of a `fuse_dirent` without its name, and of a `fuse_entry_out`.
 const DIRENT: usize = 24;
 const ENTRY: usize = 128;
+/// The reserved bytes at the end of a `fuse_statx`.
+const SPARE: usize = 112;
+
+/// The fields of `struct statx` that stat(2) has too, and the birth time: `STATX_BASIC_STATS`, `STATX_BTIME`.
+const BASIC: u32 = 0x7ff;
+const BTIME: u32 = 0x800;
 
 /// Overwrites the request's header with the reply's. A failure returns only its number, without a payload.
 pub(super) fn finish(header: &mut Header, payload: &mut Vec<u8>, unique: u64, result: Result<(), Errno>) {
@@ -44,6 +50,25 @@ pub(super) fn attr(out: &mut Vec<u8>, node: INodeNo, attr: &Attr, lifetime: Dura
     put_u64s(out, [lifetime.as_secs()]);
     put_u32s(out, [lifetime.subsec_nanos(), 0]);
     put_attr(out, node, attr);
+}
+
+/// Appends a `fuse_statx_out`. A file without a known birth time has none.
+pub(super) fn statx(out: &mut Vec<u8>, node: INodeNo, attr: &Attr, lifetime: Duration) {
+    let known = if attr.crtime == 0 { BASIC } else { BASIC | BTIME };
+    let mode = u16::from(attr.file_type.code()) << 12 | attr.mode;
+    put_u64s(out, [lifetime.as_secs()]);
+    put_u32s(out, [lifetime.subsec_nanos(), 0, 0, 0, 0, 0]);
+    put_u32s(out, [known, attr.block_size, 0, 0, attr.nlink, attr.uid, attr.gid]);
+    out.extend_from_slice(&mode.to_ne_bytes());
+    out.extend_from_slice(&[0; 2]);
+    put_u64s(out, [node.0, attr.size, attr.blocks, 0]);
+    for time in [attr.atime, attr.crtime, attr.ctime, attr.mtime] {
+        put_u64s(out, [time.div_euclid(NANOS_PER_SEC) as u64]);
+        put_u32s(out, [time.rem_euclid(NANOS_PER_SEC) as u32, 0]);
+    }
+    let (major, minor) = (attr.rdev >> 8 & 0xfff, attr.rdev & 0xff | attr.rdev >> 12 & 0xf_ff00);
+    put_u32s(out, [major, minor, 0, 0]);
+    out.resize(out.len() + SPARE, 0);
 }
 
 /// `fuse_open_out`, without a handle.
@@ -189,6 +214,7 @@ mod tests {
         assert_eq!(length(&|out| entry(out, &found)), ENTRY);
         assert_eq!(length(&no_entry), ENTRY);
         assert_eq!(length(&|out| attr(out, found.node, &found.attr, FOREVER)), 104);
+        assert_eq!(length(&|out| statx(out, found.node, &found.attr, FOREVER)), 288);
         assert_eq!(length(&|out| statfs(out, &stat)), 80);
         assert_eq!(length(&|out| open(out, FopenFlags::empty())), 16);
         assert_eq!(length(&|out| ioctl(out, b"1234")), 20);
@@ -203,6 +229,20 @@ mod tests {
         assert_eq!(u64s(&out[64..88]), [-2i64 as u64, 1, 0]);
         assert_eq!(u32::from_ne_bytes(out[88..92].try_into().unwrap()), 800_000_000);
         assert_eq!(u32::from_ne_bytes(out[100..104].try_into().unwrap()), 0o104_755);
+    }
+
+    #[test]
+    fn a_birth_time_is_told_if_known() {
+        let told = |crtime, rdev| {
+            let mut out = Vec::new();
+            statx(&mut out, INodeNo(7), &Attr { crtime, rdev, ..some_entry().attr }, FOREVER);
+            let word = |at: usize| u32::from_ne_bytes(out[at..at + 4].try_into().unwrap());
+            (word(32), u64s(&out[112..120])[0], word(120), (word(160), word(164)))
+        };
+        assert_eq!(told(0, 0), (BASIC, 0, 0, (0, 0)));
+        // A device number as the kernel encodes 259:70000.
+        let encoded = 70_000 & 0xff | 259 << 8 | (70_000 & !0xff) << 12;
+        assert_eq!(told(2_500_000_000, encoded), (BASIC | BTIME, 2, 500_000_000, (259, 70_000)));
     }
 
     #[test]

@@ -187,6 +187,11 @@ fn answer_about_attributes(
             let (attr, lifetime) = handler.getattr(node)?;
             fill(payload.reply(), |out| reply::attr(out, node, &attr, lifetime));
         }
+        // The kernel asks so only for a program that wants the birth time, and keeps the answer.
+        Opcode::Statx => {
+            let (attr, lifetime) = handler.getattr(node)?;
+            fill(payload.reply(), |out| reply::statx(out, node, &attr, lifetime));
+        }
         Opcode::SetAttr => {
             let (attr, lifetime) = handler.setattr(&who, node, &head.changes())?;
             fill(payload.reply(), |out| reply::attr(out, node, &attr, lifetime));
