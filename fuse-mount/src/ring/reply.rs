@@ -232,17 +232,17 @@ mod tests {
     }
 
     #[test]
-    fn a_birth_time_is_told_if_known() {
-        let told = |crtime, rdev| {
+    fn a_birth_time_is_reported_if_known() {
+        let fields = |crtime, rdev| {
             let mut out = Vec::new();
             statx(&mut out, INodeNo(7), &Attr { crtime, rdev, ..some_entry().attr }, FOREVER);
             let word = |at: usize| u32::from_ne_bytes(out[at..at + 4].try_into().unwrap());
             (word(32), u64s(&out[112..120])[0], word(120), (word(160), word(164)))
         };
-        assert_eq!(told(0, 0), (BASIC, 0, 0, (0, 0)));
+        assert_eq!(fields(0, 0), (BASIC, 0, 0, (0, 0)));
         // A device number as the kernel encodes 259:70000.
         let encoded = 70_000 & 0xff | 259 << 8 | (70_000 & !0xff) << 12;
-        assert_eq!(told(2_500_000_000, encoded), (BASIC | BTIME, 2, 500_000_000, (259, 70_000)));
+        assert_eq!(fields(2_500_000_000, encoded), (BASIC | BTIME, 2, 500_000_000, (259, 70_000)));
     }
 
     #[test]
