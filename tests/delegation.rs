@@ -114,6 +114,16 @@ fn a_permission_counts_where_it_reaches() {
     other.sh("fs set atime=off tank/home/below").ok();
     refused(&other, "fs set atime=off tank/home");
     refused(&other, "fs set compression=off tank");
+    lab.fs(&["allow", "-l", &me, "destroy,mount", "tank/home"]);
+    refused(&other, "fs destroy -r tank/home");
+    lab.fs(&["unallow", &me, "destroy,mount", "tank/home"]);
+    // Only a parent with the permission for itself gets a new dataset, also from a stream.
+    lab.fs(&["snapshot", "tank/other@a"]);
+    lab.fs(&["allow", &me, "send", "tank/other"]);
+    lab.fs(&["allow", "-d", &me, "receive,create,mount", "tank/home"]);
+    refused(&other, "fs send tank/other@a | fs receive -d tank/home/new");
+    other.sh("fs send tank/other@a | fs receive -d tank/home/below").ok();
+    lab.fs(&["unallow", &me, "receive,create,mount", "tank/home"]);
     // Sets are found above the dataset where they are given, and within sets; groups and all users count too.
     lab.fs(&["allow", "-s", "@inner", "exec", "tank"]);
     lab.fs(&["allow", "-s", "@outer", "@inner,readonly", "tank"]);

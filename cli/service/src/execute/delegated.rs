@@ -21,7 +21,10 @@ use protocol::{
     DatasetRequest, Failure, Permission, ReceiveNaming, ReceiveSpec, Request, SendSpec, StreamRequest, shell_word,
 };
 
-use super::{open_pool::OpenPool, refusal::OrRefused};
+use super::{
+    open_pool::OpenPool,
+    refusal::{OrAdvised, OrRefused, to_destroy as to_destroy_advice},
+};
 use crate::owners;
 
 /// A permission that a request needs on a dataset, a snapshot or a bookmark; of several, separated by [`OR`], one.
@@ -74,14 +77,14 @@ impl OpenPool {
             }
             DatasetRequest::Destroy { name, recursive, dependents, .. } => {
                 let (recursive, dependents) = (*recursive, *dependents);
-                let doomed = self.datasets.doomed(DestroyRequest { name: name.clone(), recursive, dependents });
-                [of(name, DESTROY), to_destroy(&doomed.unwrap_or_default())].concat()
+                let doomed = || self.datasets.doomed(DestroyRequest { name: name.clone(), recursive, dependents });
+                self.with_doomed(of(name, DESTROY), caller, name.as_str(), doomed)?
             }
             DatasetRequest::DestroySnapshots { set, recursive, dependents, defer, .. } => {
                 let (recursive, dependents, defer) = (*recursive, *dependents, *defer);
                 let request = DestroySnapshotsRequest { set: set.clone(), recursive, dependents, defer };
-                let doomed = self.datasets.doomed_with_snapshots(request);
-                [below(&set.dataset, DESTROY), to_destroy(&doomed.unwrap_or_default())].concat()
+                let doomed = || self.datasets.doomed_with_snapshots(request);
+                self.with_doomed(below(&set.dataset, DESTROY), caller, &String::from(set.clone()), doomed)?
             }
             DatasetRequest::DestroyBookmark { name, .. } => of(&name.dataset(), &["destroy"]),
             DatasetRequest::Set { name, assignments, .. } => {
@@ -137,6 +140,24 @@ impl OpenPool {
         })
     }
 
+    /// The needs of a destroy: those of its own words, and of everything destroyed with them. If the list of the latter
+    /// is not to be had, for example because a command reads a snapshot at the moment, the destroy is refused: a wait
+    /// would end in an unjudged destroy.
+    fn with_doomed(
+        &self,
+        own: Vec<Need>,
+        caller: &Caller,
+        what: &str,
+        doomed: impl FnOnce() -> dataset::error::Result<Vec<String>>,
+    ) -> Result<Vec<Need>, Failure> {
+        for (name, permission) in &own {
+            if !self.datasets.allows(caller, name, permission).or_refused("destroy", what)? {
+                return Ok(own);
+            }
+        }
+        Ok([own, to_destroy(&doomed().or_advised("destroy", what, to_destroy_advice)?)].concat())
+    }
+
     /// The needs of creating a file system, on its parent and on the parents to be created.
     fn to_create(&self, name: &DatasetName, parents: bool) -> Vec<Need> {
         let missing = if parents { self.missing_above(name) } else { Vec::new() };
@@ -168,6 +189,8 @@ impl OpenPool {
     fn to_receive(&self, spec: &ReceiveSpec) -> Result<Vec<Need>, Failure> {
         let target = spec.target.dataset();
         let mut within = self.datasets.subtree(&target).or_refused("receive into", &target)?;
+        let is_new_parent = within.is_empty() && spec.naming != ReceiveNaming::Exact;
+        let parents = if is_new_parent { self.to_create(&target, true) } else { Vec::new() };
         if within.is_empty() {
             within.extend(match spec.naming {
                 ReceiveNaming::Exact => target.parent(),
@@ -178,7 +201,7 @@ impl OpenPool {
         let all = |name: &DatasetName| [of(name, receive), of(name, &["mount", "create"])].concat();
         let clone = spec.origin.iter().flat_map(|origin| of(origin, &["clone"]));
         let set = spec.assignments.iter().flat_map(|given| to_set(&target.clone().into(), &given.name));
-        Ok(within.iter().flat_map(all).chain(clone).chain(set).collect())
+        Ok(within.iter().flat_map(all).chain(parents).chain(clone).chain(set).collect())
     }
 
     /// The datasets of snapshots, with their descendants if `recursive`.
