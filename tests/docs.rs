@@ -181,7 +181,7 @@ pages! {
     scrub_errors_and_recovery: "docs/src/recovery.md",
     properties: "docs/src/properties.md",
     snapshots_rollback_clones_and_diff: "docs/src/snapshots.md",
-    streams_and_backup: "docs/src/streams.md",
+    backup_files: "docs/src/streams.md",
     mounting: "docs/src/mounting.md",
     quotas_and_projects: "docs/src/quotas.md",
     acls_and_attributes: "docs/src/attributes.md",
@@ -189,7 +189,7 @@ pages! {
     monitoring: "docs/src/monitoring.md",
     security: "docs/src/security.md",
     troubleshooting: "docs/src/troubleshooting.md",
-    coming_from_openzfs: "docs/src/openzfs.md",
+    coming_from_zfs: "docs/src/openzfs.md",
     limitations: "docs/src/limitations.md",
 }
 
