@@ -19,6 +19,9 @@ thread_local! {
     static COMPRESSOR: RefCell<Compressor> = RefCell::new(Compressor::new());
 }
 
+/// Shorter blocks of a run are copied together for their write, in bytes.
+const APART: usize = 16 << 10;
+
 /// How a block is to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -156,7 +159,7 @@ impl Storage {
             let start = first.pointer.addresses[copy];
             match run {
                 [only] => self.write_run(start, only.stored.clone())?,
-                run => self.write_run(start, Arc::new(self.gather(run, start)))?,
+                run => self.write_together(start, run)?,
             }
         }
         Ok(())
@@ -168,16 +171,24 @@ impl Storage {
         start.chunk == end.chunk && start.sector + taken.sectors == end.sector
     }
 
-    /// The blocks one after the other, each but the last padded to whole allocation units.
-    fn gather(&self, run: &[Prepared], start: Address) -> Vec<u8> {
+    /// Writes the blocks one after the other, each but the last padded to whole allocation units. Large blocks that need
+    /// no padding are not copied.
+    fn write_together(&self, start: Address, run: &[Prepared]) -> Result<()> {
         let unit = (self.space.unit_at(start) * self.sector) as usize;
+        let is_whole = |block: &Prepared| block.stored.len() >= APART && block.stored.len().is_multiple_of(unit);
+        if run[..run.len() - 1].iter().all(is_whole) {
+            let parts: Vec<_> = run.iter().map(|block| block.stored.clone()).collect();
+            let len: usize = parts.iter().map(|part| part.len()).sum();
+            let (vdev, offset) = self.space.resolve(start, len as u32)?;
+            return self.vdevs.get(vdev)?.write_parts(offset, &parts);
+        }
         let total: usize = run.iter().map(|block| block.stored.len().next_multiple_of(unit)).sum();
         let mut bytes = Vec::with_capacity(total);
         for block in run {
             bytes.resize(bytes.len().next_multiple_of(unit), 0);
             bytes.extend_from_slice(&block.stored);
         }
-        bytes
+        self.write_run(start, Arc::new(bytes))
     }
 
     pub(super) fn write_run(&self, start: Address, bytes: Arc<Vec<u8>>) -> Result<()> {

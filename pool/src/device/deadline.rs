@@ -244,6 +244,11 @@ impl Device for DeadlineDevice {
         self.run(move |device| device.write_at(offset, &bytes))
     }
 
+    fn write_parts(&self, offset: u64, parts: &[Arc<Vec<u8>>]) -> io::Result<()> {
+        let parts = parts.to_vec();
+        self.run(move |device| device.write_parts(offset, &parts))
+    }
+
     fn begin_write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Pending {
         let bytes = bytes.clone();
         self.begin(move |device| device.write_at(offset, &bytes))

@@ -1,6 +1,6 @@
 //! A device that is an image file or a block device.
 //!
-//! Reads and writes go through the page cache with `pread` and `pwrite`; a flush is `fdatasync`. Bypassing the page
+//! Reads and writes go through the page cache with `pread`, `pwrite` and `pwritev`; a flush is `fdatasync`. Bypassing the page
 //! cache (`O_DIRECT`) did not measure better on the whole, on image files or on loop devices: `benches/RESULTS.md`. A
 //! discard punches a hole: a block device treats it as TRIM, a loop device passes it on. While open, the file carries
 //! an advisory lock that ends with the process, however that ends: exclusive for writing, shared for reading. A block
@@ -11,17 +11,21 @@
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, Permissions},
-    io::{self, IoSliceMut, Seek, SeekFrom},
+    io::{self, IoSlice, IoSliceMut, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, major, minor},
-    io::{Errno, ReadWriteFlags, preadv2},
+    io::{Errno, ReadWriteFlags, preadv2, pwritev},
 };
 
 use super::{
@@ -35,6 +39,11 @@ use crate::error::{Error, Holder, Result};
 /// How often a held lock is tried, with a pause in between.
 const LOCK_ATTEMPTS: u32 = 10;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+
+/// The length of a long write, in bytes.
+const LONG: usize = 256 << 10;
+/// The most parts of one system call.
+const MOST_PARTS: usize = 1024;
 
 /// The mode of a new image, whatever the umask: a user who can read it can import a copy, and read every file in it.
 const IMAGE_MODE: u32 = 0o600;
@@ -68,6 +77,9 @@ pub struct FileDevice {
     name: String,
     file: File,
     size: AtomicU64,
+    /// Held by a long write to a file; `None` for a block device. The kernel writes to a file one write at a time, and a
+    /// second writer would keep a CPU busy with waiting.
+    writing: Option<Mutex<()>>,
     /// Set once the kernel refused to punch holes.
     is_solid: AtomicBool,
     /// The files behind a loop device: kept open, because they are locked.
@@ -135,6 +147,11 @@ impl FileDevice {
         files.filter_map(|file| file.metadata().ok()).find_map(|metadata| holder_of(locked_file(&metadata)))
     }
 
+    /// Makes a long write wait until the one before is done, where the kernel would.
+    fn alone(&self, len: usize) -> Option<MutexGuard<'_, ()>> {
+        self.writing.as_ref().filter(|_| len >= LONG).map(Mutex::lock)
+    }
+
     fn locked(name: String, mut file: File, access: Access) -> Result<FileDevice> {
         let behind = match access.lock() {
             Some(operation) => {
@@ -153,12 +170,14 @@ impl FileDevice {
                 Vec::new()
             }
         };
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         // The length in a block device's metadata is zero; a seek to the end shows the size.
         match file.seek(SeekFrom::End(0)) {
             Ok(size) => Ok(FileDevice {
                 name,
                 file,
                 size: AtomicU64::new(size),
+                writing: is_file.then(Mutex::default),
                 is_solid: AtomicBool::new(false),
                 _behind: behind,
             }),
@@ -268,7 +287,29 @@ impl Device for FileDevice {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         // A write past the end would make an image file grow.
         check_range(self.size(), offset, bytes.len() as u64)?;
+        let _writing = self.alone(bytes.len());
         self.file.write_all_at(bytes, offset)
+    }
+
+    fn write_parts(&self, offset: u64, parts: &[Arc<Vec<u8>>]) -> io::Result<()> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        check_range(self.size(), offset, len as u64)?;
+        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let (mut slices, mut at) = (&mut slices[..], offset);
+        let _writing = self.alone(len);
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            match pwritev(&self.file, &slices[..slices.len().min(MOST_PARTS)], at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    at += written as u64;
+                    IoSlice::advance_slices(&mut slices, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
     }
 
     fn is_in_place(&self) -> bool {

@@ -43,6 +43,14 @@ pub trait Device: Send + Sync {
         self.write_at(offset, bytes)
     }
 
+    /// Like [`Device::write_shared`], for parts that follow each other on the device: one write.
+    fn write_parts(&self, offset: u64, parts: &[Arc<Vec<u8>>]) -> io::Result<()> {
+        match parts {
+            [only] => self.write_shared(offset, only),
+            parts => self.write_at(offset, &joined(parts)),
+        }
+    }
+
     /// Fills `buf` from `offset` on if no wait for a device is needed; otherwise, or if that is unknown, returns
     /// `false`, with anything in `buf`.
     fn read_at_once(&self, _offset: u64, _buf: &mut [u8]) -> io::Result<bool> {
@@ -142,6 +150,13 @@ pub enum Whereabouts {
     Replaced,
     /// The device, truncated to so many bytes, fewer than its pool uses.
     Cut(u64),
+}
+
+/// The parts one after another.
+pub(crate) fn joined(parts: &[Arc<Vec<u8>>]) -> Vec<u8> {
+    let mut all = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| all.extend_from_slice(part));
+    all
 }
 
 /// The error of an access past a device's end, for devices that check it themselves.

@@ -25,6 +25,7 @@ mod memory;
 mod page_cache;
 mod recording;
 
+pub(crate) use self::interface::joined;
 pub use self::{
     deadline::DeadlineDevice,
     fault::{Effect, Fault, FaultDevice, Operation},

@@ -10,6 +10,7 @@ use super::{
     suspension::Suspension,
 };
 use crate::{
+    device::joined,
     error::Result,
     format::vdev_config::{Mark, VdevTree},
     units::{Guid, Txg, VdevId},
@@ -87,6 +88,11 @@ pub trait Vdev: Send + Sync {
 
     /// Like [`Vdev::write`], without a copy: the bytes are kept in memory until they are durable.
     fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()>;
+
+    /// Like [`Vdev::write_shared`], for parts that follow each other.
+    fn write_parts(&self, offset: u64, parts: &[Arc<Vec<u8>>]) -> Result<()> {
+        self.write_shared(offset, Arc::new(joined(parts)))
+    }
 
     /// Returns when every write that returned before is durable.
     fn flush(&self) -> Result<()>;

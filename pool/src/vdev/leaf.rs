@@ -11,7 +11,7 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    io, slice,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -357,10 +357,16 @@ impl Leaf {
 
     /// Writes all of `bytes` at `offset`.
     pub(crate) fn write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
-        let at = self.place(offset, bytes.len() as u64)?;
-        let result = self.device().write_shared(at, bytes);
+        self.write_parts(offset, slice::from_ref(bytes))
+    }
+
+    /// Writes all parts, one after another, from `offset` on.
+    pub(super) fn write_parts(&self, offset: u64, parts: &[Arc<Vec<u8>>]) -> io::Result<()> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let at = self.place(offset, len as u64)?;
+        let result = self.device().write_parts(at, parts);
         if has_met_it(&result) {
-            self.counters.count_write(bytes.len(), result.is_ok());
+            self.counters.count_write(len, result.is_ok());
         }
         result
     }
@@ -411,7 +417,12 @@ impl Leaf {
     /// Keeps the bytes of a write about to begin, for a replay if the device loses the write; returns a number for
     /// [`Leaf::kept`] and [`Leaf::forget`].
     pub(super) fn keep(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> u64 {
-        self.unflushed.begin(DATA_START + offset, bytes)
+        self.keep_parts(offset, slice::from_ref(bytes))
+    }
+
+    /// As [`Leaf::keep`], for a write of parts one after another.
+    pub(super) fn keep_parts(&self, offset: u64, parts: &[Arc<Vec<u8>>]) -> u64 {
+        self.unflushed.begin(DATA_START + offset, parts)
     }
 
     /// Records that a kept write was done. Flushes when much is unflushed, unless another thread is already flushing

@@ -130,9 +130,14 @@ impl Vdev for Single {
     }
 
     fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()> {
-        self.leaf.check_range("write", offset, bytes.len() as u64)?;
-        let kept = self.suspension().map(|_| self.leaf.keep(offset, &bytes));
-        let written = self.persist("write", || self.leaf.write(offset, &bytes));
+        self.write_parts(offset, &[bytes])
+    }
+
+    fn write_parts(&self, offset: u64, parts: &[Arc<Vec<u8>>]) -> Result<()> {
+        let len = parts.iter().map(|part| part.len() as u64).sum();
+        self.leaf.check_range("write", offset, len)?;
+        let kept = self.suspension().map(|_| self.leaf.keep_parts(offset, parts));
+        let written = self.persist("write", || self.leaf.write_parts(offset, parts));
         match (kept, written) {
             (None, written) => written,
             (Some(kept), Ok(())) => self.leaf.kept(kept, || self.flush()),

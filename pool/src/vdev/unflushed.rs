@@ -27,18 +27,19 @@ struct State {
 #[derive(Debug)]
 struct Write {
     at: u64,
-    bytes: Arc<Vec<u8>>,
+    parts: Vec<Arc<Vec<u8>>>,
     done: bool,
 }
 
 impl Unflushed {
-    /// Keeps a write that is about to begin; returns its number.
-    pub(super) fn begin(&self, at: u64, bytes: &Arc<Vec<u8>>) -> u64 {
+    /// Keeps a write of parts, one after another, that is about to begin; returns its number.
+    pub(super) fn begin(&self, at: u64, parts: &[Arc<Vec<u8>>]) -> u64 {
         let mut state = self.0.lock();
         let number = state.next;
         state.next += 1;
-        state.bytes += bytes.len();
-        state.writes.insert(number, Write { at, bytes: bytes.clone(), done: false });
+        let write = Write { at, parts: parts.to_vec(), done: false };
+        state.bytes += write.len();
+        state.writes.insert(number, write);
         number
     }
 
@@ -77,16 +78,22 @@ impl Unflushed {
 
     /// Repeats all writes, in order.
     pub(super) fn replay(&self, device: &dyn Device) -> io::Result<()> {
-        let writes: Vec<_> = self.0.lock().writes.values().map(|write| (write.at, write.bytes.clone())).collect();
-        writes.iter().try_for_each(|(at, bytes)| device.write_shared(*at, bytes))
+        let writes: Vec<_> = self.0.lock().writes.values().map(|write| (write.at, write.parts.clone())).collect();
+        writes.iter().try_for_each(|(at, parts)| device.write_parts(*at, parts))
     }
 }
 
 impl State {
     fn remove(&mut self, number: u64) {
         if let Some(write) = self.writes.remove(&number) {
-            self.bytes -= write.bytes.len();
+            self.bytes -= write.len();
         }
+    }
+}
+
+impl Write {
+    fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
     }
 }
 
@@ -98,7 +105,7 @@ mod tests {
     #[test]
     fn a_flush_drops_only_writes_done_before_it_began() {
         let unflushed = Unflushed::default();
-        let begin = |at, byte| unflushed.begin(at, &Arc::new(vec![byte; 2]));
+        let begin = |at, byte| unflushed.begin(at, &[Arc::new(vec![byte]), Arc::new(vec![byte])]);
         let (early, under_way, failed) = (begin(0, 1), begin(10, 2), begin(20, 3));
         unflushed.done(early);
         unflushed.forget(failed);
@@ -111,13 +118,14 @@ mod tests {
         unflushed.replay(&device).unwrap();
         let mut bytes = [0; 40];
         device.read_at(0, &mut bytes).unwrap();
-        assert_eq!([bytes[0], bytes[10], bytes[20], bytes[30]], [0, 2, 0, 4]);
+        assert_eq!([bytes[0], bytes[10], bytes[11], bytes[20], bytes[30]], [0, 2, 2, 0, 4]);
     }
 
     #[test]
     fn much_that_is_kept_asks_for_a_flush() {
         let unflushed = Unflushed::default();
         let bytes = Arc::new(vec![0; ENOUGH / 2 + 1]);
+        let bytes = [bytes];
         assert!(!unflushed.done(unflushed.begin(0, &bytes)));
         assert!(unflushed.done(unflushed.begin(0, &bytes)));
         unflushed.flushed(&unflushed.flushing());
