@@ -41,6 +41,7 @@
 //! | TXG-4 | Open trees have different numbers. |
 //! | TXG-5 | Reads without a look at the tree are of trees that never change. |
 //! | TXG-6 | A counter of the uberblock has one owner. |
+//! | TXG-7 | Records stored side by side are of one transaction group, with one number of copies. |
 //! | VDEV-1 | At any time enough members of a mirror or a RAID-Z are complete. |
 //! | VDEV-2 | A vdev has devices, and each has a column of the vdev. |
 //! | ADMIN-1 | Each change of labels has a higher group than all labels before. |

@@ -132,7 +132,7 @@ impl Cut {
                     self.index.range(frames.offset(), range.low, frames.chain());
                     frames.put(Kind::Range, &range.encode())?;
                 }
-                Event::Block(data) => frames.put_block(&data.checksum, &data.bytes)?,
+                Event::Block(data) => frames.put_block(&data.checksum, data.bytes)?,
                 Event::Finish => return Ok(()),
                 Event::Begin(..) | Event::End(_) => {}
             }

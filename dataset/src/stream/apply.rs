@@ -23,8 +23,9 @@ use pool::{
 };
 
 use super::{
+    parser::Data,
     position::Position,
-    range::{BlockInfo, Item, Origin, Range, near},
+    range::{Item, Origin, Range, near},
 };
 
 /// A part of a range: some of its items, and the keys that the items replace.
@@ -50,7 +51,7 @@ pub(super) struct Arrived {
 
 impl Arrived {
     /// A block with the receiver's number of copies.
-    pub(super) fn new(info: BlockInfo, checksum: [u8; 32], copies: u8, bytes: Arc<Vec<u8>>) -> Arrived {
+    pub(super) fn new(Data { info, checksum, bytes, .. }: Data, copies: u8) -> Arrived {
         let checksum = if info.checksum == Checksum::Off { [0; 32] } else { checksum };
         let template = BlockPointer {
             copies,
@@ -94,10 +95,10 @@ impl OpError for Failure {
     }
 }
 
-/// Applies a part in one step. Large blocks are queued for the workers at once.
+/// Applies a part in one step. Blocks are queued for the workers at once, unless they are small.
 pub(super) fn apply(head: &Head, part: Part<'_>) -> Result<(), Failure> {
-    /// Smaller blocks are better written together, by the commit.
-    const SUBMIT_FROM: usize = 64 << 10;
+    /// Smaller blocks are better written by the commit, together with those of other parts, in bytes.
+    const SUBMIT_FROM: usize = 8 << 10;
     let made = head.update(|view, batch| {
         let plan = Plan::of(view, &part)?;
         let made = part.make_records(head, view.txg());
@@ -107,14 +108,16 @@ pub(super) fn apply(head: &Head, part: Part<'_>) -> Result<(), Failure> {
         }
         Ok::<_, Failure>(made)
     })?;
+    let mut large = Vec::new();
     for (index, record) in made {
         let arrived = part.blocks[index as usize].as_mut().expect("a record is of a block that came");
         if arrived.bytes.len() >= SUBMIT_FROM {
-            head.submit(&record);
+            large.push(record.clone());
         }
         arrived.record = Some(record);
         arrived.bytes = Arc::default();
     }
+    head.submit_all(large);
     Ok(())
 }
 

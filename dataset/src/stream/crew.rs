@@ -45,6 +45,11 @@ impl Crew {
         Crew { jobs: (count > 0).then_some(jobs), threads }
     }
 
+    /// The number of threads.
+    pub(super) fn size(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Queues `work`. The caller bounds the amount of queued work.
     pub(super) fn ask<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Ticket<T> {
         let Some(jobs) = &self.jobs else { return Ticket::Done(work()) };

@@ -13,14 +13,20 @@
 //! The chain is a checksum, not a signature: it detects damage, not forgery. Readers must distrust the content of
 //! records.
 
-use std::io::{self, Read, Write};
-
-use pool::format::{
-    codec::{Malformed, Writer},
-    pointer::MAX_BLOCK,
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
 };
 
-use super::error::{Error, Result};
+use pool::{
+    block::{Spares, Stored},
+    format::{codec::Malformed, pointer::MAX_BLOCK},
+};
+
+use super::{
+    error::{Error, Result},
+    gather::Gather,
+};
 
 /// The first bytes of a stream.
 pub(super) const MAGIC: [u8; 12] = *b"CENOTESTREAM";
@@ -105,7 +111,7 @@ pub(super) fn check_preamble(bytes: &[u8; PREAMBLE], got: usize, base: u64) -> R
 
 /// Writes records, and chains their checksums.
 pub(super) struct FrameWriter<'a> {
-    out: &'a mut dyn Write,
+    out: Gather<'a>,
     offset: u64,
     chain: Chain,
 }
@@ -114,17 +120,24 @@ impl<'a> FrameWriter<'a> {
     /// Writes the preamble.
     pub(super) fn new(out: &'a mut dyn Write, version: u32) -> Result<FrameWriter<'a>> {
         let preamble = preamble(version);
-        let mut writer = FrameWriter { out, offset: 0, chain: Chain::of_preamble(&preamble) };
-        writer.write(&preamble)?;
+        let mut writer = FrameWriter::after(out, 0, Chain::of_preamble(&preamble));
+        writer.out.put(&preamble);
+        writer.end_record(PREAMBLE)?;
         Ok(writer)
     }
 
     /// Continues a stream behind its first `offset` bytes, after which the chain is `chain`.
     pub(super) fn after(out: &'a mut dyn Write, offset: u64, chain: Chain) -> FrameWriter<'a> {
-        FrameWriter { out, offset, chain }
+        FrameWriter { out: Gather::new(out), offset, chain }
     }
 
-    /// The number of bytes written: the offset of the next record.
+    /// From now on writes records together, about `window` bytes at a time.
+    pub(super) fn gathering(mut self, window: usize) -> FrameWriter<'a> {
+        self.out.set_window(window);
+        self
+    }
+
+    /// The offset of the next record. The last records may still be gathered.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -137,35 +150,34 @@ impl<'a> FrameWriter<'a> {
     /// Writes a record other than a block.
     pub(super) fn put(&mut self, kind: Kind, payload: &[u8]) -> Result<()> {
         assert!(kind != Kind::Block && payload.len() <= kind.longest());
-        self.record(kind, payload, &[])
+        self.begin_record(kind, payload, 0);
+        self.out.put(&self.chain.0);
+        self.end_record(HEAD + payload.len() + SUM)
     }
 
     /// Writes a block: the checksum of the data, and the data.
-    pub(super) fn put_block(&mut self, checksum: &[u8; SUM], data: &[u8]) -> Result<()> {
-        assert!(data.len() <= MAX_BLOCK as usize);
-        self.record(Kind::Block, checksum, data)
+    pub(super) fn put_block(&mut self, checksum: &[u8; SUM], data: impl Into<Stored>) -> Result<()> {
+        let data = data.into();
+        let len = data.len();
+        assert!(len <= MAX_BLOCK as usize);
+        self.begin_record(Kind::Block, checksum, len);
+        self.out.put_block(data);
+        self.out.put(&self.chain.0);
+        self.end_record(HEAD + SUM + len + SUM)
     }
 
-    fn record(&mut self, kind: Kind, covered: &[u8], data: &[u8]) -> Result<()> {
+    /// Writes the head and the covered bytes of a record with `data` further bytes, and moves the chain on.
+    fn begin_record(&mut self, kind: Kind, covered: &[u8], data: usize) {
         let mut head = [kind as u8, 0, 0, 0, 0, 0, 0, 0];
-        head[4..].copy_from_slice(&((covered.len() + data.len()) as u32).to_le_bytes());
+        head[4..].copy_from_slice(&((covered.len() + data) as u32).to_le_bytes());
         self.chain = self.chain.after(&head, covered);
-        let mut front = Vec::with_capacity(HEAD + covered.len() + SUM);
-        front.put_bytes(&head);
-        front.put_bytes(covered);
-        if data.is_empty() {
-            front.put_bytes(&self.chain.0);
-            return self.write(&front);
-        }
-        self.write(&front)?;
-        self.write(data)?;
-        let chain = self.chain;
-        self.write(&chain.0)
+        self.out.put(&head);
+        self.out.put(covered);
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.out.write_all(bytes).map_err(|source| Error::Write { offset: self.offset, source })?;
-        self.offset += bytes.len() as u64;
+    fn end_record(&mut self, len: usize) -> Result<()> {
+        self.out.end_record().map_err(|source| Error::Write { offset: self.offset, source })?;
+        self.offset += len as u64;
         Ok(())
     }
 
@@ -217,7 +229,7 @@ pub(super) struct Frame {
     /// The payload; of a block only the checksum.
     pub(super) payload: Vec<u8>,
     /// The data of a block.
-    pub(super) data: Vec<u8>,
+    pub(super) data: Arc<Vec<u8>>,
 }
 
 /// Reads records, and verifies the chain of their checksums.
@@ -227,13 +239,14 @@ pub(super) struct FrameReader<'a> {
     place: Place,
     offset: u64,
     chain: Chain,
+    spares: Spares,
 }
 
 impl<'a> FrameReader<'a> {
     /// Reads the preamble at `base` of an input.
     pub(super) fn new(input: &'a mut dyn Read, base: u64) -> Result<FrameReader<'a>> {
         let (place, chain) = (Place::default(), Chain::default());
-        let mut reader = FrameReader { input, version: 0, place, offset: base, chain };
+        let mut reader = FrameReader { input, version: 0, place, offset: base, chain, spares: Spares::default() };
         let mut bytes = [0; PREAMBLE];
         let got = reader.fill(&mut bytes)?;
         (reader.version, reader.chain) = check_preamble(&bytes, got, base)?;
@@ -262,7 +275,7 @@ impl<'a> FrameReader<'a> {
         self.exact(&mut head)?;
         let (kind, len) = head_of(head).map_err(|problem| self.place.damaged(problem))?;
         let covered = if kind == Kind::Block { SUM } else { len };
-        let (mut payload, mut data) = (vec![0; covered], vec![0; len - covered]);
+        let (mut payload, mut data) = (vec![0; covered], self.spares.take(len - covered));
         self.exact(&mut payload)?;
         self.exact(&mut data)?;
         let before = self.chain;
@@ -272,7 +285,7 @@ impl<'a> FrameReader<'a> {
         if sum != self.chain.0 {
             return Err(self.place.damaged("its checksum does not match"));
         }
-        let frame = Frame { kind, place: self.place, before, payload, data };
+        let frame = Frame { kind, place: self.place, before, payload, data: self.spares.lend(data) };
         self.place.record += 1;
         Ok(frame)
     }

@@ -98,7 +98,7 @@ impl Merging<'_, '_> {
             if !loaded.range.blocks[number as usize].is_intact(&data, &checksum) {
                 return Err(damaged(loaded.blocks[number as usize], "the checksum of its data does not match"));
             }
-            self.frames.put_block(&checksum, &data)?;
+            self.frames.put_block(&checksum, data)?;
             (self.progress)(self.frames.offset());
         }
         Ok(())

@@ -13,7 +13,7 @@
 //! records  descriptions of streams                     range     the items in a range of keys
 //! census   the sender's datasets and snapshots
 //! index    offsets of streams and keys in the file     frame     records on the wire: bounded and chained
-//! append   continues a stream file that was cut off
+//! append   continues a stream file that was cut off    gather    output of few large writes
 //! position how far a receive has come                  token     the same for the sender, as a text
 //! ```
 //!
@@ -33,6 +33,7 @@ mod census;
 mod crew;
 mod error;
 mod frame;
+mod gather;
 mod index;
 mod layers;
 mod merge;

@@ -45,14 +45,14 @@ pub(super) struct Data {
     pub(super) info: BlockInfo,
     /// The checksum of the bytes as stored; BLAKE3 if the block is to be stored without a checksum.
     pub(super) checksum: [u8; SUM],
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Arc<Vec<u8>>,
 }
 
 impl Data {
-    /// The bytes, if their checksum and decompressed size are right.
-    pub(super) fn verified(self) -> Result<Arc<Vec<u8>>> {
+    /// The block, if its checksum and decompressed size are right.
+    pub(super) fn verified(self) -> Result<Data> {
         self.info.verified(&self.bytes, &self.checksum).map_err(|problem| self.place.damaged(problem))?;
-        Ok(Arc::new(self.bytes))
+        Ok(self)
     }
 }
 

@@ -163,7 +163,10 @@ impl<L: Landing> Receiving<'_, L> {
                     self.finish()?;
                     self.begin(parser.start(), begin, place.offset)?;
                 }
-                Event::Range(place, range) => self.open().steps.range(place, range),
+                Event::Range(place, range) => {
+                    let open = self.open.as_mut().expect("the grammar has ranges only in streams");
+                    open.steps.range(place, range, &self.crew);
+                }
                 Event::Block(data) => {
                     let open = self.open.as_mut().expect("the grammar has blocks only in streams");
                     open.steps.block(data, &self.crew);
@@ -214,7 +217,7 @@ impl<L: Landing> Receiving<'_, L> {
 
     fn abandon(&mut self) {
         if let Some(open) = &mut self.open {
-            open.keep();
+            open.keep(&self.crew);
         }
         if self.open.take().is_some_and(|open| open.ground.is_some()) {
             self.landing.abandon();
@@ -232,9 +235,9 @@ impl Open {
     }
 
     /// Applies all complete steps of a stream that failed, if its receive can be resumed.
-    fn keep(&mut self) {
+    fn keep(&mut self, crew: &Crew) {
         if !self.is_broken && self.ground.as_ref().is_some_and(|ground| ground.mark.is_some()) {
-            self.steps.give_up();
+            self.steps.give_up(crew);
             if let Err(error) = self.drain(0) {
                 tracing::debug!("the last part of a broken-off stream is not kept: {error}");
             }
@@ -244,10 +247,11 @@ impl Open {
     fn apply(&mut self, mut step: Step) -> Result<()> {
         let blocks = step.blocks.clone();
         let mut blocks = blocks.borrow_mut();
-        for Coming { number, info, checksum, ticket } in std::mem::take(&mut step.came) {
-            let bytes = ticket.redeem()?;
-            if let Some(ground) = &self.ground {
-                blocks[number] = Some(Arrived::new(info, checksum, ground.copies, bytes));
+        for Coming { first, ticket } in std::mem::take(&mut step.came) {
+            let verified = ticket.redeem()?;
+            let Some(ground) = &self.ground else { continue };
+            for (number, data) in (first..).zip(verified) {
+                blocks[number] = Some(Arrived::new(data, ground.copies));
             }
         }
         let Some(ground) = &self.ground else { return Ok(()) };

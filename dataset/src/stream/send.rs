@@ -6,7 +6,8 @@
 //! under their keys after the base. A bookmark is a sufficient base, because only its txg is used.
 //!
 //! Data is sent as stored, without decompression. Several threads read ahead, within a limit of bytes, while the
-//! sending thread writes in order.
+//! sending thread writes in order. A thread reads a batch of blocks at a time, with one request for neighbours on a
+//! device, and no block is copied between the read and the write.
 //!
 //! Below is the engine. The caller holds the snapshot; if the snapshot is destroyed nevertheless, the send fails.
 
@@ -18,6 +19,7 @@ use std::{
 };
 
 use pool::{
+    block::{Spares, Stored},
     error::Error as EngineError,
     format::{
         key::Key,
@@ -41,6 +43,14 @@ use super::{
 
 /// The most bytes read ahead and not written yet.
 const AHEAD: u64 = 32 << 20;
+/// The most ranges and blocks that wait.
+const MOST_WAITING: usize = 16 << 10;
+/// The size of a batch of blocks, which one thread reads, in bytes of data.
+const BATCH: u64 = 1 << 20;
+/// The most blocks of a batch.
+const MOST_IN_BATCH: usize = 1024;
+/// The size of a write, in bytes.
+const WINDOW: usize = 1 << 20;
 
 /// Keeps snapshots from being destroyed until dropped.
 pub trait Hold: fmt::Debug + Send + Sync {}
@@ -102,10 +112,14 @@ pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mu
     assert!(!package.sources.is_empty());
     let is_resumed = package.sources.iter().any(|source| source.begin.resumed.is_some());
     let mut sending = Sending {
-        frames: FrameWriter::new(out, if is_resumed { RESUMED_VERSION } else { VERSION })?,
+        frames: FrameWriter::new(out, if is_resumed { RESUMED_VERSION } else { VERSION })?.gathering(WINDOW),
         index: Index::default(),
         crew: Crew::new(readers),
+        spares: Arc::default(),
         queue: VecDeque::new(),
+        batch: Batch::default(),
+        reading: VecDeque::new(),
+        come: Vec::new().into_iter(),
         ahead: 0,
         progress,
     };
@@ -115,7 +129,8 @@ pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mu
     sending.census(package.census.as_ref())?;
     let mut all = Totals::default();
     for source in package.sources {
-        all += sending.stream(&source)?;
+        // A receiver that can be resumed keeps all records before a failure.
+        all += sending.stream(&source).inspect_err(|_| drop(sending.frames.flush()))?;
     }
     sending.finish(all)
 }
@@ -141,15 +156,34 @@ pub fn estimate(source: &Source) -> Result<u64> {
 
 /// Queued output, in order.
 enum Waiting {
-    Range(Range),
-    Block(u64, Ticket<pool::error::Result<([u8; SUM], Vec<u8>)>>),
+    Range(Box<Range>),
+    /// The next block of the batches.
+    Block,
 }
+
+/// Blocks that one thread reads.
+#[derive(Default)]
+struct Batch {
+    blocks: Vec<BlockPointer>,
+    /// The stored bytes of the blocks.
+    bytes: u64,
+}
+
+/// Blocks as stored, each with its checksum in the stream.
+type Come = Vec<([u8; SUM], Stored)>;
 
 struct Sending<'a> {
     frames: FrameWriter<'a>,
     index: Index,
     crew: Crew,
+    spares: Arc<Spares>,
     queue: VecDeque<Waiting>,
+    /// The next blocks to read.
+    batch: Batch,
+    /// The batches being read.
+    reading: VecDeque<Ticket<pool::error::Result<Come>>>,
+    /// The rest of the batch being written.
+    come: std::vec::IntoIter<([u8; SUM], Stored)>,
     /// The bytes of the blocks and ranges in the queue.
     ahead: u64,
     progress: &'a mut dyn FnMut(u64),
@@ -181,12 +215,13 @@ impl Sending<'_> {
                     totals += Totals::of(&range);
                     // An incremental stream may have ranges without any blocks.
                     self.ahead += range.weight() as u64;
-                    self.queue.push_back(Waiting::Range(range));
+                    self.queue.push_back(Waiting::Range(Box::new(range)));
                     self.read_ahead(&source.tree, blocks)?;
                 }
                 None => self.load_ahead(&source.tree, &place, &node, born_after),
             }
         }
+        self.ask_rest(&source.tree);
         self.drain(0)?;
         self.frames.put(Kind::End, &totals.encode())?;
         Ok(totals)
@@ -195,13 +230,40 @@ impl Sending<'_> {
     /// Starts reading blocks, in the order of writing.
     fn read_ahead(&mut self, tree: &Arc<Head>, blocks: Vec<BlockPointer>) -> Result<()> {
         for pointer in blocks {
-            self.drain(AHEAD)?;
-            let tree = tree.clone();
-            let ticket = self.crew.ask(move || read(&tree, &pointer));
+            self.queue.push_back(Waiting::Block);
             self.ahead += u64::from(pointer.stored);
-            self.queue.push_back(Waiting::Block(pointer.stored.into(), ticket));
+            self.batch.bytes += u64::from(pointer.stored);
+            self.batch.blocks.push(pointer);
+            if self.batch.bytes >= BATCH || self.batch.blocks.len() >= MOST_IN_BATCH {
+                self.ask(tree);
+                self.drain(AHEAD)?;
+            }
         }
-        self.drain(AHEAD)
+        // Many ranges may have few blocks together.
+        if self.ahead > AHEAD + 2 * BATCH || self.queue.len() > MOST_WAITING + MOST_IN_BATCH {
+            self.ask(tree);
+            self.drain(AHEAD)?;
+        }
+        Ok(())
+    }
+
+    /// Lets all threads of the crew read the last blocks, which may be few and far from each other.
+    fn ask_rest(&mut self, tree: &Arc<Head>) {
+        let Batch { blocks, .. } = std::mem::take(&mut self.batch);
+        for part in blocks.chunks(blocks.len().div_ceil(self.crew.size().max(1)).max(1)) {
+            self.batch.blocks = part.to_vec();
+            self.ask(tree);
+        }
+    }
+
+    /// Lets the crew read the next blocks.
+    fn ask(&mut self, tree: &Arc<Head>) {
+        let Batch { blocks, .. } = std::mem::take(&mut self.batch);
+        if blocks.is_empty() {
+            return;
+        }
+        let (tree, spares) = (tree.clone(), self.spares.clone());
+        self.reading.push_back(self.crew.ask(move || read(&tree, &blocks, &spares)));
     }
 
     /// Loads the leaves under a node into the cache, ahead of the walk.
@@ -219,25 +281,35 @@ impl Sending<'_> {
         }
     }
 
-    /// Writes until at most `ahead` bytes wait.
+    /// Writes until at most `ahead` bytes wait. To be called after [`Sending::ask`].
     fn drain(&mut self, ahead: u64) -> Result<()> {
-        while self.ahead > ahead || ahead == 0 || self.queue.len() > 4096 {
+        while self.ahead > ahead || ahead == 0 || self.queue.len() > MOST_WAITING {
             match self.queue.pop_front() {
                 Some(Waiting::Range(range)) => {
                     self.ahead -= range.weight() as u64;
                     self.index.range(self.frames.offset(), range.low, self.frames.chain());
                     self.frames.put(Kind::Range, &range.encode())?;
                 }
-                Some(Waiting::Block(stored, ticket)) => {
-                    let (checksum, data) = ticket.redeem()?;
-                    self.frames.put_block(&checksum, &data)?;
-                    self.ahead -= stored;
+                Some(Waiting::Block) => {
+                    let (checksum, data) = self.next_block()?;
+                    self.ahead -= data.len() as u64;
+                    self.frames.put_block(&checksum, data)?;
                 }
                 None => break,
             }
             (self.progress)(self.frames.offset());
         }
         Ok(())
+    }
+
+    fn next_block(&mut self) -> Result<([u8; SUM], Stored)> {
+        loop {
+            if let Some(block) = self.come.next() {
+                return Ok(block);
+            }
+            let batch = self.reading.pop_front().expect("the blocks in the queue were asked for");
+            self.come = batch.redeem()?.into_iter();
+        }
     }
 
     fn finish(mut self, totals: Totals) -> Result<Sent> {
@@ -247,11 +319,13 @@ impl Sending<'_> {
     }
 }
 
-/// A block as stored, and its checksum in the stream: the block's own, verified by the read, or a new BLAKE3.
-fn read(tree: &Head, pointer: &BlockPointer) -> pool::error::Result<([u8; SUM], Vec<u8>)> {
-    let data = tree.read_stored(pointer)?;
-    let checksum = if pointer.checksum_kind == Checksum::Off { blake3::hash(&data).into() } else { pointer.checksum };
-    Ok((checksum, data))
+/// Reads blocks as stored. A block's checksum in the stream is its own, verified by the read, or a new BLAKE3.
+fn read(tree: &Head, blocks: &[BlockPointer], spares: &Spares) -> pool::error::Result<Come> {
+    let with_checksum = |(data, pointer): (Stored, &BlockPointer)| match pointer.checksum_kind {
+        Checksum::Off => (blake3::hash(&data).into(), data),
+        _ => (pointer.checksum, data),
+    };
+    Ok(tree.read_all_stored(blocks, spares)?.into_iter().zip(blocks).map(with_checksum).collect())
 }
 
 /// The record of a leaf from a key on, and the blocks that follow.

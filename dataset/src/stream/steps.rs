@@ -9,7 +9,6 @@ use std::{
     collections::{HashSet, VecDeque},
     ops,
     rc::Rc,
-    sync::Arc,
 };
 
 use pool::format::key::Key;
@@ -18,23 +17,23 @@ use super::{
     apply::Arrived,
     crew::{Crew, Ticket},
     error::Result,
-    frame::{Place, SUM},
+    frame::Place,
     parser::Data,
-    range::{BlockInfo, Origin, Range},
+    range::{Origin, Range},
 };
 
 /// The approximate size of a step, in bytes of blocks.
 const STEP: usize = 4 << 20;
+/// The size of the data that a thread verifies at a time, in bytes.
+const BATCH: usize = 512 << 10;
 /// The most steps that wait: a range may be empty.
 const MOST_STEPS: usize = 4096;
 
-/// A block being verified.
+/// Blocks being verified by one thread.
 pub(super) struct Coming {
-    /// The block's number in the range.
-    pub(super) number: usize,
-    pub(super) info: BlockInfo,
-    pub(super) checksum: [u8; SUM],
-    pub(super) ticket: Ticket<Result<Arc<Vec<u8>>>>,
+    /// The number of the first block in the range; the others follow.
+    pub(super) first: usize,
+    pub(super) ticket: Ticket<Result<Vec<Data>>>,
 }
 
 /// The new blocks of a range read so far, shared by all steps of the range.
@@ -77,8 +76,12 @@ struct Arriving {
     blocks: Blocks,
     /// The number of blocks read.
     count: usize,
-    /// The blocks not in a step yet, and their bytes.
+    /// The last blocks read, which no thread verifies yet, and their bytes.
+    batch: Vec<Data>,
+    batch_bytes: usize,
+    /// The blocks being verified and not in a step yet.
     came: Vec<Coming>,
+    /// The bytes of the blocks not in a step yet, those of the batch included.
     bytes: usize,
     /// The first item and key not in a step yet.
     next: usize,
@@ -96,24 +99,36 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Begins a range. All blocks of the previous range have been read.
-    pub(super) fn range(&mut self, place: Place, range: Range) {
+    pub(super) fn range(&mut self, place: Place, range: Range, crew: &Crew) {
         assert!(self.arriving.is_none());
         let blocks = Rc::new(RefCell::new(vec![None; range.blocks.len()]));
         let (low, bytes) = (range.low, range.weight());
-        self.arriving =
-            Some(Arriving { place, range: Rc::new(range), blocks, count: 0, came: Vec::new(), bytes, next: 0, low });
-        self.cut();
+        self.arriving = Some(Arriving {
+            place,
+            range: Rc::new(range),
+            blocks,
+            count: 0,
+            batch: Vec::new(),
+            batch_bytes: 0,
+            came: Vec::new(),
+            bytes,
+            next: 0,
+            low,
+        });
+        self.cut(crew);
     }
 
     /// Takes the next block, and lets the crew verify the data.
     pub(super) fn block(&mut self, data: Data, crew: &Crew) {
         let arriving = self.arriving.as_mut().expect("the grammar has blocks only after their range");
-        let (info, checksum) = (data.info, data.checksum);
         arriving.bytes += data.bytes.len();
-        let ticket = crew.ask(move || data.verified());
-        arriving.came.push(Coming { number: arriving.count, info, checksum, ticket });
+        arriving.batch_bytes += data.bytes.len();
         arriving.count += 1;
-        self.cut();
+        arriving.batch.push(data);
+        if arriving.batch_bytes >= BATCH {
+            arriving.verify(crew);
+        }
+        self.cut(crew);
     }
 
     /// The next step, if more than `ahead` bytes wait.
@@ -127,19 +142,19 @@ impl Steps {
     }
 
     /// Queues the items of the last range whose blocks have been read: the input has ended.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn give_up(&mut self, crew: &Crew) {
         let Some(mut arriving) = self.arriving.take() else { return };
-        let step = arriving.cut();
+        let step = arriving.cut(crew);
         self.ahead += step.bytes;
         self.queue.push_back(step);
     }
 
     /// Queues a step, if enough blocks have been read.
-    fn cut(&mut self) {
+    fn cut(&mut self, crew: &Crew) {
         let Some(mut arriving) = self.arriving.take() else { return };
         let whole = arriving.count == arriving.range.blocks.len();
         if whole || arriving.bytes >= STEP {
-            let step = arriving.cut();
+            let step = arriving.cut(crew);
             self.ahead += step.bytes;
             self.queue.push_back(step);
         }
@@ -150,7 +165,19 @@ impl Steps {
 }
 
 impl Arriving {
-    fn cut(&mut self) -> Step {
+    /// Lets a thread verify the last blocks.
+    fn verify(&mut self, crew: &Crew) {
+        let batch = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        if !batch.is_empty() {
+            let first = self.count - batch.len();
+            let ticket = crew.ask(move || batch.into_iter().map(Data::verified).collect());
+            self.came.push(Coming { first, ticket });
+        }
+    }
+
+    fn cut(&mut self, crew: &Crew) -> Step {
+        self.verify(crew);
         let items = &self.range.items;
         let waits = |origin: Origin| matches!(origin, Origin::New(block) if block as usize >= self.count);
         let len = items[self.next..].iter().position(|item| waits(item.origin));

@@ -10,6 +10,7 @@
 //! repair        examining every copy, and repairing bad ones
 //! runs          many blocks, by few requests
 //! ahead         prefetch: runs read before a reader waits for them
+//! spares        buffers of a stream, used again
 //! key           a block's identity for caches
 //! ```
 //!
@@ -23,6 +24,7 @@ mod key;
 mod read;
 mod repair;
 mod runs;
+mod spares;
 pub mod storage;
 mod write;
 
@@ -31,4 +33,5 @@ pub(crate) use key::{BlockKey, key};
 pub(crate) use read::unpacked;
 pub(crate) use repair::Copying;
 pub use repair::{Bad, Examined};
+pub use spares::{Spares, Stored};
 pub use write::{Payload, Policy};

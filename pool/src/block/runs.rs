@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    block::{checksum::verify, compression::decompress, repair::Copying, storage::Storage},
+    block::{Spares, Stored, checksum::verify, compression::decompress, repair::Copying, storage::Storage},
     error::Result,
     format::pointer::{Address, BlockPointer},
     space::{Seen, Space},
@@ -213,6 +213,58 @@ impl Storage {
             if let Some(content) = content(&blocks[copy.block], stored) {
                 each(copy.block, stored, content);
             }
+        }
+    }
+
+    /// Puts the stored bytes of blocks, verified, in their places in `all`, unless they are there. Neighbours are read by
+    /// one request. Blocks that do not verify in their run are read singly.
+    ///
+    /// # Errors
+    /// As [`Storage::read_stored`]. What was read until then stays in `all`.
+    pub(crate) fn read_all_stored(
+        &self,
+        blocks: &[BlockPointer],
+        all: &mut [Option<Stored>],
+        seen: Seen,
+        spares: &Spares,
+    ) -> Result<()> {
+        for run in self.runs_of(blocks) {
+            if run.iter().any(|copy| all[copy.block].is_none()) {
+                self.read_stored_run(&run, blocks, all, seen, spares);
+            }
+        }
+        for (block, stored) in blocks.iter().zip(all) {
+            if stored.is_none() {
+                *stored = Some(self.read_stored(block, seen, || {})?.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn read_stored_run(
+        &self,
+        run: &Run,
+        blocks: &[BlockPointer],
+        all: &mut [Option<Stored>],
+        seen: Seen,
+        spares: &Spares,
+    ) {
+        let Ok(vdev) = self.vdevs.get(run[0].vdev) else { return };
+        let mut bytes = spares.take(len(run, blocks));
+        let found = vdev.read_simply(run[0].offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
+        if !matches!(found, Ok(Found::Good)) || !self.space.stands(seen) {
+            return;
+        }
+        let wanted: usize = run.iter().map(|copy| blocks[copy.block].stored as usize).sum();
+        // Blocks with large gaps between them do not keep the gaps in memory.
+        let is_dense = 2 * wanted >= bytes.len();
+        let bytes = spares.lend(bytes);
+        for copy in run {
+            let range = range(copy, run, blocks);
+            all[copy.block] = Some(match is_dense {
+                true => Stored::new(bytes.clone(), range),
+                false => bytes[range].to_vec().into(),
+            });
         }
     }
 

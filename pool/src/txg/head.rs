@@ -14,6 +14,7 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use smallvec::SmallVec;
 
 use crate::{
+    block::{Spares, Stored},
     error::{Error, Result},
     format::{key::Key, pointer::BlockPointer},
     space::Seen,
@@ -319,19 +320,22 @@ impl Head {
         self.for_good(|engine, seen| engine.load_node(place, seen))
     }
 
-    /// A block's stored bytes, verified, from a tree that never changes.
+    /// The stored bytes of blocks of a tree that never changes, verified, in the order of `pointers`. Neighbours are read
+    /// by one request, into buffers of `spares`.
     ///
     /// # Errors
     /// As [`Head::load_node`].
     ///
     /// # Panics
     /// As [`Head::load_node`].
-    pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
-        self.for_good(|engine, seen| engine.read_stored(pointer, seen))
+    pub fn read_all_stored(&self, pointers: &[BlockPointer], spares: &Spares) -> Result<Vec<Stored>> {
+        let mut all = vec![None; pointers.len()];
+        self.for_good(|engine, seen| engine.read_all_stored(pointers, &mut all, seen, spares))?;
+        Ok(all.into_iter().flatten().collect())
     }
 
     /// Reads from a tree that never changes, as long as the tree is open. A read that took too long is repeated.
-    fn for_good<T>(&self, read: impl Fn(&Engine, Seen) -> Result<T>) -> Result<T> {
+    fn for_good<T>(&self, mut read: impl FnMut(&Engine, Seen) -> Result<T>) -> Result<T> {
         assert!(self.is_frozen, "TXG-5: a block of a tree that changes is read without a look at the tree");
         let engine = self.engine();
         loop {
@@ -507,6 +511,12 @@ impl Head {
     /// Stores a record while its group is still open. Only for a full record, because it is closed to edits.
     pub fn submit(&self, record: &Arc<Record>) {
         self.engine().submit(record);
+    }
+
+    /// Stores records as [`Head::submit`] does, a batch side by side. All records are of one group and have the same
+    /// number of copies.
+    pub fn submit_all(&self, records: Vec<Arc<Record>>) {
+        self.engine().submit_all(records);
     }
 
     /// The content of a block of this tree, pending or stored, found in a view with the token `seen`.

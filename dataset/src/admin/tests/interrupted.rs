@@ -387,7 +387,7 @@ fn a_receive_resumed_after_any_power_failure_is_the_uncut_one() {
     refusal(receive_committing(&there, "tank/copy", &more[..more.len() * 2 / 3]));
     receive_committing(&there, "tank/copy", &more).unwrap();
     let (mut resumed, mut furthest) = (0, Key::MIN);
-    for cut in (first..=recorder.len()).step_by(3) {
+    for cut in (first..=recorder.len()).step_by(2) {
         let mut fate = Fate::seeded(cut as u64);
         let image = recorder.images_at(cut, &mut fate).remove(0);
         let world = World::open(Arc::new(image), cut as u64).expect("the pool was made before");

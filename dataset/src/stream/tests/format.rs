@@ -40,7 +40,7 @@ fn example() -> Result<Vec<u8>> {
     range.push(Key::new(2, 4, 0), b"body", Origin::New(0));
     index.range(frames.offset(), range.low, frames.chain());
     frames.put(Kind::Range, &range.encode())?;
-    frames.put_block(blake3::hash(b"hello").as_bytes(), b"hello")?;
+    frames.put_block(blake3::hash(b"hello").as_bytes(), b"hello".to_vec())?;
     let totals = Totals { ranges: 1, items: 1, blocks: 1, stored: 5, logical: 5 };
     frames.put(Kind::End, &totals.encode())?;
     frames.put(Kind::Finish, &[])?;

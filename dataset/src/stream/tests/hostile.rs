@@ -13,6 +13,7 @@ use crate::{
     fs::key::position,
     stream::{
         Begin, Census, Counted, Error, Start, Totals,
+        crew::Crew,
         frame::{FrameReader, FrameWriter, Kind, Place, RESUMED_VERSION, VERSION},
         index::{Index, Trailer},
         range::{Origin, Range},
@@ -186,7 +187,9 @@ fn forge(stream: &[u8], random: &SeededEnv) -> Vec<u8> {
         }
         match record.kind {
             Kind::Trailer => writer.put(Kind::Trailer, &trailer.unwrap().encode()).unwrap(),
-            Kind::Block => writer.put_block(record.payload.as_slice().try_into().unwrap(), &record.data).unwrap(),
+            Kind::Block => {
+                writer.put_block(record.payload.as_slice().try_into().unwrap(), record.data.clone()).unwrap()
+            }
             kind => writer.put(kind, &record.payload).unwrap(),
         }
     }
@@ -221,9 +224,9 @@ fn forged_records_do_no_harm() {
 
 #[test]
 fn empty_ranges_are_applied_before_they_are_many() {
-    let mut steps = Steps::default();
+    let (mut steps, crew) = (Steps::default(), Crew::new(0));
     for object in 0..10_000 {
-        steps.range(Place::default(), Range::new(Key::new(object, 0, 0), Key::new(object + 1, 0, 0)));
+        steps.range(Place::default(), Range::new(Key::new(object, 0, 0), Key::new(object + 1, 0, 0)), &crew);
     }
     let due = std::iter::from_fn(|| steps.next(16 << 20)).count();
     assert!(due > 5000, "{due} steps are due");

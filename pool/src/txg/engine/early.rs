@@ -3,30 +3,69 @@
 use std::sync::Arc;
 
 use super::state::Engine;
-use crate::{space::Class, tree::Record, units::Txg};
+use crate::{block::Payload, space::Class, tree::Record, units::Txg};
+
+/// The size of a batch of records, which a worker stores side by side, in bytes of content.
+const BATCH: usize = 1 << 20;
 
 impl Engine {
     /// See [`Head::submit`](crate::txg::Head::submit).
     pub(in crate::txg) fn submit(self: &Arc<Self>, record: &Arc<Record>) {
-        if !self.take_off(record.txg()) {
+        self.submit_batch(vec![record.clone()]);
+    }
+
+    /// See [`Head::submit_all`](crate::txg::Head::submit_all).
+    pub(in crate::txg) fn submit_all(self: &Arc<Self>, records: Vec<Arc<Record>>) {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for record in records {
+            bytes += record.size().unwrap_or_default();
+            batch.push(record);
+            if bytes >= BATCH {
+                self.submit_batch(std::mem::take(&mut batch));
+                bytes = 0;
+            }
+        }
+        if !batch.is_empty() {
+            self.submit_batch(batch);
+        }
+    }
+
+    /// Lets a worker store records of one transaction group and one number of copies.
+    fn submit_batch(self: &Arc<Self>, mut batch: Vec<Arc<Record>>) {
+        let (txg, copies) = (batch[0].txg(), batch[0].policy().copies);
+        let is_alike = |record: &Arc<Record>| record.txg() == txg && record.policy().copies == copies;
+        assert!(batch.iter().all(is_alike), "TXG-7: a batch of records of {txg} has others among them");
+        if !self.take_off(txg) {
             return;
         }
-        let Some(bytes) = record.seal() else { return self.end_early(record.txg()) };
-        let (engine, record) = (self.clone(), record.clone());
+        let mut payloads = Vec::with_capacity(batch.len());
+        batch.retain(|record| match record.seal() {
+            Some(bytes) => {
+                payloads.push(record.payload(bytes));
+                true
+            }
+            None => false,
+        });
+        if batch.is_empty() {
+            return self.end_early(txg);
+        }
+        let engine = self.clone();
         self.workers.spawn(move || {
-            engine.store_early(&record, bytes);
-            engine.end_early(record.txg());
+            engine.store_early(txg, &batch, &payloads);
+            engine.end_early(txg);
         });
     }
 
-    fn store_early(&self, record: &Record, bytes: Arc<Vec<u8>>) {
-        match self.storage.write_blocks(record.txg(), Class::Data, &[record.payload(bytes)]) {
-            Ok(pointers) => record.stored(pointers[0], self.sector()),
+    fn store_early(&self, txg: Txg, batch: &[Arc<Record>], payloads: &[Payload]) {
+        match self.storage.write_blocks(txg, Class::Data, payloads) {
+            Ok(pointers) => {
+                batch.iter().zip(pointers).for_each(|(record, pointer)| record.stored(pointer, self.sector()));
+            }
             Err(error) => self.fail(&error),
         }
     }
 
-    /// Counts a record that a worker will store, unless its group is frozen: then sync stores the remaining records.
+    /// Counts a batch that a worker will store, unless its group is frozen: then sync stores the remaining records.
     fn take_off(&self, txg: Txg) -> bool {
         let gate = self.enter();
         let open = *gate == txg;

@@ -11,7 +11,7 @@ use std::{ops::Range, sync::Arc};
 
 use super::{pinned::Pinned, state::Engine};
 use crate::{
-    block::{Copying, Part, unpacked},
+    block::{Copying, Part, Spares, Stored, unpacked},
     error::{Error, Result},
     format::{key::Key, node::NODE_MAX, pointer::BlockPointer},
     space::Seen,
@@ -216,12 +216,18 @@ impl Engine {
         self.ahead.ground();
     }
 
-    /// A block's stored bytes, verified.
+    /// Puts the stored bytes of blocks, verified, in their places in `all`, unless they are there.
     ///
     /// # Errors
-    /// As [`Engine::read_block`].
-    pub fn read_stored(&self, pointer: &BlockPointer, seen: Seen) -> Result<Vec<u8>> {
-        self.storage.read_stored(pointer, seen, || {})
+    /// As [`Engine::read_block`]. What was read until then stays in `all`.
+    pub(in crate::txg) fn read_all_stored(
+        &self,
+        pointers: &[BlockPointer],
+        all: &mut [Option<Stored>],
+        seen: Seen,
+        spares: &Spares,
+    ) -> Result<()> {
+        self.storage.read_all_stored(pointers, all, seen, spares)
     }
 
     /// The indices of blocks with a bad copy in any source, in order. Nothing is noted or counted.

@@ -3,7 +3,7 @@
 use std::iter;
 
 use super::*;
-use crate::{format::pointer::BlockPointer, space::Seen, tree::Miss, vdev::Counts};
+use crate::{block::Spares, format::pointer::BlockPointer, space::Seen, tree::Miss, vdev::Counts};
 
 const RECORD: usize = 128 << 10;
 
@@ -97,7 +97,7 @@ fn a_block_that_was_freed_and_reused_is_neither_read_nor_blamed() {
         assert!(matches!(head.bytes_at(key, &block, seen), Err(Error::Stale)), "{checksum:?}");
         assert!(matches!(head.bytes(&block, seen), Err(Error::Stale)));
         assert!(matches!(head.bytes_past_cache(key, &block, seen), Err(Error::Stale)));
-        assert!(matches!(engine.read_stored(&pointer, seen), Err(Error::Stale)));
+        assert!(matches!(engine.read_all_stored(&[pointer], &mut [None], seen, &Spares::default()), Err(Error::Stale)));
         let node = Miss { pointer, level: 0, low: Key::MIN, high: Key::MAX };
         let small = Miss { pointer: BlockPointer { stored: 4096, logical: 4096, ..pointer }, ..node };
         assert!(matches!(engine.load_node(&small, seen), Err(Error::Stale)));
