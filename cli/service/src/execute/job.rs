@@ -17,6 +17,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{FileType, fstat},
     io::{Errno, ReadWriteFlags, pwritev2},
+    pipe::{fcntl_getpipe_size, fcntl_setpipe_size},
 };
 
 /// Interval at which a wait for a stream checks for cancellation.
@@ -24,6 +25,9 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Pause before a part is sent again while the reply queue is full.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// The wanted size of a pipe, in bytes: each side works longer before it waits for the other.
+const PIPE: usize = 1 << 20;
 
 /// Minimum room, in bytes, of a pipe that polls as writable.
 const PAGE: usize = 4096;
@@ -108,8 +112,14 @@ impl<'a> Job<'a> {
 
     /// Wraps a stream so that blocking reads and writes end when the job is cancelled.
     pub fn stream(&self, stream: Stream) -> JobStream {
-        let is_pipe = fstat(&stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
-        JobStream { file: stream.into(), is_pipe, cancels: self.cancels.clone() }
+        let kind = fstat(&stream).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let is_pipe = kind == Ok(FileType::Fifo);
+        if is_pipe && fcntl_getpipe_size(&stream).is_ok_and(|size| size < PIPE) {
+            // The user of the service may have used up the limit for pipes: then the pipe stays as large as it is.
+            let _ = fcntl_setpipe_size(&stream, PIPE);
+        }
+        let waits = kind != Ok(FileType::RegularFile);
+        JobStream { file: stream.into(), is_pipe, waits, cancels: self.cancels.clone() }
     }
 
     /// The job's cancel flags, for work on further threads.
@@ -127,6 +137,8 @@ fn is_cancelled(cancels: &[Cancel]) -> bool {
 pub struct JobStream {
     file: File,
     is_pipe: bool,
+    /// Whether a read or write can wait for another process.
+    waits: bool,
     cancels: Vec<Cancel>,
 }
 
@@ -134,13 +146,16 @@ impl JobStream {
     /// Writes as much as fits. A large write to a pipe with little room would block until all was read, and a
     /// cancelled job would block too. So each write asks not to block; the pipe itself cannot be set to non-blocking,
     /// because the command shares the pipe.
-    fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn write_some(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         if !self.is_pipe {
-            return self.file.write(bytes);
+            return self.file.write_vectored(pieces);
         }
-        match pwritev2(&self.file, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT) {
-            // Before Linux 6.4. A writable pipe has room for a page.
-            Err(Errno::OPNOTSUPP) => self.file.write(&bytes[..bytes.len().min(PAGE)]),
+        match pwritev2(&self.file, pieces, u64::MAX, ReadWriteFlags::NOWAIT) {
+            // A FIFO, or a pipe before Linux 6.4. If writable, it has room for a page.
+            Err(Errno::OPNOTSUPP) => {
+                let page: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).take(PAGE).collect();
+                self.file.write(&page)
+            }
             written => Ok(written?),
         }
     }
@@ -151,6 +166,9 @@ impl JobStream {
             if is_cancelled(&self.cancels) {
                 // Not `Interrupted`: the standard library would retry.
                 return Err(io::Error::other("interrupted"));
+            }
+            if !self.waits {
+                return Ok(());
             }
             let mut polled = [PollFd::from_borrowed_fd(self.file.as_fd(), flags)];
             match poll(&mut polled, Some(&PATIENCE)) {
@@ -176,9 +194,13 @@ impl Read for JobStream {
 
 impl Write for JobStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             self.wait(PollFlags::OUT)?;
-            match self.write_some(bytes) {
+            match self.write_some(pieces) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
             }

@@ -28,6 +28,9 @@ use super::{
 /// Maximum number of names in a failure.
 const MOST_NAMES: usize = 16;
 
+/// The buffer for the small records of a stream, in bytes. The data of a large block are read past the buffer.
+const SMALL: usize = 32 << 10;
+
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
 impl OpenPool {
@@ -47,17 +50,22 @@ impl OpenPool {
             (false, None) => return Err(Failure::new("the request came without its stream")),
             (true, _) => return self.plan_send(spec, &request),
         };
-        let mut out = io::BufWriter::with_capacity(1 << 20, job.stream(stream));
+        let mut out = job.stream(stream);
         let what = format!("sending {}", spec.snapshot);
         let total = self.expected_size(spec);
         let reader = job.reader();
         let mut progress = |bytes| job.report(&what, bytes, total);
         let sent = match receiver(spec.format) {
             None => self.datasets.send(&request, reader, &mut out, helpers(), &mut progress),
-            Some(receiver) => self.datasets.send_zfs(&request, receiver, reader, &mut out, &mut progress),
+            Some(receiver) => {
+                let mut out = io::BufWriter::with_capacity(1 << 20, &mut out);
+                let sent = self.datasets.send_zfs(&request, receiver, reader, &mut out, &mut progress);
+                let sent = sent.or_refused("send", &spec.snapshot)?;
+                io::Write::flush(&mut out).map_err(|error| Failure::cannot("send", &spec.snapshot, error))?;
+                Ok(sent)
+            }
         };
         let sent = sent.or_refused("send", &spec.snapshot)?;
-        io::Write::flush(&mut out).map_err(|error| Failure::cannot("send", &spec.snapshot, error))?;
         Ok(vec![SentRecord { base: spec.base.clone(), snapshot: spec.snapshot.clone(), bytes: sent.bytes }])
     }
 
@@ -88,7 +96,7 @@ impl OpenPool {
         };
         let total = length(&stream);
         let what = format!("receiving {}", spec.target);
-        let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream));
+        let mut input = io::BufReader::with_capacity(SMALL, job.stream(stream));
         if spec.dry_run {
             let mut progress = |bytes| job.report(&what, bytes, total);
             let planned = self.datasets.plan_receive(&request, &mut input, helpers(), &mut progress);
