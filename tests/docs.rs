@@ -184,6 +184,7 @@ pages! {
     backup_files: "docs/src/streams.md",
     mounting: "docs/src/mounting.md",
     quotas_and_projects: "docs/src/quotas.md",
+    delegation: "docs/src/delegation.md",
     acls_and_attributes: "docs/src/attributes.md",
     the_service_and_its_supervisor: "docs/src/service.md",
     monitoring: "docs/src/monitoring.md",
