@@ -115,6 +115,45 @@ fn a_scrub_heals_what_has_a_second_copy() {
 }
 
 #[test]
+fn a_backup_repairs_what_has_no_good_copy() {
+    let (lab, _filters) = (furnished("1"), filters().bind_to_scope());
+    lab.fs(&["snapshot", "tank/home@monday"]);
+    let backup = lab.fs_bytes(&["send", "tank/home@monday"]);
+    spoil(&lab, 1);
+    reopen(&lab);
+    lab.run("fs", &["cat", "tank/home:/spoiled"]).fails(1);
+    let status = lab.pool(&["status", "-v", "tank"]);
+    assert!(status.contains("tank/home:/spoiled\n") && status.contains("tank/home@monday:/spoiled\n"), "{status}");
+    let shown = |run: lab::Run| format!("{}{}[exit {}]", run.text(), run.stderr, run.code.unwrap());
+    assert_snapshot!(shown(lab.feed("fs", &["receive", "-cn", "tank/home"], &backup)), @r"
+    would repair 97.7K: 1 block of 1 file
+    2 data errors are left; to list the files: pool status -v tank
+    [exit 0]
+    ");
+    lab.run("fs", &["cat", "tank/home:/spoiled"]).fails(1);
+    assert_snapshot!(shown(lab.feed("fs", &["receive", "-cv", "tank/home"], &backup)), @r"
+    compared with tank/home@monday
+    repaired 97.7K: 1 block of 1 file
+    no known data errors are left; to verify the whole pool: pool scrub tank
+    [exit 0]
+    ");
+    assert_eq!(lab.run("fs", &["cat", "tank/home:/spoiled"]).stdout, content());
+    assert_eq!(lab.run("fs", &["cat", "tank/home@monday:/spoiled"]).stdout, content());
+    assert_eq!(lab.run("fs", &["cat", "tank/home:/good"]).stdout, noise(100_000, 8));
+    let status = lab.pool(&["status", "-v", "tank"]);
+    assert!(status.contains("errors: No known data errors"), "{status}");
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert_snapshot!(shown(lab.feed("fs", &["receive", "-c", "tank/home"], &backup)), @r"
+    found no damaged block that the stream can repair
+    no known data errors are left; to verify the whole pool: pool scrub tank
+    [exit 0]
+    ");
+    let refused = lab.feed("fs", &["receive", "-c", "tank"], &backup).fails(1);
+    assert!(refused.contains("needs the snapshot of the stream, tank/home@monday with the GUID"), "{refused}");
+    lab.check("tank");
+}
+
+#[test]
 fn reading_heals_what_has_a_second_copy() {
     let lab = furnished("2");
     spoil(&lab, 1);

@@ -67,6 +67,8 @@ pub enum Response {
     },
     /// Permissions on a dataset and on the datasets above, the dataset first; datasets without grants are left out.
     Allowances(Vec<AllowanceRecord>),
+    /// Result of a corrective receive, or of its dry run.
+    Corrected(CorrectedRecord),
     /// Usage and quotas, in ascending order of id.
     Accounts(Vec<AccountRecord>),
     /// Number of files, directories and bytes copied.

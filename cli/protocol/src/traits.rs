@@ -196,6 +196,7 @@ impl StreamRequest {
             StreamRequest::Send { dry_run: true, .. } => DELEGATED.tried(),
             StreamRequest::DiscardPartial(_) => DELEGATED.recorded(),
             StreamRequest::Receive(spec) => DELEGATED.recorded_unless(spec.dry_run).with_stream(),
+            StreamRequest::Correct(spec) => OWNER.recorded_unless(spec.dry_run).with_stream(),
         }
     }
 }

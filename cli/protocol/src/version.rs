@@ -18,6 +18,7 @@
 //! 4   trim is a job, and an order to pause or stop has a target; an attach has a dry run
 //! 5   a send names the format of its stream
 //! 6   users other than the owner may have permissions; the service asks such a user for the stream of a request
+//! 7   a receive can repair damaged blocks of existing snapshots
 //! ```
 
 use std::{cmp::Ordering, io};
@@ -27,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]

@@ -75,11 +75,6 @@ const FS_OPTIONS: Options = &[
         "received properties cannot be sent apart from local values in this version; to send properties: -p",
     ),
     ("send", &["-h", "--holds"], "streams carry no holds in this version; to hold a received snapshot: fs hold"),
-    (
-        "receive",
-        &["-c"],
-        "corrective receive does not exist in this version; 'pool scrub' repairs from copies and parity",
-    ),
     ("send", &["-d", "--redact"], "redacted streams do not exist in this version"),
     ("send", &["-X", "--exclude"], "datasets cannot be excluded from a replication; name the datasets to send"),
     ("receive", &["-M"], "use -u, or unmount busy file systems first: fs unmount -f"),

@@ -55,6 +55,6 @@ pub use table::{
     opened::{Dataset, OpenSnapshot},
 };
 pub use transfer::{
-    receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest},
+    receive::{Arrived, ArrivedSnapshot, Corrected, Naming, ReceiveRequest},
     send::{Planned, SendFrom, SendRequest},
 };

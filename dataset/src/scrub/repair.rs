@@ -5,6 +5,8 @@
 //! owners of a lost block are found by looking in all members that can have the block, up to about `SHARERS`. Owners by
 //! a reference of another line are found when that line is scrubbed or read.
 
+use std::sync::Arc;
+
 use pool::{
     format::pointer::BlockPointer,
     space::Seen,
@@ -36,11 +38,16 @@ pub type Root = (BlockPointer, u8);
 
 /// Rereads and repairs a suspect. With `count`, bad copies increment the devices' error counters.
 pub fn repair(engine: &Engine, suspect: &Suspect, count: bool) -> Result<Outcome> {
+    repair_from(engine, suspect, None, count)
+}
+
+/// As [`repair`], with the stored bytes of the block from outside the pool: see [`Still::repair_from`].
+pub fn repair_from(engine: &Engine, suspect: &Suspect, outside: Option<&Arc<Vec<u8>>>, count: bool) -> Result<Outcome> {
     let still = engine.hold_still();
     let Some(root) = read(engine, |tx| root_of(engine, tx, suspect.tree))? else {
         return Ok(Outcome { verdict: Verdict::Gone, damage: Vec::new() });
     };
-    let verdict = still.repair(root, suspect, count);
+    let verdict = still.repair_from(root, suspect, outside, count);
     let damage = match &verdict {
         Verdict::Lost => lost(&still, suspect)?,
         _ => Vec::new(),

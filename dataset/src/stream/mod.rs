@@ -8,6 +8,7 @@
 //! send     walks the difference and writes records     receive   applies a stream to a hidden tree, and lands the tree
 //!                                                      steps     cuts the input into parts of bounded size
 //!                                                      apply     replaces a part of a tree
+//! blocks   the blocks of a stream, without a tree to fill
 //! verify   reads like a receive, without a pool
 //! crew     threads that read, or verify, ahead         parser    the allowed order of records
 //! records  descriptions of streams                     range     the items in a range of keys
@@ -29,6 +30,7 @@
 mod append;
 mod apply;
 pub mod archive;
+mod blocks;
 mod census;
 mod crew;
 mod error;
@@ -48,6 +50,7 @@ mod token;
 mod verify;
 
 pub use append::{Cut, Examined, examine};
+pub use blocks::{Blocks, StreamBlock, read_blocks};
 pub use census::{Census, Counted};
 pub use error::{Error, Result};
 pub use merge::merge;

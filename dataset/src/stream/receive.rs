@@ -112,7 +112,7 @@ pub fn receive<L: Landing>(
 }
 
 /// The byte at `offset`; `None` at the end of the input.
-fn next_byte(input: &mut dyn Read, offset: u64) -> Result<Option<[u8; 1]>> {
+pub(super) fn next_byte(input: &mut dyn Read, offset: u64) -> Result<Option<[u8; 1]>> {
     let mut byte = [0];
     match input.read_exact(&mut byte) {
         Ok(()) => Ok(Some(byte)),

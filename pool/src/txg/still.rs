@@ -17,13 +17,25 @@
 //! * After the flush: good. No pointer changes, so there is nothing to commit.
 //!
 //! Several bad copies of a block may be written at once: all are written from the copy that verified.
+//!
+//! A block without a good copy can be repaired with bytes from outside the pool, such as a stream
+//! ([`Still::repair_from`]). The pointer in the committed tree decides whether the bytes are right: their length and
+//! checksum must be the pointer's. The instants of failure are then:
+//!
+//! * Before a copy is written: no copy is good, as before.
+//! * While copies are written: each is bad, torn or good. A RAID-Z does not know which of its columns are bad, and writes
+//!   all of them. A column that was good gets the bytes that it has, so a torn write changes nothing there.
+//! * After the flush: every copy is good.
 
 use std::sync::Arc;
 
 use crate::{
-    block::Examined,
+    block::{Examined, checksum::verify},
     error::{Error, Result},
-    format::{key::Key, pointer::BlockPointer},
+    format::{
+        key::Key,
+        pointer::{BlockPointer, Checksum},
+    },
     space::{OwnCursor, OwnExamined, Seen},
     tree::{Miss, Node, Root},
     txg::{
@@ -123,8 +135,21 @@ impl<'a> Still<'a> {
     /// in the committed state. Rewrites bad copies from a good one, and flushes. With `count`, bad copies are added to
     /// the error counters: a reader has already counted its own.
     pub fn repair(&self, root: (BlockPointer, u8), suspect: &Suspect, count: bool) -> Verdict {
+        self.repair_from(root, suspect, None, count)
+    }
+
+    /// As [`Still::repair`]. If no copy is good, the copies are rewritten with `outside`, the stored bytes of the block
+    /// from outside the pool, if they have the pointer's length and checksum. A block stored in pieces, or without a
+    /// checksum, is not rewritten from outside: nothing would verify the places of the pieces, or the bytes.
+    pub fn repair_from(
+        &self,
+        root: (BlockPointer, u8),
+        suspect: &Suspect,
+        outside: Option<&Arc<Vec<u8>>>,
+        count: bool,
+    ) -> Verdict {
         match self.stands(root, suspect) {
-            Ok(true) => self.repair_referenced(&suspect.pointer, count),
+            Ok(true) => self.repair_referenced(&suspect.pointer, outside, count),
             Ok(false) => Verdict::Gone,
             Err(error) => Verdict::Unknown(error),
         }
@@ -152,13 +177,14 @@ impl<'a> Still<'a> {
         self.engine.labels().map_or_else(LabelsExamined::default, |labels| labels.repair(self))
     }
 
-    fn repair_referenced(&self, pointer: &BlockPointer, count: bool) -> Verdict {
+    fn repair_referenced(&self, pointer: &BlockPointer, outside: Option<&Arc<Vec<u8>>>, count: bool) -> Verdict {
         let storage = self.engine.storage();
         let Examined { good, bad } = storage.examine(pointer);
         if count {
             bad.iter().for_each(|bad| storage.note_bad(bad));
         }
-        let Some(good) = good.map(Arc::new) else { return Verdict::Lost };
+        let outside = outside.filter(|bytes| is_stored_form(pointer, bytes)).cloned();
+        let Some(good) = good.map(Arc::new).or(outside) else { return Verdict::Lost };
         if bad.is_empty() {
             return Verdict::Whole;
         }
@@ -194,6 +220,14 @@ impl<'a> Still<'a> {
             at = child;
         }
     }
+}
+
+/// Whether bytes from outside the pool can take the place of a block.
+fn is_stored_form(pointer: &BlockPointer, bytes: &[u8]) -> bool {
+    !pointer.gang
+        && pointer.checksum_kind != Checksum::Off
+        && bytes.len() == pointer.stored as usize
+        && verify(pointer.checksum_kind, bytes, &pointer.checksum)
 }
 
 fn same_block(one: &BlockPointer, other: &BlockPointer) -> bool {

@@ -98,3 +98,26 @@ pub struct ReceivedRecord {
     /// Duration of the receive, in milliseconds.
     pub milliseconds: u64,
 }
+
+/// Result of a corrective receive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorrectedRecord {
+    /// The snapshots with the GUIDs of the streams' snapshots.
+    pub snapshots: Vec<SnapshotName>,
+    /// Number of streams without such a snapshot.
+    pub skipped: u64,
+    /// Number of blocks repaired, or to repair in a dry run.
+    pub blocks: u64,
+    /// Size of these blocks as stored, in bytes.
+    pub bytes: u64,
+    /// Number of files with these blocks.
+    pub files: u64,
+    /// Number of damaged blocks for which the stream lacks the stored form.
+    pub other_form: u64,
+    /// Number of blocks whose place is unknown, because nodes of the local tree are damaged.
+    pub hidden: u64,
+    /// Number of blocks that could not be written.
+    pub failed: u64,
+    /// Number of entries in the pool's list of damage afterwards.
+    pub left: u64,
+}

@@ -25,6 +25,8 @@ pub enum StreamRequest {
     },
     /// Read a stream from the descriptor beside the request. `Received`
     Receive(ReceiveSpec),
+    /// Repair damaged blocks of existing snapshots from the stream on the descriptor beside the request. `Corrected`
+    Correct(ReceiveSpec),
     /// Discard what an interrupted receive has stored for a file system. `Done`
     DiscardPartial(DatasetName),
 }

@@ -163,6 +163,7 @@ impl OpenPool {
             StreamRequest::Diff { from, to } => self.diff(&from, &to, job).map(done),
             StreamRequest::Send { what, dry_run } => self.send(&what, dry_run, stream, job).map(Response::Sent),
             StreamRequest::DiscardPartial(name) => self.discard_partial(&name).map(done),
+            StreamRequest::Correct(spec) => self.correct(&spec, required(stream)?, job).map(Response::Corrected),
             StreamRequest::Receive(spec) => self.receive(&spec, required(stream)?, job),
         }
     }

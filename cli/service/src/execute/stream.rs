@@ -5,7 +5,7 @@
 use std::{io, thread};
 
 use dataset::{
-    admin::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest, SendFrom, SendRequest},
+    admin::{Arrived, ArrivedSnapshot, Corrected, Naming, ReceiveRequest, SendFrom, SendRequest},
     error::Error,
     name::{DatasetName, Name, SnapshotName},
     property::{
@@ -15,7 +15,8 @@ use dataset::{
     zfs::send::Receiver,
 };
 use protocol::{
-    Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Response, SendSpec, SentRecord, Stream, StreamFormat,
+    CorrectedRecord, Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Response, ScrubPart, SendSpec, SentRecord,
+    Stream, StreamFormat,
 };
 
 use super::{
@@ -121,6 +122,29 @@ impl OpenPool {
         let received = received.or_advised("receive into", &spec.target, to_receive);
         received.map_err(|failure| self.with_token(with_arrived(failure, &arrived), &arrived))?;
         Ok(answer(arrived.snapshots, followed))
+    }
+
+    /// Repairs damaged blocks from a stream, and examines the known damage again if anything was repaired, as
+    /// `pool scrub -e` does.
+    pub(super) fn correct(
+        &self,
+        spec: &ReceiveSpec,
+        stream: Stream,
+        job: &mut Job<'_>,
+    ) -> Result<CorrectedRecord, Failure> {
+        let request = receive_request(spec);
+        let (total, reader) = (length(&stream), job.reader());
+        let what = format!("repairing {}", spec.target);
+        let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream));
+        let mut progress = |bytes| job.report(&what, bytes, total);
+        let corrected = self.datasets.correct(&request, spec.dry_run, &mut input, helpers(), reader, &mut progress);
+        let corrected = corrected.or_refused("repair", &spec.target)?;
+        if corrected.blocks > 0 && !spec.dry_run {
+            self.scrub_part(&ScrubPart::Damage, job)?;
+        }
+        let left = self.datasets.damage().or_refused("list the damage of", self.name())?.len() as u64;
+        let Corrected { snapshots, skipped, blocks, bytes, files, other_form, hidden, failed } = corrected;
+        Ok(CorrectedRecord { snapshots, skipped, blocks, bytes, files, other_form, hidden, failed, left })
     }
 
     /// Adds to a failure how the receive continues, if it has kept what it had received.

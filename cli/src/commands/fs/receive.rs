@@ -1,5 +1,7 @@
 //! `fs receive`: creates snapshots from the stream on standard input.
 
+mod corrective;
+
 use std::os::fd::AsFd;
 
 use clap::Args;
@@ -30,6 +32,9 @@ With -F, a replicated increment (fs send -R -i or -I) also destroys datasets and
 snapshots newer than its base. If the first stream is refused, nothing is destroyed. An increment of more than about 200,000
 datasets or 500,000 snapshots has no list of the sender's datasets, and destroys nothing.
 
+-c repairs damaged blocks of a snapshot that is there, with the stream of the same snapshot, and changes nothing else. Blocks
+that the stream lacks and metadata are not repaired. As in a scrub, the exit status is 3 if damaged blocks are left.
+
 Streams of OpenZFS's zfs send are recognised and received too: full streams, increments and packages. Redacted, raw encrypted,
 deduplicated and resumed streams, and volumes, are refused.
 
@@ -42,7 +47,8 @@ Examples:
   fs receive -u -o readonly=on -x mountpoint backup/home < home.stream
   fs receive -nv backup/home < home.stream   dry run: list the streams
   fs receive -s backup/home < home.stream    keep what is stored if interrupted; the same command continues
-  fs receive -A backup/home                  discard what an interrupted receive has stored"
+  fs receive -A backup/home                  discard what an interrupted receive has stored
+  fs receive -c tank/home < home.stream      repair damaged files from a backup"
 )]
 pub struct Arguments {
     /// Roll back to the base of the increment; replicated: destroy datasets missing at the sender
@@ -63,6 +69,12 @@ pub struct Arguments {
         conflicts_with_all = ["force", "dry_run", "no_mount", "resumable", "without_pool", "last_component", "properties", "exclude"]
     )]
     abort: bool,
+    /// Corrective: repair damaged blocks of an existing snapshot
+    #[arg(
+        short = 'c',
+        conflicts_with_all = ["force", "abort", "no_mount", "resumable", "properties", "exclude"]
+    )]
+    corrective: bool,
     /// Do not mount received file systems
     #[arg(short = 'u')]
     no_mount: bool,
@@ -101,6 +113,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
     let pool = specification.target.pool().to_owned();
     let stream = std::io::stdin().as_fd().try_clone_to_owned()?;
+    if arguments.corrective {
+        return corrective::run(specification, arguments.verbose, stream, context);
+    }
     let Response::Received { records, unmounted } =
         context.call_with(&pool, StreamRequest::Receive(specification), Some(stream))?
     else {

@@ -6,6 +6,7 @@ mod attributes;
 mod classes;
 mod codes;
 mod concurrency;
+mod corrective;
 mod counts;
 mod crash;
 pub(crate) mod cuts;

@@ -270,7 +270,7 @@ fn triple_parity_keeps_files_whatever_befalls_its_devices() {
 }
 
 /// The rows of a block.
-fn rows(world: &World, block: &BlockPointer) -> Rows {
+pub(super) fn rows(world: &World, block: &BlockPointer) -> Rows {
     let storage = world.engine.storage();
     let (vdev, offset) = storage.space.resolve(block.addresses[0], block.stored).unwrap();
     let vdev = storage.vdevs.get(vdev).unwrap();

@@ -13,11 +13,13 @@
 //! follow     renaming datasets that were renamed at the sender
 //! lander     landing streams, with a step at the beginning and at the end of each
 //! partial    receives that can be resumed: their tokens, and discarding them
+//! corrective repairing damaged blocks of existing snapshots
 //! properties received properties, and the user's replacements
 //! rehearsal  a dry run
 //! ```
 
 mod census;
+mod corrective;
 mod follow;
 mod judge;
 mod lander;
@@ -29,6 +31,7 @@ mod request;
 
 use std::{io::Read, sync::Arc};
 
+pub use self::corrective::Corrected;
 pub use self::request::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 use self::{lander::Lander, rehearsal::Rehearsal};
 use crate::{
@@ -46,16 +49,22 @@ fn receive_any<L: Landing<Error = Error>>(
     verifiers: usize,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Received> {
-    let mut start = Vec::with_capacity(zfs::START);
-    let read = input.take(zfs::START as u64).read_to_end(&mut start);
-    read.map_err(|source| stream::Error::Read { offset: 0, source })?;
-    let is_foreign = zfs::is_stream(&start);
+    let (start, is_foreign) = peek(input)?;
     let mut whole = start.as_slice().chain(input);
     if is_foreign {
         zfs::receive(&mut whole, landing, progress)
     } else {
         stream::receive(&mut whole, landing, verifiers, progress)
     }
+}
+
+/// The first bytes of an input, and whether a stream of OpenZFS begins with them.
+fn peek(input: &mut dyn Read) -> Result<(Vec<u8>, bool)> {
+    let mut start = Vec::with_capacity(zfs::START);
+    let read = input.take(zfs::START as u64).read_to_end(&mut start);
+    read.map_err(|source| stream::Error::Read { offset: 0, source })?;
+    let is_foreign = zfs::is_stream(&start);
+    Ok((start, is_foreign))
 }
 
 impl Datasets {
