@@ -223,12 +223,8 @@ impl Bench {
 
     fn send(&self) -> Result<u64> {
         let request = SendRequest {
-            snapshot: format!("{DATA}@after").parse()?,
             from: Some(SendFrom::Base(Name::Snapshot(format!("{DATA}@before").parse()?))),
-            replicate: false,
-            skip_missing: false,
-            properties: false,
-            resume: None,
+            ..SendRequest::plain(format!("{DATA}@after").parse()?)
         };
         Ok(self.datasets.send(&request, dataset::error::Reader::default(), &mut io::sink(), 2, &mut |_| ())?.bytes)
     }

@@ -12,7 +12,7 @@ use crate::args::common::{Format, pool_name};
 use crate::output::called::called;
 use crate::output::failure::render;
 use crate::output::json::{Encoder, envelope};
-use crate::output::progress::Meter;
+use crate::output::progress::{Meter, Reporting};
 use crate::output::time::Zone;
 use crate::output::value::Style;
 
@@ -137,6 +137,26 @@ impl Context<'_> {
         );
         let mut meter = Meter::new(self.console.terminals.error);
         self.executor.call(pool, request, stream, &mut |said| shown(&mut meter, said))
+    }
+
+    /// Executes a request with a stream, and reports the progress as asked.
+    pub fn call_reporting(
+        &mut self,
+        pool: &str,
+        request: impl Into<Request>,
+        stream: Stream,
+        reporting: &mut Reporting,
+    ) -> Result<Response, Failure> {
+        let Context { executor, console, .. } = self;
+        let on_terminal = console.terminals.error;
+        let mut meter = Meter::new(on_terminal && reporting.has_bar());
+        executor.call(pool, request.into(), Some(stream), &mut |said| match said {
+            Said::Progress(progress) => {
+                let progress = reporting.report(progress, on_terminal, console.error)?;
+                shown(&mut meter, Said::Progress(progress))
+            }
+            said => shown(&mut meter, said),
+        })
     }
 
     /// Runs work of this process itself, showing progress.

@@ -8,6 +8,7 @@
 //! datasets     datasets in lists, and their properties
 //! snapshots    snapshots, with holds, bookmarks and clones
 //! content      streams, and files without a mount
+//! transfers    limits and progress of streams, and what they leave out
 //! quotas       accounting and quotas
 //! labels       devices to be removed from any pool
 //! destroyed    pools destroyed by mistake
@@ -32,6 +33,7 @@ mod quotas;
 mod refusals;
 mod singles;
 mod snapshots;
+mod transfers;
 mod unchanged;
 
 use std::fs;

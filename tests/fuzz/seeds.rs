@@ -319,14 +319,7 @@ fn streams(seeds: &mut Seeds) {
 }
 
 fn send(world: &World, snapshot: &SnapshotName, from: Option<SendFrom>, replicate: bool) -> Vec<u8> {
-    let request = SendRequest {
-        snapshot: snapshot.clone(),
-        from,
-        replicate,
-        skip_missing: false,
-        properties: true,
-        resume: None,
-    };
+    let request = SendRequest { from, replicate, properties: true, ..SendRequest::plain(snapshot.clone()) };
     let mut stream = Vec::new();
     world.datasets.send(&request, dataset::error::Reader::default(), &mut stream, 0, &mut |_| {}).unwrap();
     stream

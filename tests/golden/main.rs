@@ -23,7 +23,6 @@ use std::{fs, path::PathBuf, sync::Arc};
 use dataset::{
     admin::{ReceiveRequest, SendFrom, SendRequest},
     error::Reader,
-    name::SnapshotName,
 };
 use pool::{
     admin::{ClassedVdev, NewVdev},
@@ -174,12 +173,10 @@ fn a_pool_of_old_sends_what_it_holds() {
 
 fn send(world: &World, snapshot: &str, from: Option<&str>, package: bool) -> Vec<u8> {
     let request = SendRequest {
-        snapshot: snapshot.parse::<SnapshotName>().unwrap(),
         from: from.map(|from| SendFrom::Base(from.parse().unwrap())),
         replicate: package,
-        skip_missing: false,
         properties: package,
-        resume: None,
+        ..SendRequest::plain(snapshot.parse().unwrap())
     };
     let mut bytes = Vec::new();
     world.datasets.send(&request, Reader::default(), &mut bytes, 0, &mut |_| {}).unwrap();

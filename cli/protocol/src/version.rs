@@ -19,6 +19,8 @@
 //! 5   a send names the format of its stream
 //! 6   users other than the owner may have permissions; the service asks such a user for the stream of a request
 //! 7   a receive can repair damaged blocks of existing snapshots
+//! 8   a send and a receive have a limit; a send can leave out datasets, and
+//!     send received values only, holds and the expected size
 //! ```
 
 use std::{cmp::Ordering, io};
@@ -28,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]

@@ -69,14 +69,7 @@ const POOL_OPTIONS: Options = &[
 const FS_OPTIONS: Options = &[
     ("create", &["-V", "-s", "-b"], NO_VOLUMES),
     ("send", &["-S", "--saved"], "a partial state cannot be sent; to continue its receive: fs send -t TOKEN"),
-    (
-        "send",
-        &["-b", "--backup"],
-        "received properties cannot be sent apart from local values in this version; to send properties: -p",
-    ),
-    ("send", &["-h", "--holds"], "streams carry no holds in this version; to hold a received snapshot: fs hold"),
     ("send", &["-d", "--redact"], "redacted streams do not exist in this version"),
-    ("send", &["-X", "--exclude"], "datasets cannot be excluded from a replication; name the datasets to send"),
     ("receive", &["-M"], "use -u, or unmount busy file systems first: fs unmount -f"),
 ];
 

@@ -46,12 +46,8 @@ const FS: Options = &[
     ("send", "embed", 'e', Long),
     ("send", "compressed", 'c', Long),
     ("send", "raw", 'w', Long),
-    // Streams carry no holds.
-    ("receive", "skip-holds", 'h', Letter),
     // As in OpenZFS, streams are no longer deduplicated.
     ("send", "dedup", 'D', Long),
-    // The process title does not change.
-    ("send", "proctitle", 'V', Long),
     // No file system is encrypted or redacted, so keys and force change nothing; mounts are made without a pause.
     ("mount", "load-keys", 'l', Letter),
     ("mount", "force", 'f', Letter),

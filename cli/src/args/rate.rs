@@ -3,7 +3,7 @@
 use dataset::property::size::parse_size;
 use protocol::Failure;
 
-/// Parses a rate.
+/// Parses a rate in bytes per second, above 0.
 pub fn rate(text: &str) -> Result<u64, Failure> {
     let rate = parse_size(text).map_err(|error| Failure::usage(format!("bad rate: {error}")))?;
     if rate == 0 { Err(Failure::usage("the rate must be above 0")) } else { Ok(rate) }

@@ -1,17 +1,147 @@
-//! Progress of long commands: on standard error, only on a terminal, only after a quarter of a second.
+//! Progress of long commands, on standard error: on a terminal a bar, after a quarter of a second. A send or a receive
+//! can also print lines, one a second, as text or as JSON, and show the progress in the name of its process.
 //!
 //! The rate is the average since the beginning. The first report covers all work before it, so a rate over the last
 //! interval would be absurd there.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use dataset::property::size::format_bytes;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use protocol::Progress;
+use serde_json::json;
 
 /// Time before a command shows progress.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Time between two lines of progress.
+const EACH_LINE: Duration = Duration::from_secs(1);
+
+/// The most bytes of a process's name.
+const LONGEST_NAME: usize = 15;
+
+/// The form of the progress of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A bar, only on a terminal.
+    Bar,
+    /// A bar on a terminal, and otherwise a line a second.
+    Lines,
+    /// A JSON object a second, and one at the end.
+    Json,
+}
+
+/// The progress of a send or a receive, as the user wants to see it.
+#[derive(Debug)]
+pub struct Reporting {
+    form: Form,
+    begun: Instant,
+    /// When the last line was printed.
+    printed: Instant,
+    /// The expected number of bytes, if the command knows better than the service.
+    pub total: Option<u64>,
+    /// Show the progress in the name of the process.
+    pub names_process: bool,
+    last: Progress,
+}
+
+impl Reporting {
+    /// A reporting that begins now.
+    pub fn new(form: Form) -> Reporting {
+        let (begun, last) = (Instant::now(), Progress { what: String::new(), done: 0, total: None });
+        Reporting { form, begun, printed: begun, total: None, names_process: false, last }
+    }
+
+    /// Whether the size of the whole transfer will be shown.
+    pub fn shows_total(&self) -> bool {
+        self.form != Form::Bar || self.names_process
+    }
+
+    /// Whether a bar on a terminal is wanted.
+    pub(crate) fn has_bar(&self) -> bool {
+        self.form != Form::Json
+    }
+
+    /// Prints a line if one is due, and returns the progress with the right total.
+    pub(crate) fn report(
+        &mut self,
+        progress: Progress,
+        on_terminal: bool,
+        out: &mut dyn Write,
+    ) -> io::Result<Progress> {
+        self.last = Progress { total: self.total.or(progress.total), ..progress };
+        if self.printed.elapsed() >= EACH_LINE {
+            self.printed = Instant::now();
+            if self.names_process {
+                name_process(&self.last);
+            }
+            match self.form {
+                Form::Lines if !on_terminal => out.write_all(line(&self.last, self.begun.elapsed()).as_bytes())?,
+                Form::Json => out.write_all(object(&self.last, self.begun.elapsed()).as_bytes())?,
+                Form::Bar | Form::Lines => {}
+            }
+        }
+        Ok(self.last.clone())
+    }
+
+    /// Prints the last JSON object: everything is transferred.
+    pub fn finish(&mut self, what: &str, bytes: u64, out: &mut dyn Write) -> io::Result<()> {
+        if self.form != Form::Json {
+            return Ok(());
+        }
+        if self.last.what.is_empty() {
+            self.last.what = what.to_owned();
+        }
+        let done = bytes.max(self.last.done);
+        self.last = Progress { done, total: Some(done), ..self.last.clone() };
+        out.write_all(object(&self.last, self.begun.elapsed()).as_bytes())
+    }
+}
+
+/// A line for people: `sending tank/home@a: 1G of 3G, 33%, 100M/s, 21 seconds left`.
+fn line(progress: &Progress, elapsed: Duration) -> String {
+    let Progress { what, done, total } = progress;
+    let (rate, all) = (rate(*done, elapsed), total.map(|total| total.max(*done)));
+    let size = match all {
+        Some(all) => format!("{} of {}, {}%", format_bytes(*done), format_bytes(all), percent(*done, all)),
+        None => format_bytes(*done),
+    };
+    let left = all.map(|all| HumanDuration(Duration::from_secs(left(*done, all, elapsed))));
+    let left = left.map_or_else(String::new, |left| format!(", {left} left"));
+    format!("{what}: {size}, {}/s{left}\n", format_bytes(rate))
+}
+
+/// A line for programs.
+fn object(progress: &Progress, elapsed: Duration) -> String {
+    let Progress { what, done, total } = progress;
+    let (operation, snapshot) = what.split_once(' ').unwrap_or((what, ""));
+    let all = total.map(|total| total.max(*done));
+    let object = json!({
+        "operation": operation,
+        "snapshot": snapshot,
+        "bytes": done,
+        "total": all,
+        "rate": rate(*done, elapsed),
+        "remaining_seconds": all.map(|all| left(*done, all, elapsed)),
+    });
+    format!("{object}\n")
+}
+
+/// Shows the progress in the name of the process, as far as Linux keeps it: `ps -o comm`, top(1).
+fn name_process(progress: &Progress) {
+    let Progress { what, done, total } = progress;
+    let operation = what.split(' ').next().unwrap_or_default();
+    let share = total.map_or_else(|| format_bytes(*done), |total| format!("{}%", percent(*done, total.max(*done))));
+    let name: String = format!("{operation} {share}").chars().take(LONGEST_NAME).collect();
+    // Only the display suffers.
+    let _ = std::fs::write("/proc/self/comm", name);
+}
+
+fn percent(done: u64, all: u64) -> u64 {
+    u64::try_from(u128::from(done) * 100 / u128::from(all.max(1))).unwrap_or(100)
+}
 
 /// A progress meter for one request; dropping the meter erases its line.
 pub struct Meter {
@@ -90,6 +220,22 @@ fn left(done: u64, total: u64, elapsed: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_have_a_remaining_time_if_the_total_is_known() {
+        let progress = |total| Progress { what: "sending tank/my home@a".to_owned(), done: 1 << 30, total };
+        let (known, elapsed) = (progress(Some(3 << 30)), Duration::from_secs(8));
+        assert_eq!(line(&known, elapsed), "sending tank/my home@a: 1G of 3G, 33%, 128M/s, 16 seconds left\n");
+        assert_eq!(line(&progress(None), elapsed), "sending tank/my home@a: 1G, 128M/s\n");
+        let parsed = |progress| serde_json::from_str::<serde_json::Value>(&object(&progress, elapsed)).unwrap();
+        let expected = json!({
+            "operation": "sending", "snapshot": "tank/my home@a", "bytes": 1 << 30, "total": 3u64 << 30,
+            "rate": 128 << 20, "remaining_seconds": 16,
+        });
+        assert_eq!(parsed(known), expected);
+        assert_eq!(parsed(progress(None))["remaining_seconds"], serde_json::Value::Null);
+        assert_eq!(parsed(progress(Some(5)))["remaining_seconds"], 0, "more than was expected");
+    }
 
     #[test]
     fn the_rate_is_that_since_the_beginning() {

@@ -65,6 +65,7 @@ pub use expansion::{Expanding, Expansion};
 pub use job::{Job, Step};
 pub use kind::Kind;
 pub use moving::Moving;
+pub use pace::Pace;
 pub use rebalance::{Rebalance, RebalanceStatus};
 pub use record::{Detail, JobRecord, JobState, Reason};
 pub use removal::{Removal, RemovalStatus, Removing};

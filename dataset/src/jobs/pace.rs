@@ -1,4 +1,4 @@
-//! The speed limit of a job: after each step, the job waits until the handled bytes are due.
+//! The speed limit of a job or a stream: after each step, its thread waits until the handled bytes are due.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ const SLACK: Duration = Duration::from_secs(1);
 const STEPS_A_SECOND: u64 = 4;
 
 /// The bytes handled since a point in time. Times are those of [`Env::uptime`](pool::env::Env::uptime).
-#[derive(Default)]
-pub(super) struct Pace {
+#[derive(Debug, Default)]
+pub struct Pace {
     limit: Option<u64>,
     begun: Duration,
     /// The bytes handled at that time.
@@ -18,7 +18,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// The time to wait if `handled` bytes were handled up to `now`, with a limit in bytes per second.
-    pub(super) fn wait(&mut self, now: Duration, handled: u64, limit: Option<u64>) -> Duration {
+    pub fn wait(&mut self, now: Duration, handled: u64, limit: Option<u64>) -> Duration {
         let due = |pace: &Pace, limit: u64| {
             let millis = u128::from(handled.saturating_sub(pace.handled)) * 1000 / u128::from(limit.max(1));
             Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))

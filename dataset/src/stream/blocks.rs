@@ -27,7 +27,7 @@ const TOGETHER: usize = 4 << 20;
 pub struct StreamBlock {
     /// The first key of the sender's tree that refers to the block.
     pub key: Key,
-    /// The stored bytes.
+    /// The bytes as the sender has stored them.
     pub bytes: Arc<Vec<u8>>,
     info: BlockInfo,
     checksum: [u8; 32],

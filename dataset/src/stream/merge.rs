@@ -62,10 +62,10 @@ fn begin(layers: &Layers<'_>) -> Begin {
     let base = oldest.begin.base.clone();
     let base = base.map(|base| Base { createtxg: base.createtxg.min(newest.createtxg), ..base });
     let clone = layers.streams().position(|stream| stream.begin.clone);
-    let mut own = layers.streams().take(clone.map_or(usize::MAX, |clone| clone + 1));
-    let properties = own.find_map(|stream| stream.begin.properties.clone());
+    let own = layers.streams().take(clone.map_or(usize::MAX, |clone| clone + 1));
+    let properties = own.map(|stream| &stream.begin).find(|begin| begin.own_properties().is_some());
     let layout = layers.streams().map(|stream| stream.begin.layout).max().unwrap_or(newest.layout);
-    Begin { clone: clone.is_some() && base.is_some(), base, properties, layout, ..newest }
+    Begin { clone: clone.is_some() && base.is_some(), base, layout, ..newest.with_properties_of(properties) }
 }
 
 /// A block to copy: the layer, its range there, and its number in the range.

@@ -12,7 +12,9 @@
 //! verify   reads like a receive, without a pool
 //! crew     threads that read, or verify, ahead         parser    the allowed order of records
 //! records  descriptions of streams                     range     the items in a range of keys
+//! notes    holds and the expected size, among the properties
 //! census   the sender's datasets and snapshots
+//! watched  the name of the snapshot being transferred
 //! index    offsets of streams and keys in the file     frame     records on the wire: bounded and chained
 //! append   continues a stream file that was cut off    gather    output of few large writes
 //! position how far a receive has come                  token     the same for the sender, as a text
@@ -39,6 +41,7 @@ mod gather;
 mod index;
 mod layers;
 mod merge;
+mod notes;
 mod parser;
 mod position;
 mod range;
@@ -48,18 +51,21 @@ mod send;
 mod steps;
 mod token;
 mod verify;
+mod watched;
 
 pub use append::{Cut, Examined, examine};
 pub use blocks::{Blocks, StreamBlock, read_blocks};
 pub use census::{Census, Counted};
 pub use error::{Error, Result};
 pub use merge::merge;
+pub use notes::is_note;
 pub use position::{Mark, Position};
 pub use receive::{Ground, Landing, Received, receive};
 pub use records::{Base, Begin, Start, Totals};
 pub use send::{Hold, Package, Sent, Source, estimate, send};
 pub use token::{Token, TokenError};
 pub use verify::{Contents, identify, verify};
+pub use watched::Watched;
 
 #[cfg(test)]
 mod tests;

@@ -39,6 +39,7 @@ use super::{
     index::Index,
     range::{BlockInfo, Origin, Range, near},
     records::{Begin, Start, Totals},
+    watched::Watched,
 };
 
 /// The most bytes read ahead and not written yet.
@@ -77,6 +78,8 @@ pub struct Package {
     pub census: Option<Census>,
     /// The snapshots; at least one.
     pub sources: Vec<Source>,
+    /// The name of the snapshot being sent.
+    pub watched: Watched,
 }
 
 /// The result of a send.
@@ -129,6 +132,7 @@ pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mu
     sending.census(package.census.as_ref())?;
     let mut all = Totals::default();
     for source in package.sources {
+        package.watched.set(format!("{}@{}", source.begin.dataset, source.begin.snapshot));
         // A receiver that can be resumed keeps all records before a failure.
         all += sending.stream(&source).inspect_err(|_| drop(sending.frames.flush()))?;
     }

@@ -24,6 +24,8 @@ struct Described {
     name: String,
     snapshots: Vec<(Guid, String)>,
     properties: Vec<(String, String)>,
+    /// The tags of the holds, by snapshot.
+    holds: Vec<(String, Vec<String>)>,
 }
 
 impl Package {
@@ -50,6 +52,13 @@ impl Package {
         Some(&found.properties)
     }
 
+    /// The tags of the holds on a snapshot.
+    pub(super) fn holds(&self, dataset: &str, snapshot: &str) -> impl Iterator<Item = &str> {
+        let of = self.datasets.iter().filter(move |described| described.name == dataset);
+        let named = of.flat_map(|described| &described.holds).filter(move |(name, _)| name == snapshot);
+        named.flat_map(|(_, tags)| tags).map(String::as_str)
+    }
+
     /// Everything that the sender has, if the package is an increment of a whole hierarchy: a receiver may then destroy
     /// and rename as the sender did.
     pub(super) fn census(&self) -> Option<Census> {
@@ -69,9 +78,15 @@ fn described(list: &List) -> Option<Described> {
         let name = std::str::from_utf8(name).ok()?;
         Some((name.to_owned(), property::text(name, value)?))
     });
+    let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
+    let holds = list.list("snapholds").into_iter().flat_map(|all| &all.0).filter_map(|(name, value)| match value {
+        Value::List(tags) => Some((text(name)?, tags.0.iter().filter_map(|(tag, _)| text(tag)).collect())),
+        _ => None,
+    });
+    let holds = holds.collect();
     let mut properties: Vec<_> = properties.collect();
     properties.sort();
-    Some(Described { name: list.text("name")?.to_owned(), snapshots: snapshots.collect(), properties })
+    Some(Described { name: list.text("name")?.to_owned(), snapshots: snapshots.collect(), properties, holds })
 }
 
 #[cfg(test)]
@@ -87,6 +102,7 @@ mod tests {
         let top = list(vec![
             ("name", Value::Text("tank/top".into())),
             ("snaps", list(vec![("a", Value::Number(7))])),
+            ("snapholds", list(vec![("a", list(vec![("keep", Value::Number(0))]))])),
             ("props", list(vec![("quota", Value::Number(9)), ("compression", Value::Number(15))])),
         ]);
         let below = list(vec![("name", Value::Text("tank/top/below".into()))]);
@@ -96,6 +112,8 @@ mod tests {
             unreachable!("it is a list")
         };
         let package = Package::of(&whole);
+        assert_eq!(package.holds("tank/top", "a").collect::<Vec<_>>(), ["keep"]);
+        assert_eq!(package.holds("tank/top/below", "a").count() + package.holds("tank/top", "b").count(), 0);
         assert_eq!(package.root(), Some("tank/top"));
         let expected = [("compression".to_owned(), "lz4".to_owned()), ("quota".to_owned(), "9".to_owned())];
         assert_eq!(package.properties("tank/top"), Some(&expected[..]));

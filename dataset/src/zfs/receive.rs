@@ -173,7 +173,7 @@ impl<L: Landing> Receiving<'_, '_, L> {
             return Err(self.records.damaged("a stream of an unknown kind of dataset").into());
         }
         let (dataset, snapshot) = self.split(&head.name)?;
-        let begin = Begin {
+        let mut begin = Begin {
             dataset: dataset.to_owned(),
             snapshot: snapshot.to_owned(),
             guid: Guid(head.guid),
@@ -189,6 +189,7 @@ impl<L: Landing> Receiving<'_, '_, L> {
             properties: package.properties(dataset).map(<[_]>::to_vec),
             resumed: None,
         };
+        package.holds(dataset, snapshot).for_each(|tag| begin.note_hold(tag, 0));
         let first = self.records.offset();
         let ground = self.landing.begin(start, &begin)?;
         self.is_open = ground.is_some();

@@ -79,7 +79,8 @@ fn look(datasets: &Datasets) {
     let _ = (datasets.holds(&[snapshot(HOME, "older")], true), datasets.scrub().status());
     for (replicate, from) in [(true, None), (false, Some(SendFrom::Base(Name::Snapshot(snapshot(HOME, "old")))))] {
         let snapshot = snapshot(HOME, "a");
-        let request = SendRequest { snapshot, from, replicate, skip_missing: true, properties: true, resume: None };
+        let request =
+            SendRequest { from, replicate, skip_missing: true, properties: true, ..SendRequest::plain(snapshot) };
         let _ = (
             datasets.plan_send(&request),
             datasets.send(&request, Reader::default(), &mut std::io::sink(), 0, &mut |_| {}),

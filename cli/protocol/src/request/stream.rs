@@ -47,12 +47,20 @@ pub struct SendSpec {
     pub skip_missing: bool,
     /// Include properties (always with `replicate`).
     pub properties: bool,
+    /// Include received values only, also those that local values override.
+    pub backup: bool,
+    /// With `replicate`: file systems to leave out, with their descendants.
+    pub exclude: Vec<DatasetName>,
     /// Include holds on the snapshots.
     pub holds: bool,
+    /// Expected length of the stream, in bytes, noted in the stream for the progress of the receiver.
+    pub size: Option<u64>,
     /// The token of an interrupted receive, whose snapshot is `snapshot`: only the rest of the stream.
     pub resume: Option<String>,
     /// The format of the stream.
     pub format: StreamFormat,
+    /// Maximum number of bytes per second.
+    pub limit: Option<u64>,
 }
 
 /// The format of a stream to send.
@@ -90,6 +98,8 @@ pub struct ReceiveSpec {
     pub skip_holds: bool,
     /// If the receive fails, keep what it has stored, to be resumed.
     pub resumable: bool,
+    /// Maximum number of bytes per second.
+    pub limit: Option<u64>,
 }
 
 /// How [`ReceiveSpec::target`] and the sent name combine to the received name.

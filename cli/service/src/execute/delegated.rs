@@ -135,7 +135,7 @@ impl OpenPool {
                 vec![(from.dataset().into(), "diff".into()), (to.dataset().into(), "diff".into())]
             }
             StreamRequest::Send { what, .. } => self.to_send(what)?,
-            StreamRequest::Receive(spec) => self.to_receive(spec)?,
+            StreamRequest::Receive(spec) | StreamRequest::Correct(spec) => self.to_receive(spec)?,
             StreamRequest::DiscardPartial(name) => of(name, DESTROY),
         })
     }
@@ -319,6 +319,7 @@ fn attempt_of_stream(request: &StreamRequest) -> Attempt {
         StreamRequest::Diff { from, .. } => ("diff", from.to_string()),
         StreamRequest::Send { what, .. } => ("send", what.snapshot.to_string()),
         StreamRequest::Receive(spec) => ("receive into", spec.target.to_string()),
+        StreamRequest::Correct(spec) => ("repair", spec.target.to_string()),
         StreamRequest::DiscardPartial(name) => ("discard the partial state of", name.to_string()),
     }
 }

@@ -8,10 +8,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
-use dataset::error::Reader;
+use dataset::{error::Reader, jobs::Pace};
 use protocol::{Failure, OnSaid, Part, Progress, Said, Stream};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -22,6 +23,9 @@ use rustix::{
 
 /// Interval at which a wait for a stream checks for cancellation.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// Interval at which a wait for a limit checks for cancellation.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// Pause before a part is sent again while the reply queue is full.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -90,10 +94,15 @@ impl<'a> Job<'a> {
 
     /// Reports progress, at most ten times a second.
     pub fn report(&mut self, what: &str, done: u64, total: Option<u64>) {
+        self.report_as(|| what.to_owned(), done, total);
+    }
+
+    /// As [`Job::report`], with a name that is made only for a report.
+    pub fn report_as(&mut self, what: impl FnOnce() -> String, done: u64, total: Option<u64>) {
         if self.reported.elapsed() >= REPORT_EVERY {
             self.reported = Instant::now();
             // Dropped if the queue is full; the next report follows soon.
-            let _ = (self.said)(Said::Progress(Progress { what: what.to_owned(), done, total }));
+            let _ = (self.said)(Said::Progress(Progress { what: what(), done, total }));
         }
     }
 
@@ -104,7 +113,7 @@ impl<'a> Job<'a> {
             self.check()?;
             left = (self.said)(said)?;
             if left.is_some() {
-                std::thread::sleep(PAUSE);
+                thread::sleep(PAUSE);
             }
         }
         Ok(())
@@ -119,13 +128,18 @@ impl<'a> Job<'a> {
             let _ = fcntl_setpipe_size(&stream, PIPE);
         }
         let waits = kind != Ok(FileType::RegularFile);
-        JobStream { file: stream.into(), is_pipe, waits, cancels: self.cancels.clone() }
+        JobStream { file: stream.into(), is_pipe, waits, cancels: self.cancels.clone(), limited: None }
     }
 
     /// The job's cancel flags, for work on further threads.
     pub fn cancels(&self) -> Vec<Cancel> {
         self.cancels.clone()
     }
+}
+
+fn check(cancels: &[Cancel]) -> io::Result<()> {
+    // Not `Interrupted`: the standard library would retry.
+    if is_cancelled(cancels) { Err(io::Error::other("interrupted")) } else { Ok(()) }
 }
 
 fn is_cancelled(cancels: &[Cancel]) -> bool {
@@ -140,9 +154,55 @@ pub struct JobStream {
     /// Whether a read or write can wait for another process.
     waits: bool,
     cancels: Vec<Cancel>,
+    limited: Option<Limited>,
+}
+
+/// A limit, and the bytes moved under the limit.
+#[derive(Debug)]
+struct Limited {
+    /// Bytes per second, above 0.
+    rate: u64,
+    begun: Instant,
+    moved: u64,
+    pace: Pace,
+}
+
+impl Limited {
+    /// The time to wait after `count` more bytes.
+    fn due(&mut self, count: usize) -> Duration {
+        self.moved += count as u64;
+        self.pace.wait(self.begun.elapsed(), self.moved, Some(self.rate))
+    }
 }
 
 impl JobStream {
+    /// The same stream, with at most `limit` bytes per second; `None` or 0 means no limit.
+    pub fn limited(self, limit: Option<u64>) -> JobStream {
+        let limited = limit.filter(|rate| *rate > 0).map(|rate| {
+            let mut limited = Limited { rate, begun: Instant::now(), moved: 0, pace: Pace::default() };
+            // The pace counts from here.
+            let _ = limited.due(0);
+            limited
+        });
+        JobStream { limited, ..self }
+    }
+
+    /// The number of bytes to move at once: with a limit, those of a twentieth of a second.
+    fn most(&self, wanted: usize) -> usize {
+        let limit = |limited: &Limited| usize::try_from(limited.rate.div_ceil(20)).unwrap_or(usize::MAX);
+        self.limited.as_ref().map_or(wanted, |limited| wanted.min(limit(limited)))
+    }
+
+    /// Waits until the bytes moved are due. A job that is cancelled waits no longer.
+    fn keep_pace(&mut self, count: usize) -> io::Result<usize> {
+        let until = self.limited.as_mut().map(|limited| Instant::now() + limited.due(count));
+        while let Some(left) = until.and_then(|until| until.checked_duration_since(Instant::now())) {
+            check(&self.cancels)?;
+            thread::sleep(left.min(GLANCE));
+        }
+        Ok(count)
+    }
+
     /// Writes as much as fits. A large write to a pipe with little room would block until all was read, and a
     /// cancelled job would block too. So each write asks not to block; the pipe itself cannot be set to non-blocking,
     /// because the command shares the pipe.
@@ -163,10 +223,7 @@ impl JobStream {
     /// Waits until the stream is ready or broken; the next call reports a broken stream.
     fn wait(&self, flags: PollFlags) -> io::Result<()> {
         loop {
-            if is_cancelled(&self.cancels) {
-                // Not `Interrupted`: the standard library would retry.
-                return Err(io::Error::other("interrupted"));
-            }
+            check(&self.cancels)?;
             if !self.waits {
                 return Ok(());
             }
@@ -182,11 +239,12 @@ impl JobStream {
 
 impl Read for JobStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = self.most(buffer.len());
         loop {
             self.wait(PollFlags::IN)?;
-            match self.file.read(buffer) {
+            match self.file.read(&mut buffer[..most]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return done,
+                done => return done.and_then(|count| self.keep_pace(count)),
             }
         }
     }
@@ -198,11 +256,15 @@ impl Write for JobStream {
     }
 
     fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        // Under a limit, a part of one piece at a time.
+        let first = pieces.iter().find(|piece| !piece.is_empty()).map_or(&[][..], |piece| piece);
+        let part = [IoSlice::new(&first[..self.most(first.len())])];
+        let pieces = if self.limited.is_some() { &part } else { pieces };
         loop {
             self.wait(PollFlags::OUT)?;
             match self.write_some(pieces) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return done,
+                done => return done.and_then(|count| self.keep_pace(count)),
             }
         }
     }
@@ -244,6 +306,38 @@ mod tests {
             cancel.cancel();
         });
         assert!(stream.write_all(&vec![7; 4 << 20]).is_err());
+        canceller.join().unwrap();
+    }
+
+    #[test]
+    fn a_limit_holds_in_both_directions_and_ends_when_cancelled() {
+        let mut ignore = |_| Ok(None);
+        let job = Job::new(Vec::new(), &mut ignore);
+        let bytes = vec![7; 300_000];
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut reader = job.stream(reader.into()).limited(Some(0));
+        let mut writer = job.stream(writer.into()).limited(Some(1_000_000));
+        let begun = Instant::now();
+        let read = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                writer.write_all(&bytes).unwrap();
+                drop(writer);
+            });
+            let mut read = Vec::new();
+            reader.read_to_end(&mut read).unwrap();
+            read
+        });
+        assert!(read == bytes && begun.elapsed() >= Duration::from_millis(270), "{:?}", begun.elapsed());
+        let cancel = Cancel::default();
+        let mut ignore = |_| Ok(None);
+        let job = Job::new(vec![cancel.clone()], &mut ignore);
+        let mut slow = job.stream(tempfile::tempfile().unwrap().into()).limited(Some(1));
+        let canceller = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            cancel.cancel();
+        });
+        let begun = Instant::now();
+        assert!(slow.write_all(&bytes).is_err() && begun.elapsed() < Duration::from_millis(900));
         canceller.join().unwrap();
     }
 

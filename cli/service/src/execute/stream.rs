@@ -12,6 +12,7 @@ use dataset::{
         Valued,
         dataset::{RECEIVE_RESUME_TOKEN, REFERENCED},
     },
+    stream::Watched,
     zfs::send::Receiver,
 };
 use protocol::{
@@ -42,20 +43,20 @@ impl OpenPool {
         stream: Option<Stream>,
         job: &mut Job<'_>,
     ) -> Result<Vec<SentRecord>, Failure> {
-        if spec.holds {
-            return Err(Failure::cannot("send", &spec.snapshot, "holds are not part of streams").hint("leave -h out"));
-        }
         let request = send_request(spec)?;
         let stream = match (dry_run, stream) {
             (false, Some(stream)) => stream,
             (false, None) => return Err(Failure::new("the request came without its stream")),
             (true, _) => return self.plan_send(spec, &request),
         };
-        let mut out = job.stream(stream);
-        let what = format!("sending {}", spec.snapshot);
+        let mut out = job.stream(stream).limited(spec.limit);
         let total = self.expected_size(spec);
         let reader = job.reader();
-        let mut progress = |bytes| job.report(&what, bytes, total);
+        let watched = request.watched.clone();
+        let mut progress = |bytes| {
+            let what = || format!("sending {}", watched.name().unwrap_or_else(|| spec.snapshot.to_string()));
+            job.report_as(what, bytes, total);
+        };
         let sent = match receiver(spec.format) {
             None => self.datasets.send(&request, reader, &mut out, helpers(), &mut progress),
             Some(receiver) => {
@@ -96,16 +97,18 @@ impl OpenPool {
             unmounted: mounted.err(),
         };
         let total = length(&stream);
-        let what = format!("receiving {}", spec.target);
-        let mut input = io::BufReader::with_capacity(SMALL, job.stream(stream));
+        let watched = request.watched.clone();
+        let what = || format!("receiving {}", watched.name().unwrap_or_else(|| spec.target.to_string()));
+        let mut input = io::BufReader::with_capacity(SMALL, job.stream(stream).limited(spec.limit));
         if spec.dry_run {
-            let mut progress = |bytes| job.report(&what, bytes, total);
+            let mut progress = |bytes| job.report_as(what, bytes, total);
             let planned = self.datasets.plan_receive(&request, &mut input, helpers(), &mut progress);
             return Ok(answer(planned.or_advised("receive into", &spec.target, to_receive)?, Ok(())));
         }
         let mut unmounted = Vec::new();
         let receive = || {
-            let mut progress = |bytes| job.report(&what, bytes, total);
+            // A pipe has no length; the sender may have noted it.
+            let mut progress = |bytes| job.report_as(what, bytes, total.or_else(|| watched.total()));
             let mut leaving = |names: &[String]| self.leave(names, &mut unmounted);
             self.datasets.receive_beside(request, &mut input, helpers(), &mut progress, &mut leaving)
         };
@@ -135,7 +138,7 @@ impl OpenPool {
         let request = receive_request(spec);
         let (total, reader) = (length(&stream), job.reader());
         let what = format!("repairing {}", spec.target);
-        let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream));
+        let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream).limited(spec.limit));
         let mut progress = |bytes| job.report(&what, bytes, total);
         let corrected = self.datasets.correct(&request, spec.dry_run, &mut input, helpers(), reader, &mut progress);
         let corrected = corrected.or_refused("repair", &spec.target)?;
@@ -193,19 +196,22 @@ fn helpers() -> usize {
 fn send_request(spec: &SendSpec) -> Result<SendRequest, Failure> {
     if let Some(token) = &spec.resume {
         let token = token.parse().map_err(|error| Failure::new(format!("cannot resume send: {error}")))?;
-        return Ok(SendRequest::resuming(token));
+        return Ok(SendRequest { size: spec.size, ..SendRequest::resuming(token) });
     }
     let from = spec.base.clone().map(|base| match spec.intermediates {
         true => SendFrom::Each(base),
         false => SendFrom::Base(base),
     });
     Ok(SendRequest {
-        snapshot: spec.snapshot.clone(),
         from,
         replicate: spec.replicate,
         skip_missing: spec.skip_missing,
         properties: spec.properties,
-        resume: None,
+        backup: spec.backup,
+        holds: spec.holds,
+        size: spec.size,
+        exclude: spec.exclude.clone(),
+        ..SendRequest::plain(spec.snapshot.clone())
     })
 }
 
@@ -240,8 +246,10 @@ fn receive_request(spec: &ReceiveSpec) -> ReceiveRequest {
         properties: given_to_datasets(&spec.assignments),
         exclude: spec.exclude.clone(),
         resumable: spec.resumable,
+        skip_holds: spec.skip_holds,
         origin: spec.origin.clone(),
         owner: owner(),
+        watched: Watched::default(),
     }
 }
 
@@ -292,9 +300,13 @@ mod tests {
             replicate,
             skip_missing: false,
             properties: false,
+            backup: false,
+            exclude: Vec::new(),
             holds: false,
+            size: None,
             resume: None,
             format: StreamFormat::Cenote,
+            limit: None,
         }
     }
 

@@ -370,9 +370,13 @@ fn streams_carry_snapshots_to_another_dataset() {
             replicate: false,
             skip_missing: false,
             properties: false,
+            backup: false,
+            exclude: Vec::new(),
             holds: false,
+            size: None,
             resume: None,
             format: StreamFormat::Cenote,
+            limit: None,
         };
         let out = fs::File::create(&stream).unwrap();
         world.ask_with(StreamRequest::Send { what, dry_run: false }, Some(out.into())).unwrap();
@@ -387,6 +391,7 @@ fn streams_carry_snapshots_to_another_dataset() {
             origin: None,
             skip_holds: false,
             resumable: false,
+            limit: None,
         };
         let input = fs::File::open(&stream).unwrap();
         let received = world.ask_with(StreamRequest::Receive(spec), Some(input.into())).unwrap();

@@ -12,6 +12,7 @@ use dataset::property::size::format_bytes;
 use protocol::{Exit, Failure, ReceiveNaming, ReceiveSpec, ReceivedRecord, Response, StreamRequest, unexpected_answer};
 
 use crate::args::common::{assignments, name, property_list, split_assignment};
+use crate::args::transfer::Transfer;
 use crate::context::Context;
 
 /// Arguments of `fs receive`.
@@ -90,6 +91,11 @@ pub struct Arguments {
     /// Ignore a property of the stream
     #[arg(short = 'x', value_name = "PROPERTY")]
     exclude: Vec<String>,
+    /// Skip the holds in the stream
+    #[arg(short = 'h')]
+    skip_holds: bool,
+    #[command(flatten)]
+    transfer: Transfer,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -114,13 +120,17 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pool = specification.target.pool().to_owned();
     let stream = std::io::stdin().as_fd().try_clone_to_owned()?;
     if arguments.corrective {
-        return corrective::run(specification, arguments.verbose, stream, context);
+        let mut reporting = arguments.transfer.reporting(arguments.verbose);
+        return corrective::run(specification, arguments.verbose, stream, &mut reporting, context);
     }
-    let Response::Received { records, unmounted } =
-        context.call_with(&pool, StreamRequest::Receive(specification), Some(stream))?
+    let mut reporting = arguments.transfer.reporting(arguments.verbose);
+    let name = format!("receiving {}", specification.target);
+    let request = StreamRequest::Receive(specification);
+    let Response::Received { records, unmounted } = context.call_reporting(&pool, request, stream, &mut reporting)?
     else {
         return Err(unexpected_answer());
     };
+    reporting.finish(&name, records.iter().map(|record| record.bytes).sum(), context.console.error)?;
     if arguments.verbose {
         context.print(&render(&records, arguments.dry_run))?;
     }
@@ -167,8 +177,9 @@ fn specification(arguments: &Arguments) -> Result<ReceiveSpec, Failure> {
         assignments,
         exclude,
         origin,
-        skip_holds: false,
+        skip_holds: arguments.skip_holds,
         resumable: arguments.resumable,
+        limit: arguments.transfer.limit()?,
         target,
     })
 }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::stream::fields;
 use crate::args::common::name;
+use crate::args::transfer::Transfer;
 use crate::context::Context;
 
 /// Arguments of `fs send`.
@@ -22,11 +23,15 @@ use crate::context::Context;
 #[command(
     after_help = "Blocks are always sent as stored, compressed. The OpenZFS options -L, -e, -c and -w are accepted and change nothing.
 
+With -v, lines on standard error show rate and remaining time. --progress json prints objects with the members operation,
+snapshot, bytes, total, rate and remaining_seconds.
+
 Examples:
   fs send tank/home@monday > home.stream
   fs send -i @monday tank/home@tuesday > increment
   fs send -I @monday tank/home@friday | ssh host fs receive -d backup
   fs send -R tank@friday | fs receive -F backup/tank
+  fs send -R -X tank/home/cache tank/home@friday > all-but-cache
   fs send -nv -i '#monday' tank/home@tuesday  print the size only
   fs send --format zfs tank/home@monday | ssh host zfs receive data/home
   fs send -t 1-e604ea4bf-e0-789c... | fs receive -s backup/home  continue an interrupted receive
@@ -67,16 +72,33 @@ pub struct Arguments {
     #[arg(
         short = 't',
         value_name = "TOKEN",
-        conflicts_with_all = ["since", "all_since", "replicate", "properties", "snapshot"]
+        conflicts_with_all = ["since", "all_since", "replicate", "properties", "backup", "holds", "snapshot"]
     )]
     token: Option<String>,
+    /// Send received values of properties only, also those that local values override
+    #[arg(short = 'b', long = "backup")]
+    backup: bool,
+    /// Include the holds on the snapshots
+    #[arg(short = 'h', long = "holds")]
+    holds: bool,
+    /// With -R: leave out FILESYSTEM and its descendants
+    #[arg(short = 'X', long = "exclude", value_name = "FILESYSTEM[,...]", value_delimiter = ',', requires = "replicate", action = clap::ArgAction::Append)]
+    exclude: Vec<String>,
+    /// Show the progress in the name of the process, which ps(1) shows
+    #[arg(short = 'V', long = "proctitle")]
+    names_process: bool,
+    #[command(flatten)]
+    transfer: Transfer,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
     /// Continue FILE, the cut stream of SNAPSHOT, after verifying it
     #[arg(
         long,
-        conflicts_with_all = ["since", "all_since", "replicate", "properties", "dry_run", "verbose", "parsable", "token"]
+        conflicts_with_all = [
+            "since", "all_since", "replicate", "properties", "backup", "holds", "dry_run", "verbose", "parsable", "token", "progress",
+            "limit"
+        ]
     )]
     resume: bool,
     /// The snapshot
@@ -103,18 +125,28 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if let (Some(snapshot), Some(file)) = (&arguments.snapshot, &arguments.file) {
         return append::run(snapshot, file, context);
     }
-    let what = specification(arguments)?;
+    let mut what = specification(arguments)?;
     if arguments.dry_run {
         return estimate(arguments, what, context);
     }
     context.refuse_terminal()?;
     let pool = what.snapshot.dataset().pool().to_owned();
-    if arguments.verbose || arguments.parsable {
+    let shows_plan = arguments.verbose || arguments.parsable;
+    let mut reporting = arguments.transfer.reporting(arguments.verbose && !arguments.parsable);
+    reporting.names_process = arguments.names_process;
+    if shows_plan || reporting.shows_total() {
         let plan = sent(context.call(&pool, StreamRequest::Send { what: what.clone(), dry_run: true })?)?;
-        context.note(&announced(arguments, &plan))?;
+        reporting.total = Some(plan.iter().map(|record| record.bytes).sum());
+        what.size = reporting.total;
+        if shows_plan {
+            context.note(&announced(arguments, &plan))?;
+        }
     }
     let stream = std::io::stdout().as_fd().try_clone_to_owned()?;
-    sent(context.call_with(&pool, StreamRequest::Send { what, dry_run: false }, Some(stream))?)?;
+    let name = format!("sending {}", what.snapshot);
+    let request = StreamRequest::Send { what, dry_run: false };
+    let records = sent(context.call_reporting(&pool, request, stream, &mut reporting)?)?;
+    reporting.finish(&name, records.iter().map(|record| record.bytes).sum(), context.console.error)?;
     Ok(Exit::Done)
 }
 
@@ -137,8 +169,9 @@ fn sent(response: Response) -> Result<Vec<SentRecord>, Failure> {
 }
 
 fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
+    let limit = arguments.transfer.limit()?;
     if let Some(token) = token(arguments) {
-        return rest(token);
+        return Ok(SendSpec { limit, ..rest(token)? });
     }
     let what = arguments.snapshot.as_deref().unwrap_or_default();
     if !what.contains(['@', '#']) && what.parse::<DatasetName>().is_ok() {
@@ -158,8 +191,12 @@ fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
         replicate: arguments.replicate,
         skip_missing: arguments.skip_missing,
         properties: arguments.properties || arguments.replicate,
-        holds: false,
+        backup: arguments.backup,
+        exclude: arguments.exclude.iter().map(|text| excluded(text)).collect::<Result<_, _>>()?,
+        holds: arguments.holds,
+        size: None,
         resume: None,
+        limit,
         format: match arguments.format {
             Format::Cenote => StreamFormat::Cenote,
             Format::Zfs => StreamFormat::Zfs,
@@ -189,10 +226,23 @@ fn rest(text: &str) -> Result<SendSpec, Failure> {
         replicate,
         skip_missing,
         properties,
+        backup: false,
+        exclude: Vec::new(),
         holds: false,
+        size: None,
         resume,
+        limit: None,
         format: StreamFormat::Cenote,
     })
+}
+
+/// A file system to leave out.
+fn excluded(text: &str) -> Result<DatasetName, Failure> {
+    let dataset: DatasetName = name("leave out", text)?;
+    match dataset.is_pool() {
+        true => Err(Failure::cannot("leave out", dataset, "-X needs a file system below the pool's")),
+        false => Ok(dataset),
+    }
 }
 
 /// The base by its short name: `@a`, `#a` and `a` belong to the dataset of `snapshot`, and `a` is a snapshot.

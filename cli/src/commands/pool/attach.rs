@@ -4,9 +4,10 @@ use clap::Args;
 use dataset::jobs::Kind;
 use protocol::{DeviceRequest, Exit, Failure, JobTarget, Order, Request, Response, unexpected_answer};
 
-use super::{layout, trim};
+use super::layout;
 use crate::args::ashift::DeviceProperties;
 use crate::args::common::{pool_name, vdev, vdev_name};
+use crate::args::rate;
 use crate::context::Context;
 
 /// Arguments of `pool attach`.
@@ -66,7 +67,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "attach to";
     let pool = pool_name(action, &arguments.pool)?;
-    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
+    let limit = arguments.limit.as_deref().map(rate::limit).transpose()?;
     // Without a device, the command pauses the expansion.
     let Some(device) = arguments.device.as_deref().filter(|_| !arguments.pause) else {
         return context.run(&pool, Request::pause(Kind::Expand)).map(|()| Exit::Done);

@@ -3,7 +3,7 @@
 use clap::Args;
 use protocol::{Failure, JobTarget, Order};
 
-use super::trim;
+use crate::args::rate;
 
 /// What to do, and how.
 #[derive(Args, Debug)]
@@ -29,7 +29,7 @@ pub(super) struct How {
 
 impl How {
     pub(super) fn order(&self) -> Result<Order, Failure> {
-        let limit = self.limit.as_deref().map(trim::limit).transpose()?;
+        let limit = self.limit.as_deref().map(rate::limit).transpose()?;
         Ok(match (self.pause, self.stop) {
             (true, _) => Order::Pause(JobTarget::Pool),
             (_, true) => Order::Stop(JobTarget::Pool),

@@ -5,8 +5,8 @@ use dataset::jobs::Kind;
 use dataset::property::size::format_bytes;
 use protocol::{Exit, Failure, JobTarget, Order, RemovalPlan, Request, Response, unexpected_answer};
 
-use super::trim;
 use crate::args::common::{pool_name, vdev_name};
+use crate::args::rate;
 use crate::context::Context;
 
 /// Arguments of `pool remove`.
@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if arguments.vdevs.is_empty() {
         return Err(Failure::usage("missing a vdev"));
     }
-    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
+    let limit = arguments.limit.as_deref().map(rate::limit).transpose()?;
     let vdevs: Vec<String> = arguments.vdevs.iter().map(|vdev| vdev_name(vdev)).collect::<Result<_, _>>()?;
     // A removal cannot be undone, so all names are checked before the first removal.
     let looked_at = if arguments.dry_run || vdevs.len() > 1 { &vdevs[..] } else { &[] };

@@ -4,8 +4,8 @@ use clap::Args;
 use dataset::jobs::Kind;
 use protocol::{Exit, Failure, JobTarget, Order, Request};
 
-use super::trim;
 use crate::args::common::pool_name;
+use crate::args::rate;
 use crate::context::Context;
 
 /// Arguments of `pool resilver`.
@@ -38,7 +38,7 @@ pub struct Arguments {
 
 /// Restarts, resumes, pauses or limits the resilver of each pool.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
+    let limit = arguments.limit.as_deref().map(rate::limit).transpose()?;
     let order = match arguments.pause {
         true => Order::Pause(JobTarget::Pool),
         false => Order::Start { target: JobTarget::Pool, limit },

@@ -5,8 +5,9 @@ use dataset::jobs::Kind;
 use dataset::property::size::{format_bytes, format_bytes_up, parse_size};
 use protocol::{Exit, Failure, JobTarget, NewSize, Order, Request, ResizePlan, Response, unexpected_answer};
 
-use super::{remove::regions, trim};
+use super::remove::regions;
 use crate::args::common::{pool_name, vdev_name};
+use crate::args::rate;
 use crate::context::Context;
 
 /// Arguments of `pool resize`.
@@ -72,7 +73,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         (Some(device), Some(size)) => (vdev_name(device)?, new_size(size)?),
         _ => return Err(Failure::usage("missing a device and its new size")),
     };
-    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
+    let limit = arguments.limit.as_deref().map(rate::limit).transpose()?;
     let target = JobTarget::Size(device, size);
     let order = if arguments.dry_run { Order::Plan(target) } else { Order::Start { target, limit } };
     let Response::Resize(plan) = context.call(&pool, Request::job(Kind::Resize, order))? else {

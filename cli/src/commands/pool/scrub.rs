@@ -8,8 +8,8 @@ use dataset::name::Name;
 use dataset::property::size::format_bytes;
 use protocol::{Exit, Failure, JobTarget, Location, Order, Request, Response, ScrubPart, unexpected_answer};
 
-use super::trim;
 use crate::args::common::{Place, name, place};
+use crate::args::rate;
 use crate::commands::fs::files::located;
 use crate::context::Context;
 
@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if arguments.since_last || arguments.from.is_some() || arguments.to.is_some() {
         context.note("note: -C, -S and -E have no effect: a scrub verifies the data of all txgs and dates\n")?;
     }
-    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
+    let limit = arguments.limit.as_deref().map(rate::limit).transpose()?;
     let order = match (arguments.pause, arguments.stop) {
         (true, _) => Order::Pause(JobTarget::Pool),
         (_, true) => Order::Stop(JobTarget::Pool),

@@ -1,13 +1,11 @@
 //! `pool trim`: trims unused space of devices.
 
 use clap::Args;
-use dataset::{
-    jobs::Kind,
-    property::size::{format_bytes, parse_size},
-};
+use dataset::{jobs::Kind, property::size::format_bytes};
 use protocol::{Exit, Failure, JobTarget, Order, Request, Response, unexpected_answer};
 
 use crate::args::common::{pool_name, vdev_name};
+use crate::args::rate::rate;
 use crate::context::Context;
 
 /// Arguments of `pool trim`.
@@ -95,26 +93,4 @@ fn trim(pool: &str, arguments: &Arguments, context: &mut Context<'_>) -> Result<
         _ => return Err(unexpected_answer()),
     }
     Ok(Exit::Done)
-}
-
-/// Parses a rate in bytes per second.
-pub(super) fn rate(text: &str) -> Result<u64, Failure> {
-    let rate = parse_size(text).map_err(|error| Failure::usage(format!("bad rate: {error}")))?;
-    if rate == 0 { Err(Failure::usage("the rate must be above 0")) } else { Ok(rate) }
-}
-
-/// Parses a limit in bytes per second; `none` removes a limit, encoded as 0.
-pub(super) fn limit(text: &str) -> Result<u64, Failure> {
-    if matches!(text, "none" | "0") { Ok(0) } else { rate(text) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_can_be_lifted_and_no_trim_is_without_end() {
-        assert_eq!((limit("none").unwrap(), limit("0").unwrap(), limit("20M").unwrap()), (0, 0, 20 << 20));
-        assert!(limit("nine").is_err() && rate("0").is_err() && rate("none").is_err());
-    }
 }

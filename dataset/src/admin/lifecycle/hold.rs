@@ -31,7 +31,7 @@ pub struct HoldInfo {
 impl Datasets {
     /// Places holds; with `recursive` also on existing snapshots with the same name in descendants.
     pub fn hold(&self, tag: &str, snapshots: &[SnapshotName], recursive: bool) -> Result<()> {
-        if tag.is_empty() || tag.len() > MAX_TAG {
+        if !is_tag(tag) {
             let problem = format!("a hold's tag has 1 to {MAX_TAG} bytes");
             return Err(pool::error::Error::Request(problem).into());
         }
@@ -73,6 +73,11 @@ impl Datasets {
             Ok(found)
         })
     }
+}
+
+/// Whether a text can be a hold's tag.
+pub(in crate::admin) fn is_tag(tag: &str) -> bool {
+    (1..=MAX_TAG).contains(&tag.len())
 }
 
 /// The ids and names of snapshots, and with `recursive` of snapshots with the same name in descendants; then the

@@ -76,7 +76,7 @@ fn memory() -> Arc<dyn Device> {
 }
 
 #[test]
-fn a_full_stream_repairs_the_snapshot_the_file_system_and_the_clone() {
+fn a_full_stream_repairs_every_tree_with_the_blocks() {
     let world = furnished(memory(), 701);
     let stream = world.send("tank/home@a", None, |_| {}).unwrap();
     let before = [world.files("tank/home"), world.files("tank/home@a"), world.files("tank/clone")];

@@ -155,16 +155,7 @@ fn a_forced_replication_destroys_what_the_sender_does_not_have() {
     assert!(pair.there.names().contains(&"tank/b/own/below".to_owned()), "nothing was destroyed");
     pair.there.datasets.release("keep", &[own], false).unwrap();
     let mut notified = Vec::new();
-    let request = ReceiveRequest {
-        target: "tank/b".parse().unwrap(),
-        naming: Naming::Exact,
-        force: true,
-        properties: Vec::new(),
-        exclude: Vec::new(),
-        origin: None,
-        owner: (0, 0),
-        resumable: false,
-    };
+    let request = ReceiveRequest { force: true, ..ReceiveRequest::plain("tank/b".parse().unwrap()) };
     let package = pair.package("3", Some("2"));
     let mut leaving = |names: &[String]| {
         notified.extend_from_slice(names);
@@ -336,16 +327,7 @@ fn a_census_does_not_count_as_the_first_stream() {
 
 impl Pair {
     fn rehearse(&self, stream: &[u8], change: impl FnOnce(&mut ReceiveRequest)) -> Result<Vec<String>> {
-        let mut request = ReceiveRequest {
-            target: "tank/b".parse().unwrap(),
-            naming: Naming::Exact,
-            force: true,
-            properties: Vec::new(),
-            exclude: Vec::new(),
-            origin: None,
-            owner: (0, 0),
-            resumable: false,
-        };
+        let mut request = ReceiveRequest { force: true, ..ReceiveRequest::plain("tank/b".parse().unwrap()) };
         change(&mut request);
         let before = self.there.names();
         let planned = self.there.datasets.plan_receive(&request, &mut &stream[..], 0, &mut |_| {})?;

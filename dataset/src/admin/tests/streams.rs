@@ -15,14 +15,7 @@ impl World {
         change: impl FnOnce(&mut SendRequest),
     ) -> Result<Vec<u8>> {
         let from = from.map(|from| SendFrom::Base(from.parse().unwrap()));
-        let mut request = SendRequest {
-            snapshot: snapshot.parse().unwrap(),
-            from,
-            replicate: false,
-            skip_missing: false,
-            properties: false,
-            resume: None,
-        };
+        let mut request = SendRequest { from, ..SendRequest::plain(snapshot.parse().unwrap()) };
         change(&mut request);
         let mut out = Vec::new();
         self.datasets.send(&request, Reader::default(), &mut out, 0, &mut |_| {})?;
@@ -406,14 +399,7 @@ fn looking_for_what_to_send_keeps_no_request_waiting() {
     let world = World::new(90);
     world.create("tank/a").unwrap();
     world.snapshot("tank/a@1").unwrap();
-    let request = SendRequest {
-        snapshot: "tank/a@1".parse().unwrap(),
-        from: None,
-        replicate: true,
-        skip_missing: false,
-        properties: false,
-        resume: None,
-    };
+    let request = SendRequest { replicate: true, ..SendRequest::plain("tank/a@1".parse().unwrap()) };
     // While the lock is held, no request is carried out; finding snapshots must not need the lock.
     let table = world.datasets.table().lock();
     let (done, planned) = std::sync::mpsc::channel();

@@ -220,14 +220,7 @@ fn a_received_file_system_is_sent_on_and_takes_increments_there() {
     let (one, two) = (World::new(1), World::new(2));
     one.receive_zfs("tank/copy", &fixture("std-full-s1")).unwrap();
     let mut native = Vec::new();
-    let send = SendRequest {
-        snapshot: "tank/copy@s1".parse().unwrap(),
-        from: None,
-        replicate: false,
-        skip_missing: false,
-        properties: false,
-        resume: None,
-    };
+    let send = SendRequest::plain("tank/copy@s1".parse().unwrap());
     one.datasets.send(&send, Default::default(), &mut native, 0, &mut |_| {}).unwrap();
     two.receive_zfs("tank/copy", &native).unwrap();
     two.receive_zfs("tank/copy", &fixture("std-incr-s1-s2")).unwrap();

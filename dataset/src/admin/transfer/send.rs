@@ -28,9 +28,9 @@ use crate::{
     catalogue::{Bookmark, DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
     error::{Error, Reader, Result},
     lineage::{arrival, dataset, snapshot},
-    name::{Name, SnapshotName},
+    name::{DatasetName, Name, SnapshotName},
     property::Limit,
-    stream::{self, Base, Begin, Census, Counted, Package, Sent, Source, Token},
+    stream::{self, Base, Begin, Census, Counted, Package, Sent, Source, Token, Watched},
     zfs,
 };
 
@@ -96,16 +96,42 @@ pub struct SendRequest {
     pub skip_missing: bool,
     /// Whether to send properties (`-p`).
     pub properties: bool,
+    /// Whether to send received values only, also those that local values override (`-b`).
+    pub backup: bool,
+    /// Whether to send the holds on the snapshots (`-h`).
+    pub holds: bool,
+    /// The expected length of the package, in bytes, to tell the receiver.
+    pub size: Option<u64>,
+    /// With `replicate`: datasets to leave out, with their descendants (`-X`).
+    pub exclude: Vec<DatasetName>,
     /// The interrupted receive to continue, which chooses the snapshot, the base and the properties (`-t`).
     pub resume: Option<Token>,
+    /// Gets the name of the snapshot being sent.
+    pub watched: Watched,
 }
 
 impl SendRequest {
     /// The request that continues an interrupted receive.
     pub fn resuming(token: Token) -> SendRequest {
         let (snapshot, properties) = (token.snapshot.clone(), token.properties);
-        let resume = Some(token);
-        SendRequest { snapshot, from: None, replicate: false, skip_missing: false, properties, resume }
+        SendRequest { properties, resume: Some(token), ..SendRequest::plain(snapshot) }
+    }
+
+    /// The request of a full stream without options.
+    pub fn plain(snapshot: SnapshotName) -> SendRequest {
+        SendRequest {
+            snapshot,
+            from: None,
+            replicate: false,
+            skip_missing: false,
+            properties: false,
+            backup: false,
+            holds: false,
+            size: None,
+            exclude: Vec::new(),
+            resume: None,
+            watched: Watched::default(),
+        }
     }
 }
 
@@ -174,8 +200,12 @@ impl Datasets {
                     let held = held.map(|held| -> Box<dyn stream::Hold> { Box::new(held) });
                     Source { begin: part.begin, tree, held }
                 };
-                let sources = parts.into_iter().zip(trees).zip(held).map(source).collect();
-                return Ok(Package { root, replicate: request.replicate, census, sources });
+                let mut sources: Vec<Source> = parts.into_iter().zip(trees).zip(held).map(source).collect();
+                if let (Some(first), Some(size)) = (sources.first_mut(), request.size) {
+                    first.begin.note_package_size(size);
+                }
+                let watched = request.watched.clone();
+                return Ok(Package { root, replicate: request.replicate, census, sources, watched });
             }
         }
     }
@@ -258,6 +288,12 @@ impl Packer<'_, '_> {
                 }
             };
         }
+        if self.is_excluded(top)? {
+            return Err(Error::NotSent {
+                problem: format!("'{}' is sent and is also left out", snapshot.dataset()),
+                remedy: "name only file systems below with -X",
+            });
+        }
         let mut sources = Vec::new();
         for id in self.order(top)? {
             sources.extend(self.replica(id, id == top)?);
@@ -308,7 +344,7 @@ impl Packer<'_, '_> {
         let mut waiting = Vec::new();
         for id in names::subtree(self.tx, top)? {
             let row: DatasetRow = self.tx.row(dataset_key(id))?;
-            if !row.hidden {
+            if !row.hidden && !self.is_excluded(id)? {
                 let origin = match row.origin {
                     0 => 0,
                     origin => self.tx.row::<SnapshotRow>(snapshot_key(origin))?.dataset,
@@ -333,7 +369,18 @@ impl Packer<'_, '_> {
         Ok(ordered)
     }
 
-    /// The census for an incremental replication.
+    /// Whether a dataset, or one above it, is to be left out.
+    fn is_excluded(&self, id: u64) -> Result<bool> {
+        let exclude = &self.request.exclude;
+        if exclude.is_empty() {
+            return Ok(false);
+        }
+        let name = self.names.of_dataset(self.tx, id)?;
+        Ok(exclude.iter().any(|excluded| name.is_within(excluded)))
+    }
+
+    /// The census for an incremental replication. Datasets that are left out are listed too, because the sender has
+    /// them: no receiver destroys them.
     fn census(&self) -> Result<Option<Census>> {
         if !self.request.replicate || self.request.from.is_none() {
             return Ok(None);
@@ -445,10 +492,10 @@ impl Packer<'_, '_> {
     fn source(&self, id: u64, base: Option<Based>, clone: bool) -> Result<Part> {
         let (row, root) = self.tx.row_and_block::<SnapshotRow>(snapshot_key(id))?;
         let root = root.ok_or_else(|| Error::damaged(id, "a snapshot without a tree"))?;
-        let wants = self.request.properties || self.request.replicate;
+        let wants = self.request.properties || self.request.replicate || self.request.backup;
         let properties = if wants { Some(self.properties(row.dataset)?) } else { None };
         let (base, base_id) = base.unzip();
-        let begin = Begin {
+        let mut begin = Begin {
             dataset: self.names.of_dataset(self.tx, row.dataset)?.to_string(),
             snapshot: row.name,
             guid: row.guid,
@@ -460,13 +507,20 @@ impl Packer<'_, '_> {
             properties,
             resumed: None,
         };
+        if self.request.holds {
+            snapshot::holds(self.tx, id)?.iter().for_each(|hold| begin.note_hold(&hold.name, hold.time));
+        }
         Ok(Part { begin, id, root, level: row.level, base: base_id.flatten() })
     }
 
-    /// The properties set on, or received by, a dataset, by name.
+    /// The properties set on, or received by, a dataset, by name; for a backup, the received values.
     fn properties(&self, id: u64) -> Result<Vec<(String, String)>> {
         let rows = |kind| self.tx.rows::<Value>(keys(id, kind));
-        let received = rows(kind::RECEIVED)?.into_iter().chain(rows(kind::PROPERTY)?);
+        let received = rows(kind::RECEIVED)?.into_iter();
+        if self.request.backup {
+            return Ok(received.filter_map(|(_, row)| Some((row.name, row.value?))).collect());
+        }
+        let received = received.chain(rows(kind::PROPERTY)?);
         let mut values: std::collections::BTreeMap<String, Option<String>> =
             received.map(|(_, row)| (row.name, row.value)).collect();
         let row: DatasetRow = self.tx.row(dataset_key(id))?;

@@ -56,7 +56,7 @@ impl Datasets {
     /// The description of a package; `None` if one stream says everything.
     fn zfs_package(&self, request: &SendRequest, parts: &[Part]) -> Result<Option<Package>> {
         let is_single = !matches!(request.from, Some(SendFrom::Each(_)));
-        if is_single && !request.replicate && !request.properties {
+        if is_single && !request.replicate && !request.properties && !request.backup && !request.holds {
             return Ok(None);
         }
         let from = match &request.from {
@@ -102,13 +102,17 @@ impl Datasets {
             let last = || parts.iter().rfind(|last| last.begin.dataset == other.begin.dataset);
             base.map(|base| base.guid.0).or_else(|| last().map(|last| last.begin.guid.0)).unwrap_or(0)
         });
+        let own = parts.iter().map(|part| &part.begin).filter(|other| other.dataset == begin.dataset);
+        let holds = own.map(|begin| (begin.snapshot.clone(), begin.holds().map(str::to_owned).collect()));
+        let holds = holds.filter(|(_, tags): &(String, Vec<String>)| !tags.is_empty()).collect();
         Ok(Described {
             name: begin.dataset.clone(),
             guid: begin.guid.0,
             parent,
             origin,
             snapshots,
-            properties: begin.properties.clone(),
+            properties: begin.own_properties(),
+            holds,
         })
     }
 

@@ -9,7 +9,7 @@ use pool::{
 };
 
 use super::world::{World, blocks, contents, source};
-use crate::stream::{Error, Package, estimate, identify, send, verify};
+use crate::stream::{Error, Package, Watched, estimate, identify, send, verify};
 
 /// Sends a full stream and incremental streams of random trees to a second pool, and on to a third.
 fn replicate(seed: u64, threads: usize) {
@@ -172,7 +172,8 @@ fn a_package_holds_several_streams_and_says_so() {
     let second = here.snapshot(&head, "b");
     let mut sources = vec![source(&first, None), source(&second, Some(&first))];
     sources[0].begin.properties = Some(vec![("compression".into(), "zstd".into())]);
-    let package = Package { root: "tank/home".into(), replicate: true, census: None, sources };
+    let package =
+        Package { root: "tank/home".into(), replicate: true, census: None, sources, watched: Watched::default() };
     let begins: Vec<_> = package.sources.iter().map(|source| source.begin.clone()).collect();
     let mut stream = Vec::new();
     let sent = send(package, &mut stream, 0, &mut |_| {}).unwrap();

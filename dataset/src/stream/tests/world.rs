@@ -22,7 +22,9 @@ use pool::{
     units::{Guid, MIB, Txg},
 };
 
-use crate::stream::{Base, Begin, Error, Ground, Landing, Package, Received, Result, Source, Start, receive, send};
+use crate::stream::{
+    Base, Begin, Error, Ground, Landing, Package, Received, Result, Source, Start, Watched, receive, send,
+};
 
 /// Keeps the roots and dropped blocks of all trees; frees nothing, so that every state stays readable.
 #[derive(Default)]
@@ -178,8 +180,13 @@ impl World {
 
     /// The stream of a snapshot.
     pub(super) fn stream(&self, to: &Snapshot, from: Option<&Snapshot>, readers: usize) -> Vec<u8> {
-        let package =
-            Package { root: "tank/home".into(), replicate: false, census: None, sources: vec![source(to, from)] };
+        let package = Package {
+            root: "tank/home".into(),
+            replicate: false,
+            census: None,
+            sources: vec![source(to, from)],
+            watched: Watched::default(),
+        };
         let mut out = Vec::new();
         let sent = send(package, &mut out, readers, &mut |_| {}).unwrap();
         assert_eq!(sent.bytes, out.len() as u64);

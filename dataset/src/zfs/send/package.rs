@@ -38,6 +38,8 @@ pub struct Described {
     pub snapshots: Vec<(String, u64)>,
     /// The properties to send; `None` for none at all.
     pub properties: Option<Vec<(String, String)>>,
+    /// The tags of the holds on the snapshots that have some.
+    pub holds: Vec<(String, Vec<String>)>,
 }
 
 impl Package {
@@ -72,6 +74,11 @@ impl Described {
         }
         let snapshots = self.snapshots.iter().map(|(name, guid)| number(name, *guid)).collect();
         pairs.push((b"snaps".to_vec(), Value::List(List(snapshots))));
+        if !self.holds.is_empty() {
+            let tags = |tags: &[String]| List(tags.iter().map(|tag| number(tag, 0)).collect());
+            let of = |(name, all): &(String, Vec<String>)| (name.clone().into_bytes(), Value::List(tags(all)));
+            pairs.push((b"snapholds".to_vec(), Value::List(List(self.holds.iter().map(of).collect()))));
+        }
         let none = |(name, _): &(String, u64)| (name.clone().into_bytes(), Value::List(List::default()));
         pairs.push((b"snapprops".to_vec(), Value::List(List(self.snapshots.iter().map(none).collect()))));
         List(pairs)

@@ -212,9 +212,13 @@ fn snapshots(tried: &Tried) {
         replicate: false,
         skip_missing: false,
         properties: false,
+        backup: false,
+        exclude: Vec::new(),
         holds: false,
+        size: None,
         resume: None,
         format: StreamFormat::Cenote,
+        limit: None,
     };
     let stream = tried.path("stream");
     let send = |dry_run| StreamRequest::Send { what: what.clone(), dry_run };
@@ -232,6 +236,7 @@ fn snapshots(tried: &Tried) {
             origin: None,
             skip_holds: false,
             resumable,
+            limit: None,
         })
     };
     let receive = |dry_run| receive_at("tank/received", dry_run, false);

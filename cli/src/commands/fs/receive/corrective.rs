@@ -5,19 +5,20 @@ use std::fmt::Write;
 use dataset::property::size::format_bytes;
 use protocol::{CorrectedRecord, Exit, Failure, ReceiveSpec, Response, Stream, StreamRequest, unexpected_answer};
 
-use crate::context::Context;
+use crate::{context::Context, output::progress::Reporting};
 
 /// Repairs, and prints what was repaired, what was not, and the next command.
 pub(super) fn run(
     specification: ReceiveSpec,
     verbose: bool,
     stream: Stream,
+    reporting: &mut Reporting,
     context: &mut Context<'_>,
 ) -> Result<Exit, Failure> {
     let pool = specification.target.pool().to_owned();
     let is_plan = specification.dry_run;
-    let Response::Corrected(record) = context.call_with(&pool, StreamRequest::Correct(specification), Some(stream))?
-    else {
+    let request = StreamRequest::Correct(specification);
+    let Response::Corrected(record) = context.call_reporting(&pool, request, stream, reporting)? else {
         return Err(unexpected_answer());
     };
     if verbose {

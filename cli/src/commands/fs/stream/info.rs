@@ -109,7 +109,8 @@ fn details(stream: &Stored) -> String {
         lines.push(format!("  items        {}", totals.items));
         lines.push(format!("  blocks       {}", totals.blocks));
     }
-    for (name, value) in begin.properties.iter().flatten() {
+    lines.extend(begin.holds().map(|tag| format!("  hold         {tag}")));
+    for (name, value) in begin.own_properties().into_iter().flatten() {
         lines.push(format!("  {name}={value}"));
     }
     lines.join("\n") + "\n"
@@ -127,7 +128,8 @@ fn document(file: &str, archive: &Archive) -> Value {
         json!({
             "name": stream.name(), "guid": begin.guid.0, "createtxg": begin.createtxg.0,
             CREATION.name: begin.creation.div_euclid(NANOS), "base": base, "clone": begin.clone, "totals": totals,
-            "properties": begin.properties.as_ref().map(|all| all.iter().cloned().collect::<std::collections::BTreeMap<_, _>>()),
+            "properties": begin.own_properties().map(|all| all.into_iter().collect::<std::collections::BTreeMap<_, _>>()),
+            "holds": begin.holds().collect::<Vec<_>>(),
             "offset": stream.offset,
         })
     };

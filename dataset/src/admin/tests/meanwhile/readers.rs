@@ -97,12 +97,8 @@ fn gone(errno: crate::fs::Errno) -> Error {
 
 fn send(world: &Scene) -> Result<Read> {
     let request = SendRequest {
-        snapshot: "tank/a@2".parse().unwrap(),
         from: Some(SendFrom::Base("tank/a@1".parse().unwrap())),
-        replicate: false,
-        skip_missing: false,
-        properties: false,
-        resume: None,
+        ..SendRequest::plain("tank/a@2".parse().unwrap())
     };
     let mut out = Vec::new();
     let reader = error::Reader { command: "fs send".into(), ..error::Reader::default() };

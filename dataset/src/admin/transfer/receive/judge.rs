@@ -194,13 +194,13 @@ impl Judge {
             let row: DatasetRow = tx.row(dataset_key(hidden))?;
             return if row.origin == plan.base().unwrap_or(0) { Ok(hidden) } else { Err(changed(self.name.as_str())) };
         }
-        let Begin { dataset, snapshot, base, properties, .. } = &self.begin;
+        let Begin { dataset, snapshot, base, .. } = &self.begin;
         let row = ReceivingRow {
             target: plan.target().unwrap_or(0),
             snapshot: format!("{dataset}@{snapshot}"),
             guid: self.begin.guid,
             base: base.as_ref().map(|base| base.guid),
-            properties: properties.is_some(),
+            properties: self.begin.own_properties().is_some(),
         };
         let name = self.name.dataset();
         let place = match plan.target() {

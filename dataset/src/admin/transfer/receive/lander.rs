@@ -21,7 +21,7 @@ use super::{
 use crate::{
     admin::{
         delegation::{self, judge::Caller},
-        lifecycle::{create::CreateRequest, destroy::DestroyRequest},
+        lifecycle::{create::CreateRequest, destroy::DestroyRequest, hold::is_tag},
         property::{assign::Assignment, values},
         report::replaced::Replaced,
         table::{
@@ -34,8 +34,8 @@ use crate::{
     catalogue::{DatasetRow, Transaction, dataset_key},
     error::{Error, Result},
     fs::{self, Options},
-    lineage::arrival,
-    name::{DatasetName, SnapshotName},
+    lineage::{arrival, snapshot},
+    name::{DatasetName, Name, SnapshotName},
     property::{Effective, Property, Source, dataset::COPIES},
     stream::{Begin, Census, Ground, Landing, Mark, Position, Start},
 };
@@ -110,6 +110,8 @@ impl Landing for Lander<'_> {
 
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
         let snapshot = self.request.name(start, begin)?;
+        self.request.watched.set(snapshot.as_str());
+        begin.package_size().into_iter().for_each(|bytes| self.request.watched.expect(bytes));
         let counted = start.census.iter().flat_map(Census::names);
         self.datasets.check_names(counted.chain([snapshot.as_str()]))?;
         let engine = self.datasets.engine();
@@ -174,9 +176,15 @@ impl Landing for Lander<'_> {
     }
 
     fn abandon(&mut self) {
-        let Some(Current { hidden, snapshot, lasting, .. }) = self.current.take() else { return };
-        self.arrived.partial = lasting.as_ref().map(|_| snapshot.dataset());
+        let Some(Current { hidden, snapshot, lasting, head, .. }) = self.current.take() else { return };
         let engine = self.datasets.engine();
+        // As in OpenZFS, nothing is kept if nothing was stored.
+        let is_empty = |lasting: &Lasting| {
+            head.as_ref()
+                .is_some_and(|head| Position::of(head, lasting.guid).is_ok_and(|position| position == Position::START))
+        };
+        let lasting = lasting.filter(|lasting| !is_empty(lasting));
+        self.arrived.partial = lasting.as_ref().map(|_| snapshot.dataset());
         let done = match lasting {
             Some(_) => engine.commit().map(drop).map_err(Error::from).inspect(|()| engine.close_head(hidden)),
             None => self.datasets.run(move |tx| arrival::abandon(tx, hidden)),
@@ -251,6 +259,11 @@ impl<'a> Lander<'a> {
             let room = engine.available();
             let wanted = Wanted { request: request.clone(), caller: caller.clone(), topmost, room };
             let left_out = wanted.put(tx, &judge, dataset)?;
+            let dataset_name = Name::Dataset(judge.name.dataset());
+            let may_hold = |caller| delegation::judge::allows(tx, &judge.names, caller, &dataset_name, "hold");
+            if !request.skip_holds && caller.as_ref().map_or(Ok(true), may_hold)? {
+                take_holds(tx, &judge, dataset)?;
+            }
             limits::check_landed(tx, &judge.names, dataset, room)?;
             let added = if plan.target().is_none() { Added::Both } else { Added::Snapshots };
             counts::check(tx, &judge.names, &[dataset], None, added)?;
@@ -432,6 +445,15 @@ impl<'a> Lander<'a> {
         }
         Ok(Options::from_properties(&values))
     }
+}
+
+/// Places the holds that came with a snapshot.
+fn take_holds(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64) -> Result<()> {
+    let Some(id) = arrival::snapshot_with(tx, dataset, judge.begin.guid)? else { return Ok(()) };
+    for tag in judge.begin.holds().filter(|tag| is_tag(tag)) {
+        snapshot::hold(tx, id, tag)?;
+    }
+    Ok(())
 }
 
 /// The error if an object that the sender no longer has cannot be destroyed.

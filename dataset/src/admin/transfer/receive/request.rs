@@ -5,7 +5,7 @@ use pool::{env::Nanos, units::Txg};
 use crate::{
     admin::{property::assign::Assignment, report::replaced::Replaced},
     name::{DatasetName, Name, SnapshotName},
-    stream::{Begin, Received},
+    stream::{Begin, Received, Watched},
 };
 
 /// The rule for names.
@@ -37,10 +37,14 @@ pub struct ReceiveRequest {
     pub exclude: Vec<String>,
     /// Whether a receive that fails keeps what it has stored, to be resumed (`-s`).
     pub resumable: bool,
+    /// Whether to ignore the holds in the stream (`-h`).
+    pub skip_holds: bool,
     /// The snapshot that the first stream becomes a clone of.
     pub origin: Option<SnapshotName>,
     /// The user and group that own the root directories of parents created above the target.
     pub owner: (u32, u32),
+    /// Gets the name of the snapshot being received.
+    pub watched: Watched,
 }
 
 /// The result of a receive.
@@ -86,8 +90,10 @@ impl ReceiveRequest {
             properties: Vec::new(),
             exclude: Vec::new(),
             resumable: false,
+            skip_holds: false,
             origin: None,
             owner: (0, 0),
+            watched: Watched::default(),
         }
     }
 

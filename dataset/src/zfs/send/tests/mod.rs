@@ -20,14 +20,7 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 impl World {
     fn send_zfs(&self, snapshot: &str, from: Option<SendFrom>) -> crate::error::Result<Vec<u8>> {
-        let request = SendRequest {
-            snapshot: snapshot.parse().unwrap(),
-            from,
-            replicate: false,
-            skip_missing: false,
-            properties: false,
-            resume: None,
-        };
+        let request = SendRequest { from, ..SendRequest::plain(snapshot.parse().unwrap()) };
         let mut out = Vec::new();
         let sent = self.datasets.send_zfs(&request, Receiver::OpenZfs, Reader::default(), &mut out, &mut |_| {})?;
         assert_eq!(sent.bytes, out.len() as u64);
@@ -240,12 +233,10 @@ fn a_package_holds_datasets_with_their_properties() {
     }
     let send = |from: Option<&str>| {
         let request = SendRequest {
-            snapshot: "tank/home@3".parse().unwrap(),
             from: from.map(|from| SendFrom::Each(from.parse().unwrap())),
             replicate: true,
-            skip_missing: false,
             properties: true,
-            resume: None,
+            ..SendRequest::plain("tank/home@3".parse().unwrap())
         };
         let mut out = Vec::new();
         world.datasets.send_zfs(&request, Receiver::OpenZfs, Reader::default(), &mut out, &mut |_| {}).unwrap();

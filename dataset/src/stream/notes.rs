@@ -1,0 +1,93 @@
+//! Notes: entries in a stream's list of properties that are none, because no property's name begins with `@`.
+//!
+//! A reader that does not know a note skips it, like every property that it does not know. So notes need no new version
+//! of the format.
+
+use super::records::Begin;
+
+/// A hold on the snapshot; the tag follows. The value is the time of the hold, in nanoseconds since 1970.
+const HOLD: &str = "@hold ";
+/// In the first stream of a package: the approximate length of the package, in bytes.
+const SIZE: &str = "@size";
+/// The most bytes that a package can be expected to have: 1 EiB.
+const LARGEST: u64 = 1 << 60;
+
+/// Whether a name in the list of properties is that of a note.
+pub fn is_note(name: &str) -> bool {
+    name.starts_with('@')
+}
+
+impl Begin {
+    /// The properties without notes; `None` if the sender did not send properties.
+    pub fn own_properties(&self) -> Option<Vec<(String, String)>> {
+        let all = self.properties.as_ref()?;
+        let own: Vec<_> = all.iter().filter(|(name, _)| !is_note(name)).cloned().collect();
+        (all.is_empty() || !own.is_empty()).then_some(own)
+    }
+
+    /// The tags of the holds on the snapshot.
+    pub fn holds(&self) -> impl Iterator<Item = &str> {
+        self.properties.iter().flatten().filter_map(|(name, _)| name.strip_prefix(HOLD))
+    }
+
+    /// The approximate length of the package, in bytes, if the sender has noted it.
+    pub fn package_size(&self) -> Option<u64> {
+        self.properties
+            .iter()
+            .flatten()
+            .find(|(name, _)| name == SIZE)?
+            .1
+            .parse()
+            .ok()
+            .filter(|bytes| *bytes <= LARGEST)
+    }
+
+    /// Notes a hold on the snapshot.
+    pub fn note_hold(&mut self, tag: &str, time: i64) {
+        self.note(format!("{HOLD}{tag}"), time.to_string());
+    }
+
+    /// Notes the approximate length of the package, in bytes.
+    pub fn note_package_size(&mut self, bytes: u64) {
+        self.note(SIZE.to_owned(), bytes.to_string());
+    }
+
+    fn note(&mut self, name: String, value: String) {
+        let all = self.properties.get_or_insert_default();
+        all.retain(|(other, _)| *other != name);
+        all.push((name, value));
+        all.sort();
+    }
+
+    /// The same head with the properties of another stream, and with its own notes on the snapshot.
+    pub(super) fn with_properties_of(self, other: Option<&Begin>) -> Begin {
+        let own = self.properties.into_iter().flatten().filter(|(name, _)| name.starts_with(HOLD));
+        let others = other.and_then(Begin::own_properties);
+        let is_sent = others.is_some();
+        let mut all: Vec<_> = own.chain(others.into_iter().flatten()).collect();
+        all.sort();
+        Begin { properties: (is_sent || !all.is_empty()).then_some(all), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_no_properties() {
+        let mut begin = Begin::default();
+        assert_eq!((begin.own_properties(), begin.package_size()), (None, None));
+        begin.note_hold("keep me", 7);
+        begin.note_package_size(5);
+        begin.note_package_size(6);
+        assert_eq!((begin.own_properties(), begin.package_size()), (None, Some(6)));
+        assert_eq!(begin.holds().collect::<Vec<_>>(), ["keep me"]);
+        let base = Begin { properties: Some(vec![("atime".into(), "off".into())]), ..Begin::default() };
+        let merged = begin.with_properties_of(Some(&base));
+        assert_eq!((merged.own_properties(), merged.package_size()), (base.properties.clone(), None));
+        assert_eq!(merged.holds().count(), 1);
+        let plain = Begin { properties: Some(vec![]), ..Begin::default() };
+        assert_eq!(plain.own_properties(), Some(vec![]));
+    }
+}
