@@ -61,6 +61,18 @@ fn family(here: &World) -> Vec<u8> {
 }
 
 #[test]
+fn one_name_does_not_fit_the_snapshots_of_a_package() {
+    let (here, there) = (World::new(171), World::new(172));
+    let package = family(&here);
+    let refused = refusal(there.receive("tank/b@mine", &package, false)).to_string();
+    assert!(refused.contains("the target names a snapshot, and the input is a package"), "{refused}");
+    assert_eq!(there.names(), ["tank"]);
+    let single = here.send("tank/a@1", None, |_| {}).unwrap();
+    there.receive("tank/b@mine", &single, false).unwrap();
+    assert_eq!(there.names(), ["tank", "tank/b", "tank/b@mine"]);
+}
+
+#[test]
 fn a_given_property_is_set_on_the_topmost_dataset() {
     let (here, there) = (World::new(710), World::new(711));
     let package = family(&here);

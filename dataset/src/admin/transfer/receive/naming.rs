@@ -35,6 +35,14 @@ impl ReceiveRequest {
             Name::Snapshot(target) if start.streams == 1 && self.naming == Naming::Exact => {
                 target.snapshot().to_owned()
             }
+            // As in OpenZFS: the snapshots of a package cannot all have one name.
+            Name::Snapshot(_) => {
+                return Err(Error::NotReceived {
+                    name: sent_snapshot.to_string(),
+                    problem: "the target names a snapshot, and the input is a package of several".into(),
+                    remedy: "receive into the file system, without @SNAPSHOT",
+                });
+            }
             _ => begin.snapshot.clone(),
         };
         let dataset: DatasetName = format!("{}{below}", self.top(start)?).parse()?;
