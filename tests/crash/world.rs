@@ -84,10 +84,13 @@ impl World {
         Ok(opened.fs().clone())
     }
 
-    /// All datasets and snapshots.
+    /// All datasets and snapshots, without partial states of interrupted receives.
     pub(crate) fn list(&self) -> Outcome<Vec<Listed>> {
         let request = ListRequest { depth: None, ..ListRequest::default() };
-        self.datasets.list(&request).map_err(|error| format!("the datasets cannot be listed: {error}"))
+        let mut listed =
+            self.datasets.list(&request).map_err(|error| format!("the datasets cannot be listed: {error}"))?;
+        listed.retain(|listed| !listed.is_partial());
+        Ok(listed)
     }
 
     /// The work of a service after opening a pool: removes unfinished receives and clones, and frees destroyed

@@ -35,6 +35,11 @@ fn target(text: &str) -> Name {
     text.parse().expect("the simulation uses valid names")
 }
 
+/// A receive that rolls back and overwrites.
+fn forced(into: &str) -> ReceiveRequest {
+    ReceiveRequest { force: true, ..ReceiveRequest::plain(target(into)) }
+}
+
 impl Life {
     pub(super) fn administer(&mut self, actor: usize) -> Outcome<Option<(String, Promise)>> {
         let operation = match self.below(52) {
@@ -243,12 +248,8 @@ impl Life {
         let full = self.full_name(&(dataset.clone(), at));
         let base_name = base.map(|base| self.full_name(&(dataset.clone(), base)));
         let request = SendRequest {
-            snapshot: snapshot_name(&full),
             from: base_name.as_deref().map(|base| SendFrom::Base(target(base))),
-            replicate: false,
-            skip_missing: false,
-            properties: false,
-            resume: None,
+            ..SendRequest::plain(snapshot_name(&full))
         };
         let mut bytes = Vec::new();
         self.expect("send", self.world.datasets.send(&request, Reader::default(), &mut bytes, 0, &mut |_| {}))?;
@@ -279,8 +280,12 @@ impl Life {
             _ => self.pick(&fits),
         };
         let Some(into) = into else { return Ok(None) };
-        let request = ReceiveRequest { force: true, ..ReceiveRequest::plain(target(&into)) };
         let is_new = !self.model.datasets.contains_key(&into);
+        let is_resumable = self.one_in(3);
+        if is_resumable && !self.interrupt(at, &into)? {
+            return Ok(Some(format!("discard what was received into {into}, new: {is_new}")));
+        }
+        let request = ReceiveRequest { resumable: is_resumable, ..forced(&into) };
         let (_, received) = self.world.datasets.receive(request, &mut &self.streams[at].bytes[..], 0, &mut |_| {});
         self.expect(&format!("receive into {into}"), received)?;
         if is_new {
@@ -292,7 +297,32 @@ impl Life {
         dataset.tree = sent.tree.clone();
         dataset.snapshots.push(sent);
         let kind = if base.is_some() { "an increment" } else { "a full stream" };
-        Ok(Some(format!("receive {kind} into {into}, new: {is_new}")))
+        Ok(Some(format!("receive {kind} into {into}, new: {is_new}, interrupted before: {is_resumable}")))
+    }
+
+    /// Receives parts of a stream into a dataset, each longer than the one before. Returns false if what was stored is
+    /// discarded in the end, so that nothing has changed; otherwise the whole stream comes next.
+    fn interrupt(&mut self, at: usize, into: &str) -> Outcome<bool> {
+        let len = self.streams[at].bytes.len();
+        let mut cut = 0;
+        let mut is_partial = false;
+        for _ in 0..=self.below(2) {
+            cut += self.below(len - cut);
+            let request = ReceiveRequest { resumable: true, ..forced(into) };
+            let (arrived, received) =
+                self.world.datasets.receive(request, &mut &self.streams[at].bytes[..cut], 0, &mut |_| {});
+            if received.is_ok() {
+                return Err(format!("{cut} of {len} bytes were received into {into} as a whole"));
+            }
+            is_partial = arrived.partial.is_some();
+        }
+        if !self.one_in(3) {
+            return Ok(true);
+        }
+        if is_partial {
+            self.expect("discard a partial state", self.world.datasets.discard_partial(&name(into)))?;
+        }
+        Ok(false)
     }
 
     fn set_properties(&mut self) -> Operated {
