@@ -91,7 +91,7 @@ fn read_package<B: Blocks>(
                 let key = keys.next().expect("each block of a range has an item");
                 let (info, checksum, len) = (data.info, data.checksum, data.bytes.len());
                 coming.bytes += len;
-                coming.blocks.push((key, info, checksum, crew.ask(move || data.verified())));
+                coming.blocks.push((key, info, checksum, crew.ask(move || data.verified().map(|data| data.bytes))));
             }
             Event::End(_) => coming.hand_over(reader, is_wanted)?,
             Event::Finish => {

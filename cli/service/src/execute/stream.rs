@@ -138,7 +138,7 @@ impl OpenPool {
         let request = receive_request(spec);
         let (total, reader) = (length(&stream), job.reader());
         let what = format!("repairing {}", spec.target);
-        let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream).limited(spec.limit));
+        let mut input = io::BufReader::with_capacity(SMALL, job.stream(stream).limited(spec.limit));
         let mut progress = |bytes| job.report(&what, bytes, total);
         let corrected = self.datasets.correct(&request, spec.dry_run, &mut input, helpers(), reader, &mut progress);
         let corrected = corrected.or_refused("repair", &spec.target)?;
