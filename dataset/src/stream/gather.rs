@@ -40,7 +40,7 @@ impl<'a> Gather<'a> {
         self.bytes += bytes.len();
     }
 
-    /// Adds a block.
+    /// Adds a block, copied if it is short.
     pub(super) fn put_block(&mut self, block: Stored) {
         if block.len() < COPIED {
             return self.put(&block);
