@@ -92,6 +92,15 @@ pub enum Error {
         /// The longest list, in bytes.
         most: usize,
     },
+    /// A dataset has no room for the grants of another grantee.
+    #[error("the dataset already has {most} grants")]
+    TooManyGrants {
+        /// The most grants on a dataset.
+        most: usize,
+    },
+    /// No set of permissions can have the name.
+    #[error("invalid name of a permission set")]
+    BadSet,
     /// The user for whom the request is made lacks a permission.
     #[error("permission denied")]
     NotAllowed {
@@ -387,6 +396,7 @@ impl Error {
                 let dataset = name.split('@').next().unwrap_or_default();
                 return Some(format!("the owner of the pool can permit it: fs allow USER {permission} {dataset}"));
             }
+            Error::TooManyGrants { .. } => "give the permissions to a group, or on a dataset below or above",
             Error::NotFound { what: Object::Parent, .. } => "use -p to create missing parents",
             Error::NotResumed(_) => {
                 "discard the partial state at the receiver: fs receive -A; then send the whole snapshot"

@@ -119,7 +119,7 @@ impl OpenPool {
         Ok(missing)
     }
 
-    fn is_there(&self, name: &DatasetName) -> bool {
+    pub(super) fn is_there(&self, name: &DatasetName) -> bool {
         self.datasets.resolve(&Name::Dataset(name.clone())).is_ok()
     }
 

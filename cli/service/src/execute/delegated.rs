@@ -41,13 +41,31 @@ impl OpenPool {
             Permission::Owner => return Err(Failure::not_permitted()),
             Permission::Delegated => {}
         }
-        let ((action, what), needs) = match request {
-            Request::Dataset(request) => (attempt(request), self.needs_of_dataset(request, caller)?),
-            Request::Stream(request) => (attempt_of_stream(request), self.needs_of_stream(request)?),
+        let (action, what) = match request {
+            Request::Dataset(DatasetRequest::List { .. } | DatasetRequest::Allowances { .. }) => return Ok(()),
+            Request::Dataset(request) => attempt(request),
+            Request::Stream(request) => attempt_of_stream(request),
             _ => return Err(Failure::not_permitted()),
         };
-        for (name, permission) in &needs {
-            let allows = |one| self.datasets.allows(caller, name, one).or_refused(action, &what);
+        // A list of everything in reach takes time and memory, so only a user who may begin causes one.
+        for far in [false, true] {
+            let needs = match request {
+                Request::Dataset(request) => self.needs_of_dataset(request, caller, far)?,
+                Request::Stream(request) => self.needs_of_stream(request, far)?,
+                _ => Vec::new(),
+            };
+            if needs.is_empty() {
+                let refused = Failure::cannot(action, &what, "permission denied");
+                return Err(refused.hint("the request names nothing that a permission could cover"));
+            }
+            self.check(&needs, caller, action, &what)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, needs: &[Need], caller: &Caller, action: &str, what: &str) -> Result<(), Failure> {
+        for (name, permission) in needs {
+            let allows = |one| self.datasets.allows(caller, name, one).or_refused(action, what);
             let mut alternatives = permission.split(OR).map(allows);
             if alternatives.try_fold(false, |found, one| one.map(|one| found || one))? {
                 continue;
@@ -55,7 +73,7 @@ impl OpenPool {
             let missing = needs.iter().filter(|(of, _)| of.dataset() == name.dataset());
             return Err(denied(
                 action,
-                &what,
+                what,
                 caller,
                 &name.dataset(),
                 missing.map(|(_, permission)| permission.split(OR).next().unwrap_or_default()),
@@ -64,7 +82,8 @@ impl OpenPool {
         Ok(())
     }
 
-    fn needs_of_dataset(&self, request: &DatasetRequest, caller: &Caller) -> Result<Vec<Need>, Failure> {
+    /// The needs of a request; without `far`, only those on the datasets that the request names.
+    fn needs_of_dataset(&self, request: &DatasetRequest, caller: &Caller, far: bool) -> Result<Vec<Need>, Failure> {
         Ok(match request {
             DatasetRequest::List { .. } | DatasetRequest::Allowances { .. } => Vec::new(),
             DatasetRequest::Create { name, parents, assignments, .. } => {
@@ -78,29 +97,31 @@ impl OpenPool {
             DatasetRequest::Destroy { name, recursive, dependents, .. } => {
                 let (recursive, dependents) = (*recursive, *dependents);
                 let doomed = || self.datasets.doomed(DestroyRequest { name: name.clone(), recursive, dependents });
-                self.with_doomed(of(name, DESTROY), caller, name.as_str(), doomed)?
+                self.with_doomed(of(name, DESTROY), far, name.as_str(), doomed)?
             }
             DatasetRequest::DestroySnapshots { set, recursive, dependents, defer, .. } => {
                 let (recursive, dependents, defer) = (*recursive, *dependents, *defer);
                 let request = DestroySnapshotsRequest { set: set.clone(), recursive, dependents, defer };
                 let doomed = || self.datasets.doomed_with_snapshots(request);
-                self.with_doomed(below(&set.dataset, DESTROY), caller, &String::from(set.clone()), doomed)?
+                self.with_doomed(below(&set.dataset, DESTROY), far, &String::from(set.clone()), doomed)?
             }
             DatasetRequest::DestroyBookmark { name, .. } => of(&name.dataset(), &["destroy"]),
             DatasetRequest::Set { name, assignments, .. } => {
                 assignments.iter().flat_map(|given| to_set(name, &given.name)).collect()
             }
             DatasetRequest::Inherit { name, property, recursive, .. } => {
-                self.each_of(name, *recursive)?.iter().flat_map(|name| to_set(name, property)).collect()
+                self.each_of(name, far && *recursive)?.iter().flat_map(|name| to_set(name, property)).collect()
             }
             DatasetRequest::Rename { from, to, parents, recursive, .. } => {
-                self.to_rename(from, to, *parents, *recursive)?
+                self.to_rename(from, to, *parents, far && *recursive)?
             }
-            DatasetRequest::Snapshot { names, recursive, .. } => self.of_datasets(names, *recursive, "snapshot")?,
+            DatasetRequest::Snapshot { names, recursive, .. } => {
+                self.of_datasets(names, far && *recursive, "snapshot")?
+            }
             DatasetRequest::Rollback { to, destroy_newer, destroy_clones, .. } => {
                 let dataset = to.dataset();
                 let newer = if *destroy_newer || *destroy_clones { below(&dataset, DESTROY) } else { Vec::new() };
-                let clones = if *destroy_clones { self.newer_and_clones(to)? } else { Vec::new() };
+                let clones = if far && *destroy_clones { self.newer_and_clones(to)? } else { Vec::new() };
                 [of(&dataset, &["rollback"]), newer, to_destroy(&clones)].concat()
             }
             DatasetRequest::Promote { name } => {
@@ -110,9 +131,11 @@ impl OpenPool {
                 of(name, &["promote", "mount"]).into_iter().chain(of_origin).collect()
             }
             DatasetRequest::Hold { names, recursive, .. } | DatasetRequest::Holds { names, recursive } => {
-                self.of_datasets(names, *recursive, "hold")?
+                self.of_datasets(names, far && *recursive, "hold")?
             }
-            DatasetRequest::Release { names, recursive, .. } => self.of_datasets(names, *recursive, "release")?,
+            DatasetRequest::Release { names, recursive, .. } => {
+                self.of_datasets(names, far && *recursive, "release")?
+            }
             DatasetRequest::Bookmark { to, .. } => of(&to.dataset(), &["bookmark"]),
             DatasetRequest::Accounts { name, kind } => {
                 let kind = kind.name();
@@ -124,18 +147,19 @@ impl OpenPool {
                     let refused = Failure::cannot(ALLOWING, name, "permission denied");
                     return Err(refused.hint("only the owner of the pool takes back permissions of other users"));
                 }
-                self.each_of(&name.clone().into(), *recursive)?.into_iter().map(|name| (name, ALLOW.into())).collect()
+                let each = self.each_of(&name.clone().into(), far && *recursive)?;
+                each.into_iter().map(|name| (name, ALLOW.into())).collect()
             }
         })
     }
 
-    fn needs_of_stream(&self, request: &StreamRequest) -> Result<Vec<Need>, Failure> {
+    fn needs_of_stream(&self, request: &StreamRequest, far: bool) -> Result<Vec<Need>, Failure> {
         Ok(match request {
             StreamRequest::Diff { from, to } => {
                 vec![(from.dataset().into(), "diff".into()), (to.dataset().into(), "diff".into())]
             }
-            StreamRequest::Send { what, .. } => self.to_send(what)?,
-            StreamRequest::Receive(spec) | StreamRequest::Correct(spec) => self.to_receive(spec)?,
+            StreamRequest::Send { what, .. } => self.to_send(what, far)?,
+            StreamRequest::Receive(spec) | StreamRequest::Correct(spec) => self.to_receive(spec, far)?,
             StreamRequest::DiscardPartial(name) => of(name, DESTROY),
         })
     }
@@ -146,14 +170,12 @@ impl OpenPool {
     fn with_doomed(
         &self,
         own: Vec<Need>,
-        caller: &Caller,
+        far: bool,
         what: &str,
         doomed: impl FnOnce() -> dataset::error::Result<Vec<String>>,
     ) -> Result<Vec<Need>, Failure> {
-        for (name, permission) in &own {
-            if !self.datasets.allows(caller, name, permission).or_refused("destroy", what)? {
-                return Ok(own);
-            }
+        if !far {
+            return Ok(own);
         }
         Ok([own, to_destroy(&doomed().or_advised("destroy", what, to_destroy_advice)?)].concat())
     }
@@ -176,19 +198,22 @@ impl OpenPool {
         Ok([of(from, RENAME), self.to_create(to, parents)].concat())
     }
 
-    fn to_send(&self, what: &SendSpec) -> Result<Vec<Need>, Failure> {
+    fn to_send(&self, what: &SendSpec, far: bool) -> Result<Vec<Need>, Failure> {
         if let Some(token) = &what.resume {
             let token: Token = token.parse().map_err(|error| Failure::new(format!("cannot resume send: {error}")))?;
             return Ok(of(&token.snapshot, &["send"]));
         }
-        let datasets = self.each_of(&what.snapshot.dataset().into(), what.replicate)?;
+        let datasets = self.each_of(&what.snapshot.dataset().into(), far && what.replicate)?;
         Ok(datasets.iter().flat_map(|name| below(&name.dataset(), &["send"])).collect())
     }
 
     /// The needs of a receive. A package reaches everything below the target, and with `-F` destroys there.
-    fn to_receive(&self, spec: &ReceiveSpec) -> Result<Vec<Need>, Failure> {
+    fn to_receive(&self, spec: &ReceiveSpec, far: bool) -> Result<Vec<Need>, Failure> {
         let target = spec.target.dataset();
-        let mut within = self.datasets.subtree(&target).or_refused("receive into", &target)?;
+        let mut within = match far {
+            true => self.datasets.subtree(&target).or_refused("receive into", &target)?,
+            false => Vec::from_iter(self.is_there(&target).then(|| target.clone())),
+        };
         let is_new_parent = within.is_empty() && spec.naming != ReceiveNaming::Exact;
         let parents = if is_new_parent { self.to_create(&target, true) } else { Vec::new() };
         if within.is_empty() {
@@ -211,13 +236,13 @@ impl OpenPool {
         recursive: bool,
         permission: &'static str,
     ) -> Result<Vec<Need>, Failure> {
+        let datasets: BTreeSet<DatasetName> = names.iter().map(SnapshotName::dataset).collect();
+        let is_within = |name: &DatasetName| above(name).any(|above| datasets.contains(&above));
         let mut needs = Vec::new();
-        for name in names {
-            for name in self.each_of(&name.dataset().into(), recursive)? {
-                needs.push((name, permission.to_owned()));
-            }
+        for name in datasets.iter().filter(|name| !recursive || !is_within(name)) {
+            let each = self.each_of(&name.clone().into(), recursive)?;
+            needs.extend(each.into_iter().map(|name| (name, permission.to_owned())));
         }
-        needs.dedup();
         Ok(needs)
     }
 
@@ -243,6 +268,11 @@ const ALLOWING: &str = "set permissions on";
 
 fn of(name: &(impl Clone + Into<Name>), permissions: &[&str]) -> Vec<Need> {
     permissions.iter().map(|permission| (name.clone().into(), (*permission).to_owned())).collect()
+}
+
+/// The datasets above a dataset, the nearest first.
+fn above(name: &DatasetName) -> impl Iterator<Item = DatasetName> {
+    std::iter::successors(name.parent(), DatasetName::parent)
 }
 
 /// Permissions on the snapshots of a dataset.

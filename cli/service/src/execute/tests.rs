@@ -20,6 +20,7 @@ use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, lgetxattr, lsetxattr
 use super::{Job, OpenPool, Opening, devices::NewDevices, found::find};
 use crate::registry::KnownPool;
 
+mod delegated;
 mod history;
 
 fn disks(taken: &NewDevices) -> Vec<ClassedVdev> {

@@ -59,6 +59,7 @@ impl Datasets {
         change: impl Fn(&mut Grant) + Send + 'static,
     ) -> Result<()> {
         let (names, name, to) = (self.names(), name.clone(), to.to_vec());
+        to.iter().try_for_each(Grantee::check)?;
         self.run(move |tx| {
             let id = names.dataset(tx, &name)?;
             let ids = if recursive { names::subtree(tx, id)? } else { vec![id] };

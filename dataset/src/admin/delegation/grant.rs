@@ -19,6 +19,9 @@ const PREFIX: &str = "allow ";
 /// The longest stored list of permissions, in bytes: several times the length of all permissions.
 const MAX_LIST: usize = 8 << 10;
 
+/// The most grants on a dataset: every request of a delegated user reads all of them.
+const MAX_GRANTS: usize = 1000;
+
 /// The longest name of a set, in bytes, as in OpenZFS.
 const MAX_SET: usize = 64;
 
@@ -192,6 +195,14 @@ impl Grant {
 }
 
 impl Grantee {
+    /// Fails if the grantee is a set whose name no set can have.
+    pub(in crate::admin) fn check(&self) -> Result<()> {
+        match self {
+            Grantee::Set(name) => set_name(name).map(drop).map_err(|_| Error::BadSet),
+            _ => Ok(()),
+        }
+    }
+
     /// The name of the grantee's row.
     fn row(&self) -> String {
         match self {
@@ -240,11 +251,16 @@ pub(in crate::admin) fn put(tx: &mut Transaction<'_>, id: u64, grant: &Grant) ->
     if grant.is_empty() {
         return tx.delete_named::<Value>(id, kind::PROPERTY, &grant.to.row()).map(drop);
     }
+    grant.to.check()?;
     let row = grant.row();
-    match row.value.as_ref().map_or(0, String::len) {
-        len if len > MAX_LIST => Err(Error::TooManyPermissions { most: MAX_LIST }),
-        _ => tx.put_named(id, kind::PROPERTY, &row),
+    if row.value.as_ref().map_or(0, String::len) > MAX_LIST {
+        return Err(Error::TooManyPermissions { most: MAX_LIST });
     }
+    let is_new = tx.find_named::<Value>(id, kind::PROPERTY, &row.name)?.is_none();
+    if is_new && of(tx, id)?.len() >= MAX_GRANTS {
+        return Err(Error::TooManyGrants { most: MAX_GRANTS });
+    }
+    tx.put_named(id, kind::PROPERTY, &row)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod counts;
 mod crash;
 pub(crate) mod cuts;
 mod defragment;
+mod delegation;
 mod due;
 mod durable;
 mod findings;
