@@ -107,7 +107,7 @@ pub enum Error {
         /// The name of the dataset or snapshot.
         name: String,
         /// The missing permission.
-        permission: &'static str,
+        permission: std::borrow::Cow<'static, str>,
     },
     /// The property is not inheritable.
     #[error("'{property}' cannot be inherited")]

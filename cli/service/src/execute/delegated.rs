@@ -226,7 +226,9 @@ impl OpenPool {
         let all = |name: &DatasetName| [of(name, receive), of(name, &["mount", "create"])].concat();
         let clone = spec.origin.iter().flat_map(|origin| of(origin, &["clone"]));
         let set = spec.assignments.iter().flat_map(|given| to_set(&target.clone().into(), &given.name));
-        Ok(within.iter().flat_map(all).chain(parents).chain(clone).chain(set).collect())
+        // Each dataset is judged again when it lands: a package may hold several.
+        let excluded = spec.exclude.iter().flat_map(|property| to_set(&target.clone().into(), property));
+        Ok(within.iter().flat_map(all).chain(parents).chain(clone).chain(set).chain(excluded).collect())
     }
 
     /// The datasets of snapshots, with their descendants if `recursive`.

@@ -74,7 +74,14 @@ impl Datasets {
         self.read(|tx| match names.find(tx, name)? {
             None => Ok(Vec::new()),
             Some(id) => {
-                crate::admin::table::names::subtree(tx, id)?.into_iter().map(|id| names.of_dataset(tx, id)).collect()
+                let mut found = Vec::new();
+                for id in crate::admin::table::names::subtree(tx, id)? {
+                    // A dataset that a stream fills has no name yet.
+                    if !tx.row::<DatasetRow>(dataset_key(id))?.hidden {
+                        found.push(names.of_dataset(tx, id)?);
+                    }
+                }
+                Ok(found)
             }
         })
     }
@@ -165,6 +172,22 @@ pub(in crate::admin) fn give_creator(tx: &mut Transaction<'_>, id: u64, user: u3
     Err(Error::damaged(id, "datasets are nested too deep"))
 }
 
+/// Fails if the request is made for a user, and destroys something that the user may not destroy. `tx` is the catalogue
+/// before the request.
+pub(in crate::admin) fn check_destroyed(
+    tx: &Transaction<'_>,
+    names: &Names,
+    caller: Option<&Caller>,
+    destroyed: &[String],
+) -> Result<()> {
+    let doomed = if caller.is_some() { destroyed } else { &[] };
+    for name in doomed.iter().filter_map(|name| name.parse::<Name>().ok()) {
+        check(tx, names, caller, &name, "destroy")?;
+        check(tx, names, caller, &name, "mount")?;
+    }
+    Ok(())
+}
+
 /// Fails if the request is made for a user without a permission.
 pub(in crate::admin) fn check(
     tx: &Transaction<'_>,
@@ -175,7 +198,7 @@ pub(in crate::admin) fn check(
 ) -> Result<()> {
     match caller {
         Some(caller) if !allows(tx, names, caller, name, permission)? => {
-            Err(Error::NotAllowed { name: name.to_string(), permission })
+            Err(Error::NotAllowed { name: name.to_string(), permission: permission.into() })
         }
         _ => Ok(()),
     }

@@ -6,10 +6,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::{
-    admin::table::{
-        datasets::Datasets,
-        history,
-        names::{self, Names},
+    admin::{
+        delegation::judge::{self, Caller},
+        table::{
+            datasets::Datasets,
+            history,
+            names::{self, Names},
+        },
     },
     catalogue::{DatasetRow, ROOT, ReceivingRow, SnapshotRow, Transaction, dataset_key, receiving_key, snapshot_key},
     error::{Error, Result},
@@ -60,21 +63,40 @@ pub struct Destroyed {
 impl Datasets {
     /// Destroys a dataset. With `dry_run` nothing changes, and the result describes the destruction.
     pub fn destroy(&self, request: DestroyRequest, dry_run: bool) -> Result<Destroyed> {
-        self.run_or_not(dry_run, self.destruction(request, self.disturbed(dry_run)))
+        self.run_or_not(dry_run, self.destruction(request, self.disturbed(dry_run), Caller::current()))
+    }
+
+    /// As [`Datasets::destroy`], also for a user without the permission: for what the user's own request has created.
+    pub(in crate::admin) fn destroy_unjudged(&self, request: DestroyRequest) -> Result<Destroyed> {
+        self.run_or_not(false, self.destruction(request, self.mounted(), None))
     }
 
     /// The names that a request would destroy, from the current catalogue: without a commit, and without the space
     /// freed.
     pub fn doomed(&self, request: DestroyRequest) -> Result<Vec<String>> {
-        Ok(self.dry_run(self.destruction(request, BTreeSet::new()))?.names)
+        Ok(self.dry_run(self.destruction(request, BTreeSet::new(), None))?.names)
     }
 
     fn destruction(
         &self,
         request: DestroyRequest,
         mounted: BTreeSet<u64>,
+        caller: Option<Caller>,
     ) -> impl FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + use<> {
         let names = self.names();
+        let mut destroy = Self::destruction_by_owner(names.clone(), request, mounted);
+        move |tx| {
+            let done = destroy(tx)?;
+            judge::check_destroyed(&tx.before(), &names, caller.as_ref(), &done.names)?;
+            Ok(done)
+        }
+    }
+
+    fn destruction_by_owner(
+        names: Names,
+        request: DestroyRequest,
+        mounted: BTreeSet<u64>,
+    ) -> impl FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + use<> {
         move |tx| {
             let id = names.dataset(tx, &request.name)?;
             if request.name.is_pool() {
@@ -107,15 +129,18 @@ impl Datasets {
         request: DestroySnapshotsRequest,
         mounted: BTreeSet<u64>,
     ) -> impl FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + use<> {
-        let names = self.names();
+        let (names, caller) = (self.names(), Caller::current());
         move |tx| {
             let doomed = choose(tx, &names, &request)?;
-            measured(tx, |tx, done| {
+            let done = measured(tx, |tx, done| {
                 for id in &doomed {
                     destroy_snapshot(tx, &names, *id, &request, &mounted, done)?;
                 }
                 Ok(())
-            })
+            })?;
+            let all = [done.names.as_slice(), &done.deferred].concat();
+            judge::check_destroyed(&tx.before(), &names, caller.as_ref(), &all)?;
+            Ok(done)
         }
     }
 

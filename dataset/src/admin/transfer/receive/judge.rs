@@ -119,7 +119,36 @@ impl Judge {
         Ok(arrival::is_modified(tx, target)? && (root.is_none() || root != self.only_read))
     }
 
+    /// The plan of the stream, if the stream fits and the caller has the permissions for the plan.
     pub(super) fn plan(&self, tx: &Transaction<'_>) -> Result<Plan> {
+        let plan = self.fitting(tx)?;
+        self.permit(tx, plan)?;
+        Ok(plan)
+    }
+
+    /// Fails if the caller lacks a permission on the dataset that changes, or on the parent of a new dataset. The pool
+    /// may have changed since the request was judged.
+    fn permit(&self, tx: &Transaction<'_>, plan: Plan) -> Result<()> {
+        let Some(caller) = &self.caller else { return Ok(()) };
+        let changed = match plan {
+            Plan::Skip => return Ok(()),
+            Plan::Create { .. } => self.name.dataset().parent().unwrap_or_else(|| self.name.dataset()),
+            Plan::Continue { .. } | Plan::Overwrite { .. } => self.name.dataset(),
+        };
+        let changed = Name::Dataset(changed);
+        let check = |permission| delegation::judge::check(tx, &self.names, Some(caller), &changed, permission);
+        let appends = delegation::judge::allows(tx, &self.names, caller, &changed, "receive:append")?;
+        if self.destroys || matches!(plan, Plan::Overwrite { .. }) {
+            check("receive")?;
+            check("destroy")?;
+        } else if !appends {
+            check("receive")?;
+        }
+        check("create")?;
+        check("mount")
+    }
+
+    fn fitting(&self, tx: &Transaction<'_>) -> Result<Plan> {
         let Some(needs) = needs_of(self.begin.layout) else {
             let (layout, newest) = (self.begin.layout, LAYOUT_WITH_OBJECTS);
             let problem =
@@ -144,7 +173,7 @@ impl Judge {
         // An interrupted receive that creates the dataset continues with the origin that it has begun with.
         if let Some(hidden) = partial.filter(|hidden| found == Some(*hidden)) {
             let origin = tx.row::<DatasetRow>(dataset_key(hidden))?.origin;
-            return Ok(Plan::Create { origin: (origin != 0).then_some(origin) });
+            return self.plan_create(tx, (origin != 0).then_some(origin));
         }
         if let Some(origin) = &self.origin {
             return self.plan_clone(tx, found, origin);

@@ -384,6 +384,16 @@ impl<'a> Lander<'a> {
         if doomed.is_empty() {
             return Ok(());
         }
+        if self.caller.is_some() {
+            // The census of a forged package reaches outside the target: a promotion takes snapshots of the origin.
+            return Err(Error::NotReceived {
+                name: top.to_string(),
+                problem: "the package destroys or renames datasets or snapshots as its sender did, and only the owner \
+                          of the pool receives such a package"
+                    .into(),
+                remedy: "ask the owner of the pool to receive it, or send each dataset without -R",
+            });
+        }
         (self.leaving)(&doomed)?;
         let mounted = self.datasets.mounted();
         let open = self.datasets.open_with_ids(ids.iter().copied().collect());
@@ -406,7 +416,7 @@ impl<'a> Lander<'a> {
         let mut staying = Vec::new();
         while let Some(name) = self.parents.pop() {
             let request = DestroyRequest { name: name.clone(), recursive: false, dependents: false };
-            if let Err(error) = self.datasets.destroy(request, false) {
+            if let Err(error) = self.datasets.destroy_unjudged(request) {
                 tracing::debug!(%name, "stays, though it was created for a stream that did not come: {error}");
                 staying.insert(0, name);
             }

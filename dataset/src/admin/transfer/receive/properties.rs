@@ -11,7 +11,7 @@ use crate::{
         property::assign,
     },
     catalogue::Transaction,
-    error::Result,
+    error::{Error, Result},
     name::Name,
     property::Property,
 };
@@ -32,6 +32,7 @@ impl Wanted {
     /// Stores the stream's properties as received, and sets the user's. Returns the received limits that cannot be kept
     /// in this pool.
     pub(super) fn put(&self, tx: &mut Transaction<'_>, judge: &Judge, dataset: u64) -> Result<Vec<String>> {
+        self.check(tx, judge)?;
         let left_out = self.take(tx, judge, dataset)?;
         for name in &self.request.exclude {
             let property = Property::of_dataset(name)?;
@@ -51,6 +52,19 @@ impl Wanted {
             }
         }
         Ok(left_out)
+    }
+
+    /// Fails if the request sets or excludes a property that the user may not set on the dataset.
+    fn check(&self, tx: &Transaction<'_>, judge: &Judge) -> Result<()> {
+        let own = self.request.properties.iter().map(|assignment| &assignment.property);
+        for name in own.chain(&self.request.exclude) {
+            let property = Property::of_dataset(name)?;
+            if !self.permits(tx, judge, &property)? {
+                let (name, permission) = (judge.name.dataset().to_string(), property.permission());
+                return Err(Error::NotAllowed { name, permission: permission.to_owned().into() });
+            }
+        }
+        Ok(())
     }
 
     /// Whether the user for whom the stream is received may set a property of the dataset.
