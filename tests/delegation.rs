@@ -263,7 +263,7 @@ fn a_stream_of_another_user_is_a_pipe() {
     }
     lab.fs(&["snapshot", "tank/home@a"]);
     let call = format!(
-        r#"{{"version":{VERSION},"call":{{"command":"x","request":{{"Stream":{{"Send":{{"what":{{"snapshot":"tank/home@a","base":null,"intermediates":false,"replicate":false,"skip_missing":false,"properties":false,"holds":false,"resume":null,"format":"Cenote"}},"dry_run":false}}}}}}}}}}"#
+        r#"{{"version":{VERSION},"call":{{"command":"x","request":{{"Stream":{{"Send":{{"what":{{"snapshot":"tank/home@a","base":null,"intermediates":false,"replicate":false,"skip_missing":false,"properties":false,"backup":false,"exclude":[],"holds":false,"size":null,"resume":null,"format":"Cenote","limit":null}},"dry_run":false}}}}}}}}}}"#
     );
     // Perl sends the byte without a descriptor.
     let script = format!(

@@ -43,7 +43,7 @@ fn a_request_about_nothing_is_refused() {
 }
 
 #[test]
-fn a_recursive_request_is_judged_first_where_it_begins_and_then_everywhere() {
+fn a_recursive_request_is_judged_where_it_begins_and_below() {
     let world = World::new();
     world.create("tank/a");
     world.create("tank/a/b");
