@@ -10,7 +10,10 @@ use std::{
 };
 
 use protocol::{Failure, Request, Stream, StreamRequest};
-use rustix::fs::{FileType, fstat};
+use rustix::fs::fstatfs;
+
+/// The type of the kernel's file system of pipes, `PIPEFS_MAGIC`.
+const PIPEFS: u64 = 0x5049_5045;
 
 /// A stream as the service takes it.
 pub(super) struct Piped {
@@ -26,7 +29,7 @@ pub(super) struct Copier(JoinHandle<io::Result<u64>>);
 impl Piped {
     /// The stream of a request, or a pipe between the service and the stream.
     pub(super) fn new(stream: Stream, request: &Request) -> Result<Piped, Failure> {
-        if fstat(&stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo) {
+        if is_pipe(&stream) {
             return Ok(Piped { pipe: stream, copier: None });
         }
         let (mut reader, mut writer) = io::pipe()?;
@@ -39,6 +42,12 @@ impl Piped {
         let copying = thread::spawn(move || io::copy(&mut reader, &mut file));
         Ok(Piped { pipe: writer.into(), copier: Some(Copier(copying)) })
     }
+}
+
+/// Whether a stream is a pipe without a name. A FIFO belongs to a file system, perhaps one that another user serves, and
+/// cannot be read without blocking.
+pub(super) fn is_pipe(stream: &Stream) -> bool {
+    fstatfs(stream).is_ok_and(|of| of.f_type as u64 == PIPEFS)
 }
 
 impl Copier {

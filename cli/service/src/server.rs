@@ -27,7 +27,7 @@ use protocol::{
     Call, Failure, OnSaid, Permission, Reply, Response, Said, Stream, Suspended, frame,
     version::{self, Foreign, VERSION},
 };
-use rustix::fs::{FileType, fstat};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::{UnixStream, unix::UCred},
@@ -40,6 +40,7 @@ use tokio::{
 };
 
 use super::{
+    piped::is_pipe,
     reserve::Reserve,
     visitors::{self, Leaving, Visit, Visitors},
 };
@@ -262,19 +263,26 @@ async fn ask_for_stream(
         Err(_) => return Ok(Err(panicked())),
     };
     write_reply(socket, &Reply::Stream).await?;
-    let mut byte = [0];
-    let received = socket.async_io(Interest::READABLE, || frame::receive(socket.as_fd(), &mut byte));
-    match timeout(CALL_TIMEOUT, received).await?? {
-        (1, Some(stream)) if is_pipe(&stream) => Ok(Ok((visit, stream))),
-        (_, stream) => {
-            spawn_blocking(move || drop((stream, visit)));
-            Ok(Err(Failure::new("the stream of another user must be a pipe")))
+    let peer = socket.as_fd().try_clone_to_owned()?;
+    // Looking at a descriptor and closing a surplus one could block for ever on a file system served by the sender: on
+    // a thread of their own, which keeps the place of the visitor.
+    let received = spawn_blocking(move || {
+        let limit = Timespec { tv_sec: CALL_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&peer, PollFlags::IN)], Some(&limit))?;
+        match frame::receive(peer.as_fd(), &mut [0])? {
+            (1, Some(stream)) if is_pipe(&stream) => Ok(Some((visit, stream))),
+            (_, stream) => {
+                drop((stream, visit));
+                Ok(None)
+            }
         }
+    });
+    match received.await {
+        Ok(Ok(Some(received))) => Ok(Ok(received)),
+        Ok(Ok(None)) => Ok(Err(Failure::new("the stream of another user must be a pipe"))),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Ok(Err(panicked())),
     }
-}
-
-fn is_pipe(stream: &Stream) -> bool {
-    fstat(stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
 }
 
 /// Reads a call of another user, without room for a descriptor.

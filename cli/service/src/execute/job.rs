@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, IoSlice, Read, Write},
+    io::{self, IoSlice, IoSliceMut, Read, Write},
     os::fd::AsFd,
     sync::{
         Arc,
@@ -17,7 +17,7 @@ use protocol::{Failure, OnSaid, Part, Progress, Said, Stream};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{FileType, fstat},
-    io::{Errno, ReadWriteFlags, pwritev2},
+    io::{Errno, ReadWriteFlags, preadv2, pwritev2},
     pipe::{fcntl_getpipe_size, fcntl_setpipe_size},
 };
 
@@ -237,12 +237,27 @@ impl JobStream {
     }
 }
 
+impl JobStream {
+    /// Reads what is there. Another reader of a pipe may take the bytes after the wait, so a read of a pipe asks not to
+    /// block.
+    fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.is_pipe {
+            return self.file.read(buffer);
+        }
+        match preadv2(&self.file, &mut [IoSliceMut::new(buffer)], u64::MAX, ReadWriteFlags::NOWAIT) {
+            // Before Linux 6.4.
+            Err(Errno::OPNOTSUPP) => self.file.read(buffer),
+            read => Ok(read?),
+        }
+    }
+}
+
 impl Read for JobStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let most = self.most(buffer.len());
         loop {
             self.wait(PollFlags::IN)?;
-            match self.file.read(&mut buffer[..most]) {
+            match self.read_some(&mut buffer[..most]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done.and_then(|count| self.keep_pace(count)),
             }
