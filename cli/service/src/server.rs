@@ -212,7 +212,7 @@ async fn visited(
     visit: Option<Visit>,
     peer: &UCred,
 ) -> io::Result<()> {
-    let Some(visit) = visit else {
+    let Some(mut visit) = visit else {
         return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
     };
     // No descriptor is received with the call, and the kernel drops a descriptor that was sent. Closing a received
@@ -225,6 +225,9 @@ async fn visited(
     let permission = call.request.traits().permission;
     if permission == Permission::Owner {
         return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
+    }
+    if permission == Permission::Delegated && !visit.last() {
+        return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
     }
     let cancel = visit.cancel.clone();
     let _leaving = Leaving(cancel.clone());

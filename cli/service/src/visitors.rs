@@ -14,6 +14,9 @@ use crate::execute::Cancel;
 const OF_ONE: usize = 8;
 const OF_ALL: usize = 64;
 
+/// Maximum number of delegated calls, which may last: the remaining places stay for short calls.
+const LASTING: usize = 48;
+
 /// Time limit of a visitor's call, until the answer has been read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,6 +27,8 @@ pub(super) const MAX_CALL: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Visitors {
     by_user: Mutex<HashMap<u32, Vec<Cancel>>>,
+    /// The number of delegated calls.
+    lasting: Mutex<usize>,
 }
 
 /// The place of a visitor's connection or running call. Dropping this frees the place.
@@ -31,6 +36,8 @@ pub(super) struct Visitors {
 pub(super) struct Visit {
     visitors: Arc<Visitors>,
     user: u32,
+    /// Whether the call is delegated, and may last.
+    lasts: bool,
     /// Cancels the visitor's call.
     pub(super) cancel: Cancel,
 }
@@ -54,7 +61,7 @@ impl Visitors {
         }
         let cancel = Cancel::default();
         by_user.entry(user).or_default().push(cancel.clone());
-        Some(Visit { visitors: self.clone(), user, cancel })
+        Some(Visit { visitors: self.clone(), user, lasts: false, cancel })
     }
 
     /// Cancels all running calls of visitors.
@@ -63,8 +70,21 @@ impl Visitors {
     }
 }
 
+impl Visit {
+    /// Counts the call as delegated; false if there are too many.
+    pub(super) fn last(&mut self) -> bool {
+        let mut lasting = self.visitors.lasting.lock();
+        if !self.lasts && *lasting < LASTING {
+            *lasting += 1;
+            self.lasts = true;
+        }
+        self.lasts
+    }
+}
+
 impl Drop for Visit {
     fn drop(&mut self) {
+        *self.visitors.lasting.lock() -= usize::from(self.lasts);
         let mut by_user = self.visitors.by_user.lock();
         if let Some(own) = by_user.get_mut(&self.user) {
             own.retain(|cancel| !cancel.is(&self.cancel));
@@ -86,11 +106,13 @@ mod tests {
         assert!(visitors.enter(7).is_none());
         let others: Vec<Visit> = (100..).map_while(|user| visitors.enter(user)).collect();
         assert_eq!(others.len(), OF_ALL - OF_ONE);
+        let mut others = others;
+        assert_eq!(others.iter_mut().filter_map(|visit| visit.last().then_some(())).count(), LASTING);
         visitors.cancel_all();
         assert!(own.iter().chain(&others).all(|visit| visit.cancel.is_cancelled()));
         drop(own);
         assert!(!visitors.enter(7).unwrap().cancel.is_cancelled());
         drop(others);
-        assert!(visitors.by_user.lock().is_empty());
+        assert!(visitors.by_user.lock().is_empty() && *visitors.lasting.lock() == 0);
     }
 }

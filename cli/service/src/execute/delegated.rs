@@ -115,8 +115,11 @@ impl OpenPool {
             DatasetRequest::Rename { from, to, parents, recursive, .. } => {
                 self.to_rename(from, to, *parents, far && *recursive)?
             }
-            DatasetRequest::Snapshot { names, recursive, .. } => {
-                self.of_datasets(names, far && *recursive, "snapshot")?
+            DatasetRequest::Snapshot { names, recursive, assignments } => {
+                let recursive = far && *recursive;
+                let set = if assignments.is_empty() { &[] } else { names.as_slice() };
+                [self.of_datasets(names, recursive, "snapshot")?, self.of_datasets(set, recursive, "userprop")?]
+                    .concat()
             }
             DatasetRequest::Rollback { to, destroy_newer, destroy_clones, .. } => {
                 let dataset = to.dataset();
