@@ -13,7 +13,7 @@ use pool::format::{
 use super::{
     crew::{Crew, Ticket},
     error::Result,
-    parser::{Event, Parser},
+    parser::{Data, Event, Parser},
     range::{BlockInfo, Origin, Range},
     receive::next_byte,
     records::{Begin, Start},
@@ -89,9 +89,8 @@ fn read_package<B: Blocks>(
             Event::Range(_, range) => keys = first_keys(&range).into_iter(),
             Event::Block(data) => {
                 let key = keys.next().expect("each block of a range has an item");
-                let (info, checksum, len) = (data.info, data.checksum, data.bytes.len());
-                coming.bytes += len;
-                coming.blocks.push((key, info, checksum, crew.ask(move || data.verified().map(|data| data.bytes))));
+                coming.bytes += data.bytes.len();
+                coming.blocks.push((key, crew.ask(move || data.verified())));
             }
             Event::End(_) => coming.hand_over(reader, is_wanted)?,
             Event::Finish => {
@@ -109,16 +108,17 @@ fn read_package<B: Blocks>(
 /// Blocks being verified.
 #[derive(Default)]
 struct Batch {
-    blocks: Vec<(Key, BlockInfo, [u8; 32], Ticket<Result<Arc<Vec<u8>>>>)>,
+    blocks: Vec<(Key, Ticket<Result<Data>>)>,
     bytes: usize,
 }
 
 impl Batch {
     fn hand_over<B: Blocks>(&mut self, reader: &mut B, is_wanted: bool) -> Result<(), B::Error> {
         let Batch { blocks, .. } = std::mem::take(self);
-        let verified = blocks
-            .into_iter()
-            .map(|(key, info, checksum, ticket)| Ok(StreamBlock { key, bytes: ticket.redeem()?, info, checksum }));
+        let verified = blocks.into_iter().map(|(key, ticket)| {
+            let Data { info, checksum, bytes, .. } = ticket.redeem()?;
+            Ok(StreamBlock { key, bytes, info, checksum })
+        });
         let verified: Vec<StreamBlock> = verified.collect::<Result<_>>()?;
         if is_wanted && !verified.is_empty() { reader.take(verified) } else { Ok(()) }
     }

@@ -9,6 +9,8 @@ use super::records::Begin;
 const HOLD: &str = "@hold ";
 /// In the first stream of a package: the approximate length of the package, in bytes.
 const SIZE: &str = "@size";
+/// The most holds of a snapshot that travel.
+const MOST_HOLDS: usize = 1000;
 /// The most bytes that a package can be expected to have: 1 EiB.
 const LARGEST: u64 = 1 << 60;
 
@@ -44,6 +46,9 @@ impl Begin {
 
     /// Notes a hold on the snapshot.
     pub fn note_hold(&mut self, tag: &str, time: i64) {
+        if self.holds().count() >= MOST_HOLDS {
+            return tracing::warn!("a snapshot's holds after the first {MOST_HOLDS} do not travel");
+        }
         self.note(format!("{HOLD}{tag}"), time.to_string());
     }
 

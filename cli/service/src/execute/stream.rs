@@ -49,6 +49,11 @@ impl OpenPool {
             (false, None) => return Err(Failure::new("the request came without its stream")),
             (true, _) => return self.plan_send(spec, &request),
         };
+        if spec.format != StreamFormat::Cenote && !spec.exclude.is_empty() {
+            // A package of OpenZFS's format does not name the excluded datasets, so a receiver with -F would destroy them.
+            let reason = "-X goes only with Cenote's own format of streams";
+            return Err(Failure::cannot("send", &spec.snapshot, reason).hint("leave -X or --format out"));
+        }
         let mut out = job.stream(stream).limited(spec.limit);
         let total = self.expected_size(spec);
         let reader = job.reader();

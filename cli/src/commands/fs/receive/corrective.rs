@@ -26,7 +26,8 @@ pub(super) fn run(
         context.print(&names.collect::<String>())?;
     }
     context.print_called(&render(&record, &pool, is_plan))?;
-    Ok(Exit::of_scrub(record.other_form + record.hidden + record.failed))
+    let left = if is_plan { 0 } else { record.left };
+    Ok(Exit::of_scrub(record.other_form + record.hidden + record.failed + left))
 }
 
 fn render(record: &CorrectedRecord, pool: &str, is_plan: bool) -> String {

@@ -183,12 +183,14 @@ impl Landing for Lander<'_> {
             head.as_ref()
                 .is_some_and(|head| Position::of(head, lasting.guid).is_ok_and(|position| position == Position::START))
         };
-        let lasting = lasting.filter(|lasting| !is_empty(lasting));
-        self.arrived.partial = lasting.as_ref().map(|_| snapshot.dataset());
-        let done = match lasting {
-            Some(_) => engine.commit().map(drop).map_err(Error::from).inspect(|()| engine.close_head(hidden)),
-            None => self.datasets.run(move |tx| arrival::abandon(tx, hidden)),
+        let keeps = lasting.as_ref().is_some_and(|lasting| !is_empty(lasting));
+        self.arrived.partial = keeps.then(|| snapshot.dataset());
+        let done = match keeps {
+            true => engine.commit().map(drop).map_err(Error::from).inspect(|()| engine.close_head(hidden)),
+            false => self.datasets.run(move |tx| arrival::abandon(tx, hidden)),
         };
+        // Until here no other receive continues the hidden dataset.
+        drop(lasting);
         // The next import tries again to destroy it; what can be resumed stays as of the last commit.
         if let Err(error) = done {
             tracing::warn!("cannot store or destroy what a broken-off receive has left: {error}");
@@ -311,8 +313,8 @@ impl<'a> Lander<'a> {
         })?;
         let Some(hidden) = hidden else { return Ok(None) };
         let occupied = match taken {
-            Some(occupied) => occupied,
-            None => self.datasets.occupy(hidden, &name)?,
+            Some(occupied) if continued == Some(hidden) => occupied,
+            _ => self.datasets.occupy(hidden, &name)?,
         };
         Ok(Some((hidden, occupied)))
     }
