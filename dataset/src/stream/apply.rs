@@ -97,7 +97,7 @@ impl OpError for Failure {
 
 /// Applies a part in one step. Blocks are queued for the workers at once, unless they are small.
 pub(super) fn apply(head: &Head, part: Part<'_>) -> Result<(), Failure> {
-    /// Smaller blocks are better written by the commit, together with those of other parts, in bytes.
+    /// Smaller blocks are better written by the commit, together with the blocks of more parts, in bytes.
     const SUBMIT_FROM: usize = 8 << 10;
     let made = head.update(|view, batch| {
         let plan = Plan::of(view, &part)?;

@@ -1,4 +1,4 @@
-//! The blocks of streams, for a reader that fills no tree: a corrective receive.
+//! The blocks of streams, for a reader without a tree: a corrective receive.
 //!
 //! Every package is read to its end and verified, as by a receive. The reader gets the blocks of the streams that it
 //! wants, verified, in the order of their keys, some megabytes at a time.
@@ -25,9 +25,9 @@ const TOGETHER: usize = 4 << 20;
 /// A block of a stream, as stored by the sender, verified.
 #[derive(Debug)]
 pub struct StreamBlock {
-    /// The first key of the sender's tree that refers to the block.
+    /// The block's first key in the sender's tree.
     pub key: Key,
-    /// The bytes as the sender has stored them.
+    /// The bytes as stored at the sender.
     pub bytes: Arc<Vec<u8>>,
     info: BlockInfo,
     checksum: [u8; 32],

@@ -1,7 +1,7 @@
 //! Output of few large writes, without copying the blocks.
 //!
 //! Heads and checksums of records are collected in one buffer, and blocks stay where the read has put them. When enough
-//! has come together, one vectored write takes all of the pieces.
+//! has come together, one vectored write takes all pieces.
 
 use std::io::{self, IoSlice, Write};
 
@@ -12,7 +12,7 @@ const COPIED: usize = 4096;
 /// The most blocks in one write: the kernel takes 1,024 pieces.
 const MOST: usize = 500;
 
-/// Output that is written when `window` bytes have come together.
+/// Output, written when `window` bytes have come together.
 pub(super) struct Gather<'a> {
     out: &'a mut dyn Write,
     /// In bytes; 0 writes each record at once.
@@ -34,13 +34,13 @@ impl<'a> Gather<'a> {
         self.window = window;
     }
 
-    /// Adds bytes that are copied.
+    /// Adds a copy of bytes.
     pub(super) fn put(&mut self, bytes: &[u8]) {
         self.small.extend_from_slice(bytes);
         self.bytes += bytes.len();
     }
 
-    /// Adds a block, copied if it is short.
+    /// Adds a block, or a copy of a short block.
     pub(super) fn put_block(&mut self, block: Stored) {
         if block.len() < COPIED {
             return self.put(&block);

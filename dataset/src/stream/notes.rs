@@ -1,6 +1,6 @@
-//! Notes: entries in a stream's list of properties that are none, because no property's name begins with `@`.
+//! Notes: entries in a stream's list of properties, told apart by names that begin with `@`.
 //!
-//! A reader that does not know a note skips it, like every property that it does not know. So notes need no new version
+//! A reader skips unknown notes, like every unknown property. So notes need no new version
 //! of the format.
 
 use super::records::Begin;
@@ -9,12 +9,12 @@ use super::records::Begin;
 const HOLD: &str = "@hold ";
 /// In the first stream of a package: the approximate length of the package, in bytes.
 const SIZE: &str = "@size";
-/// The most holds of a snapshot that travel.
+/// The most holds of a snapshot in a stream.
 const MOST_HOLDS: usize = 1000;
-/// The most bytes that a package can be expected to have: 1 EiB.
+/// The largest believable length of a package, in bytes: 1 EiB.
 const LARGEST: u64 = 1 << 60;
 
-/// Whether a name in the list of properties is that of a note.
+/// Whether a name in the list of properties is a note's.
 pub fn is_note(name: &str) -> bool {
     name.starts_with('@')
 }
@@ -32,7 +32,7 @@ impl Begin {
         self.properties.iter().flatten().filter_map(|(name, _)| name.strip_prefix(HOLD))
     }
 
-    /// The approximate length of the package, in bytes, if the sender has noted it.
+    /// The approximate length of the package, in bytes, if noted by the sender.
     pub fn package_size(&self) -> Option<u64> {
         self.properties
             .iter()

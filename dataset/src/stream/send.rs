@@ -44,9 +44,9 @@ use super::{
 
 /// The most bytes read ahead and not written yet.
 const AHEAD: u64 = 32 << 20;
-/// The most ranges and blocks that wait.
+/// The most waiting ranges and blocks.
 const MOST_WAITING: usize = 16 << 10;
-/// The size of a batch of blocks, which one thread reads, in bytes of data.
+/// The size of a batch of blocks for one thread, in bytes of data.
 const BATCH: u64 = 1 << 20;
 /// The most blocks of a batch.
 const MOST_IN_BATCH: usize = 1024;
@@ -165,7 +165,7 @@ enum Waiting {
     Block,
 }
 
-/// Blocks that one thread reads.
+/// Blocks for one thread to read.
 #[derive(Default)]
 struct Batch {
     blocks: Vec<BlockPointer>,
@@ -251,7 +251,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Lets all threads of the crew read the last blocks, which may be few and far from each other.
+    /// Lets all threads of the crew read the last blocks, perhaps few and far apart.
     fn ask_rest(&mut self, tree: &Arc<Head>) {
         let Batch { blocks, .. } = std::mem::take(&mut self.batch);
         for part in blocks.chunks(blocks.len().div_ceil(self.crew.size().max(1)).max(1)) {

@@ -24,12 +24,12 @@ use super::{
 
 /// The approximate size of a step, in bytes of blocks.
 const STEP: usize = 4 << 20;
-/// The size of the data that a thread verifies at a time, in bytes.
+/// The size of a batch of blocks for one thread to verify, in bytes.
 const BATCH: usize = 512 << 10;
 /// The most steps that wait: a range may be empty.
 const MOST_STEPS: usize = 4096;
 
-/// Blocks being verified by one thread.
+/// A batch of blocks being verified.
 pub(super) struct Coming {
     /// The number of the first block in the range; the others follow.
     pub(super) first: usize,

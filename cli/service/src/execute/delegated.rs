@@ -146,14 +146,25 @@ impl OpenPool {
             }
             DatasetRequest::Allow { name, to, permissions, reach } => to_allow(name, to, permissions, *reach)?,
             DatasetRequest::Unallow { name, from, recursive, .. } => {
-                if from.iter().any(|from| *from != Grantee::User(caller.user)) {
-                    let refused = Failure::cannot(ALLOWING, name, "permission denied");
-                    return Err(refused.hint("only the owner of the pool takes back permissions of other users"));
-                }
-                let each = self.each_of(&name.clone().into(), far && *recursive)?;
-                each.into_iter().map(|name| (name, ALLOW.into())).collect()
+                self.to_unallow(name, from, far && *recursive, caller)?
             }
         })
+    }
+
+    /// A user other than the pool's owner takes back only permissions of her own.
+    fn to_unallow(
+        &self,
+        name: &DatasetName,
+        from: &[Grantee],
+        recursive: bool,
+        caller: &Caller,
+    ) -> Result<Vec<Need>, Failure> {
+        if from.iter().any(|from| *from != Grantee::User(caller.user)) {
+            let refused = Failure::cannot(ALLOWING, name, "permission denied");
+            return Err(refused.hint("only the owner of the pool takes back permissions of other users"));
+        }
+        let each = self.each_of(&name.clone().into(), recursive)?;
+        Ok(each.into_iter().map(|name| (name, ALLOW.into())).collect())
     }
 
     fn needs_of_stream(&self, request: &StreamRequest, far: bool) -> Result<Vec<Need>, Failure> {

@@ -245,7 +245,7 @@ impl JobStream {
             return self.file.read(buffer);
         }
         match preadv2(&self.file, &mut [IoSliceMut::new(buffer)], u64::MAX, ReadWriteFlags::NOWAIT) {
-            // Before Linux 6.4.
+            // Linux before 6.4 has no such reads of pipes.
             Err(Errno::OPNOTSUPP) => self.file.read(buffer),
             read => Ok(read?),
         }
