@@ -226,13 +226,17 @@ const DONE: [&str; 34] = [
     "widened",
 ];
 
-/// Lives `lives` lives of pools of many devices, and judges their points. Returns true if there was no finding, and all
-/// expected events have happened.
+/// A life in which the spare is released after a replacement, a rare event.
+const RELEASES_SPARE: u64 = MANY.start + 12;
+
+/// Lives `lives` lives of pools of many devices and the one with a rare event, and judges their points. Returns true if
+/// there was no finding, and all expected events have happened.
 pub(crate) fn run_many(lives: u64) -> bool {
-    let (tally, end) = (Tally::new(MANY.start), MANY.start + lives);
+    let seeds: Vec<u64> = (MANY.start..MANY.start + lives).chain([RELEASES_SPARE]).collect();
+    let tally = Tally::new(0);
     on_all_cores(|| {
-        while let Some(seed) = Some(tally.next()).filter(|seed| *seed < end) {
-            live_and_judge_many(seed, &tally);
+        while let Some(seed) = usize::try_from(tally.next()).ok().and_then(|next| seeds.get(next)) {
+            live_and_judge_many(*seed, &tally);
         }
     });
     tally.print_many();
@@ -308,6 +312,7 @@ pub(crate) fn replay_crash(seed: u64, point: Option<Point>) -> bool {
             };
             println!("{at:4}{sign} {:6}..{:<6} {}", step.begin, step.end, step.what);
         }
+        println!("with devices: {:?}", life.done);
         point.map_or(Ok(()), |point| judge_point(&life, point))
     });
     reported(judged)

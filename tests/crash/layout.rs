@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use crate::world::DEVICE_SIZE;
 
 /// The seeds of lives of pools of many devices.
-pub(crate) const MANY: Range<u64> = 9_000_010..10_000_000;
+pub(crate) const MANY: Range<u64> = 9_000_000..10_000_000;
 /// One of so many plain lives has a mirror.
 const MIRRORED: u64 = 3;
 /// The possible sizes of different devices, in bytes.

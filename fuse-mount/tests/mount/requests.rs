@@ -28,13 +28,15 @@ type Requests = BTreeMap<&'static str, u64>;
 type Operation = fn(&Path, usize);
 
 /// In an order in which each operation finds the files it needs.
-const OPERATIONS: [(&str, Operation); 26] = [
+const OPERATIONS: [(&str, Operation); 28] = [
     ("create a file", |root, n| drop(File::create(root.join(format!("new{n}"))).unwrap())),
     ("create a file, write 512 bytes", |root, n| fill(root, &format!("small{n}"), 512)),
     ("create a file, write 1 MiB", |root, n| fill(root, &format!("big{n}"), 1 << 20)),
     ("`stat` of a file just written", |root, n| stat(root, &format!("big{n}"))),
     ("`stat` of a file that the kernel does not know", |root, n| stat(root, &format!("seen{n}"))),
     ("`stat` of one that it knows", |root, n| stat(root, &format!("seen{n}"))),
+    ("`statx` of its birth time", |root, n| born(root, &format!("seen{n}"))),
+    ("`statx` of a birth time that it knows", |root, n| born(root, &format!("seen{n}"))),
     ("`stat` of a name that is known to be absent", |root, _| assert!(!root.join("absent").exists())),
     ("open, read 4 KiB that the kernel does not have, close", |root, n| read(root, &format!("read{n}"))),
     ("open, read 4 KiB that it has, close", |root, n| read(root, &format!("read{n}"))),
@@ -124,6 +126,11 @@ fn fill(root: &Path, name: &str, len: usize) {
 }
 
 fn stat(root: &Path, name: &str) {
+    rustix::fs::stat(root.join(name)).unwrap();
+}
+
+/// Asks for the birth time too, as `fs::metadata` always does.
+fn born(root: &Path, name: &str) {
     fs::metadata(root.join(name)).unwrap();
 }
 

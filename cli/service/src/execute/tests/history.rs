@@ -242,6 +242,8 @@ fn snapshots(tried: &Tried) {
     let receive = |dry_run| receive_at("tank/received", dry_run, false);
     tried.quiet(receive(true));
     tried.change_with(receive(false), Some(File::open(&stream).unwrap().into()));
+    let StreamRequest::Receive(spec) = receive(false) else { unreachable!("the request is a receive") };
+    tried.change_with(StreamRequest::Correct(spec), Some(File::open(&stream).unwrap().into()));
     let whole = std::fs::read(&stream).unwrap();
     std::fs::write(&stream, &whole[..whole.len() - 1]).unwrap();
     let cut = tried.world.ask_with(receive_at("tank/partial", false, true), Some(File::open(&stream).unwrap().into()));
