@@ -193,6 +193,14 @@ impl Storage {
         self.runs(blocks.iter().enumerate().filter_map(first).collect(), blocks, MAX_GAP)
     }
 
+    /// Reads a run; `false` if a block does not verify at once, or may have been overwritten. The later read of the
+    /// single block reports the bad copy.
+    fn fill(&self, bytes: &mut [u8], run: &Run, blocks: &[BlockPointer], seen: Seen) -> bool {
+        let Ok(vdev) = self.vdevs.get(run[0].vdev) else { return false };
+        let found = vdev.read_simply(run[0].offset, bytes, &|bytes| is_good(bytes, run, blocks));
+        matches!(found, Ok(Found::Good)) && self.space.stands(seen)
+    }
+
     /// Reads a run, as [`Storage::read_together`] does.
     pub(super) fn read_run(
         &self,
@@ -202,10 +210,7 @@ impl Storage {
         each: &mut impl FnMut(usize, &[u8], Vec<u8>),
     ) {
         let mut bytes = vec![0; len(run, blocks)];
-        let Ok(vdev) = self.vdevs.get(run[0].vdev) else { return };
-        let found = vdev.read_simply(run[0].offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
-        // The later read of the single block reports the bad copy.
-        if !matches!(found, Ok(Found::Good)) || !self.space.stands(seen) {
+        if !self.fill(&mut bytes, run, blocks, seen) {
             return;
         }
         for copy in run {
@@ -249,10 +254,8 @@ impl Storage {
         seen: Seen,
         spares: &Spares,
     ) {
-        let Ok(vdev) = self.vdevs.get(run[0].vdev) else { return };
         let mut bytes = spares.take(len(run, blocks));
-        let found = vdev.read_simply(run[0].offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
-        if !matches!(found, Ok(Found::Good)) || !self.space.stands(seen) {
+        if !self.fill(&mut bytes, run, blocks, seen) {
             return;
         }
         let wanted: usize = run.iter().map(|copy| blocks[copy.block].stored as usize).sum();
