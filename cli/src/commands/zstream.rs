@@ -12,13 +12,12 @@ use std::{
 };
 
 use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
-use dataset::stream::Error;
-use dataset::zfs;
+use dataset::{stream::Error, zfs};
 use protocol::{Exit, Failure};
 use rustix::fs::{Mode, OFlags};
 use service::system_text;
 
-use super::fs::stream::{archive_of, dump, listed, opened_anywhere, parsed};
+use super::fs::stream::{Ended, archive_of, dump, listed, opened_anywhere, parsed};
 use crate::context::Context;
 
 /// The name at the start that means `zstream dump`.
@@ -133,24 +132,9 @@ fn dump_any(arguments: &DumpArguments, context: &mut Context<'_>) -> Result<(), 
     dump(&archive_of(file, name)?, name, verbose, context)
 }
 
-/// Why a dump has ended.
-enum Ended {
-    Damage(Error),
-    Failed(Failure),
-}
-
-impl From<Error> for Ended {
-    fn from(error: Error) -> Ended {
-        Ended::Damage(error)
-    }
-}
-
 fn dump_zfs(input: &mut dyn Read, name: &Path, verbose: bool, context: &mut Context<'_>) -> Result<(), Failure> {
     let mut each = |line: &str| context.print(&format!("{line}\n")).map_err(Ended::Failed);
-    zfs::dump(input, verbose, &mut each).map_err(|ended| match ended {
-        Ended::Damage(error) => Failure::cannot("dump", name.display(), error),
-        Ended::Failed(failure) => failure,
-    })
+    zfs::dump(input, verbose, &mut each).map_err(|ended: Ended<Error>| ended.into_failure(name, |error| error))
 }
 
 /// A file without a name with all bytes of a pipe.

@@ -28,14 +28,26 @@ pub(super) struct Arguments {
 }
 
 /// Why a dump has ended.
-enum Ended {
-    Damage(Error),
+pub(in crate::commands) enum Ended<E> {
+    /// The stream is damaged.
+    Damage(E),
+    /// A line could not be printed.
     Failed(Failure),
 }
 
-impl From<Error> for Ended {
-    fn from(error: Error) -> Ended {
+impl<E> From<E> for Ended<E> {
+    fn from(error: E) -> Ended<E> {
         Ended::Damage(error)
+    }
+}
+
+impl<E> Ended<E> {
+    /// The failure of the dump of `name`; `located` describes the damage with its place.
+    pub(in crate::commands) fn into_failure<T: ToString>(self, name: &Path, located: impl FnOnce(E) -> T) -> Failure {
+        match self {
+            Ended::Damage(error) => Failure::cannot("dump", name.display(), located(error).to_string()),
+            Ended::Failed(failure) => failure,
+        }
     }
 }
 
@@ -61,8 +73,5 @@ pub(in crate::commands) fn dump(
     context: &mut Context<'_>,
 ) -> Result<(), Failure> {
     let dumped = archive.dump(verbose, &mut |line| context.print(&format!("{line}\n")).map_err(Ended::Failed));
-    dumped.map_err(|ended| match ended {
-        Ended::Damage(error) => Failure::cannot("dump", name.display(), located(archive, &error)),
-        Ended::Failed(failure) => failure,
-    })
+    dumped.map_err(|ended: Ended<Error>| ended.into_failure(name, |error| located(archive, &error)))
 }

@@ -20,7 +20,7 @@ use service::{StreamFiles, system_text};
 
 use crate::context::Context;
 
-pub(in crate::commands) use dump::dump;
+pub(in crate::commands) use dump::{Ended, dump};
 pub(in crate::commands) use token::{fields, listed, parsed};
 
 /// Arguments of `fs stream`.
