@@ -49,7 +49,7 @@ fn each_request_needs_its_own_permission_where_it_acts() {
     lab.fs(&["clone", "tank/home@a", "tank/clone"]);
     lab.fs(&["snapshot", "tank/clone@c"]);
     lab.fs(&["create", "tank/home/old"]);
-    // A request, and what it needs: permissions with the dataset on which they are given.
+    // Each command with the permissions it needs, and the dataset on which root gives them.
     let table: &[(&str, &[(&str, &str)])] = &[
         ("fs create tank/home/new", &[("create,mount", "tank/home")]),
         ("fs create -o compression=off tank/home/plain", &[("create,mount,compression", "tank/home")]),

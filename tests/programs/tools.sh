@@ -252,11 +252,9 @@ pyznap_prune() {
   pyznap_run snap --clean
 }
 
+# The plan of both tools is the same.
 pyznap_kept() {
-  case $1 in
-    source) echo 9 12 15 18 21 24 0d 24d ;;
-    target) echo 18 21 24 24d ;;
-  esac
+  sanoid_kept "$1"
 }
 
 pyznap_restore() {

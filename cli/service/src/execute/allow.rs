@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use dataset::{
-    admin::{Grantee, Reach, permission},
+    admin::{Allowance, Grantee, Reach, permission},
     name::DatasetName,
 };
 use protocol::{AllowanceRecord, Failure};
@@ -37,7 +37,7 @@ impl OpenPool {
 
     pub(super) fn allowances(&self, name: &DatasetName) -> Result<Vec<AllowanceRecord>, Failure> {
         let allowances = self.datasets.allowances(name).or_refused("open", name)?.into_iter();
-        Ok(allowances.map(|it| AllowanceRecord { dataset: it.dataset, grants: it.grants }).collect())
+        Ok(allowances.map(|Allowance { dataset, grants }| AllowanceRecord { dataset, grants }).collect())
     }
 }
 
