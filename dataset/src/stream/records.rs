@@ -26,7 +26,7 @@ pub struct Start {
     pub root: String,
     /// Whether all descendants were sent too (`-R`).
     pub replicate: bool,
-    /// The number of streams in the package after this record, from 1.
+    /// The number of streams in the package after this record, from 1; [`Start::UNSTATED`] in a package of OpenZFS.
     pub streams: u64,
     /// The sender's datasets and snapshots, if sent, in records of their own.
     pub census: Option<Census>,
@@ -90,6 +90,14 @@ const PROPERTIES: u8 = 4;
 const RESUMED: u8 = 8;
 
 impl Start {
+    /// The number of streams of a package that does not state the number.
+    pub const UNSTATED: u64 = u64::MAX;
+
+    /// Whether the package may have one stream only.
+    pub fn may_be_single(&self) -> bool {
+        self.streams == 1 || self.streams == Start::UNSTATED && !self.replicate
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![if self.replicate { REPLICATE } else { 0 }];
         out.put_prefixed(self.root.as_bytes());

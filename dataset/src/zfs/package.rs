@@ -11,7 +11,7 @@ use crate::stream::{Census, Counted};
 /// The description at the head of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Package {
-    /// Whether the datasets below the topmost one are included.
+    /// Whether the datasets below the topmost one are included; false without a description, as without `-R`.
     is_recursive: bool,
     /// Whether the package begins after an earlier snapshot.
     is_increment: bool,
@@ -39,6 +39,11 @@ impl Package {
             is_increment: list.text("fromsnap").is_some(),
             datasets: datasets.collect(),
         }
+    }
+
+    /// Whether the package was sent with `-R`.
+    pub(super) fn is_recursive(&self) -> bool {
+        self.is_recursive
     }
 
     /// The name of the topmost dataset.

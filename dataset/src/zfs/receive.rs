@@ -121,7 +121,8 @@ impl<L: Landing> Receiving<'_, '_, L> {
             None => self.split(&head.name)?.0.to_owned(),
         };
         // The number of streams is not stated; one that is here already is passed over, as in any package.
-        let start = Start { root, replicate: true, streams: u64::MAX, census: package.census() };
+        let (replicate, streams) = (package.is_recursive(), Start::UNSTATED);
+        let start = Start { root, replicate, streams, census: package.census() };
         match self.records.next()?.0 {
             Record::End(_) => {}
             _ => return Err(self.records.damaged("the description of a package does not end").into()),

@@ -10,11 +10,11 @@ use super::{
     world::{World, refusal},
 };
 use crate::{
-    admin::{Arrived, Assignment, SendRequest},
-    error::{Error, Result},
+    admin::{Arrived, Assignment, Naming, SendRequest},
+    error::{Error, Reader, Result},
     fs::{FileSystem, FileType, ROOT, check, key::Ino},
     name::SnapshotName,
-    zfs::tests::fixture,
+    zfs::{send::Receiver, tests::fixture},
 };
 
 pub(super) fn manifest() -> Value {
@@ -246,6 +246,39 @@ fn an_increment_of_a_hierarchy_brings_what_is_missing() {
         }
     }
     world.judge();
+}
+
+#[test]
+fn a_package_of_one_snapshot_takes_the_name_of_the_target() {
+    let world = World::new(11);
+    world.create("tank/home").unwrap();
+    world.snapshot("tank/home@a").unwrap();
+    let package = |replicate: bool| {
+        let send = SendRequest { properties: true, replicate, ..SendRequest::plain("tank/home@a".parse().unwrap()) };
+        let mut package = Vec::new();
+        let (to, reader) = (Receiver::OpenZfs, Reader::default());
+        world.datasets.send_zfs(&send, to, reader, &mut package, &mut |_| {}).unwrap();
+        package
+    };
+    world.receive_zfs("tank/copy@mine", &package(false)).unwrap();
+    assert!(world.names().contains(&"tank/copy@mine".to_owned()));
+    let refused = world.receive_zfs("tank/other@mine", &package(true)).unwrap_err().to_string();
+    assert!(refused.contains("package of several"), "{refused}");
+    world.receive_zfs("tank/std", &fixture("std-full-s1")).unwrap();
+    let refused = world.receive_zfs("tank/std@mine", &fixture("std-I-p-s1-s3")).unwrap_err().to_string();
+    assert!(refused.contains("package of several"), "{refused}");
+    assert!(world.names().contains(&"tank/std@mine".to_owned()), "the first snapshot has the name");
+    world.judge();
+}
+
+#[test]
+fn a_name_of_a_snapshot_contradicts_names_from_the_stream() {
+    let world = World::new(12);
+    for (naming, file) in [(Naming::WithoutPool, "std-full-s1"), (Naming::LastPart, "std-I-p-s1-s3")] {
+        let refused = world.receive_with("tank/std@mine", &fixture(file), |request| request.naming = naming);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("'tank/std@mine' names a snapshot"), "{refused}");
+    }
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl<'a> Corrector<'a> {
     /// Finds, holds and opens the local snapshot of a stream.
     fn open(&self, start: &Start, begin: &Begin) -> Result<(SnapshotName, Current)> {
         let datasets = self.datasets;
-        let (names, wanted) = (datasets.names(), self.request.name(start, begin)?);
+        let (names, wanted) = (datasets.names(), self.request.name(start, begin, false)?);
         loop {
             let looking = datasets.long_holds().look();
             let (id, name, root, level) = datasets.read(|tx| {

@@ -109,7 +109,7 @@ impl Landing for Lander<'_> {
     }
 
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
-        let snapshot = self.request.name(start, begin)?;
+        let snapshot = self.request.name(start, begin, self.top.is_some())?;
         self.request.watched.set(snapshot.as_str());
         begin.package_size().into_iter().for_each(|bytes| self.request.watched.expect(bytes));
         let counted = start.census.iter().flat_map(Census::names);

@@ -18,30 +18,34 @@ impl ReceiveRequest {
         })
     }
 
-    /// The local name of a stream's snapshot.
-    pub(super) fn name(&self, start: &Start, begin: &Begin) -> Result<SnapshotName> {
+    /// The local name of a stream's snapshot. `is_later`: the package had an earlier stream.
+    pub(super) fn name(&self, start: &Start, begin: &Begin, is_later: bool) -> Result<SnapshotName> {
         let (sent, root): (DatasetName, DatasetName) = (begin.dataset.parse()?, start.root.parse()?);
         let sent_snapshot = sent.snapshot(&begin.snapshot)?;
+        let refuse =
+            |problem: String, remedy| Err(Error::NotReceived { name: sent_snapshot.to_string(), problem, remedy });
         let below = sent.as_str().strip_prefix(root.as_str()).unwrap_or_default();
         let outside = !sent.is_within(&root);
         if outside || matches!(self.target, Name::Bookmark(_)) {
-            return Err(Error::NotReceived {
-                name: sent_snapshot.to_string(),
-                problem: "the stream names a dataset outside of its root".into(),
-                remedy: "receive a stream made by 'fs send'",
-            });
+            return refuse(
+                "the stream names a dataset outside of its root".into(),
+                "receive a stream made by 'fs send'",
+            );
         }
         let snapshot = match &self.target {
-            Name::Snapshot(target) if start.streams == 1 && self.naming == Naming::Exact => {
-                target.snapshot().to_owned()
+            Name::Snapshot(target) if self.naming != Naming::Exact => {
+                return refuse(
+                    format!("-d and -e take the snapshot's name from the stream, and '{target}' names a snapshot"),
+                    "name a file system, without @SNAPSHOT",
+                );
             }
+            Name::Snapshot(target) if start.may_be_single() && !is_later => target.snapshot().to_owned(),
             // As in OpenZFS: the snapshots of a package cannot all have one name.
             Name::Snapshot(_) => {
-                return Err(Error::NotReceived {
-                    name: sent_snapshot.to_string(),
-                    problem: "the target names a snapshot, and the input is a package of several".into(),
-                    remedy: "receive into the file system, without @SNAPSHOT",
-                });
+                return refuse(
+                    "the target names a snapshot, and the input is a package of several".into(),
+                    "receive into the file system, without @SNAPSHOT",
+                );
             }
             _ => begin.snapshot.clone(),
         };

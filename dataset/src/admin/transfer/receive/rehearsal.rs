@@ -51,7 +51,8 @@ impl Landing for Rehearsal<'_> {
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
         let is_first = self.packages.iter().all(|package| package.streams.is_empty());
         let origin = self.request.origin.clone().filter(|_| is_first);
-        let name = self.request.name(start, begin)?;
+        let is_later = self.packages.last().is_some_and(|package| !package.streams.is_empty());
+        let name = self.request.name(start, begin, is_later)?;
         let alone = start.streams == 1;
         let force = self.request.force;
         let mut judge =
