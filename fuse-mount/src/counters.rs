@@ -2,6 +2,7 @@
 //! unnecessary requests (open, flush, release) have disappeared.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// FUSE's number for a rename request with flags.
 pub(crate) const RENAME2: u32 = 45;
@@ -78,24 +79,58 @@ opcodes! {
 /// The largest number of a kind, plus one.
 const NUMBERS: usize = Opcode::Statx as usize + 1;
 
-/// The requests served by a mount since its start.
+/// The requests served by a mount since its start, and the bytes of its reads and writes.
 #[derive(Debug)]
-pub struct Counters([AtomicU64; NUMBERS]);
+pub struct Counters {
+    since: Instant,
+    requests: [AtomicU64; NUMBERS],
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+}
 
 impl Default for Counters {
     fn default() -> Counters {
-        Counters(std::array::from_fn(|_| AtomicU64::new(0)))
+        let zero = || AtomicU64::new(0);
+        Counters {
+            since: Instant::now(),
+            requests: std::array::from_fn(|_| zero()),
+            read_bytes: zero(),
+            written_bytes: zero(),
+        }
     }
 }
 
 impl Counters {
     pub(crate) fn count(&self, opcode: Opcode) {
-        self.0[opcode as usize].fetch_add(1, Ordering::Relaxed);
+        self.requests[opcode as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_read(&self, bytes: u64) {
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_written(&self, bytes: u64) {
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The time since the mount was made.
+    pub fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Bytes given to the kernel by reads.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes taken from the kernel by writes.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
     }
 
     /// The number of requests of this kind.
     pub fn get(&self, opcode: Opcode) -> u64 {
-        self.0[opcode as usize].load(Ordering::Relaxed)
+        self.requests[opcode as usize].load(Ordering::Relaxed)
     }
 
     /// Every kind that came at least once, with its count.

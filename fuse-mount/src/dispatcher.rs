@@ -169,10 +169,12 @@ impl Handler for Dispatcher {
         if !past {
             self.note_cached(node);
         }
-        match self.server.resolve(node)? {
-            Some((view, ino)) => view.read(ino, offset, size as usize, out),
-            None => Ok(()),
+        let before = out.len();
+        if let Some((view, ino)) = self.server.resolve(node)? {
+            view.read(ino, offset, size as usize, out)?;
         }
+        self.server.counters.count_read((out.len() - before) as u64);
+        Ok(())
     }
 
     fn write(
@@ -187,6 +189,7 @@ impl Handler for Dispatcher {
         if written.is_err() && how.flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             self.recall.restore(node, offset, data.len() as u64);
         }
+        self.server.counters.count_written(u64::from(*written.as_ref().unwrap_or(&0)));
         written
     }
 

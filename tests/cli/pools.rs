@@ -79,7 +79,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	ONLINE
     [exit 0]
     $ pool list tank 1 2 3
-    pool: at most an interval and a count follow the pools
+    pool: the only numbers are an interval and a count
     [exit 2]
     ");
     assert_snapshot!(lab.session(&[

@@ -12,6 +12,7 @@
 //! services   pools whose service is gone or stopped
 //! trimming   giving free space back, on demand and automatically
 //! threads    the number of threads for many mounts
+//! figures    what the commands count of the activity on mounts
 //! transport  the kernel's ways of sending requests
 //! ```
 
@@ -21,6 +22,7 @@ mod lab;
 mod beneath;
 mod by_hand;
 mod copies;
+mod figures;
 mod options;
 mod places;
 mod replaced;

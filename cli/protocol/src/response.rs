@@ -54,6 +54,8 @@ pub enum Response {
     Destroyed(DestroyRecord),
     /// Mounted file systems and snapshots.
     Mounts(Vec<MountRecord>),
+    /// Requests of the kernel to each mount, by name.
+    FileCounters(Vec<FileSample>),
     /// Holds on the requested snapshots.
     Holds(Vec<HoldRecord>),
     /// Parts of a stream sent, or to send in a dry run.

@@ -181,7 +181,7 @@ impl DatasetRequest {
 impl MountRequest {
     fn traits(&self) -> Traits {
         match self {
-            MountRequest::Mounts => EVERYONE.quick().answered(),
+            MountRequest::Mounts | MountRequest::FileCounters => EVERYONE.quick().answered(),
             // Mounts are state of the service, in memory.
             MountRequest::Mount { .. } | MountRequest::MountAt { .. } | MountRequest::Unmount { .. } => OWNER,
         }

@@ -14,6 +14,7 @@ const FS: &[(&str, &str)] = &[
     ("cp", "[OPTIONS] <FROM>... <TO>"),
     ("getattr", "[OPTIONS] [ATTRIBUTE,...|all] <FILE>..."),
     ("set", "[OPTIONS] <PROPERTY=VALUE>... <DATASET>..."),
+    ("stat", "[OPTIONS] [INTERVAL [COUNT]] [DATASET]..."),
     ("setattr", "[OPTIONS] <ATTRIBUTE=VALUE>... <FILE>..."),
 ];
 

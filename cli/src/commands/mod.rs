@@ -8,5 +8,6 @@ pub mod fs;
 pub mod manual;
 pub mod mount_helper;
 pub mod pool;
+mod schedule;
 pub mod version;
 pub mod zstream;

@@ -9,12 +9,14 @@
 //! loss      the loss that failures of devices would cause
 //! found     findings on devices: pools to import, states for a rewind, damage
 //! dataset   datasets, their properties, snapshots and streams
+//! figures   what the kernel asks of mounted file systems
 //! file      paths and files
 //! parts     records of files and datasets in parts
 //! property  properties with their values
 //! ```
 
 mod dataset;
+mod figures;
 mod file;
 mod found;
 mod loss;
@@ -24,4 +26,4 @@ mod pool;
 mod property;
 mod vdev;
 
-pub use self::{dataset::*, file::*, found::*, loss::*, parts::*, plan::*, pool::*, property::*, vdev::*};
+pub use self::{dataset::*, figures::*, file::*, found::*, loss::*, parts::*, plan::*, pool::*, property::*, vdev::*};

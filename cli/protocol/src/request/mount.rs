@@ -11,6 +11,8 @@ use crate::record::{Assignment, PathBytes};
 pub enum MountRequest {
     /// All mounted file systems and snapshots. `Mounts`
     Mounts,
+    /// The requests of the kernel to each mount. `FileCounters`
+    FileCounters,
     /// Mount a file system, or all that `canmount` and `mountpoint` allow. `Done`
     Mount {
         /// The file system; `None` for all.

@@ -144,6 +144,9 @@ impl OpenPool {
     fn about_mounts(&self, request: MountRequest) -> Result<Response, Failure> {
         match request {
             MountRequest::Mounts => Ok(Response::Mounts(self.mounts.as_ref().map(|m| m.list()).unwrap_or_default())),
+            MountRequest::FileCounters => {
+                Ok(Response::FileCounters(self.mounts.as_ref().map(|m| m.counters()).unwrap_or_default()))
+            }
             MountRequest::Mount { name, options, overlay } => self.mount(name.as_ref(), &options, overlay).map(done),
             MountRequest::MountAt { name, directory, options, remount, namespace } => {
                 check_namespace(&name, namespace)?;

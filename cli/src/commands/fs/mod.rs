@@ -29,6 +29,7 @@ pub mod send;
 pub mod set;
 pub mod setattr;
 pub mod snapshot;
+pub mod stat;
 pub mod stream;
 pub mod unallow;
 pub mod unmount;
@@ -126,6 +127,8 @@ pub enum FsCommand {
     Projectspace(userspace::Arguments),
     /// List, check or set the project ID of files
     Project(project::Arguments),
+    /// Show the activity of mounted file systems
+    Stat(stat::Arguments),
     /// Delegate permissions to other users, or show them
     Allow(allow::Arguments),
     /// Take delegated permissions back
@@ -176,6 +179,7 @@ impl FsCommand {
             FsCommand::Groupspace(arguments) => userspace::run(OwnerKind::Group, arguments, context),
             FsCommand::Projectspace(arguments) => userspace::run(OwnerKind::Project, arguments, context),
             FsCommand::Project(arguments) => project::run(arguments, context),
+            FsCommand::Stat(arguments) => stat::run(arguments, context),
             FsCommand::Allow(arguments) => allow::run(arguments, context),
             FsCommand::Unallow(arguments) => unallow::run(arguments, context),
             FsCommand::Wait(arguments) => wait::run(arguments, context),

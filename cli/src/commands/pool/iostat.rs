@@ -12,9 +12,9 @@ use dataset::property::size::{format_bytes, format_count};
 use protocol::{Exit, Failure, IoCounts, IoSample, PoolRequest, Response, VdevRole, unexpected_answer};
 use serde_json::{Map, Value, json};
 
-use super::schedule::{Round, Schedule};
 use super::status::lines;
 use crate::args::{clock::Stamp, common::vdev_name, names::DeviceNames};
+use crate::commands::schedule::{Round, Schedule};
 use crate::context::Context;
 
 /// Arguments of `pool iostat`.

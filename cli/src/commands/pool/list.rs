@@ -9,12 +9,12 @@ use dataset::property::{
 use protocol::{Exit, Failure, PoolRecord, PoolRequest, Response, VdevRecord, VdevRole, unexpected_answer};
 use serde_json::{Map, Value};
 
-use super::schedule::{Round, Schedule};
 use super::status::{forget_trim, lines};
 use super::vdev_json::{vdev_json, vdevs_json};
 use crate::args::clock::Stamp;
 use crate::args::common::{Format, PoolKey, property_list};
 use crate::args::names::DeviceNames;
+use crate::commands::schedule::{Round, Schedule};
 use crate::context::Context;
 use crate::output::json::Encoder;
 use crate::output::table::{Column, Table};

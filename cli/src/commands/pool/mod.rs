@@ -32,7 +32,6 @@ pub mod replace;
 pub mod resilver;
 pub mod resize;
 mod rewind;
-mod schedule;
 pub mod scrub;
 pub mod service;
 pub mod set;

@@ -5,12 +5,9 @@ use protocol::{
     Exit, Failure, PoolRequest, PoolStatus, Response, TrimRecord, TrimState, VdevRecord, VdevRole, unexpected_answer,
 };
 
-use super::{
-    jobs,
-    schedule::{Round, Schedule},
-    vdev_json::encode,
-};
+use super::{jobs, vdev_json::encode};
 use crate::args::{clock::Stamp, common::PoolKey, names::DeviceNames};
+use crate::commands::schedule::{Round, Schedule};
 use crate::context::Context;
 use crate::output::table::{Column, Table};
 use crate::output::time::{self, Zone};

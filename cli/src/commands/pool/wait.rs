@@ -9,8 +9,8 @@ use clap::Args;
 use dataset::property::size::format_bytes;
 use protocol::{Activity, ActivityRecord, Exit, Failure, PoolRequest, Response, unexpected_answer};
 
-use super::schedule::interval;
 use crate::args::{clock::Stamp, common::pool_name};
+use crate::commands::schedule::interval;
 use crate::context::Context;
 
 /// Interval between requests.

@@ -15,10 +15,12 @@
 //! places      mount points of datasets                plan        from properties to mounts
 //! unmount     unmounting, and removing mount points   change      mounts that follow changes of their dataset
 //! snapshots   the content of `.zfs`                   by_hand     mounts made by mount(8), and remembered mounts
+//! counters    requests of the kernel to each mount
 //! ```
 
 mod by_hand;
 mod change;
+mod counters;
 mod places;
 mod plan;
 mod snapshots;

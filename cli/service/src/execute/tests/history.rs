@@ -343,6 +343,7 @@ fn nothing(tried: &Tried) {
         properties: Vec::new(),
     });
     tried.quiet(MountRequest::Mounts);
+    tried.quiet(MountRequest::FileCounters);
     tried.quiet(MountRequest::Mount { name: None, options: Vec::new(), overlay: false });
     tried.quiet(MountRequest::MountAt {
         name: name("tank/a"),

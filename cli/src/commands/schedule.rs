@@ -1,5 +1,5 @@
 //! `[POOL]... [INTERVAL [COUNT]]`: the pools, the interval and the number of reports of `pool iostat`, `pool list` and
-//! `pool status`.
+//! `pool status`. `fs stat` takes datasets and the numbers in any order.
 
 use std::thread;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::context::Context;
 
 /// Pools, interval and number of reports.
 #[derive(Debug)]
-pub(super) struct Schedule {
-    /// The named pools; empty for all.
-    pub(super) pools: Vec<String>,
+pub(in crate::commands) struct Schedule {
+    /// The named pools or datasets; empty for all.
+    pub(in crate::commands) pools: Vec<String>,
     interval: Option<Duration>,
     count: Option<u64>,
     /// The time above each report.
@@ -22,9 +22,19 @@ pub(super) struct Schedule {
 
 impl Schedule {
     /// Numbers at the end are interval and count: no pool's name begins with a digit.
-    pub(super) fn parse(words: &[String]) -> Result<Schedule, Failure> {
-        let first_number = words.iter().position(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    pub(in crate::commands) fn parse(words: &[String]) -> Result<Schedule, Failure> {
+        let first_number = words.iter().position(|word| is_number(word));
         let (pools, numbers) = words.split_at(first_number.unwrap_or(words.len()));
+        Schedule::of(pools, numbers)
+    }
+
+    /// Like [`Schedule::parse`], but names may follow the numbers too.
+    pub(in crate::commands) fn parse_mixed(words: &[String]) -> Result<Schedule, Failure> {
+        let (numbers, names): (Vec<String>, Vec<String>) = words.iter().cloned().partition(|word| is_number(word));
+        Schedule::of(&names, &numbers)
+    }
+
+    fn of(pools: &[String], numbers: &[String]) -> Result<Schedule, Failure> {
         let count = |text: &String| {
             let count = text.parse().ok().filter(|count| *count > 0);
             count.ok_or_else(|| Failure::usage(format!("count '{text}' is not a number above 0")))
@@ -33,30 +43,30 @@ impl Schedule {
             [] => (None, None),
             [every] => (Some(interval(every)?), None),
             [every, times] => (Some(interval(every)?), Some(count(times)?)),
-            _ => return Err(Failure::usage("at most an interval and a count follow the pools")),
+            _ => return Err(Failure::usage("the only numbers are an interval and a count")),
         };
         Ok(Schedule { pools: pools.to_vec(), interval, count, stamp: Stamp::default() })
     }
 
     /// The same schedule with the time above each report.
-    pub(super) fn stamped(self, stamp: Stamp) -> Schedule {
+    pub(in crate::commands) fn stamped(self, stamp: Stamp) -> Schedule {
         Schedule { stamp, ..self }
     }
 
     /// Whether there may be more than one report.
-    pub(super) fn is_repeated(&self) -> bool {
+    pub(in crate::commands) fn is_repeated(&self) -> bool {
         self.interval.is_some()
     }
 
     /// The same schedule with one more report.
-    pub(super) fn with_one_more(mut self) -> Schedule {
+    pub(in crate::commands) fn with_one_more(mut self) -> Schedule {
         self.count = self.count.map(|count| count.saturating_add(1));
         self
     }
 
     /// Calls `show` for each report, until the count is reached, no pool can be shown, or the user interrupts the
     /// command. `show` receives the number of earlier reports.
-    pub(super) fn run(
+    pub(in crate::commands) fn run(
         &self,
         context: &mut Context<'_>,
         mut show: impl FnMut(u64, &mut Context<'_>) -> Result<Round, Failure>,
@@ -83,7 +93,7 @@ impl Schedule {
 
 /// Outcome of one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Round {
+pub(in crate::commands) enum Round {
     /// All pools were shown.
     Whole,
     /// Some pools could not be shown.
@@ -94,7 +104,7 @@ pub(super) enum Round {
 
 impl Round {
     /// The outcome with `shown` pools, from the exit status of the report.
-    pub(super) fn of(shown: usize, exit: Exit) -> Round {
+    pub(in crate::commands) fn of(shown: usize, exit: Exit) -> Round {
         match (exit, shown) {
             (Exit::Done, _) => Round::Whole,
             (_, 0) => Round::Empty,
@@ -103,8 +113,13 @@ impl Round {
     }
 }
 
+/// Whether a word is a number: no name of a pool begins with a digit.
+fn is_number(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit())
+}
+
 /// Parses an interval in seconds, with fractions.
-pub(super) fn interval(text: &str) -> Result<Duration, Failure> {
+pub(in crate::commands) fn interval(text: &str) -> Result<Duration, Failure> {
     let interval = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let interval = interval.filter(|interval| !interval.is_zero());
     interval.ok_or_else(|| Failure::usage(format!("interval '{text}' is not a number above 0")))

@@ -1,0 +1,156 @@
+//! Figures about mounted file systems: what the kernel asks of them.
+
+use dataset::name::Name;
+use serde::{Deserialize, Serialize};
+
+/// The requests of the kernel to a mounted file system or snapshot since its mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSample {
+    /// Name of the file system or snapshot.
+    pub dataset: Name,
+    /// Time since the mount, in nanoseconds.
+    pub elapsed: u64,
+    /// The requests since the mount.
+    pub counts: FileCounts,
+}
+
+impl FileSample {
+    /// The requests since an earlier sample of the same dataset. A dataset that was mounted again since then counts
+    /// from its mount.
+    pub fn since(&self, before: Option<&FileSample>) -> FileCounts {
+        match before.filter(|before| before.elapsed < self.elapsed) {
+            Some(before) => self.counts.since(&before.counts),
+            None => self.counts,
+        }
+    }
+}
+
+/// Requests of the kernel, in the columns of `fsstat`. What the kernel answers from its own cache is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileCounts {
+    /// Files, directories, symbolic links and special files made.
+    pub new_files: u64,
+    /// Names removed: unlink and rmdir.
+    pub name_removals: u64,
+    /// Names changed: rename and link.
+    pub name_changes: u64,
+    /// Requests for attributes.
+    pub attribute_gets: u64,
+    /// Attributes changed.
+    pub attribute_sets: u64,
+    /// Requests for a name.
+    pub lookups: u64,
+    /// Parts of directories listed.
+    pub directory_reads: u64,
+    /// Requests to read a file.
+    pub reads: u64,
+    /// Bytes of the reads.
+    pub read_bytes: u64,
+    /// Requests to write a file.
+    pub writes: u64,
+    /// Bytes of the writes.
+    pub written_bytes: u64,
+}
+
+/// The unit of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of requests.
+    Count,
+    /// A number of bytes.
+    Bytes,
+}
+
+impl FileCounts {
+    /// Each figure with its name in JSON and metrics, in the order of the columns.
+    pub fn figures(&self) -> [(&'static str, Unit, u64); 11] {
+        let [new, removal, change, get, set, lookup, list, reads, read, writes, written] = self.all();
+        [
+            ("new_file", Unit::Count, new),
+            ("name_removal", Unit::Count, removal),
+            ("name_change", Unit::Count, change),
+            ("attr_get", Unit::Count, get),
+            ("attr_set", Unit::Count, set),
+            ("lookup_ops", Unit::Count, lookup),
+            ("readdir_ops", Unit::Count, list),
+            ("read_ops", Unit::Count, reads),
+            ("read_bytes", Unit::Bytes, read),
+            ("write_ops", Unit::Count, writes),
+            ("write_bytes", Unit::Bytes, written),
+        ]
+    }
+
+    /// The sum of several counts.
+    pub fn sum<'a>(counts: impl IntoIterator<Item = &'a FileCounts>) -> FileCounts {
+        counts.into_iter().fold(FileCounts::default(), |sum, counts| sum.with(counts, u64::saturating_add))
+    }
+
+    fn since(&self, before: &FileCounts) -> FileCounts {
+        self.with(before, u64::saturating_sub)
+    }
+
+    fn with(&self, other: &FileCounts, join: fn(u64, u64) -> u64) -> FileCounts {
+        let (mine, others) = (self.all(), other.all());
+        let joined = std::array::from_fn(|at| join(mine[at], others[at]));
+        let [
+            new_files,
+            name_removals,
+            name_changes,
+            attribute_gets,
+            attribute_sets,
+            lookups,
+            directory_reads,
+            reads,
+            read_bytes,
+            writes,
+            written_bytes,
+        ] = joined;
+        FileCounts {
+            new_files,
+            name_removals,
+            name_changes,
+            attribute_gets,
+            attribute_sets,
+            lookups,
+            directory_reads,
+            reads,
+            read_bytes,
+            writes,
+            written_bytes,
+        }
+    }
+
+    fn all(&self) -> [u64; 11] {
+        [
+            self.new_files,
+            self.name_removals,
+            self.name_changes,
+            self.attribute_gets,
+            self.attribute_sets,
+            self.lookups,
+            self.directory_reads,
+            self.reads,
+            self.read_bytes,
+            self.writes,
+            self.written_bytes,
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_made_anew_counts_from_its_beginning() {
+        let sample = |elapsed, reads| FileSample {
+            dataset: "tank".parse().unwrap(),
+            elapsed,
+            counts: FileCounts { reads, read_bytes: 10 * reads, ..FileCounts::default() },
+        };
+        let later = sample(20, 7).since(Some(&sample(10, 4)));
+        assert_eq!((later.reads, later.read_bytes), (3, 30));
+        assert_eq!(sample(5, 2).since(Some(&sample(10, 4))).reads, 2);
+        assert_eq!(FileCounts::sum([&later, &later]).read_bytes, 60);
+    }
+}
