@@ -186,7 +186,7 @@ pub(super) fn check_regions(label: &Label, vdevs: &[NewVdev]) -> Result<()> {
 }
 
 /// Refuses rows of `unit` data sectors if a region of `sectors` sectors, or `region` bytes, holds too few of them.
-pub(super) fn check_rows(sectors: u64, unit: u64, region: u64) -> Result<()> {
+pub fn check_rows(sectors: u64, unit: u64, region: u64) -> Result<()> {
     match sectors / unit < LEAST_ROWS {
         true => {
             let region = format_bytes(region);

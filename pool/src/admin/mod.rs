@@ -92,7 +92,7 @@ mod tests;
 
 pub(crate) use self::open::{State, open_unread, read_state};
 pub use self::{
-    add::Addition,
+    add::{Addition, check_rows},
     columns::Widening,
     committed::CommittedState,
     create::{CreateOptions, DEFAULT_ASHIFT, MIN_DEVICE, create, create_of, suitable_region},

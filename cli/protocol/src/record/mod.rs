@@ -6,6 +6,7 @@
 //! pool      pools: state, activities, history, events, counters
 //! vdev      vdevs and their devices
 //! plan      layouts, and effects of jobs before their start
+//! layouts   layouts for a new pool, from disks and wishes
 //! loss      the loss that failures of devices would cause
 //! found     findings on devices: pools to import, states for a rewind, damage
 //! dataset   datasets, their properties, snapshots and streams
@@ -19,6 +20,7 @@ mod dataset;
 mod figures;
 mod file;
 mod found;
+mod layouts;
 mod loss;
 mod parts;
 mod plan;
@@ -26,4 +28,6 @@ mod pool;
 mod property;
 mod vdev;
 
-pub use self::{dataset::*, figures::*, file::*, found::*, loss::*, parts::*, plan::*, pool::*, property::*, vdev::*};
+pub use self::{
+    dataset::*, figures::*, file::*, found::*, layouts::*, loss::*, parts::*, plan::*, pool::*, property::*, vdev::*,
+};

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use pool::{
-    admin::{ClassedVdev, NewVdev, suitable_region},
+    admin::{ClassedVdev, NewVdev},
     device::Device,
-    format::label::{
-        classes::{VdevClass, VdevClasses},
-        usable_size,
-    },
+    format::label::classes::{VdevClass, VdevClasses},
     units::VdevId,
-    vdev::{Leaf, Vdev, raidz::zones},
+    vdev::{Leaf, Vdev},
 };
-use protocol::{Failure, LayoutVdev, VdevKind, VdevRole, VdevSpec, VdevTreeSpec};
+use protocol::{Failure, LayoutVdev, Outline, VdevKind, VdevRole, VdevSpec, VdevTreeSpec, region_of};
 
 /// Splits the requested vdevs into vdevs and cache devices.
 pub(crate) fn apart(specs: &[VdevTreeSpec]) -> (Vec<VdevTreeSpec>, Vec<VdevSpec>) {
@@ -148,9 +145,6 @@ fn check_alike(vdevs: &[VdevTreeSpec], present: &[Arc<dyn Vdev>], action: &str, 
     }
 }
 
-/// Usable bytes of each device of a vdev, and the parity for a RAID-Z.
-type Shape = (Vec<u64>, Option<u8>);
-
 /// Estimates the space, in bytes, that the requested vdevs add to a pool with these sector and region sizes; `region`
 /// is `None` for a new pool. `devices` are the device sizes. Unusable space is noted in `shown`, which is in the same
 /// order.
@@ -161,38 +155,20 @@ pub(crate) fn estimate(
     sector: u64,
     region: Option<u64>,
 ) -> u64 {
-    let mut devices = devices.iter().map(|size| usable_size(*size));
-    let shape = |vdev: &VdevTreeSpec| {
-        let width = vdev.devices.len();
-        (vdev.role, (devices.by_ref().take(width).collect(), vdev.kind.parity()))
+    let mut devices = devices.iter().copied();
+    let outline = |vdev: &VdevTreeSpec| {
+        let sizes = devices.by_ref().take(vdev.devices.len()).collect();
+        Outline { role: vdev.role, kind: vdev.kind, sizes }
     };
-    let shapes: Vec<(VdevRole, Shape)> = vdevs.iter().map(shape).collect();
-    let least = |sizes: &[u64]| sizes.iter().min().copied().unwrap_or(0);
-    let capacity = |(sizes, parity): &Shape| {
-        let data = parity.map_or(1, |parity| sizes.len().saturating_sub(parity.into()));
-        least(sizes).saturating_mul(data as u64)
-    };
-    let smallest = |is_normal: bool| {
-        let alike = shapes.iter().filter(|(role, _)| (*role == VdevRole::Normal) == is_normal);
-        alike.map(|(_, shape)| capacity(shape)).min()
-    };
-    let region = region.unwrap_or_else(|| suitable_region(smallest(true).unwrap_or(0), smallest(false)));
-    assert!(shown.len() >= shapes.len(), "each is shown");
-    let mut size = 0;
-    for (shown, (role, (sizes, parity))) in shown.iter_mut().zip(shapes) {
-        let least = least(&sizes);
-        let space;
-        (space, shown.unused) = match parity {
-            Some(parity) => (
-                zones::space_on(sizes.clone(), parity, sector, region),
-                zones::unused_on(sizes, parity, sector, region),
-            ),
-            None => (least / region * region, sizes.iter().map(|size| size - least).sum()),
-        };
-        // A log vdev adds no space to the pool.
-        size += if role == VdevRole::Log { 0 } else { space };
+    let outlines: Vec<Outline> = vdevs.iter().map(outline).collect();
+    let region = region.unwrap_or_else(|| region_of(&outlines));
+    assert!(shown.len() >= outlines.len(), "each is shown");
+    for (shown, outline) in shown.iter_mut().zip(&outlines) {
+        shown.unused = outline.unused(sector, region);
     }
-    size
+    // A log vdev adds no space to the pool.
+    let storing = outlines.iter().filter(|outline| outline.role != VdevRole::Log);
+    storing.map(|outline| outline.space(sector, region)).sum()
 }
 
 /// The requested vdevs for display; numbering starts with `first`.
