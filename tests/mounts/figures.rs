@@ -78,3 +78,49 @@ fn a_report_has_the_columns_of_fsstat() {
     assert!(said.contains("not mounted"), "{said}");
     lab.run("fs", &["stat", "1", "2", "3"]).fails(2);
 }
+
+/// The counts of a histogram in JSON together.
+fn sum(buckets: &Value) -> u64 {
+    buckets.as_array().unwrap().iter().map(|count| count.as_str().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn requests_to_devices_are_measured_by_class() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let path = lab.mount("tank").join("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(&vec![7; 2 << 20], 0).unwrap();
+    file.sync_all().unwrap();
+    lab.pool(&["sync", "tank"]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    lab.pool(&["trim", "-w", "tank"]);
+    let shown: Value = serde_json::from_str(&lab.pool(&["iostat", "-jwr", "tank"])).unwrap();
+    let tank = &shown["pools"]["tank"];
+    let (waits, sizes) = (&tank["latency_histogram"], &tank["request_size_histogram"]);
+    for way in ["read", "write"] {
+        let (total, disk) = (sum(&waits["total_wait"][way]), sum(&waits["disk_wait"][way]));
+        assert!(total > 0 && total == disk, "{way}: {total} {disk}");
+    }
+    for class in ["sync_write", "async_write", "scrub", "trim"] {
+        assert!(sum(&sizes[class]["ind"]) + sum(&sizes[class]["agg"]) > 0, "{class}: {sizes}");
+    }
+    assert!(sum(&sizes["scrub"]["agg"]) > 0, "adjacent blocks are read together: {sizes}");
+    let device = tank["vdevs"].as_object().unwrap().values().next().unwrap();
+    assert_eq!(device["latency_histogram"], *waits, "a pool of one device has its figures");
+}
+
+#[test]
+fn latency_and_queues_are_columns_and_histograms_stand_alone() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let table = lab.pool(&["iostat", "-vlq", "tank"]);
+    let lines: Vec<&str> = table.lines().collect();
+    let head: Vec<&str> = lines[0].split_whitespace().collect();
+    assert_eq!(head[3..10], ["total_wait", "disk_wait", "syncq_wait", "asyncq_wait", "scrub", "trim", "rebuild"]);
+    assert_eq!(head[10..12], ["syncq_read", "syncq_write"]);
+    assert_eq!(lines[3].split_whitespace().count(), 1 + 6 + 11 + 14, "{table}");
+    let rows = lab.pool(&["iostat", "-Hpwy", "tank", "0.1", "1"]);
+    assert_eq!((rows.lines().count(), rows.lines().next().unwrap().split('\t').next()), (37, Some("1")));
+    let sizes = lab.pool(&["iostat", "-vr", "tank"]);
+    assert_eq!(sizes.matches("req_size").count(), 2, "of the pool and of its device: {sizes}");
+    lab.run("pool", &["iostat", "-lw", "tank"]).fails(2);
+}

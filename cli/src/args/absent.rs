@@ -63,7 +63,6 @@ const POOL_OPTIONS: Options = &[
     ("status", &["-s"], "slow I/O operations are not counted in this version"),
     ("iostat", &["-c"], NO_DEVICE_SCRIPTS),
     ("sync", &["-f"], "a sync always commits all pending writes"),
-    ("iostat", &["-l", "-q", "-r", "-w"], "latency, queue and request size statistics do not exist in this version"),
 ];
 
 const FS_OPTIONS: Options = &[

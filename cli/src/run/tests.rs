@@ -331,8 +331,8 @@ fn absent_options_of_openzfs_are_named() {
     'import -t' is not supported: temporary pool names do not exist in this version; to rename: zpool import POOL NEWNAME
     [exit 2]
     ");
-    insta::assert_snapshot!(output_of("zpool iostat -l"), @"
-    'iostat -l' is not supported: latency, queue and request size statistics do not exist in this version
+    insta::assert_snapshot!(output_of("zpool iostat -c"), @"
+    'iostat -c' is not supported: scripts for each device do not exist in this version; 'pool status -j' gives the devices to scripts
     [exit 2]
     ");
     insta::assert_snapshot!(output_of("fs rewrite tank"), @"

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use pool::{admin::Pool, env::Env};
+use pool::{admin::Pool, device::IoPurpose, env::Env};
 
 use super::{
     job::{Job, Step},
@@ -204,7 +204,7 @@ impl Scheduler {
     ) -> Result<(bool, Option<Kind>, Option<Duration>)> {
         let movers = Kind::IN_ORDER.iter().filter(|kind| kind.is_mover() && kind.of(datasets).is_under_way());
         assert!(movers.count() <= 1, "JOB-1: several jobs that move chunks are under way");
-        let repaired = datasets.repair_step();
+        let repaired = IoPurpose::Scrub.during(|| datasets.repair_step());
         let (mut worked, mut failed) = (matches!(repaired, Ok(Progress::Worked)), repaired.err());
         let (mut has_turn, mut soonest) = (None, None);
         for job in jobs {
@@ -241,7 +241,8 @@ impl Scheduler {
                 return Ok(Step::Wait(now + rest));
             }
         }
-        let step = job.step(pool, Pace::step(self.strides.bytes(job.kind()), limit))?;
+        let purpose = purpose(job.kind());
+        let step = purpose.during(|| job.step(pool, Pace::step(self.strides.bytes(job.kind()), limit)))?;
         if matches!(step, Step::Worked | Step::Done) {
             self.strides.took(job.kind(), env.uptime().saturating_sub(now));
         }
@@ -288,6 +289,15 @@ impl Strides {
             scrub.set_alone(is_alone);
             copying.set_alone(is_alone);
         }
+    }
+}
+
+/// The purpose of the requests that a job of a kind makes.
+fn purpose(kind: Kind) -> IoPurpose {
+    match kind {
+        Kind::Scrub => IoPurpose::Scrub,
+        Kind::Resilver => IoPurpose::Resilver,
+        _ => IoPurpose::Background,
     }
 }
 

@@ -33,7 +33,7 @@ use super::{
     runs::{Run, UnderWay},
     storage::Storage,
 };
-use crate::{format::pointer::BlockPointer, space::Seen};
+use crate::{device::IoPurpose, format::pointer::BlockPointer, space::Seen};
 
 /// The budget is this part of the cache in memory.
 const PART_OF_CACHE: u64 = 4;
@@ -208,23 +208,33 @@ impl Ahead {
         }
         // Runs with blocks that a reader waits for come first, each kind in order of offset.
         runs.sort_by_key(|run| run.iter().all(|copy| copy.block >= waited));
-        self.begin(storage, &runs, (blocks, seen), What::Data);
+        self.begin(storage, &runs, (blocks, seen), waited, What::Data);
     }
 
     /// Starts to prefetch nodes, as many from the front as there is room for.
     pub(crate) fn begin_nodes(&self, storage: &Storage, nodes: &[BlockPointer], seen: Seen) {
         let free = self.prefetches.lock().free(What::Nodes);
         let nodes = &nodes[..free.min(nodes.len())];
-        self.begin(storage, &storage.runs_of(nodes), (nodes, seen), What::Nodes);
+        self.begin(storage, &storage.runs_of(nodes), (nodes, seen), 0, What::Nodes);
     }
 
-    fn begin(&self, storage: &Storage, runs: &[Run], (blocks, seen): (&[BlockPointer], Seen), what: What) {
+    /// A reader waits for the first `waited` blocks.
+    fn begin(
+        &self,
+        storage: &Storage,
+        runs: &[Run],
+        (blocks, seen): (&[BlockPointer], Seen),
+        waited: usize,
+        what: What,
+    ) {
         let changes = self.prefetches.lock().changes;
         for run in runs {
             if self.prefetches.lock().free(what) == 0 {
                 return;
             }
-            let Some(run) = storage.begin_run(run, blocks, seen) else { continue };
+            let is_waited = run.iter().any(|copy| copy.block < waited);
+            let purpose = if is_waited { IoPurpose::current() } else { IoPurpose::Background };
+            let Some(run) = purpose.during(|| storage.begin_run(run, blocks, seen)) else { continue };
             let mut prefetches = self.prefetches.lock();
             if prefetches.changes != changes {
                 return;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::{
     block::{Spares, Stored, checksum::verify, compression::decompress, repair::Copying, storage::Storage},
+    device::{IoPurpose, merged},
     error::Result,
     format::pointer::{Address, BlockPointer},
     space::{Seen, Space},
@@ -133,15 +134,17 @@ impl Storage {
                 }
             }
         };
+        let purpose = IoPurpose::current();
         thread::scope(|scope| {
-            (0..others).for_each(|_| drop(scope.spawn(work)));
+            (0..others).for_each(|_| drop(scope.spawn(|| purpose.during(work))));
             work();
         });
     }
 
     /// Begins to read a run; `None` if its vdev is missing.
     fn begin(&self, run: &Run, blocks: &[BlockPointer], sources: Sources) -> Option<Begun> {
-        Some(self.vdevs.get(run[0].vdev).ok()?.begin(run[0].offset, len(run, blocks), sources))
+        let vdev = self.vdevs.get(run[0].vdev).ok()?;
+        Some(merged(run.len() > 1, || vdev.begin(run[0].offset, len(run, blocks), sources)))
     }
 
     /// Copies a run, if all of it verifies at once. Bad copies are counted later, when their blocks are read singly.

@@ -8,6 +8,7 @@ use crate::{
         compression::{CompressionChoice, Compressor, compress},
         storage::Storage,
     },
+    device::merged,
     error::{Error, Result},
     format::pointer::{Address, BlockPointer, Checksum, Compression},
     space::{Class, Placement, Purpose},
@@ -180,7 +181,8 @@ impl Storage {
             let parts: Vec<_> = run.iter().map(|block| block.stored.clone()).collect();
             let len: usize = parts.iter().map(|part| part.len()).sum();
             let (vdev, offset) = self.space.resolve(start, len as u32)?;
-            return self.vdevs.get(vdev)?.write_parts(offset, &parts);
+            let vdev = self.vdevs.get(vdev)?;
+            return merged(run.len() > 1, || vdev.write_parts(offset, &parts));
         }
         let total: usize = run.iter().map(|block| block.stored.len().next_multiple_of(unit)).sum();
         let mut bytes = Vec::with_capacity(total);
@@ -188,7 +190,7 @@ impl Storage {
             bytes.resize(bytes.len().next_multiple_of(unit), 0);
             bytes.extend_from_slice(&block.stored);
         }
-        self.write_run(start, Arc::new(bytes))
+        merged(run.len() > 1, || self.write_run(start, Arc::new(bytes)))
     }
 
     pub(super) fn write_run(&self, start: Address, bytes: Arc<Vec<u8>>) -> Result<()> {

@@ -23,15 +23,28 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
-use super::interface::{Device, Pending, Whereabouts};
+use super::{
+    flow::{self, Kind, Meter},
+    interface::{Device, Pending, Whereabouts},
+};
 
 /// A device around another one, which must answer in time.
 pub struct DeadlineDevice {
     inner: Arc<dyn Device>,
     crew: Crew,
     patience: Arc<Patience>,
+    meter: RwLock<Arc<Meter>>,
+}
+
+/// A request that is measured from here to its drop.
+struct Measured {
+    meter: Arc<Meter>,
+    asked: flow::Asked,
+    at: Instant,
+    is_queued: bool,
+    begun: Option<Instant>,
 }
 
 /// The deadline, and the state of requests. Shared with every request under way.
@@ -76,7 +89,7 @@ impl DeadlineDevice {
             under_way: Mutex::default(),
             begun: AtomicU64::new(0),
         };
-        DeadlineDevice { inner, crew: Crew::default(), patience: Arc::new(patience) }
+        DeadlineDevice { inner, crew: Crew::default(), patience: Arc::new(patience), meter: RwLock::default() }
     }
 
     /// Changes the deadline for each request.
@@ -86,14 +99,22 @@ impl DeadlineDevice {
 
     fn run<T: Send + 'static>(
         &self,
+        measured: Option<Measured>,
         work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        self.ask(work)?.wait()
+        self.ask(measured, work)?.wait()
+    }
+
+    /// Begins to measure a request.
+    fn measure_request(&self, kind: Kind, bytes: usize) -> Measured {
+        let meter = self.meter.read().clone();
+        Measured { meter, asked: flow::Asked::new(kind, bytes), at: Instant::now(), is_queued: false, begun: None }
     }
 
     /// Hands some work to a thread.
     fn ask<T: Send + 'static>(
         &self,
+        mut measured: Option<Measured>,
         work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static,
     ) -> io::Result<Asked<T>> {
         if self.outstanding() > 0 {
@@ -103,8 +124,11 @@ impl DeadlineDevice {
         let settled = Arc::new(AtomicBool::new(false));
         let (inner, patience, on_thread) = (self.inner.clone(), self.patience.clone(), settled.clone());
         let number = self.patience.note_request();
+        measured.iter_mut().for_each(Measured::queue);
         self.crew.submit(Box::new(move || {
+            measured.iter_mut().for_each(Measured::begin);
             let result = work(&*inner);
+            drop(measured);
             patience.under_way.lock().remove(&number);
             // The receiver of the answer may close the device, and reopen it at once.
             drop(inner);
@@ -117,8 +141,12 @@ impl DeadlineDevice {
         Ok(Asked { patience: self.patience.clone(), answer, settled, at: Instant::now() })
     }
 
-    fn begin<T: Send + 'static>(&self, work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static) -> Pending<T> {
-        match self.ask(work) {
+    fn begin<T: Send + 'static>(
+        &self,
+        measured: Measured,
+        work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        match self.ask(Some(measured), work) {
             Ok(asked) => Pending::Begun(Box::new(move || asked.wait())),
             Err(error) => Pending::Done(Err(error)),
         }
@@ -127,8 +155,47 @@ impl DeadlineDevice {
 
 impl DeadlineDevice {
     /// Hands a read into `bytes` from `offset` on to a thread.
-    fn have_read(&self, offset: u64, mut bytes: Vec<u8>) -> Pending<Vec<u8>> {
-        self.begin(move |device| device.read_at(offset, &mut bytes).map(|()| bytes))
+    fn have_read(&self, measured: Measured, offset: u64, mut bytes: Vec<u8>) -> Pending<Vec<u8>> {
+        self.begin(measured, move |device| device.read_at(offset, &mut bytes).map(|()| bytes))
+    }
+}
+
+impl Measured {
+    /// The request waits for a thread from now on.
+    fn queue(&mut self) {
+        self.is_queued = true;
+        self.meter.queued(self.asked);
+    }
+
+    /// A thread hands the request to the kernel.
+    fn begin(&mut self) {
+        self.meter.unqueued(self.asked);
+        self.meter.begun(self.asked);
+        self.begun = Some(Instant::now());
+    }
+
+    /// The caller itself does `work`, which returns whether it has done the request.
+    fn directly(&mut self, work: impl FnOnce() -> io::Result<bool>) -> io::Result<bool> {
+        self.meter.begun(self.asked);
+        let done = work();
+        match done {
+            Ok(false) => self.meter.not_done(self.asked),
+            _ => self.begun = Some(self.at),
+        }
+        done
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        match self.begun {
+            Some(begun) => {
+                let queue = self.is_queued.then(|| begun - self.at);
+                self.meter.ended(self.asked, queue, begun.elapsed());
+            }
+            None if self.is_queued => self.meter.unqueued(self.asked),
+            None => {}
+        }
     }
 }
 
@@ -206,32 +273,34 @@ impl Device for DeadlineDevice {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        if self.outstanding() == 0 && self.inner.read_at_once(offset, buf)? {
+        let mut measured = self.measure_request(Kind::Read, buf.len());
+        if self.outstanding() == 0 && measured.directly(|| self.inner.read_at_once(offset, buf))? {
             return Ok(());
         }
-        buf.copy_from_slice(&self.have_read(offset, vec![0; buf.len()]).wait()?);
+        buf.copy_from_slice(&self.have_read(measured, offset, vec![0; buf.len()]).wait()?);
         Ok(())
     }
 
     fn begin_read(&self, offset: u64, len: usize) -> Pending<Vec<u8>> {
         let mut bytes = vec![0; len];
+        let mut measured = self.measure_request(Kind::Read, len);
         if self.outstanding() == 0 {
-            match self.inner.read_at_once(offset, &mut bytes) {
+            match measured.directly(|| self.inner.read_at_once(offset, &mut bytes)) {
                 Ok(true) => return Pending::Done(Ok(bytes)),
                 Ok(false) => {}
                 Err(error) => return Pending::Done(Err(error)),
             }
         }
-        self.have_read(offset, bytes)
+        self.have_read(measured, offset, bytes)
     }
 
     fn read_trusting(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         if !self.patience.is_prompt() {
             return self.read_at(offset, buf);
         }
-        let asked = Instant::now();
-        self.inner.read_at(offset, buf)?;
-        self.patience.note_answer(asked);
+        let mut measured = self.measure_request(Kind::Read, buf.len());
+        measured.directly(|| self.inner.read_at(offset, buf).map(|()| true))?;
+        self.patience.note_answer(measured.at);
         Ok(())
     }
 
@@ -240,22 +309,27 @@ impl Device for DeadlineDevice {
     }
 
     fn write_shared(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
-        let bytes = bytes.clone();
-        self.run(move |device| device.write_at(offset, &bytes))
+        let (measured, bytes) = (self.measure_request(Kind::Write, bytes.len()), bytes.clone());
+        self.run(Some(measured), move |device| device.write_at(offset, &bytes))
     }
 
     fn write_parts(&self, offset: u64, parts: &[Arc<Vec<u8>>]) -> io::Result<()> {
+        let measured = self.measure_request(Kind::Write, parts.iter().map(|part| part.len()).sum());
         let parts = parts.to_vec();
-        self.run(move |device| device.write_parts(offset, &parts))
+        self.run(Some(measured), move |device| device.write_parts(offset, &parts))
     }
 
     fn begin_write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Pending {
-        let bytes = bytes.clone();
-        self.begin(move |device| device.write_at(offset, &bytes))
+        let (measured, bytes) = (self.measure_request(Kind::Write, bytes.len()), bytes.clone());
+        self.begin(measured, move |device| device.write_at(offset, &bytes))
     }
 
     fn begin_flush(&self) -> Pending {
-        self.begin(|device| device.flush())
+        self.begin(self.measure_request(Kind::Flush, 0), |device| device.flush())
+    }
+
+    fn count_in(&self, meter: &Arc<Meter>) {
+        *self.meter.write() = meter.clone();
     }
 
     fn hurry(&self, deadline: Duration) {
@@ -271,7 +345,7 @@ impl Device for DeadlineDevice {
     }
 
     fn is_in_place(&self) -> bool {
-        self.run(|device| Ok(device.is_in_place())).unwrap_or(false)
+        self.run(None, |device| Ok(device.is_in_place())).unwrap_or(false)
     }
 
     fn whereabouts(&self) -> Whereabouts {
@@ -285,7 +359,7 @@ impl Device for DeadlineDevice {
     }
 
     fn measure(&self) -> io::Result<u64> {
-        self.run(|device| device.measure())
+        self.run(None, |device| device.measure())
     }
 
     fn resize(&self, size: u64) {
@@ -293,19 +367,20 @@ impl Device for DeadlineDevice {
     }
 
     fn truncate(&self, size: u64) -> io::Result<bool> {
-        self.run(move |device| device.truncate(size))
+        self.run(None, move |device| device.truncate(size))
     }
 
     fn grow_back(&self, size: u64) -> io::Result<bool> {
-        self.run(move |device| device.grow_back(size))
+        self.run(None, move |device| device.grow_back(size))
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.run(|device| device.flush())
+        self.run(Some(self.measure_request(Kind::Flush, 0)), |device| device.flush())
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.run(move |device| device.discard(offset, len))
+        let measured = self.measure_request(Kind::Discard, usize::try_from(len).unwrap_or(usize::MAX));
+        self.run(Some(measured), move |device| device.discard(offset, len))
     }
 
     fn can_discard(&self) -> bool {

@@ -2,6 +2,8 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use super::flow::Meter;
+
 /// The unit in which a write can be torn by a power failure, in bytes.
 pub const TEAR_UNIT: u64 = 512;
 
@@ -79,6 +81,9 @@ pub trait Device: Send + Sync {
     fn begin_flush(&self) -> Pending {
         Pending::Done(self.flush())
     }
+
+    /// From now on counts requests in `meter`, if the device measures at all.
+    fn count_in(&self, _meter: &Arc<Meter>) {}
 
     /// From now on stops waiting for requests that do not come back.
     fn give_up(&self) {}

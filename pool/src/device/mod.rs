@@ -8,7 +8,7 @@
 //! - [`MemoryDevice`]: sparse memory, for tests and for what-if runs.
 //! - [`RecordingDevice`]: records every write and flush, and shows what a power failure could have left.
 //! - [`FaultDevice`]: fails, hangs, corrupts, vanishes and comes back on demand.
-//! - [`DeadlineDevice`]: stops waiting for a device that does not answer.
+//! - [`DeadlineDevice`]: stops waiting for a device that does not answer, and measures requests into a [`Meter`].
 //!
 //! Promises of every device:
 //! 1. A read or write is whole or an error; an access past the end is an error and changes nothing.
@@ -19,18 +19,20 @@ mod backing;
 mod deadline;
 mod fault;
 mod file;
+mod flow;
 mod holder;
 mod interface;
 mod memory;
 mod page_cache;
 mod recording;
 
-pub(crate) use self::interface::joined;
 pub use self::{
     deadline::DeadlineDevice,
     fault::{Effect, Fault, FaultDevice, Operation},
     file::{Access, FileDevice},
+    flow::{CLASSES, Flow, IoClass, IoPurpose, Meter, SIZES, Sizes, WAITS, Waits},
     interface::{Device, Pending, TEAR_UNIT, Whereabouts},
     memory::MemoryDevice,
     recording::{Fate, Recorder, RecordingDevice, all_cuts, cuts},
 };
+pub(crate) use self::{flow::merged, interface::joined};

@@ -7,7 +7,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::txg::engine::state::Engine;
+use crate::{device::IoPurpose, txg::engine::state::Engine};
 
 /// Writes in the background until dropped.
 pub struct Feeder {
@@ -19,7 +19,7 @@ impl Feeder {
     /// Starts the thread.
     pub fn spawn(engine: Arc<Engine>) -> Feeder {
         let (stop, stopped) = bounded(0);
-        let body = move || run(&engine, &stopped);
+        let body = move || IoPurpose::Background.during(|| run(&engine, &stopped));
         let thread = thread::Builder::new().name("cenote-feeder".into()).spawn(body);
         Feeder { stop: Some(stop), thread: Some(thread.expect("the system can start threads")) }
     }

@@ -7,6 +7,8 @@ use rayon::{
     iter::{IntoParallelIterator, ParallelIterator},
 };
 
+use crate::device::IoPurpose;
+
 /// A pool of worker threads, or none.
 pub(crate) struct Workers {
     threads: Option<ThreadPool>,
@@ -35,16 +37,20 @@ impl Workers {
         work: impl Fn(T) -> Result<(), E> + Send + Sync,
     ) -> Result<(), E> {
         match &self.threads {
-            Some(threads) if items.len() > 1 => threads.install(|| items.into_par_iter().try_for_each(&work)),
+            Some(threads) if items.len() > 1 => {
+                let purpose = IoPurpose::current();
+                let work = |item| purpose.during(|| work(item));
+                threads.install(|| items.into_par_iter().try_for_each(work))
+            }
             _ => items.into_iter().try_for_each(work),
         }
     }
 
-    /// Runs `work` soon on a worker, or right here without threads.
+    /// Runs `work` soon on a worker, or right here without threads. No program waits for it.
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         match &self.threads {
-            Some(threads) => threads.spawn(work),
-            None => work(),
+            Some(threads) => threads.spawn(|| IoPurpose::Background.during(work)),
+            None => IoPurpose::Background.during(work),
         }
     }
 }

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use super::{counters::Counters, suspension::Suspension, unflushed::Unflushed};
 use crate::{
-    device::{Device, Pending},
+    device::{Device, Meter, Pending},
     error::{Error, Result},
     format::{
         label::{BODY_AT, BODY_SIZE, DATA_START, device_size, usable_size},
@@ -93,6 +93,7 @@ pub struct Leaf {
     name: String,
     device: RwLock<Arc<dyn Device>>,
     counters: Counters,
+    meter: Arc<Meter>,
     health: Mutex<Health>,
     unflushed: Unflushed,
     /// Held by the thread that flushes because much is unflushed.
@@ -111,12 +112,15 @@ pub struct Leaf {
 impl Leaf {
     /// The device that carries the labels of `guid`. The leaf offers all bytes between the labels.
     pub fn new(guid: Guid, device: Arc<dyn Device>) -> Leaf {
+        let meter = Arc::default();
+        device.count_in(&meter);
         Leaf {
             guid,
             size: AtomicU64::new(usable_size(device.size())),
             name: device.name().to_owned(),
             device: RwLock::new(device),
             counters: Counters::default(),
+            meter,
             health: Mutex::new(Health::Online),
             unflushed: Unflushed::default(),
             relieving: Mutex::default(),
@@ -177,6 +181,11 @@ impl Leaf {
     /// Requests and failures since the pool was opened.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Waits and sizes of requests since the pool was opened.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// The current health of the device.
@@ -268,6 +277,7 @@ impl Leaf {
     /// first; if a replay fails, nothing changes.
     pub fn take_back(&self, device: Arc<dyn Device>) -> Result<()> {
         self.unflushed.replay(&*device).map_err(|source| self.failed("write", source))?;
+        device.count_in(&self.meter);
         *self.device.write() = device;
         self.set_trouble(None);
         *self.health.lock() = Health::Online;
@@ -287,6 +297,7 @@ impl Leaf {
     pub(super) fn renew(&self, device: Arc<dyn Device>, marks: Behind) {
         self.unflushed.clear();
         self.size.store(usable_size(device.size()), Ordering::Relaxed);
+        device.count_in(&self.meter);
         *self.device.write() = device;
         self.found_marks(marks);
         self.set_trouble(None);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use dataset::jobs::JobRecord;
+use pool::device::Flow;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -197,6 +198,8 @@ pub struct IoCounts {
     pub read_bytes: u64,
     /// Bytes written since import.
     pub written_bytes: u64,
+    /// Waits, sizes and queues of the requests since import.
+    pub flow: Flow,
     /// Counters of each device in a mirror or RAID-Z, with `allocated` and `free` at 0.
     pub members: Vec<IoCounts>,
 }

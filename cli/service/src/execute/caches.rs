@@ -89,6 +89,7 @@ impl OpenPool {
                 writes: counts.writes,
                 read_bytes: counts.read_bytes,
                 written_bytes: counts.written_bytes,
+                flow: leaf.meter().snapshot(),
                 members: Vec::new(),
             }
         };

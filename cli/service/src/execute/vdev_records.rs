@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pool::{
+    device::Flow,
     format::label::Label,
     space::SpaceTotals,
     units::VdevId,
@@ -177,6 +178,7 @@ impl OpenPool {
                     writes: counts.writes,
                     read_bytes: counts.read_bytes,
                     written_bytes: counts.written_bytes,
+                    flow: leaf.meter().snapshot(),
                     ..IoCounts::default()
                 }
             };
@@ -186,6 +188,7 @@ impl OpenPool {
                 sum.writes += counts.writes;
                 sum.read_bytes += counts.read_bytes;
                 sum.written_bytes += counts.written_bytes;
+                sum.flow.add(&counts.flow);
             }
             if vdev.group_name().is_some() {
                 sum.members = members;
@@ -194,6 +197,8 @@ impl OpenPool {
         };
         let vdevs: Vec<IoCounts> = self.vdevs().all().iter().map(|vdev| counts(&**vdev)).collect();
         let total = |of: fn(&IoCounts) -> u64| vdevs.iter().map(of).sum();
+        let mut flow = Flow::default();
+        vdevs.iter().for_each(|vdev| flow.add(&vdev.flow));
         let pool = IoCounts {
             name: self.name().to_string(),
             role: VdevRole::Normal,
@@ -203,6 +208,7 @@ impl OpenPool {
             writes: total(|counts| counts.writes),
             read_bytes: total(|counts| counts.read_bytes),
             written_bytes: total(|counts| counts.written_bytes),
+            flow,
             members: Vec::new(),
         };
         let vdevs = vdevs.into_iter().chain(self.cache_counts()).collect();

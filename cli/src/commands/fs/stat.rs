@@ -2,8 +2,8 @@
 
 use clap::Args;
 use dataset::name::Name;
-use dataset::property::size::{format_bytes, format_count};
-use protocol::{Exit, Failure, FileCounts, FileSample, MountRequest, Response, Unit, unexpected_answer};
+use dataset::property::size::format_count;
+use protocol::{Exit, Failure, FileCounts, FileSample, MountRequest, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
 
 use crate::args::{clock::Stamp, common};
@@ -141,12 +141,8 @@ fn render(rows: &[(String, FileCounts)], arguments: &Arguments, below: &mut Opti
 }
 
 fn cells(counts: &FileCounts, exact: bool) -> Vec<String> {
-    let cell = |(_, unit, figure): (_, Unit, u64)| match unit {
-        _ if exact => figure.to_string(),
-        Unit::Count => format_count(figure),
-        Unit::Bytes => format_bytes(figure),
-    };
-    counts.figures().into_iter().map(cell).collect()
+    let cell = |figure: u64| if exact { figure.to_string() } else { format_count(figure) };
+    counts.figures().into_iter().map(|(.., figure)| cell(figure)).collect()
 }
 
 fn encode(rows: &[(String, FileCounts)]) -> Value {

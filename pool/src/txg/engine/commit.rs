@@ -12,6 +12,7 @@ use crossbeam_channel::Receiver;
 
 use super::state::Engine;
 use crate::{
+    device::IoPurpose,
     error::{Error, Result},
     space::Hold,
     txg::sync,
@@ -119,7 +120,7 @@ impl Engine {
         assert!(!self.log.is_applying(), "TXG-3: a commit comes before the intent log is replayed");
         self.storage.space.ease_holds();
         let unwinding = FailOnPanic(self);
-        let outcome = Suspension::patiently(|| sync::run(self));
+        let outcome = IoPurpose::Background.during(|| Suspension::patiently(|| sync::run(self)));
         std::mem::forget(unwinding);
         match outcome {
             Ok(txg) => {
