@@ -40,7 +40,11 @@ use super::{
     spawn,
 };
 use crate::{
-    execute::{Cancel, Job, OpenPool, Opening, delegated::restricted, refusal},
+    execute::{
+        Cancel, Job, OpenPool, Opening,
+        delegated::{judgement, restricted},
+        refusal,
+    },
     owners,
 };
 
@@ -206,7 +210,7 @@ impl Handler for Owned {
             None => pool.execute(&command, call.request, stream, &mut job),
             Some(caller) => pool.permit(&call.request, &caller).and_then(|()| {
                 let request = restricted(call.request);
-                caller.during(|| pool.execute(&command, request, stream, &mut job))
+                judgement(&request, caller).during(|| pool.execute(&command, request, stream, &mut job))
             }),
         };
         drop(guard);

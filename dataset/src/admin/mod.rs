@@ -31,7 +31,8 @@ mod transfer;
 pub(crate) mod tests;
 
 pub use delegation::{
-    ALLOW, Allowance, BadPermission, Caller, Grant, Grantee, Reach, permission, permission_names, set_name,
+    ALLOW, Allowance, BadPermission, Caller, Grant, Grantee, Judgement, Moment, Need, Reach, permission,
+    permission_names, set_name,
 };
 pub use lifecycle::{
     create::CreateRequest,

@@ -104,10 +104,10 @@ pub enum Error {
     /// The user for whom the request is made lacks a permission.
     #[error("permission denied")]
     NotAllowed {
-        /// The name of the dataset or snapshot.
+        /// The name of the dataset; empty if the request names none.
         name: String,
-        /// The missing permission.
-        permission: std::borrow::Cow<'static, str>,
+        /// The needed permissions, separated by commas.
+        permission: String,
     },
     /// The property is not inheritable.
     #[error("'{property}' cannot be inherited")]
@@ -392,9 +392,11 @@ impl Error {
                      to discard the partial state: fs receive -A {name}"
                 ));
             }
+            Error::NotAllowed { name, .. } if name.is_empty() => {
+                "the request names nothing that a permission could cover"
+            }
             Error::NotAllowed { name, permission } => {
-                let dataset = name.split('@').next().unwrap_or_default();
-                return Some(format!("the owner of the pool can permit it: fs allow USER {permission} {dataset}"));
+                return Some(format!("the owner of the pool can permit it: fs allow USER {permission} {name}"));
             }
             Error::TooManyGrants { .. } => "give the permissions to a group, or on a dataset below or above",
             Error::NotFound { what: Object::Parent, .. } => "use -p to create missing parents",

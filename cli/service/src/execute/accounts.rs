@@ -16,7 +16,9 @@ use crate::owners;
 impl OpenPool {
     /// All accounts of a kind, with usage and quotas.
     pub(super) fn accounts(&self, name: &Name, kind: OwnerKind, job: &Job<'_>) -> Result<Vec<AccountRecord>, Failure> {
-        let accounts = self.files(name)?.accounts_while(kind, &|| job.check().is_ok());
+        let files = self.files(name)?;
+        self.datasets.judge().or_refused("get used/quota for", name)?;
+        let accounts = files.accounts_while(kind, &|| job.check().is_ok());
         let accounts = accounts.map_err(|errno| accounts_unread(name, errno, job))?;
         Ok(accounts.into_iter().map(|(id, account)| record(id, &account)).collect())
     }
@@ -88,6 +90,7 @@ impl OpenPool {
             return Ok(());
         }
         let dataset = self.with_quotas(name)?;
+        self.datasets.judge().or_refused(SET, name)?;
         for (kind, id, quota) in quotas {
             dataset.fs().set_quota(*kind, *id, *quota).map_err(|errno| refused(dataset.fs(), name, errno))?;
         }

@@ -2,8 +2,13 @@
 
 use std::fmt::Display;
 
-use dataset::error::{Error, Object};
+use dataset::{
+    admin::Caller,
+    error::{Error, Object},
+};
 use protocol::Failure;
+
+use super::delegated;
 
 /// The advice of one request for an error, if different from the error's own remedy.
 pub(crate) type Advice = fn(&Error) -> Option<String>;
@@ -32,6 +37,16 @@ pub(crate) fn to_roll_back(error: &Error) -> Option<String> {
     }
 }
 
+/// How the owner permits what the caller of the present request may not do.
+fn permission(error: &Error) -> Option<String> {
+    match error {
+        Error::NotAllowed { name, permission } if !name.is_empty() => {
+            Some(delegated::remedy(&Caller::current()?, name, permission))
+        }
+        _ => None,
+    }
+}
+
 /// The failure of an administrative request: `cannot ACTION 'WHAT': ...`.
 fn refused(action: &str, what: impl Display, error: &Error, advice: Advice) -> Failure {
     let failure = match error {
@@ -54,7 +69,7 @@ fn refused(action: &str, what: impl Display, error: &Error, advice: Advice) -> F
         }
         other => Failure::cannot(action, what, other),
     };
-    match advice(error).or_else(|| error.remedy()) {
+    match advice(error).or_else(|| permission(error)).or_else(|| error.remedy()) {
         Some(remedy) => failure.hint(remedy),
         None => failure,
     }

@@ -80,12 +80,6 @@ impl OpenPool {
         Ok(own.skip_while(|name| name != than).skip(1).collect())
     }
 
-    /// Names of the snapshots newer than `to`, and of their clones.
-    pub(super) fn newer_and_clones(&self, to: &SnapshotName) -> Result<Vec<String>, Failure> {
-        let newer = self.newer(to)?;
-        if newer.is_empty() { Ok(Vec::new()) } else { self.would_go(to, newer, true) }
-    }
-
     /// Names of everything that is destroyed together with the newer snapshots of a rollback.
     fn would_go(&self, to: &SnapshotName, newer: Vec<SnapshotName>, clones: bool) -> Result<Vec<String>, Failure> {
         let spans = newer.iter().map(|name| SnapshotSpan::One(name.snapshot().to_owned())).collect();

@@ -4,7 +4,7 @@
 //! descendent of its dataset. A set is looked up from the dataset of its grant upwards, and the nearest definition counts. A
 //! dataset still to be created counts as created by the user.
 
-use std::{cell::RefCell, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 use super::grant::{self, Grant, Grantee, Reach};
 use crate::{
@@ -25,32 +25,7 @@ pub struct Caller {
     pub groups: BTreeSet<u32>,
 }
 
-thread_local! {
-    /// The user for whom this thread makes requests; `None` for the owner of the pool.
-    static CALLER: RefCell<Option<Caller>> = const { RefCell::new(None) };
-}
-
-/// Ends the work of a thread for a user, also after a panic.
-struct Working(Option<Caller>);
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        CALLER.set(self.0.take());
-    }
-}
-
 impl Caller {
-    /// Runs `work`, in which this thread makes requests for the user.
-    pub fn during<T>(self, work: impl FnOnce() -> T) -> T {
-        let _working = Working(CALLER.replace(Some(self)));
-        work()
-    }
-
-    /// The user for whom this thread makes requests; `None` for the owner of the pool.
-    pub fn current() -> Option<Caller> {
-        CALLER.with_borrow(Clone::clone)
-    }
-
     fn is(&self, to: &Grantee) -> bool {
         match to {
             Grantee::User(uid) => *uid == self.user,
@@ -66,24 +41,6 @@ impl Datasets {
     pub fn allows(&self, caller: &Caller, name: &Name, permission: &str) -> Result<bool> {
         let names = self.names();
         self.read(|tx| allows(tx, &names, caller, name, permission))
-    }
-
-    /// The names of a dataset and its descendants; empty if the dataset does not exist.
-    pub fn subtree(&self, name: &DatasetName) -> Result<Vec<DatasetName>> {
-        let names = self.names();
-        self.read(|tx| match names.find(tx, name)? {
-            None => Ok(Vec::new()),
-            Some(id) => {
-                let mut found = Vec::new();
-                for id in crate::admin::table::names::subtree(tx, id)? {
-                    // A dataset that a stream fills has no name yet.
-                    if !tx.row::<DatasetRow>(dataset_key(id))?.hidden {
-                        found.push(names.of_dataset(tx, id)?);
-                    }
-                }
-                Ok(found)
-            }
-        })
     }
 }
 
@@ -170,36 +127,4 @@ pub(in crate::admin) fn give_creator(tx: &mut Transaction<'_>, id: u64, user: u3
         at = tx.row::<DatasetRow>(dataset_key(at))?.parent;
     }
     Err(Error::damaged(id, "datasets are nested too deep"))
-}
-
-/// Fails if the request is made for a user, and destroys something that the user may not destroy. `tx` is the catalogue
-/// before the request.
-pub(in crate::admin) fn check_destroyed(
-    tx: &Transaction<'_>,
-    names: &Names,
-    caller: Option<&Caller>,
-    destroyed: &[String],
-) -> Result<()> {
-    let doomed = if caller.is_some() { destroyed } else { &[] };
-    for name in doomed.iter().filter_map(|name| name.parse::<Name>().ok()) {
-        check(tx, names, caller, &name, "destroy")?;
-        check(tx, names, caller, &name, "mount")?;
-    }
-    Ok(())
-}
-
-/// Fails if the request is made for a user without a permission.
-pub(in crate::admin) fn check(
-    tx: &Transaction<'_>,
-    names: &Names,
-    caller: Option<&Caller>,
-    name: &Name,
-    permission: &'static str,
-) -> Result<()> {
-    match caller {
-        Some(caller) if !allows(tx, names, caller, name, permission)? => {
-            Err(Error::NotAllowed { name: name.to_string(), permission: permission.into() })
-        }
-        _ => Ok(()),
-    }
 }

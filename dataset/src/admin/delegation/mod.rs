@@ -8,6 +8,7 @@
 //! ```text
 //! grant   grants, permissions and their stored form
 //! judge   whether a user has a permission
+//! judgement   the permissions that a request needs, asked in its transactions
 //! change  giving, taking back and listing grants
 //! ```
 //!
@@ -16,7 +17,9 @@
 mod change;
 pub(in crate::admin) mod grant;
 pub(in crate::admin) mod judge;
+pub(in crate::admin) mod judgement;
 
 pub use change::Allowance;
 pub use grant::{ALLOW, BadPermission, Grant, Grantee, Reach, permission, permission_names, set_name};
 pub use judge::Caller;
+pub use judgement::{Judgement, Moment, Need};

@@ -6,13 +6,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::{
-    admin::{
-        delegation::judge::{self, Caller},
-        table::{
-            datasets::Datasets,
-            history,
-            names::{self, Names},
-        },
+    admin::table::{
+        datasets::Datasets,
+        history,
+        names::{self, Names},
     },
     catalogue::{DatasetRow, ROOT, ReceivingRow, SnapshotRow, Transaction, dataset_key, receiving_key, snapshot_key},
     error::{Error, Result},
@@ -63,31 +60,30 @@ pub struct Destroyed {
 impl Datasets {
     /// Destroys a dataset. With `dry_run` nothing changes, and the result describes the destruction.
     pub fn destroy(&self, request: DestroyRequest, dry_run: bool) -> Result<Destroyed> {
-        self.run_or_not(dry_run, self.destruction(request, self.disturbed(dry_run), Caller::current()))
+        self.run_or_not(dry_run, self.destruction(request, self.disturbed(dry_run)))
     }
 
     /// As [`Datasets::destroy`], also for a user without the permission: for what the user's own request has created.
     pub(in crate::admin) fn destroy_unjudged(&self, request: DestroyRequest) -> Result<Destroyed> {
-        self.run_or_not(false, self.destruction(request, self.mounted(), None))
+        self.run_or_not(false, Self::destruction_by_owner(self.names(), request, self.mounted()))
     }
 
     /// The names that a request would destroy, from the current catalogue: without a commit, and without the space
-    /// freed.
+    /// freed. Fails if the user may not destroy one of them.
     pub fn doomed(&self, request: DestroyRequest) -> Result<Vec<String>> {
-        Ok(self.dry_run(self.destruction(request, BTreeSet::new(), None))?.names)
+        Ok(self.dry_run(self.destruction(request, BTreeSet::new()))?.names)
     }
 
     fn destruction(
         &self,
         request: DestroyRequest,
         mounted: BTreeSet<u64>,
-        caller: Option<Caller>,
     ) -> impl FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + use<> {
-        let names = self.names();
-        let mut destroy = Self::destruction_by_owner(names.clone(), request, mounted);
+        let judgement = self.judgement();
+        let mut destroy = Self::destruction_by_owner(self.names(), request, mounted);
         move |tx| {
             let done = destroy(tx)?;
-            judge::check_destroyed(&tx.before(), &names, caller.as_ref(), &done.names)?;
+            judgement.destroys(&tx.before(), &done.names)?;
             Ok(done)
         }
     }
@@ -129,7 +125,7 @@ impl Datasets {
         request: DestroySnapshotsRequest,
         mounted: BTreeSet<u64>,
     ) -> impl FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + use<> {
-        let (names, caller) = (self.names(), Caller::current());
+        let (names, judgement) = (self.names(), self.judgement());
         move |tx| {
             let doomed = choose(tx, &names, &request)?;
             let done = measured(tx, |tx, done| {
@@ -139,7 +135,7 @@ impl Datasets {
                 Ok(())
             })?;
             let all = [done.names.as_slice(), &done.deferred].concat();
-            judge::check_destroyed(&tx.before(), &names, caller.as_ref(), &all)?;
+            judgement.destroys(&tx.before(), &all)?;
             Ok(done)
         }
     }

@@ -64,7 +64,7 @@ impl Datasets {
     /// The holds on snapshots; with `recursive` also in descendants, on snapshots with the same name.
     pub fn holds(&self, snapshots: &[SnapshotName], recursive: bool) -> Result<Vec<HoldInfo>> {
         let names = self.names();
-        self.read(|tx| {
+        self.read_judged(|tx| {
             let mut found = Vec::new();
             for (id, name) in each(tx, &names, snapshots, recursive)? {
                 let holds = snapshot::holds(tx, id)?.into_iter();

@@ -7,7 +7,6 @@ use pool::error::Error as PoolError;
 use super::destroy::{Destroyed, destroy_now};
 use crate::{
     admin::{
-        delegation::judge::{self, Caller},
         report::replaced::Replaced,
         table::{datasets::Datasets, history, names::Names},
     },
@@ -49,12 +48,10 @@ impl Datasets {
         drop(self.open_dataset(&name));
         let mounted = self.mounted();
         let asked = request.clone();
-        let caller = Caller::current();
+        let judgement = self.judgement();
         let mut run = move |tx: &mut Transaction<'_>| {
             let done = roll_back(tx, &names, id, &asked, &mounted)?;
-            let of = asked.snapshot.dataset().into();
-            judge::check(&tx.before(), &names, caller.as_ref(), &of, "rollback")?;
-            judge::check_destroyed(&tx.before(), &names, caller.as_ref(), &done.names)?;
+            judgement.destroys(&tx.before(), &done.names)?;
             Ok::<_, Error>(done)
         };
         // Identified by id: a dataset renamed meanwhile is still rolled back or destroyed.

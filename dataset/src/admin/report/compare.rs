@@ -69,7 +69,7 @@ impl Datasets {
             self.engine().commit()?;
         }
         let names = self.names();
-        let related = self.read(|tx| is_earlier(tx, names.snapshot(tx, from)?, &names.target(tx, to)?))?;
+        let related = self.read_judged(|tx| is_earlier(tx, names.snapshot(tx, from)?, &names.target(tx, to)?))?;
         if !related {
             return Err(Error::Unrelated { from: from.to_string(), to: to.to_string() });
         }

@@ -125,6 +125,18 @@ impl Datasets {
         }
     }
 
+    /// Makes a request fail if its user lacks a permission that the request needs.
+    fn permitted<T, F>(&self, mut request: F) -> impl FnMut(&mut Transaction<'_>) -> Result<T> + use<T, F>
+    where
+        F: FnMut(&mut Transaction<'_>) -> Result<T>,
+    {
+        let judgement = self.judgement();
+        move |tx| {
+            judgement.ask(&tx.before())?;
+            request(tx)
+        }
+    }
+
     /// Makes a request wait that needs an inactive feature, until the pool's labels name the feature. A request that
     /// fails for another reason activates no feature.
     fn announced<T, F>(&self, mut request: F) -> impl FnMut(&mut Transaction<'_>) -> Result<T> + use<T, F>
@@ -155,7 +167,7 @@ impl Datasets {
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         self.engine.writable()?;
-        let mut request = self.announced(request);
+        let mut request = self.announced(self.permitted(request));
         // Most failing requests fail at once, without a commit.
         match self.dry_run(&mut request) {
             Ok(_) | Err(Error::NextGroup | Error::Inactive { .. }) => {}

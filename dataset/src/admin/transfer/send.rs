@@ -212,7 +212,7 @@ impl Datasets {
 
     pub(super) fn parts(&self, request: &SendRequest) -> Result<(Vec<Part>, Option<Census>)> {
         let names = self.names();
-        self.read(|tx| {
+        self.read_judged(|tx| {
             // Read after the catalogue: the features of all snapshots in the catalogue were activated before.
             let layout = match self.engine() {
                 engine if engine.is_active(ZFS_OBJECTS) => LAYOUT_WITH_OBJECTS,

@@ -9,7 +9,7 @@ use pool::{format::pointer::BlockPointer, units::Guid};
 
 use crate::{
     admin::{
-        delegation::{self, judge::Caller},
+        delegation::{judge::Caller, judgement},
         lifecycle::destroy,
         table::{
             datasets::Datasets,
@@ -22,7 +22,7 @@ use crate::{
     catalogue::{DatasetRow, ReceivingRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
     error::{Error, Result},
     lineage::{arrival, branch, dataset, snapshot},
-    name::{Name, SnapshotName},
+    name::SnapshotName,
     stream::{Begin, Position},
 };
 
@@ -135,17 +135,8 @@ impl Judge {
             Plan::Create { .. } => self.name.dataset().parent().unwrap_or_else(|| self.name.dataset()),
             Plan::Continue { .. } | Plan::Overwrite { .. } => self.name.dataset(),
         };
-        let changed = Name::Dataset(changed);
-        let check = |permission| delegation::judge::check(tx, &self.names, Some(caller), &changed, permission);
-        let appends = delegation::judge::allows(tx, &self.names, caller, &changed, "receive:append")?;
-        if self.destroys || matches!(plan, Plan::Overwrite { .. }) {
-            check("receive")?;
-            check("destroy")?;
-        } else if !appends {
-            check("receive")?;
-        }
-        check("create")?;
-        check("mount")
+        let destroys = self.destroys || matches!(plan, Plan::Overwrite { .. });
+        judgement::check(tx, &self.names, caller, &judgement::Need::to_receive(&changed, destroys))
     }
 
     fn fitting(&self, tx: &Transaction<'_>) -> Result<Plan> {
@@ -297,9 +288,9 @@ impl Judge {
     fn plan_create(&self, tx: &Transaction<'_>, origin: Option<u64>) -> Result<Plan> {
         self.names.parent(tx, &self.name.dataset(), "received")?;
         // The clone shows the origin's files.
-        if let (Some(origin), Some(_)) = (origin, &self.caller) {
-            let origin = Name::Snapshot(self.names.of_snapshot(tx, origin)?);
-            delegation::judge::check(tx, &self.names, self.caller.as_ref(), &origin, "clone")?;
+        if let (Some(origin), Some(caller)) = (origin, &self.caller) {
+            let origin = self.names.of_snapshot(tx, origin)?;
+            judgement::check(tx, &self.names, caller, &judgement::Need::all(&origin, &["clone"]))?;
         }
         Ok(Plan::Create { origin })
     }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     admin::{
-        delegation::{self, judge::Caller},
+        delegation::{self, judge::Caller, judgement::Judgement},
         lifecycle::{create::CreateRequest, destroy::DestroyRequest, hold::is_tag},
         property::{assign::Assignment, values},
         report::replaced::Replaced,
@@ -128,8 +128,7 @@ impl Landing for Lander<'_> {
         self.top = Some(self.request.top(start)?);
         let parents = self.request.naming != Naming::Exact;
         if parents && let Some(parent) = snapshot.dataset().parent() {
-            let request = CreateRequest { name: parent, parents, properties: Vec::new(), owner };
-            self.parents.extend(self.datasets.create(request)?);
+            self.create_parents(parent, owner)?;
         }
         if let Some(census) = &start.census {
             self.be_as_sender(census, start, &judge)?;
@@ -217,6 +216,21 @@ impl<'a> Lander<'a> {
             leaving,
             arrived,
         }
+    }
+
+    /// Creates the missing datasets above a new dataset.
+    fn create_parents(&mut self, name: DatasetName, owner: (u32, u32)) -> Result<()> {
+        if self.datasets.read(|tx| self.datasets.names().find(tx, &name))?.is_some() {
+            return Ok(());
+        }
+        let request = CreateRequest { name: name.clone(), parents: true, properties: Vec::new(), owner };
+        let create = || self.datasets.create(request);
+        let created = match self.caller.clone() {
+            Some(caller) => Judgement::new(caller, move |moment| moment.to_create(&name, true)).during(create),
+            None => create(),
+        };
+        self.parents.extend(created?);
+        Ok(())
     }
 
     /// Makes the stream visible.

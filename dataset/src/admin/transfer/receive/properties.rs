@@ -61,7 +61,7 @@ impl Wanted {
             let property = Property::of_dataset(name)?;
             if !self.permits(tx, judge, &property)? {
                 let (name, permission) = (judge.name.dataset().to_string(), property.permission());
-                return Err(Error::NotAllowed { name, permission: permission.to_owned().into() });
+                return Err(Error::NotAllowed { name, permission: permission.to_owned() });
             }
         }
         Ok(())
