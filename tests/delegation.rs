@@ -6,8 +6,8 @@
 mod lab;
 
 use std::{
-    fs,
-    os::unix::fs::{MetadataExt, chown},
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
 };
 
 use protocol::version::VERSION;
@@ -236,6 +236,45 @@ fn a_user_sends_and_receives_what_is_delegated() {
     assert!(said.contains(&format!("fs allow {UID} clone tank/home")), "{said}");
     allow(&lab, "clone", "tank/home");
     other.sh(&format!("fs receive tank/other/third < {clone}")).ok();
+}
+
+/// Root mounts what a user receives, and a stream brings files of any owner: a set-uid program would make the user root.
+#[test]
+fn files_that_a_user_brings_have_no_powers() {
+    let Some((lab, other)) = arrange() else { return };
+    let value = |properties: &str, name: &str| lab.fs(&["get", "-H", "-o", "value", properties, name]);
+    let home = value("mountpoint", "tank/home");
+    lab.fs(&["snapshot", "tank/home@a"]);
+    let program = format!("{}/shell", home.trim());
+    fs::write(&program, "#!/bin/sh").unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    lab.fs(&["snapshot", "tank/home@b"]);
+    let (full, next) = (lab.at("full"), lab.at("next"));
+    fs::write(&full, lab.fs_bytes(&["send", "tank/home@a"])).unwrap();
+    fs::write(&next, lab.fs_bytes(&["send", "-i", "@a", "tank/home@b"])).unwrap();
+    // Into a file system that root has mounted.
+    lab.feed("fs", &["receive", "tank/other/live"], &fs::read(&full).unwrap()).ok();
+    allow(&lab, "receive,create,mount,rename,clone", "tank/other");
+    let said = other.sh(&format!("fs receive tank/other/live < {next} 2>&1")).text();
+    assert!(said.contains("set-uid programs") && said.contains("setuid,devices"), "{said}");
+    assert!(!fs::exists(format!("{}/shell", value("mountpoint", "tank/other/live").trim())).unwrap());
+    // A new file system, and its next state.
+    other.sh(&format!("fs receive tank/other/new < {full} && fs receive tank/other/new < {next}")).ok();
+    assert_eq!(value("setuid,devices", "tank/other/new"), "off\noff\n");
+    // Where a parent holds the powers back, neither a rename nor a clone gives them.
+    lab.fs(&["create", "-o", "setuid=off", "-o", "devices=off", "tank/jail"]);
+    allow(&lab, "receive,create,mount,rename,clone", "tank/jail");
+    other.sh(&format!("fs receive tank/jail/one < {full} && fs receive tank/jail/one < {next}")).ok();
+    assert_eq!(lab.fs(&["get", "-H", "-o", "source", "setuid", "tank/jail/one"]), "inherited from tank/jail\n");
+    other.sh("fs clone tank/jail/one@b tank/other/clone && fs rename tank/jail/one tank/other/one").ok();
+    assert_eq!(value("setuid,devices", "tank/other/clone"), "off\noff\n");
+    assert_eq!(value("setuid,devices", "tank/other/one"), "off\noff\n");
+    // The user who may set the properties gives the powers; a clone of root's files keeps them.
+    allow(&lab, "setuid,devices", "tank/other");
+    other.sh(&format!("fs receive tank/other/live < {next}")).ok();
+    lab.fs(&["unallow", &UID.to_string(), "setuid,devices", "tank/other"]);
+    other.sh("fs clone tank/other/live@b tank/other/kept").ok();
+    assert_eq!(value("setuid,devices", "tank/other/kept"), "on\non\n");
 }
 
 #[test]

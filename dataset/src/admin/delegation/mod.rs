@@ -9,6 +9,7 @@
 //! grant   grants, permissions and their stored form
 //! judge   whether a user has a permission
 //! judgement   the permissions that a request needs, asked in its transactions
+//! powers  set-uid programs and device nodes in files that a user brings
 //! change  giving, taking back and listing grants
 //! ```
 //!
@@ -18,6 +19,7 @@ mod change;
 pub(in crate::admin) mod grant;
 pub(in crate::admin) mod judge;
 pub(in crate::admin) mod judgement;
+pub(in crate::admin) mod powers;
 
 pub use change::Allowance;
 pub use grant::{ALLOW, BadPermission, Grant, Grantee, Reach, permission, permission_names, set_name};

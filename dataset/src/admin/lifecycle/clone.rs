@@ -3,7 +3,10 @@
 use super::create::CreateRequest;
 use crate::{
     admin::{
-        delegation::judge,
+        delegation::{
+            judge::{self, Caller},
+            powers::{self, Powers},
+        },
         property::assign::{self, Assignment},
         table::{
             counts::{self, Added},
@@ -11,7 +14,7 @@ use crate::{
             history, limits,
         },
     },
-    catalogue::{DatasetRow, Transaction, dataset_key},
+    catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
     error::{Error, Result},
     lineage::branch,
     name::{DatasetName, SnapshotName},
@@ -31,7 +34,7 @@ impl Datasets {
             self.create(CreateRequest { name: parent, parents, properties: Vec::new(), owner })?;
         }
         let (names, guid, room) = (self.names(), self.new_guid(), self.engine().available());
-        let (snapshot, name) = (snapshot.clone(), name.clone());
+        let (snapshot, name, caller) = (snapshot.clone(), name.clone(), Caller::current());
         let properties = self.with_vdevs_named(&properties)?;
         self.run(move |tx| {
             let origin = names.snapshot(tx, &snapshot)?;
@@ -40,6 +43,8 @@ impl Datasets {
             let id = branch::clone(tx, origin, parent, name.leaf(), guid)?;
             judge::give_creator(tx, id, owner.0)?;
             assign::assign_all(tx, &names, id, &properties, true, room)?;
+            let before = Powers::of(tx, &names, tx.row::<SnapshotRow>(snapshot_key(origin))?.dataset)?;
+            powers::withhold(tx, &names, caller.as_ref(), id, before, room)?;
             counts::check(tx, &names, &[parent], None, Added::Filesystems)?;
             history::log(tx, &format!("clone {snapshot} as {name}"))
         })

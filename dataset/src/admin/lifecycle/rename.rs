@@ -2,11 +2,17 @@
 
 use super::{create::CreateRequest, hold};
 use crate::{
-    admin::table::{
-        counts::{self, Added},
-        datasets::Datasets,
-        history, limits,
-        names::{self, Names},
+    admin::{
+        delegation::{
+            judge::Caller,
+            powers::{self, Powers},
+        },
+        table::{
+            counts::{self, Added},
+            datasets::Datasets,
+            history, limits,
+            names::{self, Names},
+        },
     },
     catalogue::{DatasetRow, Named, SnapshotRow, Transaction, dataset_key, kind, snapshot_key},
     error::{Error, Result},
@@ -30,13 +36,15 @@ impl Datasets {
         if let Some(parent) = to.parent().filter(|_| parents) {
             self.create(CreateRequest { name: parent, parents, properties: Vec::new(), owner })?;
         }
-        let (from, to) = (from.clone(), to.clone());
+        let (from, to, caller, room) = (from.clone(), to.clone(), Caller::current(), self.engine().available());
         self.run(move |tx| {
             check_place(tx, &names, &from, &to)?;
             let id = names.dataset(tx, &from)?;
             let parent = names.parent(tx, &to, "renamed")?;
             let before = tx.row::<DatasetRow>(dataset_key(id))?.parent;
+            let powers = Powers::of(tx, &names, id)?;
             dataset::move_to(tx, id, parent, to.leaf())?;
+            powers::withhold(tx, &names, caller.as_ref(), id, powers, room)?;
             if before != parent {
                 limits::check_moved(tx, &names, before, id)?;
                 counts::check(tx, &names, &[parent], Some(before), Added::Both)?;

@@ -9,7 +9,7 @@ use pool::{format::pointer::BlockPointer, units::Guid};
 
 use crate::{
     admin::{
-        delegation::{judge::Caller, judgement},
+        delegation::{judge::Caller, judgement, powers},
         lifecycle::destroy,
         table::{
             datasets::Datasets,
@@ -136,7 +136,15 @@ impl Judge {
             Plan::Continue { .. } | Plan::Overwrite { .. } => self.name.dataset(),
         };
         let destroys = self.destroys || matches!(plan, Plan::Overwrite { .. });
-        judgement::check(tx, &self.names, caller, &judgement::Need::to_receive(&changed, destroys))
+        judgement::check(tx, &self.names, caller, &judgement::Need::to_receive(&changed, destroys))?;
+        let given = plan.target().map_or(Ok(Vec::new()), |target| powers::given(tx, &self.names, caller, target))?;
+        if given.is_empty() {
+            return Ok(());
+        }
+        self.refuse(
+            format!("its set-uid programs or device nodes would count, which needs permissions: {}", given.join(",")),
+            "the owner can set setuid=off and devices=off on the dataset, or give the permissions: fs allow",
+        )
     }
 
     fn fitting(&self, tx: &Transaction<'_>) -> Result<Plan> {

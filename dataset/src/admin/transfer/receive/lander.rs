@@ -20,7 +20,12 @@ use super::{
 };
 use crate::{
     admin::{
-        delegation::{self, judge::Caller, judgement::Judgement},
+        delegation::{
+            self,
+            judge::Caller,
+            judgement::Judgement,
+            powers::{self, Powers},
+        },
         lifecycle::{create::CreateRequest, destroy::DestroyRequest, hold::is_tag},
         property::{assign::Assignment, values},
         report::replaced::Replaced,
@@ -275,6 +280,9 @@ impl<'a> Lander<'a> {
             let room = engine.available();
             let wanted = Wanted { request: request.clone(), caller: caller.clone(), topmost, room };
             let left_out = wanted.put(tx, &judge, dataset)?;
+            if plan.target().is_none() {
+                powers::withhold(tx, &judge.names, caller.as_ref(), dataset, Powers::NONE, room)?;
+            }
             let dataset_name = Name::Dataset(judge.name.dataset());
             let may_hold = |caller| delegation::judge::allows(tx, &judge.names, caller, &dataset_name, "hold");
             if !request.skip_holds && caller.as_ref().map_or(Ok(true), may_hold)? {
