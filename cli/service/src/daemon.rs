@@ -54,6 +54,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long `pool export --abandon` waits for a last commit, in case the pool can still write.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
 
+/// The longest recorded command line of another user, in characters.
+const LONGEST_COMMAND: usize = 4096;
+
 /// Runs the service of a known pool; returns when the service has ended.
 pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     hygiene::settle();
@@ -158,10 +161,10 @@ fn caller(call: &Call) -> Option<Caller> {
     Some(Caller { user, group, groups: owners::groups_of(user, group) })
 }
 
-/// The command line for the history. Text of other users might control a terminal.
+/// The command line for the history and the events. Text of other users might control a terminal, or take much memory.
 fn recorded(call: &Call, caller: Option<&Caller>) -> String {
     let plain = |c: char| if c.is_control() { '?' } else { c };
-    caller.map_or_else(|| call.command.clone(), |_| call.command.chars().map(plain).collect())
+    caller.map_or_else(|| call.command.clone(), |_| call.command.chars().take(LONGEST_COMMAND).map(plain).collect())
 }
 
 /// A running call. Dropping this removes the call from the list, also after a panic.
@@ -338,6 +341,15 @@ impl Owned {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_recorded_text_of_another_user_is_short_and_plain() {
+        let command = format!("fs \u{1b}[2J{}", "x".repeat(20_000));
+        let call = Call { command, process: None, user: None, group: None, request: ServiceRequest::Ping.into() };
+        let text = recorded(&call, Some(&Caller::default()));
+        assert!(text.starts_with("fs ?[2Jxx") && text.len() == LONGEST_COMMAND, "{}", text.len());
+        assert_eq!(recorded(&call, None), call.command);
+    }
 
     #[test]
     fn a_call_of_another_user_is_known_by_process_and_user() {

@@ -9,7 +9,7 @@ use crate::property::on_one_line;
 /// A command that reads whole snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
-    /// The command line, as other commands report the reader.
+    /// The command line, as other commands report the reader; empty if it is not for the user of the present request.
     pub command: String,
     /// The process id, if known.
     pub process: Option<u32>,
@@ -31,12 +31,17 @@ impl Holder {
     /// The next step for the user: wait for the command, or end the process.
     pub fn remedy(&self) -> String {
         match &self.reader {
-            Reader { process: Some(process), user: None, .. } => {
+            Reader { process: Some(process), user: None, command } if !command.is_empty() => {
                 format!("wait until the command finishes, or end it: kill {process}")
             }
             Reader { user: Some(_), .. } => "wait until the command finishes, or ask its user to end it".to_owned(),
             _ => "wait until the command finishes".to_owned(),
         }
+    }
+
+    /// The holder as shown to users other than the owner of the pool: without the command line.
+    pub(crate) fn for_others(self) -> Holder {
+        Holder { reader: Reader { command: String::new(), ..self.reader }, ..self }
     }
 }
 
@@ -45,6 +50,9 @@ impl fmt::Display for Reader {
         match (&self.user, self.process) {
             (Some(user), Some(process)) => write!(f, "process {process} of user {}", on_one_line(user)),
             (Some(user), None) => write!(f, "a process of user {}", on_one_line(user)),
+            (None, Some(process)) if self.command.is_empty() => {
+                write!(f, "process {process} of the owner of the pool")
+            }
             (None, Some(process)) => write!(f, "'{}' (process {process})", on_one_line(&self.command)),
             (None, None) => write!(f, "'{}'", on_one_line(&self.command)),
         }
@@ -83,6 +91,9 @@ mod tests {
         assert_eq!(own.to_string(), "'fs send \\u{1b}[31m'tank@a'\\n' (process 7)");
         let other = Reader { user: Some("ann\r".into()), ..own };
         assert_eq!(other.to_string(), "process 7 of user ann\\r");
+        let hidden = Holder { reader: Reader { user: None, ..other.clone() }, age: 0 }.for_others();
+        assert_eq!(hidden.to_string(), "process 7 of the owner of the pool, for 0 s");
+        assert_eq!(hidden.remedy(), "wait until the command finishes");
         assert_eq!(Reader { process: None, ..other }.to_string(), "a process of user ann\\r");
     }
 }

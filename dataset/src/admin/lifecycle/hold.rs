@@ -32,7 +32,7 @@ impl Datasets {
     /// Places holds; with `recursive` also on existing snapshots with the same name in descendants.
     pub fn hold(&self, tag: &str, snapshots: &[SnapshotName], recursive: bool) -> Result<()> {
         if !is_tag(tag) {
-            let problem = format!("a hold's tag has 1 to {MAX_TAG} bytes");
+            let problem = format!("a hold's tag has 1 to {MAX_TAG} bytes, and no control character");
             return Err(pool::error::Error::Request(problem).into());
         }
         let (names, tag, snapshots) = (self.names(), tag.to_owned(), snapshots.to_vec());
@@ -75,9 +75,9 @@ impl Datasets {
     }
 }
 
-/// Whether a text can be a hold's tag.
+/// Whether a text can be a hold's tag. Terminals obey control characters, and users without the pool choose tags.
 pub(in crate::admin) fn is_tag(tag: &str) -> bool {
-    (1..=MAX_TAG).contains(&tag.len())
+    (1..=MAX_TAG).contains(&tag.len()) && !tag.contains(char::is_control)
 }
 
 /// The ids and names of snapshots, and with `recursive` of snapshots with the same name in descendants; then the

@@ -21,6 +21,7 @@ use super::{
     opened::OpenTable,
 };
 use crate::{
+    admin::delegation::Caller,
     catalogue::Transaction,
     error::{Error, Result},
     lineage::work,
@@ -117,10 +118,13 @@ impl Datasets {
     where
         F: FnMut(&mut Transaction<'_>) -> Result<T>,
     {
-        let (holds, names) = (self.client.holds.clone(), self.names());
+        let (holds, names, is_owner) = (self.client.holds.clone(), self.names(), Caller::current().is_none());
         move |tx| {
             let answer = request(tx)?;
-            holds.check(tx, &names)?;
+            holds.check(tx, &names).map_err(|error| match error {
+                Error::InUse { name, holder } if !is_owner => Error::InUse { name, holder: holder.for_others() },
+                other => other,
+            })?;
             Ok(answer)
         }
     }

@@ -468,3 +468,16 @@ fn a_request_that_never_gets_its_group_ends() {
     let asked = world.datasets.run(|_| -> crate::error::Result<()> { Err(Error::NextGroup) });
     assert!(matches!(refusal(asked), Error::NextGroup));
 }
+
+#[test]
+fn a_tag_has_no_control_character() {
+    let world = World::new(12);
+    world.create("tank/a").unwrap();
+    world.snapshot("tank/a@0").unwrap();
+    let snapshots = ["tank/a@0".parse().unwrap()];
+    for tag in ["", "\u{1b}[2J", "a\nb", "\u{9b}x"] {
+        refusal(world.datasets.hold(tag, &snapshots, false));
+    }
+    world.datasets.hold("für später", &snapshots, false).unwrap();
+    world.judge();
+}
