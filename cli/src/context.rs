@@ -152,7 +152,7 @@ impl Context<'_> {
         let mut meter = Meter::new(on_terminal && reporting.has_bar());
         executor.call(pool, request.into(), Some(stream), &mut |said| match said {
             Said::Progress(progress) => {
-                let progress = reporting.report(progress, on_terminal, console.error)?;
+                let progress = reporting.report(progress, on_terminal, console.error);
                 shown(&mut meter, Said::Progress(progress))
             }
             said => shown(&mut meter, said),

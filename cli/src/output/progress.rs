@@ -5,7 +5,7 @@
 //! interval would be absurd there.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use dataset::property::size::format_bytes;
@@ -64,39 +64,36 @@ impl Reporting {
         self.form != Form::Json
     }
 
-    /// Prints a line if one is due, and returns the progress with the right total.
-    pub(crate) fn report(
-        &mut self,
-        progress: Progress,
-        on_terminal: bool,
-        out: &mut dyn Write,
-    ) -> io::Result<Progress> {
+    /// Prints a line if one is due, and returns the progress with the right total. A line that cannot be printed is
+    /// left out: the transfer matters more.
+    pub(crate) fn report(&mut self, progress: Progress, on_terminal: bool, out: &mut dyn Write) -> Progress {
         self.last = Progress { total: self.total.or(progress.total), ..progress };
         if self.printed.elapsed() >= EACH_LINE {
             self.printed = Instant::now();
             if self.names_process {
                 name_process(&self.last);
             }
-            match self.form {
-                Form::Lines if !on_terminal => out.write_all(line(&self.last, self.begun.elapsed()).as_bytes())?,
-                Form::Json => out.write_all(object(&self.last, self.begun.elapsed()).as_bytes())?,
-                Form::Bar | Form::Lines => {}
-            }
+            let line = match self.form {
+                Form::Lines if !on_terminal => line(&self.last, self.begun.elapsed()),
+                Form::Json => object(&self.last, self.begun.elapsed()),
+                Form::Bar | Form::Lines => String::new(),
+            };
+            let _ = out.write_all(line.as_bytes());
         }
-        Ok(self.last.clone())
+        self.last.clone()
     }
 
-    /// Prints the last JSON object: everything is transferred.
-    pub fn finish(&mut self, what: &str, bytes: u64, out: &mut dyn Write) -> io::Result<()> {
+    /// Prints the last JSON object, if possible: everything is transferred.
+    pub fn finish(&mut self, what: &str, bytes: u64, out: &mut dyn Write) {
         if self.form != Form::Json {
-            return Ok(());
+            return;
         }
         if self.last.what.is_empty() {
             self.last.what = what.to_owned();
         }
         let done = bytes.max(self.last.done);
         self.last = Progress { done, total: Some(done), ..self.last.clone() };
-        out.write_all(object(&self.last, self.begun.elapsed()).as_bytes())
+        let _ = out.write_all(object(&self.last, self.begun.elapsed()).as_bytes());
     }
 }
 
@@ -235,6 +232,18 @@ mod tests {
         assert_eq!(parsed(known), expected);
         assert_eq!(parsed(progress(None))["remaining_seconds"], serde_json::Value::Null);
         assert_eq!(parsed(progress(Some(5)))["remaining_seconds"], 0, "more than was expected");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_printed_ends_no_transfer() {
+        let progress = Progress { what: "sending tank@a".to_owned(), done: 5, total: None };
+        for form in [Form::Lines, Form::Json] {
+            let mut reporting = Reporting { total: Some(9), ..Reporting::new(form) };
+            reporting.printed -= EACH_LINE;
+            let mut full = &mut [][..];
+            assert_eq!(reporting.report(progress.clone(), false, &mut full).total, Some(9));
+            reporting.finish("sending tank@a", 9, &mut full);
+        }
     }
 
     #[test]

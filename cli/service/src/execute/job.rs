@@ -106,6 +106,11 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Reports the end of work, even if it follows another report at once.
+    pub fn report_last(&mut self, what: &str, done: u64) {
+        let _ = (self.said)(Said::Progress(Progress { what: what.to_owned(), done, total: Some(done) }));
+    }
+
     /// Sends a part of the answer. Waits while the peer reads more slowly, so only a few parts are in memory.
     pub fn part(&mut self, part: Part) -> Result<(), Failure> {
         let mut left = Some(Said::Part(part));

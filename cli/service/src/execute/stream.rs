@@ -144,9 +144,14 @@ impl OpenPool {
         let (total, reader) = (length(&stream), job.reader());
         let what = format!("repairing {}", spec.target);
         let mut input = io::BufReader::with_capacity(SMALL, job.stream(stream).limited(spec.limit));
-        let mut progress = |bytes| job.report(&what, bytes, total);
+        let mut read = 0;
+        let mut progress = |bytes| {
+            read = bytes;
+            job.report(&what, bytes, total);
+        };
         let corrected = self.datasets.correct(&request, spec.dry_run, &mut input, helpers(), reader, &mut progress);
         let corrected = corrected.or_refused("repair", &spec.target)?;
+        job.report_last(&what, read);
         if corrected.blocks > 0 && !spec.dry_run {
             self.scrub_part(&ScrubPart::Damage, job)?;
         }

@@ -130,7 +130,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     else {
         return Err(unexpected_answer());
     };
-    reporting.finish(&name, records.iter().map(|record| record.bytes).sum(), context.console.error)?;
+    reporting.finish(&name, records.iter().map(|record| record.bytes).sum(), context.console.error);
     if arguments.verbose {
         context.print(&render(&records, arguments.dry_run))?;
     }

@@ -146,7 +146,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let name = format!("sending {}", what.snapshot);
     let request = StreamRequest::Send { what, dry_run: false };
     let records = sent(context.call_reporting(&pool, request, stream, &mut reporting)?)?;
-    reporting.finish(&name, records.iter().map(|record| record.bytes).sum(), context.console.error)?;
+    reporting.finish(&name, records.iter().map(|record| record.bytes).sum(), context.console.error);
     Ok(Exit::Done)
 }
 

@@ -17,10 +17,12 @@ pub(super) fn run(
 ) -> Result<Exit, Failure> {
     let pool = specification.target.pool().to_owned();
     let is_plan = specification.dry_run;
+    let name = format!("repairing {}", specification.target);
     let request = StreamRequest::Correct(specification);
     let Response::Corrected(record) = context.call_reporting(&pool, request, stream, reporting)? else {
         return Err(unexpected_answer());
     };
+    reporting.finish(&name, 0, context.console.error);
     if verbose {
         let names = record.snapshots.iter().map(|snapshot| format!("compared with {snapshot}\n"));
         context.print(&names.collect::<String>())?;
