@@ -177,6 +177,11 @@ impl<'a> Still<'a> {
         self.engine.labels().map_or_else(LabelsExamined::default, |labels| labels.repair(self))
     }
 
+    /// Whether no copy of a block is good. Nothing is noted, counted or written.
+    pub fn is_lost(&self, pointer: &BlockPointer) -> bool {
+        self.engine.storage().examine(pointer).good.is_none()
+    }
+
     fn repair_referenced(&self, pointer: &BlockPointer, outside: Option<&Arc<Vec<u8>>>, count: bool) -> Verdict {
         let storage = self.engine.storage();
         let Examined { good, bad } = storage.examine(pointer);

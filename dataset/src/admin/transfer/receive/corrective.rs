@@ -119,13 +119,14 @@ impl Blocks for Corrector<'_> {
 
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<bool> {
         self.current = None;
-        match self.open(start, begin) {
+        let wanted = self.request.name(start, begin, false)?;
+        match self.open(&wanted, begin) {
             Ok((name, current)) => {
                 self.corrected.snapshots.push(name);
                 self.current = Some(current);
                 Ok(true)
             }
-            Err(error) if start.streams > 1 => {
+            Err(error @ (Error::NotReceived { .. } | Error::NotFound { .. })) if start.streams > 1 => {
                 self.corrected.skipped += 1;
                 self.missing.get_or_insert(error);
                 Ok(false)
@@ -149,21 +150,21 @@ impl<'a> Corrector<'a> {
     }
 
     /// Finds, holds and opens the local snapshot of a stream.
-    fn open(&self, start: &Start, begin: &Begin) -> Result<(SnapshotName, Current)> {
+    fn open(&self, wanted: &SnapshotName, begin: &Begin) -> Result<(SnapshotName, Current)> {
         let datasets = self.datasets;
-        let (names, wanted) = (datasets.names(), self.request.name(start, begin, false)?);
+        let names = datasets.names();
         loop {
             let looking = datasets.long_holds().look();
             let (id, name, root, level) = datasets.read(|tx| {
                 let dataset = names.dataset(tx, &wanted.dataset())?;
                 let found = arrival::snapshot_with(tx, dataset, begin.guid)?;
-                let id = found.ok_or_else(|| no_snapshot(&wanted, begin))?;
+                let id = found.ok_or_else(|| no_snapshot(wanted, begin))?;
                 let (row, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(id))?;
                 let root = root.ok_or_else(|| Error::damaged(id, "a snapshot without a tree"))?;
                 Ok((id, names.of_snapshot(tx, id)?, root, row.level))
             })?;
-            if matches!(self.request.target, Name::Snapshot(_)) && name != wanted {
-                return Err(no_snapshot(&wanted, begin));
+            if matches!(self.request.target, Name::Snapshot(_)) && name != *wanted {
+                return Err(no_snapshot(wanted, begin));
             }
             let head = datasets.engine().open_frozen(id, root, level);
             let now = datasets.now();
@@ -198,7 +199,9 @@ impl<'a> Corrector<'a> {
     fn correct(&mut self, suspect: Suspect, block: &StreamBlock) -> Result<()> {
         let outside = block.is_form_of(&suspect.pointer).then_some(&block.bytes);
         if self.dry_run {
-            match outside.is_some() && !suspect.pointer.gang {
+            // A good copy in the pool repairs the bad one.
+            let is_lost = self.datasets.engine().hold_still().is_lost(&suspect.pointer);
+            match !is_lost || (outside.is_some() && !suspect.pointer.gang) {
                 true => self.count(&suspect),
                 false => self.corrected.other_form += 1,
             }
