@@ -2,7 +2,7 @@
 
 use super::{
     streams::change,
-    world::{World, name, refusal},
+    world::{World, name, noise, refusal},
 };
 use crate::{
     admin::{Arrived, Assignment, ReceiveRequest, SendRequest},
@@ -232,4 +232,25 @@ fn what_is_wrong_with_a_later_stream_undoes_nothing() {
         there.judge();
     }
     assert!(there.datasets.resolve(&name("tank/copy0").into()).is_ok());
+}
+
+#[test]
+fn a_clone_whose_origin_is_left_out_goes_in_full() {
+    let world = World::new(90);
+    for dataset in ["tank/a", "tank/a/origin"] {
+        world.create(dataset).unwrap();
+    }
+    world.write("tank/a/origin", "file", &noise(1, 20_000));
+    world.snapshot_all("tank/a@1");
+    world.clone("tank/a/origin@1", "tank/a/clone").unwrap();
+    world.snapshot_all("tank/a@2");
+    let exclude = |request: &mut SendRequest| {
+        (request.replicate, request.exclude) = (true, vec![name("tank/a/origin")]);
+    };
+    let package = world.send("tank/a@2", None, exclude).unwrap();
+    let there = World::new(91);
+    there.receive("tank/b", &package, false).unwrap();
+    assert_eq!(there.files("tank/b/clone"), world.files("tank/a/clone"));
+    assert!(!there.names().contains(&"tank/b/origin".to_owned()));
+    there.judge();
 }

@@ -425,13 +425,17 @@ impl Packer<'_, '_> {
         }
     }
 
-    /// All snapshots up to `to`: the first in full, or as a clone of the origin.
+    /// All snapshots up to `to`: the first in full, or as a clone of the origin. A receiver of this package does not get
+    /// an origin that is left out.
     fn all_up_to(&self, id: u64, to: u64) -> Result<Vec<Part>> {
         let row: DatasetRow = self.tx.row(dataset_key(id))?;
         if row.origin == 0 {
             return self.chain(id, to, None, false);
         }
         let origin: SnapshotRow = self.tx.row(snapshot_key(row.origin))?;
+        if self.is_excluded(origin.dataset)? {
+            return self.chain(id, to, None, false);
+        }
         self.chain(id, to, Some((base_of(&origin), Some(row.origin))), true)
     }
 
