@@ -82,6 +82,9 @@ pub struct Call {
     /// Group id of the caller, from the same record.
     #[serde(skip)]
     pub group: Option<u32>,
+    /// User id of the user for whom the caller asks, with no more than the user's permissions. The service believes
+    /// only a caller with its own user id: the web page of the owner.
+    pub on_behalf: Option<u32>,
     /// The request to execute.
     pub request: Request,
 }
@@ -104,6 +107,10 @@ pub enum Reply {
 
 /// Far end of a byte stream: `send` and `cat` write to the descriptor, `receive` reads from it.
 pub type Stream = std::os::fd::OwnedFd;
+
+/// Makes executors for further command lines of this process: each with the command line, and the user for whom
+/// requests are made. Executors with a user ask only services, and never open a pool in this process.
+pub type Executors = std::sync::Arc<dyn Fn(String, Option<u32>) -> Box<dyn Executor> + Send + Sync>;
 
 /// Executes requests. An executor knows the registry and the services; commands know only executors.
 pub trait Executor {
@@ -135,6 +142,9 @@ pub trait Executor {
     /// Reads on-disk structures of an exported pool, and passes the findings to `sink`.
     fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure>;
 
+    /// Executors for further command lines.
+    fn further(&self) -> Executors;
+
     /// Becomes the service of a pool, or with `supervised` the supervisor; returns when the pool is exported.
     fn serve(&mut self, pool: &str, supervised: bool) -> Result<(), Failure>;
 }
@@ -158,7 +168,14 @@ mod tests {
             kinds: Kinds::ALL_DATASETS,
             properties: vec!["used".into()],
         };
-        let call = Call { command: "fs list".into(), process: None, user: None, group: None, request: request.into() };
+        let call = Call {
+            command: "fs list".into(),
+            process: None,
+            user: None,
+            group: None,
+            on_behalf: None,
+            request: request.into(),
+        };
         assert_eq!(there_and_back(&call), call);
         let property = PropertyRecord {
             name: "quota".into(),

@@ -21,6 +21,7 @@
 //! 7   a receive can repair damaged blocks of existing snapshots
 //! 8   a send and a receive have a limit; a send can leave out datasets, and
 //!     send received values only, holds and the expected size
+//! 9   the web page of an owner makes requests on behalf of a user
 //! ```
 
 use std::{cmp::Ordering, io};
@@ -30,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]
@@ -141,7 +142,14 @@ mod tests {
     use crate::{PoolRequest, Reply};
 
     fn call() -> Call {
-        Call { command: "fs list".into(), process: None, user: None, group: None, request: PoolRequest::Sync.into() }
+        Call {
+            command: "fs list".into(),
+            process: None,
+            user: None,
+            group: None,
+            on_behalf: None,
+            request: PoolRequest::Sync.into(),
+        }
     }
 
     fn body(frame: &[u8]) -> &[u8] {

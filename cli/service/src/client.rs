@@ -28,6 +28,7 @@ use super::{
     piped::{Copier, Piped},
     places::Places,
     registry::{IndexedPool, KnownPool, Registry},
+    server::may_ask_everything,
     socket, spawn,
 };
 use crate::{
@@ -44,6 +45,8 @@ pub struct Client {
     pub(super) registry: Registry,
     /// The command line, as recorded in the history of each pool.
     pub(super) command: String,
+    /// The user for whom requests are made; `None` for the user of this process.
+    pub(super) acting: Option<u32>,
     /// The pool opened by this command.
     opened: Option<Opened>,
     /// The locks held by this command.
@@ -61,8 +64,20 @@ struct Opened {
 impl Client {
     /// An executor for the pools of the current user.
     pub fn new(command: String) -> Client {
+        Client::acting(command, None)
+    }
+
+    /// An executor that makes requests for `user` where a service runs, with no more than the user's permissions, and
+    /// opens no pool.
+    pub fn acting(command: String, user: Option<u32>) -> Client {
         let places = Places::of_this_user();
-        Client { registry: Registry::of(&places), places, command, opened: None, held: Held::default() }
+        let registry = Registry::of(&places);
+        Client { registry, places, command, acting: user, opened: None, held: Held::default() }
+    }
+
+    /// Whether requests are made for another user than the owner of this process.
+    pub(super) fn acts_for_another(&self) -> bool {
+        self.acting.is_some_and(|user| !may_ask_everything(user, rustix::process::geteuid().as_raw()))
     }
 
     /// The registry's entry of a pool of this user.
@@ -76,7 +91,7 @@ impl Client {
 
     /// If the named pool belongs to another user: the state folders of the pool, and its index entry.
     pub(super) fn of_another(&self, pool: &str) -> Option<(Places, IndexedPool)> {
-        if self.registry.is_closed() {
+        if self.registry.is_closed() || self.acting.is_some() {
             return Some((self.places.clone(), self.registry.indexed(pool)?));
         }
         if !matches!(self.registry.get(pool), Ok(None)) {
@@ -96,7 +111,8 @@ impl Client {
         progress: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         let pool = indexed.name.as_str();
-        if request.traits().permission == Permission::Owner {
+        let is_own = self.acting.is_some() && !self.acts_for_another();
+        if request.traits().permission == Permission::Owner && !is_own {
             return Err(Failure::not_permitted_in(pool));
         }
         let Some(mut socket) = socket::connect(&places.socket(pool))? else {
@@ -104,7 +120,11 @@ impl Client {
             let failure = Failure::cannot("open", pool, "pool is unavailable").hint(hint);
             return Err(unavailable(Condition::NoService, failure));
         };
-        let call = Call { command: self.command.clone(), process: None, user: None, group: None, request };
+        let on_behalf = self.acting.filter(|_| !is_own);
+        let call = Call { command: self.command.clone(), process: None, user: None, group: None, on_behalf, request };
+        if is_own {
+            return socket::ask(&mut socket, pool, &call, stream, progress);
+        }
         let piped = stream.map(|stream| Piped::new(stream, &call.request)).transpose()?;
         let (stream, copier) = piped.map_or((None, None), |piped| (Some(piped.pipe), piped.copier));
         let answer = socket::ask_another(&mut socket, pool, &call, stream, progress);
@@ -239,8 +259,14 @@ impl Client {
         said: OnSaid<'_>,
     ) -> Result<Option<Response>, Failure> {
         let Some(mut socket) = socket::connect(&self.places.socket(pool))? else { return Ok(None) };
-        let call =
-            Call { command: self.command.clone(), process: None, user: None, group: None, request: request.into() };
+        let call = Call {
+            command: self.command.clone(),
+            process: None,
+            user: None,
+            group: None,
+            on_behalf: None,
+            request: request.into(),
+        };
         socket::ask(&mut socket, pool, &call, stream.take(), said).map(Some)
     }
 

@@ -1,11 +1,11 @@
 //! The [`Executor`] of the programs: requests go to the owner of their pool, which the [`Client`] finds.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use pool::inspect::Sink;
 use protocol::{
-    DeviceRequest, Executor, Failure, HostRequest, HostResponse, Inspect, OnSaid, PoolRequest, Request, Response,
-    Stream, VdevSpec,
+    DeviceRequest, Executor, Executors, Failure, HostRequest, HostResponse, Inspect, OnSaid, PoolRequest, Request,
+    Response, Stream, VdevSpec,
 };
 
 use super::{client::Client, daemon, exposed, places::Places, registry::Registry, supervisor};
@@ -30,6 +30,9 @@ impl Executor for Client {
 
     fn visible_pools(&mut self) -> Result<Vec<String>, Failure> {
         let mut names = self.own_pools()?;
+        if self.acting.is_some() {
+            return Ok(names);
+        }
         let of_the_system = Places::of_the_system().and_then(|places| Registry::of(&places).names().ok());
         names.extend(of_the_system.unwrap_or_default());
         names.sort();
@@ -38,6 +41,9 @@ impl Executor for Client {
     }
 
     fn host(&mut self, request: HostRequest, progress: OnSaid<'_>) -> Result<HostResponse, Failure> {
+        if self.acts_for_another() {
+            return Err(Failure::not_permitted());
+        }
         self.carry_out(request, progress)
     }
 
@@ -67,7 +73,14 @@ impl Executor for Client {
     }
 
     fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
+        if self.acts_for_another() {
+            return Err(Failure::not_permitted());
+        }
         self.look_into(what, sink)
+    }
+
+    fn further(&self) -> Executors {
+        Arc::new(|command, user| Box::new(Client::acting(command, user)))
     }
 
     fn serve(&mut self, pool: &str, supervised: bool) -> Result<(), Failure> {

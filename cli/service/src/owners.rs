@@ -47,6 +47,15 @@ pub fn groups_of(user: u32, primary: u32) -> BTreeSet<u32> {
     listed.filter_map(entry).map(|(_, gid)| gid).chain([primary]).collect()
 }
 
+/// The primary group of a user, if the user is known.
+pub fn group_of(user: u32) -> Option<u32> {
+    let text = std::fs::read("/etc/passwd").ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let mut fields = text.lines().map(|line| line.split(':').skip(2).take(2).collect::<Vec<_>>());
+    let own = fields.find(|fields| fields.first().and_then(|uid| uid.parse().ok()) == Some(user))?;
+    own.get(1)?.parse().ok()
+}
+
 /// Whether a line `name:password:gid:member,member` of `/etc/group` lists a user.
 fn is_member(line: &str, user: &str) -> bool {
     line.split(':').nth(3).is_some_and(|members| members.split(',').any(|member| member.trim() == user))

@@ -5,6 +5,8 @@
 //! STATE/index/NAME         its name, GUID and state, for other users
 //! STATE/log/NAME.log       output of its service
 //! RUN/NAME.sock            its service's socket        /run/cenote, or $XDG_RUNTIME_DIR/cenote, or STATE/run
+//! STATE/web/               certificate and key of the web server
+//! RUN/web/door             the socket at which the web server issues tokens
 //! RUN/NAME.lock            held while a pool is opened or its service started
 //! ```
 //!
@@ -83,6 +85,16 @@ impl Places {
     /// Path of the socket of a pool's service.
     pub fn socket(&self, pool: &str) -> PathBuf {
         self.run.join(format!("{pool}.sock"))
+    }
+
+    /// The folder of the web server's certificate.
+    pub fn web(&self) -> PathBuf {
+        self.state.join("web")
+    }
+
+    /// Path of the socket at which the web server issues tokens.
+    pub fn web_door(&self) -> PathBuf {
+        self.run.join("web").join("door")
     }
 
     /// Path of the lock file of a pool.

@@ -44,7 +44,7 @@ use super::{
     reserve::Reserve,
     visitors::{self, Leaving, Visit, Visitors},
 };
-use crate::execute::Cancel;
+use crate::{execute::Cancel, owners};
 
 /// Time limit for a peer to send its request.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -160,7 +160,8 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
     let served = async {
         let peer = socket.peer_cred()?;
         let user = peer.uid();
-        if !may_ask_everything(user, rustix::process::geteuid().as_raw()) {
+        let owner = rustix::process::geteuid().as_raw();
+        if !may_ask_everything(user, owner) {
             let visit = if desk.in_need { None } else { desk.visitors.enter(user) };
             return visited(&mut socket, &desk.handler, visit, &peer).await;
         }
@@ -170,6 +171,12 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
             Err(foreign) => return write_reply(&mut socket, &undecoded(&*desk.handler, foreign)).await,
         };
         note_peer(&mut call, &peer);
+        if let Some(user) = call.on_behalf.take() {
+            return match peer.uid() == owner {
+                true => on_behalf(&mut socket, &desk, call, user).await,
+                false => write_reply(&mut socket, &Reply::Failed(Failure::not_permitted())).await,
+            };
+        }
         let Desk { handler, ended, visitors, .. } = &desk;
         let is_shutdown = call.request.traits().ends_service;
         if is_shutdown {
@@ -212,7 +219,7 @@ async fn visited(
     visit: Option<Visit>,
     peer: &UCred,
 ) -> io::Result<()> {
-    let Some(mut visit) = visit else {
+    let Some(visit) = visit else {
         return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
     };
     // No descriptor is received with the call, and the kernel drops a descriptor that was sent. Closing a received
@@ -222,6 +229,30 @@ async fn visited(
         Err(foreign) => return write_reply(socket, &undecoded(&**handler, foreign)).await,
     };
     note_peer(&mut call, peer);
+    if call.on_behalf.is_some() {
+        return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
+    }
+    serve_visit(socket, handler, visit, call).await
+}
+
+/// Serves a call that the owner's web page makes for another user, who gets no more than over a connection of the
+/// user's own.
+async fn on_behalf(socket: &mut UnixStream, desk: &Desk, mut call: Call, user: u32) -> io::Result<()> {
+    let visit = if desk.in_need { None } else { desk.visitors.enter(user) };
+    let Some(visit) = visit else {
+        return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
+    };
+    (call.user, call.group) = (Some(user), owners::group_of(user));
+    serve_visit(socket, &desk.handler, visit, call).await
+}
+
+/// Serves the call of another user, with the user's number in the call.
+async fn serve_visit(
+    socket: &mut UnixStream,
+    handler: &Arc<dyn Handler>,
+    mut visit: Visit,
+    call: Call,
+) -> io::Result<()> {
     let permission = call.request.traits().permission;
     if permission == Permission::Owner {
         return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
@@ -495,8 +526,14 @@ mod tests {
         }
 
         fn ask(&self, request: impl Into<Request>, stream: Option<Stream>) -> Result<Response, Failure> {
-            let call =
-                Call { command: "hello".into(), process: None, user: None, group: None, request: request.into() };
+            let call = Call {
+                command: "hello".into(),
+                process: None,
+                user: None,
+                group: None,
+                on_behalf: None,
+                request: request.into(),
+            };
             let mut peer = self.connect();
             socket::ask(&mut peer, "tank", &call, stream, &mut |_| Ok(None))
         }
@@ -545,8 +582,14 @@ mod tests {
     fn a_peer_that_goes_away_cancels_its_call() {
         let service = Service::start();
         let mut peer = service.connect();
-        let call =
-            Call { command: String::new(), process: None, user: None, group: None, request: PoolRequest::Sync.into() };
+        let call = Call {
+            command: String::new(),
+            process: None,
+            user: None,
+            group: None,
+            on_behalf: None,
+            request: PoolRequest::Sync.into(),
+        };
         frame::send(&mut peer, &version::encode(&call).unwrap(), None).unwrap();
         let mut heard = || frame::read(&mut peer, frame::MAX_REPLY).unwrap();
         // On a busy machine the first reply may be `Alive`.
@@ -608,8 +651,14 @@ mod tests {
             }
         });
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();
-        let call =
-            Call { command: "hello".into(), process: None, user: None, group: None, request: PoolRequest::Sync.into() };
+        let call = Call {
+            command: "hello".into(),
+            process: None,
+            user: None,
+            group: None,
+            on_behalf: None,
+            request: PoolRequest::Sync.into(),
+        };
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::OtherVersion);
         assert!(failure.to_string().contains("runs an older version of Cenote than this program"), "{failure}");
@@ -629,8 +678,14 @@ mod tests {
             peer.write_all(&frame::encode(&serde_json::json!({ "Done": { "Levitated": 7 } }), 1000).unwrap()).unwrap();
         });
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();
-        let call =
-            Call { command: "hello".into(), process: None, user: None, group: None, request: PoolRequest::Sync.into() };
+        let call = Call {
+            command: "hello".into(),
+            process: None,
+            user: None,
+            group: None,
+            on_behalf: None,
+            request: PoolRequest::Sync.into(),
+        };
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::Undecodable);
         assert!(failure.to_string().contains("gave an answer that this program cannot read"), "{failure}");
@@ -656,8 +711,14 @@ mod tests {
         let listener = UnixListener::bind(folder.path().join("s")).unwrap();
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();
         drop(listener);
-        let call =
-            Call { command: "hello".into(), process: None, user: None, group: None, request: PoolRequest::Sync.into() };
+        let call = Call {
+            command: "hello".into(),
+            process: None,
+            user: None,
+            group: None,
+            on_behalf: None,
+            request: PoolRequest::Sync.into(),
+        };
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::Other);
         assert!(failure.to_string().starts_with("lost the service of pool 'tank'"), "{failure}");

@@ -1,7 +1,9 @@
 //! The executor of a machine without pools.
 
+use std::sync::Arc;
+
 use pool::inspect::Sink;
-use protocol::{Executor, Failure, HostRequest, HostResponse, Inspect, OnSaid, Request, Response, Stream};
+use protocol::{Executor, Executors, Failure, HostRequest, HostResponse, Inspect, OnSaid, Request, Response, Stream};
 
 /// A machine without pools: every pool name is unknown. Shows exactly the checks that commands make before asking a
 /// pool.
@@ -37,6 +39,10 @@ impl Executor for NoPools {
 
     fn inspect(&mut self, _what: &Inspect, _sink: Sink<'_>) -> Result<(), Failure> {
         Err(Failure::new("this machine has no pools"))
+    }
+
+    fn further(&self) -> Executors {
+        Arc::new(|_, _| Box::new(NoPools))
     }
 
     fn serve(&mut self, pool: &str, _supervised: bool) -> Result<(), Failure> {
