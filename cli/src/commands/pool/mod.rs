@@ -44,6 +44,7 @@ pub mod trim;
 pub mod upgrade;
 mod vdev_json;
 pub mod wait;
+pub mod web;
 
 use clap::{Parser, Subcommand};
 use protocol::{Exit, Failure};
@@ -143,6 +144,8 @@ pub enum PoolCommand {
     Debug(debug::Arguments),
     /// Demonstrate the main features on temporary image files
     Tour(tour::Arguments),
+    /// Serve the web page, or print a token for signing in
+    Web(web::Arguments),
     /// Print the version
     Version(version::Arguments),
     /// Run the service of a pool
@@ -195,6 +198,7 @@ impl PoolCommand {
             PoolCommand::Check(arguments) => check::run(arguments, context),
             PoolCommand::Debug(arguments) => debug::run(arguments, context),
             PoolCommand::Tour(arguments) => tour::run(arguments, context),
+            PoolCommand::Web(arguments) => web::run(arguments, context),
             PoolCommand::Version(arguments) => version::run(arguments, context),
             PoolCommand::Service(arguments) => service::run(arguments, context),
             PoolCommand::Completions(arguments) => completions::run(arguments, command, context),

@@ -1,0 +1,172 @@
+//! Changes: each a command line made from the fields of a form.
+//!
+//! [`TABLE`] has a row for each change. The words of a command come from typed fields, never through a shell, and the
+//! command's own parser validates the words. The dry run of a change is the command with `-n`, or a command that shows
+//! what will change. A change that destroys data requires the name typed again.
+
+mod dataset;
+mod files;
+mod pool;
+
+use std::ffi::OsString;
+
+use protocol::{Failure, shell_word};
+
+use crate::fields::Fields;
+
+/// The words of a command line; the first is `pool` or `fs`.
+pub(crate) type Words = Vec<OsString>;
+
+/// A change that a page offers.
+pub(crate) struct Action {
+    /// Name in addresses.
+    pub(crate) name: &'static str,
+    /// Head of the confirmation page.
+    pub(crate) title: &'static str,
+    /// The command line of a form.
+    pub(crate) words: fn(&Fields) -> Result<Words, Failure>,
+    /// How the effect is shown before.
+    pub(crate) dry: Dry,
+    /// The field with the name to type again.
+    pub(crate) retype: Option<&'static str>,
+    /// The users for whom the change is offered.
+    pub(crate) needs_owner: bool,
+    /// The file at one end of the command.
+    pub(crate) file: Option<File>,
+}
+
+/// How the effect of a change is shown before the change.
+pub(crate) enum Dry {
+    /// The command itself, with this word after the subcommand.
+    Option(&'static str),
+    /// A command that shows the present state, or what will be lost.
+    Show(fn(&Fields) -> Result<Words, Failure>),
+}
+
+/// The use of the file in the field `file`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum File {
+    /// Standard output of the command.
+    Written,
+    /// Standard input of the command.
+    Read,
+}
+
+/// All changes, by subject.
+const TABLE: [&[Action]; 3] = [pool::ACTIONS, dataset::ACTIONS, files::ACTIONS];
+
+/// The row of a change.
+pub(crate) fn find(name: &str) -> Option<&'static Action> {
+    TABLE.into_iter().flatten().find(|action| action.name == name)
+}
+
+impl Action {
+    const fn new(
+        name: &'static str,
+        title: &'static str,
+        words: fn(&Fields) -> Result<Words, Failure>,
+        dry: Dry,
+    ) -> Action {
+        Action { name, title, words, dry, retype: None, needs_owner: false, file: None }
+    }
+
+    const fn retyping(self, field: &'static str) -> Action {
+        Action { retype: Some(field), ..self }
+    }
+
+    const fn of_owner(self) -> Action {
+        Action { needs_owner: true, ..self }
+    }
+
+    const fn with_file(self, file: File) -> Action {
+        Action { file: Some(file), ..self }
+    }
+
+    /// The words of the dry run.
+    pub(crate) fn dry_words(&self, fields: &Fields) -> Result<Words, Failure> {
+        match self.dry {
+            Dry::Option(option) => {
+                let mut words = (self.words)(fields)?;
+                words.splice(2..2, option.split(' ').map(OsString::from));
+                Ok(words)
+            }
+            Dry::Show(words) => words(fields),
+        }
+    }
+
+    /// The command line as a user would type it.
+    pub(crate) fn shown(&self, fields: &Fields) -> Result<String, Failure> {
+        let command = line(&(self.words)(fields)?);
+        Ok(match self.file {
+            None => command,
+            Some(File::Written) => format!("{command} > {}", shell_word(fields.get("file"))),
+            Some(File::Read) => format!("{command} < {}", shell_word(fields.get("file"))),
+        })
+    }
+}
+
+/// Words as a command line.
+pub(crate) fn line(words: &[OsString]) -> String {
+    words.iter().map(|word| shell_word(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+/// A command of fixed words, and values of fields.
+fn command(words: &[&str]) -> Words {
+    words.iter().map(OsString::from).collect()
+}
+
+/// The value of a field as an argument: a value that begins like an option is refused.
+fn argument(fields: &Fields, name: &str) -> Result<String, Failure> {
+    match fields.need(name)? {
+        value if value.starts_with('-') => Err(Failure::usage(format!("the field '{name}' begins with '-'"))),
+        value => Ok(value.to_owned()),
+    }
+}
+
+/// The lines of a field as arguments.
+fn arguments(fields: &Fields, name: &str) -> Result<Vec<String>, Failure> {
+    let all: Vec<String> = fields.need(name)?.split_whitespace().map(str::to_owned).collect();
+    match all.iter().find(|value| value.starts_with('-')) {
+        Some(value) => Err(Failure::usage(format!("'{value}' begins with '-'"))),
+        None => Ok(all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn fields(pairs: &[(&str, &str)]) -> Fields {
+        Fields(pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let all: Vec<&str> = TABLE.into_iter().flatten().map(|action| action.name).collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+    }
+
+    #[test]
+    fn a_field_never_becomes_an_option_or_a_second_command() {
+        let scrub = find("scrub").unwrap();
+        assert!(scrub.shown(&fields(&[("pool", "-a")])).is_err());
+        assert_eq!(scrub.shown(&fields(&[("pool", "tank; rm -rf /")])).unwrap(), "pool scrub 'tank; rm -rf /'");
+        for action in TABLE.into_iter().flatten() {
+            let hostile: Vec<(String, String)> =
+                ["pool", "dataset", "snapshot", "device", "name", "vdevs", "file", "to"]
+                    .map(|name| (name.to_owned(), "--help".to_owned()))
+                    .to_vec();
+            assert!((action.words)(&Fields(hostile)).is_err(), "{}", action.name);
+        }
+    }
+
+    #[test]
+    fn a_dry_run_is_the_command_with_its_option() {
+        let destroy = find("destroy").unwrap();
+        let given = fields(&[("dataset", "tank/old"), ("recursive", "on")]);
+        assert_eq!(destroy.shown(&given).unwrap(), "fs destroy -f -r tank/old");
+        assert_eq!(line(&destroy.dry_words(&given).unwrap()), "fs destroy -n -v -f -r tank/old");
+    }
+}

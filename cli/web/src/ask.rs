@@ -1,0 +1,112 @@
+//! Requests to services, for pages.
+//!
+//! A request runs on a thread of its own. A service that does not answer the watch ([`crate::watch`]) is not waited for: the page
+//! reports the service within a second.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use protocol::{Chain, Chained, Executor, Failure, Request, Response, Said, unexpected_answer};
+use tokio::select;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use crate::app::App;
+use crate::gate::Visitor;
+
+/// Longest wait for an answer, while the service is alive.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Interval of looks at the watch.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Most records of one page.
+pub(crate) const MOST: usize = 200_000;
+
+impl App {
+    /// Asks the service of a pool on behalf of a user.
+    pub(crate) async fn ask(
+        self: &Arc<App>,
+        visitor: &Visitor,
+        pool: &str,
+        request: impl Into<Request>,
+    ) -> Result<Response, Failure> {
+        let request = request.into();
+        self.with(visitor, pool, move |executor, pool| executor.call(pool, request, None, &mut |_| Ok(None))).await
+    }
+
+    /// Asks for records in parts; more than `most` are not read.
+    pub(crate) async fn list<T: Chained + Send + 'static>(
+        self: &Arc<App>,
+        visitor: &Visitor,
+        pool: &str,
+        request: impl Into<Request>,
+        most: usize,
+    ) -> Result<Vec<T>, Failure> {
+        let request = request.into();
+        self.with(visitor, pool, move |executor, pool| collect(executor, pool, request, most)).await
+    }
+
+    /// Runs work with an executor of the user on a thread of its own.
+    pub(crate) async fn with<T: Send + 'static>(
+        self: &Arc<App>,
+        visitor: &Visitor,
+        pool: &str,
+        work: impl FnOnce(&mut dyn Executor, &str) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        if let Some(silence) = self.watch.silence(pool) {
+            return Err(silent(pool, silence));
+        }
+        let (app, user, name) = (self.clone(), visitor.user, pool.to_owned());
+        let working = spawn_blocking(move || work(&mut *app.executor(user, "pool web"), &name));
+        let hung = async {
+            let begun = Instant::now();
+            loop {
+                sleep(GLANCE).await;
+                match self.watch.silence(pool) {
+                    Some(silence) => return silence,
+                    None if begun.elapsed() > LONGEST => return LONGEST,
+                    None => {}
+                }
+            }
+        };
+        select! {
+            done = working => done.unwrap_or_else(|_| Err(Failure::new("internal error in the web server"))),
+            silence = hung => Err(silent(pool, silence)),
+        }
+    }
+}
+
+fn silent(pool: &str, silence: Duration) -> Failure {
+    let reason = format!("its service has not answered for {} s", silence.as_secs().max(1));
+    Failure::cannot("use", pool, reason).hint(format!("to see its state: pool status {pool}"))
+}
+
+/// The records of an answer in parts, at most `most`.
+pub(crate) fn collect<T: Chained>(
+    executor: &mut dyn Executor,
+    pool: &str,
+    request: Request,
+    most: usize,
+) -> Result<Vec<T>, Failure> {
+    let (mut records, mut chain) = (Vec::new(), Chain::default());
+    let mut is_full = false;
+    let answer = executor.call(pool, request, None, &mut |said| {
+        if let Said::Part(part) = said {
+            for shared in T::of(part).ok_or_else(unexpected_answer)? {
+                records.push(chain.whole(shared).ok_or_else(unexpected_answer)?);
+                if records.len() >= most {
+                    is_full = true;
+                    return Err(Failure::new("enough records"));
+                }
+            }
+        }
+        Ok(None)
+    });
+    match answer {
+        Ok(Response::Done) => Ok(records),
+        Ok(_) => Err(unexpected_answer()),
+        Err(_) if is_full => Ok(records),
+        Err(failure) => Err(failure),
+    }
+}

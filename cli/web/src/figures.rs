@@ -1,0 +1,267 @@
+//! Metrics in the format of OpenMetrics, and in the line protocol of `zpool_influxdb`.
+//!
+//! Names and labels are those of pdf/zfs_exporter, and of node_exporter's ZFS collector for the state of pools, so
+//! dashboards made for ZFS work. The number of series is bounded: at most [`MOST`] datasets have series, and
+//! `cenote_datasets_left_out` counts the rest.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use axum::extract::{Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use dataset::name::Name;
+use dataset::property::Kinds;
+use dataset::property::dataset::{
+    AVAILABLE, LOGICALREFERENCED, LOGICALUSED, QUOTA, USED, USEDBYCHILDREN, USEDBYDATASET, USEDBYSNAPSHOTS,
+};
+use dataset::property::pool::{LEAKED, READONLY};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use protocol::{DatasetRecord, DatasetRequest, Executor, Failure, IoCounts, PoolRecord, PoolRequest, VdevRecord};
+use serde::Deserialize;
+use tokio::task::spawn_blocking;
+
+use crate::app::App;
+use crate::gate;
+use crate::watch::Sight;
+
+/// Most datasets with series.
+pub(crate) const MOST: usize = 1000;
+
+/// The content type of OpenMetrics.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The states of a pool in the order of zfs_exporter's numbers.
+const STATES: [&str; 7] = ["ONLINE", "DEGRADED", "FAULTED", "OFFLINE", "UNAVAIL", "REMOVED", "SUSPENDED"];
+
+/// Numeric properties of a pool: the property, the metric and its help.
+const POOL: [(&str, &str, &str); 6] = [
+    ("allocated", "zfs_pool_allocated_bytes", "Allocated space in the pool"),
+    ("free", "zfs_pool_free_bytes", "Free space in the pool"),
+    ("size", "zfs_pool_size_bytes", "Total size of the pool"),
+    ("freeing", "zfs_pool_freeing_bytes", "Space of destroyed datasets that is still to be freed"),
+    (LEAKED.row().name, "zfs_pool_leaked_bytes", "Space that was lost; always 0"),
+    (READONLY.row().name, "zfs_pool_readonly", "Whether the pool is imported read-only"),
+];
+
+/// Numeric properties of a dataset, likewise.
+const DATASET: [(&str, &str, &str); 10] = [
+    (AVAILABLE.row().name, "zfs_dataset_available_bytes", "Space available to the dataset"),
+    (LOGICALREFERENCED.row().name, "zfs_dataset_logical_referenced_bytes", "Referenced space before compression"),
+    (LOGICALUSED.row().name, "zfs_dataset_logical_used_bytes", "Used space before compression"),
+    (QUOTA.row().name, "zfs_dataset_quota_bytes", "Quota of the dataset; 0 for none"),
+    ("referenced", "zfs_dataset_referenced_bytes", "Space that the dataset references"),
+    (USED.row().name, "zfs_dataset_used_bytes", "Used space with descendants"),
+    (USEDBYDATASET.row().name, "zfs_dataset_used_by_dataset_bytes", "Used space of the dataset itself"),
+    (USEDBYSNAPSHOTS.row().name, "zfs_dataset_used_by_snapshots_bytes", "Used space of snapshots"),
+    (USEDBYCHILDREN.row().name, "zfs_dataset_used_by_children_bytes", "Used space of datasets below"),
+    ("written", "zfs_dataset_written_bytes", "Space written since the newest snapshot"),
+];
+
+/// The format of the answer.
+#[derive(Default, Deserialize)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    format: String,
+}
+
+/// All figures of all pools, as text.
+pub(crate) async fn metrics(State(app): State<Arc<App>>, _: gate::Reader, Query(wanted): Query<Wanted>) -> Response {
+    let collected = spawn_blocking(move || match wanted.format.as_str() {
+        "influx" => (INFLUX, influx(&app)),
+        _ => (OPENMETRICS, openmetrics(&app)),
+    });
+    match collected.await {
+        Ok((kind, text)) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
+        Err(_) => axum::http::StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+type Labels = Vec<(String, String)>;
+
+/// The metrics of one answer.
+#[derive(Default)]
+struct Metrics(Registry);
+
+impl Metrics {
+    /// Adds a gauge; each row has labels and a value.
+    fn gauge(&mut self, name: &str, help: &str, rows: impl IntoIterator<Item = (Labels, f64)>) {
+        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+        for (labels, value) in rows {
+            family.get_or_create(&labels).set(value);
+        }
+        self.0.register(name, help, family);
+    }
+}
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn openmetrics(app: &App) -> String {
+    let pools: Vec<(String, Arc<Sight>, bool)> =
+        app.watch.all().into_iter().map(|(name, seen)| (name, seen.sight(), seen.silence().is_some())).collect();
+    let mut metrics = Metrics::default();
+    health(&mut metrics, &pools);
+    let answering: Vec<&str> = pools
+        .iter()
+        .filter(|(_, sight, silent)| !silent && sight.failure.is_none())
+        .map(|(name, ..)| name.as_str())
+        .collect();
+    let records: Vec<PoolRecord> = answering.iter().filter_map(|pool| record(app, pool).ok()).collect();
+    for (property, name, help) in POOL {
+        metrics.gauge(
+            name,
+            help,
+            records.iter().filter_map(|record| {
+                let known = record.properties.iter().find(|known| known.name == property)?;
+                let value = match known.value.as_str() {
+                    "on" => 1.0,
+                    "off" => 0.0,
+                    value => value.parse().ok()?,
+                };
+                Some((labels(&[("pool", &record.name)]), value))
+            }),
+        );
+    }
+    devices(&mut metrics, &pools);
+    datasets(&mut metrics, app, &answering);
+    let mut text = String::new();
+    // The text is kept in memory, so encoding cannot fail.
+    let _ = encode(&mut text, &metrics.0);
+    text
+}
+
+fn health(metrics: &mut Metrics, pools: &[(String, Arc<Sight>, bool)]) {
+    let state = |sight: &Sight, silent: bool| match &sight.status {
+        Some(status) if !silent => status.state.clone(),
+        _ => "UNAVAIL".to_owned(),
+    };
+    let number = |word: &str| STATES.iter().position(|state| *state == word).unwrap_or(4) as f64;
+    let rows = pools.iter().map(|(name, sight, silent)| (labels(&[("pool", name)]), number(&state(sight, *silent))));
+    metrics.gauge(
+        "zfs_pool_health",
+        "Health: 0 online, 1 degraded, 2 faulted, 3 offline, 4 unavailable, 5 removed, 6 suspended",
+        rows,
+    );
+    let rows = pools.iter().flat_map(|(name, sight, silent)| {
+        let present = state(sight, *silent);
+        STATES.map(|word| {
+            let value = if word == present { 1.0 } else { 0.0 };
+            (labels(&[("zpool", name), ("state", &word.to_ascii_lowercase())]), value)
+        })
+    });
+    metrics.gauge("node_zfs_zpool_state", "Whether the pool is in the state", rows);
+}
+
+/// Errors of each device.
+fn devices(metrics: &mut Metrics, pools: &[(String, Arc<Sight>, bool)]) {
+    fn leaves<'a>(vdev: &'a VdevRecord, all: &mut Vec<&'a VdevRecord>) {
+        match vdev.members.is_empty() {
+            true => all.push(vdev),
+            false => vdev.members.iter().for_each(|member| leaves(member, all)),
+        }
+    }
+    let mut rows = Vec::new();
+    for (name, sight, _) in pools {
+        let mut all = Vec::new();
+        sight.status.iter().flat_map(|status| &status.vdevs).for_each(|vdev| leaves(vdev, &mut all));
+        for vdev in all.into_iter().take(MOST) {
+            for (kind, count) in
+                [("read", vdev.read_errors), ("write", vdev.write_errors), ("checksum", vdev.checksum_errors)]
+            {
+                rows.push((labels(&[("pool", name), ("device", &vdev.path), ("type", kind)]), count as f64));
+            }
+        }
+    }
+    metrics.gauge("cenote_device_errors", "Errors of a device since they were cleared", rows);
+}
+
+fn datasets(metrics: &mut Metrics, app: &App, pools: &[&str]) {
+    let mut all: Vec<DatasetRecord> = Vec::new();
+    let mut left_out = 0;
+    for pool in pools {
+        let records = list(app, pool).unwrap_or_default();
+        let room = MOST - all.len();
+        left_out += records.len().saturating_sub(room);
+        all.extend(records.into_iter().take(room));
+    }
+    for (property, name, help) in DATASET {
+        metrics.gauge(
+            name,
+            help,
+            all.iter().filter_map(|record| {
+                let value = record.properties.iter().find(|known| known.name == property)?.value.parse().ok()?;
+                Some((
+                    labels(&[("name", record.name.as_str()), ("pool", record.name.pool()), ("type", "filesystem")]),
+                    value,
+                ))
+            }),
+        );
+    }
+    metrics.gauge("cenote_datasets_left_out", "Datasets without series", [(Labels::new(), left_out as f64)]);
+}
+
+fn owner(app: &App) -> Box<dyn Executor> {
+    (app.executors)("pool web".to_owned(), Some(app.config.owner))
+}
+
+fn record(app: &App, pool: &str) -> Result<PoolRecord, Failure> {
+    let properties = POOL.map(|(property, ..)| property.to_owned()).to_vec();
+    let request = PoolRequest::Pool { properties, vdevs: false };
+    match owner(app).call(pool, request.into(), None, &mut |_| Ok(None))? {
+        protocol::Response::Pool(record) => Ok(record),
+        _ => Err(protocol::unexpected_answer()),
+    }
+}
+
+fn list(app: &App, pool: &str) -> Result<Vec<DatasetRecord>, Failure> {
+    let request = DatasetRequest::List {
+        root: Some(pool.parse::<Name>().map_err(|error| Failure::cannot("list", pool, error))?),
+        depth: None,
+        kinds: Kinds::FILESYSTEM,
+        properties: DATASET.map(|(property, ..)| property.to_owned()).to_vec(),
+    };
+    crate::ask::collect(&mut *owner(app), pool, request.into(), crate::ask::MOST)
+}
+
+/// The content type of the line protocol.
+const INFLUX: &str = "text/plain; charset=utf-8";
+
+/// Lines such as `zpool_stats,name=tank,state=ONLINE,vdev=root alloc=1u,free=2u,... `, one for the pool and for each vdev.
+fn influx(app: &App) -> String {
+    let mut text = String::new();
+    for (name, seen) in app.watch.all() {
+        let sight = seen.sight();
+        let (Some(status), Some(sample)) = (&sight.status, &sight.sample) else { continue };
+        influx_line(&mut text, &name, &status.state, "root", &sample.pool);
+        for vdev in &sample.vdevs {
+            let state =
+                status.vdevs.iter().find(|known| known.path == vdev.name).map_or("UNKNOWN", |known| &known.state);
+            influx_line(&mut text, &name, state, &format!("root/{}", vdev.name), vdev);
+        }
+    }
+    text
+}
+
+fn influx_line(text: &mut String, pool: &str, state: &str, vdev: &str, counts: &IoCounts) {
+    let tag = |value: &str| value.replace('\\', "\\\\").replace([',', '=', ' '], "\\ ").replace('\n', "");
+    let size = counts.allocated.saturating_add(counts.free);
+    let _ = writeln!(
+        text,
+        "zpool_stats,name={},state={},vdev={} alloc={}u,free={}u,size={size}u,read_bytes={}u,write_bytes={}u,read_ops={}u,write_ops={}u",
+        tag(pool),
+        tag(state),
+        tag(vdev),
+        counts.allocated,
+        counts.free,
+        counts.read_bytes,
+        counts.written_bytes,
+        counts.reads,
+        counts.writes,
+    );
+}

@@ -1,0 +1,143 @@
+//! Who asks, and whether the browser may: sessions, forged requests, response headers.
+//!
+//! - A session is a cookie that only this host's pages over TLS send, and no script can read.
+//! - A request that changes something carries the session's form secret, and comes from a page of this server.
+//! - A page loads nothing from elsewhere, and no other site can frame a page.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+
+use crate::app::App;
+use crate::pages;
+use crate::tokens::{Grant, Session};
+
+/// Name of the cookie. Browsers accept the prefix only over TLS, for the whole host, without a domain.
+pub(crate) const COOKIE: &str = "__Host-cenote";
+
+/// A user with a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    /// The user's number.
+    pub(crate) user: u32,
+    /// The user's name, for display.
+    pub(crate) name: String,
+    /// Whether the user may do everything that the owner may.
+    pub(crate) is_owner: bool,
+    /// Whether the token only reads.
+    pub(crate) read_only: bool,
+    /// The secret in the forms of the session.
+    pub(crate) form: String,
+    /// The secret of the session.
+    pub(crate) session: String,
+}
+
+impl Visitor {
+    fn new(app: &App, secret: &str, session: Session) -> Visitor {
+        let Grant { user, read_only, .. } = session.grant;
+        let name = (app.config.name_of)(user);
+        let is_owner = app.is_owner(user);
+        Visitor { user, name, is_owner, read_only, form: session.form, session: secret.to_owned() }
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Visitor {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Visitor, Response> {
+        let session = cookie(parts).and_then(|secret| Some((secret, app.tokens.session(secret)?)));
+        session.map(|(secret, session)| Visitor::new(app, secret, session)).ok_or_else(|| {
+            // A browser shows the page of the sign-in; an expired form is not repeated.
+            match parts.method.is_safe() {
+                true => Redirect::to(&pages::sign_in::address(&parts.uri)).into_response(),
+                false => pages::sign_in::expired().into_response(),
+            }
+        })
+    }
+}
+
+/// A program with a token in the header `Authorization: Bearer`, or a signed-in user.
+pub(crate) struct Reader;
+
+impl FromRequestParts<Arc<App>> for Reader {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Reader, Response> {
+        let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let grant = header.and_then(|value| value.strip_prefix("Bearer ")).and_then(|token| app.tokens.grant_of(token));
+        let session = || cookie(parts).and_then(|secret| app.tokens.session(secret)).map(|session| session.grant);
+        match grant.or_else(session) {
+            Some(grant) if app.is_owner(grant.user) => Ok(Reader),
+            Some(_) => Err((StatusCode::FORBIDDEN, "figures are for the owner of the pools\n").into_response()),
+            None => {
+                let asks = [(header::WWW_AUTHENTICATE, "Bearer")];
+                Err((StatusCode::UNAUTHORIZED, asks, "send a token of: pool web token --read-only\n").into_response())
+            }
+        }
+    }
+}
+
+/// The session's secret in the request's cookies.
+pub(crate) fn cookie(parts: &Parts) -> Option<&str> {
+    let all = parts.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+}
+
+/// The value of the header that sets the cookie, or with an empty secret removes it.
+pub(crate) fn set_cookie(secret: &str) -> HeaderValue {
+    let age = if secret.is_empty() { "; Max-Age=0" } else { "" };
+    let value = format!("{COOKIE}={secret}; Path=/; Secure; HttpOnly; SameSite=Strict{age}");
+    HeaderValue::try_from(value).expect("the secret is plain text")
+}
+
+/// The address of the client.
+pub(crate) fn peer(parts: &Parts) -> Option<SocketAddr> {
+    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
+}
+
+/// Refuses changes that another site's page requests. Adds the headers of every response.
+pub(crate) async fn guard(State(_): State<Arc<App>>, request: Request, next: Next) -> Response {
+    if !request.method().is_safe() && !is_from_here(&request) {
+        return (StatusCode::FORBIDDEN, "the request comes from another site\n").into_response();
+    }
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.entry(HeaderName::from_static(name)).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+const HEADERS: [(&str, &str); 7] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+         form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
+
+/// Whether a page of this server sent the request. Browsers send one header or both; programs may send neither, and
+/// then have no cookie that a foreign page could use.
+fn is_from_here(request: &Request) -> bool {
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let site = header("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
+    let host = header("host");
+    let origin = header("origin").is_none_or(|origin| {
+        // With `Referrer-Policy: no-referrer`, browsers may send a null origin; the site header then decides.
+        (origin == "null" && header("sec-fetch-site") == Some("same-origin"))
+            || origin.parse::<Uri>().ok().is_some_and(|uri| uri.authority().map(|name| name.as_str()) == host)
+    });
+    site && origin
+}

@@ -1,0 +1,132 @@
+//! One device: its state, what its loss would cost, and what can be done with the device.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use maud::{Markup, html};
+use protocol::{Failure, LossReport, PoolRequest, Response, VdevRecord, unexpected_answer};
+
+use super::{Page, frame, parts, pool};
+use crate::app::App;
+use crate::gate::Visitor;
+
+/// The page of a device.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    Path((pool, guid)): Path<(String, u64)>,
+) -> Page {
+    let mut way = pool::way(&pool);
+    way.push((format!("/pool/{pool}/device/{guid}"), "device".to_owned()));
+    let status = match app.ask(&visitor, &pool, PoolRequest::Status).await {
+        Ok(Response::Status(status)) => status,
+        Ok(_) => return frame::failed(&visitor, "Device", &way, &unexpected_answer()),
+        Err(failure) => return frame::failed(&visitor, "Device", &way, &failure),
+    };
+    let Some((vdev, parent)) = status.vdevs.iter().find_map(|vdev| find(vdev, guid, None)) else {
+        let failure = Failure::cannot("show", guid, "no such device in the pool");
+        return frame::failed(&visitor, "Device", &way, &failure);
+    };
+    let loss = match app.ask(&visitor, &pool, PoolRequest::Losses { devices: vec![guid.to_string()] }).await {
+        Ok(Response::Losses(report)) => loss(&report),
+        Ok(_) => frame::message(&unexpected_answer()),
+        Err(failure) => frame::message(&failure),
+    };
+    let content = html! {
+        (facts(vdev, parent))
+        section aria-labelledby="loss" { h2 id="loss" { "If this device is lost" } (loss) }
+        (controls(&visitor, &pool, vdev))
+    };
+    frame::page(&visitor, &vdev.path, &way, content)
+}
+
+fn find<'a>(
+    vdev: &'a VdevRecord,
+    guid: u64,
+    parent: Option<&'a VdevRecord>,
+) -> Option<(&'a VdevRecord, Option<&'a VdevRecord>)> {
+    if vdev.guid == guid {
+        return Some((vdev, parent));
+    }
+    vdev.members.iter().find_map(|member| find(member, guid, Some(vdev)))
+}
+
+fn facts(vdev: &VdevRecord, parent: Option<&VdevRecord>) -> Markup {
+    html! {
+        p role="status" { (parts::state(&vdev.state)) @if let Some(note) = &vdev.note { " " (note) } }
+        dl.facts {
+            dt { "Path" } dd { code { (vdev.path) } }
+            dt { "GUID" } dd { code { (vdev.guid) } }
+            @if let Some(parent) = parent { dt { "Vdev" } dd { (parent.path) " " (parts::state(&parent.state)) } }
+            @if vdev.size > 0 { dt { "Space" } dd { (parts::usage(vdev.allocated, vdev.size)) } }
+            dt { "Read errors" } dd { (parts::count(vdev.read_errors)) }
+            dt { "Write errors" } dd { (parts::count(vdev.write_errors)) }
+            dt { "Checksum errors" } dd { (parts::count(vdev.checksum_errors)) }
+        }
+    }
+}
+
+/// What `pool simulate lose` reports.
+fn loss(report: &LossReport) -> Markup {
+    let needed: Vec<&str> = report.needed().map(|vdev| vdev.name.as_str()).collect();
+    html! {
+        @if needed.is_empty() {
+            p { (parts::state("ONLINE")) " Nothing would be lost." }
+        } @else {
+            p { (parts::state("UNAVAIL")) " The pool could not be imported without " (needed.join(", ")) "." }
+        }
+        ul {
+            @for vdev in &report.vdevs {
+                li {
+                    (vdev.name) ": "
+                    @if vdev.survives { (vdev.left) " complete devices would be left, with all data" } @else { "would be lost" }
+                }
+            }
+            @for idle in &report.idle { li { "The " (idle.kind) " holds no data of its own." } }
+        }
+        @if report.datasets.iter().any(|dataset| dataset.lost_blocks > 0) {
+            div.wide { table {
+                thead { tr { @for head in ["Dataset", "Blocks", "Lost blocks", "Files", "Lost files"] { th scope="col" { (head) } } } }
+                tbody {
+                    @for dataset in report.datasets.iter().filter(|dataset| dataset.lost_blocks > 0).take(1000) {
+                        tr {
+                            th scope="row" { (dataset.name) }
+                            td { @match dataset.blocks { Some(blocks) => (blocks), None => "-" } }
+                            td { (dataset.lost_blocks) }
+                            td { (dataset.files) }
+                            td { (dataset.lost_files) }
+                        }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+fn controls(visitor: &Visitor, pool: &str, vdev: &VdevRecord) -> Markup {
+    let guid = vdev.guid.to_string();
+    let hidden = [("pool", pool), ("device", guid.as_str())];
+    html! {
+        @if parts::is_offered(visitor, "replace") {
+            section aria-labelledby="controls" {
+                h2 id="controls" { "Change" }
+                div.actions {
+                    (parts::button(visitor, "offline", &hidden, "Take offline"))
+                    (parts::button(visitor, "online", &hidden, "Bring online"))
+                    (parts::button(visitor, "detach", &hidden, "Detach from its mirror"))
+                    (parts::button(visitor, "remove", &hidden, "Remove from the pool"))
+                }
+                (parts::form(visitor, "replace", &hidden, html! {
+                    (parts::field("replace-new", "Replace with (path, or SIZE:PATH for a new image; empty for the same path)",
+                        html! { input id="replace-new" name="new" spellcheck="false"; }))
+                    button { "Replace" }
+                }))
+                (parts::form(visitor, "attach", &hidden, html! {
+                    (parts::field("attach-new", "Attach to form or extend a mirror, or to widen a RAID-Z (path, or SIZE:PATH)",
+                        html! { input id="attach-new" name="new" required spellcheck="false"; }))
+                    button { "Attach" }
+                }))
+            }
+        }
+    }
+}

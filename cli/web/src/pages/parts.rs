@@ -1,0 +1,114 @@
+//! Parts of pages: states, sizes, bars, forms.
+
+use dataset::property::size::{format_bytes, format_count};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use maud::{Markup, html};
+
+use crate::actions;
+use crate::fields::escape;
+use crate::gate::Visitor;
+
+/// A state as a word with a sign, so that colour is never the only signal.
+pub(super) fn state(word: &str) -> Markup {
+    let (class, sign) = match word {
+        "ONLINE" | "AVAIL" | "INUSE" => ("good", "✓"),
+        "DEGRADED" => ("warn", "!"),
+        "OFFLINE" => ("idle", "–"),
+        "FAULTED" | "UNAVAIL" | "REMOVED" | "SUSPENDED" => ("bad", "✗"),
+        _ => ("idle", "?"),
+    };
+    html! { span class=(format!("state {class}")) { span aria-hidden="true" { (sign) } " " (word) } }
+}
+
+/// A number of bytes for people.
+pub(super) fn bytes(bytes: u64) -> String {
+    format_bytes(bytes)
+}
+
+/// A rate in bytes per second.
+pub(super) fn rate(bytes: f64) -> String {
+    format!("{}/s", format_bytes(bytes.max(0.0) as u64))
+}
+
+/// A count for people.
+pub(super) fn count(count: u64) -> String {
+    format_count(count)
+}
+
+/// A bar of the used share, with its text.
+pub(super) fn usage(used: u64, total: u64) -> Markup {
+    let percent = if total == 0 { 0 } else { (u128::from(used) * 100 / u128::from(total)).min(100) };
+    html! {
+        div.usage {
+            meter min="0" max="100" high="80" value=(percent) aria-label="Used space" { (percent) "%" }
+            span { (bytes(used)) " of " (bytes(total)) " used (" (percent) "%)" }
+        }
+    }
+}
+
+/// A time in the time zone of the server, exact to the minute.
+pub(super) fn time(seconds: i64) -> String {
+    let zoned = Timestamp::from_second(seconds).map(|time| time.to_zoned(TimeZone::system()));
+    zoned.map_or_else(|_| seconds.to_string(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
+}
+
+/// The age of a time, in the largest fitting unit.
+pub(super) fn age(seconds: i64) -> String {
+    let ago = Timestamp::now().as_second().saturating_sub(seconds).max(0);
+    match ago {
+        0..120 => format!("{ago} s ago"),
+        120..7200 => format!("{} min ago", ago / 60),
+        7200..172_800 => format!("{} h ago", ago / 3600),
+        _ => format!("{} d ago", ago / 86_400),
+    }
+}
+
+/// The address of a dataset's page.
+pub(super) fn dataset_address(name: &str) -> String {
+    format!("/dataset/{}", escape(name.as_bytes()))
+}
+
+/// The address of a snapshot's page.
+pub(super) fn snapshot_address(name: &str) -> String {
+    format!("/snapshot/{}", escape(name.as_bytes()))
+}
+
+/// Whether a change is offered to a user.
+pub(super) fn is_offered(visitor: &Visitor, action: &str) -> bool {
+    let action = actions::find(action).expect("a page offers changes of the table");
+    !visitor.read_only && (visitor.is_owner || !action.needs_owner)
+}
+
+/// A form that leads to the confirmation of a change; nothing if the change is not offered to the user.
+pub(super) fn form(visitor: &Visitor, action: &str, hidden: &[(&str, &str)], content: Markup) -> Markup {
+    html! {
+        @if is_offered(visitor, action) {
+            form.change method="post" action=(format!("/change/{action}")) {
+                input type="hidden" name="form" value=(visitor.form);
+                @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
+                (content)
+            }
+        }
+    }
+}
+
+/// A form of one button.
+pub(super) fn button(visitor: &Visitor, action: &str, hidden: &[(&str, &str)], text: &str) -> Markup {
+    form(visitor, action, hidden, html! { button { (text) } })
+}
+
+/// A field of a form, with its label.
+pub(super) fn field(id: &str, label: &str, input: Markup) -> Markup {
+    html! { div.field { label for=(id) { (label) } (input) } }
+}
+
+/// A command line, as a user would type it.
+pub(super) fn command(line: &str) -> Markup {
+    html! { pre.command { code { (line) } } }
+}
+
+/// A drawing by its name.
+pub(super) fn icon(name: &str) -> Markup {
+    html! { svg.icon aria-hidden="true" { use href=(format!("#icon-{name}")) {} } }
+}

@@ -1,0 +1,220 @@
+//! One pool: its devices, throughput, jobs and properties.
+
+use std::sync::Arc;
+
+use ::dataset::jobs::{JobRecord, JobState, Kind};
+use axum::extract::{Path, State};
+use maud::{Markup, html};
+use protocol::{Failure, PoolRecord, PoolRequest, PoolStatus, Response, unexpected_answer};
+
+use super::{Page, chart, dataset, drawing, frame, overview, parts};
+use crate::app::App;
+use crate::gate::Visitor;
+
+/// The page of a pool.
+pub(super) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(pool): Path<String>) -> Page {
+    let way = way(&pool);
+    if app.watch.get(&pool).is_none() {
+        let name = pool.clone();
+        let known = app.with(&visitor, &pool, move |executor, _| Ok(overview::is_known(executor, &name))).await;
+        if !known.unwrap_or(false) {
+            return frame::failed(&visitor, &pool, &way, &Failure::no_pool(&pool));
+        }
+    }
+    let request = PoolRequest::Pool { properties: Vec::new(), vdevs: false };
+    let properties = match app.ask(&visitor, &pool, request).await {
+        Ok(Response::Pool(record)) => properties(&visitor, &record),
+        Ok(_) => frame::message(&unexpected_answer()),
+        Err(failure) => frame::message(&failure),
+    };
+    let content = html! {
+        nav.tabs aria-label="Pool" {
+            a href=(parts::dataset_address(&pool)) { "Datasets" }
+            @if visitor.is_owner {
+                a href=(format!("/pool/{pool}/history")) { "History" }
+                a href=(format!("/pool/{pool}/events")) { "Events" }
+            }
+        }
+        div data-live=(format!("/live/pool/{pool}")) { (fragment(&app, &pool, visitor.is_owner)) }
+        (controls(&visitor, &pool))
+        section aria-labelledby="properties" {
+            h2 id="properties" { "Properties" }
+            (properties)
+        }
+    };
+    frame::page(&visitor, &format!("Pool {pool}"), &way, content)
+}
+
+pub(super) fn way(pool: &str) -> Vec<frame::Step> {
+    vec![frame::pools(), (format!("/pool/{pool}"), pool.to_owned())]
+}
+
+/// The part that is kept up to date.
+pub(crate) fn fragment(app: &App, pool: &str, is_owner: bool) -> Markup {
+    let Some(seen) = app.watch.get(pool) else {
+        return html! { p { "The pool is being opened." } };
+    };
+    let sight = seen.sight();
+    html! {
+        @if let Some(silence) = seen.silence() {
+            div.message.bad role="alert" {
+                p { strong { "The service of this pool has not answered for " (silence.as_secs().max(1)) " s." } }
+                p { "What follows is the last known state." }
+            }
+        }
+        @if let Some(failure) = &sight.failure { (frame::message(failure)) }
+        @match &sight.status {
+            Some(status) => (health(status, &overview::usage(&sight))),
+            None => p { "The first look at the pool is under way." },
+        }
+        @if let Some(status) = &sight.status {
+            section aria-labelledby="devices" {
+                h2 id="devices" { "Devices" }
+                (drawing::devices(status, sight.rates.as_deref(), is_owner))
+            }
+            section aria-labelledby="jobs" {
+                h2 id="jobs" { "Jobs" }
+                (jobs(status))
+            }
+        }
+        @if is_owner {
+            section aria-labelledby="throughput" {
+                h2 id="throughput" { "Throughput of the last hour" }
+                (chart::throughput(&seen.points()))
+            }
+        }
+    }
+}
+
+fn health(status: &PoolStatus, usage: &Markup) -> Markup {
+    html! {
+        div.health {
+            p role="status" { (parts::state(&status.state)) }
+            (usage)
+        }
+        @if let Some(text) = &status.status {
+            div.message.bad { p { (text) } @if let Some(action) = &status.action { p { strong { "What to do: " } (action) } } }
+        }
+        @if let Some(damaged) = status.damaged.as_ref().filter(|damaged| !damaged.is_empty()) {
+            details {
+                summary { (damaged.len()) " damaged files or objects" }
+                ul { @for what in damaged.iter().take(1000) { li { code { (what) } } } }
+            }
+        }
+        @if let Some(activity) = &status.activity { p { (activity) } }
+    }
+}
+
+/// Whether a job works, waits or is paused.
+pub(super) fn is_under_way(job: &JobRecord) -> bool {
+    matches!(job.state, JobState::Running | JobState::Waiting(_) | JobState::Paused)
+}
+
+/// The name of a kind of job.
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Resilver => "Resilver",
+        Kind::Remove => "Removal",
+        Kind::Rebalance => "Rebalance",
+        Kind::Resize => "Resize",
+        Kind::Defragment => "Defragmentation",
+        Kind::Expand => "RAID-Z expansion",
+        Kind::Scrub => "Scrub",
+        Kind::Trim => "Trim",
+        #[allow(unreachable_patterns, reason = "further kinds of jobs need no name of their own here")]
+        _ => "Job",
+    }
+}
+
+/// One line about a job, with a bar.
+pub(super) fn progress(job: &JobRecord) -> Markup {
+    let percent = if job.total == 0 { 0 } else { (u128::from(job.done) * 100 / u128::from(job.total)).min(100) };
+    let left = job.total.saturating_sub(job.done).checked_div(job.rate);
+    html! {
+        span.job {
+            (name(job.kind)) ": "
+            @match &job.state {
+                JobState::Running => {
+                    progress max="100" value=(percent) { (percent) "%" }
+                    " " (parts::bytes(job.done)) " of " (parts::bytes(job.total)) " at " (parts::rate(job.rate as f64))
+                    @if let Some(left) = left.filter(|_| job.total > job.done) { ", " (duration(left)) " left" }
+                },
+                JobState::Paused => { "paused at " (percent) "%" },
+                JobState::Waiting(_) => { "waits at " (percent) "%" },
+                JobState::Finished => {
+                    "finished " (parts::age((job.ended / 1_000_000_000) as i64)) ", repaired " (parts::bytes(job.repaired))
+                    " with " (job.errors) " errors"
+                },
+                JobState::Canceled => { "canceled " (parts::age((job.ended / 1_000_000_000) as i64)) },
+                JobState::Failed(_) => { "failed " (parts::age((job.ended / 1_000_000_000) as i64)) },
+            }
+        }
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..7200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
+    }
+}
+
+fn jobs(status: &PoolStatus) -> Markup {
+    html! {
+        @if status.jobs.is_empty() { p { "No job has run." } }
+        ul.jobs { @for job in &status.jobs { li { (progress(job)) } } }
+    }
+}
+
+/// Buttons that change the pool.
+fn controls(visitor: &Visitor, pool: &str) -> Markup {
+    const JOBS: [(&str, &str); 11] = [
+        ("scrub", "Scrub"),
+        ("scrub-pause", "Pause scrub"),
+        ("scrub-stop", "Stop scrub"),
+        ("trim", "Trim"),
+        ("trim-stop", "Stop trim"),
+        ("rebalance", "Rebalance"),
+        ("rebalance-pause", "Pause rebalance"),
+        ("rebalance-stop", "Stop rebalance"),
+        ("defragment", "Defragment"),
+        ("defragment-pause", "Pause defragmentation"),
+        ("defragment-stop", "Stop defragmentation"),
+    ];
+    let hidden = [("pool", pool)];
+    html! {
+        @if parts::is_offered(visitor, "scrub") {
+            section aria-labelledby="controls" {
+                h2 id="controls" { "Control jobs" }
+                div.actions { @for (action, text) in JOBS { (parts::button(visitor, action, &hidden, text)) } }
+            }
+            section aria-labelledby="change" {
+                h2 id="change" { "Change the pool" }
+                div.actions {
+                    (parts::button(visitor, "clear", &hidden, "Clear errors"))
+                    (parts::button(visitor, "export", &hidden, "Export"))
+                    (parts::button(visitor, "destroy-pool", &hidden, "Destroy"))
+                }
+                (parts::form(visitor, "add", &hidden, html! {
+                    (parts::field("add-vdevs", "Add devices, for example: mirror /dev/sdd /dev/sde, or: spare /dev/sdf",
+                        html! { input id="add-vdevs" name="vdevs" required spellcheck="false"; }))
+                    button { "Add" }
+                }))
+            }
+        }
+    }
+}
+
+/// The pool's properties; features stand behind a fold.
+fn properties(visitor: &Visitor, record: &PoolRecord) -> Markup {
+    let (features, plain): (Vec<_>, Vec<_>) =
+        record.properties.iter().partition(|property| property.name.starts_with("feature@"));
+    html! {
+        (dataset::property_table(visitor, "set-pool", &[("pool", &record.name)], &plain, true))
+        details {
+            summary { (features.len()) " features" }
+            ul.features { @for feature in &features { li { (feature.name.trim_start_matches("feature@")) ": " (feature.value) } } }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Signing in with a token, and out.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{Page, frame, parts};
+use crate::app::App;
+use crate::fields::{Fields, escape};
+use crate::gate;
+use crate::tokens::Refusal;
+
+/// The page that a user wanted before signing in.
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    #[serde(default)]
+    to: String,
+}
+
+/// The address of the sign-in, from which the browser returns to `wanted`.
+pub(crate) fn address(wanted: &Uri) -> String {
+    match wanted.path_and_query().map(|path| path.as_str()) {
+        None | Some("/") => "/sign-in".to_owned(),
+        Some(path) => format!("/sign-in?to={}", escape(path.as_bytes())),
+    }
+}
+
+/// The answer to a change without a session.
+pub(crate) fn expired() -> Page {
+    let content = content("/", Some("Your session has ended, and nothing was changed."));
+    Page(StatusCode::UNAUTHORIZED, frame::whole("Sign in", None, &[], content))
+}
+
+/// The page with the form.
+pub(super) async fn show(Query(wanted): Query<Wanted>) -> Page {
+    Page(StatusCode::OK, frame::whole("Sign in", None, &[], content(&wanted.to, None)))
+}
+
+fn content(to: &str, problem: Option<&str>) -> Markup {
+    html! {
+        @if let Some(problem) = problem { div.message.bad role="alert" { p { (problem) } } }
+        form.card method="post" action="/sign-in" {
+            input type="hidden" name="to" value=(to);
+            (parts::field("token", "Token", html! {
+                input id="token" name="token" type="password" required autofocus autocomplete="off" spellcheck="false"
+                    aria-describedby="token-help";
+            }))
+            button { "Sign in" }
+            div id="token-help" {
+                p { "To get a token, type in a terminal of this machine:" }
+                (parts::command("pool web token"))
+                p { "A token for looking only:" }
+                (parts::command("pool web token --read-only"))
+            }
+        }
+    }
+}
+
+/// Checks a token and begins a session.
+pub(super) async fn sign_in(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let from = gate::peer(&parts).map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.ip());
+    end_session(&app, &mut parts);
+    let fields = match Fields::from_request(Request::from_parts(parts, body), &()).await {
+        Ok(fields) => fields,
+        Err(response) => return response,
+    };
+    match app.tokens.sign_in(fields.get("token"), from) {
+        Ok(secret) => {
+            let cookie = [(header::SET_COOKIE, gate::set_cookie(&secret))];
+            (cookie, Redirect::to(local(fields.get("to")))).into_response()
+        }
+        Err(refusal) => refused(fields.get("to"), refusal),
+    }
+}
+
+fn refused(to: &str, refusal: Refusal) -> Response {
+    let page = |status, problem: &str| {
+        Page(status, frame::whole("Sign in", None, &[], content(to, Some(problem)))).into_response()
+    };
+    match refusal {
+        Refusal::Unknown => page(StatusCode::UNAUTHORIZED, "The token is unknown or has expired."),
+        Refusal::Full => page(StatusCode::TOO_MANY_REQUESTS, "This user has too many sessions."),
+        Refusal::TooMany(wait) => {
+            let seconds = wait.as_secs().max(1).to_string();
+            let problem = format!("Too many failed attempts. Try again in {seconds} seconds.");
+            ([(header::RETRY_AFTER, seconds)], page(StatusCode::TOO_MANY_REQUESTS, &problem)).into_response()
+        }
+    }
+}
+
+/// The address to return to: of this server only.
+fn local(to: &str) -> &str {
+    let is_local = to.starts_with('/') && !to.starts_with("//") && !to.starts_with("/\\");
+    if is_local && to.bytes().all(|byte| byte.is_ascii_graphic()) { to } else { "/" }
+}
+
+fn end_session(app: &App, parts: &mut Parts) {
+    if let Some(secret) = gate::cookie(parts) {
+        app.tokens.sign_out(secret);
+    }
+}
+
+/// Ends the session of the request.
+pub(super) async fn sign_out(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let visitor = match gate::Visitor::from_request_parts(&mut parts, &app).await {
+        Ok(visitor) => visitor,
+        Err(response) => return response,
+    };
+    let fields = match Fields::from_request(Request::from_parts(parts.clone(), body), &()).await {
+        Ok(fields) => fields,
+        Err(response) => return response,
+    };
+    if fields.get("form") == visitor.form {
+        end_session(&app, &mut parts);
+    }
+    ([(header::SET_COOKIE, gate::set_cookie(""))], Redirect::to("/sign-in")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_in_leads_to_no_other_site() {
+        assert_eq!(local("/pool/tank"), "/pool/tank");
+        for foreign in ["//evil.example/", "https://evil.example", "/\\evil.example", "", "/\r\nx: y"] {
+            assert_eq!(local(foreign), "/");
+        }
+        assert_eq!(address(&"/pool/tank?a=b".parse().unwrap()), "/sign-in?to=/pool/tank%3Fa%3Db");
+    }
+}

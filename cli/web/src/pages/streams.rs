@@ -1,0 +1,179 @@
+//! Streams: sent to a file or to the browser, received from a file or from the browser.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Query, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use dataset::name::{Name, SnapshotName};
+use futures_util::StreamExt;
+use maud::{Markup, html};
+use protocol::{
+    Failure, ReceiveNaming, ReceiveSpec, Response as Answer, SendSpec, StreamFormat, StreamRequest, unexpected_answer,
+};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::{files, frame, parts};
+use crate::app::App;
+use crate::gate::Visitor;
+
+/// Forms that send a snapshot.
+pub(super) fn send_forms(visitor: &Visitor, snapshot: &str) -> Markup {
+    let suggestion = format!("/var/backups/{}.cenote", snapshot.replace(['/', '@'], "-"));
+    html! {
+        section aria-labelledby="send" {
+            h2 id="send" { "Send" }
+            p { a.button href=(format!("/stream?snapshot={}", crate::fields::escape(snapshot.as_bytes()))) { "Download as a stream file" } }
+            (parts::form(visitor, "send", &[("snapshot", snapshot)], html! {
+                (parts::field("send-file", "File on this machine", html! { input id="send-file" name="file" value=(suggestion) required spellcheck="false"; }))
+                (parts::field("send-base", "Only changes since (snapshot or bookmark; empty for all)", html! { input id="send-base" name="base" spellcheck="false"; }))
+                label { input type="checkbox" name="recursive"; " with all file systems below" }
+                button { "Send to the file" }
+            }))
+        }
+    }
+}
+
+/// Forms that receive a stream below or into a dataset.
+pub(super) fn receive_forms(visitor: &Visitor, dataset: &str) -> Markup {
+    html! {
+        (parts::form(visitor, "receive", &[], html! {
+            (parts::field("receive-into", "Receive into", html! { input id="receive-into" name="dataset" value=(format!("{dataset}/received")) required spellcheck="false"; }))
+            (parts::field("receive-file", "From a file on this machine", html! { input id="receive-file" name="file" required spellcheck="false"; }))
+            button { "Receive" }
+        }))
+        @if !visitor.read_only {
+            form.upload data-upload="/receive" {
+                input type="hidden" name="form" value=(visitor.form);
+                (parts::field("upload-into", "Upload a stream into", html! { input id="upload-into" name="dataset" value=(format!("{dataset}/received")) required spellcheck="false"; }))
+                (parts::field("upload-file", "Stream file of this computer", html! { input id="upload-file" type="file" name="file" required; }))
+                button { "Upload and receive" }
+                progress max="100" value="0" aria-label="Upload" {}
+                p role="status" {}
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    snapshot: String,
+}
+
+/// A full stream of a snapshot, as a download.
+pub(super) async fn download(State(app): State<Arc<App>>, visitor: Visitor, Query(wanted): Query<Wanted>) -> Response {
+    let sent = async {
+        let snapshot: SnapshotName =
+            wanted.snapshot.parse().map_err(|error| Failure::cannot("send", &wanted.snapshot, error))?;
+        let pool = snapshot.dataset().pool().to_owned();
+        let request = StreamRequest::Send { what: full(snapshot), dry_run: false };
+        files::piped(&app, &visitor, &pool, request.into()).await
+    };
+    match sent.await {
+        Ok(body) => {
+            let name = format!("{}.cenote", wanted.snapshot.replace(['/', '@'], "-"));
+            files::attachment(name.as_bytes(), body)
+        }
+        Err(failure) => frame::failed(&visitor, "Send", &[frame::pools()], &failure).into_response(),
+    }
+}
+
+/// A full stream of one snapshot, as `fs send` without options.
+fn full(snapshot: SnapshotName) -> SendSpec {
+    SendSpec {
+        snapshot,
+        base: None,
+        intermediates: false,
+        replicate: false,
+        skip_missing: false,
+        properties: false,
+        backup: false,
+        exclude: Vec::new(),
+        holds: false,
+        size: None,
+        resume: None,
+        format: StreamFormat::Cenote,
+        limit: None,
+    }
+}
+
+/// The dataset of an upload. Its body is the stream itself, and a header carries the secret of the forms.
+#[derive(Deserialize)]
+pub(super) struct Target {
+    dataset: String,
+}
+
+/// Receives the body of a request. The answer is one line of text.
+pub(super) async fn upload(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    Query(target): Query<Target>,
+    request: Request,
+) -> Response {
+    let secret = request.headers().get("x-form").and_then(|value| value.to_str().ok());
+    if secret != Some(visitor.form.as_str()) {
+        return (StatusCode::FORBIDDEN, "the form is not of this session").into_response();
+    }
+    if visitor.read_only {
+        return (StatusCode::FORBIDDEN, "this session is read only").into_response();
+    }
+    match received(&app, &visitor, &target.dataset, request.into_body()).await {
+        Ok(text) => text.into_response(),
+        Err(failure) => (super::status_of(&failure), failure.to_string()).into_response(),
+    }
+}
+
+async fn received(app: &Arc<App>, visitor: &Visitor, dataset: &str, body: Body) -> Result<String, Failure> {
+    let target: Name = dataset.parse().map_err(|error| Failure::cannot("receive into", dataset, error))?;
+    let pool = target.pool().to_owned();
+    let spec = ReceiveSpec {
+        target,
+        naming: ReceiveNaming::Exact,
+        force: false,
+        no_mount: false,
+        dry_run: false,
+        assignments: Vec::new(),
+        exclude: Vec::new(),
+        origin: None,
+        skip_holds: false,
+        resumable: false,
+        limit: None,
+    };
+    let (reader, mut writer) = io::pipe()?;
+    let (app, user) = (app.clone(), visitor.user);
+    let (answered, answer) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("upload".into()).spawn(move || {
+        let command = format!("fs receive {}", spec.target.as_str());
+        let request = StreamRequest::Receive(spec).into();
+        let answer = app.executor(user, &command).call(&pool, request, Some(reader.into()), &mut |_| Ok(None));
+        // The browser may be gone.
+        let _ = answered.send(answer);
+    })?;
+    let (sender, mut pieces) = mpsc::channel::<axum::body::Bytes>(4);
+    std::thread::Builder::new().name("upload-pipe".into()).spawn(move || {
+        while let Some(piece) = pieces.blocking_recv() {
+            if writer.write_all(&piece).is_err() {
+                // The service has refused the rest; its answer says why.
+                return;
+            }
+        }
+    })?;
+    let mut body = body.into_data_stream();
+    while let Some(piece) = body.next().await {
+        let piece = piece.map_err(|error| Failure::new(format!("the upload broke off: {error}")))?;
+        if sender.send(piece).await.is_err() {
+            break;
+        }
+    }
+    drop(sender);
+    match answer.await.map_err(|_| Failure::new("internal error in the web server"))?? {
+        Answer::Received { records, .. } => {
+            let names: Vec<&str> = records.iter().map(|record| record.received.as_str()).collect();
+            Ok(format!("received {}", names.join(", ")))
+        }
+        _ => Err(unexpected_answer()),
+    }
+}

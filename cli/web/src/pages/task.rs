@@ -1,0 +1,71 @@
+//! Running commands and their output.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use maud::{Markup, html};
+use protocol::{Exit, Failure};
+
+use super::{Page, frame, parts};
+use crate::app::App;
+use crate::gate::Visitor;
+use crate::tasks::Task;
+
+fn way() -> Vec<frame::Step> {
+    vec![("/tasks".to_owned(), "Commands".to_owned())]
+}
+
+/// The commands of a user, newest first.
+pub(super) async fn list(State(app): State<Arc<App>>, visitor: Visitor) -> Page {
+    let tasks = app.tasks.of(visitor.user, visitor.is_owner);
+    let content = html! {
+        @if tasks.is_empty() { p { "No command was run from this page." } }
+        ul.tasks {
+            @for task in &tasks {
+                li {
+                    a href=(format!("/task/{}", task.number)) { code { (task.command) } }
+                    " " (ended(task)) " " (parts::age(task.begun as i64)) " by " ((app.config.name_of)(task.user))
+                }
+            }
+        }
+    };
+    frame::page(&visitor, "Commands", &way(), content)
+}
+
+/// The page of a command.
+pub(super) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(number): Path<u64>) -> Page {
+    let mut way = way();
+    way.push((format!("/task/{number}"), format!("command {number}")));
+    let Some(task) = app.tasks.get(number, visitor.user, visitor.is_owner) else {
+        let failure = Failure::cannot("show", number, "no such command");
+        return frame::failed(&visitor, "Command", &way, &failure);
+    };
+    let content = html! {
+        (parts::command(&task.command))
+        div data-live=(format!("/live/task/{number}")) { (fragment(&task)) }
+        p { a.button href=(task.back) { "Continue" } }
+    };
+    frame::page(&visitor, "Command", &way, content)
+}
+
+/// The part that is kept up to date.
+pub(crate) fn fragment(task: &Task) -> Markup {
+    let state = task.state();
+    html! {
+        p role="status" {
+            (ended(task))
+            @if let Some((_, seconds)) = state.end { " after " (format!("{seconds:.1}")) " s" }
+        }
+        @if !state.output.is_empty() { pre.output { (String::from_utf8_lossy(&state.output)) } }
+    }
+}
+
+fn ended(task: &Task) -> Markup {
+    let (class, sign, word) = match task.state().end {
+        None => ("idle", "…", "running"),
+        Some((Exit::Done, _)) => ("good", "✓", "done"),
+        Some((Exit::Damage, _)) => ("warn", "!", "done, and found damage"),
+        Some(_) => ("bad", "✗", "failed"),
+    };
+    html! { span class=(format!("state {class}")) { span aria-hidden="true" { (sign) } " " (word) } }
+}

@@ -1,0 +1,50 @@
+//! The rights of a server that root runs: only the rights that services need.
+//!
+//! A service that is started from the page inherits the rights of the server, and mounts file systems. So the server
+//! keeps the capabilities for mounting and for reaching devices and images, and gives up all others for good: rights
+//! over the network, modules, the clock, other processes' memory, the audit log and so on.
+
+use std::io;
+
+use rustix::process::geteuid;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, remove_capability_from_bounding_set,
+    set_capabilities, set_no_new_privs,
+};
+
+/// What services need.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::SYS_NICE)
+    .union(CapabilitySet::SYS_RESOURCE);
+
+/// Gives up all capabilities but [`KEPT`], for this thread and the threads and programs that it starts. So the caller
+/// calls this before starting threads. An ordinary user has none.
+pub(crate) fn narrow() -> io::Result<()> {
+    if !geteuid().is_root() {
+        // An ordinary user mounts through fusermount3, a set-id program.
+        return Ok(());
+    }
+    for number in 0..64 {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        // A number that this kernel does not know is an error, and ends the list.
+        let Ok(is_there) = capability_is_in_bounding_set(capability) else { break };
+        if is_there && !KEPT.contains(capability) {
+            remove_capability_from_bounding_set(capability)?;
+        }
+    }
+    let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
+    let sets = CapabilitySets {
+        effective: effective & KEPT,
+        permitted: permitted & KEPT,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, sets)?;
+    Ok(set_no_new_privs(true)?)
+}

@@ -1,0 +1,164 @@
+//! Connections: TLS, limits, and one HTTP server for each connection.
+//!
+//! A slow or silent client costs one task and is dropped after a time limit: of the handshake, of a request's head, and
+//! of its body. The number of connections is bounded.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::connect_info::ConnectInfo;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use protocol::{Executors, Failure};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use tokio::select;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::app::App;
+use crate::live::Live;
+use crate::tasks::Tasks;
+use crate::tokens::Tokens;
+use crate::watch::Watch;
+use crate::{Commands, Config, door, pages, rights, tls};
+
+/// Maximum number of connections at a time.
+const MOST: usize = 2048;
+
+/// Time limit of the TLS handshake, and of the head of a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Maximum size of a request's head, in bytes.
+const MAX_HEAD: usize = 32 << 10;
+
+/// Maximum number of threads for requests to services.
+const THREADS: usize = 64;
+
+/// How a browser reaches the page.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    /// Address of the page.
+    pub url: String,
+    /// SHA-256 fingerprint of the certificate.
+    pub fingerprint: String,
+    /// Whether the certificate is self-signed.
+    pub is_self_signed: bool,
+}
+
+/// Serves the page until a signal arrives. `ready` is called when the server listens.
+pub fn serve(
+    config: Config,
+    executors: Executors,
+    commands: Arc<dyn Commands>,
+    ready: &mut dyn FnMut(&Listening) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    rights::narrow().map_err(|error| Failure::new(format!("cannot give up rights: {error}")))?;
+    let (settings, fingerprint) = tls::settings(&config)?;
+    let door = door::open(&config.door)?;
+    let path = config.door.clone();
+    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(THREADS).build()?;
+    let served = runtime.block_on(async {
+        let failed = |error: io::Error| Failure::cannot("listen on", config.listen, error);
+        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let app = Arc::new(App {
+            url: url(address),
+            fingerprint,
+            tokens: Tokens::default(),
+            watch: Watch::start(executors.clone(), config.owner)?,
+            tasks: Tasks::default(),
+            live: Live::default(),
+            executors,
+            commands,
+            config,
+        });
+        door::attend(door, app.clone())?;
+        ready(&Listening {
+            url: app.url.clone(),
+            fingerprint: app.fingerprint.clone(),
+            is_self_signed: app.config.certificate.is_none(),
+        })?;
+        accept(listener, TlsAcceptor::from(settings), pages::routes(app)).await
+    });
+    // The next server makes a socket of its own.
+    let _ = std::fs::remove_file(path);
+    // A request to a service that does not answer must not delay the end.
+    runtime.shutdown_background();
+    served
+}
+
+/// The address of the page. On the loopback interface, the certificate's name is `localhost`.
+fn url(address: SocketAddr) -> String {
+    match address.ip().is_loopback() || address.ip().is_unspecified() {
+        true => format!("https://localhost:{}/", address.port()),
+        false => format!("https://{address}/"),
+    }
+}
+
+async fn accept(listener: TcpListener, tls: TlsAcceptor, routes: Router) -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let places = Arc::new(Semaphore::new(MOST));
+    loop {
+        select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let Ok(place) = places.clone().try_acquire_owned() else { continue };
+                    let (tls, routes) = (tls.clone(), routes.clone());
+                    tokio::spawn(async move {
+                        if let Err(error) = connection(stream, peer, tls, routes).await {
+                            tracing::debug!("a connection ended early: {error}");
+                        }
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            },
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        }
+    }
+}
+
+async fn connection(mut stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, routes: Router) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut first = [0];
+    if timeout(PATIENCE, stream.peek(&mut first)).await?? == 1 && first[0].is_ascii_uppercase() {
+        return plain(&mut stream).await;
+    }
+    let stream = timeout(PATIENCE, tls.accept(stream)).await??;
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let mut routes = routes.clone();
+        async move { tower_service::Service::call(&mut routes, request).await }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    served.await.map_err(io::Error::other)
+}
+
+/// Answers a browser that speaks HTTP without TLS.
+async fn plain(stream: &mut TcpStream) -> io::Result<()> {
+    const TEXT: &str = "This is the port of https. Type https:// before the address.\n";
+    let head = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        TEXT.len()
+    );
+    let parts = [IoSlice::new(head.as_bytes()), IoSlice::new(TEXT.as_bytes())];
+    timeout(PATIENCE, stream.write_vectored(&parts)).await??;
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Running commands: each on a thread of its own, with its output kept for the page.
+//!
+//! A task ends with its command. A browser may leave and come back. The number of tasks and the size of their output
+//! are bounded; the oldest ended task makes room.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use parking_lot::Mutex;
+use protocol::{Exit, Failure};
+
+use crate::app::App;
+
+/// Maximum number of tasks on record, and of running tasks.
+const MOST: usize = 200;
+const MOST_RUNNING: usize = 16;
+
+/// Kept output of a task, in bytes; the middle of a longer output is left out.
+const MAX_OUTPUT: usize = 64 << 10;
+
+/// The tasks, by number.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    all: Mutex<(u64, BTreeMap<u64, Arc<Task>>)>,
+}
+
+/// A command that runs or has ended.
+pub(crate) struct Task {
+    /// Number in the address of its page.
+    pub(crate) number: u64,
+    /// The user who confirmed the command.
+    pub(crate) user: u32,
+    /// The command line, as a user would type it.
+    pub(crate) command: String,
+    /// The page to go back to.
+    pub(crate) back: String,
+    /// Start, in seconds since 1970.
+    pub(crate) begun: u64,
+    since: Instant,
+    state: Mutex<State>,
+}
+
+/// Output and end of a task.
+#[derive(Clone, Default)]
+pub(crate) struct State {
+    /// Output so far, in bytes of any encoding.
+    pub(crate) output: Vec<u8>,
+    /// The exit status and the duration in seconds; `None` while the task runs.
+    pub(crate) end: Option<(Exit, f64)>,
+}
+
+impl Task {
+    /// Output and end so far.
+    pub(crate) fn state(&self) -> State {
+        self.state.lock().clone()
+    }
+
+    fn is_running(&self) -> bool {
+        self.state.lock().end.is_none()
+    }
+}
+
+impl Tasks {
+    /// A task that the user may see.
+    pub(crate) fn get(&self, number: u64, user: u32, is_owner: bool) -> Option<Arc<Task>> {
+        let task = self.all.lock().1.get(&number).cloned()?;
+        (is_owner || task.user == user).then_some(task)
+    }
+
+    /// The tasks of a user, newest first; the owner sees all.
+    pub(crate) fn of(&self, user: u32, is_owner: bool) -> Vec<Arc<Task>> {
+        let all = self.all.lock();
+        all.1.values().rev().filter(|task| is_owner || task.user == user).cloned().collect()
+    }
+
+    /// Runs `work` as a task. The work returns the exit status.
+    pub(crate) fn run(
+        app: &Arc<App>,
+        (user, command, back): (u32, String, String),
+        work: impl FnOnce(&App, &Arc<Task>) -> Exit + Send + 'static,
+    ) -> Result<Arc<Task>, Failure> {
+        let begun = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+        let task = {
+            let mut all = app.tasks.all.lock();
+            let (last, tasks) = &mut *all;
+            if tasks.values().filter(|task| task.is_running()).count() >= MOST_RUNNING {
+                return Err(Failure::new("too many commands are running").hint("wait until a command has ended"));
+            }
+            if tasks.len() >= MOST {
+                let oldest = tasks.values().find(|task| !task.is_running()).map(|task| task.number);
+                oldest.map(|number| tasks.remove(&number));
+            }
+            *last += 1;
+            let state = Mutex::default();
+            let task = Task { number: *last, user, command, back, begun, since: Instant::now(), state };
+            let task = Arc::new(task);
+            tasks.insert(task.number, task.clone());
+            task
+        };
+        let (app, running) = (app.clone(), task.clone());
+        std::thread::Builder::new().name("task".into()).spawn(move || {
+            // A defect ends the task, and its page says so.
+            let mut ending = Ending(running.clone(), Exit::Failed);
+            ending.1 = work(&app, &running);
+        })?;
+        Ok(task)
+    }
+}
+
+/// Notes the end of a task on drop, also after a panic.
+struct Ending(Arc<Task>, Exit);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Notes of a task are kept in memory, so the write cannot fail.
+            let _ = writeln!(Output(&self.0), "internal error in the web server");
+        }
+        let mut state = self.0.state.lock();
+        state.end = Some((self.1, self.0.since.elapsed().as_secs_f64()));
+    }
+}
+
+/// Writer of a task's output.
+pub(crate) struct Output<'a>(pub(crate) &'a Task);
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        append(&mut self.0.state.lock().output, bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Appends to an output, and leaves out the middle of a long one.
+pub(crate) fn append(output: &mut Vec<u8>, bytes: &[u8]) {
+    output.extend_from_slice(bytes);
+    if output.len() > MAX_OUTPUT {
+        let gone = output.len() - MAX_OUTPUT;
+        let half = MAX_OUTPUT / 2;
+        output.splice(half..half + gone, []);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_output_keeps_its_beginning_and_its_end() {
+        let mut output = b"begin".to_vec();
+        for _ in 0..100 {
+            append(&mut output, &[b'x'; 4096]);
+        }
+        append(&mut output, b"end");
+        assert_eq!(output.len(), MAX_OUTPUT);
+        assert!(output.starts_with(b"begin") && output.ends_with(b"end"));
+    }
+}

@@ -1,0 +1,283 @@
+//! Attacks on the web server, each over raw connections: every property that the guide promises has an attack here.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::client::{Server, token};
+use crate::lab::{Lab, can_mount};
+
+/// A lab with a pool and its web server.
+fn arrange() -> Option<(Lab, Server)> {
+    if !can_mount() {
+        return None;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "128M");
+    lab.fs(&["create", "tank/home"]);
+    let server = Server::start(&lab);
+    Some((lab, server))
+}
+
+#[test]
+fn nothing_is_shown_or_changed_without_a_session() {
+    let Some((lab, server)) = arrange() else { return };
+    for path in ["/", "/pool/tank", "/dataset/tank", "/files?at=tank&path=/", "/file?at=tank&path=/x", "/live/overview"]
+    {
+        let reply = server.get(path, "");
+        assert_eq!((reply.status, reply.body.contains("tank")), (303, false), "{path}: {reply:?}");
+        assert!(reply.header("location").unwrap().starts_with("/sign-in"));
+    }
+    assert_eq!(server.get("/metrics", "").status, 401);
+    for path in ["/change/destroy", "/run/destroy", "/receive?dataset=tank/x", "/sign-out"] {
+        let reply = server.post(path, "Cookie: __Host-cenote=guess\r\n", "dataset=tank/home&typed=tank/home");
+        assert_eq!(reply.status, 401, "{path}: {reply:?}");
+    }
+    lab.fs(&["list", "tank/home"]);
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_attempts_are_limited() {
+    let Some((lab, server)) = arrange() else { return };
+    let token = token(&lab, &[]);
+    let statuses: Vec<u16> = (0..14).map(|_| server.post("/sign-in", "", "token=guess").status).collect();
+    assert_eq!(statuses[..10], [401; 10]);
+    assert_eq!(statuses[10..], [429; 4]);
+    let limited = server.post("/sign-in", "", "token=guess");
+    assert!(limited.header("retry-after").is_some() && limited.header("set-cookie").is_none());
+    // The owner is not locked out by the attempts of others.
+    server.sign_in(&token);
+}
+
+#[test]
+fn an_expired_token_and_its_sessions_end() {
+    let Some((lab, server)) = arrange() else { return };
+    let token = token(&lab, &["--expires", "2s"]);
+    let session = server.sign_in(&token);
+    thread::sleep(Duration::from_millis(2100));
+    assert_eq!(server.page(&session, "/").status, 303);
+    assert_eq!(server.submit(&session, "/run/snapshot", "dataset=tank&name=late").status, 401);
+    assert_eq!(server.post("/sign-in", "", &format!("token={token}")).status, 401);
+    assert!(lab.fs(&["list", "-H", "-t", "snapshot", "-r", "tank"]).is_empty());
+}
+
+#[test]
+fn a_session_ends_when_its_user_signs_out() {
+    let Some((lab, server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &[]));
+    assert_eq!(server.submit(&session, "/sign-out", "").status, 303);
+    assert_eq!(server.page(&session, "/").status, 303);
+}
+
+#[test]
+fn another_site_cannot_use_a_session() {
+    let Some((lab, server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &[]));
+    let cookie = format!("Cookie: {}\r\n", session.cookie);
+    let fields = format!("form={}&dataset=tank&name=forged", session.form);
+    // Without the secret of the form, and with one of another session.
+    let without = server.post("/run/snapshot", &cookie, "dataset=tank&name=forged");
+    let other = server.sign_in(&token(&lab, &[]));
+    let foreign = server.post("/run/snapshot", &cookie, &format!("form={}&dataset=tank&name=forged", other.form));
+    // With the secret, from a page of another site.
+    let origin = server.post("/run/snapshot", &format!("{cookie}Origin: https://evil.example\r\n"), &fields);
+    let site = server.post("/run/snapshot", &format!("{cookie}Sec-Fetch-Site: cross-site\r\n"), &fields);
+    let null = server.post("/run/snapshot", &format!("{cookie}Origin: null\r\n"), &fields);
+    assert_eq!([without, foreign, origin, site, null].map(|reply| reply.status), [403; 5]);
+    assert!(lab.fs(&["list", "-H", "-t", "snapshot", "-r", "tank"]).is_empty());
+}
+
+#[test]
+fn the_cookie_and_the_headers_protect_the_browser() {
+    let Some((lab, server)) = arrange() else { return };
+    let reply = server.post("/sign-in", "", &format!("token={}", token(&lab, &[])));
+    let cookie = reply.header("set-cookie").unwrap();
+    for word in ["__Host-", "; Path=/", "; Secure", "; HttpOnly", "; SameSite=Strict"] {
+        assert!(cookie.contains(word), "{cookie}");
+    }
+    for path in ["/sign-in", "/", "/assets/app.js", "/nothing"] {
+        let reply = server.get(path, "");
+        let policy = reply.header("content-security-policy").unwrap();
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+        assert!(!reply.body.contains("http://") && !reply.body.contains("https://"), "{path} loads from elsewhere");
+    }
+}
+
+#[test]
+fn a_read_only_token_changes_nothing() {
+    let Some((lab, server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &["--read-only"]));
+    let page = server.page(&session, "/dataset/tank");
+    assert!(page.body.contains("(read only)") && !page.body.contains("/change/"), "{page:?}");
+    for path in ["/change/snapshot", "/run/snapshot"] {
+        assert_eq!(server.submit(&session, path, "dataset=tank&name=a").status, 403);
+    }
+    let headers = format!("Cookie: {}\r\nX-Form: {}\r\n", session.cookie, session.form);
+    assert_eq!(server.post("/receive?dataset=tank/x", &headers, "").status, 403);
+    assert!(lab.fs(&["list", "-H", "-t", "snapshot", "-r", "tank"]).is_empty());
+}
+
+#[test]
+fn destroying_needs_the_name_typed_again() {
+    let Some((lab, server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &[]));
+    let confirm = server.submit(&session, "/change/destroy", "dataset=tank/home");
+    assert!(confirm.body.contains("Type the name to confirm"), "{confirm:?}");
+    for typed in ["", "&typed=tank", "&typed=tank/HOME"] {
+        assert_eq!(server.submit(&session, "/run/destroy", &format!("dataset=tank/home{typed}")).status, 400);
+    }
+    lab.fs(&["list", "tank/home"]);
+    let page = server.change(&session, "destroy", "dataset=tank/home&typed=tank/home");
+    assert!(page.contains("done</span>"), "{page}");
+    lab.run("fs", &["list", "tank/home"]).fails(1);
+}
+
+#[test]
+fn no_word_of_a_form_reaches_a_shell() {
+    let Some((lab, server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &[]));
+    let mark = lab.path("mark");
+    for name in [format!("a;touch {}", mark.display()), format!("$(touch {})", mark.display()), "--help".to_owned()] {
+        let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let reply = server.submit(&session, "/run/snapshot", &format!("dataset=tank&name={encoded}"));
+        assert!(matches!(reply.status, 303 | 400), "{reply:?}");
+    }
+    let options = server.submit(&session, "/change/export", "pool=-a");
+    assert_eq!(options.status, 400, "{options:?}");
+    thread::sleep(Duration::from_millis(300));
+    assert!(!mark.exists());
+    lab.fs(&["list", "tank"]);
+}
+
+#[test]
+fn file_names_are_escaped_whatever_bytes_they_hold() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let Some((lab, server)) = arrange() else { return };
+    let names: [&[u8]; 4] = [b"<script>alert(1)<", b"\"onload=\"x", b"\xff\xfe", b"a&b %41"];
+    let folder = lab.mount("tank");
+    for name in names {
+        fs::write(folder.join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
+    }
+    lab.fs(&["snapshot", "tank@a"]);
+    let session = server.sign_in(&token(&lab, &[]));
+    let page = server.page(&session, "/files?at=tank%40a&path=/");
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(!page.body.contains("<script>alert") && !page.body.contains("\"onload"), "{page:?}");
+    for name in names {
+        let escaped: String = name.iter().map(|byte| format!("%25{byte:02X}")).collect();
+        let file = server.page(&session, &format!("/file?at=tank%40a&path=/{escaped}"));
+        assert_eq!(file.status, 200, "{file:?}");
+        let disposition = file.header("content-disposition").unwrap();
+        assert!(disposition.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '), "{disposition}");
+        let content = file.body.split("\r\n").nth(1).unwrap_or_default();
+        assert_eq!(content, String::from_utf8_lossy(name));
+    }
+}
+
+#[test]
+fn malformed_requests_and_huge_bodies_are_refused() {
+    let Some((lab, server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &[]));
+    let head = format!("Host: localhost\r\nCookie: {}\r\n", session.cookie);
+    let long = "x".repeat(100 << 10);
+    let statuses = [
+        server.send(b"\0\0\0\0\r\n\r\n").status,
+        server.send(b"GET / HTTP/9.9\r\n\r\n").status,
+        server.send(format!("GET /{long} HTTP/1.1\r\n{head}\r\n").as_bytes()).status,
+        server.send(format!("GET / HTTP/1.1\r\n{head}X: {long}\r\n\r\n").as_bytes()).status,
+        server.submit(&session, "/change/snapshot", &format!("dataset=tank&name={long}")).status,
+        server.post("/change/snapshot", &format!("Cookie: {}\r\n", session.cookie), "%zz=%&&==").status,
+    ];
+    assert!(statuses.iter().all(|status| *status == 0 || (400..500).contains(status)), "{statuses:?}");
+    assert_eq!(server.page(&session, "/pool/%2e%2e%2fetc").status, 400);
+    assert_eq!(server.page(&session, "/").status, 200);
+}
+
+#[test]
+fn http_without_tls_gets_an_explanation() {
+    let Some((_lab, server)) = arrange() else { return };
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 400") && text.contains("https://"), "{text}");
+}
+
+#[test]
+fn slow_clients_and_idle_streams_leave_the_page_quick_and_small() {
+    let Some((lab, server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &[]));
+    let mut open = Vec::new();
+    let request = format!("GET /live/overview HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", session.cookie);
+    for _ in 0..1000 {
+        let mut stream = server.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        open.push(stream);
+    }
+    // Clients that send half a head and then nothing.
+    for _ in 0..50 {
+        let mut stream = server.connect();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
+        open.push(stream);
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let resident = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    let kilobytes: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kilobytes < 128 << 10, "{resident}");
+    let begun = Instant::now();
+    assert_eq!(server.page(&session, "/pool/tank").status, 200);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_service_that_hangs_or_dies_is_reported_within_a_second() {
+    let Some((lab, server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &[]));
+    assert!(server.page(&session, "/").body.contains("Nothing needs attention"));
+    let service = lab.service("tank").unwrap();
+    let signal = |name: &str| {
+        assert!(std::process::Command::new("kill").args([name, &service.to_string()]).status().unwrap().success());
+    };
+    signal("-STOP");
+    // A look may have ended just before; the next one begins a second later, and is late after another.
+    let begun = Instant::now();
+    while !server.page(&session, "/").body.contains("has not answered") {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the page does not report the service");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let reported = begun.elapsed();
+    let asked = Instant::now();
+    let page = server.page(&session, "/dataset/tank");
+    assert_eq!(page.status, 400, "{page:?}");
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    signal("-CONT");
+    assert!(reported < Duration::from_millis(2500), "{reported:?}");
+    while !server.page(&session, "/").body.contains("Nothing needs attention") {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(50));
+    }
+    signal("-KILL");
+    let killed = Instant::now();
+    while server.page(&session, "/").body.contains("Nothing needs attention") {
+        assert!(killed.elapsed() < Duration::from_secs(5));
+        thread::sleep(Duration::from_millis(50));
+    }
+    lab.damages();
+}
+
+#[test]
+fn the_end_of_the_server_ends_nothing_else() {
+    let Some((lab, mut server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &[]));
+    assert_eq!(server.page(&session, "/").status, 200);
+    assert!(std::process::Command::new("kill").arg(server.child.id().to_string()).status().unwrap().success());
+    assert!(server.child.wait().unwrap().success());
+    fs::write(lab.mount("tank").join("after"), "after").unwrap();
+    lab.fs(&["snapshot", "tank@after"]);
+    assert!(lab.run("pool", &["web", "token"]).fails(1).contains("no web server is running"));
+}

@@ -1,0 +1,303 @@
+//! A day of an administrator in a real browser: headless Chromium from the distribution, driven over WebDriver.
+//!
+//! Screenshots of every page at both widths and in both themes are kept in `target/web`, for people to look at.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
+use fantoccini::{Client, ClientBuilder, Locator};
+use serde_json::{Value, json};
+
+use crate::client::{Server, token};
+use crate::lab::{Lab, can_mount};
+
+/// Time limit for an element to appear.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A driver of Chromium, which ends with the test.
+struct Driver {
+    child: Child,
+    port: u16,
+}
+
+impl Driver {
+    /// Starts the driver; `None` without a browser.
+    fn start() -> Option<Driver> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("chromedriver");
+        let command = command.arg(format!("--port={port}")).stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(child) = command.spawn() else {
+            assert!(std::env::var_os("CENOTE_REQUIRE_BROWSER").is_none(), "chromedriver is not installed");
+            return None;
+        };
+        Some(Driver { child, port })
+    }
+
+    async fn open(&self) -> Client {
+        let options = json!({
+            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en"],
+        });
+        let Value::Object(capabilities) = json!({ "acceptInsecureCerts": true, "goog:chromeOptions": options }) else {
+            unreachable!("an object")
+        };
+        let capabilities: Capabilities = capabilities;
+        let address = format!("http://127.0.0.1:{}", self.port);
+        for _ in 0..100 {
+            match ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new())
+                .capabilities(capabilities.clone())
+                .connect(&address)
+                .await
+            {
+                Ok(client) => return client,
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+        panic!("the browser does not start");
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command of the DevTools protocol.
+#[derive(Debug)]
+struct DevTools(&'static str, Value);
+
+impl WebDriverCompatibleCommand for DevTools {
+    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        (http::Method::POST, Some(json!({ "cmd": self.0, "params": self.1 }).to_string()))
+    }
+}
+
+/// A browser window with the pages of a server.
+struct Window {
+    client: Client,
+    server: Server,
+    folder: PathBuf,
+}
+
+impl Window {
+    async fn go(&self, path: &str) {
+        self.client.goto(&format!("https://localhost:{}{path}", self.server.port)).await.unwrap();
+    }
+
+    async fn text(&self) -> String {
+        self.client.find(Locator::Css("body")).await.unwrap().text().await.unwrap()
+    }
+
+    /// Waits until the page shows a text.
+    async fn shows(&self, text: &str) {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        loop {
+            // The page may be changing.
+            let shown = match self.client.find(Locator::Css("body")).await {
+                Ok(body) => body.text().await.unwrap_or_default(),
+                Err(_) => String::new(),
+            };
+            if shown.contains(text) {
+                return;
+            }
+            assert!(std::time::Instant::now() < deadline, "the page does not show '{text}':\n{shown}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn fill(&self, css: &str, text: &str) {
+        let field = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await.unwrap();
+        field.clear().await.unwrap();
+        field.send_keys(text).await.unwrap();
+    }
+
+    async fn click(&self, css: &str) {
+        let element = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await.unwrap();
+        // A live part may have replaced the element meanwhile.
+        if element.click().await.is_err() {
+            self.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        }
+    }
+
+    /// Presses a button of a change, confirms, and waits for the end.
+    async fn change(&self, action: &str, typed: Option<&str>) {
+        self.click(&format!("form[action=\"/change/{action}\"] button")).await;
+        self.shows("This command will run").await;
+        if let Some(name) = typed {
+            self.fill("#typed", name).await;
+        }
+        self.click("form.confirm button").await;
+        self.shows("✓ done").await;
+    }
+
+    /// Keeps pictures of a page at both widths and in both themes. Fails if the page is wider than the window.
+    async fn picture(&self, name: &str) {
+        for theme in ["light", "dark"] {
+            let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] });
+            self.client.issue_cmd(DevTools("Emulation.setEmulatedMedia", media)).await.unwrap();
+            for width in [380, 1600] {
+                let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600 });
+                self.client.issue_cmd(DevTools("Emulation.setDeviceMetricsOverride", metrics)).await.unwrap();
+                let wide = self.client.execute("return document.documentElement.scrollWidth", vec![]).await.unwrap();
+                assert!(wide.as_u64().unwrap() <= width, "{name} is {wide} wide at {width}");
+                let whole = json!({ "captureBeyondViewport": true });
+                let picture = self.client.issue_cmd(DevTools("Page.captureScreenshot", whole)).await.unwrap();
+                let bytes = base64(picture["data"].as_str().unwrap());
+                fs::write(self.folder.join(format!("{name}-{width}-{theme}.png")), bytes).unwrap();
+            }
+        }
+    }
+}
+
+/// Bytes of a text in base 64.
+fn base64(text: &str) -> Vec<u8> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bytes, mut pending, mut bits) = (Vec::new(), 0u32, 0);
+    for digit in text.bytes().filter_map(|byte| DIGITS.iter().position(|known| *known == byte)) {
+        pending = (pending << 6 | digit as u32) & 0xFFFF;
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((pending >> bits) as u8);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn a_day_in_the_browser() {
+    if !can_mount() {
+        return;
+    }
+    let Some(driver) = Driver::start() else { return };
+    let lab = Lab::new();
+    let server = Server::start(&lab);
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../web");
+    fs::create_dir_all(&folder).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let window = Window { client: driver.open().await, server, folder };
+        day(&lab, &window).await;
+        window.client.clone().close().await.unwrap();
+    });
+}
+
+async fn day(lab: &Lab, window: &Window) {
+    // Signing in: first with a wrong token.
+    window.go("/").await;
+    window.shows("pool web token").await;
+    window.picture("sign-in").await;
+    window.fill("#token", "wrong").await;
+    window.click("form.card button").await;
+    window.shows("The token is unknown or has expired").await;
+    window.fill("#token", &token(lab, &[])).await;
+    window.click("form.card button").await;
+    window.shows("This machine has no pools yet").await;
+    // Plan and create a pool of images.
+    window.go("/plan?disks=4*8T+2*4T&survive=1&space=16T").await;
+    window.shows("2 mirrors of").await;
+    window.picture("plan").await;
+    window.go("/new").await;
+    window.fill("#pool", "tank").await;
+    window.fill("#vdevs", &format!("mirror 192M:{} 192M:{}", lab.at("a.img"), lab.at("b.img"))).await;
+    window.fill("#mountpoint", &lab.at("mnt/tank")).await;
+    window.picture("new").await;
+    window.click("form[action=\"/change/create-pool\"] button").await;
+    window.shows("Dry run").await;
+    window.picture("confirm").await;
+    window.click("form.confirm button").await;
+    window.shows("✓ done").await;
+    window.picture("command").await;
+    // A dataset, a file and a snapshot.
+    window.go("/dataset/tank").await;
+    window.fill("#create-name", "home").await;
+    window.change("create", None).await;
+    let file = lab.mount("tank/home").join("letter");
+    fs::write(&file, "dear reader").unwrap();
+    window.go("/dataset/tank/home").await;
+    window.fill("#snapshot-name", "monday").await;
+    window.change("snapshot", None).await;
+    window.go("/dataset/tank/home").await;
+    window.shows("monday").await;
+    window.picture("dataset").await;
+    // The file is deleted, and restored from the snapshot.
+    fs::remove_file(&file).unwrap();
+    window.go("/snapshot/tank/home%40monday").await;
+    window.picture("snapshot").await;
+    window.go("/files?at=tank/home%40monday&path=/").await;
+    window.shows("letter").await;
+    window.picture("files").await;
+    window.change("restore", None).await;
+    assert_eq!(fs::read_to_string(&file).unwrap(), "dear reader");
+    // A scrub, seen to its end without loading the page again.
+    window.go("/pool/tank").await;
+    window.change("scrub", None).await;
+    window.go("/pool/tank").await;
+    window.shows("Scrub: finished").await;
+    // A property.
+    window.go("/dataset/tank/home").await;
+    let set = "form[action=\"/change/set\"]:has(input[value=\"compression\"])";
+    let open = "arguments[0].closest('details').open = true";
+    let form = window.client.find(Locator::Css(set)).await.unwrap();
+    window.client.execute(open, vec![serde_json::to_value(&form).unwrap()]).await.unwrap();
+    window.fill(&format!("{set} [name=value]"), "zstd").await;
+    window.click(&format!("{set} button")).await;
+    window.shows("fs set compression=zstd tank/home").await;
+    window.click("form.confirm button").await;
+    window.shows("✓ done").await;
+    assert_eq!(lab.fs(&["get", "-Ho", "value", "compression", "tank/home"]).trim(), "zstd");
+    lose_a_disk(lab, window).await;
+    another_session(lab, window).await;
+}
+
+/// A disk is lost; the page reports it, and a new disk replaces it.
+async fn lose_a_disk(lab: &Lab, window: &Window) {
+    lab.damages();
+    window.go("/pool/tank").await;
+    window.picture("pool").await;
+    window.click("a[href*=\"/device/\"]").await;
+    window.shows("Nothing would be lost").await;
+    window.picture("device").await;
+    let address = window.client.current_url().await.unwrap();
+    window.change("offline", None).await;
+    window.go("/").await;
+    window.shows("DEGRADED").await;
+    window.picture("overview").await;
+    window.client.goto(address.as_str()).await.unwrap();
+    window.fill("#replace-new", &format!("192M:{}", lab.at("c.img"))).await;
+    window.change("replace", None).await;
+    window.go("/pool/tank").await;
+    window.shows("c.img").await;
+    window.go("/").await;
+    window.shows("Nothing needs attention").await;
+    window.go("/pool/tank/history").await;
+    window.shows("pool replace").await;
+    window.picture("history").await;
+    window.go("/pool/tank/events").await;
+    window.picture("events").await;
+    window.go("/tasks").await;
+    window.picture("commands").await;
+}
+
+/// A session that only reads, and one that expires while the page is open.
+async fn another_session(lab: &Lab, window: &Window) {
+    window.click("form.user button").await;
+    window.shows("Token").await;
+    window.fill("#token", &token(lab, &["--read-only", "--expires", "4s"])).await;
+    window.click("form.card button").await;
+    window.shows("(read only)").await;
+    window.go("/dataset/tank").await;
+    assert!(!window.text().await.contains("Take snapshot"));
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    window.go("/dataset/tank").await;
+    window.shows("pool web token").await;
+}

@@ -1,0 +1,98 @@
+//! Metrics: read by a Prometheus from the distribution where one is installed, and checked line by line.
+
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::client::{Server, token};
+use crate::lab::{Lab, can_mount};
+
+fn arrange() -> Option<(Lab, Server, String)> {
+    if !can_mount() {
+        return None;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "128M");
+    lab.fs(&["create", "tank/home"]);
+    let server = Server::start(&lab);
+    let token = token(&lab, &["--read-only"]);
+    Some((lab, server, token))
+}
+
+#[test]
+fn metrics_have_the_names_of_the_exporters_for_zfs() {
+    let Some((lab, server, token)) = arrange() else { return };
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let reply = loop {
+        let reply = server.get("/metrics", &bearer);
+        // The first look at a pool takes a moment.
+        if reply.body.contains("zfs_pool_health") && reply.body.contains("zfs_dataset_used")
+            || Instant::now() > deadline
+        {
+            break reply;
+        }
+        thread::sleep(Duration::from_millis(100));
+    };
+    assert!(reply.header("content-type").unwrap().starts_with("application/openmetrics-text"), "{reply:?}");
+    let size = lab.pool(&["get", "-Hpo", "value", "size", "tank"]);
+    for line in [
+        "zfs_pool_health{pool=\"tank\"} 0.0".to_owned(),
+        "node_zfs_zpool_state{zpool=\"tank\",state=\"online\"} 1.0".to_owned(),
+        format!("zfs_pool_size_bytes{{pool=\"tank\"}} {}.0", size.trim()),
+        "zfs_dataset_quota_bytes{name=\"tank/home\",pool=\"tank\",type=\"filesystem\"} 0.0".to_owned(),
+        "cenote_datasets_left_out 0.0".to_owned(),
+        "# EOF".to_owned(),
+    ] {
+        assert!(reply.body.lines().any(|known| known == line), "{line}\n{}", reply.body);
+    }
+    let influx = server.get("/metrics?format=influx", &bearer).body;
+    assert!(influx.contains("zpool_stats,name=tank,state=ONLINE,vdev=root alloc="), "{influx}");
+}
+
+#[test]
+fn a_prometheus_reads_the_metrics() {
+    let Some((lab, server, token)) = arrange() else { return };
+    if Command::new("prometheus").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        assert!(std::env::var_os("CENOTE_REQUIRE_BROWSER").is_none(), "prometheus is not installed");
+        return;
+    }
+    let configuration = format!(
+        "global: {{ scrape_interval: 1s }}\nscrape_configs:\n- job_name: cenote\n  scheme: https\n  \
+         authorization: {{ credentials: {token} }}\n  tls_config: {{ ca_file: {} }}\n  \
+         static_configs: [ {{ targets: ['localhost:{}'] }} ]\n",
+        lab.at("state/web/certificate.pem"),
+        server.port
+    );
+    std::fs::write(lab.path("prometheus.yml"), configuration).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut child = Command::new("prometheus")
+        .arg(format!("--config.file={}", lab.at("prometheus.yml")))
+        .arg(format!("--storage.tsdb.path={}", lab.at("prometheus")))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let found = loop {
+        let found = query(port, "zfs_pool_health");
+        if found.contains("\"tank\"") || Instant::now() > deadline {
+            break found;
+        }
+        thread::sleep(Duration::from_millis(200));
+    };
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(found.contains("\"tank\""), "{found}");
+}
+
+/// The answer of a Prometheus to a query.
+fn query(port: u16, name: &str) -> String {
+    use std::io::{Read, Write};
+
+    let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else { return String::new() };
+    let request = format!("GET /api/v1/query?query={name} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let mut text = String::new();
+    let sent = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut text));
+    sent.map_or_else(|error| error.to_string(), |_| text)
+}

@@ -1,0 +1,112 @@
+//! Users other than the owner: a session does what `fs allow` grants its user, and nothing else.
+
+use std::process::Command;
+
+use crate::client::{Server, token};
+use crate::lab::stranger::{Stranger, UID};
+use crate::lab::{Lab, can_mount};
+
+#[test]
+fn a_second_user_sees_and_does_what_is_granted() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(other) = Stranger::of(&lab) else { return };
+    lab.create("tank", "128M");
+    for name in ["tank/home", "tank/other"] {
+        lab.fs(&["create", name]);
+    }
+    let server = Server::start(&lab);
+    let token_of_other = other.sh("pool web token").ok();
+    let session = server.sign_in(token_of_other.trim());
+    // Everything open to every user is shown, without the owner's history, devices' loss and files.
+    let page = server.page(&session, "/pool/tank").body;
+    assert!(page.contains("tank.img") && !page.contains("/change/scrub"), "{page}");
+    for path in ["/pool/tank/history", "/files?at=tank&path=/", "/file?at=tank&path=/x"] {
+        let reply = server.page(&session, path);
+        assert!(reply.status == 400 && reply.body.contains("permission denied"), "{path}: {reply:?}");
+    }
+    assert_eq!(server.get("/metrics", &format!("Authorization: Bearer {}\r\n", token_of_other.trim())).status, 403);
+    assert_eq!(server.submit(&session, "/run/scrub", "pool=tank").status, 403);
+    // A change needs a grant, where the change acts.
+    let refused = server.change(&session, "snapshot", "dataset=tank/home&name=a");
+    assert!(refused.contains("permission denied") && refused.contains("failed</span>"), "{refused}");
+    lab.fs(&["allow", &UID.to_string(), "snapshot", "tank/home"]);
+    let done = server.change(&session, "snapshot", "dataset=tank/home&name=a");
+    assert!(done.contains("done</span>"), "{done}");
+    let refused = server.change(&session, "snapshot", "dataset=tank/other&name=a");
+    assert!(refused.contains("permission denied"), "{refused}");
+    assert_eq!(lab.fs(&["list", "-H", "-o", "name", "-t", "snapshot", "-r", "tank"]).trim(), "tank/home@a");
+    // The history names the user, and the commands of others stay private.
+    assert!(lab.pool(&["history", "-l", "tank"]).contains(&UID.to_string()));
+    let owner = server.sign_in(&token(&lab, &[]));
+    assert!(server.page(&owner, "/tasks").body.contains("fs snapshot tank/home@a"));
+    let of_owner = server.change(&owner, "snapshot", "dataset=tank/other&name=mine");
+    assert!(of_owner.contains("done</span>"), "{of_owner}");
+    assert!(!server.page(&session, "/tasks").body.contains("tank/other@mine"));
+}
+
+#[test]
+fn a_token_for_another_user_is_issued_by_root_only() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(other) = Stranger::of(&lab) else { return };
+    lab.create("tank", "128M");
+    let server = Server::start(&lab);
+    assert!(other.sh("pool web token --user 0").fails(1).contains("permission denied"));
+    let narrowed = server.sign_in(&token(&lab, &["--user", &UID.to_string()]));
+    assert_eq!(server.submit(&narrowed, "/run/scrub", "pool=tank").status, 403);
+}
+
+#[test]
+fn a_user_cannot_speak_for_another_at_the_socket_of_a_service() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(other) = Stranger::of(&lab) else { return };
+    if !other.has_perl() {
+        return;
+    }
+    lab.create("tank", "128M");
+    // The call of a web page of root, from a user who is not root.
+    let call = serde_json::json!({
+        "version": protocol::version::VERSION,
+        "call": { "command": "forged", "on_behalf": 0, "request": { "Pool": { "History": { "internal": false } } } },
+    })
+    .to_string();
+    let script = format!(
+        "perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(Peer => \"{}\"); $c = q({call}); \
+         print $s pack(\"V\", length $c), $c; $s->flush; local $/; print <$s>'",
+        lab.at("run/tank.sock")
+    );
+    let answer = other.sh(&script).text();
+    assert!(answer.contains("permission denied") && !answer.contains("pool create"), "{answer}");
+}
+
+#[test]
+fn the_server_of_root_keeps_few_rights() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let lab = Lab::new();
+    let server = Server::start(&lab);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let set = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()
+    };
+    // CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_MODULE, CAP_SYS_PTRACE, CAP_SYS_BOOT, CAP_SYS_TIME, CAP_MKNOD.
+    for number in [12, 13, 16, 19, 22, 25, 27] {
+        assert_eq!([set("CapEff"), set("CapPrm"), set("CapBnd")].map(|set| set >> number & 1), [0; 3], "{number}");
+    }
+    // A pool that is created from the page is mounted all the same.
+    let session = server.sign_in(&token(&lab, &[]));
+    let fields = format!("pool=made&mountpoint={}&vdevs=128M:{}", lab.at("mnt/made"), lab.at("made.img"));
+    let page = server.change(&session, "create-pool", &fields);
+    assert!(page.contains("done</span>"), "{page}");
+    assert!(Command::new("mountpoint").args(["-q", &lab.at("mnt/made")]).status().unwrap().success());
+}
