@@ -4,6 +4,7 @@
 //! change from run to run are replaced: the lab's folder, GUIDs, dates and txgs.
 //!
 //! ```text
+//! plans        layouts of pools that do not exist yet
 //! pools        a pool from creation to destruction
 //! datasets     datasets in lists, and their properties
 //! snapshots    snapshots, with holds, bookmarks and clones
@@ -28,6 +29,7 @@ mod destroyed;
 mod invocation;
 mod labels;
 mod losses;
+mod plans;
 mod pools;
 mod quotas;
 mod refusals;

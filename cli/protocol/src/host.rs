@@ -63,6 +63,13 @@ pub enum HostRequest {
         /// Directories and devices to search.
         search: Vec<PathBytes>,
     },
+    /// Sizes and content of devices for a new pool; nothing is taken or created. `Measured`
+    Measure {
+        /// Name of the planned pool, for messages.
+        pool: String,
+        /// The devices, present or images to create.
+        devices: Vec<VdevSpec>,
+    },
     /// Import pools, or restart the services of known pools. `Imported`, or `Rewound` for a rewind.
     Import(ImportPool),
     /// Erase the pool labels from a device. `Done`
@@ -193,6 +200,15 @@ pub struct Rewind {
     pub dry_run: bool,
 }
 
+/// Size and content of a device for a new pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Size of the device, in bytes.
+    pub size: u64,
+    /// Content that the owner may still need, as text; `None` if the device may be overwritten.
+    pub holds: Option<String>,
+}
+
 /// The answer of this machine to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostResponse {
@@ -204,6 +220,8 @@ pub enum HostResponse {
     Importable(Vec<ImportablePool>),
     /// A sentence for each device with content.
     Foreign(Vec<String>),
+    /// The devices measured, in the order of the request.
+    Measured(Vec<Measured>),
     /// Names of the imported pools.
     Imported(Vec<String>),
     /// Effect of a rewind, done or planned.

@@ -19,7 +19,7 @@ use pool::{
     size::format_bytes,
     vdev::labels::read_label,
 };
-use protocol::{Failure, USUAL_PLACE, VdevSpec};
+use protocol::{Failure, Measured, USUAL_PLACE, VdevSpec};
 
 /// Deadline for one request to a device. Longer than a disk needs to spin up or to retry a bad sector.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -188,6 +188,22 @@ pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: boo
         None => take(spec, force).map(|device| device.size()),
     };
     specs.iter().map(|spec| check(spec).map_err(|refusal| refusal.failure(action, pool))).collect()
+}
+
+/// Sizes and content of the devices of a planned pool. Takes no lock, so a device in use is measured too.
+pub(crate) fn measure(specs: &[VdevSpec], pool: &str) -> Result<Vec<Measured>, Failure> {
+    const ACTION: &str = "plan";
+    check_distinct(specs).map_err(|why| Failure::cannot(ACTION, pool, why))?;
+    let measure = |spec: &VdevSpec| match spec.create {
+        Some(size) if path_of(spec).symlink_metadata().is_err() => Ok(Measured { size, holds: None }),
+        Some(_) => Err(Refusal::Exists(path_of(spec))),
+        None => {
+            let device = FileDevice::open(&path_of(spec), Access::Glance)?;
+            // A device with an unreadable beginning still has a size.
+            Ok(Measured { size: device.size(), holds: content(&device).unwrap_or_default() })
+        }
+    };
+    specs.iter().map(|spec| measure(spec).map_err(|refusal| refusal.failure(ACTION, pool))).collect()
 }
 
 /// The identity of a device: equal for any two paths to the device.

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::execute::{
     MountPlaces, OpenPool, create_options,
-    devices::{NewDevices, check_new},
+    devices::{NewDevices, check_new, measure},
     found::{self, Found},
     layout::{apart, asked, check_replication, devices_of, estimate, grouped, shown_caches},
 };
@@ -53,6 +53,7 @@ impl Client {
             }
             HostRequest::Importable { search, wanted } => self.importable(&search, wanted),
             HostRequest::Foreign { search } => found::foreign(&search).map(HostResponse::Foreign),
+            HostRequest::Measure { pool, devices } => measure(&devices, &pool).map(HostResponse::Measured),
             HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
             HostRequest::Import(import) => self.import(&import).map(HostResponse::Imported),
             HostRequest::ClearLabels { device, force } => {

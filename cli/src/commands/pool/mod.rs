@@ -23,6 +23,7 @@ mod layout;
 pub mod list;
 pub mod offline;
 pub mod online;
+pub mod plan;
 pub mod prefetch;
 pub mod rebalance;
 pub mod reguid;
@@ -71,6 +72,8 @@ pub struct PoolCli {
 pub enum PoolCommand {
     /// Create a pool
     Create(create::Arguments),
+    /// Compare layouts for a new pool
+    Plan(plan::Arguments),
     /// Destroy a pool and everything in it
     Destroy(destroy::Arguments),
     /// List pools
@@ -162,6 +165,7 @@ impl PoolCommand {
     pub fn run(&self, command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {
         match self {
             PoolCommand::Create(arguments) => create::run(arguments, context),
+            PoolCommand::Plan(arguments) => plan::run(arguments, context),
             PoolCommand::Destroy(arguments) => destroy::run(arguments, context),
             PoolCommand::List(arguments) => list::run(arguments, context),
             PoolCommand::Status(arguments) => status::run(arguments, context),

@@ -54,7 +54,7 @@ const LONGEST_NAME: usize = 4096;
 pub struct PlanDisk {
     /// The word for the disk in the command: a path, `SIZE:PATH` for an image to create, or a placeholder.
     pub name: String,
-    /// Size in bytes.
+    /// Size of the disk, in bytes.
     pub size: u64,
 }
 
@@ -84,8 +84,8 @@ pub struct PlannedVdev {
     pub may_lose: usize,
 }
 
-/// Upper bounds of speed, in units of a single disk, for records larger than a row of a RAID-Z. Processor, caches and
-/// connections are not counted.
+/// Expected speed in units of a single disk, by rule of thumb: nothing is measured. For records larger than a row of a
+/// RAID-Z; processor, caches, connections and the rotation of parity are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanSpeed {
     /// Random reads at a time.
@@ -121,7 +121,7 @@ pub struct LayoutPlan {
     pub at_best: usize,
     /// The cost of the next failures; at most five entries.
     pub losses: Vec<LossOdds>,
-    /// Upper bounds of speed.
+    /// Expected speed, by rule of thumb.
     pub speed: PlanSpeed,
     /// Least number of disks to read in the resilver of a disk; 0 without redundancy.
     pub resilver_reads: usize,
@@ -146,17 +146,15 @@ impl LayoutPlan {
     pub fn costs(&self) -> Vec<String> {
         let of = |odds: &LossOdds| match odds.percent() {
             0 | 100 => odds.words(),
-            _ => format!("{}, if one vdev loses more than {}", odds.words(), self.survives),
+            _ => format!("{}, if {} are of one vdev", odds.words(), self.survives + 1),
         };
         let mut lines: Vec<String> = self.losses.iter().map(of).collect();
         if !self.spares.is_empty() {
-            lines.push(
-                "a spare replaces a failed disk without a command; after the resilver, the count begins anew".into(),
-            );
+            lines.push("a spare replaces a failed disk; its resilver restores the redundancy".into());
         }
         if self.resilver_reads > 0 {
             let disks = if self.resilver_reads == 1 { "disk" } else { "disks" };
-            lines.push(format!("a resilver of one disk reads from {} {disks}", self.resilver_reads));
+            lines.push(format!("the resilver of a disk reads from {} {disks}", self.resilver_reads));
         }
         lines
     }

@@ -18,7 +18,7 @@ pub(super) struct Shape {
     pub(super) kind: VdevKind,
     /// Number of disks of each vdev, the widest first.
     pub(super) widths: Vec<usize>,
-    /// Number of spares.
+    /// Number of spares besides the vdevs.
     pub(super) spares: usize,
 }
 

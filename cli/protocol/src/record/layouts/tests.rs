@@ -52,10 +52,10 @@ fn the_command_names_each_disk_once_and_quotes_it() {
     assert_eq!(mirrors.command, "pool create tank mirror disk1 '/my disks/b.img' mirror '$(reboot)' disk4 spare disk5");
     insta::assert_snapshot!(mirrors.costs().join("\n"), @r"
     any 1 disk: nothing is lost
-    2 disks: the pool is lost in 2 of 6 cases (33%), if one vdev loses more than 1
+    2 disks: the pool is lost in 2 of 6 cases (33%), if 2 are of one vdev
     any 3 disks: the pool is lost
-    a spare replaces a failed disk without a command; after the resilver, the count begins anew
-    a resilver of one disk reads from 1 disk
+    a spare replaces a failed disk; its resilver restores the redundancy
+    the resilver of a disk reads from 1 disk
     ");
 }
 
