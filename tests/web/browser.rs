@@ -39,7 +39,7 @@ impl Driver {
 
     async fn open(&self) -> Client {
         let options = json!({
-            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en"],
+            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en", "--window-size=1280,1000"],
         });
         let Value::Object(capabilities) = json!({ "acceptInsecureCerts": true, "goog:chromeOptions": options }) else {
             unreachable!("an object")
@@ -120,11 +120,20 @@ impl Window {
         field.send_keys(text).await.unwrap();
     }
 
+    /// Clicks an element; a live part may replace the element meanwhile.
     async fn click(&self, css: &str) {
-        let element = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await.unwrap();
-        // A live part may have replaced the element meanwhile.
-        if element.click().await.is_err() {
-            self.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        let middle = "arguments[0].scrollIntoView({ block: 'center' })";
+        for attempt in 0.. {
+            let element = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await.unwrap();
+            let argument = vec![serde_json::to_value(&element).unwrap()];
+            let clicked = match self.client.execute(middle, argument).await {
+                Ok(_) => element.click().await,
+                Err(error) => Err(error),
+            };
+            match clicked {
+                Ok(()) => return,
+                Err(error) => assert!(attempt < 5, "{css}: {error}"),
+            }
         }
     }
 
@@ -155,6 +164,7 @@ impl Window {
                 fs::write(self.folder.join(format!("{name}-{width}-{theme}.png")), bytes).unwrap();
             }
         }
+        self.client.issue_cmd(DevTools("Emulation.clearDeviceMetricsOverride", json!({}))).await.unwrap();
     }
 }
 

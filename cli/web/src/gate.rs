@@ -122,7 +122,7 @@ const HEADERS: [(&str, &str); 7] = [
     ),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
+    ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
     ("cache-control", "no-store"),
@@ -135,9 +135,7 @@ fn is_from_here(request: &Request) -> bool {
     let site = header("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
     let host = header("host");
     let origin = header("origin").is_none_or(|origin| {
-        // With `Referrer-Policy: no-referrer`, browsers may send a null origin; the site header then decides.
-        (origin == "null" && header("sec-fetch-site") == Some("same-origin"))
-            || origin.parse::<Uri>().ok().is_some_and(|uri| uri.authority().map(|name| name.as_str()) == host)
+        origin.parse::<Uri>().ok().is_some_and(|uri| uri.authority().map(|name| name.as_str()) == host)
     });
     site && origin
 }

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use protocol::{Executors, Failure};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::select;
@@ -160,5 +160,11 @@ async fn plain(stream: &mut TcpStream) -> io::Result<()> {
     );
     let parts = [IoSlice::new(head.as_bytes()), IoSlice::new(TEXT.as_bytes())];
     timeout(PATIENCE, stream.write_vectored(&parts)).await??;
-    Ok(())
+    stream.shutdown().await?;
+    // The kernel would reset a connection with unread bytes, and the browser would show no text.
+    timeout(PATIENCE, async {
+        while stream.read(&mut [0; 4096]).await? > 0 {}
+        Ok(())
+    })
+    .await?
 }

@@ -127,8 +127,11 @@ fn controls(visitor: &Visitor, own: &DatasetRecord) -> Markup {
     html! {
         div.actions {
             @if visitor.is_owner { a.button href=(super::files::address(name, b"/")) { "Browse files" } " " }
-            (parts::button(visitor, "mount", &hidden, "Mount"))
-            (parts::button(visitor, "unmount", &hidden, "Unmount"))
+            @if value(own, MOUNTED.name) == "yes" {
+                (parts::button(visitor, "unmount", &hidden, "Unmount"))
+            } @else {
+                (parts::button(visitor, "mount", &hidden, "Mount"))
+            }
             @if is_clone { (parts::button(visitor, "promote", &hidden, "Promote")) }
         }
         @if !visitor.read_only {
@@ -347,6 +350,7 @@ fn source(source: &Source) -> Markup {
     html! {
         @match source {
             Source::Inherited(from) => { "inherited from " a href=(parts::dataset_address(from)) { (from) } },
+            Source::None => "-",
             source => (source.word()),
         }
     }
