@@ -121,6 +121,9 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	load_guid	[GUID]	-
     tank	cache_size	256M	default
     tank	dirty_limit	128M	default
+    tank	slow_io_ms	30000	default
+    tank	slow_io_n	10	default
+    tank	slow_io_t	30	default
     tank	bootfs	-	default
     tank	delegation	on	default
     tank	cachefile	-	default

@@ -4,11 +4,16 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     os::unix::fs::FileExt,
+    thread,
+    time::Duration,
 };
 
 use serde_json::Value;
 
-use crate::{lab::Lab, mounted};
+use crate::{
+    lab::{Lab, Stopped},
+    mounted,
+};
 
 /// The figures of a dataset, or of the total, in `fs stat -j`.
 fn counted(lab: &Lab, dataset: &str) -> BTreeMap<String, u64> {
@@ -123,4 +128,66 @@ fn latency_and_queues_are_columns_and_histograms_stand_alone() {
     let sizes = lab.pool(&["iostat", "-vr", "tank"]);
     assert_eq!(sizes.matches("req_size").count(), 2, "of the pool and of its device: {sizes}");
     lab.run("pool", &["iostat", "-lw", "tank"]).fails(2);
+}
+
+/// A figure of `pool stat -j`.
+fn cached(lab: &Lab, figure: &str) -> u64 {
+    let shown: Value = serde_json::from_str(&lab.pool(&["stat", "--cache", "-j", "tank"])).unwrap();
+    shown["pools"]["tank"]["cache"][figure].as_str().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_cache_counts_what_it_answers() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    lab.fs(&["set", "compression=off", "tank"]);
+    fs::write(lab.mount("tank").join("file"), vec![7; 1 << 20]).unwrap();
+    // An import begins with empty caches.
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at("tank.img"), "tank"]);
+    let text = vec![7; 1 << 20];
+    assert!(fs::read(lab.mount("tank").join("file")).unwrap() == text);
+    let (hits, misses, data) = (cached(&lab, "data_hits"), cached(&lab, "data_misses"), cached(&lab, "data_size"));
+    assert!(misses > 0 && data >= 1 << 20, "{misses} {data}");
+    assert!(lab.fs_bytes(&["cat", "tank:/file"]) == text);
+    assert!(cached(&lab, "data_hits") >= hits + 8, "the second reader finds all records in memory");
+    assert_eq!(cached(&lab, "data_misses"), misses);
+    assert!(cached(&lab, "metadata_hits") > 0 && cached(&lab, "metadata_size") > 0);
+    assert!(cached(&lab, "size") <= cached(&lab, "target") && cached(&lab, "resident_size") > data);
+    let page = lab.pool(&["stat", "tank", "0.1", "2"]);
+    assert_eq!((page.matches("  pool: tank").count(), page.matches("hit%").count()), (2, 2), "{page}");
+    let row = lab.pool(&["stat", "-Hp"]);
+    assert_eq!(row.trim_end().split('\t').count(), 20, "{row}");
+}
+
+/// The image lies on another pool, whose service is stopped for a while.
+#[test]
+fn a_slow_device_is_reported_until_the_report_is_cleared() {
+    let Some(lab) = mounted(&["outer"]) else { return };
+    let image = lab.mount("outer").join("inner.img").display().to_string();
+    let place = lab.mount("inner").display().to_string();
+    lab.pool(&["create", "-m", &place, "inner", &format!("64M:{image}")]);
+    for limit in ["slow_io_ms=500", "slow_io_n=1", "slow_io_t=60"] {
+        lab.pool(&["set", limit, "inner"]);
+    }
+    let slow = |lab: &Lab| {
+        let shown: Value = serde_json::from_str(&lab.pool(&["status", "-sj", "inner"])).unwrap();
+        let count = &shown["pools"]["inner"]["vdevs"]["inner"]["vdevs"][&image]["slow_ios"];
+        count.as_str().unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(slow(&lab), 0);
+    let stopped = Stopped::new(lab.service("outer").unwrap());
+    fs::write(lab.mount("inner").join("file"), "text").unwrap();
+    let mut syncing = lab.command("pool", &["sync", "inner"]).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    drop(stopped);
+    assert!(syncing.wait().unwrap().success());
+    assert!(slow(&lab) > 0);
+    let said = lab.pool(&["status", "-s", "inner"]);
+    assert!(said.contains("state: ONLINE") && said.contains("CKSUM  SLOW"), "{said}");
+    assert!(said.contains("takes long to answer") && said.contains("pool replace inner"), "{said}");
+    assert!(lab.pool(&["events", "inner"]).contains("ereport.fs.zfs.delay"));
+    lab.pool(&["clear", "inner"]);
+    assert_eq!(lab.pool(&["status", "-x", "inner"]), "pool 'inner' is healthy\n");
+    assert_eq!(slow(&lab), 0);
+    lab.unharmed();
 }

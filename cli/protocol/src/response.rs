@@ -34,6 +34,8 @@ pub enum Response {
     Activities(Vec<ActivityRecord>),
     /// Counters, for comparison with earlier counters.
     IoCounters(IoSample),
+    /// Figures of the caches, for comparison with earlier figures.
+    Cache(CacheSample),
     /// The devices of a pool, present or planned.
     Layout(Layout),
     /// Requirements of removing a vdev.

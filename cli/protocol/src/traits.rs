@@ -127,7 +127,7 @@ impl PoolRequest {
             PoolRequest::Pool { .. } => EVERYONE.quick().tried(),
             // The history has command lines of users.
             PoolRequest::History { .. } => OWNER.quick().tried(),
-            PoolRequest::IoCounters => OWNER.quick().answered(),
+            PoolRequest::IoCounters | PoolRequest::CacheFigures => OWNER.quick().answered(),
             // Events are state of the service, in memory.
             PoolRequest::Events { .. } | PoolRequest::ClearEvents => OWNER.answered(),
             PoolRequest::Activities | PoolRequest::Losses { .. } => OWNER,

@@ -21,7 +21,8 @@
 //! 7   a receive can repair damaged blocks of existing snapshots
 //! 8   a send and a receive have a limit; a send can leave out datasets, and
 //!     send received values only, holds and the expected size
-//! 9   the web page of an owner makes requests on behalf of a user
+//! 9   the web page of an owner makes requests on behalf of a user;
+//!     figures of mounts, devices and caches
 //! ```
 
 use std::{cmp::Ordering, io};

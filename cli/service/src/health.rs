@@ -122,6 +122,8 @@ pub(crate) enum Condition {
     LogLost,
     /// A device of a mirror or a RAID-Z is offline.
     Offline,
+    /// A device answers slowly.
+    Slow,
     /// Devices are being resilvered.
     Resilvering,
     /// A cache device is missing.
@@ -131,7 +133,7 @@ pub(crate) enum Condition {
 }
 
 /// For each condition: the state of the pool, and the exit code of a command that needs the pool's content.
-const TABLE: [(Condition, State, Exit); 18] = [
+const TABLE: [(Condition, State, Exit); 19] = [
     (Condition::NoService, State::Unavail, Exit::Unavailable),
     (Condition::Unanswered, State::Unknown, Exit::Unavailable),
     (Condition::NotOpened, State::Unavail, Exit::Unavailable),
@@ -147,6 +149,7 @@ const TABLE: [(Condition, State, Exit); 18] = [
     (Condition::Missing, State::Degraded, Exit::Done),
     (Condition::LogLost, State::Degraded, Exit::Done),
     (Condition::Offline, State::Degraded, Exit::Done),
+    (Condition::Slow, State::Online, Exit::Done),
     (Condition::Resilvering, State::Online, Exit::Done),
     (Condition::CacheOut, State::Online, Exit::Done),
     (Condition::Errors, State::Online, Exit::Done),

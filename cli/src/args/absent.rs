@@ -60,7 +60,6 @@ const POOL_OPTIONS: Options = &[
     ("trim", &["-d"], "secure discard does not exist in this version; to discard without a promise: pool trim"),
     ("status", &["-c"], NO_DEVICE_SCRIPTS),
     ("status", &["--power"], NO_POWER),
-    ("status", &["-s"], "slow I/O operations are not counted in this version"),
     ("iostat", &["-c"], NO_DEVICE_SCRIPTS),
     ("sync", &["-f"], "a sync always commits all pending writes"),
 ];

@@ -38,6 +38,7 @@ const POOL: &[(&str, &[&str])] = &[
     ("set", &["pool get", "fs set"]),
     ("simulate", &["pool status", "pool offline"]),
     ("split", &["pool detach", "pool import", "pool reguid"]),
+    ("stat", &["pool iostat", "pool set", "fs stat"]),
     ("status", &["pool list", "pool clear", "pool scrub", "pool events"]),
     ("sync", &["pool status"]),
     ("tour", &["pool create", "fs create"]),

@@ -7,6 +7,7 @@ use crate::program::Program;
 const POOL: &[(&str, &str)] = &[
     ("iostat", "[OPTIONS] [POOL]... [INTERVAL [COUNT]]"),
     ("list", "[OPTIONS] [POOL]... [INTERVAL [COUNT]]"),
+    ("stat", "[OPTIONS] [INTERVAL [COUNT]] [POOL]..."),
     ("status", "[OPTIONS] [POOL]... [INTERVAL [COUNT]]"),
 ];
 

@@ -332,7 +332,7 @@ fn absent_options_of_openzfs_are_named() {
     [exit 2]
     ");
     insta::assert_snapshot!(output_of("zpool iostat -c"), @"
-    'iostat -c' is not supported: scripts for each device do not exist in this version; 'pool status -j' gives the devices to scripts
+    'iostat -c' is not supported: scripts for each device do not exist in this version; 'zpool status -j' gives the devices to scripts
     [exit 2]
     ");
     insta::assert_snapshot!(output_of("fs rewrite tank"), @"
@@ -356,7 +356,7 @@ fn an_unknown_option_is_not_advised_as_a_value() {
     [exit 2]
     ");
     for line in
-        ["zpool status -d", "zpool status -vs", "zfs create -b 8K -V 1G x", "zpool iostat -c x", "zpool trim -d x"]
+        ["zpool status -d", "zpool status -vc", "zfs create -b 8K -V 1G x", "zpool iostat -c x", "zpool trim -d x"]
     {
         let refused = output_of(line);
         assert!(refused.contains("' is not supported: ") && !refused.contains("-- -"), "{line}: {refused}");

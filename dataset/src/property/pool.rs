@@ -119,4 +119,13 @@ rows! {
     DIRTY_LIMIT: u64 = "dirty_limit", "DIRTY_LIMIT",
         settable(Syntax::AtLeast(LEAST_MEMORY), decimal!(DEFAULT_DIRTY)),
         "Limit of pending writes in memory; writers beyond the limit wait. The default is lower if 1/16 of memory is less.";
+    SLOW_IO_MS: u64 = "slow_io_ms", "SLOW_IO_MS",
+        settable(Syntax::Integer { least: 1, most: 3_600_000 }, "30000"),
+        "A request to a device that takes more milliseconds counts as slow: see 'pool status -s'.";
+    SLOW_IO_N: u64 = "slow_io_n", "SLOW_IO_N",
+        settable(Syntax::Integer { least: 1, most: 1000 }, "10"),
+        "Number of slow requests within slow_io_t seconds after which 'pool status' reports a device.";
+    SLOW_IO_T: u64 = "slow_io_t", "SLOW_IO_T",
+        settable(Syntax::Integer { least: 1, most: 86_400 }, "30"),
+        "Seconds for slow_io_n.";
 }

@@ -32,7 +32,10 @@ impl Pool {
         self.repair_labels_at_once();
         let vdevs = self.engine().storage().vdevs.all();
         let all = vdevs.iter().flat_map(|vdev| vdev.leaves());
-        all.chain(self.caches()).for_each(|leaf| leaf.counters().clear_errors());
+        all.chain(self.caches()).for_each(|leaf| {
+            leaf.counters().clear_errors();
+            leaf.meter().clear_slow();
+        });
         Ok(())
     }
 

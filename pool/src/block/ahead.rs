@@ -148,6 +148,11 @@ impl Ahead {
         self.budget.store(cache / PART_OF_CACHE, Ordering::Relaxed);
     }
 
+    /// Bytes of the prefetches under way, without nodes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.prefetches.lock().bytes
+    }
+
     /// The most bytes of all prefetches together.
     pub(crate) fn budget(&self) -> u64 {
         self.budget.load(Ordering::Relaxed)

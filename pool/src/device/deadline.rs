@@ -191,7 +191,8 @@ impl Drop for Measured {
         match self.begun {
             Some(begun) => {
                 let queue = self.is_queued.then(|| begun - self.at);
-                self.meter.ended(self.asked, queue, begun.elapsed());
+                let now = Instant::now();
+                self.meter.ended(self.asked, queue, now - begun, now);
             }
             None if self.is_queued => self.meter.unqueued(self.asked),
             None => {}

@@ -10,10 +10,12 @@
 use std::{
     array,
     cell::Cell,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    collections::VecDeque,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// Number of buckets of a wait: bucket `n` counts waits of `2^n` up to `2^(n+1) - 1` nanoseconds, the last all longer.
@@ -275,6 +277,59 @@ impl LiveWaits {
     }
 }
 
+/// When requests, and a device, count as slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowLimits {
+    /// A request that takes longer is slow.
+    pub request: Duration,
+    /// A device is slow after so many slow requests; at most [`SlowLimits::MOST`].
+    pub count: u64,
+    /// But only if all of these requests ended within this time.
+    pub within: Duration,
+}
+
+impl SlowLimits {
+    /// The greatest number of requests in [`SlowLimits::count`].
+    pub const MOST: u64 = 1000;
+}
+
+impl Default for SlowLimits {
+    fn default() -> SlowLimits {
+        SlowLimits { request: Duration::from_secs(30), count: 10, within: Duration::from_secs(30) }
+    }
+}
+
+/// The slow requests of a device.
+#[derive(Debug, Default)]
+struct Slow {
+    /// The limit of a request, in nanoseconds; 0 until one is set.
+    limit: AtomicU64,
+    limits: Mutex<SlowLimits>,
+    count: AtomicU64,
+    is_device_slow: AtomicBool,
+    /// When the last slow requests ended, oldest first.
+    recent: Mutex<VecDeque<Instant>>,
+}
+
+impl Slow {
+    fn note(&self, took: Duration, now: Instant) {
+        let limit = get(&self.limit);
+        if limit == 0 || took.as_nanos() <= u128::from(limit) {
+            return;
+        }
+        add(&self.count, 1);
+        let (limits, mut recent) = (*self.limits.lock(), self.recent.lock());
+        recent.push_back(now);
+        while recent.len() as u64 > limits.count.clamp(1, SlowLimits::MOST) {
+            recent.pop_front();
+        }
+        let first = recent.front().copied().unwrap_or(now);
+        if recent.len() as u64 == limits.count && now.saturating_duration_since(first) <= limits.within {
+            self.is_device_slow.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The live counters of a device's requests, in about 6 KiB.
 #[derive(Debug, Default)]
 pub struct Meter {
@@ -285,6 +340,7 @@ pub struct Meter {
     sizes: [[Buckets<SIZES>; 2]; CLASSES],
     pending: [AtomicU64; CLASSES],
     active: [AtomicU64; CLASSES],
+    slow: Slow,
 }
 
 /// What the meter has to know of a request from its beginning on.
@@ -320,6 +376,30 @@ impl Meter {
         }
     }
 
+    /// Sets when requests and the device count as slow, from now on.
+    pub fn set_slow_limits(&self, limits: SlowLimits) {
+        let nanos = u64::try_from(limits.request.as_nanos()).unwrap_or(u64::MAX).max(1);
+        *self.slow.limits.lock() = limits;
+        self.slow.limit.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Number of slow requests since the pool was opened, or since [`Meter::clear_slow`].
+    pub fn slow(&self) -> u64 {
+        get(&self.slow.count)
+    }
+
+    /// Whether the device was slow since the pool was opened, or since [`Meter::clear_slow`].
+    pub fn is_slow(&self) -> bool {
+        self.slow.is_device_slow.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the slow requests, as `pool clear` does.
+    pub fn clear_slow(&self) {
+        self.slow.recent.lock().clear();
+        self.slow.count.store(0, Ordering::Relaxed);
+        self.slow.is_device_slow.store(false, Ordering::Relaxed);
+    }
+
     /// A request begins to wait for a thread.
     pub(crate) fn queued(&self, asked: Asked) {
         if let Some(class) = asked.class {
@@ -349,7 +429,8 @@ impl Meter {
     }
 
     /// The kernel has answered, after `disk` in the kernel and `queue` for a thread, if a thread was needed.
-    pub(crate) fn ended(&self, asked: Asked, queue: Option<Duration>, disk: Duration) {
+    pub(crate) fn ended(&self, asked: Asked, queue: Option<Duration>, disk: Duration, now: Instant) {
+        self.slow.note(disk + queue.unwrap_or_default(), now);
         let Some(class) = asked.class else { return };
         let at = class as usize;
         self.active[at].fetch_sub(1, Ordering::Relaxed);
@@ -377,7 +458,7 @@ mod tests {
         let asked = Asked::new(Kind::Read, 4096);
         for (queue, disk) in [(None, 1), (Some(1), 2), (Some(1 << 50), 1023)] {
             meter.begun(asked);
-            meter.ended(asked, queue.map(Duration::from_nanos), Duration::from_nanos(disk));
+            meter.ended(asked, queue.map(Duration::from_nanos), Duration::from_nanos(disk), Instant::now());
         }
         let flow = meter.snapshot();
         assert_eq!(flow.disk_wait[0].buckets, [1, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -386,6 +467,23 @@ mod tests {
         assert_eq!(flow.sizes[0].alone, [vec![0; 12], vec![3]].concat());
         assert_eq!(flow.disk_wait[0].average(), Some(1026 / 3));
         assert_eq!((flow.disk_wait[1].average(), flow.since(&flow).total_wait[0].count()), (None, 0));
+    }
+
+    #[test]
+    fn a_device_is_slow_after_many_slow_requests_within_a_time() {
+        let (meter, start, asked) = (Meter::default(), Instant::now(), Asked::new(Kind::Flush, 0));
+        let second = Duration::from_secs(1);
+        meter.set_slow_limits(SlowLimits { request: second, count: 2, within: 10 * second });
+        let end = |took, at: u32| {
+            meter.ended(asked, None, took, start + at * second);
+            (meter.slow(), meter.is_slow())
+        };
+        assert_eq!(end(second, 0), (0, false), "no longer than the limit");
+        assert_eq!(end(2 * second, 1), (1, false));
+        assert_eq!(end(2 * second, 12), (2, false), "the requests are too far apart");
+        assert_eq!(end(2 * second, 20), (3, true));
+        meter.clear_slow();
+        assert_eq!(end(2 * second, 21), (1, false));
     }
 
     #[test]

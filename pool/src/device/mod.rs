@@ -30,7 +30,7 @@ pub use self::{
     deadline::DeadlineDevice,
     fault::{Effect, Fault, FaultDevice, Operation},
     file::{Access, FileDevice},
-    flow::{CLASSES, Flow, IoClass, IoPurpose, Meter, SIZES, Sizes, WAITS, Waits},
+    flow::{CLASSES, Flow, IoClass, IoPurpose, Meter, SIZES, Sizes, SlowLimits, WAITS, Waits},
     interface::{Device, Pending, TEAR_UNIT, Whereabouts},
     memory::MemoryDevice,
     recording::{Fate, Recorder, RecordingDevice, all_cuts, cuts},

@@ -49,6 +49,11 @@ impl Index {
         self.places.get(key).copied()
     }
 
+    /// The number of blocks.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
     /// True if a new entry would need to replace one.
     pub(super) fn is_full(&self) -> bool {
         self.places.len() >= self.bound

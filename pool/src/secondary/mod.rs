@@ -147,6 +147,11 @@ impl Secondary {
         self.devices.read().iter().map(|device| device.leaf.clone()).collect()
     }
 
+    /// Number of blocks on all devices.
+    pub fn blocks(&self) -> u64 {
+        self.index.read().len() as u64
+    }
+
     /// Bytes in the segments of a device with known content.
     pub fn held(&self, device: Guid) -> u64 {
         self.find(device).map_or(0, |device| self.index.read().segments(device.id) as u64 * SEGMENT_SIZE)
@@ -205,7 +210,7 @@ impl Secondary {
         self.wake();
     }
 
-    fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.is_there.load(Ordering::Acquire)
     }
 

@@ -1,16 +1,23 @@
 //! The bounded cache of decoded nodes and decompressed data.
 
-use std::{num::NonZero, sync::Arc, thread};
+use std::{
+    num::NonZero,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
 
 use quick_cache::{
-    DefaultHashBuilder, OptionsBuilder, Weighter,
+    DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter,
     sync::{Cache, DefaultLifecycle},
 };
 
 use crate::{
     block::{BlockKey, key},
     format::pointer::BlockPointer,
-    tree::node::Node,
+    tree::{node::Node, tally::Tally},
     units::MIB,
 };
 
@@ -38,9 +45,33 @@ impl Weighter<BlockKey, Entry> for ByMemory {
     }
 }
 
+type Dropping = DefaultLifecycle<BlockKey, Entry>;
+
+/// Counts evicted blocks, which are dropped outside of the cache's locks.
+#[derive(Clone, Default)]
+struct Evictions {
+    dropping: Dropping,
+    count: Arc<AtomicU64>,
+}
+
+impl Lifecycle<BlockKey, Entry> for Evictions {
+    type RequestState = <Dropping as Lifecycle<BlockKey, Entry>>::RequestState;
+
+    fn begin_request(&self) -> Self::RequestState {
+        self.dropping.begin_request()
+    }
+
+    fn on_evict(&self, state: &mut Self::RequestState, key: BlockKey, entry: Entry) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.dropping.on_evict(state, key, entry);
+    }
+}
+
 /// Nodes and data read or written lately.
 pub struct BlockCache {
-    cache: Cache<BlockKey, Entry, ByMemory>,
+    cache: Cache<BlockKey, Entry, ByMemory, DefaultHashBuilder, Evictions>,
+    evictions: Arc<AtomicU64>,
+    tally: Tally,
 }
 
 impl BlockCache {
@@ -55,8 +86,10 @@ impl BlockCache {
             .shards(1 << shards.ilog2())
             .build()
             .expect("both capacities are given");
-        let cache = Cache::with_options(options, ByMemory, DefaultHashBuilder::default(), DefaultLifecycle::default());
-        BlockCache { cache }
+        let lifecycle = Evictions::default();
+        let evictions = lifecycle.count.clone();
+        let cache = Cache::with_options(options, ByMemory, DefaultHashBuilder::default(), lifecycle);
+        BlockCache { cache, evictions, tally: Tally::default() }
     }
 
     /// The node of `pointer`, if cached.
@@ -88,6 +121,33 @@ impl BlockCache {
     /// How many bytes are cached now.
     pub fn weight(&self) -> u64 {
         self.cache.weight()
+    }
+
+    /// How many bytes are data, and how many are nodes. Looks at every block.
+    pub fn weights(&self) -> (u64, u64) {
+        let (mut data, mut nodes) = (0, 0);
+        for (key, entry) in self.cache.iter() {
+            match entry {
+                Entry::Data(_) => data += ByMemory.weight(&key, &entry),
+                Entry::Node(_) => nodes += ByMemory.weight(&key, &entry),
+            }
+        }
+        (data, nodes)
+    }
+
+    /// The bound of the cache, in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.cache.capacity()
+    }
+
+    /// How many blocks were dropped to make room for others.
+    pub fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    /// Counts of lookups, by those who look up: only a read counts, no probe for one.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Changes the bound, in bytes.

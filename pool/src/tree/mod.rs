@@ -19,6 +19,7 @@
 //! walk     visiting the nodes of a stored tree
 //! births   the space taken by records, by transaction group
 //! cache    decoded nodes and decompressed data, bounded
+//! tally    how often reads found what they looked for
 //! ```
 //!
 //! Reading needs nodes that may not be in memory. Nothing here does I/O: a missing node comes back as a [`Miss`]. The
@@ -30,6 +31,7 @@ mod cache;
 mod cell;
 mod node;
 mod record;
+mod tally;
 mod view;
 mod walk;
 
@@ -41,6 +43,8 @@ pub use cell::{Cell, Slot};
 pub use node::{Child, Content, Interior, Item, ItemBlock, Leaf, Node, verify_place};
 pub(crate) use record::LogPart;
 pub use record::Record;
+pub(crate) use tally::Lookup;
+pub use tally::Lookups;
 
 pub use crate::block::Policy;
 pub use view::{Block, Cursor, Entry, Miss, NodeSource, Root, View};

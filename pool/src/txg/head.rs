@@ -1,7 +1,7 @@
 //! One tree and its life through the transaction groups.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fmt, hint, mem,
     ops::Range,
     sync::{
@@ -18,7 +18,10 @@ use crate::{
     error::{Error, Result},
     format::{key::Key, pointer::BlockPointer},
     space::Seen,
-    tree::{Batch, Births, Block, BlockCache, Entry, Kill, Miss, Node, NodeSource, Policy, Record, Root, Usage, View},
+    tree::{
+        Batch, Births, Block, BlockCache, Entry, Kill, Lookup, Miss, Node, NodeSource, Policy, Record, Root, Usage,
+        View,
+    },
     txg::{
         engine::{
             caching::{Cached, Caching},
@@ -227,11 +230,28 @@ impl Drop for FailOnPanic<'_> {
 struct Sources<'a> {
     cache: &'a BlockCache,
     pinned: RefCell<Vec<(BlockPointer, Arc<Node>)>>,
+    /// Nodes found in the cache, counted when the operation ends.
+    hits: Cell<u64>,
+}
+
+impl Sources<'_> {
+    fn new(cache: &BlockCache) -> Sources<'_> {
+        Sources { cache, pinned: RefCell::default(), hits: Cell::new(0) }
+    }
+}
+
+impl Drop for Sources<'_> {
+    fn drop(&mut self) {
+        if self.hits.get() > 0 {
+            self.cache.tally().add(Lookup::MetadataHit, self.hits.get());
+        }
+    }
 }
 
 impl NodeSource for Sources<'_> {
     fn node(&self, pointer: &BlockPointer) -> Option<Arc<Node>> {
-        self.cache.node(pointer).or_else(|| {
+        let found = self.cache.node(pointer).inspect(|_| self.hits.set(self.hits.get() + 1));
+        found.or_else(|| {
             let pinned = self.pinned.borrow();
             pinned.iter().find(|(known, _)| known == pointer).map(|(_, node)| node.clone())
         })
@@ -353,7 +373,7 @@ impl Head {
     /// [`Error::Stale`] if the tree is gone: see [`Head::check_open`].
     pub fn read<T, E: OpError>(&self, mut operation: impl FnMut(&View<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.engine();
-        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        let sources = Sources::new(engine.cache());
         self.until_found(&engine, &sources, |seen| {
             let tree = self.tree.read();
             operation(&View::new(&tree.root, &sources, engine.committed().next()).seen_then(seen))
@@ -368,7 +388,7 @@ impl Head {
     /// references before giving up any.
     pub fn read_open<T, E: OpError>(&self, mut operation: impl FnMut(&View<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.engine();
-        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        let sources = Sources::new(engine.cache());
         self.until_found(&engine, &sources, |seen| {
             let gate = engine.enter();
             if self.closed.load(Ordering::Acquire) || self.pinned.is_some() {
@@ -404,7 +424,7 @@ impl Head {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed("the tree was closed or destroyed".into()).into());
         }
-        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        let sources = Sources::new(engine.cache());
         self.until_found(&engine, &sources, |seen| {
             let gate = engine.enter();
             let attempt = self.attempt(&engine, (*gate, seen), &sources, &mut operation);
@@ -422,7 +442,7 @@ impl Head {
         mut operation: impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
     ) -> Result<T, E> {
         let engine = self.engine();
-        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        let sources = Sources::new(engine.cache());
         self.until_found(&engine, &sources, |seen| self.attempt(&engine, (txg, seen), &sources, &mut operation))
     }
 
@@ -681,7 +701,7 @@ impl Head {
     ) -> Result<Touched<T>> {
         // A tree about to be replaced must not log its former content in the group after.
         let _no_replacing = self.changes.read();
-        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        let sources = Sources::new(engine.cache());
         let (mut keys, mut too_many) = (Vec::new(), false);
         let result: Result<_, Plain> = self.until_found(engine, &sources, |seen| {
             let gate = engine.enter();

@@ -60,8 +60,8 @@ pub use self::{
     committer::Committer,
     durable::rounds::LogStats,
     engine::{
-        Ancestry, CATALOGUE, Caching, DEFAULT_CACHE, DEFAULT_DIRTY, Due, Engine, Found, Opening, Pinned, Reclaimer,
-        SETTLING_COMMITS, Settings, Still,
+        Ancestry, CATALOGUE, CacheFigures, Caching, DEFAULT_CACHE, DEFAULT_DIRTY, Due, Engine, Found, Opening, Pinned,
+        Reclaimer, SETTLING_COMMITS, Settings, Still,
     },
     evacuate::{Evacuation, Vacating},
     feeder::Feeder,

@@ -1,6 +1,7 @@
-//! Figures about mounted file systems: what the kernel asks of them.
+//! Figures about mounted file systems, what the kernel asks of them, and about caches.
 
 use dataset::name::Name;
+use pool::txg::CacheFigures;
 use serde::{Deserialize, Serialize};
 
 /// The requests of the kernel to a mounted file system or snapshot since its mount.
@@ -50,6 +51,61 @@ pub struct FileCounts {
     pub writes: u64,
     /// Bytes of the writes.
     pub written_bytes: u64,
+}
+
+/// The caches of a pool, and the memory of its service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheSample {
+    /// Time since import, in nanoseconds.
+    pub elapsed: u64,
+    /// Lookups since import, and present sizes.
+    pub figures: CacheFigures,
+    /// Resident memory of the process that has the pool open, in bytes; 0 if unknown.
+    pub resident: u64,
+}
+
+impl CacheSample {
+    /// Lookups and evictions since an earlier sample, with the present sizes. A restarted service counts from zero.
+    pub fn since(&self, before: Option<&CacheSample>) -> CacheFigures {
+        let Some(before) = before.filter(|before| before.elapsed < self.elapsed) else { return self.figures };
+        let (now, then) = (self.figures.lookups, before.figures.lookups);
+        let mut since = self.figures;
+        since.lookups.data_hits = now.data_hits.saturating_sub(then.data_hits);
+        since.lookups.data_misses = now.data_misses.saturating_sub(then.data_misses);
+        since.lookups.metadata_hits = now.metadata_hits.saturating_sub(then.metadata_hits);
+        since.lookups.metadata_misses = now.metadata_misses.saturating_sub(then.metadata_misses);
+        since.lookups.prefetch_hits = now.prefetch_hits.saturating_sub(then.prefetch_hits);
+        since.lookups.device_hits = now.device_hits.saturating_sub(then.device_hits);
+        since.lookups.device_misses = now.device_misses.saturating_sub(then.device_misses);
+        since.evictions = self.figures.evictions.saturating_sub(before.figures.evictions);
+        since
+    }
+}
+
+/// Each figure of the caches with its name in JSON and metrics, in the order of `pool stat -H`.
+pub fn cache_figures(figures: &CacheFigures, resident: u64) -> [(&'static str, Unit, u64); 19] {
+    let lookups = &figures.lookups;
+    [
+        ("data_hits", Unit::Count, lookups.data_hits),
+        ("data_misses", Unit::Count, lookups.data_misses),
+        ("metadata_hits", Unit::Count, lookups.metadata_hits),
+        ("metadata_misses", Unit::Count, lookups.metadata_misses),
+        ("prefetch_hits", Unit::Count, lookups.prefetch_hits),
+        ("device_hits", Unit::Count, lookups.device_hits),
+        ("device_misses", Unit::Count, lookups.device_misses),
+        ("evictions", Unit::Count, figures.evictions),
+        ("size", Unit::Bytes, figures.size),
+        ("target", Unit::Bytes, figures.target),
+        ("data_size", Unit::Bytes, figures.data),
+        ("metadata_size", Unit::Bytes, figures.metadata),
+        ("dirty_size", Unit::Bytes, figures.dirty),
+        ("dirty_target", Unit::Bytes, figures.dirty_limit),
+        ("prefetch_size", Unit::Bytes, figures.prefetch),
+        ("device_size", Unit::Bytes, figures.devices),
+        ("device_blocks", Unit::Count, figures.device_blocks),
+        ("device_index_size", Unit::Bytes, figures.device_index),
+        ("resident_size", Unit::Bytes, resident),
+    ]
 }
 
 /// The unit of a figure.

@@ -10,7 +10,7 @@
 //! loss      the loss that failures of devices would cause
 //! found     findings on devices: pools to import, states for a rewind, damage
 //! dataset   datasets, their properties, snapshots and streams
-//! figures   what the kernel asks of mounted file systems
+//! figures   what the kernel asks of mounted file systems, and caches
 //! file      paths and files
 //! parts     records of files and datasets in parts
 //! property  properties with their values

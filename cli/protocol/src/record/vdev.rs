@@ -189,6 +189,8 @@ pub struct VdevRecord {
     pub checksum_errors: u64,
     /// TRIM status; `None` where no status is kept.
     pub trim: Option<TrimRecord>,
+    /// Number of slow requests; `None` for a vdev of several devices, and where requests are not measured.
+    pub slow: Option<u64>,
 }
 
 impl VdevRecord {
@@ -209,6 +211,7 @@ impl VdevRecord {
             write_errors: 0,
             checksum_errors: 0,
             trim: None,
+            slow: None,
         }
     }
 }

@@ -54,6 +54,8 @@ pub enum PoolRequest {
     },
     /// I/O counters since import. `IoCounters`
     IoCounters,
+    /// Figures of the caches since import. `Cache`
+    CacheFigures,
     /// Change the pool's GUID, for users who identify the pool by GUID. `Done`
     Renumber {
         /// The new GUID of the pool.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use pool::vdev::{Health, Leaf};
-use protocol::{Failure, IoCounts, RemovalPlan, VdevKind, VdevRecord, VdevRole, VdevSpec};
+use protocol::{CacheSample, Failure, IoCounts, RemovalPlan, VdevKind, VdevRecord, VdevRole, VdevSpec};
 
-use super::{devices::NewDevices, open_pool::OpenPool, refusal::OrRefused};
+use super::{devices::NewDevices, memory, open_pool::OpenPool, refusal::OrRefused};
 
 impl OpenPool {
     /// Takes devices and adds the devices as cache devices.
@@ -70,6 +70,7 @@ impl OpenPool {
                 write_errors: counts.write_errors,
                 checksum_errors: counts.checksum_errors,
                 trim: None,
+                slow: Some(leaf.meter().slow()),
             }
         };
         self.pool.caches().iter().map(record).collect()
@@ -94,6 +95,16 @@ impl OpenPool {
             }
         };
         self.pool.caches().iter().map(counts).collect()
+    }
+
+    /// Figures of the caches since import, and the memory of this process.
+    pub(super) fn cache_figures(&self) -> CacheSample {
+        CacheSample { elapsed: self.elapsed(), figures: self.engine().cache_figures(), resident: memory::resident() }
+    }
+
+    /// Time since import, in nanoseconds.
+    pub(super) fn elapsed(&self) -> u64 {
+        self.engine().env().uptime().saturating_sub(self.opened).as_nanos().try_into().unwrap_or(u64::MAX)
     }
 
     /// Path of a cache device that is missing or failed, if any.

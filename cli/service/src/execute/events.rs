@@ -22,6 +22,7 @@ use dataset::{
 };
 use parking_lot::Mutex;
 use pool::{
+    device::SlowLimits,
     env::Nanos,
     units::VdevId,
     vdev::{Counts, Leaf},
@@ -73,6 +74,13 @@ impl Events {
         self.watch.lock().look();
     }
 
+    /// Sets when requests and devices of the pool count as slow, from now on.
+    pub(super) fn set_slow_limits(&self, limits: SlowLimits) {
+        let mut watch = self.watch.lock();
+        watch.slow_limits = limits;
+        watch.look();
+    }
+
     /// Removes all events. Returns their number.
     pub(super) fn clear(&self) -> u64 {
         let mut watch = self.watch.lock();
@@ -108,6 +116,7 @@ type Seen = (Nanos, MoveState, bool);
 struct Watch {
     datasets: Arc<Datasets>,
     sight: Sight,
+    slow_limits: SlowLimits,
     opened: Nanos,
     leaves: BTreeMap<u64, Device>,
     /// The reason of the suspension, if suspended.
@@ -131,23 +140,34 @@ struct Device {
     /// Without an answer for longer than [`health::SILENT`].
     is_silent: bool,
     counts: Counts,
+    /// Number of slow requests.
+    slow: u64,
 }
 
 impl Device {
     fn of(vdev: Option<VdevId>, leaf: &Leaf, sight: &Sight) -> Device {
         let is_silent = leaf.device().silence() >= health::SILENT;
         let (state, _) = sight.state(leaf);
-        Device { path: leaf.name().to_owned(), vdev, state, is_silent, counts: leaf.counters().snapshot() }
+        Device {
+            path: leaf.name().to_owned(),
+            vdev,
+            state,
+            is_silent,
+            counts: leaf.counters().snapshot(),
+            slow: leaf.meter().slow(),
+        }
     }
 }
 
 impl Watch {
     fn new(datasets: Arc<Datasets>, sight: Sight) -> Watch {
         let opened = datasets.engine().env().now();
-        let leaves = devices(&datasets, &sight);
+        let slow_limits = SlowLimits::default();
+        let leaves = devices(&datasets, &sight, slow_limits);
         let mut watch = Watch {
             datasets,
             sight,
+            slow_limits,
             opened,
             leaves,
             suspended: None,
@@ -184,7 +204,7 @@ impl Watch {
     }
 
     fn look_at_devices(&mut self) {
-        let now = devices(&self.datasets, &self.sight);
+        let now = devices(&self.datasets, &self.sight, self.slow_limits);
         let before = std::mem::replace(&mut self.leaves, now.clone());
         for (guid, device) in &now {
             let of = |device: &Device| [("vdev_path", device.path.clone()), ("vdev_guid", guid.to_string())];
@@ -202,6 +222,11 @@ impl Watch {
                 let state = ("vdev_state", device.state.to_string());
                 let last = ("vdev_laststate", old.state.to_string());
                 self.note("resource.fs.zfs.statechange", [path, number, state, last]);
+            }
+            if device.slow > old.slow {
+                let more = ("slow_requests", (device.slow - old.slow).to_string());
+                let [path, number] = of(device);
+                self.note("ereport.fs.zfs.delay", [path, number, more]);
             }
             self.look_at_counts(of(device), old.counts, device.counts);
         }
@@ -318,9 +343,13 @@ impl Watch {
     }
 }
 
-fn devices(datasets: &Datasets, sight: &Sight) -> BTreeMap<u64, Device> {
+/// The state of all devices by GUID. A device that has just joined gets the pool's limits here.
+fn devices(datasets: &Datasets, sight: &Sight, slow_limits: SlowLimits) -> BTreeMap<u64, Device> {
     let vdevs = datasets.engine().storage().vdevs.all();
-    let of = |leaf: &Arc<Leaf>, vdev| (leaf.guid().0, Device::of(vdev, leaf, sight));
+    let of = |leaf: &Arc<Leaf>, vdev| {
+        leaf.meter().set_slow_limits(slow_limits);
+        (leaf.guid().0, Device::of(vdev, leaf, sight))
+    };
     let caches = datasets.engine().secondary().devices();
     let members = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(|leaf| (Some(vdev.id()), leaf)));
     members.chain(caches.into_iter().map(|leaf| (None, leaf))).map(|(vdev, leaf)| of(&leaf, vdev)).collect()

@@ -21,6 +21,14 @@ pub(super) fn default_settings() -> Settings {
     share(available(Path::new("/")).min(getrlimit(Resource::Data).current.unwrap_or(u64::MAX)))
 }
 
+/// Resident memory of this process, in bytes; 0 if unknown.
+pub(super) fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.and_then(|kib| kib.checked_mul(1 << 10)).unwrap_or(0)
+}
+
 /// An eighth of the memory for the cache, a sixteenth for dirty data, within bounds.
 fn share(memory: u64) -> Settings {
     let most = Settings::default();

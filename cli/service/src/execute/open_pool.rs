@@ -11,12 +11,13 @@ use dataset::{
     name::{DatasetName, Name},
     property::{
         FailMode,
-        pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, FAILMODE},
+        pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, FAILMODE, SLOW_IO_MS, SLOW_IO_N, SLOW_IO_T},
     },
 };
 use pool::{
     admin::{ClassedVdev, CreateOptions, OpenOptions, Pool},
     device::Access,
+    device::SlowLimits,
     env::SystemEnv,
     error::Error,
     txg::{Committer, Engine, Feeder, Settings},
@@ -206,6 +207,12 @@ impl OpenPool {
         let Settings { cache, dirty, .. } = self.defaults;
         let bytes = |property, default| self.datasets.pool_value(property).ok().flatten().unwrap_or(default);
         self.engine().tune(bytes(&CACHE_SIZE, cache), bytes(&DIRTY_LIMIT, dirty));
+        let slow = SlowLimits {
+            request: Duration::from_millis(self.datasets.pool_setting(&SLOW_IO_MS)),
+            count: self.datasets.pool_setting(&SLOW_IO_N),
+            within: Duration::from_secs(self.datasets.pool_setting(&SLOW_IO_T)),
+        };
+        self.events.set_slow_limits(slow);
         self.engine().suspension().set_waiting(self.datasets.pool_setting(&FAILMODE) == FailMode::Wait);
     }
 

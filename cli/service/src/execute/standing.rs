@@ -39,12 +39,22 @@ impl OpenPool {
         }
         let others = [(is_unexamined, Condition::Unexamined), (has_errors, Condition::Errors)];
         conditions.extend(others.into_iter().filter(|(is_so, _)| *is_so).map(|(_, condition)| condition));
+        if let Some(leaf) = self.slow_device() {
+            conditions.push(Condition::Slow);
+            details.device = Some(leaf.name().to_owned());
+        }
         if let Some(cache) = self.cache_out() {
             conditions.push(Condition::CacheOut);
             details.device = Some(cache);
         }
         conditions.extend(self.conditions_of_devices(&mut details));
         Ok(health::verdict(self.name().as_str(), &conditions, &details))
+    }
+
+    /// A device of a vdev that answers slowly, if any.
+    fn slow_device(&self) -> Option<Arc<Leaf>> {
+        let vdevs = self.engine().storage().vdevs.all();
+        vdevs.iter().flat_map(|vdev| vdev.leaves()).find(|leaf| leaf.meter().is_slow())
     }
 
     fn conditions_of_commits(&self) -> Vec<Condition> {

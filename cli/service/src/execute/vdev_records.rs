@@ -58,6 +58,7 @@ impl Records<'_> {
             write_errors: counts.write_errors,
             checksum_errors: counts.checksum_errors,
             trim: Some(self.pool.trim_record(vdev.id(), leaf)),
+            slow: Some(leaf.meter().slow()),
         }
     }
 
@@ -75,6 +76,7 @@ impl Records<'_> {
                 note,
                 guid: vdev.guid().0,
                 trim: None,
+                slow: None,
                 ..record
             },
         }
@@ -212,11 +214,7 @@ impl OpenPool {
             members: Vec::new(),
         };
         let vdevs = vdevs.into_iter().chain(self.cache_counts()).collect();
-        IoSample {
-            elapsed: self.engine().env().uptime().saturating_sub(self.opened).as_nanos().try_into().unwrap_or(u64::MAX),
-            pool,
-            vdevs,
-        }
+        IoSample { elapsed: self.elapsed(), pool, vdevs }
     }
 }
 

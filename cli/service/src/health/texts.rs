@@ -36,6 +36,10 @@ pub(super) fn status(condition: Condition, details: &Details) -> String {
         Condition::Offline => {
             return format!("One or more devices have been taken offline by the administrator.\n{ENOUGH}");
         }
+        Condition::Slow => {
+            "A device takes long to answer requests: see 'pool status -s'.\n\
+             No data is lost, but a device often becomes slow before it fails."
+        }
         Condition::Resilvering => "One or more devices are being resilvered. The pool stays online.",
         Condition::CacheOut => {
             "A cache device is missing or has failed.\n\
@@ -88,6 +92,10 @@ pub(super) fn action(condition: Condition, pool: &str, details: &Details) -> Str
         Condition::Offline => {
             format!("Bring the device online: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW")
         }
+        Condition::Slow => format!(
+            "Check {device} and its connection, or replace the device: pool replace {pool} {device} NEW\n\
+             To end this report: pool clear {pool}"
+        ),
         Condition::Resilvering => "Wait for the resilver to complete.".to_owned(),
         Condition::CacheOut => format!(
             "If the device is back: pool online {pool} {device}\nIf the device is lost: pool remove {pool} {device}"

@@ -9,7 +9,7 @@ use dataset::property::{
 use protocol::{Exit, Failure, PoolRecord, PoolRequest, Response, VdevRecord, VdevRole, unexpected_answer};
 use serde_json::{Map, Value};
 
-use super::status::{forget_trim, lines};
+use super::status::{forget_slow, forget_trim, lines};
 use super::vdev_json::{vdev_json, vdevs_json};
 use crate::args::clock::Stamp;
 use crate::args::common::{Format, PoolKey, property_list};
@@ -113,6 +113,7 @@ pub(super) fn records(
         match context.call(&pool, PoolRequest::Pool { properties: properties.to_vec(), vdevs }) {
             Ok(Response::Pool(mut record)) => {
                 record.vdevs.iter_mut().for_each(forget_trim);
+                record.vdevs.iter_mut().for_each(forget_slow);
                 records.push(record);
             }
             Ok(_) => return Err(unexpected_answer()),
@@ -261,6 +262,7 @@ mod tests {
             write_errors: 0,
             checksum_errors: 0,
             trim: None,
+            slow: None,
         };
         PoolRecord {
             name: "tank".into(),

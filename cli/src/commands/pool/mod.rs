@@ -38,6 +38,7 @@ pub mod service;
 pub mod set;
 pub mod simulate;
 pub mod split;
+pub mod stat;
 pub mod status;
 pub mod sync;
 pub mod tour;
@@ -90,6 +91,8 @@ pub enum PoolCommand {
     Events(events::Arguments),
     /// Show I/O statistics
     Iostat(iostat::Arguments),
+    /// Show what the caches hold and answer
+    Stat(stat::Arguments),
     /// Import pools, or list pools that can be imported
     Import(import::Arguments),
     /// Export pools, so that their devices can be moved or checked
@@ -178,6 +181,7 @@ impl PoolCommand {
             PoolCommand::Upgrade(arguments) => upgrade::run(arguments, context),
             PoolCommand::Prefetch(arguments) => prefetch::run(arguments, context),
             PoolCommand::Iostat(arguments) => iostat::run(arguments, context),
+            PoolCommand::Stat(arguments) => stat::run(arguments, context),
             PoolCommand::Add(arguments) => add::run(arguments, context),
             PoolCommand::Attach(arguments) => attach::run(arguments, context),
             PoolCommand::Detach(arguments) => detach::run(arguments, context),

@@ -16,7 +16,9 @@ use crate::output::time::{self, Zone};
 #[derive(Args, Debug, Default)]
 #[command(
     after_help = "'status' names the most serious problem of a pool, 'action' the next command. The counters READ, WRITE and CKSUM count errors
-since the import or the last 'pool clear'. With -t, a device shows how far a trim has come.
+since the import or the last 'pool clear'. With -t, a device shows how far a trim has come. With -s, SLOW counts requests
+that took longer than the pool's property slow_io_ms; a device with slow_io_n such requests in slow_io_t seconds is
+reported.
 
 Examples:
   pool status
@@ -24,6 +26,7 @@ Examples:
   pool status -x                             only pools with problems
   pool status -t tank                        with TRIM status
   pool status -e tank                        only devices with problems
+  pool status -s tank                        with slow requests
   pool status -gT d tank 5                   GUIDs, with the time above each report
   pool status tank 5                         every five seconds"
 )]
@@ -37,6 +40,9 @@ pub struct Arguments {
     /// Show TRIM status
     #[arg(short = 't')]
     trim: bool,
+    /// Show the number of slow requests
+    #[arg(short = 's')]
+    slow: bool,
     /// Show only devices with problems
     #[arg(short = 'e')]
     failing: bool,
@@ -91,6 +97,9 @@ fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Cont
     }
     if !arguments.trim {
         all.iter_mut().flat_map(|status| &mut status.vdevs).for_each(forget_trim);
+    }
+    if !arguments.slow {
+        all.iter_mut().flat_map(|status| &mut status.vdevs).for_each(forget_slow);
     }
     let known = all.len();
     let apart = if again { "\n".to_owned() } else { String::new() };
@@ -153,6 +162,17 @@ pub(super) fn forget_trim(vdev: &mut VdevRecord) {
     vdev.members.iter_mut().for_each(forget_trim);
 }
 
+/// Drops the number of slow requests, shown only with `-s`.
+pub(super) fn forget_slow(vdev: &mut VdevRecord) {
+    vdev.slow = None;
+    vdev.members.iter_mut().for_each(forget_slow);
+}
+
+/// Whether slow requests are shown of any device.
+fn shows_slow(vdev: &VdevRecord) -> bool {
+    vdev.slow.is_some() || vdev.members.iter().any(shows_slow)
+}
+
 /// Text after the counters of a device.
 fn note(vdev: &VdevRecord, zone: Zone) -> String {
     let trim = vdev.trim.as_ref().map(|trim| trimmed(trim, zone));
@@ -209,28 +229,36 @@ fn mounts(status: &PoolStatus) -> String {
 
 fn config(status: &PoolStatus, exact: bool, zone: Zone) -> String {
     let number = |count: u64| if exact { count.to_string() } else { dataset::property::size::format_count(count) };
-    let titles = ["READ", "WRITE", "CKSUM"].map(Column::right);
+    let has_slow = status.vdevs.iter().any(shows_slow);
+    let titles = ["READ", "WRITE", "CKSUM", "SLOW"].map(Column::right).into_iter().take(3 + usize::from(has_slow));
     let columns = [Column::left("NAME"), Column::left("STATE")].into_iter().chain(titles);
     // Notes about a device follow its counters.
     let mut table = Table::new(columns.chain([Column::left("")]).collect());
-    let root = [status.name.clone(), status.state.clone()].into_iter().chain([0; 3].map(number));
+    let slow = |count: Option<u64>| has_slow.then(|| count.map_or_else(|| "-".to_owned(), number));
+    let root = [status.name.clone(), status.state.clone()].into_iter().chain([0; 3].map(number)).chain(slow(None));
     table.push(root.chain([String::new()]).collect());
+    let titled = |title: &str| {
+        let empty = std::iter::repeat_n(String::new(), 5 + usize::from(has_slow));
+        [title.to_owned()].into_iter().chain(empty).collect()
+    };
     for (role, vdevs) in VdevRole::groups(&status.vdevs, |vdev| vdev.role) {
         if let Some(heading) = role.heading() {
-            table.push([heading, "", "", "", "", ""].map(str::to_owned).to_vec());
+            table.push(titled(heading));
         }
         for (depth, vdev) in vdevs.into_iter().flat_map(lines) {
             let errors = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors].map(number);
             let name = format!("{}{}", "  ".repeat(depth), vdev.path);
-            table.push([name, vdev.state.clone()].into_iter().chain(errors).chain([note(vdev, zone)]).collect());
+            let counters = errors.into_iter().chain(slow(vdev.slow));
+            table.push([name, vdev.state.clone()].into_iter().chain(counters).chain([note(vdev, zone)]).collect());
         }
     }
     if !status.spares.is_empty() {
-        table.push(["spares", "", "", "", "", ""].map(str::to_owned).to_vec());
+        table.push(titled("spares"));
     }
     for spare in &status.spares {
         let name = format!("  {}", spare.path);
-        table.push([name, spare.state.clone()].into_iter().chain([const { String::new() }; 4]).collect());
+        let empty = std::iter::repeat_n(String::new(), 4 + usize::from(has_slow));
+        table.push([name, spare.state.clone()].into_iter().chain(empty).collect());
     }
     // A spare has no counters, so its note follows the state.
     let text = table.render(false);
@@ -293,6 +321,7 @@ mod tests {
             write_errors: 0,
             checksum_errors: 1536,
             trim: None,
+            slow: None,
         };
         PoolStatus {
             name: "tank".into(),
@@ -323,6 +352,20 @@ mod tests {
         	  /srv/tank.img  ONLINE     0      0   1536
 
         errors: No known data errors
+        ");
+    }
+
+    #[test]
+    fn slow_requests_are_a_column_of_devices() {
+        let mut status = status();
+        let device = |path: &str| VdevRecord { path: path.into(), slow: Some(3), ..status.vdevs[0].clone() };
+        let members = vec![device("/a")];
+        status.vdevs = vec![VdevRecord { path: "mirror-0".into(), members, ..status.vdevs[0].clone() }];
+        insta::assert_snapshot!(config(&status, false, || jiff::tz::TimeZone::UTC), @r"
+        NAME        STATE   READ  WRITE  CKSUM  SLOW
+        tank        ONLINE     0      0      0     -
+          mirror-0  ONLINE     0      0  1.50K     -
+            /a      ONLINE     0      0  1.50K     3
         ");
     }
 

@@ -35,6 +35,9 @@ pub(super) fn vdev_json(vdev: &VdevRecord, names: DeviceNames) -> (String, Value
         object["trim_percent"] = json!(trim.percent.to_string());
         object["trim_time"] = json!(if trim.end > 0 { trim.end } else { trim.start }.to_string());
     }
+    if let Some(slow) = vdev.slow {
+        object["slow_ios"] = json!(slow.to_string());
+    }
     if let Some(note) = &vdev.note {
         object["note"] = json!(note);
     }

@@ -15,6 +15,7 @@
 //! caching     what caches keep of a tree
 //! pinned      the state of all trees at some time
 //! early       records that are stored before sync
+//! memory      what the caches hold and have answered
 //! ```
 
 mod admission;
@@ -22,6 +23,7 @@ pub(super) mod caching;
 mod commit;
 mod due;
 mod early;
+mod memory;
 mod opening;
 pub(super) mod parameters;
 pub(super) mod pinned;
@@ -33,6 +35,7 @@ pub(crate) use self::parameters::{REPEATS, state_of};
 pub use self::{
     admission::SETTLING_COMMITS,
     caching::Caching,
+    memory::CacheFigures,
     parameters::{Ancestry, CATALOGUE, DEFAULT_CACHE, DEFAULT_DIRTY, Found, Opening, Settings},
     pinned::Pinned,
     reclaimer::{Due, Reclaimer},

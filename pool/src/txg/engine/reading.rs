@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
     format::{key::Key, node::NODE_MAX, pointer::BlockPointer},
     space::Seen,
-    tree::{Miss, Node, verify_place},
+    tree::{Lookup, Miss, Node, verify_place},
     txg::{
         head::Head,
         streams::{Outlook, Windows},
@@ -49,8 +49,10 @@ impl Engine {
     /// [`Error::Stale`] if the block may have been freed since `seen`, and its space used again.
     pub fn read_block(&self, pointer: &BlockPointer, seen: Seen) -> Result<Arc<Vec<u8>>> {
         if let Some(bytes) = self.cache.data(pointer) {
+            self.count(Lookup::DataHit);
             return Ok(bytes);
         }
+        self.count(Lookup::DataMiss);
         let bytes = Arc::new(self.storage.read_block(pointer, seen)?);
         self.cache.keep_data(pointer, bytes.clone());
         Ok(bytes)
@@ -64,7 +66,12 @@ impl Engine {
         pointer: &BlockPointer,
         seen: Seen,
     ) -> Result<Arc<Vec<u8>>> {
-        if let Some(bytes) = self.cache.data(pointer).or_else(|| self.arrive(head, pointer)) {
+        if let Some(bytes) = self.cache.data(pointer) {
+            self.count(Lookup::DataHit);
+            return Ok(bytes);
+        }
+        self.count(Lookup::DataMiss);
+        if let Some(bytes) = self.arrive(head, pointer) {
             return Ok(bytes);
         }
         let suspect = Suspect { tree: head.id(), place: Place::Item(key), pointer: *pointer };
@@ -85,8 +92,10 @@ impl Engine {
         seen: Seen,
     ) -> Result<Arc<Vec<u8>>> {
         if let Some(bytes) = self.cache.data(pointer) {
+            self.count(Lookup::DataHit);
             return Ok(bytes);
         }
+        self.count(Lookup::DataMiss);
         let suspect = Suspect { tree, place: Place::Item(key), pointer: *pointer };
         let stored = self.storage.read_stored(pointer, seen, || self.suspects.add(suspect))?;
         Ok(Arc::new(unpacked(pointer, stored)?))
@@ -96,7 +105,11 @@ impl Engine {
     fn arrive(&self, head: &Head, pointer: &BlockPointer) -> Option<Arc<Vec<u8>>> {
         let taken = self.ahead.take(&self.storage, pointer, |part| self.keep_part(head, part));
         // Another thread may have collected it meanwhile.
-        taken.or_else(|| self.cache.data(pointer))
+        taken.or_else(|| self.cache.data(pointer)).inspect(|_| self.count(Lookup::PrefetchHit))
+    }
+
+    fn count(&self, lookup: Lookup) {
+        self.cache.tally().add(lookup, 1);
     }
 
     /// Caches a prefetched block of a tree.
@@ -111,7 +124,11 @@ impl Engine {
     /// device. Bytes from a cache device pass the block's checksum, and only a believed read puts bytes there.
     fn fetch(&self, pointer: &BlockPointer, seen: Seen, gives: bool, bad: impl FnMut()) -> Result<Vec<u8>> {
         if let Some(stored) = self.secondary.read(pointer) {
+            self.count(Lookup::DeviceHit);
             return Ok(stored);
+        }
+        if self.secondary.is_there() {
+            self.count(Lookup::DeviceMiss);
         }
         let stored = self.storage.read_stored(pointer, seen, bad)?;
         if gives {
@@ -145,7 +162,10 @@ impl Engine {
         let waited = blocks.len();
         blocks.append(&mut ahead);
         if !blocks.is_empty() {
-            self.ahead.bring(&self.storage, (&blocks, seen), waited, |part| self.keep_part(head, part));
+            self.ahead.bring(&self.storage, (&blocks, seen), waited, |part| {
+                self.count(Lookup::DataBrought);
+                self.keep_part(head, part);
+            });
         }
     }
 
@@ -258,6 +278,8 @@ impl Engine {
         if !self.has_node(miss)
             && let Some(node) = self.arrive_node(head, miss)
         {
+            self.count(Lookup::MetadataMiss);
+            self.count(Lookup::PrefetchHit);
             return Ok(node);
         }
         let suspect = Suspect { tree: head.id(), place: Place::of(miss), pointer: miss.pointer };
@@ -295,6 +317,7 @@ impl Engine {
             verify_place(&node, miss.pointer.birth, miss).map_err(|problem| Error::damaged("tree node", problem))?;
             return Ok(node);
         }
+        self.count(Lookup::MetadataMiss);
         if !may_be_node(&miss.pointer) {
             return Err(Error::damaged("tree node", format!("it is said to have {} bytes", miss.pointer.logical)));
         }

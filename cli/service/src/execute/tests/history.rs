@@ -336,6 +336,7 @@ fn nothing(tried: &Tried) {
     tried.quiet(PoolRequest::ClearEvents);
     tried.quiet(PoolRequest::Activities);
     tried.quiet(PoolRequest::IoCounters);
+    tried.quiet(PoolRequest::CacheFigures);
     tried.quiet(DatasetRequest::List {
         root: None,
         depth: None,
