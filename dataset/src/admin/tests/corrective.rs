@@ -16,9 +16,10 @@ use super::{
     world::{World, noise, refusal},
 };
 use crate::{
-    admin::{Corrected, Progress},
+    admin::{Assignment, Corrected, Progress, ReceiveRequest},
     error::{Error, Result},
     jobs::Scope,
+    zfs::tests::fixture,
 };
 
 impl World {
@@ -197,4 +198,28 @@ fn power_may_fail_at_every_write_of_a_repair() {
         assert_eq!((world.scrub_all(), world.datasets.damage().unwrap()), (0, vec![]), "{place}");
         world.judge_damaged();
     });
+}
+
+#[test]
+fn a_dry_run_counts_a_block_that_a_good_copy_repairs() {
+    // A stream of ZFS gets the stored form of its receiver, so one snapshot has blocks of two forms.
+    let received = |compression: &str, seed| {
+        let disks = ["one", "two"].map(|disk| Arc::new(MemoryDevice::new(disk, 128 * MIB)) as Arc<dyn Device>);
+        let world = World::of(&[NewVdev::Mirror(disks.to_vec()).into()], seed);
+        let set = Assignment { property: "compression".into(), value: compression.into() };
+        let change = |request: &mut ReceiveRequest| request.properties = vec![set];
+        world.receive_with("tank/copy", &fixture("std-full-s1"), change).unwrap();
+        world
+    };
+    let (plain, packed) = (received("off", 708), received("lz4", 709));
+    let stream = packed.send("tank/copy@s1", None, |_| {}).unwrap();
+    plain.engine.commit().unwrap();
+    let pointer = plain.extent("tank/copy", "guide-too");
+    let (_, offset) = plain.engine.storage().space.resolve(pointer.addresses[0], pointer.stored).unwrap();
+    plain.devices[0].write_at(DATA_START + offset, &[0xee; 64]).unwrap();
+    plain.engine.forget_read();
+    let planned = plain.correct("tank/copy", &stream, true).unwrap();
+    assert_eq!((planned.blocks, planned.other_form), (1, 0));
+    assert_eq!(plain.correct("tank/copy", &stream, false).unwrap(), planned);
+    plain.judge();
 }

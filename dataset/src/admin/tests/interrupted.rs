@@ -498,3 +498,32 @@ fn damage_anywhere_keeps_what_came_before() {
     }
     assert!(resumed > 0, "{resumed}");
 }
+
+#[test]
+fn an_empty_partial_state_with_a_dataset_below_stays() {
+    let (here, there) = (many(640), World::new(641));
+    let full = here.send("tank/home@a", None, |_| {}).unwrap();
+    // The last record before something is stored.
+    let mut ends = bounds(&full).into_iter();
+    let mut cut = 0;
+    let kept = loop {
+        let end = ends.next().unwrap();
+        refusal(there.receive_resumably("tank/copy", &full[..end]));
+        if there.names().contains(&"tank/copy".to_owned()) {
+            break end;
+        }
+        cut = end;
+    };
+    assert!(0 < cut && cut < kept);
+    there.datasets.discard_partial(&name("tank/copy")).unwrap();
+    let request = ReceiveRequest { resumable: true, ..request("tank/copy") };
+    let mut below = |_| drop(there.create("tank/copy/below"));
+    let (arrived, received) = there.datasets.receive(request, &mut &full[..cut], 0, &mut below);
+    refusal(received);
+    assert_eq!(arrived.partial, Some(name("tank/copy")));
+    assert!(there.names().contains(&"tank/copy/below".to_owned()));
+    there.judge();
+    there.resume(&here, "tank/copy");
+    assert_eq!(there.files("tank/copy"), here.files("tank/home@a"));
+    there.judge();
+}

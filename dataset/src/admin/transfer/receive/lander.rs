@@ -182,12 +182,14 @@ impl Landing for Lander<'_> {
     fn abandon(&mut self) {
         let Some(Current { hidden, snapshot, lasting, head, .. }) = self.current.take() else { return };
         let engine = self.datasets.engine();
-        // As in OpenZFS, nothing is kept if nothing was stored.
+        // As in OpenZFS, nothing is kept if nothing was stored. A dataset created below meanwhile keeps its parent.
         let is_empty = |lasting: &Lasting| {
             head.as_ref()
                 .is_some_and(|head| Position::of(head, lasting.guid).is_ok_and(|position| position == Position::START))
         };
-        let keeps = lasting.as_ref().is_some_and(|lasting| !is_empty(lasting));
+        let has_children =
+            || self.datasets.read(|tx| Ok(tx.row::<DatasetRow>(dataset_key(hidden))?.children > 0)).unwrap_or(false);
+        let keeps = lasting.as_ref().is_some_and(|lasting| !is_empty(lasting) || has_children());
         self.arrived.partial = keeps.then(|| snapshot.dataset());
         let done = match keeps {
             true => engine.commit().map(drop).map_err(Error::from).inspect(|()| engine.close_head(hidden)),
