@@ -60,3 +60,26 @@ impl Copier {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::{fd::OwnedFd, unix::net::UnixStream};
+
+    use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+
+    use super::*;
+
+    #[test]
+    fn only_a_pipe_without_a_name_is_a_pipe() {
+        let (reader, writer) = io::pipe().unwrap();
+        assert!(is_pipe(&reader.into()) && is_pipe(&writer.into()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let fifo = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let socket = OwnedFd::from(UnixStream::pair().unwrap().0);
+        for other in [fifo, socket, tempfile::tempfile().unwrap().into(), File::open("/dev/null").unwrap().into()] {
+            assert!(!is_pipe(&other), "{other:?}");
+        }
+    }
+}

@@ -186,7 +186,7 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
         // Checked even if the call failed, or its peer has gone.
         let is_end = is_shutdown && handler.has_ended();
         let written = match carried_out {
-            Ok(result) => write_reply(&mut socket, &result.map_or_else(Reply::Failed, Reply::Done)).await,
+            Ok((result, _)) => write_reply(&mut socket, &result.map_or_else(Reply::Failed, Reply::Done)).await,
             Err(broken) => Err(broken),
         };
         if is_end {
@@ -257,7 +257,7 @@ async fn serve_visit(
     if permission == Permission::Owner {
         return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
     }
-    if permission == Permission::Delegated && !visit.last() {
+    if permission == Permission::Delegated && !visit.last(call.request.traits().needs_stream) {
         return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
     }
     let cancel = visit.cancel.clone();
@@ -269,15 +269,15 @@ async fn serve_visit(
             Err(failure) => return write_reply(socket, &Reply::Failed(failure)).await,
         },
     };
-    let work = async {
-        let result = carry_out(socket, handler.clone(), call, stream, (cancel, Some(visit))).await?;
-        write_reply(socket, &result.map_or_else(Reply::Failed, |response| Reply::Done(response.for_all()))).await
-    };
-    match permission {
-        Permission::Everyone => timeout(visitors::PATIENCE, work).await?,
+    let work = carry_out(socket, handler.clone(), call, stream, (cancel, Some(visit)));
+    let (result, _visit) = match permission {
+        Permission::Everyone => timeout(visitors::PATIENCE, work).await??,
         // A stream, or a walk through many files, takes its time.
-        Permission::Delegated | Permission::Owner => work.await,
-    }
+        Permission::Delegated | Permission::Owner => work.await?,
+    };
+    // An answer takes memory until the peer has read it, and the visitor's place for as long.
+    let reply = result.map_or_else(Reply::Failed, |response| Reply::Done(response.for_all()));
+    timeout(visitors::PATIENCE, write_reply(socket, &reply)).await?
 }
 
 /// Asks another user for the stream of a request that the user may make. Only a pipe is accepted: on a file of another
@@ -370,7 +370,7 @@ async fn write_reply(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
     socket.write_all(&frame).await
 }
 
-/// Executes a call and passes on its progress. A visit lasts as long as the call. An error is an error of the
+/// Executes a call and passes on its progress; returns the visit with the result. An error is an error of the
 /// connection; the call was then cancelled.
 async fn carry_out(
     socket: &mut UnixStream,
@@ -378,14 +378,14 @@ async fn carry_out(
     call: Call,
     stream: Option<Stream>,
     (cancel, visit): (Cancel, Option<Visit>),
-) -> io::Result<Result<Response, Failure>> {
+) -> io::Result<(Result<Response, Failure>, Option<Visit>)> {
     let (sender, mut receiver) = mpsc::channel(REPLIES);
     let on_thread = cancel.clone();
     let may_stall = call.request.traits().suspended != Suspended::Answered;
     let watched = handler.clone();
     let mut glance = interval(GLANCE);
     let mut beat = interval_at(Instant::now() + BEAT, BEAT);
-    let mut work: JoinHandle<Result<Response, Failure>> = spawn_blocking(move || {
+    let mut work: JoinHandle<(Result<Response, Failure>, Option<Visit>)> = spawn_blocking(move || {
         let mut said = |said| match sender.try_send(said) {
             // Progress is dropped when the peer reads too slowly.
             Ok(()) | Err(TrySendError::Full(Said::Progress(_)) | TrySendError::Closed(Said::Progress(_))) => Ok(None),
@@ -393,8 +393,7 @@ async fn carry_out(
             Err(TrySendError::Closed(_)) => Err(Failure::new("interrupted")),
         };
         let done = handler.handle(call, stream, on_thread, &mut said);
-        drop(visit);
-        done
+        (done, visit)
     });
     let mut was_stalled = false;
     loop {
@@ -404,11 +403,11 @@ async fn carry_out(
                 while let Ok(said) = receiver.try_recv() {
                     write_reply(socket, &Reply::Said(said)).await?;
                 }
-                return Ok(done.unwrap_or_else(|_| Err(panicked())));
+                return Ok(done.unwrap_or_else(|_| (Err(panicked()), None)));
             }
             _ = glance.tick(), if may_stall => match watched.stalled() {
                 // Work without a device finishes before the next check, so the first stalled check is ignored.
-                Some(failure) if std::mem::replace(&mut was_stalled, true) => return Ok(Err(failure)),
+                Some(failure) if std::mem::replace(&mut was_stalled, true) => return Ok((Err(failure), None)),
                 Some(_) => None,
                 None => { was_stalled = false; None }
             },
