@@ -193,7 +193,10 @@ impl StreamRequest {
         match self {
             StreamRequest::Diff { .. } => DELEGATED,
             StreamRequest::Send { dry_run: false, .. } => DELEGATED.tried().with_stream(),
-            StreamRequest::Send { dry_run: true, .. } => DELEGATED.tried(),
+            StreamRequest::SendSaved { dry_run: false, .. } => DELEGATED.tried().with_stream(),
+            StreamRequest::Send { dry_run: true, .. } | StreamRequest::SendSaved { dry_run: true, .. } => {
+                DELEGATED.tried()
+            }
             StreamRequest::DiscardPartial(_) => DELEGATED.recorded(),
             StreamRequest::Receive(spec) => DELEGATED.recorded_unless(spec.dry_run).with_stream(),
             StreamRequest::Correct(spec) => OWNER.recorded_unless(spec.dry_run).with_stream(),

@@ -23,6 +23,7 @@
 //!     send received values only, holds and the expected size
 //! 9   the web page of an owner makes requests on behalf of a user;
 //!     figures of mounts, devices and caches
+//! 10  a send can write the partial state of an interrupted receive
 //! ```
 
 use std::{cmp::Ordering, io};
@@ -32,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]

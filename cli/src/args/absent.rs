@@ -66,7 +66,6 @@ const POOL_OPTIONS: Options = &[
 
 const FS_OPTIONS: Options = &[
     ("create", &["-V", "-s", "-b"], NO_VOLUMES),
-    ("send", &["-S", "--saved"], "a partial state cannot be sent; to continue its receive: fs send -t TOKEN"),
     ("send", &["-d", "--redact"], "redacted streams do not exist in this version"),
     ("receive", &["-M"], "use -u, or unmount busy file systems first: fs unmount -f"),
 ];

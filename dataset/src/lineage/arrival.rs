@@ -29,11 +29,15 @@ use pool::{
 use super::{branch, charge, dataset, deadlist, snapshot, work};
 use crate::{
     catalogue::{
-        DatasetRow, Effect, Named, POOL, ROOT, ReceivingRow, SnapshotRow, Transaction, dataset_key, keys, keys_of,
-        kind, receiving_key, snapshot_key,
+        DatasetRow, Effect, Named, POOL, ROOT, ReceivingRow, SnapshotRow, Transaction, Value, dataset_key, keys,
+        keys_of, kind, receiving_key, snapshot_key,
     },
     error::{Error, Result},
 };
+
+/// A received value of a hidden dataset: its receive can be resumed, and its stream has received values only. The name
+/// is a user property's, so older programs read the row and ignore it.
+const BACKUP: &str = "cenote:backup";
 
 /// Creates a hidden dataset: empty, or with the content of the snapshot `base`.
 pub fn begin(tx: &mut Transaction<'_>, base: Option<u64>, guid: Guid) -> Result<u64> {
@@ -72,6 +76,16 @@ pub fn receiving(tx: &Transaction<'_>, target: u64) -> Result<Option<(u64, Recei
     Ok(rows.into_iter().map(|(key, row)| (key.offset, row)).find(|(_, row)| row.target == target))
 }
 
+/// Notes that the stream of a receive that can be resumed has received values only.
+pub fn note_backup(tx: &mut Transaction<'_>, hidden: u64) -> Result<()> {
+    tx.put_named(hidden, kind::RECEIVED, &Value { name: BACKUP.to_owned(), value: Some("on".to_owned()) })
+}
+
+/// Whether the stream of a receive that can be resumed has received values only.
+pub fn is_backup(tx: &Transaction<'_>, hidden: u64) -> Result<bool> {
+    Ok(tx.find_named::<Value>(hidden, kind::RECEIVED, BACKUP)?.is_some())
+}
+
 /// The ids of hidden datasets that no receive can use any more.
 pub fn unfinished(tx: &Transaction<'_>) -> Result<Vec<u64>> {
     let mut left = Vec::new();
@@ -103,6 +117,7 @@ pub fn show(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Resul
         dataset::move_to(tx, id, parent, name)?;
     }
     tx.delete(receiving_key(id));
+    tx.delete_named::<Value>(id, kind::RECEIVED, BACKUP)?;
     // From now on the dataset is opened by its name.
     tx.effect(Effect::Close(id));
     charge::edit(tx, id, |row| row.hidden = false)

@@ -103,7 +103,7 @@ impl Cut {
     pub fn token(&self, snapshot: SnapshotName) -> Token {
         let Begin { guid, ref base, .. } = self.begin;
         let position = Position { key: self.from, bytes: self.len };
-        Token { snapshot, guid, base: base.as_ref().map(|base| base.guid), properties: false, position }
+        Token { snapshot, guid, base: base.as_ref().map(|base| base.guid), properties: false, backup: false, position }
     }
 
     /// Writes the rest of the file to `out`, which appends to the kept part: the ranges of the resumed stream `rest`,

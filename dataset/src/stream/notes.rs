@@ -9,6 +9,8 @@ use super::records::Begin;
 const HOLD: &str = "@hold ";
 /// In the first stream of a package: the approximate length of the package, in bytes.
 const SIZE: &str = "@size";
+/// The properties are the received values only.
+const BACKUP: &str = "@backup";
 /// The most holds of a snapshot in a stream.
 const MOST_HOLDS: usize = 1000;
 /// The largest believable length of a package, in bytes: 1 EiB.
@@ -24,7 +26,7 @@ impl Begin {
     pub fn own_properties(&self) -> Option<Vec<(String, String)>> {
         let all = self.properties.as_ref()?;
         let own: Vec<_> = all.iter().filter(|(name, _)| !is_note(name)).cloned().collect();
-        (all.is_empty() || !own.is_empty()).then_some(own)
+        (all.is_empty() || !own.is_empty() || self.is_backup()).then_some(own)
     }
 
     /// The tags of the holds on the snapshot.
@@ -57,6 +59,16 @@ impl Begin {
         self.note(SIZE.to_owned(), bytes.to_string());
     }
 
+    /// Whether the properties are the received values only (`fs send -b`).
+    pub fn is_backup(&self) -> bool {
+        self.properties.iter().flatten().any(|(name, _)| name == BACKUP)
+    }
+
+    /// Notes that the properties are the received values only.
+    pub fn note_backup(&mut self) {
+        self.note(BACKUP.to_owned(), String::new());
+    }
+
     fn note(&mut self, name: String, value: String) {
         let all = self.properties.get_or_insert_default();
         all.retain(|(other, _)| *other != name);
@@ -71,7 +83,11 @@ impl Begin {
         let is_sent = others.is_some();
         let mut all: Vec<_> = own.chain(others.into_iter().flatten()).collect();
         all.sort();
-        Begin { properties: (is_sent || !all.is_empty()).then_some(all), ..self }
+        let mut begin = Begin { properties: (is_sent || !all.is_empty()).then_some(all), ..self };
+        if other.is_some_and(Begin::is_backup) {
+            begin.note_backup();
+        }
+        begin
     }
 }
 

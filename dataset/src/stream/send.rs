@@ -25,7 +25,7 @@ use pool::{
         key::Key,
         pointer::{BlockPointer, Checksum, Reference},
     },
-    tree::{Event, Leaf, Miss, Node, Walker},
+    tree::{Event, Item, Leaf, Miss, Node, Walker},
     txg::Head,
     units::Txg,
 };
@@ -41,6 +41,7 @@ use super::{
     records::{Begin, Start, Totals},
     watched::Watched,
 };
+use crate::fs::key::position;
 
 /// The most bytes read ahead and not written yet.
 const AHEAD: u64 = 32 << 20;
@@ -63,6 +64,9 @@ pub struct Source {
     pub begin: Begin,
     /// The snapshot's tree.
     pub tree: Arc<Head>,
+    /// Where a partial state ends: the tree has the items below. The stream has no END, so its receiver keeps a partial
+    /// state too. `None` for a snapshot.
+    pub until: Option<Key>,
     /// The holds that keep the snapshot and its base until sent.
     pub held: Option<Box<dyn Hold>>,
 }
@@ -97,6 +101,20 @@ impl Source {
         self.begin.resumed.unwrap_or(Key::MIN)
     }
 
+    /// Whether all items of a leaf are behind the end of a partial state.
+    fn ends_before(&self, place: &Miss) -> bool {
+        self.until.is_some_and(|until| place.low >= until)
+    }
+
+    /// The record of a leaf, and the blocks that follow.
+    fn diff(&self, place: &Miss, leaf: &Leaf) -> (Range, Vec<BlockPointer>) {
+        let (from, born_after) = (self.from(), self.begin.born_after());
+        let Some(until) = self.until else { return diff(place, leaf, leaf.items(), from, born_after) };
+        let is_sent = |item: &&Item| item.key() < until && item.key() != position();
+        let items: Vec<Item> = leaf.items().iter().filter(is_sent).cloned().collect();
+        diff(&Miss { high: place.high.min(until), ..*place }, leaf, &items, from, born_after)
+    }
+
     fn walker(&self) -> Result<Walker> {
         let (pointer, level) =
             self.tree.clean_root().ok_or_else(|| EngineError::damaged("snapshot", "it has no tree"))?;
@@ -113,6 +131,7 @@ impl Source {
 /// receiver.
 pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mut dyn FnMut(u64)) -> Result<Sent> {
     assert!(!package.sources.is_empty());
+    let is_whole = package.sources.iter().all(|source| source.until.is_none());
     let is_resumed = package.sources.iter().any(|source| source.begin.resumed.is_some());
     let mut sending = Sending {
         frames: FrameWriter::new(out, if is_resumed { RESUMED_VERSION } else { VERSION })?.gathering(WINDOW),
@@ -136,7 +155,11 @@ pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mu
         // A receiver that can be resumed keeps all records before a failure.
         all += sending.stream(&source).inspect_err(|_| drop(sending.frames.flush()))?;
     }
-    sending.finish(all)
+    if is_whole {
+        return sending.finish(all);
+    }
+    sending.frames.flush()?;
+    Ok(Sent { bytes: sending.frames.offset(), totals: all })
 }
 
 /// Estimates the stream size of `source` in bytes, by walking the changed nodes without reading data.
@@ -149,8 +172,9 @@ pub fn estimate(source: &Source) -> Result<u64> {
     while let Some(event) = walker.next(|miss| source.tree.load_node(miss))? {
         if let Event::Enter(place, node) = event
             && let Some(leaf) = node.leaf()
+            && !source.ends_before(&place)
         {
-            let (range, blocks) = diff(&place, leaf, source.from(), source.begin.born_after());
+            let (range, blocks) = source.diff(&place, leaf);
             let data: u64 = blocks.iter().map(|pointer| u64::from(pointer.stored)).sum();
             bytes += range.encode().len() as u64 + data;
         }
@@ -214,8 +238,9 @@ impl Sending<'_> {
         while let Some(event) = walker.next(|miss| source.tree.load_node(miss))? {
             let Event::Enter(place, node) = event else { continue };
             match node.leaf() {
+                Some(_) if source.ends_before(&place) => break,
                 Some(leaf) => {
-                    let (range, blocks) = diff(&place, leaf, source.from(), born_after);
+                    let (range, blocks) = source.diff(&place, leaf);
                     totals += Totals::of(&range);
                     // An incremental stream may have ranges without any blocks.
                     self.ahead += range.weight() as u64;
@@ -227,7 +252,9 @@ impl Sending<'_> {
         }
         self.ask_rest(&source.tree);
         self.drain(0)?;
-        self.frames.put(Kind::End, &totals.encode())?;
+        if source.until.is_none() {
+            self.frames.put(Kind::End, &totals.encode())?;
+        }
         Ok(totals)
     }
 
@@ -332,11 +359,11 @@ fn read(tree: &Head, blocks: &[BlockPointer], spares: &Spares) -> pool::error::R
     Ok(tree.read_all_stored(blocks, spares)?.into_iter().zip(blocks).map(with_checksum).collect())
 }
 
-/// The record of a leaf from a key on, and the blocks that follow.
+/// The record of a leaf's items from a key on, and the blocks that follow.
 ///
 /// A reference with items on both sides of the key is sent as a block of its own, like one with items in two leaves.
-fn diff(place: &Miss, leaf: &Leaf, from: Key, born_after: Txg) -> (Range, Vec<BlockPointer>) {
-    let items = &leaf.items()[leaf.items().partition_point(|item| item.key() < from)..];
+fn diff(place: &Miss, leaf: &Leaf, items: &[Item], from: Key, born_after: Txg) -> (Range, Vec<BlockPointer>) {
+    let items = &items[items.partition_point(|item| item.key() < from)..];
     let pointers: Vec<Option<BlockPointer>> = items.iter().map(|item| leaf.pointer(item)).collect();
     let is_unchanged = |pointer: &BlockPointer| pointer.logical_birth <= born_after;
     // Items that share a block belong to one reference; the receiver treats other references as other blocks.

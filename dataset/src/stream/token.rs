@@ -24,11 +24,14 @@ use crate::name::SnapshotName;
 
 const SHAPE: &str = "1";
 const VERSION: u8 = 1;
+/// The version of a token with the flag [`BACKUP`]: a sender that knows only version 1 would send local values.
+const BACKUP_VERSION: u8 = 2;
 /// The longest token, in characters.
 const LONGEST: usize = 4096;
 
 const INCREMENTAL: u8 = 1;
 const PROPERTIES: u8 = 2;
+const BACKUP: u8 = 4;
 
 /// An interrupted receive, as its sender must know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub struct Token {
     pub base: Option<Guid>,
     /// Whether the stream has properties.
     pub properties: bool,
+    /// Whether the properties are the received values only (`-b`).
+    pub backup: bool,
     /// Where the receive continues.
     pub position: Position,
 }
@@ -55,7 +60,9 @@ pub enum TokenError {
     #[error("its checksum does not match: the text is incomplete or changed, or another system made the token")]
     Checksum,
     /// The token is of a later version.
-    #[error("it is of version {version}, and this program reads version {VERSION}; use a newer version of Cenote")]
+    #[error(
+        "it is of version {version}, and this program reads versions up to {BACKUP_VERSION}; use a newer version of Cenote"
+    )]
     Version {
         /// The version of the payload.
         version: u8,
@@ -68,7 +75,9 @@ pub enum TokenError {
 impl Token {
     fn payload(&self) -> Vec<u8> {
         let flag = |set, bit| if set { bit } else { 0 };
-        let mut out = vec![VERSION, flag(self.base.is_some(), INCREMENTAL) | flag(self.properties, PROPERTIES)];
+        let version = if self.backup { BACKUP_VERSION } else { VERSION };
+        let flags = [(self.base.is_some(), INCREMENTAL), (self.properties, PROPERTIES), (self.backup, BACKUP)];
+        let mut out = vec![version, flags.into_iter().fold(0, |sum, (set, bit)| sum | flag(set, bit))];
         out.put_u64(self.guid.0);
         out.put_u64(self.base.unwrap_or_default().0);
         out.put_u64(self.position.key.object);
@@ -79,11 +88,11 @@ impl Token {
         out
     }
 
-    fn take(mut reader: Reader<'_>) -> Result<Token, Malformed> {
+    fn take(mut reader: Reader<'_>, known: u8) -> Result<Token, Malformed> {
         const WHAT: &str = "content of a token";
         let flags = reader.u8(WHAT)?;
         let (guid, base) = (Guid(reader.u64(WHAT)?), Guid(reader.u64(WHAT)?));
-        if flags & !(INCREMENTAL | PROPERTIES) != 0 || (flags & INCREMENTAL == 0 && base != Guid::default()) {
+        if flags & !known != 0 || (flags & INCREMENTAL == 0 && base != Guid::default()) {
             return malformed("flags of a token");
         }
         let key = Key { object: reader.u64(WHAT)?, kind: reader.u8(WHAT)?, offset: reader.u64(WHAT)? };
@@ -91,7 +100,8 @@ impl Token {
         let Ok(snapshot) = reader.text(WHAT)?.parse() else { return malformed("name of a token's snapshot") };
         reader.finish(WHAT)?;
         let base = (flags & INCREMENTAL != 0).then_some(base);
-        Ok(Token { snapshot, guid, base, properties: flags & PROPERTIES != 0, position })
+        let (properties, backup) = (flags & PROPERTIES != 0, flags & BACKUP != 0);
+        Ok(Token { snapshot, guid, base, properties, backup, position })
     }
 }
 
@@ -119,8 +129,9 @@ impl FromStr for Token {
             return Err(TokenError::Checksum);
         }
         match payload.split_first() {
-            Some((&VERSION, rest)) => {
-                Token::take(Reader::new(rest)).map_err(|error| TokenError::Content(error.to_string()))
+            Some((&version @ (VERSION | BACKUP_VERSION), rest)) => {
+                let known = INCREMENTAL | PROPERTIES | if version == VERSION { 0 } else { BACKUP };
+                Token::take(Reader::new(rest), known).map_err(|error| TokenError::Content(error.to_string()))
             }
             Some((&version, _)) => Err(TokenError::Version { version }),
             None => Err(TokenError::Form),
@@ -151,6 +162,7 @@ mod tests {
             guid: Guid(0x1122_3344_5566_7788),
             base: Some(Guid(9)),
             properties: true,
+            backup: false,
             position: Position { key: Key { object: 5, kind: 0x50, offset: 4096 }, bytes: 300 },
         }
     }
@@ -189,6 +201,10 @@ mod tests {
         let full = Token { base: None, ..token() }.payload();
         assert_eq!(text_of(&full).parse(), Ok(Token { base: None, ..token() }));
         assert!(matches!(text_of(&[&full[..], &[0]].concat()).parse::<Token>(), Err(TokenError::Content(_))));
+        let mut backup = Token { backup: true, ..token() }.payload();
+        assert_eq!(text_of(&backup).parse(), Ok(Token { backup: true, ..token() }));
+        backup[0] = VERSION;
+        assert!(matches!(text_of(&backup).parse::<Token>(), Err(TokenError::Content(_))));
     }
 
     proptest! {

@@ -23,6 +23,16 @@ pub enum StreamRequest {
         /// List and estimate the stream, and send nothing.
         dry_run: bool,
     },
+    /// Write the partial state of an interrupted receive to the descriptor beside the request; a dry run has no
+    /// descriptor. `Sent`
+    SendSaved {
+        /// The destination of the interrupted receive.
+        dataset: DatasetName,
+        /// Estimate the stream, and send nothing.
+        dry_run: bool,
+        /// Maximum number of bytes per second.
+        limit: Option<u64>,
+    },
     /// Read a stream from the descriptor beside the request. `Received`
     Receive(ReceiveSpec),
     /// Repair damaged blocks of existing snapshots from the stream on the descriptor beside the request. `Corrected`

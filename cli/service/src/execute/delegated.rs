@@ -27,11 +27,8 @@ use protocol::{
     DatasetRequest, Failure, Permission, ReceiveNaming, ReceiveSpec, Request, SendSpec, StreamRequest, shell_word,
 };
 
-use super::{open_pool::OpenPool, refusal::OrRefused};
+use super::{attempt::attempt, open_pool::OpenPool, refusal::OrRefused};
 use crate::owners;
-
-/// The action and the object of a request, for `cannot ACTION 'WHAT': permission denied`.
-type Attempt = (&'static str, String);
 
 impl OpenPool {
     /// Fails if the caller lacks a permission that the request needs. The request is judged again in its transactions:
@@ -42,11 +39,7 @@ impl OpenPool {
             Permission::Owner => return Err(Failure::not_permitted()),
             Permission::Delegated => {}
         }
-        let (action, what) = match request {
-            Request::Dataset(request) => attempt(request),
-            Request::Stream(request) => attempt_of_stream(request),
-            _ => return Err(Failure::not_permitted()),
-        };
+        let Some((action, what)) = attempt(request) else { return Err(Failure::not_permitted()) };
         refuse_for_all(request, caller)?;
         // A list of everything in reach takes time and memory, so only a user who may begin causes one.
         for far in [false, true] {
@@ -163,6 +156,7 @@ fn of_stream(request: &StreamRequest, moment: &Moment<'_, '_>, far: bool) -> Res
             [Need::all(&from.dataset(), &["diff"]), Need::all(&to.dataset(), &["diff"])].concat()
         }
         StreamRequest::Send { what, .. } => to_send(what)?,
+        StreamRequest::SendSaved { dataset, .. } => Need::all(dataset, &["send"]),
         StreamRequest::Receive(spec) | StreamRequest::Correct(spec) => to_receive(moment, spec, far)?,
         StreamRequest::DiscardPartial(name) => Need::to_destroy(name),
     })
@@ -240,7 +234,7 @@ fn each_of(moment: &Moment<'_, '_>, name: &Name, recursive: bool) -> Result<Vec<
     }
 }
 
-const ALLOWING: &str = "set permissions on";
+pub(super) const ALLOWING: &str = "set permissions on";
 
 /// The datasets above a dataset, the nearest first.
 fn above(name: &DatasetName) -> impl Iterator<Item = DatasetName> {
@@ -271,40 +265,6 @@ pub(super) fn remedy(caller: &Caller, dataset: &str, permissions: &str) -> Strin
     let user = owners::names(OwnerKind::User).remove(&caller.user).unwrap_or_else(|| caller.user.to_string());
     let (user, dataset) = (shell_word(&user), shell_word(dataset));
     format!("the owner of the pool can permit it: fs allow {user} {permissions} {dataset}")
-}
-
-fn attempt(request: &DatasetRequest) -> Attempt {
-    let first = |names: &[SnapshotName]| names.first().map(SnapshotName::to_string).unwrap_or_default();
-    match request {
-        DatasetRequest::List { root, .. } => ("list", root.as_ref().map(Name::to_string).unwrap_or_default()),
-        DatasetRequest::Create { name, .. } | DatasetRequest::Clone { to: name, .. } => ("create", name.to_string()),
-        DatasetRequest::Destroy { name, .. } => ("destroy", name.to_string()),
-        DatasetRequest::DestroySnapshots { set, .. } => ("destroy", String::from(set.clone())),
-        DatasetRequest::DestroyBookmark { name, .. } => ("destroy", name.to_string()),
-        DatasetRequest::Set { name, .. } => ("set property for", name.to_string()),
-        DatasetRequest::Inherit { name, .. } => ("inherit property for", name.to_string()),
-        DatasetRequest::Rename { from, .. } => ("rename", from.to_string()),
-        DatasetRequest::Snapshot { names, .. } => ("create snapshot", first(names)),
-        DatasetRequest::Rollback { to, .. } => ("rollback to", to.to_string()),
-        DatasetRequest::Promote { name } => ("promote", name.to_string()),
-        DatasetRequest::Hold { names, .. } => ("hold snapshot", first(names)),
-        DatasetRequest::Holds { names, .. } => ("open", first(names)),
-        DatasetRequest::Release { names, .. } => ("release hold from snapshot", first(names)),
-        DatasetRequest::Bookmark { to, .. } => ("create bookmark", to.to_string()),
-        DatasetRequest::Accounts { name, .. } => ("get used/quota for", name.to_string()),
-        DatasetRequest::Allow { name, .. } | DatasetRequest::Unallow { name, .. } => (ALLOWING, name.to_string()),
-        DatasetRequest::Allowances { name } => ("open", name.to_string()),
-    }
-}
-
-fn attempt_of_stream(request: &StreamRequest) -> Attempt {
-    match request {
-        StreamRequest::Diff { from, .. } => ("diff", from.to_string()),
-        StreamRequest::Send { what, .. } => ("send", what.snapshot.to_string()),
-        StreamRequest::Receive(spec) => ("receive into", spec.target.to_string()),
-        StreamRequest::Correct(spec) => ("repair", spec.target.to_string()),
-        StreamRequest::DiscardPartial(name) => ("discard the partial state of", name.to_string()),
-    }
 }
 
 /// The request as executed for a user other than the pool's owner: only root mounts, and moves mounts.

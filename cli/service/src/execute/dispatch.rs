@@ -166,6 +166,10 @@ impl OpenPool {
         match request {
             StreamRequest::Diff { from, to } => self.diff(&from, &to, job).map(done),
             StreamRequest::Send { what, dry_run } => self.send(&what, dry_run, stream, job).map(Response::Sent),
+            StreamRequest::SendSaved { dataset, dry_run, limit } => {
+                let stream = if dry_run { None } else { Some(required(stream)?) };
+                self.send_saved(&dataset, stream, limit, job).map(Response::Sent)
+            }
             StreamRequest::DiscardPartial(name) => self.discard_partial(&name).map(done),
             StreamRequest::Correct(spec) => self.correct(&spec, required(stream)?, job).map(Response::Corrected),
             StreamRequest::Receive(spec) => self.receive(&spec, required(stream)?, job),

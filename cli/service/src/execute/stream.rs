@@ -76,6 +76,29 @@ impl OpenPool {
         Ok(vec![SentRecord { base: spec.base.clone(), snapshot: spec.snapshot.clone(), bytes: sent.bytes }])
     }
 
+    /// Sends the partial state of an interrupted receive; without a stream, estimates its size.
+    pub(super) fn send_saved(
+        &self,
+        name: &DatasetName,
+        stream: Option<Stream>,
+        limit: Option<u64>,
+        job: &mut Job<'_>,
+    ) -> Result<Vec<SentRecord>, Failure> {
+        let planned = self.datasets.plan_send_saved(name).or_refused("send the partial state of", name)?;
+        let snapshot: SnapshotName = planned.snapshot.parse().map_err(|error| Failure::name("send", &error))?;
+        let base = planned.from.map(|from| format!("{}{from}", snapshot.dataset()).parse()).transpose();
+        let base = base.map_err(|error| Failure::name("send", &error))?;
+        let mut bytes = planned.bytes;
+        if let Some(stream) = stream {
+            let mut out = job.stream(stream).limited(limit);
+            let what = format!("sending the partial state of {name}");
+            let mut progress = |sent| job.report(&what, sent, Some(planned.bytes));
+            let sent = self.datasets.send_saved(name, &mut out, helpers(), &mut progress);
+            bytes = sent.or_refused("send the partial state of", name)?.bytes;
+        }
+        Ok(vec![SentRecord { base, snapshot, bytes }])
+    }
+
     /// Estimated size, in bytes, of a full stream of one snapshot. `None` for other streams, which would require a
     /// walk of the trees.
     fn expected_size(&self, spec: &SendSpec) -> Option<u64> {

@@ -35,6 +35,7 @@ Examples:
   fs send -nv -i '#monday' tank/home@tuesday  print the size only
   fs send --format zfs tank/home@monday | ssh host zfs receive data/home
   fs send -t 1-e604ea4bf-e0-789c... | fs receive -s backup/home  continue an interrupted receive
+  fs send -S backup/home | ssh host fs receive -s vault/home  pass on what an interrupted receive has stored
   fs send --resume tank/home@monday home.stream  complete a stream file that was cut"
 )]
 pub struct Arguments {
@@ -75,6 +76,15 @@ pub struct Arguments {
         conflicts_with_all = ["since", "all_since", "replicate", "properties", "backup", "holds", "snapshot"]
     )]
     token: Option<String>,
+    /// Send the partial state of an interrupted receive -s into a file system; the receiver keeps it as a partial state
+    #[arg(
+        short = 'S',
+        long = "saved",
+        conflicts_with_all = [
+            "since", "all_since", "replicate", "properties", "backup", "holds", "token", "resume", "format"
+        ]
+    )]
+    saved: bool,
     /// Send received values of properties only, also those that local values override
     #[arg(short = 'b', long = "backup")]
     backup: bool,
@@ -101,7 +111,7 @@ pub struct Arguments {
         ]
     )]
     resume: bool,
-    /// The snapshot
+    /// The snapshot; with -S the file system
     #[arg(required_unless_present = "token")]
     snapshot: Option<String>,
     /// With --resume: the stream file to continue
@@ -125,34 +135,77 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if let (Some(snapshot), Some(file)) = (&arguments.snapshot, &arguments.file) {
         return append::run(snapshot, file, context);
     }
-    let mut what = specification(arguments)?;
+    let mut what = What::of(arguments)?;
     if arguments.dry_run {
         return estimate(arguments, what, context);
     }
     context.refuse_terminal()?;
-    let pool = what.snapshot.dataset().pool().to_owned();
+    let pool = what.pool();
     let shows_plan = arguments.verbose || arguments.parsable;
     let mut reporting = arguments.transfer.reporting(arguments.verbose && !arguments.parsable);
     reporting.names_process = arguments.names_process;
     if shows_plan || reporting.shows_total() {
-        let plan = sent(context.call(&pool, StreamRequest::Send { what: what.clone(), dry_run: true })?)?;
+        let plan = sent(context.call(&pool, what.clone().request(true))?)?;
         reporting.total = Some(plan.iter().map(|record| record.bytes).sum());
-        what.size = reporting.total;
+        if let What::Snapshots(spec) = &mut what {
+            spec.size = reporting.total;
+        }
         if shows_plan {
             context.note(&announced(arguments, &plan))?;
         }
     }
     let stream = std::io::stdout().as_fd().try_clone_to_owned()?;
-    let name = format!("sending {}", what.snapshot);
-    let request = StreamRequest::Send { what, dry_run: false };
-    let records = sent(context.call_reporting(&pool, request, stream, &mut reporting)?)?;
+    let name = what.progress();
+    let records = sent(context.call_reporting(&pool, what.request(false), stream, &mut reporting)?)?;
     reporting.finish(&name, records.iter().map(|record| record.bytes).sum(), context.console.error);
     Ok(Exit::Done)
 }
 
-fn estimate(arguments: &Arguments, what: SendSpec, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let pool = what.snapshot.dataset().pool().to_owned();
-    let plan = sent(context.call(&pool, StreamRequest::Send { what, dry_run: true })?)?;
+/// What is sent.
+#[derive(Clone)]
+enum What {
+    Snapshots(SendSpec),
+    /// The partial state of an interrupted receive into the file system.
+    Saved {
+        dataset: DatasetName,
+        limit: Option<u64>,
+    },
+}
+
+impl What {
+    fn of(arguments: &Arguments) -> Result<What, Failure> {
+        if !arguments.saved {
+            return specification(arguments).map(What::Snapshots);
+        }
+        let dataset = name("send the partial state of", arguments.snapshot.as_deref().unwrap_or_default())?;
+        Ok(What::Saved { dataset, limit: arguments.transfer.limit()? })
+    }
+
+    fn pool(&self) -> String {
+        match self {
+            What::Snapshots(spec) => spec.snapshot.dataset().pool().to_owned(),
+            What::Saved { dataset, .. } => dataset.pool().to_owned(),
+        }
+    }
+
+    fn progress(&self) -> String {
+        match self {
+            What::Snapshots(spec) => format!("sending {}", spec.snapshot),
+            What::Saved { dataset, .. } => format!("sending the partial state of {dataset}"),
+        }
+    }
+
+    fn request(self, dry_run: bool) -> StreamRequest {
+        match self {
+            What::Snapshots(what) => StreamRequest::Send { what, dry_run },
+            What::Saved { dataset, limit } => StreamRequest::SendSaved { dataset, dry_run, limit },
+        }
+    }
+}
+
+fn estimate(arguments: &Arguments, what: What, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = what.pool();
+    let plan = sent(context.call(&pool, what.request(true))?)?;
     match (arguments.json, arguments.verbose || arguments.parsable) {
         (true, _) => context.print_json("send", "streams", encode(&plan))?,
         (false, true) => context.print(&announced(arguments, &plan))?,

@@ -475,6 +475,74 @@ fn a_file_cut_after_any_byte_is_completed_to_the_same_file() {
 }
 
 #[test]
+fn a_partial_state_is_passed_on_and_resumed_there() {
+    let (here, there) = (many(631), World::new(632));
+    continued(&here);
+    let full = here.send("tank/home@a", None, |_| ()).unwrap();
+    let more = here.send("tank/home@b", Some("tank/home@a"), |request| request.properties = true).unwrap();
+    for (stream, snapshot, parts) in [(&full, "a", 9), (&more, "b", 5)] {
+        let mut passed = 0;
+        for part in 1..parts {
+            refusal(there.receive_resumably("tank/copy", &stream[..stream.len() * part / parts]));
+            if there.get("tank/copy", "receive_resume_token") == "-" {
+                continue;
+            }
+            let third = World::new(633);
+            if snapshot == "b" {
+                third.receive("tank/third", &full, false).unwrap();
+            }
+            let mut saved = Vec::new();
+            there.datasets.send_saved(&name("tank/copy"), &mut saved, 0, &mut |_| {}).unwrap();
+            refusal(third.receive("tank/third", &saved, false));
+            refusal(third.receive_resumably("tank/third", &saved));
+            let (theirs, ours) = (there.token("tank/copy"), third.token("tank/third"));
+            assert!(ours.position.key <= theirs.position.key && ours.position != Position::START);
+            assert_eq!(Token { position: theirs.position, ..ours }, theirs);
+            passed += 1;
+            third.judge();
+            third.resume(&here, "tank/third");
+            let named = |dataset: &str| format!("{dataset}@{snapshot}");
+            assert_eq!(third.files(&named("tank/third")), here.files(&named("tank/home")));
+            assert_eq!(third.get(&named("tank/third"), "guid"), here.get(&named("tank/home"), "guid"));
+            third.judge();
+        }
+        assert!(passed > 1, "{passed}");
+        there.receive_resumably("tank/copy", stream).unwrap();
+        let error = there.datasets.send_saved(&name("tank/copy"), &mut Vec::new(), 0, &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("no partial state"), "{error}");
+    }
+    there.judge();
+}
+
+#[test]
+fn a_resumed_backup_sends_received_values() {
+    let (source, here, there) = (many(641), World::new(642), World::new(643));
+    source.set("tank/home", "atime", "off").unwrap();
+    let sent = source.send("tank/home@a", None, |request| request.properties = true).unwrap();
+    here.receive("tank/home", &sent, false).unwrap();
+    here.set("tank/home", "atime", "on").unwrap();
+    here.set("tank/home", "sync", "always").unwrap();
+    let backup = here.send("tank/home@a", None, |request| request.backup = true).unwrap();
+    for passed_on in [false, true] {
+        refusal(there.receive_resumably("tank/copy", &backup[..backup.len() / 2]));
+        if passed_on {
+            let mut saved = Vec::new();
+            there.datasets.send_saved(&name("tank/copy"), &mut saved, 0, &mut |_| {}).unwrap();
+            there.datasets.discard_partial(&name("tank/copy")).unwrap();
+            refusal(there.receive_resumably("tank/copy", &saved));
+        }
+        assert!(there.token("tank/copy").backup);
+        there.resume(&here, "tank/copy");
+        let values = ["atime", "sync", "cenote:backup"].map(|property| there.get("tank/copy", property));
+        assert_eq!(values, ["off", "standard", "-"]);
+        assert_eq!(there.files("tank/copy"), source.files("tank/home"));
+        there.judge();
+        there.destroy("tank/copy", true, false).unwrap();
+        there.work();
+    }
+}
+
+#[test]
 fn damage_anywhere_keeps_what_came_before() {
     let (here, there) = (many(625), World::new(626));
     let full = here.send("tank/home@a", None, |_| ()).unwrap();

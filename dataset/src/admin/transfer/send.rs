@@ -113,8 +113,8 @@ pub struct SendRequest {
 impl SendRequest {
     /// The request that continues an interrupted receive.
     pub fn resuming(token: Token) -> SendRequest {
-        let (snapshot, properties) = (token.snapshot.clone(), token.properties);
-        SendRequest { properties, resume: Some(token), ..SendRequest::plain(snapshot) }
+        let (snapshot, properties, backup) = (token.snapshot.clone(), token.properties, token.backup);
+        SendRequest { properties, backup, resume: Some(token), ..SendRequest::plain(snapshot) }
     }
 
     /// The request of a full stream without options.
@@ -198,7 +198,7 @@ impl Datasets {
             if let Some(held) = self.hold_parts(&looking, &parts, reader.as_ref()) {
                 let source = |((part, tree), held): ((Part, _), Option<LongHold>)| {
                     let held = held.map(|held| -> Box<dyn stream::Hold> { Box::new(held) });
-                    Source { begin: part.begin, tree, held }
+                    Source { begin: part.begin, tree, until: None, held }
                 };
                 let mut sources: Vec<Source> = parts.into_iter().zip(trees).zip(held).map(source).collect();
                 if let (Some(first), Some(size)) = (sources.first_mut(), request.size) {
@@ -210,17 +210,21 @@ impl Datasets {
         }
     }
 
+    /// The layout of the items in a stream from this pool.
+    pub(super) fn layout(&self) -> u32 {
+        match self.engine() {
+            engine if engine.is_active(ZFS_OBJECTS) => LAYOUT_WITH_OBJECTS,
+            engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
+            engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
+            _ => LAYOUT,
+        }
+    }
+
     pub(super) fn parts(&self, request: &SendRequest) -> Result<(Vec<Part>, Option<Census>)> {
         let names = self.names();
         self.read_judged(|tx| {
             // Read after the catalogue: the features of all snapshots in the catalogue were activated before.
-            let layout = match self.engine() {
-                engine if engine.is_active(ZFS_OBJECTS) => LAYOUT_WITH_OBJECTS,
-                engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
-                engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
-                _ => LAYOUT,
-            };
-            let packer = Packer { tx, names: &names, request, layout };
+            let packer = Packer { tx, names: &names, request, layout: self.layout() };
             Ok((packer.sources()?, packer.census()?))
         })
     }
@@ -496,7 +500,8 @@ impl Packer<'_, '_> {
     fn source(&self, id: u64, base: Option<Based>, clone: bool) -> Result<Part> {
         let (row, root) = self.tx.row_and_block::<SnapshotRow>(snapshot_key(id))?;
         let root = root.ok_or_else(|| Error::damaged(id, "a snapshot without a tree"))?;
-        let wants = self.request.properties || self.request.replicate || self.request.backup;
+        let SendRequest { replicate, backup, resume, .. } = self.request;
+        let wants = self.request.properties || *replicate || *backup && resume.is_none();
         let properties = if wants { Some(self.properties(row.dataset)?) } else { None };
         let (base, base_id) = base.unzip();
         let mut begin = Begin {
@@ -511,6 +516,9 @@ impl Packer<'_, '_> {
             properties,
             resumed: None,
         };
+        if *backup {
+            begin.note_backup();
+        }
         if self.request.holds {
             snapshot::holds(self.tx, id)?.iter().for_each(|hold| begin.note_hold(&hold.name, hold.time));
         }
@@ -536,7 +544,7 @@ impl Packer<'_, '_> {
     }
 }
 
-fn base_of(row: &SnapshotRow) -> Base {
+pub(super) fn base_of(row: &SnapshotRow) -> Base {
     Base { guid: row.guid, createtxg: row.createtxg, name: format!("@{}", row.name) }
 }
 

@@ -214,7 +214,7 @@ pub(super) fn source(to: &Snapshot, from: Option<&Snapshot>) -> Source {
         base,
         ..Begin::default()
     };
-    Source { begin, tree: to.tree.clone(), held: None }
+    Source { begin, tree: to.tree.clone(), until: None, held: None }
 }
 
 /// Lands streams in one tree, and counts calls.

@@ -248,6 +248,8 @@ fn snapshots(tried: &Tried) {
     std::fs::write(&stream, &whole[..whole.len() - 1]).unwrap();
     let cut = tried.world.ask_with(receive_at("tank/partial", false, true), Some(File::open(&stream).unwrap().into()));
     assert!(cut.is_err(), "{cut:?}");
+    let (dataset, limit) = (name("tank/partial"), None);
+    tried.quiet(StreamRequest::SendSaved { dataset, dry_run: true, limit });
     tried.change(StreamRequest::DiscardPartial(name("tank/partial")));
     tried.change(DatasetRequest::DestroySnapshots {
         set: name("tank/received@1"),

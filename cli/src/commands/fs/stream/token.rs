@@ -35,12 +35,16 @@ pub(in crate::commands) fn parsed(text: &str) -> Result<Token, Failure> {
 }
 
 fn explained(token: &Token) -> String {
-    let Token { snapshot, guid, base, properties, position } = token;
+    let Token { snapshot, guid, base, properties, backup, position } = token;
     let base = match base {
         Some(base) => format!("increment from the snapshot or bookmark with GUID {}", base.0),
         None => "full stream".to_owned(),
     };
-    let properties = if *properties { "with properties" } else { "without properties" };
+    let properties = match (properties, backup) {
+        (true, true) => "with received properties",
+        (true, false) => "with properties",
+        (false, _) => "without properties",
+    };
     format!(
         "snapshot      {snapshot}\nguid          {}\nstream        {base}, {properties}\n\
          received      {}\ncontinues at  object {}, kind {:#04x}, offset {}\n\

@@ -235,7 +235,11 @@ impl Judge {
             Some(_) => None,
             None => Some((self.names.parent(tx, &name, "received")?, name.leaf())),
         };
-        arrival::begin_lasting(tx, plan.base(), place, &row, guid)
+        let hidden = arrival::begin_lasting(tx, plan.base(), place, &row, guid)?;
+        if self.begin.is_backup() {
+            arrival::note_backup(tx, hidden)?;
+        }
+        Ok(hidden)
     }
 
     /// Fails if a resumed stream starts after the position of the interrupted receive.
