@@ -7,6 +7,7 @@ use protocol::{
     Chain, Chained, Executor, Failure, HostRequest, HostResponse, Request, Response, Said, Stream, unexpected_answer,
 };
 use serde_json::Value;
+use service::within_pool;
 
 use crate::args::common::{Format, pool_name};
 use crate::output::called::called;
@@ -136,7 +137,8 @@ impl Context<'_> {
             "a stream goes with exactly the requests that need one"
         );
         let mut meter = Meter::new(self.console.terminals.error);
-        self.executor.call(pool, request, stream, &mut |said| shown(&mut meter, said))
+        let within = within_pool(&request);
+        self.executor.call(pool, request, stream, &mut |said| shown(&mut meter, said)).map_err(within)
     }
 
     /// Executes a request with a stream, and reports the progress as asked.
@@ -150,13 +152,16 @@ impl Context<'_> {
         let Context { executor, console, .. } = self;
         let on_terminal = console.terminals.error;
         let mut meter = Meter::new(on_terminal && reporting.has_bar());
-        executor.call(pool, request.into(), Some(stream), &mut |said| match said {
+        let request = request.into();
+        let within = within_pool(&request);
+        let answer = executor.call(pool, request, Some(stream), &mut |said| match said {
             Said::Progress(progress) => {
                 let progress = reporting.report(progress, on_terminal, console.error);
                 shown(&mut meter, Said::Progress(progress))
             }
             said => shown(&mut meter, said),
-        })
+        });
+        answer.map_err(within)
     }
 
     /// Runs work of this process itself, showing progress.
@@ -175,7 +180,9 @@ impl Context<'_> {
         let Context { executor, console, .. } = self;
         let mut meter = Meter::new(console.terminals.error);
         let mut chain = Chain::default();
-        let answer = executor.call(pool, request.into(), None, &mut |said| match said {
+        let request = request.into();
+        let within = within_pool(&request);
+        let answer = executor.call(pool, request, None, &mut |said| match said {
             Said::Part(part) => {
                 for shared in T::of(part).ok_or_else(unexpected_answer)? {
                     each(chain.whole(shared).ok_or_else(unexpected_answer)?, console)?;
@@ -183,8 +190,8 @@ impl Context<'_> {
                 Ok(None)
             }
             said => shown(&mut meter, said),
-        })?;
-        match answer {
+        });
+        match answer.map_err(within)? {
             Response::Done => Ok(()),
             _ => Err(unexpected_answer()),
         }

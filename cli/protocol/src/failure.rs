@@ -121,6 +121,8 @@ pub enum Kind {
     Other,
     /// The file system to unmount is not mounted.
     NotMounted,
+    /// The pool is not known.
+    NoPool,
     /// The pool's service speaks another version of the protocol.
     OtherVersion,
     /// The pool's service speaks the same version, but a call or an answer cannot be decoded.
@@ -129,9 +131,10 @@ pub enum Kind {
 
 impl Kind {
     /// Each kind with its word on the socket.
-    const WORDS: [(Kind, &'static str); 4] = [
+    const WORDS: [(Kind, &'static str); 5] = [
         (Kind::Other, "Other"),
         (Kind::NotMounted, "NotMounted"),
+        (Kind::NoPool, "NoPool"),
         (Kind::OtherVersion, "OtherVersion"),
         (Kind::Undecodable, "Undecodable"),
     ];
@@ -196,7 +199,24 @@ impl Failure {
 
     /// `cannot open 'POOL': no such pool`.
     pub fn no_pool(pool: impl Display) -> Failure {
-        Failure::cannot("open", pool, "no such pool").hint("known pools: pool list; others: pool import")
+        let failure = Failure::cannot("open", pool, "no such pool").hint("known pools: pool list; others: pool import");
+        Failure { kind: Kind::NoPool, ..failure }
+    }
+
+    /// The failure as said of `what` in the unknown pool, in the sentences that programs written for ZFS look for;
+    /// `action` is the request's. Other failures stay as they are.
+    pub fn within_pool(self, action: &str, what: &str) -> Failure {
+        if self.kind != Kind::NoPool {
+            return self;
+        }
+        let dataset = what.split(['@', '#']).next().unwrap_or_default();
+        let pool = dataset.split('/').next().unwrap_or_default();
+        let failure = match action {
+            "create" => Failure::cannot(action, what, format!("no such pool '{pool}'")),
+            "create snapshot" => Failure::cannot(action, what, "dataset does not exist"),
+            _ => Failure::no_dataset(dataset),
+        };
+        failure.hint(format!("no pool '{pool}' is known here: pool list"))
     }
 
     /// The service's answer to a user without permission for the request.

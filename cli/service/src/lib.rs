@@ -47,5 +47,5 @@ mod visitors;
 
 pub use self::{
     client::Client,
-    execute::{StreamFiles, system_text},
+    execute::{StreamFiles, system_text, within_pool},
 };

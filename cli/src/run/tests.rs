@@ -146,8 +146,23 @@ fn unknown_names_are_refused() {
     [exit 1]
     ");
     insta::assert_snapshot!(output_of("zfs snapshot tank/home@a"), @r"
-    cannot open 'tank': no such pool
-      known pools: zpool list; others: zpool import
+    cannot create snapshot 'tank/home@a': dataset does not exist
+      no pool 'tank' is known here: zpool list
+    [exit 1]
+    ");
+    insta::assert_snapshot!(output_of("zfs destroy tank/home@a"), @r"
+    cannot open 'tank/home': dataset does not exist
+      no pool 'tank' is known here: zpool list
+    [exit 1]
+    ");
+    insta::assert_snapshot!(output_of("zfs create tank/home"), @r"
+    cannot create 'tank/home': no such pool 'tank'
+      no pool 'tank' is known here: zpool list
+    [exit 1]
+    ");
+    insta::assert_snapshot!(output_of("zfs mount tank/home"), @r"
+    cannot open 'tank/home': dataset does not exist
+      no pool 'tank' is known here: zpool list
     [exit 1]
     ");
 }

@@ -4,7 +4,7 @@
 //! dispatch    a request to its code, by subject                no_pools    the executor of a machine without pools
 //! open_pool   the pool: engine, datasets, mounts; opening and closing    devices     this machine's devices
 //! pool, dataset, property, accounts, snapshot, stream, files, allow       one family of requests each
-//! delegated   permission of users other than the pool's owner
+//! delegated   permission of users other than the pool's owner           attempt     action and object of a request
 //! mounts      which datasets are mounted where, and keeping mounts in step with changes
 //! background  freeing destroyed data               scrub       verifying and repairing
 //! job         progress, cancelling, the stream beside a request       parts       answers sent in parts
@@ -32,6 +32,7 @@ mod accounts;
 mod activity;
 mod add;
 mod allow;
+mod attempt;
 mod automatic;
 mod background;
 mod caches;
@@ -80,6 +81,7 @@ mod vdev_records;
 mod vital;
 
 pub use self::{
+    attempt::within_pool,
     files::{archive::StreamFiles, system_text},
     job::{Cancel, Job, JobStream},
     mounts::mount_namespace,
