@@ -43,7 +43,7 @@ pub(crate) struct Dispatcher {
 impl Dispatcher {
     /// For a mount with these options.
     pub(crate) fn new(server: Arc<Server>, options: &MountOptions) -> Result<Dispatcher, Errno> {
-        let opens = options.snapdir != SnapDir::Disabled || server.live.has_direct_files()?;
+        let opens = options.snapdir != SnapDir::Disabled || options.direct || server.live.has_direct_files()?;
         let notifier = Arc::new(OnceLock::new());
         let recall = Recall::new(Arc::clone(&server), Arc::clone(&notifier));
         Ok(Dispatcher { server, acl: options.acl, xattr: options.xattr, opens, notifier, recall })
@@ -171,7 +171,7 @@ impl Handler for Dispatcher {
         }
         let before = out.len();
         if let Some((view, ino)) = self.server.resolve(node)? {
-            view.read(ino, offset, size as usize, out)?;
+            view.read_opened(ino, offset, size as usize, past, out)?;
         }
         self.server.counters.count_read((out.len() - before) as u64);
         Ok(())

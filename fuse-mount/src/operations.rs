@@ -2,6 +2,7 @@
 //! for the live file system. The [`Dispatcher`]'s longer methods consist of these.
 
 use dataset::fs::{self, Attribute, Caller, Errno, FileSystem, FileType, Ino, acl};
+use dataset::property::DirectIo;
 use fuser::{FopenFlags, INodeNo, RenameFlags, WriteFlags};
 use rustix::fs::OFlags;
 
@@ -237,7 +238,7 @@ impl Dispatcher {
         if is_mappable(flags) {
             self.server.held.note_mappable(ino);
         }
-        let direct = attributes.has(Attribute::Direct);
+        let direct = attributes.has(Attribute::Direct) || view.options().direct == DirectIo::Always;
         Ok(if direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE })
     }
 

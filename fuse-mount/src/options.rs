@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use dataset::property::{
-    AclType, Effective, SnapDir,
-    dataset::{ACLTYPE, ATIME, DEVICES, EXEC, READONLY, RELATIME, SETUID, SNAPDIR, XATTR},
+    AclType, DirectIo, Effective, SnapDir,
+    dataset::{ACLTYPE, ATIME, DEVICES, DIRECT, EXEC, READONLY, RELATIME, SETUID, SNAPDIR, XATTR},
 };
 use rustix::mount::MountFlags;
 
@@ -51,6 +51,8 @@ pub struct MountOptions {
     pub devices: bool,
     /// Whether `.zfs` is listed.
     pub snapdir: SnapDir,
+    /// All files bypass the kernel's cache. Fixed when the mount is made.
+    pub direct: bool,
     /// Other users than the mounting user may enter. Needs root, or `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// The kernel checks permissions by POSIX access control lists too. Fixed when the mount is made.
@@ -82,6 +84,7 @@ impl MountOptions {
             setuid: values.get(&SETUID),
             devices: values.get(&DEVICES),
             snapdir: values.get(&SNAPDIR),
+            direct: values.get(&DIRECT) == DirectIo::Always,
             allow_other: rustix::process::geteuid().is_root() || users_may_share(),
             acl,
             // An access control list is an extended attribute.

@@ -61,11 +61,14 @@ struct Agreed {
     xattr: bool,
     /// Whether snapshots can be browsed; if so, opening a file sends a request.
     browsable: bool,
+    /// Whether all files bypass the kernel's cache.
+    direct: bool,
 }
 
 impl Agreed {
     fn of(options: &MountOptions) -> Agreed {
-        Agreed { acl: options.acl, xattr: options.xattr, browsable: options.snapdir != SnapDir::Disabled }
+        let MountOptions { acl, xattr, direct, snapdir, .. } = *options;
+        Agreed { acl, xattr, browsable: snapdir != SnapDir::Disabled, direct }
     }
 }
 

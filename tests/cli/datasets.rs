@@ -159,6 +159,10 @@ fn properties_have_values_and_sources() {
     tank/home  snapshot_limit           none                   default
     tank/home  filesystem_count         none                   -
     tank/home  snapshot_count           none                   -
+    tank/home  redundant_metadata       all                    default
+    tank/home  overlay                  on                     default
+    tank/home  prefetch                 all                    default
+    tank/home  direct                   standard               default
     tank/home  sharenfs                 off                    default
     tank/home  aclmode                  discard                default
     tank/home  aclinherit               restricted             default
@@ -183,8 +187,6 @@ fn properties_have_values_and_sources() {
     tank/home  fscontext                none                   default
     tank/home  defcontext               none                   default
     tank/home  rootcontext              none                   default
-    tank/home  redundant_metadata       all                    default
-    tank/home  overlay                  off                    default
     tank/home  encryption               off                    default
     tank/home  keylocation              none                   default
     tank/home  keyformat                none                   default
@@ -192,8 +194,6 @@ fn properties_have_values_and_sources() {
     tank/home  encryptionroot           -                      -
     tank/home  keystatus                -                      -
     tank/home  redact_snaps             -                      -
-    tank/home  prefetch                 all                    default
-    tank/home  direct                   standard               default
     tank/home  longname                 off                    default
     tank/home  defaultuserquota         none                   -
     tank/home  defaultgroupquota        none                   -
@@ -294,11 +294,11 @@ fn properties_of_openzfs_have_one_value() {
         "fs get -Hp -o value defaultuserquota tank/home",
         "fs list -o name,encryption,volsize tank",
         "fs set encryption=off tank/home",
-        "fs create -o normalization=none -o overlay=off tank/new",
+        "fs create -o normalization=none -o logbias=latency tank/new",
         "fs inherit dedup tank/home",
-        "fs set overlay=on tank/home",
+        "fs set logbias=throughput tank/home",
         "fs set keystatus=available tank/home",
-        "fs get -H -s local encryption,overlay tank/home",
+        "fs get -H -s local encryption,logbias tank/home",
         "pool get cachefile,delegation,maxblocksize tank",
         "pool set cachefile=none tank",
         "pool set multihost=on tank",
@@ -319,17 +319,17 @@ fn properties_of_openzfs_have_one_value() {
     [exit 0]
     $ fs set encryption=off tank/home
     [exit 0]
-    $ fs create -o normalization=none -o overlay=off tank/new
+    $ fs create -o normalization=none -o logbias=latency tank/new
     [exit 0]
     $ fs inherit dedup tank/home
     [exit 0]
-    $ fs set overlay=on tank/home
-    fs: cannot set property for 'tank/home': property 'overlay' is not supported: mounting over a directory with files needs: fs mount -O
+    $ fs set logbias=throughput tank/home
+    fs: cannot set property for 'tank/home': property 'logbias' is not supported: synchronous writes always use the intent log, on a log vdev if the pool has any
     [exit 1]
     $ fs set keystatus=available tank/home
     fs: cannot set property for 'tank/home': 'keystatus' is readonly
     [exit 1]
-    $ fs get -H -s local encryption,overlay tank/home
+    $ fs get -H -s local encryption,logbias tank/home
     [exit 0]
     $ pool get cachefile,delegation,maxblocksize tank
     NAME  PROPERTY      VALUE  SOURCE

@@ -102,7 +102,7 @@ fn a_link_that_another_user_planted_is_not_mounted_on() {
 #[test]
 fn a_directory_that_holds_something_is_hidden_only_on_request() {
     let Some(lab) = mounted(&["tank"]) else { return };
-    lab.fs(&["create", "-o", "canmount=noauto", "tank/a"]);
+    lab.fs(&["create", "-o", "canmount=noauto", "-o", "overlay=off", "tank/a"]);
     let folder = lab.mount("tank/a");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("below"), "").unwrap();
@@ -113,6 +113,9 @@ fn a_directory_that_holds_something_is_hidden_only_on_request() {
     assert!(!folder.join("below").exists());
     lab.fs(&["unmount", "tank/a"]);
     assert!(folder.join("below").exists());
+    lab.fs(&["inherit", "overlay", "tank/a"]);
+    lab.fs(&["mount", "tank/a"]);
+    assert!(!folder.join("below").exists());
 }
 
 /// Sends `pond/x/y@1`, with contents, into a new `tank`.
@@ -133,6 +136,7 @@ fn received_snapshots_are_listed_if_their_mount_fails() {
     let folder = lab.mount("tank").join("copy");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("below"), "").unwrap();
+    lab.fs(&["set", "overlay=off", "tank"]);
     let run = lab.feed("fs", &["receive", "-v", "tank/copy"], &stream);
     assert!(run.text().contains("receiving full stream of pond@1 into tank/copy@1\n"), "{run:?}");
     let said = run.fails(1);

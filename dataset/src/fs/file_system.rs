@@ -85,6 +85,7 @@ impl FileSystem {
     pub fn open(head: Arc<Head>, options: Options) -> Result<Arc<FileSystem>, Errno> {
         let (master, below) = head.read(|view| Ok::<_, Failure>((load_master(view)?, load_below(view)?)))?;
         head.set_caching(options.primary_cache, options.secondary_cache);
+        head.set_redundancy(options.redundancy);
         let core = Core {
             head,
             options: RwLock::new(options),
@@ -157,6 +158,7 @@ impl FileSystem {
     /// Replaces the options; operations that have begun may still see the previous options.
     pub fn set_options(&self, options: Options) {
         self.head.set_caching(options.primary_cache, options.secondary_cache);
+        self.head.set_redundancy(options.redundancy);
         *self.options.write() = options;
     }
 

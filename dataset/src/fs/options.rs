@@ -1,13 +1,17 @@
 //! What a dataset's properties and the pool's features say about its file system.
 
-use pool::{space::Placement, tree::Policy, txg::Caching};
+use pool::{
+    space::Placement,
+    tree::Policy,
+    txg::{Caching, Redundancy},
+};
 
 use super::inode::{Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT};
 use crate::property::{
-    AclType, Durability, Effective, Spread,
+    AclType, DirectIo, Durability, Effective, Spread,
     dataset::{
-        ACLTYPE, ALLOC, ATIME, CHECKSUM, COMPRESSION, COPIES, PRIMARYCACHE, READONLY, RECORDSIZE, RELATIME,
-        SECONDARYCACHE, SPECIAL_SMALL_BLOCKS, SYNC, VDEVS,
+        ACLTYPE, ALLOC, ATIME, CHECKSUM, COMPRESSION, COPIES, DIRECT, PREFETCH, PRIMARYCACHE, READONLY, RECORDSIZE,
+        REDUNDANT_METADATA, RELATIME, SECONDARYCACHE, SPECIAL_SMALL_BLOCKS, SYNC, VDEVS,
     },
 };
 
@@ -38,6 +42,12 @@ pub struct Options {
     pub primary_cache: Caching,
     /// The content kept on cache devices: data and metadata, metadata, or none.
     pub secondary_cache: Caching,
+    /// What is read ahead of sequential readers: data and metadata, metadata, or nothing.
+    pub prefetch: Caching,
+    /// Which reads bypass the cache.
+    pub direct: DirectIo,
+    /// Which nodes are stored twice.
+    pub redundancy: Redundancy,
     /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
     pub sharing: bool,
 }
@@ -69,6 +79,9 @@ impl Options {
             acl: values.get(&ACLTYPE) == AclType::Posix,
             primary_cache: values.get(&PRIMARYCACHE),
             secondary_cache: values.get(&SECONDARYCACHE),
+            prefetch: values.get(&PREFETCH),
+            direct: values.get(&DIRECT),
+            redundancy: values.get(&REDUNDANT_METADATA),
             attributes: false,
             accounts: false,
             sharing: false,
@@ -102,6 +115,8 @@ mod tests {
         assert_eq!((options.sync, options.whole_files), (Durability::Standard, false));
         assert_eq!((options.primary_cache, options.secondary_cache), (Caching::All, Caching::All));
         assert_eq!(options.policy.placement, Placement::ANYWHERE);
+        assert_eq!((options.prefetch, options.direct), (Caching::All, DirectIo::Standard));
+        assert_eq!(options.redundancy, Redundancy::All);
     }
 
     #[test]

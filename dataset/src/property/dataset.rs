@@ -1,12 +1,17 @@
 //! The table of the properties of file systems, snapshots and bookmarks, in the order of `get all`.
 
-use pool::{block::compression::CompressionChoice, format::pointer::Checksum, space::Preferred, txg::Caching};
+use pool::{
+    block::compression::CompressionChoice,
+    format::pointer::Checksum,
+    space::Preferred,
+    txg::{Caching, Redundancy},
+};
 
 use super::{
     decimal::decimal,
     definition::{Backing, Definition, Effect, Kinds, Nature, rows},
     figure::{Figure, Limit},
-    setting::{AclType, CanMount, Durability, SnapDir, Spread, Words},
+    setting::{AclType, CanMount, DirectIo, Durability, SnapDir, Spread, Words},
     syntax::Syntax,
     typed::Typed,
 };
@@ -220,4 +225,16 @@ rows! {
     SNAPSHOT_COUNT: u64 = "snapshot_count", "SSCOUNT",
         computed(Figure::SnapshotCount, FS, Syntax::Ceiling),
         "Number of snapshots of the dataset and its descendants; none if no limit is set here or above.";
+    REDUNDANT_METADATA: Redundancy = "redundant_metadata", "REDUND_MD",
+        inherited(Syntax::Choice(Redundancy::WORDS), "all"),
+        "Metadata stored twice if the pool has several vdevs: all, most (not leaves of trees), some (roots), none.";
+    OVERLAY: bool = "overlay", "OVERLAY",
+        inherited(ON_OFF, "on"),
+        "Whether to mount over a directory that is not empty.";
+    PREFETCH: Caching = "prefetch", "PREFETCH",
+        inherited(CACHED, "all"),
+        "What is read ahead of a sequential reader: all, metadata or none.";
+    DIRECT: DirectIo = "direct", "DIRECT",
+        inherited(Syntax::Choice(DirectIo::WORDS), "standard").affecting(AGREED),
+        "Whether files opened with O_DIRECT (standard), all files (always), or none (disabled) bypass the caches.";
 }

@@ -45,7 +45,7 @@ pub use self::openzfs::{DATASET_CONSTANTS, POOL_CONSTANTS, reason_for_absence, w
 pub use self::owner::OwnerKind;
 pub use self::pool::POOL;
 pub(crate) use self::setting::SPECIAL;
-pub use self::setting::{AclType, CanMount, Durability, FailMode, Setting, SnapDir, Spread};
+pub use self::setting::{AclType, CanMount, DirectIo, Durability, FailMode, Setting, SnapDir, Spread};
 pub use self::source::Source;
 pub use self::syntax::{Align, Precision, Syntax};
 pub use self::typed::Typed;

@@ -19,12 +19,9 @@ const FIXED_NAMES: &str = "file names are always stored and compared as raw byte
 const VOLUMES: &str = "volumes (zvols) do not exist in this version";
 const SHARING: &str = "share the mount point with the NFS or SMB server's own tools";
 const ONE_LOG: &str = "synchronous writes always use the intent log, on a log vdev if the pool has any";
-const CACHING: &str = "primarycache and secondarycache control caching; for a single file: fs setattr direct=on";
-const METADATA: &str = "the catalogue (MOS) has three copies, other metadata two, or one in a pool with a single vdev";
 const ACL: &str = "NFSv4 ACLs do not exist in this version; POSIX ACLs (acltype=posix) follow POSIX rules";
 const DEFAULT_QUOTAS: &str =
     "default quotas do not exist in this version; set 'userquota@NAME' and the like for each owner";
-const OVERLAY: &str = "mounting over a directory with files needs: fs mount -O";
 const CONTEXTS: &str = "SELinux mount contexts do not exist in this version";
 const REDACTION: &str = "redacted streams do not exist in this version";
 const FEATURES: &str = "it concerns OpenZFS's on-disk format only; to list the features of Cenote: pool get all";
@@ -146,8 +143,6 @@ pub static DATASET_CONSTANTS: &[Definition] = &[
     on_snapshots(own("fscontext", "FSCONTEXT", &["none"], CONTEXTS)),
     on_snapshots(own("defcontext", "DEFCONTEXT", &["none"], CONTEXTS)),
     on_snapshots(own("rootcontext", "ROOTCONTEXT", &["none"], CONTEXTS)),
-    inherited("redundant_metadata", "REDUND_MD", &["all"], METADATA),
-    inherited("overlay", "OVERLAY", &["off"], OVERLAY),
     on_snapshots(own("encryption", "ENCRYPTION", &["off"], ENCRYPTION)),
     own("keylocation", "KEYLOCATION", &["none"], ENCRYPTION),
     own("keyformat", "KEYFORMAT", &["none"], ENCRYPTION),
@@ -155,8 +150,6 @@ pub static DATASET_CONSTANTS: &[Definition] = &[
     nothing("encryptionroot", "ENCROOT", ENCRYPTION),
     nothing("keystatus", "KEYSTATUS", ENCRYPTION),
     nothing("redact_snaps", "RSNAPS", REDACTION),
-    on_snapshots(inherited("prefetch", "PREFETCH", &["all"], CACHING)),
-    inherited("direct", "DIRECT", &["standard"], CACHING),
     inherited("longname", "LONGNAME", &["off"], FIXED),
     default_quota("defaultuserquota", "DEFAULTUSERQUOTA"),
     default_quota("defaultgroupquota", "DEFAULTGROUPQUOTA"),
@@ -272,7 +265,9 @@ mod tests {
         for creating in [true, false] {
             assert_eq!(set("normalization", "none", creating).as_deref(), Ok("none"));
         }
-        for (name, value) in [("encryption", "on"), ("normalization", "formD"), ("volsize", "1G"), ("overlay", "on")] {
+        for (name, value) in
+            [("encryption", "on"), ("normalization", "formD"), ("volsize", "1G"), ("logbias", "throughput")]
+        {
             assert!(matches!(set(name, value, false), Err(PropertyError::Absent { .. })), "{name}");
         }
         assert!(matches!(set("keystatus", "available", false), Err(PropertyError::ReadOnly { .. })));

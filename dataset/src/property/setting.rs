@@ -1,7 +1,11 @@
 //! The types used by the engine, file systems and mounts, with the words for their values.
 
 use pool::{
-    block::compression::CompressionChoice, format::pointer::Checksum, space::Preferred, txg::Caching, units::VdevId,
+    block::compression::CompressionChoice,
+    format::pointer::Checksum,
+    space::Preferred,
+    txg::{Caching, Redundancy},
+    units::VdevId,
 };
 
 /// A type that property values are read as.
@@ -41,6 +45,8 @@ words! {
     Spread { "striped" => Striped, "roundrobin" => RoundRobin }
     AclType { "off" => Off, "posix" => Posix }
     FailMode { "wait" => Wait, "continue" => Continue }
+    DirectIo { "standard" => Standard, "always" => Always, "disabled" => Disabled }
+    Redundancy { "all" => All, "most" => Most, "some" => Critical, "none" => Nothing }
     Caching { "all" => All, "metadata" => Metadata, "none" => None }
     Checksum { "on" => Blake3, "off" => Off, "blake3" => Blake3, "xxh3" => Xxh3, "sha256" => Sha256 }
 }
@@ -66,6 +72,18 @@ pub enum SnapDir {
     /// Listed in the root directory.
     Visible,
     /// Accessible and reserved, but without snapshots: then opening a file needs no request.
+    Disabled,
+}
+
+/// Which reads and writes bypass the caches: the property `direct`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectIo {
+    /// Those of files opened with `O_DIRECT`, and of files with the attribute `direct`.
+    #[default]
+    Standard,
+    /// Those of all files.
+    Always,
+    /// Those of files with the attribute `direct`.
     Disabled,
 }
 

@@ -24,7 +24,7 @@ use crate::{
     },
     txg::{
         engine::{
-            caching::{Cached, Caching},
+            caching::{Cached, Caching, Redundancy},
             pinned::Pinned,
             state::Engine,
         },
@@ -598,6 +598,11 @@ impl Head {
     /// Sets the tree's caching in memory and on cache devices. Blocks already cached stay.
     pub fn set_caching(&self, memory: Caching, devices: Caching) {
         self.cached.set(memory, devices);
+    }
+
+    /// Sets which of the nodes written from now on are stored twice.
+    pub fn set_redundancy(&self, redundancy: Redundancy) {
+        self.cached.set_redundancy(redundancy);
     }
 
     pub(super) fn cached(&self) -> &Cached {

@@ -61,7 +61,7 @@ pub use self::{
     durable::rounds::LogStats,
     engine::{
         Ancestry, CATALOGUE, CacheFigures, Caching, DEFAULT_CACHE, DEFAULT_DIRTY, Due, Engine, Found, Opening, Pinned,
-        Reclaimer, SETTLING_COMMITS, Settings, Still,
+        Reclaimer, Redundancy, SETTLING_COMMITS, Settings, Still,
     },
     evacuate::{Evacuation, Vacating},
     feeder::Feeder,

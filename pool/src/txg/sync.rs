@@ -25,7 +25,7 @@ use crate::{
     tree::{Batch, Cell, ItemBlock, Kill, Node, Policy, Record, Root, Slot, Usage, View},
     txg::{
         client::{Sync, Written},
-        engine::{parameters::CATALOGUE_LEVEL, state::Engine},
+        engine::{Redundancy, parameters::CATALOGUE_LEVEL, state::Engine},
         head::{Frozen, Head, OpError, Plain},
         resilver::{noted, resilver_shares},
     },
@@ -237,7 +237,8 @@ fn runs(records: Vec<Sealed>) -> Vec<Vec<Sealed>> {
 /// Writes the changed nodes of a frozen tree.
 fn write_tree(engine: &Engine, txg: Txg, frozen: Frozen, copies: u8) -> Result<Written> {
     let Frozen { head, root, kills, shares } = frozen;
-    let births = write_nodes(engine, txg, &root, copies)? + head.births(txg);
+    let redundancy = head.cached().redundancy();
+    let births = write_nodes(engine, txg, &root, redundancy, copies)? + head.births(txg);
     let pointer = *root.slot.pointer().expect("the root was just written");
     let kills = kills.iter().filter_map(Kill::pointer).collect();
     Ok(Written { head, root: pointer, level: root.level, births, kills, shares })
@@ -255,7 +256,7 @@ fn write_catalogue(engine: &Engine, txg: Txg) -> Result<(BlockPointer, u8)> {
 }
 
 /// Writes the nodes under `root` without an address, level by level, with all cores at work on each level.
-fn write_nodes(engine: &Engine, txg: Txg, root: &Root, copies: u8) -> Result<Usage> {
+fn write_nodes(engine: &Engine, txg: Txg, root: &Root, redundancy: Redundancy, most: u8) -> Result<Usage> {
     let mut levels: Vec<Vec<(Arc<Cell>, Arc<Node>)>> = Vec::new();
     dirty_nodes(root, &mut |cell, node| {
         assert_eq!(cell.txg(), txg, "TXG-2: a node of an earlier transaction group was never written");
@@ -264,7 +265,9 @@ fn write_nodes(engine: &Engine, txg: Txg, root: &Root, copies: u8) -> Result<Usa
         levels[level].push((cell.clone(), node));
     });
     let usage = parking_lot::Mutex::new(Usage::default());
-    for level in levels {
+    let top = levels.len().saturating_sub(1);
+    for (height, level) in levels.into_iter().enumerate() {
+        let copies = redundancy.copies(height, top, most);
         // A node is about 32 KiB before compression.
         let runs: Vec<&[(Arc<Cell>, Arc<Node>)]> = level.chunks(RUN >> 15).collect();
         engine.workers.try_each(runs, |run| write_run(engine, txg, run, copies).map(|born| *usage.lock() += born))?;

@@ -1,5 +1,12 @@
 //! The sources of values, received values included; and properties computed from several snapshots.
 
+use std::sync::Arc;
+
+use pool::{
+    device::{Device, MemoryDevice},
+    units::MIB,
+};
+
 use super::{
     streams::change,
     world::{World, name, noise},
@@ -206,4 +213,33 @@ fn allocating_sets_no_space_aside() {
     let write =
         (0..8 * M).step_by(128 << 10).try_for_each(|at| fs.write(ino, at, &noise(at, 128 << 10), false).map(drop));
     assert_eq!(write, Err(crate::fs::Errno::NOSPC));
+}
+
+#[test]
+fn redundant_metadata_chooses_the_nodes_with_two_copies() {
+    let disk = || Arc::new(MemoryDevice::new("disk", 128 * MIB)) as Arc<dyn Device>;
+    let world = World::over(vec![disk(), disk()], 41);
+    world.create("tank/a").unwrap();
+    let cases: [(&str, fn(u8, u8) -> bool); 4] = [
+        ("none", |_, _| false),
+        ("some", |level, top| level == top),
+        ("most", |level, _| level > 0),
+        ("all", |_, _| true),
+    ];
+    for (value, is_redundant) in cases {
+        world.set("tank/a", "redundant_metadata", value).unwrap();
+        for file in 0..600u64 {
+            world.write("tank/a", &format!("file{file:04}"), &noise(file, 300));
+        }
+        world.engine.commit().unwrap();
+        let (nodes, _) = world.blocks("tank/a");
+        let top = nodes[0].0;
+        assert!(top > 0, "a tree of several levels");
+        // Nodes that were not written again keep their copies.
+        let birth = nodes[0].1.birth;
+        for (level, pointer) in nodes.iter().filter(|(_, pointer)| pointer.birth == birth) {
+            assert_eq!(pointer.copies, if is_redundant(*level, top) { 2 } else { 1 }, "{value}, level {level}");
+        }
+    }
+    world.judge();
 }

@@ -4,7 +4,7 @@ use pool::{
     env::Nanos,
     format::codec::Malformed,
     space::Seen,
-    txg::{Head, Outlook},
+    txg::{Caching, Head, Outlook},
 };
 use rustix::io::Errno;
 
@@ -21,6 +21,10 @@ use crate::fs::{
     inode::{Inode, flag},
     key::{self, EXTENT, Ino},
 };
+use crate::property::DirectIo;
+
+/// The unit of direct I/O, in bytes.
+const PAGE: u64 = 4096;
 
 /// Under `relatime`, an access time older than one day (in nanoseconds) is updated.
 const ATIME_MAX_AGE: Nanos = 24 * 3600 * 1_000_000_000;
@@ -35,6 +39,8 @@ pub(in crate::fs) struct Look {
     seen: Seen,
     /// The pieces that overlap the range.
     pieces: Vec<Piece>,
+    /// Whether the content bypasses the cache.
+    past: bool,
 }
 
 impl Look {
@@ -62,21 +68,26 @@ impl Look {
 impl FileSystem {
     /// Appends to `out` up to `len` bytes of the file from `offset` on: fewer only at the end of the file.
     pub fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), Errno> {
+        self.read_opened(ino, offset, len, false, out)
+    }
+
+    /// As [`FileSystem::read`], for a file that was opened with `O_DIRECT`, if `asked`. As in OpenZFS, the property
+    /// `direct` decides, and only whole pages bypass the cache.
+    pub fn read_opened(&self, ino: Ino, offset: u64, len: usize, asked: bool, out: &mut Vec<u8>) -> Result<(), Errno> {
+        let asks = asked && offset.is_multiple_of(PAGE) && (len as u64).is_multiple_of(PAGE);
         let inode = {
             let _shared = self.locks.of(ino).read();
-            self.read_locked(ino, offset, len, out)?
+            let mut look = self.look_up(ino, offset, len)?;
+            look.past |= asks && self.options().direct != DirectIo::Disabled;
+            self.read_looked_up(ino, look, len, out)?
         };
         self.touch(ino, &inode);
         Ok(())
     }
 
-    fn read_locked(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<Inode, Errno> {
-        let look = self.look_up(ino, offset, len)?;
-        self.read_looked_up(ino, look, len, out)
-    }
-
     /// Looks up the extents of a range of a file.
     pub(in crate::fs) fn look_up(&self, ino: Ino, offset: u64, len: usize) -> Result<Look, Errno> {
+        let always = self.options().direct == DirectIo::Always;
         self.read_tree(|view| {
             let inode = load_inode(view, ino)?;
             check_regular(&inode)?;
@@ -84,7 +95,8 @@ impl FileSystem {
             let mut pieces =
                 if offset < end { record::load(view, ino, record_start(&inode, offset), end)? } else { Vec::new() };
             pieces.retain(|piece| piece.end() > offset);
-            Ok(Look { inode, offset, end, seen: view.seen(), pieces })
+            let past = inode.has(flag::DIRECT) || always;
+            Ok(Look { inode, offset, end, seen: view.seen(), pieces, past })
         })
     }
 
@@ -106,13 +118,13 @@ impl FileSystem {
             if !failure.is_stale() && look.same_blocks(&again) {
                 return Err(failure.into());
             }
-            look = again;
+            look = Look { past: look.past, ..again };
         }
     }
 
     fn fetch(&self, ino: Ino, look: &Look, out: &mut Vec<u8>) -> Result<(), Failure> {
         let Look { offset, end, .. } = *look;
-        if !look.inode.has(flag::DIRECT) {
+        if !look.past {
             let ahead = self.look_ahead(ino, look);
             self.head.bring(
                 look.pieces.iter().filter_map(Piece::block),
@@ -136,7 +148,14 @@ impl FileSystem {
         if *offset == 0 && *end == inode.size {
             return Vec::new();
         }
-        let Outlook { now, later } = self.head.look_ahead(ino, *offset..*end, inode.size);
+        let prefetch = self.options().prefetch;
+        if prefetch == Caching::None {
+            return Vec::new();
+        }
+        let Outlook { mut now, mut later } = self.head.look_ahead(ino, *offset..*end, inode.size);
+        if prefetch == Caching::Metadata {
+            (later.start, now) = (now.start, 0..0);
+        }
         if !later.is_empty() {
             self.head.begin_nodes(key::span(ino, EXTENT, later.start, later.end));
         }
@@ -147,10 +166,10 @@ impl FileSystem {
     }
 
     fn append(&self, ino: Ino, look: &Look, piece: &Piece, out: &mut Vec<u8>) -> Result<(), Failure> {
-        let Look { inode, offset: from, end: to, seen, .. } = look;
+        let Look { offset: from, end: to, seen, .. } = look;
         let (from, to) = (*from, *to);
         let key = key::extent(ino, piece.offset);
-        let read = if inode.has(flag::DIRECT) { Head::bytes_past_cache } else { Head::bytes_at };
+        let read = if look.past { Head::bytes_past_cache } else { Head::bytes_at };
         let copied = match &piece.content {
             Content::Inline(bytes) => piece.copy(bytes, from, to, out),
             Content::Part { block, .. } => piece.copy(&read(&self.head, key, block, *seen)?, from, to, out),

@@ -11,15 +11,17 @@ use std::{
 use pool::{
     block::compression::CompressionChoice,
     device::{Device, MemoryDevice, Pending},
+    txg::Caching,
 };
 
 use super::world::World;
 use crate::fs::{
-    Attr, Caller, Errno, FallocateFlags, FileSystem, Ino, ROOT, SetAttr, Whence,
+    Attr, Caller, Errno, FallocateFlags, FileSystem, Ino, Options, ROOT, SetAttr, Whence,
     file::extent::Extent,
     inode::flag,
     key::{self, EXTENT},
 };
+use crate::property::DirectIo;
 
 fn create(fs: &FileSystem, name: &str) -> Ino {
     fs.create(&Caller::default(), ROOT, name.as_bytes(), 0o644, true).unwrap().ino
@@ -368,6 +370,50 @@ fn a_sequential_read_takes_few_requests() {
     let taken = requests(&world) - before;
     // Without prefetch each read would take a request; at most half of the prefetch window is begun at a time.
     assert!(taken <= (content.len() / STEP / 3) as u64, "{taken} requests");
+}
+
+#[test]
+fn what_is_read_ahead_follows_the_property() {
+    const STEP: usize = 8192;
+    for prefetch in [Caching::None, Caching::Metadata] {
+        let world = World::new(8);
+        let ino = create(&world.fs, "a");
+        let content = put_noise(&world, ino);
+        world.fs.set_options(Options { prefetch, ..world.fs.options() });
+        let before = requests(&world);
+        let mut bytes = Vec::new();
+        while bytes.len() < content.len() {
+            world.fs.read(ino, bytes.len() as u64, STEP, &mut bytes).unwrap();
+        }
+        assert!(bytes == content);
+        let taken = requests(&world) - before;
+        assert!(taken >= (content.len() / STEP) as u64, "{taken} requests with {prefetch:?}");
+    }
+}
+
+#[test]
+fn which_reads_bypass_the_cache_follows_the_property() {
+    let world = World::new(9);
+    let ino = create(&world.fs, "a");
+    let content = put_noise(&world, ino);
+    let again = |direct, asked, len: usize| {
+        world.fs.set_options(Options { direct, ..world.fs.options() });
+        world.evict();
+        let mut taken = 0;
+        for _ in 0..3 {
+            let (before, mut bytes) = (requests(&world), Vec::new());
+            world.fs.read_opened(ino, 0, len, asked, &mut bytes).unwrap();
+            assert!(bytes == content[..len]);
+            taken = requests(&world) - before;
+        }
+        taken > 0
+    };
+    let whole = content.len();
+    assert!(again(DirectIo::Always, false, whole));
+    assert!(again(DirectIo::Standard, true, whole));
+    assert!(!again(DirectIo::Standard, true, whole - 1), "only whole pages bypass the cache");
+    assert!(!again(DirectIo::Standard, false, whole));
+    assert!(!again(DirectIo::Disabled, true, whole));
 }
 
 /// A device that counts the reads which a caller waited for from the beginning.

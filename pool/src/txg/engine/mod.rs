@@ -34,7 +34,7 @@ pub(super) mod state;
 pub(crate) use self::parameters::{REPEATS, state_of};
 pub use self::{
     admission::SETTLING_COMMITS,
-    caching::Caching,
+    caching::{Caching, Redundancy},
     memory::CacheFigures,
     parameters::{Ancestry, CATALOGUE, DEFAULT_CACHE, DEFAULT_DIRTY, Found, Opening, Settings},
     pinned::Pinned,

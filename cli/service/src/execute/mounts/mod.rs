@@ -210,9 +210,11 @@ impl Mounts {
             // The mount that covered the directory may be gone now.
             place = MountPoint::make(place.path()).map_err(not_there)?;
             let cannot_list = |cause| fuse_mount::Error::Mount { mountpoint: path.clone(), cause };
-            if !how.overlay && !place.is_empty().map_err(cannot_list).map_err(not_there)? {
+            if !how.overlay && !plan.overlay && !place.is_empty().map_err(cannot_list).map_err(not_there)? {
                 let why = format!("{}: directory is not empty", path.display());
-                return Err(refused(why).hint(format!("to mount over the files: fs mount -O {}", plan.name)));
+                let name = &plan.name;
+                let hint = format!("to mount over the files: fs mount -O {name}; always: fs set overlay=on {name}");
+                return Err(refused(why).hint(hint));
             }
         }
         self.note(&plan, &path, how.temporary);

@@ -7,7 +7,7 @@ use dataset::{
     name::{DatasetName, Name},
     property::{
         CanMount, Kinds, Valued,
-        dataset::{ATIME, CANMOUNT, DEVICES, EXEC, MOUNTPOINT, RELATIME, SETUID},
+        dataset::{ATIME, CANMOUNT, DEVICES, EXEC, MOUNTPOINT, OVERLAY, RELATIME, SETUID},
     },
 };
 use fuse_mount::MountOptions;
@@ -27,6 +27,8 @@ pub(super) struct Plan {
     pub(super) at: Option<PathBuf>,
     pub(super) mountpoint: String,
     pub(super) canmount: CanMount,
+    /// Whether the mount may hide the content of its directory.
+    pub(super) overlay: bool,
     pub(super) options: MountOptions,
 }
 
@@ -88,6 +90,7 @@ impl Mounts {
             at: None,
             mountpoint: values.valued(MOUNTPOINT.name).map(|valued| self.places.shown(valued)).unwrap_or_default(),
             canmount: values.get(&CANMOUNT),
+            overlay: values.get(&OVERLAY),
             options,
         }
     }
