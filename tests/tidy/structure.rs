@@ -87,6 +87,7 @@ const CIRCLES: &[(&str, &[usize])] = &[
     ("fuse-mount/src", &[]),
     ("cli/protocol/src", &[]),
     ("cli/service/src", &[]),
+    ("cli/web/src", &[]),
     ("cli/src", &[]),
 ];
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use protocol::{Executor, Executors};
 
-use crate::live::Live;
 use crate::tasks::Tasks;
 use crate::tokens::Tokens;
+use crate::views::Views;
 use crate::watch::Watch;
 use crate::{Commands, Config};
 
@@ -20,7 +20,7 @@ pub(crate) struct App {
     pub(crate) tokens: Tokens,
     pub(crate) watch: Watch,
     pub(crate) tasks: Tasks,
-    pub(crate) live: Live,
+    pub(crate) views: Views,
     pub(crate) executors: Executors,
     pub(crate) commands: Arc<dyn Commands>,
 }

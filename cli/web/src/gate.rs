@@ -8,13 +8,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::http::header::ORIGIN;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 
 use crate::app::App;
-use crate::pages;
+use crate::fields::escape;
 use crate::tokens::{Grant, Session};
 
 /// Name of the cookie. Browsers accept the prefix only over TLS, for the whole host, without a domain.
@@ -54,12 +55,25 @@ impl FromRequestParts<Arc<App>> for Visitor {
         session.map(|(secret, session)| Visitor::new(app, secret, session)).ok_or_else(|| {
             // A browser shows the page of the sign-in; an expired form is not repeated.
             match parts.method.is_safe() {
-                true => Redirect::to(&pages::sign_in::address(&parts.uri)).into_response(),
-                false => pages::sign_in::expired().into_response(),
+                true => Redirect::to(&sign_in(&parts.uri)).into_response(),
+                false => (StatusCode::UNAUTHORIZED, Html(EXPIRED)).into_response(),
             }
         })
     }
 }
+
+/// The address of the sign-in, from which the browser returns to `wanted`.
+fn sign_in(wanted: &Uri) -> String {
+    match wanted.path_and_query().map(|path| path.as_str()) {
+        None | Some("/") => "/sign-in".to_owned(),
+        Some(path) => format!("/sign-in?to={}", escape(path.as_bytes())),
+    }
+}
+
+/// The answer to a change without a session.
+const EXPIRED: &str = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Session ended</title>\
+    <link rel=\"stylesheet\" href=\"/assets/style.css\"></head><body><main><h1>Your session has ended</h1>\
+    <p>Nothing was changed. <a href=\"/sign-in\">Sign in</a></p></main></body></html>";
 
 /// A program with a token in the header `Authorization: Bearer`, or a signed-in user.
 pub(crate) struct Reader;
@@ -134,8 +148,19 @@ fn is_from_here(request: &Request) -> bool {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     let site = header("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
     let host = header("host");
-    let origin = header("origin").is_none_or(|origin| {
+    let origin = header(ORIGIN.as_str()).is_none_or(|origin| {
         origin.parse::<Uri>().ok().is_some_and(|uri| uri.authority().map(|name| name.as_str()) == host)
     });
     site && origin
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_in_knows_the_way_back() {
+        assert_eq!(sign_in(&"/".parse().unwrap()), "/sign-in");
+        assert_eq!(sign_in(&"/pool/tank?a=b".parse().unwrap()), "/sign-in?to=/pool/tank%3Fa%3Db");
+    }
 }

@@ -21,6 +21,8 @@
 //! watch    each pool once a second           tasks    running commands and their output
 //! actions  changes as command lines          pages    what is shown
 //! live     server-sent events                figures  metrics
+//! views    text shared by streams            rights   what root gives up
+//! fields   fields of forms                   routes   addresses
 //! ```
 
 mod actions;
@@ -33,10 +35,12 @@ mod gate;
 mod live;
 mod pages;
 mod rights;
+mod routes;
 mod server;
 mod tasks;
 mod tls;
 pub mod tokens;
+mod views;
 mod watch;
 
 use std::ffi::OsString;

@@ -3,34 +3,26 @@
 //! A stream looks at its view once a second, and sends the view only when changed. Streams of one view share the
 //! rendered text, so a thousand idle streams cost one rendering a second. A stream ends with its session.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::pages;
+use crate::pages::{overview, pool, task};
 
 /// Interval of looks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Validity of rendered text.
-const FRESH: Duration = Duration::from_millis(900);
-
-/// Views with rendered text on record.
-const MOST: usize = 512;
-
 /// What a stream shows.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 enum View {
     Overview,
     Pool(String),
@@ -49,36 +41,23 @@ impl View {
 
     fn render(&self, app: &App, visitor: &Visitor) -> Option<String> {
         Some(match self {
-            View::Overview => pages::overview_fragment(app, visitor.is_owner).into_string(),
-            View::Pool(pool) => pages::pool_fragment(app, pool, visitor.is_owner).into_string(),
+            View::Overview => overview::fragment(app, visitor.is_owner).into_string(),
+            View::Pool(name) => pool::fragment(app, name, visitor.is_owner).into_string(),
             View::Task(number) => {
-                pages::task_fragment(&*app.tasks.get(*number, visitor.user, visitor.is_owner)?).into_string()
+                task::fragment(&*app.tasks.get(*number, visitor.user, visitor.is_owner)?).into_string()
             }
         })
     }
 }
 
-/// Rendered views, by view and by whether the owner looks, with the time of the rendering.
-#[derive(Default)]
-pub(crate) struct Live(Mutex<BTreeMap<(View, bool), (Instant, Arc<str>)>>);
-
-impl Live {
-    fn text(&self, app: &App, view: &View, visitor: &Visitor) -> Option<Arc<str>> {
-        if let View::Task(_) = view {
-            return view.render(app, visitor).map(Arc::from);
+impl App {
+    fn view(&self, view: &View, visitor: &Visitor) -> Option<Arc<str>> {
+        match view {
+            View::Task(_) => view.render(self, visitor).map(Arc::from),
+            View::Overview | View::Pool(_) => {
+                self.views.text(format!("{view:?} {}", visitor.is_owner), || view.render(self, visitor))
+            }
         }
-        let mut known = self.0.lock();
-        let key = (view.clone(), visitor.is_owner);
-        if let Some((since, text)) = known.get(&key).filter(|(since, _)| since.elapsed() < FRESH) {
-            let _ = since;
-            return Some(text.clone());
-        }
-        if known.len() >= MOST {
-            known.retain(|_, (since, _)| since.elapsed() < FRESH);
-        }
-        let text: Arc<str> = view.render(app, visitor)?.into();
-        known.insert(key, (Instant::now(), text.clone()));
-        Some(text)
     }
 }
 
@@ -89,7 +68,7 @@ pub(crate) async fn stream(State(app): State<Arc<App>>, visitor: Visitor, Path(v
     let events = stream::unfold((app, visitor, view, before), |(app, visitor, view, before)| async move {
         loop {
             app.tokens.session(&visitor.session)?;
-            let text = app.live.text(&app, &view, &visitor)?;
+            let text = app.view(&view, &visitor)?;
             if before.as_ref() != Some(&text) {
                 let event = Event::default().data(&*text);
                 // The first state follows at once, because the page may be older than the stream.

@@ -24,11 +24,11 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
-use crate::live::Live;
 use crate::tasks::Tasks;
 use crate::tokens::Tokens;
+use crate::views::Views;
 use crate::watch::Watch;
-use crate::{Commands, Config, door, pages, rights, tls};
+use crate::{Commands, Config, door, rights, routes, tls};
 
 /// Maximum number of connections at a time.
 const MOST: usize = 2048;
@@ -75,7 +75,7 @@ pub fn serve(
             tokens: Tokens::default(),
             watch: Watch::start(executors.clone(), config.owner)?,
             tasks: Tasks::default(),
-            live: Live::default(),
+            views: Views::default(),
             executors,
             commands,
             config,
@@ -86,7 +86,7 @@ pub fn serve(
             fingerprint: app.fingerprint.clone(),
             is_self_signed: app.config.certificate.is_none(),
         })?;
-        accept(listener, TlsAcceptor::from(settings), pages::routes(app)).await
+        accept(listener, TlsAcceptor::from(settings), routes::routes(app)).await
     });
     // The next server makes a socket of its own.
     let _ = std::fs::remove_file(path);

@@ -11,8 +11,6 @@ use std::time::{Instant, SystemTime};
 use parking_lot::Mutex;
 use protocol::{Exit, Failure};
 
-use crate::app::App;
-
 /// Maximum number of tasks on record, and of running tasks.
 const MOST: usize = 200;
 const MOST_RUNNING: usize = 16;
@@ -77,13 +75,13 @@ impl Tasks {
 
     /// Runs `work` as a task. The work returns the exit status.
     pub(crate) fn run(
-        app: &Arc<App>,
+        &self,
         (user, command, back): (u32, String, String),
-        work: impl FnOnce(&App, &Arc<Task>) -> Exit + Send + 'static,
+        work: impl FnOnce(&Arc<Task>) -> Exit + Send + 'static,
     ) -> Result<Arc<Task>, Failure> {
         let begun = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         let task = {
-            let mut all = app.tasks.all.lock();
+            let mut all = self.all.lock();
             let (last, tasks) = &mut *all;
             if tasks.values().filter(|task| task.is_running()).count() >= MOST_RUNNING {
                 return Err(Failure::new("too many commands are running").hint("wait until a command has ended"));
@@ -99,11 +97,11 @@ impl Tasks {
             tasks.insert(task.number, task.clone());
             task
         };
-        let (app, running) = (app.clone(), task.clone());
+        let running = task.clone();
         std::thread::Builder::new().name("task".into()).spawn(move || {
             // A defect ends the task, and its page says so.
             let mut ending = Ending(running.clone(), Exit::Failed);
-            ending.1 = work(&app, &running);
+            ending.1 = work(&running);
         })?;
         Ok(task)
     }

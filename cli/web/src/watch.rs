@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use dataset::property::pool::HEALTH;
 use parking_lot::Mutex;
 use protocol::{Executors, Failure, IoCounts, IoSample, PoolRecord, PoolRequest, PoolStatus, Response};
 
@@ -25,7 +26,7 @@ pub(crate) const POINTS: usize = 720;
 const MOST: usize = 256;
 
 /// The properties of a pool in each look.
-const PROPERTIES: [&str; 5] = ["size", "allocated", "free", "capacity", "health"];
+const PROPERTIES: [&str; 5] = ["size", "allocated", "free", "capacity", HEALTH.row().name];
 
 /// The watch over all pools.
 pub(crate) struct Watch {

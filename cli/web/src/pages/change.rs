@@ -15,12 +15,13 @@ use maud::{Markup, html};
 use protocol::{Exit, Failure};
 use tokio::task::spawn_blocking;
 
-use super::{Page, frame, parts};
+use super::page::Page;
+use super::{frame, parts};
 use crate::actions::{self, Action, File, Words};
 use crate::app::App;
 use crate::fields::Fields;
 use crate::gate::Visitor;
-use crate::tasks::{Output, Task, Tasks, append};
+use crate::tasks::{Output, Task, append};
 
 /// Steps to a page about a change.
 fn way(action: &Action) -> [frame::Step; 2] {
@@ -48,7 +49,7 @@ fn permitted(visitor: &Visitor, name: &str, fields: &Fields) -> Result<&'static 
 }
 
 /// Shows the command and its dry run, and asks for confirmation.
-pub(super) async fn confirm(
+pub(crate) async fn confirm(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     Path(name): Path<String>,
@@ -186,7 +187,7 @@ fn subprocess(words: &Words, file: Option<(File, &str)>, each: &mut dyn FnMut(&[
 }
 
 /// Starts a confirmed change, and leads to its page.
-pub(super) async fn run(
+pub(crate) async fn run(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     Path(name): Path<String>,
@@ -214,10 +215,10 @@ fn start(app: &Arc<App>, visitor: &Visitor, action: &Action, fields: &Fields) ->
         back if back.starts_with('/') && !back.starts_with("//") => back.to_owned(),
         _ => "/".to_owned(),
     };
-    let user = visitor.user;
-    Tasks::run(app, (user, shown, back), move |app, task| {
+    let (user, shared) = (visitor.user, app.clone());
+    app.tasks.run((user, shown, back), move |task| {
         let mut each = |bytes: &[u8]| drop(Output(task).write(bytes));
-        let Some((file, path)) = file else { return run_here(app, user, &words, &mut each) };
+        let Some((file, path)) = file else { return run_here(&shared, user, &words, &mut each) };
         match subprocess(&words, Some((file, &path)), &mut each) {
             Ok(exit) => {
                 if exit != Exit::Done && file == File::Written && FilePath::new(&path).exists() {

@@ -13,7 +13,8 @@ use maud::{Markup, html};
 use protocol::{DatasetRecord, DatasetRequest, Failure, PropertyRecord};
 use serde::Deserialize;
 
-use super::{Page, frame, parts};
+use super::page::Page;
+use super::{frame, parts};
 use crate::app::App;
 use crate::ask::MOST;
 use crate::gate::Visitor;
@@ -31,7 +32,7 @@ const SNAPSHOT: [&str; 4] = [USED.row().name, "referenced", CREATION.row().name,
 
 /// The parts of the lists to show.
 #[derive(Default, Deserialize)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     /// Number of the first child.
     #[serde(default)]
     children: usize,
@@ -41,7 +42,7 @@ pub(super) struct Parts {
 }
 
 /// The page of a file system.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     Path(name): Path<String>,
@@ -230,7 +231,7 @@ fn time_line(snapshots: &[DatasetRecord]) -> Markup {
     let each = oldest_first.len().div_ceil(BARS).max(1);
     let bars: Vec<(u64, &[&DatasetRecord])> = oldest_first
         .chunks(each)
-        .map(|group| (group.iter().map(|snapshot| number(snapshot, "used")).sum(), group))
+        .map(|group| (group.iter().map(|snapshot| number(snapshot, USED.name)).sum(), group))
         .collect();
     let most = bars.iter().map(|(used, _)| *used).max().unwrap_or(0).max(1);
     html! {
@@ -261,8 +262,8 @@ fn snapshot_table(visitor: &Visitor, name: &str, snapshots: &[DatasetRecord], fr
                         @let full = snapshot.name.as_str();
                         tr {
                             th scope="row" { a href=(parts::snapshot_address(full)) { (full.rsplit('@').next().unwrap_or_default()) } }
-                            td { (parts::time(number(snapshot, "creation") as i64)) }
-                            td { (parts::bytes(number(snapshot, "used"))) }
+                            td { (parts::time(number(snapshot, CREATION.name) as i64)) }
+                            td { (parts::bytes(number(snapshot, USED.name))) }
                             td { (parts::bytes(number(snapshot, "referenced"))) }
                             td { @if visitor.is_owner { a href=(super::files::address(full, b"/")) { "Browse" } } }
                         }

@@ -6,12 +6,13 @@ use axum::extract::{Path, State};
 use maud::{Markup, html};
 use protocol::{Failure, LossReport, PoolRequest, Response, VdevRecord, unexpected_answer};
 
-use super::{Page, frame, parts, pool};
+use super::page::Page;
+use super::{frame, parts, pool};
 use crate::app::App;
 use crate::gate::Visitor;
 
 /// The page of a device.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     Path((pool, guid)): Path<(String, u64)>,

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::{Page, frame, parts};
+use super::page::Page;
+use super::{frame, parts};
 use crate::app::App;
 use crate::fields::{escape, unescape};
 use crate::gate::Visitor;
@@ -28,7 +29,7 @@ const PIECES: usize = 4;
 
 /// A dataset or snapshot, and an escaped path.
 #[derive(Deserialize)]
-pub(super) struct Place {
+pub(crate) struct Place {
     at: String,
     #[serde(default)]
     path: String,
@@ -60,7 +61,7 @@ fn refused(visitor: &Visitor) -> Result<(), Failure> {
 }
 
 /// The page of a directory.
-pub(super) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Query(place): Query<Place>) -> Page {
+pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Query(place): Query<Place>) -> Page {
     let dataset = place.at.split('@').next().unwrap_or_default();
     let mut way = frame::way_to(dataset);
     if let Some((_, snapshot)) = place.at.split_once('@') {
@@ -126,7 +127,7 @@ fn table(visitor: &Visitor, at: &str, path: &[u8], entries: &[EntryRecord]) -> M
 }
 
 /// The content of a file, as a download.
-pub(super) async fn download(State(app): State<Arc<App>>, visitor: Visitor, Query(place): Query<Place>) -> Response {
+pub(crate) async fn download(State(app): State<Arc<App>>, visitor: Visitor, Query(place): Query<Place>) -> Response {
     let opened = refused(&visitor).and_then(|()| place.location());
     let location = match opened {
         Ok(location) => location,
@@ -153,7 +154,7 @@ pub(super) fn attachment(name: &[u8], body: Body) -> Response {
 
 /// The bytes that a request writes to its stream, as the body of a response. A failure before the first byte fails the
 /// request; a later failure breaks the download off, so that the browser reports it.
-pub(super) async fn piped(
+pub(crate) async fn piped(
     app: &Arc<App>,
     visitor: &Visitor,
     pool: &str,

@@ -4,7 +4,8 @@ use axum::http::StatusCode;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use protocol::Failure;
 
-use super::{Page, status_of};
+use super::page::Page;
+use super::page::status_of;
 use crate::gate::Visitor;
 
 /// Links of the navigation: address and text.
@@ -101,7 +102,7 @@ fn trail(way: &[Step]) -> Markup {
 }
 
 /// The page of an unknown address.
-pub(super) async fn missing(visitor: Visitor) -> Page {
+pub(crate) async fn missing(visitor: Visitor) -> Page {
     let content = html! { p { "No page has this address." } p { a href="/" { "Go to the pools" } } };
     Page(StatusCode::NOT_FOUND, whole("Not found", Some(&visitor), &[], content))
 }

@@ -6,7 +6,8 @@ use axum::extract::{Path, State};
 use maud::html;
 use protocol::{PoolRequest, Response, unexpected_answer};
 
-use super::{Page, frame, parts, pool};
+use super::page::Page;
+use super::{frame, parts, pool};
 use crate::app::App;
 use crate::gate::Visitor;
 
@@ -14,7 +15,7 @@ use crate::gate::Visitor;
 const MOST: usize = 2000;
 
 /// The commands that changed a pool.
-pub(super) async fn history(State(app): State<Arc<App>>, visitor: Visitor, Path(name): Path<String>) -> Page {
+pub(crate) async fn history(State(app): State<Arc<App>>, visitor: Visitor, Path(name): Path<String>) -> Page {
     let mut way = pool::way(&name);
     way.push((String::new(), "history".to_owned()));
     let title = format!("History of {name}");
@@ -41,7 +42,7 @@ pub(super) async fn history(State(app): State<Arc<App>>, visitor: Visitor, Path(
 }
 
 /// The events of a pool.
-pub(super) async fn events(State(app): State<Arc<App>>, visitor: Visitor, Path(name): Path<String>) -> Page {
+pub(crate) async fn events(State(app): State<Arc<App>>, visitor: Visitor, Path(name): Path<String>) -> Page {
     let mut way = pool::way(&name);
     way.push((String::new(), "events".to_owned()));
     let title = format!("Events of {name}");

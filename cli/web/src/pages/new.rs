@@ -1,21 +1,23 @@
 //! Creating and importing pools.
 
 use axum::extract::Query;
+use dataset::property::dataset::MOUNTPOINT;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{Page, frame, parts};
+use super::page::Page;
+use super::{frame, parts};
 use crate::gate::Visitor;
 
 /// Values that another page proposes.
 #[derive(Default, Deserialize)]
-pub(super) struct Proposed {
+pub(crate) struct Proposed {
     #[serde(default)]
     vdevs: String,
 }
 
 /// The page with both forms.
-pub(super) async fn show(visitor: Visitor, Query(proposed): Query<Proposed>) -> Page {
+pub(crate) async fn show(visitor: Visitor, Query(proposed): Query<Proposed>) -> Page {
     let way = [("/new".to_owned(), "New pool".to_owned())];
     let content = html! {
         @if !parts::is_offered(&visitor, "create-pool") { p { "Only the owner can create and import pools, with a token that may change things." } }
@@ -42,7 +44,7 @@ fn create(visitor: &Visitor, vdevs: &str) -> Markup {
                             @for word in ["lz4", "zstd", "off"] { option { (word) } }
                         }
                     }))
-                    (parts::field("mountpoint", "Mount point (empty for the default)", html! { input id="mountpoint" name="mountpoint" spellcheck="false"; }))
+                    (parts::field(MOUNTPOINT.name, "Mount point (empty for the default)", html! { input id=(MOUNTPOINT.name) name=(MOUNTPOINT.name) spellcheck="false"; }))
                     button { "Create" }
                 }))
             }

@@ -6,13 +6,14 @@ use axum::extract::State;
 use maud::{Markup, html};
 use protocol::{Executor, PoolStatus};
 
-use super::{Page, frame, parts, pool};
+use super::page::Page;
+use super::{frame, parts, pool};
 use crate::app::App;
 use crate::gate::Visitor;
 use crate::watch::{Seen, Sight};
 
 /// The page of all pools.
-pub(super) async fn show(State(app): State<Arc<App>>, visitor: Visitor) -> Page {
+pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor) -> Page {
     let content = html! {
         div data-live="/live/overview" { (fragment(&app, visitor.is_owner)) }
         @if visitor.is_owner && !visitor.read_only {

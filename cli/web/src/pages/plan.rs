@@ -6,7 +6,8 @@ use maud::{Markup, html};
 use protocol::{Failure, LayoutPlan, PlanDisk, PlanWishes, plan_layouts};
 use serde::Deserialize;
 
-use super::{Page, frame, parts};
+use super::page::Page;
+use super::{frame, parts};
 use crate::fields::escape;
 use crate::gate::Visitor;
 
@@ -15,7 +16,7 @@ const IN_FULL: usize = 3;
 
 /// The fields of the form.
 #[derive(Default, Deserialize)]
-pub(super) struct Wishes {
+pub(crate) struct Wishes {
     #[serde(default)]
     disks: String,
     #[serde(default)]
@@ -29,7 +30,7 @@ pub(super) struct Wishes {
 }
 
 /// The form, and the layouts if disks were entered.
-pub(super) async fn show(visitor: Visitor, Query(wishes): Query<Wishes>) -> Page {
+pub(crate) async fn show(visitor: Visitor, Query(wishes): Query<Wishes>) -> Page {
     let plans = (!wishes.disks.trim().is_empty()).then(|| plan(&wishes));
     let content = html! {
         (form(&wishes))

@@ -7,12 +7,13 @@ use axum::extract::{Path, State};
 use maud::{Markup, html};
 use protocol::{Failure, PoolRecord, PoolRequest, PoolStatus, Response, unexpected_answer};
 
-use super::{Page, chart, dataset, drawing, frame, overview, parts};
+use super::page::Page;
+use super::{chart, dataset, drawing, frame, overview, parts};
 use crate::app::App;
 use crate::gate::Visitor;
 
 /// The page of a pool.
-pub(super) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(pool): Path<String>) -> Page {
+pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(pool): Path<String>) -> Page {
     let way = way(&pool);
     if app.watch.get(&pool).is_none() {
         let name = pool.clone();

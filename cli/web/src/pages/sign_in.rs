@@ -5,40 +5,27 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{Page, frame, parts};
+use super::page::Page;
+use super::{frame, parts};
 use crate::app::App;
-use crate::fields::{Fields, escape};
+use crate::fields::Fields;
 use crate::gate;
 use crate::tokens::Refusal;
 
 /// The page that a user wanted before signing in.
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     #[serde(default)]
     to: String,
 }
 
-/// The address of the sign-in, from which the browser returns to `wanted`.
-pub(crate) fn address(wanted: &Uri) -> String {
-    match wanted.path_and_query().map(|path| path.as_str()) {
-        None | Some("/") => "/sign-in".to_owned(),
-        Some(path) => format!("/sign-in?to={}", escape(path.as_bytes())),
-    }
-}
-
-/// The answer to a change without a session.
-pub(crate) fn expired() -> Page {
-    let content = content("/", Some("Your session has ended, and nothing was changed."));
-    Page(StatusCode::UNAUTHORIZED, frame::whole("Sign in", None, &[], content))
-}
-
 /// The page with the form.
-pub(super) async fn show(Query(wanted): Query<Wanted>) -> Page {
+pub(crate) async fn show(Query(wanted): Query<Wanted>) -> Page {
     Page(StatusCode::OK, frame::whole("Sign in", None, &[], content(&wanted.to, None)))
 }
 
@@ -63,7 +50,7 @@ fn content(to: &str, problem: Option<&str>) -> Markup {
 }
 
 /// Checks a token and begins a session.
-pub(super) async fn sign_in(State(app): State<Arc<App>>, request: Request) -> Response {
+pub(crate) async fn sign_in(State(app): State<Arc<App>>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
     let from = gate::peer(&parts).map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.ip());
     end_session(&app, &mut parts);
@@ -108,7 +95,7 @@ fn end_session(app: &App, parts: &mut Parts) {
 }
 
 /// Ends the session of the request.
-pub(super) async fn sign_out(State(app): State<Arc<App>>, request: Request) -> Response {
+pub(crate) async fn sign_out(State(app): State<Arc<App>>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
     let visitor = match gate::Visitor::from_request_parts(&mut parts, &app).await {
         Ok(visitor) => visitor,
@@ -134,6 +121,5 @@ mod tests {
         for foreign in ["//evil.example/", "https://evil.example", "/\\evil.example", "", "/\r\nx: y"] {
             assert_eq!(local(foreign), "/");
         }
-        assert_eq!(address(&"/pool/tank?a=b".parse().unwrap()), "/sign-in?to=/pool/tank%3Fa%3Db");
     }
 }

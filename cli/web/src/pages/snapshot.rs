@@ -5,16 +5,18 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use dataset::name::SnapshotName;
 use dataset::property::Kinds;
+use dataset::property::dataset::{CREATION, USED};
 use maud::{Markup, html};
 use protocol::{DatasetRecord, DatasetRequest, Failure, Response};
 
 use super::dataset::number;
-use super::{Page, dataset as dataset_page, files, frame, parts, streams};
+use super::page::Page;
+use super::{dataset as dataset_page, files, frame, parts, streams};
 use crate::app::App;
 use crate::gate::Visitor;
 
 /// The page of a snapshot.
-pub(super) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(name): Path<String>) -> Page {
+pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(name): Path<String>) -> Page {
     let mut way = frame::way_to(name.split('@').next().unwrap_or_default());
     way.push((parts::snapshot_address(&name), name.rsplit('@').next().unwrap_or_default().to_owned()));
     match content(&app, &visitor, &name).await {
@@ -42,8 +44,8 @@ async fn content(app: &Arc<App>, visitor: &Visitor, name: &str) -> Result<Markup
     };
     Ok(html! {
         dl.facts {
-            dt { "Taken" } dd { (parts::time(number(&own, "creation") as i64)) " (" (parts::age(number(&own, "creation") as i64)) ")" }
-            dt { "Holds alone" } dd { (parts::bytes(number(&own, "used"))) }
+            dt { "Taken" } dd { (parts::time(number(&own, CREATION.name) as i64)) " (" (parts::age(number(&own, CREATION.name) as i64)) ")" }
+            dt { "Holds alone" } dd { (parts::bytes(number(&own, USED.name))) }
             dt { "Referenced" } dd { (parts::bytes(number(&own, "referenced"))) }
             @if !holds.is_empty() {
                 dt { "Held by" }

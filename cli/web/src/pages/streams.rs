@@ -59,12 +59,12 @@ pub(super) fn receive_forms(visitor: &Visitor, dataset: &str) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     snapshot: String,
 }
 
 /// A full stream of a snapshot, as a download.
-pub(super) async fn download(State(app): State<Arc<App>>, visitor: Visitor, Query(wanted): Query<Wanted>) -> Response {
+pub(crate) async fn download(State(app): State<Arc<App>>, visitor: Visitor, Query(wanted): Query<Wanted>) -> Response {
     let sent = async {
         let snapshot: SnapshotName =
             wanted.snapshot.parse().map_err(|error| Failure::cannot("send", &wanted.snapshot, error))?;
@@ -102,12 +102,12 @@ fn full(snapshot: SnapshotName) -> SendSpec {
 
 /// The dataset of an upload. Its body is the stream itself, and a header carries the secret of the forms.
 #[derive(Deserialize)]
-pub(super) struct Target {
+pub(crate) struct Target {
     dataset: String,
 }
 
 /// Receives the body of a request. The answer is one line of text.
-pub(super) async fn upload(
+pub(crate) async fn upload(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     Query(target): Query<Target>,
@@ -122,7 +122,7 @@ pub(super) async fn upload(
     }
     match received(&app, &visitor, &target.dataset, request.into_body()).await {
         Ok(text) => text.into_response(),
-        Err(failure) => (super::status_of(&failure), failure.to_string()).into_response(),
+        Err(failure) => (super::page::status_of(&failure), failure.to_string()).into_response(),
     }
 }
 

@@ -6,7 +6,8 @@ use axum::extract::{Path, State};
 use maud::{Markup, html};
 use protocol::{Exit, Failure};
 
-use super::{Page, frame, parts};
+use super::page::Page;
+use super::{frame, parts};
 use crate::app::App;
 use crate::gate::Visitor;
 use crate::tasks::Task;
@@ -16,7 +17,7 @@ fn way() -> Vec<frame::Step> {
 }
 
 /// The commands of a user, newest first.
-pub(super) async fn list(State(app): State<Arc<App>>, visitor: Visitor) -> Page {
+pub(crate) async fn list(State(app): State<Arc<App>>, visitor: Visitor) -> Page {
     let tasks = app.tasks.of(visitor.user, visitor.is_owner);
     let content = html! {
         @if tasks.is_empty() { p { "No command was run from this page." } }
@@ -33,7 +34,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, visitor: Visitor) -> Page 
 }
 
 /// The page of a command.
-pub(super) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(number): Path<u64>) -> Page {
+pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(number): Path<u64>) -> Page {
     let mut way = way();
     way.push((format!("/task/{number}"), format!("command {number}")));
     let Some(task) = app.tasks.get(number, visitor.user, visitor.is_owner) else {
