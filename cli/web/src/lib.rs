@@ -23,6 +23,7 @@
 //! live     server-sent events                figures  metrics
 //! views    text shared by streams            rights   what root gives up
 //! fields   fields of forms                   routes   addresses
+//! notify   messages to systemd
 //! ```
 
 mod actions;
@@ -33,6 +34,7 @@ mod fields;
 mod figures;
 mod gate;
 mod live;
+mod notify;
 mod pages;
 mod rights;
 mod routes;

@@ -20,7 +20,7 @@ use tokio::runtime::Builder;
 use tokio::select;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
@@ -28,7 +28,7 @@ use crate::tasks::Tasks;
 use crate::tokens::Tokens;
 use crate::views::Views;
 use crate::watch::Watch;
-use crate::{Commands, Config, door, rights, routes, tls};
+use crate::{Commands, Config, door, notify, rights, routes, tls};
 
 /// Maximum number of connections at a time.
 const MOST: usize = 2048;
@@ -38,6 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 32 << 10;
+
+/// Interval of the signs of life for systemd; its unit waits for three.
+const BEAT: Duration = Duration::from_secs(10);
 
 /// Maximum number of threads for requests to services.
 const THREADS: usize = 64;
@@ -86,6 +89,7 @@ pub fn serve(
             fingerprint: app.fingerprint.clone(),
             is_self_signed: app.config.certificate.is_none(),
         })?;
+        notify::tell(notify::READY);
         accept(listener, TlsAcceptor::from(settings), routes::routes(app)).await
     });
     // The next server makes a socket of its own.
@@ -107,6 +111,7 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, routes: Router) -> Resu
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let places = Arc::new(Semaphore::new(MOST));
+    let mut beat = interval(BEAT);
     loop {
         select! {
             accepted = listener.accept() => match accepted {
@@ -125,6 +130,7 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, routes: Router) -> Resu
                     sleep(Duration::from_millis(100)).await;
                 }
             },
+            _ = beat.tick() => notify::tell(notify::ALIVE),
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
         }

@@ -18,6 +18,7 @@ pub(super) const ACTIONS: &[Action] = &[
     Action::new("scrub-pause", "Pause the scrub", |fields| job(fields, "scrub", &["-p"]), Dry::Show(status)).of_owner(),
     Action::new("scrub-stop", "Stop the scrub", |fields| job(fields, "scrub", &["-s"]), Dry::Show(status)).of_owner(),
     Action::new("trim", "Trim unused space", |fields| job(fields, "trim", &[]), Dry::Option("-n")).of_owner(),
+    Action::new("trim-pause", "Pause the trim", |fields| job(fields, "trim", &["-s"]), Dry::Show(status)).of_owner(),
     Action::new("trim-stop", "Stop the trim", |fields| job(fields, "trim", &["-c"]), Dry::Show(status)).of_owner(),
     Action::new("rebalance", "Rebalance the pool", |fields| job(fields, "rebalance", &[]), Dry::Option("-n"))
         .of_owner(),

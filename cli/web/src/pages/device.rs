@@ -80,7 +80,7 @@ fn loss(report: &LossReport) -> Markup {
             @for vdev in &report.vdevs {
                 li {
                     (vdev.name) ": "
-                    @if vdev.survives { (vdev.left) " complete devices would be left, with all data" } @else { "would be lost" }
+                    @if vdev.survives { (vdev.left) @if vdev.left == 1 { " complete device" } @else { " complete devices" } " would be left, with all data" } @else { "would be lost" }
                 }
             }
             @for idle in &report.idle { li { "The " (idle.kind) " holds no data of its own." } }

@@ -28,6 +28,8 @@ pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(poo
         Ok(_) => frame::message(&unexpected_answer()),
         Err(failure) => frame::message(&failure),
     };
+    let seen = app.watch.get(&pool).and_then(|seen| seen.sight().status.clone());
+    let jobs = seen.map(|status| status.jobs.clone()).unwrap_or_default();
     let content = html! {
         nav.tabs aria-label="Pool" {
             a href=(parts::dataset_address(&pool)) { "Datasets" }
@@ -37,7 +39,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(poo
             }
         }
         div data-live=(format!("/live/pool/{pool}")) { (fragment(&app, &pool, visitor.is_owner)) }
-        (controls(&visitor, &pool))
+        (controls(&visitor, &pool, &jobs))
         section aria-labelledby="properties" {
             h2 id="properties" { "Properties" }
             (properties)
@@ -168,27 +170,45 @@ fn jobs(status: &PoolStatus) -> Markup {
     }
 }
 
+/// Jobs with buttons: kind, name for the reader, and the changes that start, pause and stop the job.
+const CONTROLS: [(Kind, &str, [&str; 3]); 4] = [
+    (Kind::Scrub, "scrub", ["scrub", "scrub-pause", "scrub-stop"]),
+    (Kind::Trim, "trim", ["trim", "trim-pause", "trim-stop"]),
+    (Kind::Rebalance, "rebalance", ["rebalance", "rebalance-pause", "rebalance-stop"]),
+    (Kind::Defragment, "defragmentation", ["defragment", "defragment-pause", "defragment-stop"]),
+];
+
+/// Buttons for jobs: a job under way can be paused and stopped, and any other started.
+fn job_controls(visitor: &Visitor, pool: &str, jobs: &[JobRecord]) -> Markup {
+    let state = |kind: Kind| jobs.iter().find(|job| job.kind == kind && is_under_way(job)).map(|job| &job.state);
+    let hidden = [("pool", pool)];
+    html! {
+        div.actions {
+            @for (kind, name, [start, pause, stop]) in CONTROLS {
+                @match state(kind) {
+                    None => (parts::button(visitor, start, &hidden, &format!("Start {name}"))),
+                    Some(JobState::Paused) => {
+                        (parts::button(visitor, start, &hidden, &format!("Resume {name}")))
+                        (parts::button(visitor, stop, &hidden, &format!("Stop {name}")))
+                    },
+                    Some(_) => {
+                        (parts::button(visitor, pause, &hidden, &format!("Pause {name}")))
+                        (parts::button(visitor, stop, &hidden, &format!("Stop {name}")))
+                    },
+                }
+            }
+        }
+    }
+}
+
 /// Buttons that change the pool.
-fn controls(visitor: &Visitor, pool: &str) -> Markup {
-    const JOBS: [(&str, &str); 11] = [
-        ("scrub", "Scrub"),
-        ("scrub-pause", "Pause scrub"),
-        ("scrub-stop", "Stop scrub"),
-        ("trim", "Trim"),
-        ("trim-stop", "Stop trim"),
-        ("rebalance", "Rebalance"),
-        ("rebalance-pause", "Pause rebalance"),
-        ("rebalance-stop", "Stop rebalance"),
-        ("defragment", "Defragment"),
-        ("defragment-pause", "Pause defragmentation"),
-        ("defragment-stop", "Stop defragmentation"),
-    ];
+fn controls(visitor: &Visitor, pool: &str, jobs: &[JobRecord]) -> Markup {
     let hidden = [("pool", pool)];
     html! {
         @if parts::is_offered(visitor, "scrub") {
             section aria-labelledby="controls" {
                 h2 id="controls" { "Control jobs" }
-                div.actions { @for (action, text) in JOBS { (parts::button(visitor, action, &hidden, text)) } }
+                (job_controls(visitor, pool, jobs))
             }
             section aria-labelledby="change" {
                 h2 id="change" { "Change the pool" }

@@ -1,0 +1,58 @@
+//! Messages to systemd: the server is ready, and still alive.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Variable with the socket of the service manager.
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// The server accepts connections.
+pub(crate) const READY: &str = "READY=1";
+
+/// The server is alive; a manager with a watchdog restarts a silent server.
+pub(crate) const ALIVE: &str = "WATCHDOG=1";
+
+/// Tells the service manager, if there is one. A manager that is gone changes nothing for the page.
+pub(crate) fn tell(message: &str) {
+    let Some(path) = std::env::var_os(SOCKET) else { return };
+    if let Err(error) = send(&path, message) {
+        tracing::debug!("cannot notify the service manager: {error}");
+    }
+}
+
+/// Sends to a path, or to an abstract name that begins with `@`.
+fn send(path: &OsStr, message: &str) -> io::Result<()> {
+    let address = match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(path)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_arrives_at_a_path_and_at_an_abstract_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let name = format!("cenote-notify-{}", std::process::id());
+        let sockets = [
+            (UnixDatagram::bind(&path).unwrap(), path.into_os_string()),
+            (
+                UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap(),
+                format!("@{name}").into(),
+            ),
+        ];
+        for (socket, address) in sockets {
+            send(&address, READY).unwrap();
+            let mut bytes = [0; 32];
+            let count = socket.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..count], READY.as_bytes());
+        }
+    }
+}
