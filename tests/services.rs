@@ -124,3 +124,82 @@ fn a_service_without_descriptors_exports_its_pool() {
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
     assert_eq!(fs::read_to_string(lab.mount("tank").join("file")).unwrap(), "kept");
 }
+
+/// A hook of a lab, with this text and mode.
+fn plant_hook(lab: &Lab, name: &str, text: &str, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = lab.path("config/events.d");
+    fs::create_dir_all(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.join(name), text).unwrap();
+    fs::set_permissions(folder.join(name), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn hooks_run_after_their_events_with_the_variables_of_zed() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let said = lab.at("said");
+    let tells =
+        |name: &str| format!("#!/bin/sh\necho {name} $ZEVENT_EID $ZEVENT_SUBCLASS $ZEVENT_POOL $SECRET >>{said}\n");
+    plant_hook(&lab, "scrub_finish-tell", &tells("scrub"), 0o755);
+    plant_hook(&lab, "all-tell", &tells("all"), 0o755);
+    plant_hook(&lab, "all-writable", &tells("writable"), 0o777);
+    plant_hook(&lab, "all-not-executable", &tells("plain"), 0o644);
+    plant_hook(&lab, "history_event-fails", "#!/bin/sh\nexit 3\n", 0o755);
+    lab.create("tank", "128M");
+    lab.pool(&["scrub", "-w", "tank"]);
+    let text = || fs::read_to_string(&said).unwrap_or_default();
+    wait_until("the hooks of the scrub have run", || text().contains("scrub "));
+    let text = text();
+    assert!(text.contains("all 1 pool_import tank\n") && text.contains("scrub_finish tank\n"), "{text}");
+    assert!(!text.contains("writable") && !text.contains("plain"), "{text}");
+    let log = fs::read_to_string(lab.path("state/log/tank.log")).unwrap();
+    assert!(log.contains("all-writable is not run"), "{log}");
+}
+
+#[test]
+fn a_hook_that_hangs_delays_hooks_and_nothing_else() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let said = lab.at("said");
+    plant_hook(&lab, "scrub_start-hangs", "#!/bin/sh\nsleep 1000 & wait\n", 0o755);
+    plant_hook(&lab, "scrub_finish-tell", &format!("#!/bin/sh\necho done >{said}\n"), 0o755);
+    lab.create("tank", "128M");
+    let begun = std::time::Instant::now();
+    lab.pool(&["scrub", "-w", "tank"]);
+    lab.fs(&["create", "tank/home"]);
+    assert!(begun.elapsed() < Duration::from_secs(8), "the hook delays commands");
+    wait_until("the hook after the hanging hook has run", || Path::new(&said).exists());
+}
+
+#[test]
+fn events_survive_a_restart_of_the_service() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "128M");
+    lab.pool(&["scrub", "-w", "tank"]);
+    let before = lab.pool(&["events", "-H", "tank"]);
+    assert!(before.contains("scrub_finish"), "{before}");
+    // Records are written by a thread of their own.
+    let logged = || {
+        let logs = fs::read_dir(lab.path("state/events")).unwrap();
+        logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect::<String>()
+    };
+    wait_until("the events are in the log", || logged().contains("scrub_finish"));
+    lab.kill("tank");
+    lab.pool(&["import", "tank"]);
+    let after = lab.pool(&["events", "-H", "tank"]);
+    assert!(after.starts_with(&before) && after.len() > before.len(), "{before}\n{after}");
+    lab.pool(&["events", "-c"]);
+    wait_until("the log is empty", || logged().lines().count() <= 1);
+    lab.pool(&["destroy", "-f", "tank"]);
+    assert!(fs::read_dir(lab.path("state/events")).unwrap().next().is_none());
+}

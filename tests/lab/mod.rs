@@ -152,6 +152,7 @@ impl Lab {
         let mut command = Command::new(line.next().unwrap_or_default());
         command.args(line).args(words).current_dir(self.folder.path());
         command.env("CENOTE_STATE", self.path("state")).env("CENOTE_RUN", self.path("run"));
+        command.env("CENOTE_CONFIG", self.path("config"));
         command.env("HOME", self.path("home")).env("TZ", "UTC").env_remove("CENOTE_MOUNTLESS");
         command.env("CENOTE_RESTART", if self.restarting { "1" } else { "0" });
         if self.mountless {

@@ -32,9 +32,10 @@ use protocol::{Call, Failure, OnSaid, Request, Response, ServiceRequest, Stream}
 use tracing_subscriber::EnvFilter;
 
 use super::{
+    hooks::{self, OfPool},
     hygiene,
     keeper::{self, Devices},
-    places::{Places, prepare_shared},
+    places::{Places, prepare_closed, prepare_shared},
     registry::Registry,
     server::{self, End, Handler},
     spawn,
@@ -89,6 +90,7 @@ fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Fail
     // This process owns the pool, so an existing socket is stale.
     let listener = listen(&places.socket(name))?;
     pool.remember_mounts_in(Registry::of(places).mounts(name));
+    attach_events(places, &pool, name)?;
     let owned = Owned {
         engine: Arc::downgrade(pool.engine()),
         name: name.to_owned(),
@@ -102,6 +104,16 @@ fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Fail
     let owned = Arc::new(owned);
     keeper::start(Arc::downgrade(&owned));
     Ok((owned, listener))
+}
+
+/// Continues the pool's log of events, and starts the hooks. A pool without hooks is served all the same.
+fn attach_events(places: &Places, pool: &OpenPool, name: &str) -> Result<(), Failure> {
+    let log = places.events(pool.guid());
+    prepare_closed(&log)?;
+    let hooks = hooks::start(places.hooks(), OfPool { name: name.to_owned(), guid: pool.guid() });
+    let hooks = hooks.inspect_err(|error| tracing::warn!("no event hook will run: {error}")).ok();
+    pool.attach_events(log, hooks);
+    Ok(())
 }
 
 fn listen(path: &Path) -> Result<UnixListener, Failure> {

@@ -16,6 +16,7 @@
 //! execute    executes requests on a pool opened by this process
 //! health     conditions of a pool -> state, status, action
 //! owners     names and numbers of users and groups      piped    a pipe before a stream, for pools of other users
+//! hooks      programs that run after events
 //! ```
 //!
 //! A pool has one owner: its service, or the command with the pool open at the moment. Locks on its devices enforce a
@@ -29,6 +30,7 @@ pub mod execute;
 mod executor;
 mod exposed;
 mod health;
+mod hooks;
 mod host;
 mod hygiene;
 mod keeper;

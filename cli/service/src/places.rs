@@ -5,12 +5,14 @@
 //! STATE/index/NAME         its name, GUID and state, for other users
 //! STATE/log/NAME.log       output of its service
 //! RUN/NAME.sock            its service's socket        /run/cenote, or $XDG_RUNTIME_DIR/cenote, or STATE/run
+//! STATE/events/GUID.jsonl  the events of a pool
+//! CONFIG/events.d/         event hooks                 /etc/cenote, or $XDG_CONFIG_HOME/cenote or ~/.config/cenote
 //! STATE/web/               certificate and key of the web server
 //! RUN/web/door             the socket at which the web server issues tokens
 //! RUN/NAME.lock            held while a pool is opened or its service started
 //! ```
 //!
-//! `CENOTE_STATE` and `CENOTE_RUN` override both. All files belong to the user. Root's STATE, index and RUN are open
+//! `CENOTE_STATE`, `CENOTE_RUN` and `CENOTE_CONFIG` override the folders. All files belong to the user. Root's STATE, index and RUN are open
 //! to all users (0755), because every user may list root's pools; folders of other users are closed (0700). `pools`
 //! and `log` are always closed, and so is every file except sockets and the index.
 
@@ -29,12 +31,14 @@ use crate::owners::is_root;
 /// Default folders of root.
 const STATE: &str = "/var/lib/cenote";
 const RUN: &str = "/run/cenote";
+const CONFIG: &str = "/etc/cenote";
 
 /// The state and run folders of one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     state: PathBuf,
     run: PathBuf,
+    config: PathBuf,
 }
 
 impl Places {
@@ -57,7 +61,11 @@ impl Places {
             true => PathBuf::from(RUN),
             false => below("XDG_RUNTIME_DIR").unwrap_or_else(|| state.join("run")),
         });
-        Places { state, run }
+        let config = folder("CENOTE_CONFIG").unwrap_or_else(|| match is_root {
+            true => PathBuf::from(CONFIG),
+            false => below("XDG_CONFIG_HOME").unwrap_or_else(|| home().join(".config/cenote")),
+        });
+        Places { state, run, config }
     }
 
     /// Root's folders, for another user without `CENOTE_STATE` and `CENOTE_RUN`: every user may list root's pools.
@@ -85,6 +93,16 @@ impl Places {
     /// Path of the socket of a pool's service.
     pub fn socket(&self, pool: &str) -> PathBuf {
         self.run.join(format!("{pool}.sock"))
+    }
+
+    /// Path of the log of a pool's events, by the pool's GUID.
+    pub fn events(&self, guid: u64) -> PathBuf {
+        self.state.join("events").join(format!("{guid:016x}.jsonl"))
+    }
+
+    /// The folder of the event hooks.
+    pub fn hooks(&self) -> PathBuf {
+        self.config.join("events.d")
     }
 
     /// The folder of the web server's certificate.
@@ -218,8 +236,8 @@ mod tests {
     #[test]
     fn variables_of_our_own_win() {
         for is_root in [false, true] {
-            let places = choose(is_root, &[("CENOTE_STATE", "/a"), ("CENOTE_RUN", "/b")]);
-            assert_eq!(places, Places { state: "/a".into(), run: "/b".into() });
+            let places = choose(is_root, &[("CENOTE_STATE", "/a"), ("CENOTE_RUN", "/b"), ("CENOTE_CONFIG", "/c")]);
+            assert_eq!(places, Places { state: "/a".into(), run: "/b".into(), config: "/c".into() });
         }
     }
 }

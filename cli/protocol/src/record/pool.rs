@@ -158,7 +158,7 @@ pub struct HistoryRecord {
 /// An event, as `pool events` prints events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventRecord {
-    /// Sequence number: counts from 1 while the pool is open.
+    /// Sequence number: counts from 1, over restarts of the service.
     pub number: u64,
     /// Time of detection, in nanoseconds since 1970.
     pub time: i64,

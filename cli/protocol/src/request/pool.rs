@@ -36,7 +36,7 @@ pub enum PoolRequest {
         /// Paths or GUIDs of the devices presumed lost.
         devices: Vec<String>,
     },
-    /// Events since the pool was opened. `Events`
+    /// Events, also of earlier services. `Events`
     Events {
         /// Return only events with a higher number; 0 for all.
         after: u64,

@@ -1,4 +1,5 @@
-//! The events of a pool since the pool was opened: a bounded number, in memory.
+//! The events of a pool: a bounded number, in memory. A service also logs the events ([`super::journal`]), continues the
+//! log of the service before, and passes each event to the hooks (`hooks`).
 //!
 //! The engine does not report events. Instead a thread samples its state a few times a second, and every difference
 //! from the last sample is an event. A state that comes and goes between two samples is missed, but counters are not:
@@ -9,6 +10,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    path::PathBuf,
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
@@ -29,11 +31,12 @@ use pool::{
 };
 use protocol::EventRecord;
 
-use super::images::Sight;
+use super::{
+    images::Sight,
+    journal::{Journal, KEPT},
+};
 use crate::health::{self, State};
 
-/// Number of events kept.
-const KEPT: usize = 1000;
 /// Interval between two samples.
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -69,6 +72,23 @@ impl Events {
         watch.kept.iter().filter(|event| event.number > number).cloned().collect()
     }
 
+    /// Continues the log in `path`, and passes this and every later event to `hooks`.
+    pub(super) fn attach(&self, path: PathBuf, hooks: Option<Sender<EventRecord>>) {
+        let (journal, mut kept) = Journal::open(path);
+        let mut watch = self.watch.lock();
+        let last = kept.back().map_or(0, |event| event.number);
+        for mut event in std::mem::take(&mut watch.kept) {
+            event.number = event.number.saturating_add(last);
+            journal.append(&event);
+            tell(hooks.as_ref(), &event);
+            kept.push_back(event);
+        }
+        let surplus = kept.len().saturating_sub(KEPT);
+        kept.drain(..surplus);
+        (watch.kept, watch.next) = (kept, watch.next.saturating_add(last));
+        (watch.journal, watch.hooks) = (Some(journal), hooks);
+    }
+
     /// Takes a sample now.
     pub(super) fn look(&self) {
         self.watch.lock().look();
@@ -87,6 +107,7 @@ impl Events {
         watch.look();
         let count = watch.kept.len() as u64;
         watch.kept.clear();
+        watch.journal.iter().for_each(Journal::clear);
         count
     }
 
@@ -129,6 +150,15 @@ struct Watch {
     /// The number of the next event.
     next: u64,
     kept: VecDeque<EventRecord>,
+    journal: Option<Journal>,
+    hooks: Option<Sender<EventRecord>>,
+}
+
+/// Passes an event to the hooks, unless too many events wait.
+fn tell(hooks: Option<&Sender<EventRecord>>, event: &EventRecord) {
+    if let Some(Err(error)) = hooks.map(|hooks| hooks.try_send(event.clone())) {
+        tracing::warn!("no hook is run for event {}: {error}", event.number);
+    }
 }
 
 #[derive(Clone, PartialEq)]
@@ -178,6 +208,8 @@ impl Watch {
             resize: None,
             next: 1,
             kept: VecDeque::new(),
+            journal: None,
+            hooks: None,
         };
         watch.note("sysevent.fs.zfs.pool_import", []);
         watch
@@ -191,7 +223,10 @@ impl Watch {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
-        self.kept.push_back(EventRecord { number, time, class: class.to_owned(), details });
+        let event = EventRecord { number, time, class: class.to_owned(), details };
+        self.journal.iter().for_each(|journal| journal.append(&event));
+        tell(self.hooks.as_ref(), &event);
+        self.kept.push_back(event);
     }
 
     /// Compares the current state with the last sample.

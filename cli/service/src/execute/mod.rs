@@ -11,7 +11,7 @@
 //! suspended   resuming after a device failure, or giving up
 //! check       verifying a pool; if in use, its last committed state
 //! inspect     structures of a pool that no process has open
-//! activity    background activity                  events      events since the pool was opened
+//! activity    background activity                  events      events of the pool    journal   their log
 //! losses      data lost if some devices fail       trim        returning free space to devices
 //! jobs        the thread in which jobs take turns       orders      starting, pausing and stopping jobs, waiting
 //! rebalance   spreading data evenly over vdevs
@@ -51,6 +51,7 @@ mod in_place;
 pub(crate) mod inspect;
 mod job;
 mod jobs;
+mod journal;
 pub(crate) mod layout;
 mod losses;
 mod members;

@@ -6,6 +6,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use crossbeam_channel::Sender;
 use dataset::{
     admin::{Assignment as Given, Caller, Datasets},
     name::{DatasetName, Name},
@@ -23,7 +24,7 @@ use pool::{
     txg::{Committer, Engine, Feeder, Settings},
     units::Txg,
 };
-use protocol::{Assignment, Failure, given};
+use protocol::{Assignment, EventRecord, Failure, given};
 
 use super::{
     automatic,
@@ -246,6 +247,11 @@ impl OpenPool {
     /// Sets the file in which mounts by mount(8) are remembered.
     pub fn remember_mounts_in(&self, file: PathBuf) {
         self.mounts.iter().for_each(|mounts| mounts.remember_in(file.clone()));
+    }
+
+    /// Logs the events in `path`, after the events of earlier services, and passes new events to `hooks`.
+    pub(crate) fn attach_events(&self, path: PathBuf, hooks: Option<Sender<EventRecord>>) {
+        self.events.attach(path, hooks);
     }
 
     /// Keeps the remembered mounts for the next service, which mounts them again.

@@ -109,6 +109,8 @@ impl Client {
             return self.forget_lost(&lock, &known, force, failure);
         }
         self.take_opened(pool).map_or(Ok(()), OpenPool::destroy)?;
+        // A log that cannot be removed is small, and belongs to a GUID that no other pool gets.
+        let _ = std::fs::remove_file(self.places.events(known.guid));
         self.registry.remove(&lock)
     }
 }

@@ -1,4 +1,4 @@
-//! `pool events`: events of pools since import.
+//! `pool events`: events of pools.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
@@ -18,8 +18,8 @@ const NANOS: i64 = 1_000_000_000;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Event classes have OpenZFS's names: devices that change state, device errors, scrubs and resilvers, suspension, and commands
-that change the pool. The service of the pool keeps the last thousand events in memory. 'pool history' keeps the commands
-permanently.
+that change the pool. The last thousand events of a pool are kept on this machine. 'pool history' keeps the commands in the
+pool. Programs in /etc/cenote/events.d run after events, with the variables of ZED.
 
 Examples:
   pool events tank

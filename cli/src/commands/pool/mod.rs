@@ -87,7 +87,7 @@ pub enum PoolCommand {
     Set(set::Arguments),
     /// Show the commands that changed a pool
     History(history::Arguments),
-    /// Show events of pools since import
+    /// Show events of pools
     Events(events::Arguments),
     /// Show I/O statistics
     Iostat(iostat::Arguments),

@@ -52,7 +52,7 @@ pub(crate) async fn events(State(app): State<Arc<App>>, visitor: Visitor, Path(n
         Err(failure) => return frame::failed(&visitor, &title, &way, &failure),
     };
     let content = html! {
-        @if events.is_empty() { p { "No events since the import." } }
+        @if events.is_empty() { p { "No events." } }
         ul.events {
             @for event in events.iter().rev().take(MOST) {
                 li {

@@ -1,0 +1,200 @@
+//! Event hooks: programs that run after events of a pool, as `zed` of OpenZFS runs its zedlets.
+//!
+//! A hook is an executable in `events.d` of the configuration folder. Its name begins with `all`, or with the last word
+//! of an event class: `statechange-mail`, `scrub_finish.sh`. Hooks run one at a time, in the order of their names, as the
+//! user of the service, with the variables of ZED. A hook that takes too long is killed with its children.
+//!
+//! A file that another user owns or can write is not run, and neither is any file in such a folder.
+
+use std::{
+    ffi::OsString,
+    fs::{self, Metadata},
+    io,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use protocol::EventRecord;
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+
+/// Time limit of a hook, as ZED's.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Number of events that may wait; further events run no hooks, which the log reports.
+const QUEUE: usize = 256;
+
+/// Interval of looks at a running hook.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A pool, as hooks see the pool.
+#[derive(Clone, Debug)]
+pub(crate) struct OfPool {
+    pub(crate) name: String,
+    pub(crate) guid: u64,
+}
+
+/// Starts the thread that runs the hooks of `folder`; events are sent to the returned end.
+pub(crate) fn start(folder: PathBuf, pool: OfPool) -> io::Result<Sender<EventRecord>> {
+    let (events, received) = bounded(QUEUE);
+    thread::Builder::new().name("cenote-hooks".into()).spawn(move || run_all(&folder, &pool, &received))?;
+    Ok(events)
+}
+
+fn run_all(folder: &Path, pool: &OfPool, events: &Receiver<EventRecord>) {
+    for event in events {
+        for hook in hooks(folder, &event.class) {
+            if let Err(error) = run(&hook, folder, pool, &event) {
+                tracing::warn!("hook {} for event {}: {error}", hook.display(), event.number);
+            }
+        }
+    }
+}
+
+/// The hooks of an event, sorted by name.
+fn hooks(folder: &Path, class: &str) -> Vec<PathBuf> {
+    let is_safe = fs::metadata(folder).is_ok_and(|found| found.is_dir() && is_ours(&found));
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    if !is_safe {
+        tracing::warn!("no hook is run: another user owns or can write {}", folder.display());
+        return Vec::new();
+    }
+    let named = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| is_for(name, class)));
+    let mut found: Vec<PathBuf> = named.map(|entry| entry.path()).filter(|path| may_run(path)).collect();
+    found.sort();
+    found
+}
+
+/// Whether a hook of this name runs after events of `class`: as in ZED, no letter follows the word.
+fn is_for(name: &str, class: &str) -> bool {
+    let last = class.rsplit('.').next().unwrap_or(class);
+    ["all", last].into_iter().any(|word| {
+        name.strip_prefix(word).is_some_and(|rest| !rest.starts_with(|letter: char| letter.is_ascii_alphabetic()))
+    })
+}
+
+fn may_run(path: &Path) -> bool {
+    let Ok(found) = fs::metadata(path) else { return false };
+    let is_program = found.is_file() && found.permissions().mode() & 0o100 != 0;
+    if is_program && !is_ours(&found) {
+        tracing::warn!("hook {} is not run: another user owns or can write the file", path.display());
+    }
+    is_program && is_ours(&found)
+}
+
+/// Whether only this user, or root, can change a file.
+fn is_ours(found: &Metadata) -> bool {
+    let owner = found.uid();
+    (owner == geteuid().as_raw() || owner == 0) && found.permissions().mode() & 0o022 == 0
+}
+
+fn run(hook: &Path, folder: &Path, pool: &OfPool, event: &EventRecord) -> io::Result<()> {
+    let mut command = Command::new(hook);
+    command.env_clear().envs(variables(folder, pool, event)).current_dir("/").process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
+            None if Instant::now() > deadline => {
+                end(&mut child)?;
+                let seconds = PATIENCE.as_secs();
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("it was killed after {seconds} s")));
+            }
+            None => thread::sleep(GLANCE),
+        }
+    }
+}
+
+/// Kills a hook with its children.
+fn end(child: &mut Child) -> io::Result<()> {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // The hook may have ended just now.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    child.wait().map(drop)
+}
+
+/// The environment of a hook, with the names of ZED.
+fn variables(folder: &Path, pool: &OfPool, event: &EventRecord) -> Vec<(OsString, OsString)> {
+    let program = std::env::current_exe().unwrap_or_default();
+    // One program acts as both, by its name.
+    let beside = |name: &str| {
+        let path = program.with_file_name(name);
+        if path.exists() { path } else { program.clone() }
+    };
+    let (seconds, nanos) = (event.time.div_euclid(1_000_000_000), event.time.rem_euclid(1_000_000_000));
+    let subclass = event.class.rsplit('.').next().unwrap_or_default();
+    let mut all: Vec<(String, OsString)> = vec![
+        ("PATH".into(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into()),
+        ("ZED_PID".into(), std::process::id().to_string().into()),
+        ("ZED_ZEDLET_DIR".into(), folder.into()),
+        ("ZPOOL".into(), beside("pool").into()),
+        ("ZFS".into(), beside("fs").into()),
+        ("ZEVENT_EID".into(), event.number.to_string().into()),
+        ("ZEVENT_CLASS".into(), event.class.clone().into()),
+        ("ZEVENT_SUBCLASS".into(), subclass.into()),
+        ("ZEVENT_TIME".into(), format!("{seconds} {nanos}").into()),
+        ("ZEVENT_TIME_SECS".into(), seconds.to_string().into()),
+        ("ZEVENT_TIME_NSECS".into(), nanos.to_string().into()),
+        ("ZEVENT_POOL".into(), pool.name.clone().into()),
+        ("ZEVENT_POOL_GUID".into(), format!("{:#018x}", pool.guid).into()),
+        ("ZEVENT_JSON".into(), serde_json::to_string(event).unwrap_or_default().into()),
+    ];
+    for (name, value) in &event.details {
+        let name = format!("ZEVENT_{}", name.to_ascii_uppercase());
+        let value = value.replace('\0', "");
+        if name.ends_with("STATE") {
+            all.push((format!("{name}_STR"), value.clone().into()));
+        }
+        all.push((name, value.into()));
+    }
+    // The programs that a hook calls find the same pools.
+    let own = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed_on));
+    all.into_iter().map(|(name, value)| (name.into(), value)).chain(own).collect()
+}
+
+fn is_passed_on(name: &str) -> bool {
+    matches!(name, "HOME" | "TZ" | "XDG_RUNTIME_DIR" | "XDG_STATE_HOME" | "CENOTE_STATE" | "CENOTE_RUN")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_choose_events_as_in_zed() {
+        let class = "resource.fs.zfs.statechange";
+        for name in ["all-syslog", "statechange", "statechange-mail.sh", "statechange.py", "all"] {
+            assert!(is_for(name, class), "{name}");
+        }
+        for name in ["allow", "statechanged", "scrub_finish-mail", ".statechange", "resource"] {
+            assert!(!is_for(name, class), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_another_user_can_write_is_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let hook = folder.path().join("all-x");
+        fs::write(&hook, "#!/bin/sh\n").unwrap();
+        for (mode, runs) in [(0o755, 1), (0o700, 1), (0o644, 0), (0o775, 0), (0o757, 0)] {
+            fs::set_permissions(&hook, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(hooks(folder.path(), "sysevent.fs.zfs.scrub_start").len(), runs, "{mode:o}");
+        }
+        fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(hooks(folder.path(), "sysevent.fs.zfs.scrub_start").is_empty());
+    }
+}
