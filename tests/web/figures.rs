@@ -14,6 +14,7 @@ fn arrange() -> Option<(Lab, Server, String)> {
     let lab = Lab::new();
     lab.create("tank", "128M");
     lab.fs(&["create", "tank/home"]);
+    std::fs::write(lab.mount("tank/home").join("a"), "a").unwrap();
     let server = Server::start(&lab);
     let token = token(&lab, &["--read-only"]);
     Some((lab, server, token))
@@ -39,6 +40,7 @@ fn metrics_have_the_names_of_the_exporters_for_zfs() {
         "node_zfs_zpool_state{zpool=\"tank\",state=\"online\"} 1.0".to_owned(),
         format!("zfs_pool_size_bytes{{pool=\"tank\"}} {}.0", size.trim()),
         "zfs_dataset_quota_bytes{name=\"tank/home\",pool=\"tank\",type=\"filesystem\"} 0.0".to_owned(),
+        "node_zfs_zpool_dataset_writes{zpool=\"tank\",dataset=\"tank/home\"} 1.0".to_owned(),
         "cenote_datasets_left_out{} 0.0".to_owned(),
         "# EOF".to_owned(),
     ] {

@@ -4,6 +4,7 @@
 //! dashboards made for ZFS work. The number of series is bounded: at most [`MOST`] datasets have series, and
 //! `cenote_datasets_left_out` counts the rest.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,7 +22,10 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use protocol::{DatasetRecord, DatasetRequest, Executor, Failure, IoCounts, PoolRecord, PoolRequest, VdevRecord};
+use protocol::{
+    DatasetRecord, DatasetRequest, Executor, Failure, FileCounts, FileSample, IoCounts, MountRequest, PoolRecord,
+    PoolRequest, VdevRecord, cache_figures,
+};
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
 
@@ -129,6 +133,8 @@ fn openmetrics(app: &App) -> String {
         );
     }
     devices(&mut metrics, &pools);
+    caches(&mut metrics, app, &answering);
+    files(&mut metrics, app, &answering);
     datasets(&mut metrics, app, &answering);
     let mut text = String::new();
     // The text is kept in memory, so encoding cannot fail.
@@ -179,6 +185,53 @@ fn devices(metrics: &mut Metrics, pools: &[(String, Arc<Sight>, bool)]) {
         }
     }
     metrics.gauge("cenote_device_errors", "Errors of a device since they were cleared", rows);
+}
+
+/// Lookups and sizes of the caches, by pool: the service of each pool has a cache of its own.
+fn caches(metrics: &mut Metrics, app: &App, pools: &[&str]) {
+    let mut rows = BTreeMap::<&str, Vec<(Labels, f64)>>::new();
+    for pool in pools {
+        let answer = owner(app).call(pool, PoolRequest::CacheFigures.into(), None, &mut |_| Ok(None));
+        let Ok(protocol::Response::Cache(sample)) = answer else { continue };
+        for (name, _, value) in cache_figures(&sample.figures, sample.resident) {
+            rows.entry(name).or_default().push((labels(&[("pool", pool)]), value as f64));
+        }
+    }
+    for (name, rows) in rows {
+        metrics.gauge(&format!("cenote_cache_{name}"), "A figure of pool stat --cache", rows);
+    }
+}
+
+/// What the kernel asks of each mount: a figure, and its name in node_exporter or here.
+const FILES: [(&str, fn(&FileCounts) -> u64); 9] = [
+    ("node_zfs_zpool_dataset_reads", |counts| counts.reads),
+    ("node_zfs_zpool_dataset_nread", |counts| counts.read_bytes),
+    ("node_zfs_zpool_dataset_writes", |counts| counts.writes),
+    ("node_zfs_zpool_dataset_nwritten", |counts| counts.written_bytes),
+    ("node_zfs_zpool_dataset_nunlinks", |counts| counts.name_removals),
+    ("cenote_dataset_new_files", |counts| counts.new_files),
+    ("cenote_dataset_lookups", |counts| counts.lookups),
+    ("cenote_dataset_attribute_gets", |counts| counts.attribute_gets),
+    ("cenote_dataset_directory_reads", |counts| counts.directory_reads),
+];
+
+/// The requests to each mount since the mount; at most [`MOST`] mounts.
+fn files(metrics: &mut Metrics, app: &App, pools: &[&str]) {
+    let mut samples = Vec::<FileSample>::new();
+    for pool in pools {
+        let answer = owner(app).call(pool, MountRequest::FileCounters.into(), None, &mut |_| Ok(None));
+        if let Ok(protocol::Response::FileCounters(more)) = answer {
+            samples.extend(more);
+        }
+    }
+    samples.truncate(MOST);
+    for (name, figure) in FILES {
+        let rows = samples.iter().map(|sample| {
+            let dataset = sample.dataset.as_str();
+            (labels(&[("zpool", sample.dataset.pool()), ("dataset", dataset)]), figure(&sample.counts) as f64)
+        });
+        metrics.gauge(name, "Requests of the kernel, or their bytes, since the mount", rows);
+    }
 }
 
 fn datasets(metrics: &mut Metrics, app: &App, pools: &[&str]) {

@@ -75,6 +75,12 @@ pub(crate) struct Rate {
     pub(crate) read: f64,
     /// Bytes written per second.
     pub(crate) written: f64,
+    /// Mean latency of a read, in seconds.
+    pub(crate) read_wait: f64,
+    /// Mean latency of a write, in seconds.
+    pub(crate) write_wait: f64,
+    /// Requests that wait or are carried out, at the later sample.
+    pub(crate) queue: f64,
 }
 
 /// A point in the history of a pool: the mean of a [`STEP`].
@@ -236,11 +242,16 @@ fn flat(vdevs: &[IoCounts]) -> impl Iterator<Item = &IoCounts> {
 
 fn rate(earlier: &IoCounts, later: &IoCounts, seconds: f64) -> Option<Rate> {
     let per_second = |later: u64, earlier: u64| later.checked_sub(earlier).map(|count| count as f64 / seconds);
+    let flow = later.flow.since(&earlier.flow);
+    let wait = |kind: usize| flow.total_wait[kind].average().unwrap_or(0) as f64 / 1e9;
     Some(Rate {
         reads: per_second(later.reads, earlier.reads)?,
         writes: per_second(later.writes, earlier.writes)?,
         read: per_second(later.read_bytes, earlier.read_bytes)?,
         written: per_second(later.written_bytes, earlier.written_bytes)?,
+        read_wait: wait(0),
+        write_wait: wait(1),
+        queue: flow.pending.iter().chain(&flow.active).sum::<u64>() as f64,
     })
 }
 

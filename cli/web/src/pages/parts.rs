@@ -31,6 +31,16 @@ pub(super) fn rate(bytes: f64) -> String {
     format!("{}/s", format_bytes(bytes.max(0.0) as u64))
 }
 
+/// A short duration, in a fitting unit.
+pub(super) fn seconds(seconds: f64) -> String {
+    match seconds {
+        0.0 => "0".to_owned(),
+        ..1e-3 => format!("{:.0} µs", seconds * 1e6),
+        ..1.0 => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
 /// A count for people.
 pub(super) fn count(count: u64) -> String {
     format_count(count)

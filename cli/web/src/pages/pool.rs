@@ -82,8 +82,8 @@ pub(crate) fn fragment(app: &App, pool: &str, is_owner: bool) -> Markup {
         }
         @if is_owner {
             section aria-labelledby="throughput" {
-                h2 id="throughput" { "Throughput of the last hour" }
-                (chart::throughput(&seen.points()))
+                h2 id="throughput" { "The last hour" }
+                (chart::last_hour(&seen.points()))
             }
         }
     }
