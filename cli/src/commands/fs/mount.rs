@@ -21,8 +21,8 @@ use crate::output::table::{Column, Table};
     after_help = "Without arguments, lists the mounted file systems. File systems with mountpoint=legacy are mounted by mount(8): mount -t cenote
 tank/home /mnt.
 
-A directory with files is refused unless -O is given, because the mount would hide the files; ZFS on Linux mounts over the
-files by default. Mounting over another mounted file system of a pool is refused even with -O.
+A mount hides the files of its directory. With the property overlay=off, a directory with files is refused unless -O is given.
+Mounting over another mounted file system of a pool is always refused.
 
 Examples:
   fs mount                                   list mounted file systems
@@ -38,7 +38,7 @@ pub struct Arguments {
     /// Temporary mount options: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev, [no]acl, [no]xattr
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
-    /// Overlay: mount over a directory with files, and hide the files
+    /// Mount over a directory with files, also with overlay=off
     #[arg(short = 'O')]
     overlay: bool,
     /// Include descendants with canmount=on
