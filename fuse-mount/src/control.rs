@@ -181,6 +181,12 @@ impl ControlTree {
         Ok(Arc::clone(opened.file_system.get_or_insert(file_system)))
     }
 
+    /// The name and the files of the snapshot in `slot`, if it can be opened.
+    pub(crate) fn named(&self, slot: Slot) -> Option<(String, Arc<FileSystem>)> {
+        let name = self.slots.lock().taken.get(&slot).map(|opened| opened.entry.name.clone())?;
+        Some((name, self.file_system(slot).ok()?))
+    }
+
     /// Notes that the kernel is given a reference to a node in `slot`.
     pub(crate) fn add(&self, slot: Slot) {
         if let Some(opened) = self.slots.lock().taken.get_mut(&slot) {

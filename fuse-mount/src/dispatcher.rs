@@ -69,6 +69,10 @@ impl Handler for Dispatcher {
         self.server.counters.count(opcode);
     }
 
+    fn note(&self, who: &Requester, node: INodeNo, opcode: Opcode, bytes: u64) {
+        self.server.activity.note(who, node, opcode, bytes);
+    }
+
     fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<Entry>, Errno> {
         let may_remember = !matches!(Node::decode(dir), Some(Node::Control(_)));
         match self.server.lookup(dir, name) {

@@ -120,6 +120,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Counts a request of this kind. Called before any other method, and for requests without a method too.
     fn count(&self, _opcode: Opcode) {}
 
+    /// A request of this kind about `node` comes from a program, and carries so many bytes of data.
+    fn note(&self, _who: &Requester, _node: INodeNo, _opcode: Opcode, _bytes: u64) {}
+
     /// Looks up a name. The kernel may cache `None`, which means that the name does not exist.
     fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<Entry>, Errno>;
 

@@ -26,6 +26,7 @@
 //! device      getting a connected /dev/fuse descriptor: mount(2) as root, else fusermount3
 //! mounts      the mounts on the machine, of all services, and removal of dead mounts
 //! options     properties as mount options           counters   requests by kind
+//! activity    requests by user, process and file, while someone watches
 //! ```
 //!
 //! There is no file system logic here: names, permissions of new files, times, sizes and space belong to `dataset`.
@@ -42,6 +43,7 @@
 //! Not here: locks (the kernel keeps them, as for a local file system) and access checks (the kernel checks the modes
 //! and, with `acltype=posix`, the access control lists).
 
+mod activity;
 mod adapter;
 mod attr;
 mod channel;
@@ -75,6 +77,7 @@ mod syncer;
 #[cfg(test)]
 mod testing;
 
+pub use activity::{Actor, Done};
 pub use control::{SnapshotEntry, Snapshots};
 pub use counters::{Counters, Opcode};
 pub use device::available;

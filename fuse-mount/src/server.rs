@@ -18,6 +18,7 @@ use dataset::property::SnapDir;
 use fuser::INodeNo;
 use pool::txg::TreeEpoch;
 
+use crate::activity::Activity;
 use crate::control::{CONTROL_NAME, ControlTree, OPENER_NAME, SNAPSHOTS_NAME, Snapshots};
 use crate::counters::Counters;
 use crate::freer::Freer;
@@ -59,6 +60,7 @@ pub(crate) struct Server {
     pub(crate) control: ControlTree,
     pub(crate) held: Held,
     pub(crate) counters: Counters,
+    pub(crate) activity: Activity,
     freer: Freer,
     control_listed: AtomicBool,
     /// Whether snapshots can be browsed.
@@ -73,6 +75,7 @@ impl Server {
             control: ControlTree::new(snapshots, root),
             held: Held::default(),
             counters: Counters::default(),
+            activity: Activity::default(),
             freer: Freer::default(),
             control_listed: AtomicBool::new(false),
             browsable: snapdir != SnapDir::Disabled,
@@ -84,6 +87,19 @@ impl Server {
     /// Sets whether a listing of the root shows `.zfs`. A lookup of `.zfs` works either way.
     pub(crate) fn set_snapdir(&self, snapdir: SnapDir) {
         self.control_listed.store(snapdir == SnapDir::Visible, Ordering::Relaxed);
+    }
+
+    /// A path of a node from the root of the mount; `None` if the node has no name any more.
+    pub(crate) fn path_of(&self, number: u64) -> Option<Vec<u8>> {
+        match Node::decode(INodeNo(number))? {
+            Node::Live(ino) => self.live.path_of(ino).ok(),
+            Node::Snapshot(slot, ino) => {
+                let (name, fs) = self.control.named(slot)?;
+                let path = fs.path_of(ino).ok()?;
+                Some([b"/.zfs/snapshot/".as_slice(), name.as_bytes(), &path].concat())
+            }
+            Node::Control(_) => Some(b"/.zfs".to_vec()),
+        }
     }
 
     /// Decodes a node number. `ESTALE` if its object is gone or replaced.

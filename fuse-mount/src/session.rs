@@ -24,6 +24,7 @@ use dataset::property::SnapDir;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
+use crate::activity::{Actor, Done};
 use crate::control::{CONTROL_NAME, OPENER_NAME, Snapshots};
 use crate::counters::{Counters, Opcode};
 use crate::device::fusermount;
@@ -124,6 +125,17 @@ impl Mount {
     /// The requests served since the mount was made.
     pub fn counters(&self) -> &Counters {
         &self.server.counters
+    }
+
+    /// The requests by user, process and file since the watch began, and the requests without a row of their own. The
+    /// requests of the next ten seconds are counted.
+    pub fn look(&self) -> (Vec<(Actor, Done)>, Done) {
+        self.server.activity.look()
+    }
+
+    /// A path of a node from the root of the mount; `None` if the node has no name any more.
+    pub fn path_of(&self, node: u64) -> Option<Vec<u8>> {
+        self.server.path_of(node)
     }
 
     /// Sets whether a listing of the root shows `.zfs`, from now on.

@@ -4,8 +4,9 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     os::unix::fs::FileExt,
+    process::Stdio,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -190,4 +191,28 @@ fn a_slow_device_is_reported_until_the_report_is_cleared() {
     assert_eq!(lab.pool(&["status", "-x", "inner"]), "pool 'inner' is healthy\n");
     assert_eq!(slow(&lab), 0);
     lab.unharmed();
+}
+
+#[test]
+fn the_activity_of_processes_is_shown_by_file() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    fs::create_dir(lab.mount("tank").join("folder")).unwrap();
+    let top = lab.command("fs", &["top", "-j", "-n", "1", "-d", "2", "tank"]).stdout(Stdio::piped()).spawn().unwrap();
+    let file = File::create(lab.mount("tank").join("folder/busy")).unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        file.write_all_at(&[7; 4096], 0).unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
+    let output = top.wait_with_output().unwrap();
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = shown["activity"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["path"] == "/folder/busy").unwrap_or_else(|| panic!("{shown}"));
+    let number = |key: &str| row[key].as_str().unwrap().parse::<u64>().unwrap();
+    assert_eq!((number("pid"), &row["dataset"]), (u64::from(std::process::id()), &Value::from("tank")));
+    assert!(number("write_ops") > 0 && number("write_bytes") == 4096 * number("write_ops"), "{row}");
+    let said = lab.run("fs", &["top", "-n", "1", "-d", "0.2", "tank"]).text();
+    assert!(said.contains("no requests in this interval") || said.contains("PROGRAM"), "{said}");
+    lab.run("fs", &["top", "-n", "1", "pond"]).fails(1);
+    lab.run("fs", &["top", "-d", "60", "tank"]).fails(2);
 }

@@ -58,6 +58,8 @@ pub enum Response {
     Mounts(Vec<MountRecord>),
     /// Requests of the kernel to each mount, by name.
     FileCounters(Vec<FileSample>),
+    /// Requests by user, process and file, of each mount, by name.
+    Activity(Vec<WatchSample>),
     /// Holds on the requested snapshots.
     Holds(Vec<HoldRecord>),
     /// Parts of a stream sent, or to send in a dry run.

@@ -182,6 +182,8 @@ impl MountRequest {
     fn traits(&self) -> Traits {
         match self {
             MountRequest::Mounts | MountRequest::FileCounters => EVERYONE.quick().answered(),
+            // Names of files are looked up.
+            MountRequest::Activity => OWNER.quick().tried(),
             // Mounts are state of the service, in memory.
             MountRequest::Mount { .. } | MountRequest::MountAt { .. } | MountRequest::Unmount { .. } => OWNER,
         }

@@ -113,6 +113,12 @@ fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut impl Payload) -> 
     let opcode = Opcode::of(head.opcode()).ok_or(Errno::NOSYS)?;
     handler.count(opcode);
     let (node, who) = (head.node(), head.requester());
+    let bytes = match opcode {
+        Opcode::Read => u64::from(head.u32(16)),
+        Opcode::Write => payload.asked().len() as u64,
+        _ => 0,
+    };
+    handler.note(&who, node, opcode, bytes);
     match opcode {
         Opcode::Lookup => {
             let found = handler.lookup(node, wire::name(payload.asked())?)?;

@@ -4,6 +4,8 @@ use dataset::name::Name;
 use pool::txg::CacheFigures;
 use serde::{Deserialize, Serialize};
 
+use super::file::PathBytes;
+
 /// The requests of the kernel to a mounted file system or snapshot since its mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSample {
@@ -51,6 +53,65 @@ pub struct FileCounts {
     pub writes: u64,
     /// Bytes of the writes.
     pub written_bytes: u64,
+}
+
+/// The requests to a mounted file system or snapshot by user, process and file, since a watch began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchSample {
+    /// Name of the file system or snapshot.
+    pub dataset: Name,
+    /// Time since the mount, in nanoseconds.
+    pub elapsed: u64,
+    /// A row for each user, process and file; at most 1,024.
+    pub rows: Vec<WatchRow>,
+    /// Requests that found no room among the rows.
+    pub others: WatchCounts,
+}
+
+/// The requests of a process as a user about a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchRow {
+    /// The effective user ID.
+    pub user: u32,
+    /// The process ID; 0 for the kernel itself.
+    pub process: u32,
+    /// Name of the program; empty if the process has ended.
+    pub program: String,
+    /// Number by which the kernel knows the file.
+    pub node: u64,
+    /// A path from the root of the mount; empty if the file has no name any more.
+    pub path: PathBytes,
+    /// The requests since the watch began.
+    pub counts: WatchCounts,
+}
+
+/// Requests of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchCounts {
+    /// Requests of all kinds.
+    pub requests: u64,
+    /// Requests to read a file.
+    pub reads: u64,
+    /// Bytes asked for by reads.
+    pub read_bytes: u64,
+    /// Requests to write a file.
+    pub writes: u64,
+    /// Bytes given by writes.
+    pub written_bytes: u64,
+}
+
+impl WatchCounts {
+    /// The requests since an earlier sample. A row that was dropped in between counts from zero.
+    pub fn since(&self, before: Option<&WatchCounts>) -> WatchCounts {
+        let Some(before) = before.filter(|before| before.requests <= self.requests) else { return *self };
+        WatchCounts {
+            requests: self.requests - before.requests,
+            reads: self.reads.saturating_sub(before.reads),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            writes: self.writes.saturating_sub(before.writes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
 }
 
 /// The caches of a pool, and the memory of its service.

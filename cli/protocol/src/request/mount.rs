@@ -13,6 +13,8 @@ pub enum MountRequest {
     Mounts,
     /// The requests of the kernel to each mount. `FileCounters`
     FileCounters,
+    /// The requests by user, process and file since someone watches; watch for ten more seconds. `Activity`
+    Activity,
     /// Mount a file system, or all that `canmount` and `mountpoint` allow. `Done`
     Mount {
         /// The file system; `None` for all.

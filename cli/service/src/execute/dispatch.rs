@@ -148,6 +148,9 @@ impl OpenPool {
             MountRequest::FileCounters => {
                 Ok(Response::FileCounters(self.mounts.as_ref().map(|m| m.counters()).unwrap_or_default()))
             }
+            MountRequest::Activity => {
+                Ok(Response::Activity(self.mounts.as_ref().map(|m| m.watched()).unwrap_or_default()))
+            }
             MountRequest::Mount { name, options, overlay } => self.mount(name.as_ref(), &options, overlay).map(done),
             MountRequest::MountAt { name, directory, options, remount, namespace } => {
                 check_namespace(&name, namespace)?;

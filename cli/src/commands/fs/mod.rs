@@ -31,6 +31,7 @@ pub mod setattr;
 pub mod snapshot;
 pub mod stat;
 pub mod stream;
+pub mod top;
 pub mod unallow;
 pub mod unmount;
 pub mod upgrade;
@@ -129,6 +130,8 @@ pub enum FsCommand {
     Project(project::Arguments),
     /// Show the activity of mounted file systems
     Stat(stat::Arguments),
+    /// Show live activity by user, process and file
+    Top(top::Arguments),
     /// Delegate permissions to other users, or show them
     Allow(allow::Arguments),
     /// Take delegated permissions back
@@ -180,6 +183,7 @@ impl FsCommand {
             FsCommand::Projectspace(arguments) => userspace::run(OwnerKind::Project, arguments, context),
             FsCommand::Project(arguments) => project::run(arguments, context),
             FsCommand::Stat(arguments) => stat::run(arguments, context),
+            FsCommand::Top(arguments) => top::run(arguments, context),
             FsCommand::Allow(arguments) => allow::run(arguments, context),
             FsCommand::Unallow(arguments) => unallow::run(arguments, context),
             FsCommand::Wait(arguments) => wait::run(arguments, context),

@@ -347,6 +347,7 @@ fn nothing(tried: &Tried) {
     });
     tried.quiet(MountRequest::Mounts);
     tried.quiet(MountRequest::FileCounters);
+    tried.quiet(MountRequest::Activity);
     tried.quiet(MountRequest::Mount { name: None, options: Vec::new(), overlay: false });
     tried.quiet(MountRequest::MountAt {
         name: name("tank/a"),
