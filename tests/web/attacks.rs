@@ -199,6 +199,45 @@ fn malformed_requests_and_huge_bodies_are_refused() {
 }
 
 #[test]
+fn a_long_name_costs_little() {
+    let Some((lab, server)) = arrange() else { return };
+    let session = server.sign_in(&token(&lab, &["--read-only"]));
+    let deep = "a/".repeat(10_000);
+    let begun = Instant::now();
+    for path in [format!("/dataset/{deep}"), format!("/snapshot/{deep}@x"), format!("/files?at={deep}&path=/")] {
+        let reply = server.page(&session, &path);
+        assert!(
+            (400..500).contains(&reply.status) && reply.body.len() < 100 << 10,
+            "{} {}",
+            reply.status,
+            reply.body.len()
+        );
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn downloads_that_are_not_read_delay_no_page() {
+    let Some((lab, server)) = arrange() else { return };
+    fs::write(lab.mount("tank").join("large"), vec![7; 8 << 20]).unwrap();
+    let session = server.sign_in(&token(&lab, &[]));
+    let host = server.host();
+    let request =
+        format!("GET /file?at=tank&path=/large HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\n\r\n", session.cookie);
+    let mut open = Vec::new();
+    for _ in 0..80 {
+        let mut stream = server.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        open.push(stream);
+    }
+    thread::sleep(Duration::from_millis(500));
+    let begun = Instant::now();
+    assert_eq!(server.page(&session, "/dataset/tank").status, 200);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    drop(open);
+}
+
+#[test]
 fn http_without_tls_gets_an_explanation() {
     let Some((_lab, server)) = arrange() else { return };
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();

@@ -110,3 +110,94 @@ fn the_server_of_root_keeps_few_rights() {
     assert!(page.contains("done</span>"), "{page}");
     assert!(Command::new("mountpoint").args(["-q", &lab.at("mnt/made")]).status().unwrap().success());
 }
+
+#[test]
+fn a_registry_without_its_index_gives_no_user_more_rights() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(other) = Stranger::of(&lab) else { return };
+    lab.create("tank", "128M");
+    lab.fs(&["create", "tank/home"]);
+    let server = Server::start(&lab);
+    let session = server.sign_in(other.sh("pool web token").ok().trim());
+    // As after a full disk, or a crash between the two files of a pool.
+    std::fs::remove_file(lab.path("state/index/tank")).unwrap();
+    let refused = server.change(&session, "snapshot", "dataset=tank/home&name=a");
+    assert!(refused.contains("failed</span>"), "{refused}");
+    assert_eq!(server.page(&session, "/pool/tank/history").status, 400);
+    assert_eq!(lab.fs(&["list", "-H", "-t", "snapshot", "-r", "tank"]), "");
+    assert!(!lab.pool(&["history", "tank"]).contains("fs snapshot"));
+}
+
+#[test]
+fn a_path_in_place_of_a_name_is_not_looked_up() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(other) = Stranger::of(&lab) else { return };
+    lab.create("tank", "128M");
+    let server = Server::start(&lab);
+    let session = server.sign_in(other.sh("pool web token").ok().trim());
+    let said = |path: &str| {
+        let reply = server.submit(&session, "/change/set", &format!("dataset={path}&property=compression&value=lz4"));
+        assert_eq!(reply.status, 400, "{reply:?}");
+        reply.body.replace(path, "PATH")
+    };
+    // The answer does not tell whether a file of root exists.
+    assert_eq!(said("/etc/shadow"), said("/etc/shadow-of-nothing"));
+}
+
+#[test]
+fn other_users_do_not_see_the_names_of_damaged_files() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(other) = Stranger::of(&lab) else { return };
+    lab.damages();
+    lab.create("tank", "128M");
+    let secret = crate::lab::noise(4 << 20, 7);
+    std::fs::write(lab.mount("tank").join("secret-plan"), &secret).unwrap();
+    lab.pool(&["export", "tank"]);
+    let image = lab.path("tank.img");
+    let mut bytes = std::fs::read(&image).unwrap();
+    let at = bytes.windows(64).position(|window| window == &secret[1 << 20..][..64]).unwrap();
+    bytes[at..at + 64].fill(0);
+    std::fs::write(&image, bytes).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    lab.run("pool", &["scrub", "-w", "tank"]);
+    let server = Server::start(&lab);
+    let owner = server.sign_in(&token(&lab, &[]));
+    let session = server.sign_in(other.sh("pool web token").ok().trim());
+    crate::lab::wait_until("the owner sees the name", || {
+        server.page(&owner, "/pool/tank").body.contains("secret-plan")
+    });
+    let page = server.page(&session, "/pool/tank").body;
+    assert!(page.contains("damaged files") && !page.contains("secret-plan"), "{page}");
+}
+
+#[test]
+fn silent_callers_do_not_keep_the_owner_from_a_token() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(other) = Stranger::of(&lab) else { return };
+    if !other.has_perl() {
+        return;
+    }
+    lab.create("tank", "128M");
+    let _server = Server::start(&lab);
+    let script = format!(
+        "perl -MIO::Socket::UNIX -e '$| = 1; @s = map {{ IO::Socket::UNIX->new(Peer => \"{}\") }} 1..60; \
+         print \"open\\n\"; sleep 60'",
+        lab.at("run/web/door")
+    );
+    let _silent = other.start(&script);
+    let begun = std::time::Instant::now();
+    token(&lab, &[]);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
+}

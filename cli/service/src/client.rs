@@ -270,6 +270,7 @@ impl Client {
         socket::ask(&mut socket, pool, &call, stream.take(), said).map(Some)
     }
 
+    /// Asks the service of a pool of this user, or opens the pool here, as this user.
     pub(super) fn call_pool(
         &mut self,
         mut known: KnownPool,
@@ -277,6 +278,7 @@ impl Client {
         mut stream: Option<Stream>,
         said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
+        assert!(self.acting.is_none(), "a request for a user is made as that user, by its service");
         let pool = known.name.to_string();
         let mounts = matches!(request, Request::Mount(MountRequest::Mount { .. } | MountRequest::MountAt { .. }));
         // Held until the pool is open here.

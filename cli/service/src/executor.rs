@@ -25,11 +25,12 @@ fn given_images(request: &Request) -> Vec<PathBuf> {
 
 impl Executor for Client {
     fn known_pools(&mut self) -> Result<Vec<String>, Failure> {
-        self.own_pools()
+        // Only the user of this process tidies the registry up.
+        if self.acting.is_some() { self.registry.names() } else { self.own_pools() }
     }
 
     fn visible_pools(&mut self) -> Result<Vec<String>, Failure> {
-        let mut names = self.own_pools()?;
+        let mut names = self.known_pools()?;
         if self.acting.is_some() {
             return Ok(names);
         }
@@ -54,6 +55,10 @@ impl Executor for Client {
         stream: Option<Stream>,
         said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
+        // An executor for a user asks services only: nothing below is reached, whatever the registry lacks.
+        if self.acting.is_some() && self.of_another(pool).is_none() {
+            return Err(Failure::no_pool(pool));
+        }
         if matches!(request, Request::Pool(PoolRequest::Pool { .. } | PoolRequest::Status)) {
             return self.show(pool, &request, said);
         }

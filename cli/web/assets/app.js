@@ -1,27 +1,55 @@
 // What needs a script: parts that stay up to date, and uploads. Every page works without.
 "use strict";
 
-// Replaces a part with the server's text, and keeps the focus and the open folds.
+const CONTROLS = "a, button, input, select, summary";
+const SCROLLED = ".wide, pre.output";
+
+// Replaces a part with the server's text, and keeps focus, open folds and positions. A part with selected text waits.
 function renew(part, text) {
-  const focus = part.contains(document.activeElement) ? document.activeElement : null;
-  const mark = focus && (focus.id ? "#" + CSS.escape(focus.id) : focus.getAttribute("href") ? `a[href="${CSS.escape(focus.getAttribute("href"))}"]` : null);
-  const open = new Set([...part.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
+  const selection = getSelection();
+  if (selection && !selection.isCollapsed && part.contains(selection.anchorNode)) return;
+  const focus = [...part.querySelectorAll(CONTROLS)].indexOf(document.activeElement);
+  const open = [...part.querySelectorAll("details")].map((fold) => fold.open);
+  const places = [...part.querySelectorAll(SCROLLED)].map((box) => [box.scrollLeft, box.scrollTop]);
+  const before = states(part);
   part.innerHTML = text;
-  for (const summary of part.querySelectorAll("details > summary")) {
-    if (open.has(summary.textContent)) summary.parentElement.open = true;
-  }
-  if (mark) part.querySelector(mark)?.focus();
+  part.querySelectorAll("details").forEach((fold, at) => (fold.open = open[at] ?? false));
+  part.querySelectorAll(SCROLLED).forEach((box, at) => ([box.scrollLeft, box.scrollTop] = places[at] ?? [0, 0]));
+  if (focus >= 0) part.querySelectorAll(CONTROLS)[focus]?.focus({ preventScroll: true });
+  const after = states(part);
+  if (after !== before) document.getElementById("announce").textContent = after;
 }
 
-for (const part of document.querySelectorAll("[data-live]")) {
-  const source = new EventSource(part.dataset.live);
-  source.onmessage = (event) => {
-    part.classList.remove("stale");
-    renew(part, event.data);
-  };
-  source.onerror = () => part.classList.add("stale");
-  addEventListener("pagehide", () => source.close());
+// The states in a part, as a screen reader hears them.
+function states(part) {
+  return [...part.querySelectorAll(".state")].map((state) => state.textContent).join(", ");
 }
+
+// A hidden page closes its stream: browsers allow six connections to a server.
+function live(part) {
+  let source = null;
+  const start = () => {
+    source = new EventSource(part.dataset.live);
+    source.onmessage = (event) => {
+      part.classList.remove("stale");
+      renew(part, event.data);
+    };
+    source.addEventListener("end", () => location.reload());
+    source.onerror = () => {
+      part.classList.add("stale");
+      // The server refuses the stream of an ended session, and the page then leads to the sign-in.
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 2000);
+    };
+  };
+  document.addEventListener("visibilitychange", () => {
+    source?.close();
+    if (!document.hidden) start();
+  });
+  addEventListener("pagehide", () => source?.close());
+  if (!document.hidden) start();
+}
+
+document.querySelectorAll("[data-live]").forEach(live);
 
 for (const form of document.querySelectorAll("form[data-upload]")) {
   form.addEventListener("submit", (event) => {

@@ -1,9 +1,14 @@
 //! The state that all requests share.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use protocol::{Executor, Executors};
+use tokio::sync::Semaphore;
 
+use crate::quota::Quota;
 use crate::tasks::Tasks;
 use crate::tokens::Tokens;
 use crate::views::Views;
@@ -23,12 +28,31 @@ pub(crate) struct App {
     pub(crate) views: Views,
     pub(crate) executors: Executors,
     pub(crate) commands: Arc<dyn Commands>,
+    /// Names of users that were shown.
+    pub(crate) names: Mutex<BTreeMap<u32, String>>,
+    /// Downloads, uploads and live views of each user.
+    pub(crate) quota: Quota,
+    /// Lists under way, which take memory.
+    pub(crate) lists: Semaphore,
+    /// The program at the start of the server; after an upgrade, its path has the new one.
+    pub(crate) program: PathBuf,
 }
 
 impl App {
     /// An executor for a command line of a signed-in user. The owner, and root, act as this process does.
     pub(crate) fn executor(&self, user: u32, command: &str) -> Box<dyn Executor> {
         (self.executors)(command.to_owned(), Some(user).filter(|user| !self.is_owner(*user)))
+    }
+
+    /// An executor for pages of a signed-in user, which asks services only: looking opens no pool.
+    pub(crate) fn reader(&self, user: u32) -> Box<dyn Executor> {
+        let user = if self.is_owner(user) { self.config.owner } else { user };
+        (self.executors)("pool web".to_owned(), Some(user))
+    }
+
+    /// The name of a user, looked up once.
+    pub(crate) fn name_of(&self, user: u32) -> String {
+        self.names.lock().entry(user).or_insert_with(|| (self.config.name_of)(user)).clone()
     }
 
     /// Whether a user may do everything that the owner may.

@@ -35,16 +35,19 @@ impl App {
         self.with(visitor, pool, move |executor, pool| executor.call(pool, request, None, &mut |_| Ok(None))).await
     }
 
-    /// Asks for records in parts; more than `most` are not read.
-    pub(crate) async fn list<T: Chained + Send + 'static>(
+    /// Asks for records in parts; more than `most` are not read. `keep` chooses what to keep of a record, because a pool
+    /// may have a hundred thousand snapshots.
+    pub(crate) async fn list<T: Chained + 'static, U: Send + 'static>(
         self: &Arc<App>,
         visitor: &Visitor,
         pool: &str,
         request: impl Into<Request>,
-        most: usize,
-    ) -> Result<Vec<T>, Failure> {
+        (most, keep): (usize, fn(T) -> Option<U>),
+    ) -> Result<Vec<U>, Failure> {
         let request = request.into();
-        self.with(visitor, pool, move |executor, pool| collect(executor, pool, request, most)).await
+        // The semaphore is never closed.
+        let _place = self.lists.acquire().await;
+        self.with(visitor, pool, move |executor, pool| collect(executor, pool, request, (most, keep))).await
     }
 
     /// Runs work with an executor of the user on a thread of its own.
@@ -58,7 +61,7 @@ impl App {
             return Err(silent(pool, silence));
         }
         let (app, user, name) = (self.clone(), visitor.user, pool.to_owned());
-        let working = spawn_blocking(move || work(&mut *app.executor(user, "pool web"), &name));
+        let working = spawn_blocking(move || work(&mut *app.reader(user), &name));
         let hung = async {
             let begun = Instant::now();
             loop {
@@ -82,19 +85,19 @@ fn silent(pool: &str, silence: Duration) -> Failure {
     Failure::cannot("use", pool, reason).hint(format!("to see its state: pool status {pool}"))
 }
 
-/// The records of an answer in parts, at most `most`.
-pub(crate) fn collect<T: Chained>(
+/// What `keep` keeps of the records of an answer in parts, at most `most`.
+pub(crate) fn collect<T: Chained, U>(
     executor: &mut dyn Executor,
     pool: &str,
     request: Request,
-    most: usize,
-) -> Result<Vec<T>, Failure> {
+    (most, keep): (usize, fn(T) -> Option<U>),
+) -> Result<Vec<U>, Failure> {
     let (mut records, mut chain) = (Vec::new(), Chain::default());
     let mut is_full = false;
     let answer = executor.call(pool, request, None, &mut |said| {
         if let Said::Part(part) = said {
             for shared in T::of(part).ok_or_else(unexpected_answer)? {
-                records.push(chain.whole(shared).ok_or_else(unexpected_answer)?);
+                records.extend(keep(chain.whole(shared).ok_or_else(unexpected_answer)?));
                 if records.len() >= most {
                     is_full = true;
                     return Err(Failure::new("enough records"));

@@ -4,6 +4,7 @@
 //! root and the owner of this process may order a token for another user. The owner of a page for one user alone thus
 //! decides who else may sign in.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use protocol::{Failure, frame};
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,9 @@ use crate::tokens::{Grant, LONGEST};
 
 /// Maximum size of a message at the socket, in bytes.
 const MAX: usize = 4096;
+
+/// Maximum number of connections of one user at a time.
+const OF_ONE: usize = 4;
 
 /// Time limit of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -78,11 +83,13 @@ pub(crate) fn open(path: &Path) -> Result<UnixListener, Failure> {
     Ok(listener)
 }
 
-/// Answers orders, one after another, on a thread of its own.
+/// Answers orders, each on a thread of its own. A user has few connections at a time, so a silent caller delays no
+/// other user.
 pub(crate) fn attend(listener: UnixListener, app: Arc<App>) -> io::Result<()> {
+    let waiting: Arc<Mutex<BTreeMap<u32, usize>>> = Arc::default();
     thread::Builder::new().name("door".into()).spawn(move || {
         for socket in listener.incoming() {
-            let served = socket.and_then(|socket| serve(socket, &app));
+            let served = socket.and_then(|socket| admit(socket, &waiting, &app));
             if let Err(error) = served {
                 tracing::debug!("an order of a token failed: {error}");
                 thread::sleep(Duration::from_millis(10));
@@ -92,14 +99,53 @@ pub(crate) fn attend(listener: UnixListener, app: Arc<App>) -> io::Result<()> {
     Ok(())
 }
 
-fn serve(mut socket: UnixStream, app: &App) -> io::Result<()> {
-    // A caller that sends nothing delays other callers no longer than this.
-    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+/// Begins to serve a connection, unless its user has too many.
+fn admit(socket: UnixStream, waiting: &Arc<Mutex<BTreeMap<u32, usize>>>, app: &Arc<App>) -> io::Result<()> {
     let caller = socket_peercred(&socket)?.uid.as_raw();
-    let Some(order) = frame::read::<Order>(&mut (&mut socket).take(MAX as u64), MAX)? else { return Ok(()) };
+    let mut counts = waiting.lock();
+    let count = counts.entry(caller).or_default();
+    if *count >= OF_ONE {
+        return Ok(());
+    }
+    *count += 1;
+    drop(counts);
+    let (waiting, app) = (waiting.clone(), app.clone());
+    let served = move || {
+        if let Err(error) = serve(socket, caller, &app) {
+            tracing::debug!("an order of a token failed: {error}");
+        }
+        let mut counts = waiting.lock();
+        match counts.get_mut(&caller) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.remove(&caller)),
+        }
+    };
+    thread::Builder::new().name("door-caller".into()).spawn(served).map(drop)
+}
+
+fn serve(mut socket: UnixStream, caller: u32, app: &App) -> io::Result<()> {
+    socket.set_write_timeout(Some(PATIENCE))?;
+    let mut ordered = Timely { socket: &socket, deadline: Instant::now() + PATIENCE };
+    let Some(order) = frame::read::<Order>(&mut ordered, MAX)? else { return Ok(()) };
     let answer = issue(app, caller, &order);
     frame::send(&mut socket, &frame::encode(&answer, MAX)?, None)
+}
+
+/// Reads from a socket until a deadline.
+struct Timely<'a> {
+    socket: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Read for Timely<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.socket.set_read_timeout(Some(left))?;
+        (&mut &*self.socket).read(buffer)
+    }
 }
 
 fn issue(app: &App, caller: u32, order: &Order) -> Result<Issued, Failure> {

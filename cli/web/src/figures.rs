@@ -279,7 +279,7 @@ fn list(app: &App, pool: &str) -> Result<Vec<DatasetRecord>, Failure> {
         kinds: Kinds::FILESYSTEM,
         properties: DATASET.map(|(property, ..)| property.to_owned()).to_vec(),
     };
-    crate::ask::collect(&mut *owner(app), pool, request.into(), crate::ask::MOST)
+    crate::ask::collect(&mut *owner(app), pool, request.into(), (crate::ask::MOST, Some))
 }
 
 /// The content type of the line protocol.

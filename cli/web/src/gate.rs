@@ -41,7 +41,7 @@ pub(crate) struct Visitor {
 impl Visitor {
     fn new(app: &App, secret: &str, session: Session) -> Visitor {
         let Grant { user, read_only, .. } = session.grant;
-        let name = (app.config.name_of)(user);
+        let name = app.name_of(user);
         let is_owner = app.is_owner(user);
         Visitor { user, name, is_owner, read_only, form: session.form, session: secret.to_owned() }
     }
@@ -55,6 +55,8 @@ impl FromRequestParts<Arc<App>> for Visitor {
         session.map(|(secret, session)| Visitor::new(app, secret, session)).ok_or_else(|| {
             // A browser shows the page of the sign-in; an expired form is not repeated.
             match parts.method.is_safe() {
+                // A browser would follow the redirection of a live view and show nothing.
+                _ if parts.uri.path().starts_with("/live/") => StatusCode::UNAUTHORIZED.into_response(),
                 true => Redirect::to(&sign_in(&parts.uri)).into_response(),
                 false => (StatusCode::UNAUTHORIZED, Html(EXPIRED)).into_response(),
             }
@@ -96,6 +98,13 @@ impl FromRequestParts<Arc<App>> for Reader {
     }
 }
 
+impl Visitor {
+    /// The user for [`crate::quota::Quota`]: none for the owner.
+    pub(crate) fn other(&self) -> Option<u32> {
+        (!self.is_owner).then_some(self.user)
+    }
+}
+
 /// The session's secret in the request's cookies.
 pub(crate) fn cookie(parts: &Parts) -> Option<&str> {
     let all = parts.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
@@ -115,10 +124,16 @@ pub(crate) fn peer(parts: &Parts) -> Option<SocketAddr> {
     parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }
 
+/// Longest path of an address, in bytes: the longest name, with each byte escaped.
+const MAX_PATH: usize = 1024;
+
 /// Refuses changes that another site's page requests. Adds the headers of every response.
 pub(crate) async fn guard(State(_): State<Arc<App>>, request: Request, next: Next) -> Response {
     if !request.method().is_safe() && !is_from_here(&request) {
         return (StatusCode::FORBIDDEN, "the request comes from another site\n").into_response();
+    }
+    if request.uri().path().len() > MAX_PATH {
+        return (StatusCode::URI_TOO_LONG, "the address is too long\n").into_response();
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

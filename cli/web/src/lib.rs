@@ -23,7 +23,7 @@
 //! live     server-sent events                figures  metrics
 //! views    text shared by streams            rights   what root gives up
 //! fields   fields of forms                   routes   addresses
-//! notify   messages to systemd
+//! notify   messages to systemd                 quota    shares of each user
 //! ```
 
 mod actions;
@@ -36,6 +36,7 @@ mod gate;
 mod live;
 mod notify;
 mod pages;
+mod quota;
 mod rights;
 mod routes;
 mod server;

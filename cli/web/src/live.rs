@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use crate::app::App;
 use crate::gate::Visitor;
 use crate::pages::{overview, pool, task};
+use crate::quota::{Lasting, Place};
 
 /// Interval of looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -61,22 +62,47 @@ impl App {
     }
 }
 
+/// A stream of one browser.
+struct Watching {
+    app: Arc<App>,
+    visitor: Visitor,
+    view: View,
+    before: Option<Arc<str>>,
+    has_ended: bool,
+    _place: Place,
+}
+
 /// The events of a view.
 pub(crate) async fn stream(State(app): State<Arc<App>>, visitor: Visitor, Path(view): Path<String>) -> Response {
     let Some(view) = View::of(&view) else { return StatusCode::NOT_FOUND.into_response() };
-    let before: Option<Arc<str>> = None;
-    let events = stream::unfold((app, visitor, view, before), |(app, visitor, view, before)| async move {
-        loop {
-            app.tokens.session(&visitor.session)?;
-            let text = app.view(&view, &visitor)?;
-            if before.as_ref() != Some(&text) {
-                let event = Event::default().data(&*text);
-                // The first state follows at once, because the page may be older than the stream.
-                sleep(if before.is_none() { Duration::ZERO } else { INTERVAL }).await;
-                return Some((Ok::<_, Infallible>(event), (app, visitor, view, Some(text))));
-            }
-            sleep(INTERVAL).await;
-        }
+    let Some(_place) = app.quota.enter(Lasting::View, visitor.other()) else {
+        return StatusCode::TOO_MANY_REQUESTS.into_response();
+    };
+    let watching = Watching { app, visitor, view, before: None, has_ended: false, _place };
+    let events = stream::unfold(watching, |mut watching| async {
+        let event = watching.next().await?;
+        Some((Ok::<_, Infallible>(event), watching))
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))).into_response()
+}
+
+impl Watching {
+    /// The next event; `None` after the end of the session, or of what is shown.
+    async fn next(&mut self) -> Option<Event> {
+        // The first state follows at once, because the page may be older than the stream.
+        let mut pause = self.before.as_ref().map_or(Duration::ZERO, |_| INTERVAL);
+        while !self.has_ended {
+            sleep(std::mem::replace(&mut pause, INTERVAL)).await;
+            let session = self.app.tokens.session(&self.visitor.session);
+            let Some(text) = session.and_then(|_| self.app.view(&self.view, &self.visitor)) else {
+                self.has_ended = true;
+                return Some(Event::default().event("end").data("the session has ended"));
+            };
+            if self.before.as_ref() != Some(&text) {
+                self.before = Some(text.clone());
+                return Some(Event::default().data(&*text));
+            }
+        }
+        None
+    }
 }

@@ -6,11 +6,18 @@
 
 use std::io;
 
-use rustix::process::geteuid;
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, remove_capability_from_bounding_set,
     set_capabilities, set_no_new_privs,
 };
+
+/// Raises the number of descriptors as far as possible: a browser that watches a page keeps one open.
+pub(crate) fn allow_descriptors() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // With the former limit, fewer browsers can watch.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
 
 /// What services need.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN

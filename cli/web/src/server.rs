@@ -24,6 +24,7 @@ use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
+use crate::quota::Quota;
 use crate::tasks::Tasks;
 use crate::tokens::Tokens;
 use crate::views::Views;
@@ -45,6 +46,9 @@ const BEAT: Duration = Duration::from_secs(10);
 /// Maximum number of threads for requests to services.
 const THREADS: usize = 64;
 
+/// Maximum number of lists that pages read at a time.
+const LISTS: usize = 4;
+
 /// How a browser reaches the page.
 #[derive(Clone, Debug)]
 pub struct Listening {
@@ -63,6 +67,7 @@ pub fn serve(
     commands: Arc<dyn Commands>,
     ready: &mut dyn FnMut(&Listening) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    rights::allow_descriptors();
     rights::narrow().map_err(|error| Failure::new(format!("cannot give up rights: {error}")))?;
     let (settings, fingerprint) = tls::settings(&config)?;
     let door = door::open(&config.door)?;
@@ -81,6 +86,10 @@ pub fn serve(
             views: Views::default(),
             executors,
             commands,
+            names: Default::default(),
+            quota: Quota::default(),
+            lists: Semaphore::new(LISTS),
+            program: std::env::current_exe()?,
             config,
         });
         door::attend(door, app.clone())?;

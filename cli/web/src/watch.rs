@@ -45,6 +45,8 @@ pub(crate) struct Seen {
 pub(crate) struct Sight {
     /// State, devices, jobs and errors.
     pub(crate) status: Option<Arc<PoolStatus>>,
+    /// The same without what only the owner may see.
+    pub(crate) status_for_all: Option<Arc<PoolStatus>>,
     /// Sizes and health, as properties.
     pub(crate) pool: Option<Arc<PoolRecord>>,
     /// Rates of the pool and its devices since the look before, per second.
@@ -53,6 +55,19 @@ pub(crate) struct Sight {
     pub(crate) sample: Option<Arc<IoSample>>,
     /// Why the last look failed.
     pub(crate) failure: Option<Failure>,
+}
+
+impl Sight {
+    /// The status for the owner, or for other users.
+    pub(crate) fn status_for(&self, is_owner: bool) -> Option<&Arc<PoolStatus>> {
+        if is_owner { self.status.as_ref() } else { self.status_for_all.as_ref() }
+    }
+
+    /// Why the last look failed, in words for the owner or for other users.
+    pub(crate) fn failure_for(&self, is_owner: bool) -> Option<Failure> {
+        let failure = self.failure.as_ref()?;
+        Some(if is_owner { failure.clone() } else { Failure::new("the pool is unavailable") })
+    }
 }
 
 /// Rates per second of a pool.
@@ -184,7 +199,12 @@ fn look(pool: &str, seen: &Seen, executors: &Executors, owner: u32, before: &mut
     };
     let mut sight = Sight::default();
     match ask(PoolRequest::Status) {
-        Ok(Response::Status(status)) => sight.status = Some(Arc::from(status)),
+        Ok(Response::Status(status)) => {
+            if let Response::Status(open) = Response::Status(status.clone()).for_all() {
+                sight.status_for_all = Some(Arc::from(open));
+            }
+            sight.status = Some(Arc::from(status));
+        }
         Ok(_) => {}
         Err(failure) => sight.failure = Some(failure),
     }

@@ -3,7 +3,7 @@
 use ::dataset::property::dataset::{MOUNTPOINT, QUOTA};
 use protocol::Failure;
 
-use super::{Action, Dry, Words, argument, command};
+use super::{Action, Dry, Words, argument, command, name};
 use crate::fields::Fields;
 
 pub(super) const ACTIONS: &[Action] = &[
@@ -19,7 +19,7 @@ pub(super) const ACTIONS: &[Action] = &[
     Action::new("snapshot", "Take a snapshot", snapshot, Dry::Show(written)),
     Action::new("destroy-snapshot", "Destroy the snapshot", destroy_snapshot, Dry::Option("-n -v"))
         .retyping("snapshot"),
-    Action::new("rollback", "Roll back", rollback, Dry::Show(lost)).retyping("dataset"),
+    Action::new("rollback", "Roll back", rollback, Dry::Both(lost, newer)).retyping("dataset"),
     Action::new("clone", "Clone the snapshot", clone, Dry::Show(of_snapshot)),
     Action::new("hold", "Hold the snapshot", |fields| tagged(fields, "hold"), Dry::Show(holds)),
     Action::new("release", "Release a hold", |fields| tagged(fields, "release"), Dry::Show(holds)),
@@ -27,13 +27,13 @@ pub(super) const ACTIONS: &[Action] = &[
 
 fn of(fields: &Fields, words: &[&str]) -> Result<Words, Failure> {
     let mut words = command(words);
-    words.push(argument(fields, "dataset")?.into());
+    words.push(name(fields, "dataset")?.into());
     Ok(words)
 }
 
 fn snapshot_of(fields: &Fields, words: &[&str]) -> Result<Words, Failure> {
     let mut words = command(words);
-    words.push(argument(fields, "snapshot")?.into());
+    words.push(name(fields, "snapshot")?.into());
     Ok(words)
 }
 
@@ -45,7 +45,7 @@ fn optional<'a>(words: &[&'a str], fields: &Fields, field: &str, option: &'a str
 
 /// A name below the dataset of the form.
 fn child(fields: &Fields) -> Result<String, Failure> {
-    Ok(format!("{}/{}", argument(fields, "dataset")?, argument(fields, "name")?))
+    Ok(format!("{}/{}", name(fields, "dataset")?, argument(fields, "name")?))
 }
 
 fn create(fields: &Fields) -> Result<Words, Failure> {
@@ -81,7 +81,7 @@ fn inherit(fields: &Fields) -> Result<Words, Failure> {
 
 fn rename(fields: &Fields) -> Result<Words, Failure> {
     let mut words = of(fields, &["fs", "rename"])?;
-    words.push(argument(fields, "to")?.into());
+    words.push(name(fields, "to")?.into());
     Ok(words)
 }
 
@@ -98,9 +98,9 @@ fn origin(fields: &Fields) -> Result<Words, Failure> {
 }
 
 fn snapshot(fields: &Fields) -> Result<Words, Failure> {
-    let name = format!("{}@{}", argument(fields, "dataset")?, argument(fields, "name")?);
+    let full = format!("{}@{}", name(fields, "dataset")?, argument(fields, "name")?);
     let mut words = command(&optional(&["fs", "snapshot"], fields, "recursive", "-r"));
-    words.push(name.into());
+    words.push(full.into());
     Ok(words)
 }
 
@@ -122,19 +122,28 @@ fn holds(fields: &Fields) -> Result<Words, Failure> {
 }
 
 fn rollback(fields: &Fields) -> Result<Words, Failure> {
+    // The name to type again is the dataset, and the snapshot decides what is rolled back.
+    if name(fields, "snapshot")?.split('@').next() != Some(name(fields, "dataset")?.as_str()) {
+        return Err(Failure::usage("the snapshot is of another file system"));
+    }
     snapshot_of(fields, &optional(&["fs", "rollback"], fields, "recursive", "-r"))
 }
 
 /// The changes that a rollback discards.
 fn lost(fields: &Fields) -> Result<Words, Failure> {
     let mut words = snapshot_of(fields, &["fs", "diff"])?;
-    words.push(argument(fields, "dataset")?.into());
+    words.push(name(fields, "dataset")?.into());
     Ok(words)
+}
+
+/// The snapshots of the file system: the newer ones go, if asked for.
+fn newer(fields: &Fields) -> Result<Words, Failure> {
+    of(fields, &["fs", "list", "-d", "1", "-t", "snapshot", "-o", "name,creation,used", "-s", "creation"])
 }
 
 fn clone(fields: &Fields) -> Result<Words, Failure> {
     let mut words = snapshot_of(fields, &["fs", "clone"])?;
-    words.push(argument(fields, "to")?.into());
+    words.push(name(fields, "to")?.into());
     Ok(words)
 }
 

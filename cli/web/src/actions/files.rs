@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use protocol::Failure;
 
-use super::{Action, Dry, File, Words, argument, command};
+use super::{Action, Dry, File, Words, argument, command, name};
 use crate::fields::{Fields, unescape};
 
 pub(super) const ACTIONS: &[Action] = &[
@@ -15,8 +15,8 @@ pub(super) const ACTIONS: &[Action] = &[
 ];
 
 /// A place `NAME:/PATH`, with the escaped path of the form.
-fn place(name: &str, path: &[u8]) -> OsString {
-    OsString::from_vec([name.as_bytes(), b":", path].concat())
+fn place(of: &str, path: &[u8]) -> OsString {
+    OsString::from_vec([of.as_bytes(), b":", path].concat())
 }
 
 fn path(fields: &Fields) -> Result<Vec<u8>, Failure> {
@@ -31,7 +31,7 @@ fn folder(path: &[u8]) -> &[u8] {
 }
 
 fn snapshot_and_dataset(fields: &Fields) -> Result<(String, String), Failure> {
-    let snapshot = argument(fields, "snapshot")?;
+    let snapshot = name(fields, "snapshot")?;
     let dataset = snapshot.split('@').next().unwrap_or_default().to_owned();
     Ok((snapshot, dataset))
 }
@@ -61,14 +61,14 @@ fn send(fields: &Fields) -> Result<Words, Failure> {
     if fields.has("base") {
         words.extend(command(&["-i", &argument(fields, "base")?]));
     }
-    words.push(argument(fields, "snapshot")?.into());
+    words.push(name(fields, "snapshot")?.into());
     Ok(words)
 }
 
 fn receive(fields: &Fields) -> Result<Words, Failure> {
     file(fields)?;
     let mut words = command(&["fs", "receive"]);
-    words.push(argument(fields, "dataset")?.into());
+    words.push(name(fields, "dataset")?.into());
     Ok(words)
 }
 

@@ -8,9 +8,11 @@ mod dataset;
 mod files;
 mod pool;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
-use protocol::{Failure, shell_word};
+use ::dataset::name::Name;
+use protocol::{Exit, Failure, shell_word};
 
 use crate::fields::Fields;
 
@@ -41,6 +43,10 @@ pub(crate) enum Dry {
     Option(&'static str),
     /// A command that shows the present state, or what will be lost.
     Show(fn(&Fields) -> Result<Words, Failure>),
+    /// A command whose exit status says whether something would be lost.
+    Cost(fn(&Fields) -> Result<Words, Failure>),
+    /// Two commands that show what will be lost.
+    Both(fn(&Fields) -> Result<Words, Failure>, fn(&Fields) -> Result<Words, Failure>),
 }
 
 /// The use of the file in the field `file`.
@@ -82,15 +88,25 @@ impl Action {
         Action { file: Some(file), ..self }
     }
 
-    /// The words of the dry run.
-    pub(crate) fn dry_words(&self, fields: &Fields) -> Result<Words, Failure> {
+    /// The commands of the dry run.
+    pub(crate) fn dry_words(&self, fields: &Fields) -> Result<Vec<Words>, Failure> {
         match self.dry {
             Dry::Option(option) => {
                 let mut words = (self.words)(fields)?;
                 words.splice(2..2, option.split(' ').map(OsString::from));
-                Ok(words)
+                Ok(vec![words])
             }
-            Dry::Show(words) => words(fields),
+            Dry::Show(words) | Dry::Cost(words) => Ok(vec![words(fields)?]),
+            Dry::Both(first, second) => Ok(vec![first(fields)?, second(fields)?]),
+        }
+    }
+
+    /// Whether the change is offered after a dry run that ended so.
+    pub(crate) fn is_offered_after(&self, exit: Exit) -> bool {
+        match self.dry {
+            // A loss that would happen is no failure.
+            Dry::Cost(_) => matches!(exit, Exit::Done | Exit::Failed | Exit::Damage),
+            _ => matches!(exit, Exit::Done | Exit::Damage),
         }
     }
 
@@ -107,7 +123,22 @@ impl Action {
 
 /// Words as a command line.
 pub(crate) fn line(words: &[OsString]) -> String {
-    words.iter().map(|word| shell_word(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    words.iter().map(|word| shown_word(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell reads it, with any bytes.
+fn shown_word(word: &OsStr) -> String {
+    match word.to_str() {
+        Some(text) => shell_word(text),
+        None => {
+            let escaped = word.as_bytes().iter().map(|byte| match byte {
+                b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                byte => format!("\\x{byte:02x}"),
+            });
+            format!("$'{}'", escaped.collect::<String>())
+        }
+    }
 }
 
 /// A command of fixed words, and values of fields.
@@ -121,6 +152,14 @@ fn argument(fields: &Fields, name: &str) -> Result<String, Failure> {
         value if value.starts_with('-') => Err(Failure::usage(format!("the field '{name}' begins with '-'"))),
         value => Ok(value.to_owned()),
     }
+}
+
+/// The name of a pool, dataset, snapshot or bookmark. A path, which the commands accept too, would be looked up with the
+/// rights of this process.
+fn name(fields: &Fields, field: &str) -> Result<String, Failure> {
+    let text = fields.need(field)?;
+    let name: Name = text.parse().map_err(|error| Failure::cannot("use", text, error))?;
+    Ok(name.as_str().to_owned())
 }
 
 /// The lines of a field as arguments.
@@ -152,7 +191,11 @@ mod tests {
     fn a_field_never_becomes_an_option_or_a_second_command() {
         let scrub = find("scrub").unwrap();
         assert!(scrub.shown(&fields(&[("pool", "-a")])).is_err());
-        assert_eq!(scrub.shown(&fields(&[("pool", "tank; rm -rf /")])).unwrap(), "pool scrub 'tank; rm -rf /'");
+        assert!(scrub.shown(&fields(&[("pool", "/etc/passwd")])).is_err(), "a path is looked up by root");
+        assert!(scrub.shown(&fields(&[("pool", "tank; rm -rf /")])).is_err());
+        let hold = find("hold").unwrap();
+        let tagged = fields(&[("snapshot", "tank@a"), ("tag", "a; rm -rf /")]);
+        assert_eq!(hold.shown(&tagged).unwrap(), "fs hold 'a; rm -rf /' tank@a");
         for action in TABLE.into_iter().flatten() {
             let hostile: Vec<(String, String)> =
                 ["pool", "dataset", "snapshot", "device", "name", "vdevs", "file", "to"]
@@ -167,6 +210,12 @@ mod tests {
         let destroy = find("destroy").unwrap();
         let given = fields(&[("dataset", "tank/old"), ("recursive", "on")]);
         assert_eq!(destroy.shown(&given).unwrap(), "fs destroy -f -r tank/old");
-        assert_eq!(line(&destroy.dry_words(&given).unwrap()), "fs destroy -n -v -f -r tank/old");
+        let dry = destroy.dry_words(&given).unwrap();
+        assert_eq!(dry.iter().map(|words| line(words)).collect::<Vec<_>>(), ["fs destroy -n -v -f -r tank/old"]);
+    }
+
+    #[test]
+    fn a_word_of_any_bytes_is_shown_as_a_shell_reads_it() {
+        assert_eq!(shown_word(OsStr::from_bytes(b"tank@a:/\xff\xfe'")), r"$'tank@a:/\xff\xfe\''");
     }
 }

@@ -3,7 +3,7 @@
 use ::dataset::property::dataset::MOUNTPOINT;
 use protocol::Failure;
 
-use super::{Action, Dry, Words, argument, arguments, command};
+use super::{Action, Dry, Words, argument, arguments, command, name};
 use crate::fields::Fields;
 
 pub(super) const ACTIONS: &[Action] = &[
@@ -48,11 +48,11 @@ pub(super) const ACTIONS: &[Action] = &[
     )
     .of_owner(),
     Action::new("clear", "Clear errors", |fields| of_pool(fields, &["pool", "clear"]), Dry::Show(status)).of_owner(),
-    Action::new("offline", "Take the device offline", |fields| of_device(fields, "offline"), Dry::Show(loss))
+    Action::new("offline", "Take the device offline", |fields| of_device(fields, "offline"), Dry::Cost(loss))
         .of_owner(),
     Action::new("online", "Bring the device online", |fields| of_device(fields, "online"), Dry::Show(status))
         .of_owner(),
-    Action::new("detach", "Detach the device", |fields| of_device(fields, "detach"), Dry::Show(loss)).of_owner(),
+    Action::new("detach", "Detach the device", |fields| of_device(fields, "detach"), Dry::Cost(loss)).of_owner(),
     Action::new("remove", "Remove the vdev", |fields| of_device(fields, "remove"), Dry::Option("-n")).of_owner(),
     Action::new("replace", "Replace the device", |fields| with_new(fields, "replace"), Dry::Option("-n")).of_owner(),
     Action::new("attach", "Attach a device", |fields| with_new(fields, "attach"), Dry::Option("-n")).of_owner(),
@@ -60,7 +60,7 @@ pub(super) const ACTIONS: &[Action] = &[
 
 fn of_pool(fields: &Fields, words: &[&str]) -> Result<Words, Failure> {
     let mut words = command(words);
-    words.push(argument(fields, "pool")?.into());
+    words.push(name(fields, "pool")?.into());
     Ok(words)
 }
 
@@ -70,7 +70,7 @@ fn job(fields: &Fields, subcommand: &str, options: &[&str]) -> Result<Words, Fai
     if let limit @ 1.. = fields.get("limit").len() {
         words.push(format!("--limit={}", &fields.get("limit")[..limit]).into());
     }
-    words.push(argument(fields, "pool")?.into());
+    words.push(name(fields, "pool")?.into());
     Ok(words)
 }
 
@@ -91,7 +91,7 @@ fn create(fields: &Fields) -> Result<Words, Failure> {
     if fields.has(MOUNTPOINT.row().name) {
         words.extend(command(&["-m", &argument(fields, MOUNTPOINT.row().name)?]));
     }
-    words.push(argument(fields, "pool")?.into());
+    words.push(name(fields, "pool")?.into());
     words.extend(arguments(fields, "vdevs")?.into_iter().map(Into::into));
     Ok(words)
 }
@@ -130,7 +130,7 @@ fn importable(fields: &Fields) -> Result<Words, Failure> {
 fn set(fields: &Fields) -> Result<Words, Failure> {
     let (property, value) = (argument(fields, "property")?, fields.get("value"));
     let mut words = command(&["pool", "set", &format!("{property}={value}")]);
-    words.push(argument(fields, "pool")?.into());
+    words.push(name(fields, "pool")?.into());
     Ok(words)
 }
 

@@ -1,10 +1,10 @@
 //! The dry run of a change, its confirmation, and its start.
 
 use std::cell::RefCell;
-use std::fs::{File as OpenFile, OpenOptions};
+use std::fs::{File as OpenFile, OpenOptions, remove_file};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path as FilePath;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use protocol::{Exit, Failure};
-use tokio::task::spawn_blocking;
 
 use super::page::Page;
 use super::{frame, parts};
@@ -65,21 +64,23 @@ pub(crate) async fn confirm(
         Err(failure) => return frame::failed(&visitor, action.title, &way(action), &failure).into_response(),
     };
     let back = back(&headers);
-    let (dry, output) = match dry_run(&app, &visitor, action, &fields).await {
+    let dry = match dry_run(&app, &visitor, action, &fields).await {
         Ok(dry) => dry,
         Err(failure) => return frame::failed(&visitor, action.title, &way(action), &failure).into_response(),
     };
-    let succeeded = dry.1 != Exit::Usage && (dry.1 != Exit::Failed || matches!(action.dry, actions::Dry::Show(_)));
+    let is_offered = dry.iter().all(|ran| action.is_offered_after(ran.exit));
     let content = html! {
         p { "This command will run:" }
         (parts::command(&shown))
         section aria-labelledby="dry" {
             h2 id="dry" { @if matches!(action.dry, actions::Dry::Option(_)) { "Dry run" } @else { "Before the change" } }
-            (parts::command(&dry.0))
-            pre.output { (String::from_utf8_lossy(&output)) }
+            @for ran in &dry {
+                (parts::command(&ran.command))
+                pre.output tabindex="0" aria-label="Output" { (String::from_utf8_lossy(&ran.output)) }
+            }
         }
-        @if succeeded { (confirmation(&visitor, action, &fields, &back)) }
-        @else { div.message.bad role="alert" { p { "The dry run failed, so the change is not offered." } } }
+        @if is_offered { (confirmation(&visitor, action, &fields, &back)) }
+        @else { div.message.bad role="alert" { p { "This has failed, so the change is not offered." } } }
         p { a href=(back) { "Back without a change" } }
     };
     frame::page(&visitor, action.title, &way(action), content).into_response()
@@ -112,27 +113,44 @@ fn back(headers: &HeaderMap) -> String {
     path.and_then(|uri| uri.path_and_query().map(ToString::to_string)).unwrap_or_else(|| "/".to_owned())
 }
 
-type Dry = ((String, Exit), Vec<u8>);
+/// A command of a dry run, after its end.
+struct Ran {
+    command: String,
+    exit: Exit,
+    output: Vec<u8>,
+}
 
-/// Runs the dry run; returns its command line, exit status and output.
-async fn dry_run(app: &Arc<App>, visitor: &Visitor, action: &'static Action, fields: &Fields) -> Result<Dry, Failure> {
-    let words = action.dry_words(fields)?;
-    let shown = actions::line(&words);
-    let file = match (action.file, &action.dry) {
-        // The dry run of a stream reads the file, and writes none.
-        (Some(File::Read), _) => Some(fields.get("file").to_owned()),
-        _ => None,
-    };
-    let (app, user) = (app.clone(), visitor.user);
-    let run = move || {
-        let mut output = Vec::new();
-        let exit = match file {
-            Some(file) => subprocess(&words, Some((File::Read, &file)), &mut |bytes| append(&mut output, bytes)),
-            None => Ok(run_here(&app, user, &words, |bytes| append(&mut output, bytes))),
+/// Runs the commands of the dry run. A service that does not answer is not waited for.
+async fn dry_run(
+    app: &Arc<App>,
+    visitor: &Visitor,
+    action: &'static Action,
+    fields: &Fields,
+) -> Result<Vec<Ran>, Failure> {
+    let commands = action.dry_words(fields)?;
+    // The dry run of a stream reads the file, and writes none.
+    let file = action.file.filter(|file| *file == File::Read).map(|_| fields.get("file").to_owned());
+    let (shared, user) = (app.clone(), visitor.user);
+    app.with(visitor, pool_of(fields), move |_, _| {
+        let run = |words: Words| {
+            let mut output = Vec::new();
+            let mut each = |bytes: &[u8]| append(&mut output, bytes);
+            let exit = match &file {
+                Some(file) => subprocess(&shared, &words, (File::Read, file), &mut each)?,
+                None => run_here(&shared, user, &words, &mut each),
+            };
+            Ok(Ran { command: actions::line(&words), exit, output })
         };
-        exit.map(|exit| ((shown, exit), output))
-    };
-    spawn_blocking(run).await.unwrap_or_else(|_| Err(Failure::new("internal error in the web server")))
+        commands.into_iter().map(run).collect()
+    })
+    .await
+}
+
+/// The pool that a form is about; empty for a pool that this machine does not know yet.
+fn pool_of(fields: &Fields) -> &str {
+    let names = ["pool", "dataset", "snapshot"].map(|field| fields.get(field));
+    let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+    name.split(['/', '@']).next().unwrap_or_default()
 }
 
 /// Writer that passes bytes to a function, which two streams share.
@@ -156,31 +174,34 @@ fn run_here(app: &App, user: u32, words: &Words, each: impl FnMut(&[u8])) -> Exi
     app.commands.run(words, &mut *executor, &mut Sink(&each), &mut Sink(&each))
 }
 
-/// Runs a command line of the owner as a process of its own, because its stream needs a descriptor.
-fn subprocess(words: &Words, file: Option<(File, &str)>, each: &mut dyn FnMut(&[u8])) -> Result<Exit, Failure> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg0(&words[0]).args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+/// Runs a command line of the owner as a process of its own, because its stream needs a descriptor. All other output goes
+/// through one pipe.
+fn subprocess(
+    app: &App,
+    words: &Words,
+    (file, path): (File, &str),
+    each: &mut dyn FnMut(&[u8]),
+) -> Result<Exit, Failure> {
+    let (mut reader, writer) = io::pipe()?;
+    let mut command = Command::new(&app.program);
+    command.arg0(&words[0]).args(&words[1..]).stderr(writer.try_clone()?);
     match file {
-        Some((File::Read, path)) => {
-            let file = OpenFile::open(path).map_err(|error| Failure::cannot("open", path, error))?;
-            command.stdin(file);
-            command.stdout(Stdio::piped());
+        File::Read => {
+            let opened = OpenFile::open(path).map_err(|error| Failure::cannot("open", path, error))?;
+            command.stdin(opened).stdout(writer);
         }
-        Some((File::Written, path)) => {
-            let made = OpenOptions::new().write(true).create_new(true).open(path);
-            command.stdout(made.map_err(|error| Failure::cannot("create", path, error))?);
+        File::Written => {
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let made = made.map_err(|error| Failure::cannot("create", path, error))?;
+            command.stdin(Stdio::null()).stdout(made);
         }
-        None => {}
     }
     let mut child = command.spawn()?;
-    let pipes: [Option<Box<dyn Read>>; 2] =
-        [child.stderr.take().map(|pipe| Box::new(pipe) as _), child.stdout.take().map(|pipe| Box::new(pipe) as _)];
-    // Both outputs are short, so one waits in its pipe while the other is read.
-    for mut pipe in pipes.into_iter().flatten() {
-        let mut piece = [0; 4096];
-        while let Ok(count @ 1..) = pipe.read(&mut piece) {
-            each(&piece[..count]);
-        }
+    // The command holds the only other ends of the pipe.
+    drop(command);
+    let mut piece = [0; 4096];
+    while let Ok(count @ 1..) = reader.read(&mut piece) {
+        each(&piece[..count]);
     }
     let status = child.wait()?;
     Ok(if status.success() { Exit::Done } else { Exit::Failed })
@@ -219,10 +240,10 @@ fn start(app: &Arc<App>, visitor: &Visitor, action: &Action, fields: &Fields) ->
     app.tasks.run((user, shown, back), move |task| {
         let mut each = |bytes: &[u8]| drop(Output(task).write(bytes));
         let Some((file, path)) = file else { return run_here(&shared, user, &words, &mut each) };
-        match subprocess(&words, Some((file, &path)), &mut each) {
+        match subprocess(&shared, &words, (file, &path), &mut each) {
             Ok(exit) => {
-                if exit != Exit::Done && file == File::Written && FilePath::new(&path).exists() {
-                    each(format!("{path} is incomplete\n").as_bytes());
+                if exit != Exit::Done && file == File::Written && remove_file(&path).is_ok() {
+                    each(format!("the incomplete file {path} was removed\n").as_bytes());
                 }
                 exit
             }

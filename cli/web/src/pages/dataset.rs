@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use dataset::name::{DatasetName, Name};
 use dataset::property::dataset::{
-    AVAILABLE, CREATION, MOUNTED, MOUNTPOINT, ORIGIN, QUOTA, USED, USEDBYCHILDREN, USEDBYDATASET, USEDBYREFRESERVATION,
-    USEDBYSNAPSHOTS, USERREFS,
+    AVAILABLE, CREATION, MOUNTED, MOUNTPOINT, ORIGIN, QUOTA, REFERENCED, USED, USEDBYCHILDREN, USEDBYDATASET,
+    USEDBYREFRESERVATION, USEDBYSNAPSHOTS, USERREFS,
 };
 use dataset::property::{Kinds, Precision, Property, Source, Syntax};
 use maud::{Markup, html};
@@ -27,8 +27,8 @@ const BARS: usize = 120;
 
 /// Properties in lists of children and of snapshots.
 const CHILD: [&str; 5] =
-    [USED.row().name, AVAILABLE.row().name, "referenced", MOUNTPOINT.row().name, MOUNTED.row().name];
-const SNAPSHOT: [&str; 4] = [USED.row().name, "referenced", CREATION.row().name, USERREFS.row().name];
+    [USED.row().name, AVAILABLE.row().name, REFERENCED.row().name, MOUNTPOINT.row().name, MOUNTED.row().name];
+const SNAPSHOT: [&str; 4] = [USED.row().name, REFERENCED.row().name, CREATION.row().name, USERREFS.row().name];
 
 /// The parts of the lists to show.
 #[derive(Default, Deserialize)]
@@ -64,12 +64,12 @@ async fn content(app: &Arc<App>, visitor: &Visitor, name: &str, from: &Parts) ->
         properties: properties.iter().map(|name| (*name).to_owned()).collect(),
     };
     let pool = dataset.pool();
-    let own: Vec<DatasetRecord> = app.list(visitor, pool, list(0, Kinds::FILESYSTEM, &[]), 1).await?;
+    let own: Vec<DatasetRecord> = app.list(visitor, pool, list(0, Kinds::FILESYSTEM, &[]), (1, Some)).await?;
     let own = own.into_iter().next().ok_or_else(|| Failure::no_dataset(name))?;
-    let mut children: Vec<DatasetRecord> = app.list(visitor, pool, list(1, Kinds::FILESYSTEM, &CHILD), MOST).await?;
-    children.retain(|child| child.name.as_str() != name);
-    let mut snapshots: Vec<DatasetRecord> = app.list(visitor, pool, list(1, Kinds::SNAPSHOT, &SNAPSHOT), MOST).await?;
-    snapshots.retain(|snapshot| matches!(&snapshot.name, Name::Snapshot(snapshot) if snapshot.dataset() == dataset));
+    let mut children = app.list(visitor, pool, list(1, Kinds::FILESYSTEM, &CHILD), (MOST, Row::of)).await?;
+    children.retain(|child| &*child.name != name);
+    let mut snapshots = app.list(visitor, pool, list(1, Kinds::SNAPSHOT, &SNAPSHOT), (MOST, Row::of)).await?;
+    snapshots.retain(|snapshot| snapshot.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('@')));
     snapshots.reverse();
     Ok(html! {
         (summary(&own))
@@ -90,6 +90,39 @@ async fn content(app: &Arc<App>, visitor: &Visitor, name: &str, from: &Parts) ->
             (property_table(visitor, "set", &[("dataset", name)], &own.properties.iter().collect::<Vec<_>>(), false))
         }
     })
+}
+
+/// What a list shows of a dataset or a snapshot.
+struct Row {
+    name: Box<str>,
+    used: u64,
+    available: u64,
+    referenced: u64,
+    creation: i64,
+    mountpoint: Box<str>,
+    is_mounted: bool,
+}
+
+impl Row {
+    fn of(record: DatasetRecord) -> Option<Row> {
+        Some(Row {
+            used: number(&record, USED.name),
+            available: number(&record, AVAILABLE.name),
+            referenced: number(&record, REFERENCED.name),
+            creation: number(&record, CREATION.name) as i64,
+            mountpoint: match &record.name {
+                Name::Dataset(_) => value(&record, MOUNTPOINT.name).into(),
+                _ => Box::default(),
+            },
+            is_mounted: value(&record, MOUNTED.name) == "yes",
+            name: record.name.as_str().into(),
+        })
+    }
+
+    /// The name without the names above.
+    fn leaf(&self) -> &str {
+        self.name.rsplit(['/', '@']).next().unwrap_or_default()
+    }
 }
 
 /// The canonical value of a property; `-` without the property.
@@ -186,8 +219,8 @@ fn take(visitor: &Visitor, name: &str) -> Markup {
     )
 }
 
-fn child_table(name: &str, children: &[DatasetRecord], from: &Parts) -> Markup {
-    let most = children.iter().map(|child| number(child, USED.row().name)).max().unwrap_or(0).max(1);
+fn child_table(name: &str, children: &[Row], from: &Parts) -> Markup {
+    let most = children.iter().map(|child| child.used).max().unwrap_or(0).max(1);
     let shown = children.iter().skip(from.children).take(ROWS);
     html! {
         @if !children.is_empty() {
@@ -196,12 +229,12 @@ fn child_table(name: &str, children: &[DatasetRecord], from: &Parts) -> Markup {
                 tbody {
                     @for child in shown {
                         tr {
-                            th scope="row" { a href=(parts::dataset_address(child.name.as_str())) { (child.name.as_str().rsplit('/').next().unwrap_or_default()) } }
-                            td { (parts::bytes(number(child, USED.row().name))) }
-                            td { meter min="0" max=(most) value=(number(child, USED.row().name)) aria-hidden="true" {} }
-                            td { (parts::bytes(number(child, AVAILABLE.row().name))) }
-                            td { (parts::bytes(number(child, "referenced"))) }
-                            td { code { (value(child, MOUNTPOINT.row().name)) } @if value(child, MOUNTED.row().name) != "yes" { " (not mounted)" } }
+                            th scope="row" { a href=(parts::dataset_address(&child.name)) { (child.leaf()) } }
+                            td { (parts::bytes(child.used)) }
+                            td { meter min="0" max=(most) value=(child.used) aria-hidden="true" {} }
+                            td { (parts::bytes(child.available)) }
+                            td { (parts::bytes(child.referenced)) }
+                            td { code { (child.mountpoint) } @if !child.is_mounted { " (not mounted)" } }
                         }
                     }
                 }
@@ -226,13 +259,11 @@ fn pager(total: usize, from: usize, what: &str, address: impl Fn(usize) -> Strin
 }
 
 /// The space that snapshots hold alone, over time. Neighbours share a bar if there are many.
-fn time_line(snapshots: &[DatasetRecord]) -> Markup {
-    let oldest_first: Vec<&DatasetRecord> = snapshots.iter().rev().collect();
+fn time_line(snapshots: &[Row]) -> Markup {
+    let oldest_first: Vec<&Row> = snapshots.iter().rev().collect();
     let each = oldest_first.len().div_ceil(BARS).max(1);
-    let bars: Vec<(u64, &[&DatasetRecord])> = oldest_first
-        .chunks(each)
-        .map(|group| (group.iter().map(|snapshot| number(snapshot, USED.name)).sum(), group))
-        .collect();
+    let bars: Vec<(u64, &[&Row])> =
+        oldest_first.chunks(each).map(|group| (group.iter().map(|snapshot| snapshot.used).sum(), group)).collect();
     let most = bars.iter().map(|(used, _)| *used).max().unwrap_or(0).max(1);
     html! {
         @if snapshots.len() > 1 {
@@ -242,7 +273,7 @@ fn time_line(snapshots: &[DatasetRecord]) -> Markup {
                     @for (at, (used, group)) in bars.iter().enumerate() {
                         @let height = (u128::from(*used) * 54 / u128::from(most)) as u64 + 2;
                         rect x=(at * 6) y=(60 - height) width="5" height=(height) {
-                            title { (group[0].name.as_str()) @if group.len() > 1 { " and " (group.len() - 1) " more" } ": " (parts::bytes(*used)) }
+                            title { (group[0].name) @if group.len() > 1 { " and " (group.len() - 1) " more" } ": " (parts::bytes(*used)) }
                         }
                     }
                 }
@@ -252,19 +283,19 @@ fn time_line(snapshots: &[DatasetRecord]) -> Markup {
     }
 }
 
-fn snapshot_table(visitor: &Visitor, name: &str, snapshots: &[DatasetRecord], from: &Parts) -> Markup {
+fn snapshot_table(visitor: &Visitor, name: &str, snapshots: &[Row], from: &Parts) -> Markup {
     html! {
         @if snapshots.is_empty() { p { "No snapshots." } } @else {
             div.wide { table {
                 thead { tr { @for head in ["Snapshot", "Taken", "Holds alone", "Referenced", ""] { th scope="col" { (head) } } } }
                 tbody {
                     @for snapshot in snapshots.iter().skip(from.snapshots).take(ROWS) {
-                        @let full = snapshot.name.as_str();
+                        @let full = &*snapshot.name;
                         tr {
-                            th scope="row" { a href=(parts::snapshot_address(full)) { (full.rsplit('@').next().unwrap_or_default()) } }
-                            td { (parts::time(number(snapshot, CREATION.name) as i64)) }
-                            td { (parts::bytes(number(snapshot, USED.name))) }
-                            td { (parts::bytes(number(snapshot, "referenced"))) }
+                            th scope="row" { a href=(parts::snapshot_address(full)) { (snapshot.leaf()) } }
+                            td { (parts::time(snapshot.creation)) }
+                            td { (parts::bytes(snapshot.used)) }
+                            td { (parts::bytes(snapshot.referenced)) }
                             td { @if visitor.is_owner { a href=(super::files::address(full, b"/")) { "Browse" } } }
                         }
                     }
@@ -320,7 +351,7 @@ fn property_row(
                     details {
                         summary aria-label=(format!("Change {}", record.name)) { "Change" }
                         (parts::form(visitor, action, &hidden, html! {
-                            (input(record, syntax, &shown))
+                            (input(record, syntax))
                             button { "Set" }
                         }))
                         @if !of_pool && record.source == Source::Local {
@@ -334,15 +365,15 @@ fn property_row(
     }
 }
 
-/// The input of a new value: a list for a choice of words.
-fn input(record: &PropertyRecord, syntax: Option<Syntax>, shown: &str) -> Markup {
+/// The input of a new value, with the exact present value: a list for a choice of words.
+fn input(record: &PropertyRecord, syntax: Option<Syntax>) -> Markup {
     let label = format!("New value of {}", record.name);
     html! {
         @match syntax {
             Some(Syntax::Choice(words)) => select name="value" aria-label=(label) {
                 @for word in words { option selected[*word == record.value] { (word) } }
             },
-            _ => input name="value" value=(shown) aria-label=(label) spellcheck="false";
+            _ => input name="value" value=(record.value) aria-label=(label) spellcheck="false";
         }
     }
 }

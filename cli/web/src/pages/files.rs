@@ -1,6 +1,6 @@
 //! Files of a dataset or a snapshot: browsing and downloading. For the owner, as on the command line.
 
-use std::io::{self, Read};
+use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -11,21 +11,22 @@ use dataset::name::Name;
 use maud::{Markup, html};
 use protocol::{EntryRecord, Failure, FileKind, FileRequest, Location, PathBytes};
 use serde::Deserialize;
-use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
 
 use super::page::Page;
 use super::{frame, parts};
 use crate::app::App;
 use crate::fields::{escape, unescape};
 use crate::gate::Visitor;
+use crate::quota::{Lasting, Place as Share};
 
 /// Most entries of one page.
 const MOST: usize = 5000;
 
-/// Size of the pieces of a download, in bytes, and their number in memory.
+/// Size of the pieces of a download, in bytes.
 const PIECE: usize = 64 << 10;
-const PIECES: usize = 4;
 
 /// A dataset or snapshot, and an escaped path.
 #[derive(Deserialize)]
@@ -62,8 +63,7 @@ fn refused(visitor: &Visitor) -> Result<(), Failure> {
 
 /// The page of a directory.
 pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Query(place): Query<Place>) -> Page {
-    let dataset = place.at.split('@').next().unwrap_or_default();
-    let mut way = frame::way_to(dataset);
+    let mut way = frame::way_to(&place.at);
     if let Some((_, snapshot)) = place.at.split_once('@') {
         way.push((parts::snapshot_address(&place.at), snapshot.to_owned()));
     }
@@ -82,7 +82,7 @@ async fn entries(app: &Arc<App>, visitor: &Visitor, place: &Place) -> Result<(Lo
     let location = place.location()?;
     let request = FileRequest::Entries { location: location.clone(), directory_itself: false, recursive: false };
     let pool = location.name.pool().to_owned();
-    Ok((location, app.list(visitor, &pool, request, MOST).await?))
+    Ok((location, app.list(visitor, &pool, request, (MOST, Some)).await?))
 }
 
 fn table(visitor: &Visitor, at: &str, path: &[u8], entries: &[EntryRecord]) -> Markup {
@@ -153,52 +153,59 @@ pub(super) fn attachment(name: &[u8], body: Body) -> Response {
 }
 
 /// The bytes that a request writes to its stream, as the body of a response. A failure before the first byte fails the
-/// request; a later failure breaks the download off, so that the browser reports it.
-pub(crate) async fn piped(
+/// request; a later failure breaks the download off, so that the browser reports it. A browser that leaves closes the
+/// pipe, which ends the request.
+pub(super) async fn piped(
     app: &Arc<App>,
     visitor: &Visitor,
     pool: &str,
     request: protocol::Request,
 ) -> Result<Body, Failure> {
-    let (mut reader, writer) = io::pipe()?;
-    let (sender, mut receiver) = mpsc::channel::<io::Result<Vec<u8>>>(PIECES);
+    let place = app.quota.enter(Lasting::Transfer, visitor.other());
+    let place = place.ok_or_else(|| Failure::new("too many downloads and uploads of this user are under way"))?;
+    let (reader, writer) = io::pipe()?;
+    let reader = pipe::Receiver::from_owned_fd(reader.into())?;
+    let (ended, end) = oneshot::channel();
     let (app, user, pool) = (app.clone(), visitor.user, pool.to_owned());
-    let asking = std::thread::Builder::new().name("download".into()).spawn(move || {
-        app.executor(user, "pool web").call(&pool, request, Some(writer.into()), &mut |_| Ok(None)).map(drop)
+    std::thread::Builder::new().name("download".into()).spawn(move || {
+        let done = app.executor(user, "pool web").call(&pool, request, Some(writer.into()), &mut |_| Ok(None));
+        // The browser may have left.
+        let _ = ended.send(done.map(drop));
     })?;
-    spawn_blocking(move || {
-        let mut piece = vec![0; PIECE];
-        loop {
-            match reader.read(&mut piece) {
-                Ok(0) => break,
-                Ok(count) => {
-                    if sender.blocking_send(Ok(piece[..count].to_vec())).is_err() {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    let _ = sender.blocking_send(Err(error));
-                    return;
-                }
-            }
-        }
-        let end = asking.join().unwrap_or_else(|_| Err(Failure::new("internal error in the web server")));
-        if let Err(failure) = end {
-            // The receiver is gone if the browser left.
-            let _ = sender.blocking_send(Err(io::Error::other(failure)));
-        }
-    });
-    let first = match receiver.recv().await {
-        None => return Ok(Body::empty()),
-        Some(Err(error)) => return Err(failure_of(error)),
-        Some(Ok(first)) => first,
-    };
+    let mut download = Download { reader, end: Some(end), _place: place };
+    let Some(first) = download.next().await else { return Ok(Body::empty()) };
+    let first = first.map_err(failure_of)?;
     let first = futures_util::stream::once(async { Ok::<_, io::Error>(first) });
-    let rest = futures_util::stream::unfold(receiver, |mut receiver| async {
-        let piece = receiver.recv().await?;
-        Some((piece, receiver))
+    let rest = futures_util::stream::unfold(download, |mut download| async {
+        let piece = download.next().await?;
+        Some((piece, download))
     });
     Ok(Body::from_stream(futures_util::StreamExt::chain(first, rest)))
+}
+
+/// A download under way.
+struct Download {
+    reader: pipe::Receiver,
+    /// The result of the request, until read.
+    end: Option<oneshot::Receiver<Result<(), Failure>>>,
+    _place: Share,
+}
+
+impl Download {
+    /// The next piece, or the failure of the request; `None` at the end.
+    async fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
+        let mut piece = Vec::with_capacity(PIECE);
+        match self.reader.read_buf(&mut piece).await {
+            Ok(0) => {}
+            Ok(_) => return Some(Ok(piece)),
+            Err(error) => return Some(Err(error)),
+        }
+        match self.end.take()?.await {
+            Ok(Ok(())) => None,
+            Ok(Err(failure)) => Some(Err(io::Error::other(failure))),
+            Err(_) => Some(Err(io::Error::other(Failure::new("internal error in the web server")))),
+        }
+    }
 }
 
 fn failure_of(error: io::Error) -> Failure {

@@ -1,6 +1,7 @@
 //! What surrounds every page: head, navigation, messages.
 
 use axum::http::StatusCode;
+use dataset::name::Name;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use protocol::Failure;
 
@@ -59,6 +60,8 @@ pub(super) fn whole(title: &str, visitor: Option<&Visitor>, way: &[Step], conten
                     a.brand href="/" { svg.icon aria-hidden="true" { use href="#icon-cenote" {} } "Cenote" }
                     @if let Some(visitor) = visitor { (navigation(visitor, current)) }
                 }
+                // A script puts changes of states here, for screen readers.
+                p.aside id="announce" role="status" {}
                 main id="main" tabindex="-1" {
                     @if way.len() > 1 { (trail(way)) }
                     h1 { (title) }
@@ -112,9 +115,13 @@ pub(super) fn pools() -> Step {
     ("/".to_owned(), "Pools".to_owned())
 }
 
-/// The steps to a dataset: its pool and the datasets above.
-pub(super) fn way_to(dataset: &str) -> Vec<Step> {
+/// The steps to a dataset, or to the dataset of a snapshot: its pool and the datasets above. Of an invalid name, which
+/// may be long, only the first step.
+pub(super) fn way_to(name: &str) -> Vec<Step> {
     let mut way = vec![pools()];
+    let Ok(name) = name.parse::<Name>() else { return way };
+    let dataset = name.dataset();
+    let dataset = dataset.as_str();
     let ends = dataset.match_indices('/').map(|(at, _)| at).chain([dataset.len()]);
     for (level, end) in ends.enumerate() {
         let name = &dataset[..end];

@@ -32,7 +32,7 @@ pub(crate) async fn history(State(app): State<Arc<App>>, visitor: Visitor, Path(
                     tr {
                         td { (parts::time(line.time)) }
                         td { code { (line.text) } }
-                        td { @if let Some((user, host)) = &line.user { ((app.config.name_of)(*user)) " on " (host) } }
+                        td { @if let Some((user, host)) = &line.user { (app.name_of(*user)) " on " (host) } }
                     }
                 }
             }

@@ -27,7 +27,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor) -> Page 
 pub(crate) fn fragment(app: &App, is_owner: bool) -> Markup {
     let pools = app.watch.all();
     let attention: Vec<(String, String, Option<String>)> =
-        pools.iter().flat_map(|(name, seen)| needs(name, seen)).collect();
+        pools.iter().flat_map(|(name, seen)| needs(name, seen, is_owner)).collect();
     html! {
         @if pools.is_empty() {
             p { "This machine has no pools yet." }
@@ -35,9 +35,9 @@ pub(crate) fn fragment(app: &App, is_owner: bool) -> Markup {
         section aria-labelledby="attention" {
             h2 id="attention" { "Needs attention" }
             @if attention.is_empty() {
-                p role="status" { (parts::state("ONLINE")) " Nothing needs attention." }
+                p { (parts::state("ONLINE")) " Nothing needs attention." }
             } @else {
-                ul.attention role="status" {
+                ul.attention {
                     @for (pool, problem, action) in &attention {
                         li.message.bad {
                             p { a href=(format!("/pool/{pool}")) { strong { (pool) } } ": " (problem) }
@@ -59,14 +59,17 @@ pub(crate) fn fragment(app: &App, is_owner: bool) -> Markup {
 }
 
 /// The problems of a pool, each with its remedy.
-fn needs(name: &str, seen: &Seen) -> Vec<(String, String, Option<String>)> {
+fn needs(name: &str, seen: &Seen, is_owner: bool) -> Vec<(String, String, Option<String>)> {
     if let Some(silence) = seen.silence() {
         let problem = format!("its service has not answered for {} s.", silence.as_secs().max(1));
         return vec![(name.to_owned(), problem, Some(format!("To see its state, type: pool status {name}")))];
     }
     let sight = seen.sight();
-    let failure = sight.failure.iter().map(|failure| (failure.to_string(), failure.hint.clone()));
-    let status = sight.status.iter().filter_map(|status| Some((status.status.clone()?, status.action.clone())));
+    let failure = sight.failure_for(is_owner).map(|failure| (failure.to_string(), failure.hint.clone())).into_iter();
+    let status = sight
+        .status_for(is_owner)
+        .into_iter()
+        .filter_map(|status| Some((status.status.clone()?, status.action.clone())));
     failure.chain(status).map(|(problem, action)| (name.to_owned(), problem, action)).collect()
 }
 

@@ -60,20 +60,20 @@ pub(crate) fn fragment(app: &App, pool: &str, is_owner: bool) -> Markup {
     let sight = seen.sight();
     html! {
         @if let Some(silence) = seen.silence() {
-            div.message.bad role="alert" {
+            div.message.bad {
                 p { strong { "The service of this pool has not answered for " (silence.as_secs().max(1)) " s." } }
                 p { "What follows is the last known state." }
             }
         }
-        @if let Some(failure) = &sight.failure { (frame::message(failure)) }
-        @match &sight.status {
+        @if let Some(failure) = sight.failure_for(is_owner) { (frame::message(&failure)) }
+        @match sight.status_for(is_owner) {
             Some(status) => (health(status, &overview::usage(&sight))),
             None => p { "The first look at the pool is under way." },
         }
-        @if let Some(status) = &sight.status {
+        @if let Some(status) = sight.status_for(is_owner) {
             section aria-labelledby="devices" {
                 h2 id="devices" { "Devices" }
-                (drawing::devices(status, sight.rates.as_deref(), is_owner))
+                (drawing::devices(status, sight.rates.as_deref().filter(|_| is_owner), is_owner))
             }
             section aria-labelledby="jobs" {
                 h2 id="jobs" { "Jobs" }
@@ -92,7 +92,7 @@ pub(crate) fn fragment(app: &App, pool: &str, is_owner: bool) -> Markup {
 fn health(status: &PoolStatus, usage: &Markup) -> Markup {
     html! {
         div.health {
-            p role="status" { (parts::state(&status.state)) }
+            p { (parts::state(&status.state)) }
             (usage)
         }
         @if let Some(text) = &status.status {

@@ -17,7 +17,7 @@ use crate::gate::Visitor;
 
 /// The page of a snapshot.
 pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(name): Path<String>) -> Page {
-    let mut way = frame::way_to(name.split('@').next().unwrap_or_default());
+    let mut way = frame::way_to(&name);
     way.push((parts::snapshot_address(&name), name.rsplit('@').next().unwrap_or_default().to_owned()));
     match content(&app, &visitor, &name).await {
         Ok(content) => frame::page(&visitor, &name, &way, content),
@@ -34,7 +34,7 @@ async fn content(app: &Arc<App>, visitor: &Visitor, name: &str) -> Result<Markup
         properties: Vec::new(),
     };
     let dataset = snapshot.dataset();
-    let own: Vec<DatasetRecord> = app.list(visitor, dataset.pool(), list, 1).await?;
+    let own: Vec<DatasetRecord> = app.list(visitor, dataset.pool(), list, (1, Some)).await?;
     let own = own.into_iter().next().ok_or_else(|| Failure::no_dataset(name))?;
     let request = DatasetRequest::Holds { names: vec![snapshot.clone()], recursive: false };
     let holds = match app.ask(visitor, dataset.pool(), request).await {

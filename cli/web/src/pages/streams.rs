@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
@@ -15,10 +16,12 @@ use protocol::{
 };
 use serde::Deserialize;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::{files, frame, parts};
 use crate::app::App;
 use crate::gate::Visitor;
+use crate::quota::Lasting;
 
 /// Forms that send a snapshot.
 pub(super) fn send_forms(visitor: &Visitor, snapshot: &str) -> Markup {
@@ -57,6 +60,9 @@ pub(super) fn receive_forms(visitor: &Visitor, dataset: &str) -> Markup {
         }
     }
 }
+
+/// Longest pause of an upload.
+const IDLE: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
 pub(crate) struct Wanted {
@@ -142,6 +148,8 @@ async fn received(app: &Arc<App>, visitor: &Visitor, dataset: &str, body: Body) 
         resumable: false,
         limit: None,
     };
+    let place = app.quota.enter(Lasting::Transfer, visitor.other());
+    let _place = place.ok_or_else(|| Failure::new("too many downloads and uploads of this user are under way"))?;
     let (reader, mut writer) = io::pipe()?;
     let (app, user) = (app.clone(), visitor.user);
     let (answered, answer) = tokio::sync::oneshot::channel();
@@ -162,7 +170,7 @@ async fn received(app: &Arc<App>, visitor: &Visitor, dataset: &str, body: Body) 
         }
     })?;
     let mut body = body.into_data_stream();
-    while let Some(piece) = body.next().await {
+    while let Some(piece) = timeout(IDLE, body.next()).await.map_err(|_| Failure::new("the upload stands still"))? {
         let piece = piece.map_err(|error| Failure::new(format!("the upload broke off: {error}")))?;
         if sender.send(piece).await.is_err() {
             break;

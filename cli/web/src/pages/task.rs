@@ -25,7 +25,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>, visitor: Visitor) -> Page 
             @for task in &tasks {
                 li {
                     a href=(format!("/task/{}", task.number)) { code { (task.command) } }
-                    " " (ended(task)) " " (parts::age(task.begun as i64)) " by " ((app.config.name_of)(task.user))
+                    " " (ended(task)) " " (parts::age(task.begun as i64)) " by " (app.name_of(task.user))
                 }
             }
         }
@@ -53,7 +53,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(num
 pub(crate) fn fragment(task: &Task) -> Markup {
     let state = task.state();
     html! {
-        p role="status" {
+        p {
             (ended(task))
             @if let Some((_, seconds)) = state.end { " after " (format!("{seconds:.1}")) " s" }
         }
