@@ -32,7 +32,7 @@ pub struct Actor {
     pub uid: u32,
     /// The process ID; 0 for the kernel itself.
     pub pid: u32,
-    /// The node number.
+    /// The node number of the file.
     pub node: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct Actor {
 pub struct Done {
     /// Requests of all kinds.
     pub requests: u64,
-    /// Requests to read.
+    /// Requests to read files.
     pub reads: u64,
     /// Bytes asked for by reads.
     pub read_bytes: u64,

@@ -46,6 +46,7 @@ const POOL: &[(&str, &[&str])] = &[
     ("upgrade", &["pool get", "pool set"]),
     ("version", &[]),
     ("wait", &["pool status", "fs wait"]),
+    ("web", &["pool status", "pool iostat", "pool plan", "fs allow"]),
 ];
 
 const FS: &[(&str, &[&str])] = &[

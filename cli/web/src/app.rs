@@ -1,4 +1,4 @@
-//! The state that all requests share.
+//! The shared state of all requests.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use protocol::{Executor, Executors};
 use tokio::sync::Semaphore;
 
+use crate::config::{Commands, Config};
 use crate::quota::Quota;
 use crate::tasks::Tasks;
 use crate::tokens::Tokens;
 use crate::views::Views;
 use crate::watch::Watch;
-use crate::{Commands, Config};
 
 /// The state of the server.
 pub(crate) struct App {
@@ -28,23 +28,23 @@ pub(crate) struct App {
     pub(crate) views: Views,
     pub(crate) executors: Executors,
     pub(crate) commands: Arc<dyn Commands>,
-    /// Names of users that were shown.
+    /// Names of users, as shown before.
     pub(crate) names: Mutex<BTreeMap<u32, String>>,
     /// Downloads, uploads and live views of each user.
     pub(crate) quota: Quota,
-    /// Lists under way, which take memory.
+    /// Lists under way; each takes memory.
     pub(crate) lists: Semaphore,
-    /// The program at the start of the server; after an upgrade, its path has the new one.
+    /// The program at the start of the server; after an upgrade, its path has the new program.
     pub(crate) program: PathBuf,
 }
 
 impl App {
-    /// An executor for a command line of a signed-in user. The owner, and root, act as this process does.
+    /// An executor for a command line of a signed-in user. The owner, and root, act as the server does.
     pub(crate) fn executor(&self, user: u32, command: &str) -> Box<dyn Executor> {
         (self.executors)(command.to_owned(), Some(user).filter(|user| !self.is_owner(*user)))
     }
 
-    /// An executor for pages of a signed-in user, which asks services only: looking opens no pool.
+    /// An executor for pages of a signed-in user. Only services are asked: looking opens no pool.
     pub(crate) fn reader(&self, user: u32) -> Box<dyn Executor> {
         let user = if self.is_owner(user) { self.config.owner } else { user };
         (self.executors)("pool web".to_owned(), Some(user))
@@ -55,7 +55,7 @@ impl App {
         self.names.lock().entry(user).or_insert_with(|| (self.config.name_of)(user)).clone()
     }
 
-    /// Whether a user may do everything that the owner may.
+    /// Whether a user has all rights of the owner.
     pub(crate) fn is_owner(&self, user: u32) -> bool {
         user == self.config.owner || user == 0
     }

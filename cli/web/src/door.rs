@@ -1,6 +1,6 @@
 //! The local socket at which users get tokens.
 //!
-//! Every user may connect. The kernel reports the user at the other end, so a token belongs to the user who asked. Only
+//! Every user may connect. The kernel reports the caller, so a token belongs to the calling user. Only
 //! root and the owner of this process may order a token for another user. The owner of a page for one user alone thus
 //! decides who else may sign in.
 

@@ -87,7 +87,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, _: gate::Reader, Query(
 
 type Labels = Vec<(String, String)>;
 
-/// The metrics of one answer.
+/// The metrics of an answer.
 #[derive(Default)]
 struct Metrics(Registry);
 
@@ -202,7 +202,7 @@ fn caches(metrics: &mut Metrics, app: &App, pools: &[&str]) {
     }
 }
 
-/// What the kernel asks of each mount: a figure, and its name in node_exporter or here.
+/// Requests of the kernel to each mount: a figure, and its name in node_exporter or here.
 const FILES: [(&str, fn(&FileCounts) -> u64); 9] = [
     ("node_zfs_zpool_dataset_reads", |counts| counts.reads),
     ("node_zfs_zpool_dataset_nread", |counts| counts.read_bytes),

@@ -1,4 +1,4 @@
-//! Who asks, and whether the browser may: sessions, forged requests, response headers.
+//! The user behind a request, and the browser's right: sessions, forged requests, response headers.
 //!
 //! - A session is a cookie that only this host's pages over TLS send, and no script can read.
 //! - A request that changes something carries the session's form secret, and comes from a page of this server.
@@ -28,7 +28,7 @@ pub(crate) struct Visitor {
     pub(crate) user: u32,
     /// The user's name, for display.
     pub(crate) name: String,
-    /// Whether the user may do everything that the owner may.
+    /// Whether the user has all rights of the owner.
     pub(crate) is_owner: bool,
     /// Whether the token only reads.
     pub(crate) read_only: bool,
@@ -64,7 +64,7 @@ impl FromRequestParts<Arc<App>> for Visitor {
     }
 }
 
-/// The address of the sign-in, from which the browser returns to `wanted`.
+/// The address of the sign-in, with the way back to `wanted`.
 fn sign_in(wanted: &Uri) -> String {
     match wanted.path_and_query().map(|path| path.as_str()) {
         None | Some("/") => "/sign-in".to_owned(),
@@ -112,7 +112,7 @@ pub(crate) fn cookie(parts: &Parts) -> Option<&str> {
     pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
 }
 
-/// The value of the header that sets the cookie, or with an empty secret removes it.
+/// The header's value for setting the cookie; an empty secret removes the cookie.
 pub(crate) fn set_cookie(secret: &str) -> HeaderValue {
     let age = if secret.is_empty() { "; Max-Age=0" } else { "" };
     let value = format!("{COOKIE}={secret}; Path=/; Secure; HttpOnly; SameSite=Strict{age}");

@@ -8,16 +8,17 @@
 //!
 //! The server is a process of its own, and a client of the services' sockets. Stopping the server stops nothing else.
 //!
-//! - A page shows records of the crate `protocol`, the same records that the commands print.
+//! - A page shows records of the crate `protocol`, as the commands print.
 //! - A change is a command line ([`actions`]). The page shows the command, runs its dry run, and after a confirmation
 //!   runs the command through the code of the command-line programs ([`Commands`]). So validation, messages and
-//!   permissions are those of the commands, and no shell is involved.
-//! - Each request is made on behalf of the signed-in user ([`tokens`]). The service grants what `fs allow` grants.
+//!   permissions come from the commands, and no shell is involved.
+//! - Each request is made on behalf of the signed-in user ([`tokens`]). The service grants the permissions of `fs allow`.
 //!
 //! ```text
 //! server   connections, TLS, limits          tokens   tokens, sessions, failed attempts
 //! gate     who asks; headers; forgeries      door     the local socket that issues tokens
 //! tls      the certificate                   ask      a request to a service, with a deadline
+//! config   what the program decides          app      what all requests share
 //! watch    each pool once a second           tasks    running commands and their output
 //! actions  changes as command lines          pages    what is shown
 //! live     server-sent events                figures  metrics
@@ -29,6 +30,7 @@
 mod actions;
 mod app;
 mod ask;
+mod config;
 pub mod door;
 mod fields;
 mod figures;
@@ -46,40 +48,5 @@ pub mod tokens;
 mod views;
 mod watch;
 
-use std::ffi::OsString;
-use std::io::Write;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
-use protocol::{Executor, Exit};
-
+pub use self::config::{Commands, Config};
 pub use self::server::{Listening, serve};
-
-/// Where and as which user the page is served.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Address and port to listen on.
-    pub listen: SocketAddr,
-    /// Certificate chain and private key as PEM files; `None` for a self-signed certificate.
-    pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The owner's closed folder for the self-signed certificate.
-    pub folder: PathBuf,
-    /// Path of the local socket that issues tokens.
-    pub door: PathBuf,
-    /// User id of the owner of the pools, who runs this process.
-    pub owner: u32,
-    /// The name of a user, for display.
-    pub name_of: fn(u32) -> String,
-}
-
-/// The command-line programs, which carry out changes.
-pub trait Commands: Send + Sync + 'static {
-    /// Runs a command line without a terminal, and returns its exit status. The first word is `pool` or `fs`.
-    fn run(
-        &self,
-        words: &[OsString],
-        executor: &mut dyn Executor,
-        output: &mut dyn Write,
-        error: &mut dyn Write,
-    ) -> Exit;
-}

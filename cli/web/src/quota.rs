@@ -1,6 +1,6 @@
-//! Shares of each user in what lasts: live views, downloads and uploads.
+//! Shares of each user in lasting connections: live views, downloads and uploads.
 //!
-//! The owner has almost all places. Other users share few, so that no user can use up the descriptors and threads of the
+//! The owner has almost all places. All remaining users share few, so no user can use up the descriptors and threads of the
 //! server.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What lasts.
+/// Kinds of lasting connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lasting {
     /// A live view of a browser.
@@ -18,7 +18,7 @@ pub(crate) enum Lasting {
 }
 
 impl Lasting {
-    /// Most places of the owner, of another user, and of all other users.
+    /// Most places of the owner, of a user besides, and of all users besides.
     const fn most(self) -> (usize, usize, usize) {
         match self {
             Lasting::View => (1500, 32, 256),

@@ -1,8 +1,8 @@
-//! The rights of a server that root runs: only the rights that services need.
+//! The rights of root's server: only the rights of services.
 //!
-//! A service that is started from the page inherits the rights of the server, and mounts file systems. So the server
-//! keeps the capabilities for mounting and for reaching devices and images, and gives up all others for good: rights
-//! over the network, modules, the clock, other processes' memory, the audit log and so on.
+//! A service started from the page inherits the rights of the server, and mounts file systems. So the server
+//! keeps the capabilities for mounting and for reaching devices and images, and gives up the rest for good: rights
+//! over the network, modules, the clock, the memory of processes, the audit log and so on.
 
 use std::io;
 
@@ -12,14 +12,14 @@ use rustix::thread::{
     set_capabilities, set_no_new_privs,
 };
 
-/// Raises the number of descriptors as far as possible: a browser that watches a page keeps one open.
+/// Raises the number of descriptors as far as possible: each watching browser keeps a descriptor open.
 pub(crate) fn allow_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // With the former limit, fewer browsers can watch.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// What services need.
+/// The capabilities of services.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
@@ -31,8 +31,8 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_NICE)
     .union(CapabilitySet::SYS_RESOURCE);
 
-/// Gives up all capabilities but [`KEPT`], for this thread and the threads and programs that it starts. So the caller
-/// calls this before starting threads. An ordinary user has none.
+/// Gives up all capabilities but [`KEPT`], for the calling thread and its later threads and programs. So the caller
+/// starts threads afterwards. An ordinary user has none.
 pub(crate) fn narrow() -> io::Result<()> {
     if !geteuid().is_root() {
         // An ordinary user mounts through fusermount3, a set-id program.
@@ -40,7 +40,7 @@ pub(crate) fn narrow() -> io::Result<()> {
     }
     for number in 0..64 {
         let capability = CapabilitySet::from_bits_retain(1 << number);
-        // A number that this kernel does not know is an error, and ends the list.
+        // A number unknown to the kernel is an error, and ends the list.
         let Ok(is_there) = capability_is_in_bounding_set(capability) else { break };
         if is_there && !KEPT.contains(capability) {
             remove_capability_from_bounding_set(capability)?;

@@ -42,7 +42,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/metrics", get(figures::metrics))
         .route("/stream", get(streams::download))
         .layer(DefaultBodyLimit::max(MAX_FORM))
-        // An upload is read as it arrives, and never held.
+        // An upload is read on arrival, and never held.
         .route("/receive", post(streams::upload).layer(DefaultBodyLimit::disable()))
         .route("/assets/style.css", get(|| asset("text/css; charset=utf-8", include_str!("../assets/style.css"))))
         .route("/assets/app.js", get(|| asset("text/javascript; charset=utf-8", include_str!("../assets/app.js"))))

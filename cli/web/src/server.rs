@@ -1,6 +1,6 @@
-//! Connections: TLS, limits, and one HTTP server for each connection.
+//! Connections: TLS, limits, and an HTTP server for each connection.
 //!
-//! A slow or silent client costs one task and is dropped after a time limit: of the handshake, of a request's head, and
+//! A slow or silent client costs a task and is dropped after a time limit: of the handshake, of a request's head, and
 //! of its body. The number of connections is bounded.
 
 use std::io::{self, IoSlice};
@@ -24,12 +24,13 @@ use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
+use crate::config::{Commands, Config};
 use crate::quota::Quota;
 use crate::tasks::Tasks;
 use crate::tokens::Tokens;
 use crate::views::Views;
 use crate::watch::Watch;
-use crate::{Commands, Config, door, notify, rights, routes, tls};
+use crate::{door, notify, rights, routes, tls};
 
 /// Maximum number of connections at a time.
 const MOST: usize = 2048;
@@ -46,7 +47,7 @@ const BEAT: Duration = Duration::from_secs(10);
 /// Maximum number of threads for requests to services.
 const THREADS: usize = 64;
 
-/// Maximum number of lists that pages read at a time.
+/// Maximum number of lists under way.
 const LISTS: usize = 4;
 
 /// How a browser reaches the page.
@@ -103,7 +104,7 @@ pub fn serve(
     });
     // The next server makes a socket of its own.
     let _ = std::fs::remove_file(path);
-    // A request to a service that does not answer must not delay the end.
+    // A service without an answer must not delay the end.
     runtime.shutdown_background();
     served
 }
@@ -166,7 +167,7 @@ async fn connection(mut stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, r
     served.await.map_err(io::Error::other)
 }
 
-/// Answers a browser that speaks HTTP without TLS.
+/// Answers a browser without TLS.
 async fn plain(stream: &mut TcpStream) -> io::Result<()> {
     const TEXT: &str = "This is the port of https. Type https:// before the address.\n";
     let head = format!(

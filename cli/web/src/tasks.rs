@@ -24,7 +24,7 @@ pub(crate) struct Tasks {
     all: Mutex<(u64, BTreeMap<u64, Arc<Task>>)>,
 }
 
-/// A command that runs or has ended.
+/// A command, running or ended.
 pub(crate) struct Task {
     /// Number in the address of its page.
     pub(crate) number: u64,
@@ -61,7 +61,7 @@ impl Task {
 }
 
 impl Tasks {
-    /// A task that the user may see.
+    /// A task visible to the user.
     pub(crate) fn get(&self, number: u64, user: u32, is_owner: bool) -> Option<Arc<Task>> {
         let task = self.all.lock().1.get(&number).cloned()?;
         (is_owner || task.user == user).then_some(task)
@@ -135,7 +135,7 @@ impl Write for Output<'_> {
     }
 }
 
-/// Appends to an output, and leaves out the middle of a long one.
+/// Appends to an output, and leaves out the middle of a long output.
 pub(crate) fn append(output: &mut Vec<u8>, bytes: &[u8]) {
     output.extend_from_slice(bytes);
     if output.len() > MAX_OUTPUT {

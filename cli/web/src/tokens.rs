@@ -1,4 +1,4 @@
-//! Tokens, which sign a user in; sessions of signed-in browsers; and failed attempts.
+//! Tokens for signing in; sessions of signed-in browsers; and failed attempts.
 //!
 //! A token belongs to the user who ran `pool web token`, as the kernel reports the user at the local socket. A token
 //! expires, and may be limited to reading. A token never gives more than the user's own permissions: the services judge
@@ -29,10 +29,10 @@ const MOST_ADDRESSES: usize = 1024;
 /// Longest validity of a token.
 pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// What a token permits.
+/// The rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The user who signs in.
+    /// The user to sign in.
     pub user: u32,
     /// Whether the token only reads.
     pub read_only: bool,
@@ -40,7 +40,7 @@ pub struct Grant {
     pub until: Instant,
 }
 
-/// A secret of a token or a session, as its owner holds it.
+/// A secret of a token or a session, as the user knows the secret.
 pub type Secret = String;
 
 type Hash = [u8; 32];
@@ -48,9 +48,9 @@ type Hash = [u8; 32];
 /// A signed-in browser.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// What the token of the session permits.
+    /// The rights of the session's token.
     pub grant: Grant,
-    /// The secret that every form of the session carries.
+    /// The secret in every form of the session.
     pub form: String,
 }
 
@@ -79,7 +79,7 @@ impl Tokens {
         enter(&mut self.tokens.lock(), grant, false)
     }
 
-    /// What a valid token permits, for programs that send the token with each request.
+    /// The rights of a valid token, for programs with a token in each request.
     pub fn grant_of(&self, token: &str) -> Option<Grant> {
         find(&mut self.tokens.lock(), token)
     }
@@ -163,7 +163,7 @@ fn form_secret(session: &str) -> String {
     text(&blake3::derive_key("cenote web form", session.as_bytes())[..20])
 }
 
-/// Bytes as text in base 32, without letters that look like digits.
+/// Bytes as text in base 32, without letters similar to digits.
 fn text(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut text = String::new();

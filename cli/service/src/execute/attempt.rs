@@ -1,9 +1,13 @@
 //! The action and the object of a request about datasets, for `cannot ACTION 'WHAT': …`.
 
-use dataset::name::{Name, SnapshotName};
-use protocol::{DatasetRequest, Failure, MountRequest, Request, StreamRequest, UnmountTarget};
+use dataset::{
+    admin::Caller,
+    name::{Name, SnapshotName},
+    property::OwnerKind,
+};
+use protocol::{DatasetRequest, Failure, MountRequest, Request, StreamRequest, UnmountTarget, shell_word};
 
-use super::delegated::ALLOWING;
+use crate::owners;
 
 /// An action and its object.
 pub(super) type Attempt = (&'static str, String);
@@ -70,4 +74,14 @@ fn of_streams(request: &StreamRequest) -> Attempt {
         StreamRequest::Correct(spec) => ("repair", spec.target.to_string()),
         StreamRequest::DiscardPartial(name) => ("discard the partial state of", name.to_string()),
     }
+}
+
+/// The action of `fs allow` and `fs unallow`.
+pub(super) const ALLOWING: &str = "set permissions on";
+
+/// The command by which the owner of the pool permits a request of the caller.
+pub(super) fn remedy(caller: &Caller, dataset: &str, permissions: &str) -> String {
+    let user = owners::names(OwnerKind::User).remove(&caller.user).unwrap_or_else(|| caller.user.to_string());
+    let (user, dataset) = (shell_word(&user), shell_word(dataset));
+    format!("the owner of the pool can permit it: fs allow {user} {permissions} {dataset}")
 }

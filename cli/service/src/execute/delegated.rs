@@ -20,15 +20,16 @@ use dataset::{
     admin::{ALLOW, Caller, Grantee, Judgement, Moment, Need, Reach},
     error::{Error, Result},
     name::{DatasetName, Name, SnapshotName},
-    property::{OwnerKind, Property},
+    property::Property,
     stream::Token,
 };
-use protocol::{
-    DatasetRequest, Failure, Permission, ReceiveNaming, ReceiveSpec, Request, SendSpec, StreamRequest, shell_word,
-};
+use protocol::{DatasetRequest, Failure, Permission, ReceiveNaming, ReceiveSpec, Request, SendSpec, StreamRequest};
 
-use super::{attempt::attempt, open_pool::OpenPool, refusal::OrRefused};
-use crate::owners;
+use super::{
+    attempt::{ALLOWING, attempt},
+    open_pool::OpenPool,
+    refusal::OrRefused,
+};
 
 impl OpenPool {
     /// Fails if the caller lacks a permission that the request needs. The request is judged again in its transactions:
@@ -234,8 +235,6 @@ fn each_of(moment: &Moment<'_, '_>, name: &Name, recursive: bool) -> Result<Vec<
     }
 }
 
-pub(super) const ALLOWING: &str = "set permissions on";
-
 /// The datasets above a dataset, the nearest first.
 fn above(name: &DatasetName) -> impl Iterator<Item = DatasetName> {
     std::iter::successors(name.parent(), DatasetName::parent)
@@ -258,13 +257,6 @@ fn to_allow(name: &DatasetName, to: &[Grantee], permissions: &[String], reach: R
     let local = if reach.local || is_later { Need::all(name, &permissions) } else { Vec::new() };
     let below = if reach.descendent || is_later { Need::all(&below(name), &permissions) } else { Vec::new() };
     [Need::all(name, &[ALLOW]), local, below].concat()
-}
-
-/// The command by which the owner of the pool permits a request of the caller.
-pub(super) fn remedy(caller: &Caller, dataset: &str, permissions: &str) -> String {
-    let user = owners::names(OwnerKind::User).remove(&caller.user).unwrap_or_else(|| caller.user.to_string());
-    let (user, dataset) = (shell_word(&user), shell_word(dataset));
-    format!("the owner of the pool can permit it: fs allow {user} {permissions} {dataset}")
 }
 
 /// The request as executed for a user other than the pool's owner: only root mounts, and moves mounts.

@@ -60,7 +60,7 @@ impl Journal {
         (Journal { changes: Some(changes), writer: writer.ok() }, known)
     }
 
-    /// Adds an event.
+    /// Adds an event to the log.
     pub(super) fn append(&self, event: &EventRecord) {
         self.send(Change::Append(event.clone()));
     }

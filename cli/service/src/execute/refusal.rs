@@ -8,7 +8,7 @@ use dataset::{
 };
 use protocol::Failure;
 
-use super::delegated;
+use super::attempt;
 
 /// The advice of one request for an error, if different from the error's own remedy.
 pub(crate) type Advice = fn(&Error) -> Option<String>;
@@ -41,7 +41,7 @@ pub(crate) fn to_roll_back(error: &Error) -> Option<String> {
 fn permission(error: &Error) -> Option<String> {
     match error {
         Error::NotAllowed { name, permission } if !name.is_empty() => {
-            Some(delegated::remedy(&Caller::current()?, name, permission))
+            Some(attempt::remedy(&Caller::current()?, name, permission))
         }
         _ => None,
     }

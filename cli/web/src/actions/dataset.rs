@@ -1,6 +1,6 @@
 //! Changes of datasets and snapshots.
 
-use ::dataset::property::dataset::{MOUNTPOINT, QUOTA};
+use ::dataset::property::dataset::{CREATION, MOUNTPOINT, QUOTA};
 use protocol::Failure;
 
 use super::{Action, Dry, Words, argument, command, name};
@@ -138,7 +138,7 @@ fn lost(fields: &Fields) -> Result<Words, Failure> {
 
 /// The snapshots of the file system: the newer ones go, if asked for.
 fn newer(fields: &Fields) -> Result<Words, Failure> {
-    of(fields, &["fs", "list", "-d", "1", "-t", "snapshot", "-o", "name,creation,used", "-s", "creation"])
+    of(fields, &["fs", "list", "-d", "1", "-t", "snapshot", "-o", "name,creation,used", "-s", CREATION.row().name])
 }
 
 fn clone(fields: &Fields) -> Result<Words, Failure> {

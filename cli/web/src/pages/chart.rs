@@ -16,7 +16,7 @@ const ROWS: usize = 12;
 struct Chart {
     title: &'static str,
     lines: &'static [Line],
-    /// A value as text.
+    /// A value as text, with its unit.
     shown: fn(f64) -> String,
     /// Least value at the top, so that noise does not fill the chart.
     least: f64,

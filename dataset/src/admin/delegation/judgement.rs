@@ -1,9 +1,9 @@
-//! Judgements: the permissions that a request of a user needs, asked in every transaction of the request.
+//! Judgements: the permissions needed by the request of a user, asked in every transaction of the request.
 //!
-//! A request names datasets. Until the request is carried out, another request may rename, move or create datasets, or
-//! take permissions back. So a judgement is a value that the thread of the request hands to the engine
-//! ([`Judgement::during`]), and each transaction asks the catalogue that the transaction changes.
-//! What a request destroys is known only then: see [`Judged::destroys`].
+//! A request names datasets. Before its transaction, a second request may rename, move or create datasets, or take
+//! permissions back. So the thread of a request hands a judgement to the engine ([`Judgement::during`]), and each
+//! transaction asks the catalogue before the change. Only a transaction knows all destroyed datasets:
+//! see [`Judged::destroys`].
 
 use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
 
@@ -25,11 +25,11 @@ pub struct Need {
     pub on: Name,
     /// The name of the permission.
     pub permission: String,
-    /// Another permission that is enough.
+    /// An alternative permission, enough alone.
     pub or: Option<&'static str>,
 }
 
-/// The datasets at one moment, for the needs of a request.
+/// The datasets at a moment, for the needs of a request.
 pub struct Moment<'a, 'v> {
     tx: &'a Transaction<'v>,
     names: &'a Names,
@@ -37,7 +37,7 @@ pub struct Moment<'a, 'v> {
 
 type Needs = dyn Fn(&Moment<'_, '_>) -> Result<Vec<Need>> + Send + Sync;
 
-/// The judgement of one request of a user.
+/// The judgement of a user's request.
 #[derive(Clone)]
 pub struct Judgement {
     caller: Caller,
@@ -46,7 +46,7 @@ pub struct Judgement {
 }
 
 thread_local! {
-    /// The judgement of the request that this thread makes; `None` for the owner of the pool.
+    /// The judgement of the present request; `None` for the owner of the pool.
     static JUDGEMENT: RefCell<Option<Judgement>> = const { RefCell::new(None) };
 }
 
@@ -60,7 +60,7 @@ impl Drop for Working {
 }
 
 impl Need {
-    /// Permissions that are all needed.
+    /// Permissions, all needed.
     pub fn all(on: &(impl Clone + Into<Name>), permissions: &[&str]) -> Vec<Need> {
         let need = |permission: &&str| Need { on: on.clone().into(), permission: (*permission).to_owned(), or: None };
         permissions.iter().map(need).collect()
@@ -146,13 +146,13 @@ impl Judgement {
         Judgement { caller, needs: None }
     }
 
-    /// Runs `work`, in which this thread makes the request.
+    /// Runs `work` as the request.
     pub fn during<T>(self, work: impl FnOnce() -> T) -> T {
         let _working = Working(JUDGEMENT.replace(Some(self)));
         work()
     }
 
-    /// The judgement of the request that this thread makes; `None` for the owner of the pool.
+    /// The judgement of the present request; `None` for the owner of the pool.
     fn current() -> Option<Judgement> {
         JUDGEMENT.with_borrow(Clone::clone)
     }
@@ -168,7 +168,7 @@ impl Judgement {
 }
 
 impl Caller {
-    /// The user for whom this thread makes a request; `None` for the owner of the pool.
+    /// The user behind the present request; `None` for the owner of the pool.
     pub fn current() -> Option<Caller> {
         JUDGEMENT.with_borrow(|judgement| judgement.as_ref().map(|judgement| judgement.caller.clone()))
     }
@@ -210,17 +210,22 @@ pub(in crate::admin) fn check(tx: &Transaction<'_>, names: &Names, caller: &Call
 }
 
 impl Datasets {
-    /// Fails if a need of the request that this thread makes is not met at this moment.
+    /// Fails if a need of the present request is not met now.
     pub fn judge(&self) -> Result<()> {
         self.read_judged(|_| Ok(()))
     }
 
-    /// The judgement of the request that this thread makes.
+    /// Whether the present request is the owner's.
+    pub(in crate::admin) fn is_of_owner(&self) -> bool {
+        Caller::current().is_none()
+    }
+
+    /// The judgement of the present request.
     pub(in crate::admin) fn judgement(&self) -> Judged {
         Judged { judgement: Judgement::current(), names: self.names() }
     }
 
-    /// Reads the catalogue for the request that this thread makes; fails if a need of the request is not met there.
+    /// Reads the catalogue for the present request; fails if a need of the request is not met there.
     pub fn read_judged<T>(&self, mut look: impl FnMut(&Transaction<'_>) -> Result<T>) -> Result<T> {
         let judged = self.judgement();
         self.read(|tx| judged.ask(tx).and_then(|()| look(tx)))

@@ -21,7 +21,6 @@ use super::{
     opened::OpenTable,
 };
 use crate::{
-    admin::delegation::Caller,
     catalogue::Transaction,
     error::{Error, Result},
     lineage::work,
@@ -118,7 +117,7 @@ impl Datasets {
     where
         F: FnMut(&mut Transaction<'_>) -> Result<T>,
     {
-        let (holds, names, is_owner) = (self.client.holds.clone(), self.names(), Caller::current().is_none());
+        let (holds, names, is_owner) = (self.client.holds.clone(), self.names(), self.is_of_owner());
         move |tx| {
             let answer = request(tx)?;
             holds.check(tx, &names).map_err(|error| match error {

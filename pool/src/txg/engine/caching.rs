@@ -19,14 +19,14 @@ pub enum Caching {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Redundancy {
-    /// Every node.
+    /// Every node of the tree.
     #[default]
     All,
     /// Every node but the leaves. A lost leaf costs the files whose items the leaf has.
     Most,
     /// The root only. A lost node costs everything below.
     Critical,
-    /// No node.
+    /// No node of the tree.
     Nothing,
 }
 
