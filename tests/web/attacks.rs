@@ -24,13 +24,14 @@ fn arrange() -> Option<(Lab, Server)> {
 #[test]
 fn nothing_is_shown_or_changed_without_a_session() {
     let Some((lab, server)) = arrange() else { return };
-    for path in ["/", "/pool/tank", "/dataset/tank", "/files?at=tank&path=/", "/file?at=tank&path=/x", "/live/overview"]
-    {
+    for path in ["/", "/pool/tank", "/dataset/tank", "/files?at=tank&path=/", "/file?at=tank&path=/x"] {
         let reply = server.get(path, "");
         assert_eq!((reply.status, reply.body.contains("tank")), (303, false), "{path}: {reply:?}");
         assert!(reply.header("location").unwrap().starts_with("/sign-in"));
     }
-    assert_eq!(server.get("/metrics", "").status, 401);
+    for path in ["/metrics", "/live/overview", "/live/pool/tank"] {
+        assert_eq!(server.get(path, "").status, 401, "{path}");
+    }
     for path in ["/change/destroy", "/run/destroy", "/receive?dataset=tank/x", "/sign-out"] {
         let reply = server.post(path, "Cookie: __Host-cenote=guess\r\n", "dataset=tank/home&typed=tank/home");
         assert_eq!(reply.status, 401, "{path}: {reply:?}");
