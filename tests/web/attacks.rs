@@ -65,6 +65,18 @@ fn an_expired_token_and_its_sessions_end() {
 }
 
 #[test]
+fn the_printed_fingerprint_is_that_of_the_certificate_kept() {
+    let Some((lab, server)) = arrange() else { return };
+    let order = lab.pool(&["web", "token", "-j"]);
+    let order: serde_json::Value = serde_json::from_str(&order).unwrap();
+    let fingerprint = order["token"]["fingerprint"].as_str().unwrap().to_owned();
+    assert!(fingerprint.len() == 95 && server.greeting.contains(&fingerprint), "{}", server.greeting);
+    drop(server);
+    // The next server has the same certificate, which a browser has accepted.
+    assert!(Server::start(&lab).greeting.contains(&fingerprint));
+}
+
+#[test]
 fn a_session_ends_when_its_user_signs_out() {
     let Some((lab, server)) = arrange() else { return };
     let session = server.sign_in(&token(&lab, &[]));

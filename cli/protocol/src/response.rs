@@ -33,7 +33,7 @@ pub enum Response {
     /// Background activities, each activity once.
     Activities(Vec<ActivityRecord>),
     /// Counters, for comparison with earlier counters.
-    IoCounters(IoSample),
+    IoCounters(Box<IoSample>),
     /// Figures of the caches, for comparison with earlier figures.
     Cache(CacheSample),
     /// The devices of a pool, present or planned.

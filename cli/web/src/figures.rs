@@ -202,8 +202,11 @@ fn caches(metrics: &mut Metrics, app: &App, pools: &[&str]) {
     }
 }
 
+/// A figure of the requests to a mount.
+type FileFigure = fn(&FileCounts) -> u64;
+
 /// Requests of the kernel to each mount: a figure, and its name in node_exporter or here.
-const FILES: [(&str, fn(&FileCounts) -> u64); 9] = [
+const FILES: [(&str, FileFigure); 9] = [
     ("node_zfs_zpool_dataset_reads", |counts| counts.reads),
     ("node_zfs_zpool_dataset_nread", |counts| counts.read_bytes),
     ("node_zfs_zpool_dataset_writes", |counts| counts.writes),

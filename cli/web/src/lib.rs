@@ -9,10 +9,10 @@
 //! The server is a process of its own, and a client of the services' sockets. Stopping the server stops nothing else.
 //!
 //! - A page shows records of the crate `protocol`, as the commands print.
-//! - A change is a command line ([`actions`]). The page shows the command, runs its dry run, and after a confirmation
+//! - A change is a command line (`actions`). The page shows the command, runs its dry run, and after a confirmation
 //!   runs the command through the code of the command-line programs ([`Commands`]). So validation, messages and
 //!   permissions come from the commands, and no shell is involved.
-//! - Each request is made on behalf of the signed-in user ([`tokens`]). The service grants the permissions of `fs allow`.
+//! - Each request is made on behalf of the signed-in user (`tokens`). The service grants the permissions of `fs allow`.
 //!
 //! ```text
 //! server   connections, TLS, limits          tokens   tokens, sessions, failed attempts

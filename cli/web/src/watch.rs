@@ -215,8 +215,8 @@ fn look(pool: &str, seen: &Seen, executors: &Executors, owner: u32, before: &mut
     if let Ok(Response::IoCounters(sample)) = ask(PoolRequest::IoCounters) {
         sight.rates = before.last.as_ref().and_then(|last| rates(last, &sample)).map(Arc::new);
         note_point(seen, before, &sample);
-        sight.sample = Some(Arc::new(sample.clone()));
-        before.last = Some(sample);
+        before.last = Some((*sample).clone());
+        sight.sample = Some(Arc::from(sample));
     }
     *seen.sight.lock() = Arc::new(sight);
     *seen.asked.lock() = None;

@@ -62,7 +62,7 @@ impl OpenPool {
             PoolRequest::Activities => self.activities().map(Response::Activities),
             PoolRequest::Reopen => self.reopen_devices().map(done),
             PoolRequest::Clear { device } => self.clear(device.as_deref()).map(done),
-            PoolRequest::IoCounters => Ok(Response::IoCounters(self.io_counters())),
+            PoolRequest::IoCounters => Ok(Response::IoCounters(Box::new(self.io_counters()))),
             PoolRequest::CacheFigures => Ok(Response::Cache(self.cache_figures())),
             PoolRequest::Renumber { guid } => self.renumber(guid).map(done),
         }

@@ -145,11 +145,11 @@ pub(super) fn progress(job: &JobRecord) -> Markup {
                 JobState::Paused => { "paused at " (percent) "%" },
                 JobState::Waiting(_) => { "waits at " (percent) "%" },
                 JobState::Finished => {
-                    "finished " (parts::age((job.ended / 1_000_000_000) as i64)) ", repaired " (parts::bytes(job.repaired))
+                    "finished " (parts::age(job.ended / 1_000_000_000)) ", repaired " (parts::bytes(job.repaired))
                     " with " (job.errors) " errors"
                 },
-                JobState::Canceled => { "canceled " (parts::age((job.ended / 1_000_000_000) as i64)) },
-                JobState::Failed(_) => { "failed " (parts::age((job.ended / 1_000_000_000) as i64)) },
+                JobState::Canceled => { "canceled " (parts::age(job.ended / 1_000_000_000)) },
+                JobState::Failed(_) => { "failed " (parts::age(job.ended / 1_000_000_000)) },
             }
         }
     }

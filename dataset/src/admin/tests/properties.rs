@@ -220,7 +220,8 @@ fn redundant_metadata_chooses_the_nodes_with_two_copies() {
     let disk = || Arc::new(MemoryDevice::new("disk", 128 * MIB)) as Arc<dyn Device>;
     let world = World::over(vec![disk(), disk()], 41);
     world.create("tank/a").unwrap();
-    let cases: [(&str, fn(u8, u8) -> bool); 4] = [
+    type IsTwice = fn(u8, u8) -> bool;
+    let cases: [(&str, IsTwice); 4] = [
         ("none", |_, _| false),
         ("some", |level, top| level == top),
         ("most", |level, _| level > 0),

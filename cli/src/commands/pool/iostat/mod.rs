@@ -158,7 +158,7 @@ fn samples(
                 }
                 let guids = if names.needs_guids() { guids(&pool, context)? } else { HashMap::new() };
                 sample.vdevs.iter_mut().for_each(|vdev| rename(vdev, names, &guids));
-                samples.push(sample);
+                samples.push(*sample);
             }
             None => {}
             _ => return Err(unexpected_answer()),
