@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::client::{Server, token};
 use crate::lab::{Lab, can_mount};
 
@@ -264,9 +266,14 @@ fn http_without_tls_gets_an_explanation() {
 fn slow_clients_and_idle_streams_leave_the_page_quick_and_small() {
     let Some((lab, server)) = arrange() else { return };
     let session = server.sign_in(&token(&lab, &[]));
+    // The usual limit of a shell is 1,024 descriptors; this process needs more, as the server does.
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
     let mut open = Vec::new();
     let request = format!("GET /live/overview HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", session.cookie);
-    for _ in 0..1000 {
+    // A machine may allow fewer to both processes.
+    let streams = maximum.map_or(1000, |maximum| (maximum / 2).min(1000));
+    for _ in 0..streams {
         let mut stream = server.connect();
         stream.write_all(request.as_bytes()).unwrap();
         open.push(stream);
