@@ -276,8 +276,7 @@ fn messages(seeds: &mut Seeds) {
         ("copy", FileRequest::CopyOut { sources: vec![location()], to: "/tmp".into(), recursive: true }.into()),
     ];
     for (name, request) in requests {
-        let call =
-            Call { command: format!("fs {name}"), process: None, user: None, group: None, on_behalf: None, request };
+        let call = Call::new(format!("fs {name}"), request);
         seeds.add("socket", format!("call-{name}"), &[&frame::encode(&call, MAX_CALL).unwrap()]);
     }
     let property = PropertyRecord {

@@ -6,14 +6,20 @@ use crate::client::{Server, token};
 use crate::lab::stranger::{Stranger, UID};
 use crate::lab::{Lab, can_mount};
 
-#[test]
-fn a_second_user_sees_and_does_what_is_granted() {
+/// A lab with a pool, and a second user; `None` where file systems cannot be mounted, or users changed.
+fn arrange() -> Option<(Lab, Stranger)> {
     if !can_mount() {
-        return;
+        return None;
     }
     let lab = Lab::new();
-    let Some(other) = Stranger::of(&lab) else { return };
+    let other = Stranger::of(&lab)?;
     lab.create("tank", "128M");
+    Some((lab, other))
+}
+
+#[test]
+fn a_second_user_sees_and_does_what_is_granted() {
+    let Some((lab, other)) = arrange() else { return };
     for name in ["tank/home", "tank/other"] {
         lab.fs(&["create", name]);
     }
@@ -49,12 +55,7 @@ fn a_second_user_sees_and_does_what_is_granted() {
 
 #[test]
 fn a_token_for_another_user_is_issued_by_root_only() {
-    if !can_mount() {
-        return;
-    }
-    let lab = Lab::new();
-    let Some(other) = Stranger::of(&lab) else { return };
-    lab.create("tank", "128M");
+    let Some((lab, other)) = arrange() else { return };
     let server = Server::start(&lab);
     assert!(other.sh("pool web token --user 0").fails(1).contains("permission denied"));
     let narrowed = server.sign_in(&token(&lab, &["--user", &UID.to_string()]));
@@ -63,15 +64,10 @@ fn a_token_for_another_user_is_issued_by_root_only() {
 
 #[test]
 fn a_user_cannot_speak_for_another_at_the_socket_of_a_service() {
-    if !can_mount() {
-        return;
-    }
-    let lab = Lab::new();
-    let Some(other) = Stranger::of(&lab) else { return };
+    let Some((lab, other)) = arrange() else { return };
     if !other.has_perl() {
         return;
     }
-    lab.create("tank", "128M");
     // The call of a web page of root, from a user who is not root.
     let call = serde_json::json!({
         "version": protocol::version::VERSION,
@@ -113,12 +109,7 @@ fn the_server_of_root_keeps_few_rights() {
 
 #[test]
 fn a_registry_without_its_index_gives_no_user_more_rights() {
-    if !can_mount() {
-        return;
-    }
-    let lab = Lab::new();
-    let Some(other) = Stranger::of(&lab) else { return };
-    lab.create("tank", "128M");
+    let Some((lab, other)) = arrange() else { return };
     lab.fs(&["create", "tank/home"]);
     let server = Server::start(&lab);
     let session = server.sign_in(other.sh("pool web token").ok().trim());
@@ -133,12 +124,7 @@ fn a_registry_without_its_index_gives_no_user_more_rights() {
 
 #[test]
 fn a_path_in_place_of_a_name_is_not_looked_up() {
-    if !can_mount() {
-        return;
-    }
-    let lab = Lab::new();
-    let Some(other) = Stranger::of(&lab) else { return };
-    lab.create("tank", "128M");
+    let Some((lab, other)) = arrange() else { return };
     let server = Server::start(&lab);
     let session = server.sign_in(other.sh("pool web token").ok().trim());
     let said = |path: &str| {
@@ -152,13 +138,8 @@ fn a_path_in_place_of_a_name_is_not_looked_up() {
 
 #[test]
 fn other_users_do_not_see_the_names_of_damaged_files() {
-    if !can_mount() {
-        return;
-    }
-    let lab = Lab::new();
-    let Some(other) = Stranger::of(&lab) else { return };
+    let Some((lab, other)) = arrange() else { return };
     lab.damages();
-    lab.create("tank", "128M");
     let secret = crate::lab::noise(4 << 20, 7);
     std::fs::write(lab.mount("tank").join("secret-plan"), &secret).unwrap();
     lab.pool(&["export", "tank"]);
@@ -181,15 +162,10 @@ fn other_users_do_not_see_the_names_of_damaged_files() {
 
 #[test]
 fn silent_callers_do_not_keep_the_owner_from_a_token() {
-    if !can_mount() {
-        return;
-    }
-    let lab = Lab::new();
-    let Some(other) = Stranger::of(&lab) else { return };
+    let Some((lab, other)) = arrange() else { return };
     if !other.has_perl() {
         return;
     }
-    lab.create("tank", "128M");
     let _server = Server::start(&lab);
     let script = format!(
         "perl -MIO::Socket::UNIX -e '$| = 1; @s = map {{ IO::Socket::UNIX->new(Peer => \"{}\") }} 1..60; \

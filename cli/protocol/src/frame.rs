@@ -109,14 +109,7 @@ mod tests {
     use crate::{Call, Failure, PoolRequest, Reply, Response};
 
     fn call() -> Call {
-        Call {
-            command: "fs list".into(),
-            process: None,
-            user: None,
-            group: None,
-            on_behalf: None,
-            request: PoolRequest::Sync.into(),
-        }
+        Call::new("fs list", PoolRequest::Sync)
     }
 
     #[test]

@@ -89,6 +89,14 @@ pub struct Call {
     pub request: Request,
 }
 
+impl Call {
+    /// A call of the user of this process. The service adds the peer.
+    pub fn new(command: impl Into<String>, request: impl Into<Request>) -> Call {
+        let (command, request) = (command.into(), request.into());
+        Call { command, process: None, user: None, group: None, on_behalf: None, request }
+    }
+}
+
 /// One frame of an answer: any number of `Said` and `Alive`, perhaps `Stream`, then one `Done` or `Failed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
@@ -168,14 +176,7 @@ mod tests {
             kinds: Kinds::ALL_DATASETS,
             properties: vec!["used".into()],
         };
-        let call = Call {
-            command: "fs list".into(),
-            process: None,
-            user: None,
-            group: None,
-            on_behalf: None,
-            request: request.into(),
-        };
+        let call = Call::new("fs list", request);
         assert_eq!(there_and_back(&call), call);
         let property = PropertyRecord {
             name: "quota".into(),

@@ -144,14 +144,7 @@ mod tests {
     use crate::{PoolRequest, Reply};
 
     fn call() -> Call {
-        Call {
-            command: "fs list".into(),
-            process: None,
-            user: None,
-            group: None,
-            on_behalf: None,
-            request: PoolRequest::Sync.into(),
-        }
+        Call::new("fs list", PoolRequest::Sync)
     }
 
     fn body(frame: &[u8]) -> &[u8] {

@@ -121,7 +121,7 @@ impl Client {
             return Err(unavailable(Condition::NoService, failure));
         };
         let on_behalf = self.acting.filter(|_| !is_own);
-        let call = Call { command: self.command.clone(), process: None, user: None, group: None, on_behalf, request };
+        let call = Call { on_behalf, ..Call::new(self.command.as_str(), request) };
         if is_own {
             return socket::ask(&mut socket, pool, &call, stream, progress);
         }
@@ -259,14 +259,7 @@ impl Client {
         said: OnSaid<'_>,
     ) -> Result<Option<Response>, Failure> {
         let Some(mut socket) = socket::connect(&self.places.socket(pool))? else { return Ok(None) };
-        let call = Call {
-            command: self.command.clone(),
-            process: None,
-            user: None,
-            group: None,
-            on_behalf: None,
-            request: request.into(),
-        };
+        let call = Call::new(self.command.clone(), request);
         socket::ask(&mut socket, pool, &call, stream.take(), said).map(Some)
     }
 

@@ -357,14 +357,7 @@ mod tests {
     #[test]
     fn the_recorded_text_of_another_user_is_short_and_plain() {
         let command = format!("fs \u{1b}[2J{}", "x".repeat(20_000));
-        let call = Call {
-            command,
-            process: None,
-            user: None,
-            group: None,
-            on_behalf: None,
-            request: ServiceRequest::Ping.into(),
-        };
+        let call = Call::new(command, ServiceRequest::Ping);
         let text = recorded(&call, Some(&Caller::default()));
         assert!(text.starts_with("fs ?[2Jxx") && text.len() == LONGEST_COMMAND, "{}", text.len());
         assert_eq!(recorded(&call, None), call.command);

@@ -525,14 +525,7 @@ mod tests {
         }
 
         fn ask(&self, request: impl Into<Request>, stream: Option<Stream>) -> Result<Response, Failure> {
-            let call = Call {
-                command: "hello".into(),
-                process: None,
-                user: None,
-                group: None,
-                on_behalf: None,
-                request: request.into(),
-            };
+            let call = Call::new("hello", request);
             let mut peer = self.connect();
             socket::ask(&mut peer, "tank", &call, stream, &mut |_| Ok(None))
         }
@@ -581,14 +574,7 @@ mod tests {
     fn a_peer_that_goes_away_cancels_its_call() {
         let service = Service::start();
         let mut peer = service.connect();
-        let call = Call {
-            command: String::new(),
-            process: None,
-            user: None,
-            group: None,
-            on_behalf: None,
-            request: PoolRequest::Sync.into(),
-        };
+        let call = Call::new("", PoolRequest::Sync);
         frame::send(&mut peer, &version::encode(&call).unwrap(), None).unwrap();
         let mut heard = || frame::read(&mut peer, frame::MAX_REPLY).unwrap();
         // On a busy machine the first reply may be `Alive`.
@@ -650,14 +636,7 @@ mod tests {
             }
         });
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();
-        let call = Call {
-            command: "hello".into(),
-            process: None,
-            user: None,
-            group: None,
-            on_behalf: None,
-            request: PoolRequest::Sync.into(),
-        };
+        let call = Call::new("hello", PoolRequest::Sync);
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::OtherVersion);
         assert!(failure.to_string().contains("runs an older version of Cenote than this program"), "{failure}");
@@ -677,14 +656,7 @@ mod tests {
             peer.write_all(&frame::encode(&serde_json::json!({ "Done": { "Levitated": 7 } }), 1000).unwrap()).unwrap();
         });
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();
-        let call = Call {
-            command: "hello".into(),
-            process: None,
-            user: None,
-            group: None,
-            on_behalf: None,
-            request: PoolRequest::Sync.into(),
-        };
+        let call = Call::new("hello", PoolRequest::Sync);
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::Undecodable);
         assert!(failure.to_string().contains("gave an answer that this program cannot read"), "{failure}");
@@ -710,14 +682,7 @@ mod tests {
         let listener = UnixListener::bind(folder.path().join("s")).unwrap();
         let mut peer = Peer::connect(folder.path().join("s")).unwrap();
         drop(listener);
-        let call = Call {
-            command: "hello".into(),
-            process: None,
-            user: None,
-            group: None,
-            on_behalf: None,
-            request: PoolRequest::Sync.into(),
-        };
+        let call = Call::new("hello", PoolRequest::Sync);
         let failure = socket::ask(&mut peer, "tank", &call, None, &mut |_| Ok(None)).unwrap_err();
         assert_eq!(failure.kind, Kind::Other);
         assert!(failure.to_string().starts_with("lost the service of pool 'tank'"), "{failure}");

@@ -24,15 +24,19 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub(crate) const MOST: usize = 200_000;
 
 impl App {
-    /// Asks the service of a pool on behalf of a user.
-    pub(crate) async fn ask(
+    /// Asks the service of a pool on behalf of a user. `pick` takes the content of the expected answer.
+    pub(crate) async fn ask<T: Send + 'static>(
         self: &Arc<App>,
         visitor: &Visitor,
         pool: &str,
         request: impl Into<Request>,
-    ) -> Result<Response, Failure> {
+        pick: fn(Response) -> Option<T>,
+    ) -> Result<T, Failure> {
         let request = request.into();
-        self.with(visitor, pool, move |executor, pool| executor.call(pool, request, None, &mut |_| Ok(None))).await
+        let asked = move |executor: &mut dyn Executor, pool: &str| {
+            pick(executor.call(pool, request, None, &mut |_| Ok(None))?).ok_or_else(unexpected_answer)
+        };
+        self.with(visitor, pool, asked).await
     }
 
     /// Asks for records in parts; more than `most` are not read. `keep` chooses what to keep of a record, because a pool

@@ -4,7 +4,6 @@
 //! root and the owner of this process may order a token for another user. The owner of a page for one user alone thus
 //! decides who else may sign in.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,19 +12,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use protocol::{Failure, frame};
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
+use crate::quota::Lasting;
 use crate::tokens::{Grant, LONGEST};
 
 /// Maximum size of a message at the socket, in bytes.
 const MAX: usize = 4096;
-
-/// Maximum number of connections of one user at a time.
-const OF_ONE: usize = 4;
 
 /// Time limit of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -86,10 +82,9 @@ pub(crate) fn open(path: &Path) -> Result<UnixListener, Failure> {
 /// Answers orders, each on a thread of its own. A user has few connections at a time, so a silent caller delays no
 /// other user.
 pub(crate) fn attend(listener: UnixListener, app: Arc<App>) -> io::Result<()> {
-    let waiting: Arc<Mutex<BTreeMap<u32, usize>>> = Arc::default();
     thread::Builder::new().name("door".into()).spawn(move || {
         for socket in listener.incoming() {
-            let served = socket.and_then(|socket| admit(socket, &waiting, &app));
+            let served = socket.and_then(|socket| admit(socket, &app));
             if let Err(error) = served {
                 tracing::debug!("an order of a token failed: {error}");
                 thread::sleep(Duration::from_millis(10));
@@ -100,25 +95,16 @@ pub(crate) fn attend(listener: UnixListener, app: Arc<App>) -> io::Result<()> {
 }
 
 /// Begins to serve a connection, unless its user has too many.
-fn admit(socket: UnixStream, waiting: &Arc<Mutex<BTreeMap<u32, usize>>>, app: &Arc<App>) -> io::Result<()> {
+fn admit(socket: UnixStream, app: &Arc<App>) -> io::Result<()> {
     let caller = socket_peercred(&socket)?.uid.as_raw();
-    let mut counts = waiting.lock();
-    let count = counts.entry(caller).or_default();
-    if *count >= OF_ONE {
-        return Ok(());
-    }
-    *count += 1;
-    drop(counts);
-    let (waiting, app) = (waiting.clone(), app.clone());
+    let other = (!app.is_owner(caller)).then_some(caller);
+    let Some(place) = app.quota.enter(Lasting::Order, other) else { return Ok(()) };
+    let app = app.clone();
     let served = move || {
         if let Err(error) = serve(socket, caller, &app) {
             tracing::debug!("an order of a token failed: {error}");
         }
-        let mut counts = waiting.lock();
-        match counts.get_mut(&caller) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(counts.remove(&caller)),
-        }
+        drop(place);
     };
     thread::Builder::new().name("door-caller".into()).spawn(served).map(drop)
 }

@@ -23,8 +23,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use protocol::{
-    DatasetRecord, DatasetRequest, Executor, Failure, FileCounts, FileSample, IoCounts, MountRequest, PoolRecord,
-    PoolRequest, VdevRecord, cache_figures,
+    DatasetRecord, DatasetRequest, Failure, FileCounts, FileSample, IoCounts, MountRequest, PoolRecord, PoolRequest,
+    VdevRecord, cache_figures,
 };
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
@@ -191,7 +191,7 @@ fn devices(metrics: &mut Metrics, pools: &[(String, Arc<Sight>, bool)]) {
 fn caches(metrics: &mut Metrics, app: &App, pools: &[&str]) {
     let mut rows = BTreeMap::<&str, Vec<(Labels, f64)>>::new();
     for pool in pools {
-        let answer = owner(app).call(pool, PoolRequest::CacheFigures.into(), None, &mut |_| Ok(None));
+        let answer = app.reader(app.config.owner).call(pool, PoolRequest::CacheFigures.into(), None, &mut |_| Ok(None));
         let Ok(protocol::Response::Cache(sample)) = answer else { continue };
         for (name, _, value) in cache_figures(&sample.figures, sample.resident) {
             rows.entry(name).or_default().push((labels(&[("pool", pool)]), value as f64));
@@ -222,7 +222,8 @@ const FILES: [(&str, FileFigure); 9] = [
 fn files(metrics: &mut Metrics, app: &App, pools: &[&str]) {
     let mut samples = Vec::<FileSample>::new();
     for pool in pools {
-        let answer = owner(app).call(pool, MountRequest::FileCounters.into(), None, &mut |_| Ok(None));
+        let answer =
+            app.reader(app.config.owner).call(pool, MountRequest::FileCounters.into(), None, &mut |_| Ok(None));
         if let Ok(protocol::Response::FileCounters(more)) = answer {
             samples.extend(more);
         }
@@ -262,14 +263,10 @@ fn datasets(metrics: &mut Metrics, app: &App, pools: &[&str]) {
     metrics.gauge("cenote_datasets_left_out", "Datasets without series", [(Labels::new(), left_out as f64)]);
 }
 
-fn owner(app: &App) -> Box<dyn Executor> {
-    (app.executors)("pool web".to_owned(), Some(app.config.owner))
-}
-
 fn record(app: &App, pool: &str) -> Result<PoolRecord, Failure> {
     let properties = POOL.map(|(property, ..)| property.to_owned()).to_vec();
     let request = PoolRequest::Pool { properties, vdevs: false };
-    match owner(app).call(pool, request.into(), None, &mut |_| Ok(None))? {
+    match app.reader(app.config.owner).call(pool, request.into(), None, &mut |_| Ok(None))? {
         protocol::Response::Pool(record) => Ok(record),
         _ => Err(protocol::unexpected_answer()),
     }
@@ -282,7 +279,7 @@ fn list(app: &App, pool: &str) -> Result<Vec<DatasetRecord>, Failure> {
         kinds: Kinds::FILESYSTEM,
         properties: DATASET.map(|(property, ..)| property.to_owned()).to_vec(),
     };
-    crate::ask::collect(&mut *owner(app), pool, request.into(), (crate::ask::MOST, Some))
+    crate::ask::collect(&mut *app.reader(app.config.owner), pool, request.into(), (crate::ask::MOST, Some))
 }
 
 /// The content type of the line protocol.

@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::header::ORIGIN;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
@@ -44,6 +44,11 @@ impl Visitor {
         let name = app.name_of(user);
         let is_owner = app.is_owner(user);
         Visitor { user, name, is_owner, read_only, form: session.form, session: secret.to_owned() }
+    }
+
+    /// The user for [`crate::quota::Quota`]: none for the owner.
+    pub(crate) fn other(&self) -> Option<u32> {
+        (!self.is_owner).then_some(self.user)
     }
 }
 
@@ -98,13 +103,6 @@ impl FromRequestParts<Arc<App>> for Reader {
     }
 }
 
-impl Visitor {
-    /// The user for [`crate::quota::Quota`]: none for the owner.
-    pub(crate) fn other(&self) -> Option<u32> {
-        (!self.is_owner).then_some(self.user)
-    }
-}
-
 /// The session's secret in the request's cookies.
 pub(crate) fn cookie(parts: &Parts) -> Option<&str> {
     let all = parts.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
@@ -128,7 +126,7 @@ pub(crate) fn peer(parts: &Parts) -> Option<SocketAddr> {
 const MAX_PATH: usize = 1024;
 
 /// Refuses changes that another site's page requests. Adds the headers of every response.
-pub(crate) async fn guard(State(_): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(request: Request, next: Next) -> Response {
     if !request.method().is_safe() && !is_from_here(&request) {
         return (StatusCode::FORBIDDEN, "the request comes from another site\n").into_response();
     }

@@ -1,4 +1,4 @@
-//! Shares of each user in lasting connections: live views, downloads and uploads.
+//! Shares of each user in lasting connections: live views, downloads, uploads, and orders of tokens.
 //!
 //! The owner has almost all places. All remaining users share few, so no user can use up the descriptors and threads of the
 //! server.
@@ -15,6 +15,8 @@ pub(crate) enum Lasting {
     View,
     /// A download or an upload.
     Transfer,
+    /// An order of a token.
+    Order,
 }
 
 impl Lasting {
@@ -23,6 +25,7 @@ impl Lasting {
         match self {
             Lasting::View => (1500, 32, 256),
             Lasting::Transfer => (32, 4, 16),
+            Lasting::Order => (16, 4, 64),
         }
     }
 }
@@ -47,10 +50,11 @@ impl Quota {
         let mut counts = self.0.lock();
         let key = (lasting, user);
         let own = counts.get(&key).copied().unwrap_or(0);
-        let others = counts.iter().filter(|((what, user), _)| *what == lasting && user.is_some());
+        let is_other = |(kind, user): &(Lasting, Option<u32>)| *kind == lasting && user.is_some();
+        let all_others: usize = counts.iter().filter(|(key, _)| is_other(key)).map(|(_, count)| count).sum();
         let is_full = match user {
             None => own >= of_owner,
-            Some(_) => own >= of_one || others.map(|(_, count)| count).sum::<usize>() >= of_others,
+            Some(_) => own >= of_one || all_others >= of_others,
         };
         if is_full {
             return None;

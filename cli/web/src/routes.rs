@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::header;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::from_fn;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 
@@ -48,7 +48,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/assets/app.js", get(|| asset("text/javascript; charset=utf-8", include_str!("../assets/app.js"))))
         .route("/assets/icon.svg", get(|| asset("image/svg+xml", include_str!("../assets/icon.svg"))))
         .fallback(frame::missing)
-        .layer(from_fn_with_state(app.clone(), gate::guard))
+        .layer(from_fn(gate::guard))
         .with_state(app)
 }
 

@@ -31,7 +31,7 @@ pub enum IoPurpose {
     Waiting,
     /// Writes of a commit, reads ahead, moves: no program waits for this request.
     Background,
-    /// A scrub, or the repair of what it found.
+    /// A scrub, and its repairs.
     Scrub,
     /// A resilver of devices.
     Resilver,

@@ -19,7 +19,7 @@
 //! walk     visiting the nodes of a stored tree
 //! births   the space taken by records, by transaction group
 //! cache    decoded nodes and decompressed data, bounded
-//! tally    how often reads found what they looked for
+//! tally    hits and misses of reads
 //! ```
 //!
 //! Reading needs nodes that may not be in memory. Nothing here does I/O: a missing node comes back as a [`Miss`]. The

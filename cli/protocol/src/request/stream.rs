@@ -73,6 +73,27 @@ pub struct SendSpec {
     pub limit: Option<u64>,
 }
 
+impl SendSpec {
+    /// A full stream of one snapshot, as `fs send` without options.
+    pub fn full(snapshot: SnapshotName) -> SendSpec {
+        SendSpec {
+            snapshot,
+            base: None,
+            intermediates: false,
+            replicate: false,
+            skip_missing: false,
+            properties: false,
+            backup: false,
+            exclude: Vec::new(),
+            holds: false,
+            size: None,
+            resume: None,
+            format: StreamFormat::Cenote,
+            limit: None,
+        }
+    }
+}
+
 /// The format of a stream to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamFormat {
@@ -110,6 +131,25 @@ pub struct ReceiveSpec {
     pub resumable: bool,
     /// Maximum number of bytes per second.
     pub limit: Option<u64>,
+}
+
+impl ReceiveSpec {
+    /// A receive into exactly `target`, as `fs receive` without options.
+    pub fn exact(target: Name) -> ReceiveSpec {
+        ReceiveSpec {
+            target,
+            naming: ReceiveNaming::Exact,
+            force: false,
+            no_mount: false,
+            dry_run: false,
+            assignments: Vec::new(),
+            exclude: Vec::new(),
+            origin: None,
+            skip_holds: false,
+            resumable: false,
+            limit: None,
+        }
+    }
 }
 
 /// How [`ReceiveSpec::target`] and the sent name combine to the received name.

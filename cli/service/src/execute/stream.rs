@@ -326,21 +326,8 @@ mod tests {
     use super::*;
 
     fn spec(intermediates: bool, replicate: bool) -> SendSpec {
-        SendSpec {
-            snapshot: "tank/a@2".parse().unwrap(),
-            base: Some("tank/a#1".parse().unwrap()),
-            intermediates,
-            replicate,
-            skip_missing: false,
-            properties: false,
-            backup: false,
-            exclude: Vec::new(),
-            holds: false,
-            size: None,
-            resume: None,
-            format: StreamFormat::Cenote,
-            limit: None,
-        }
+        let base = Some("tank/a#1".parse().unwrap());
+        SendSpec { base, intermediates, replicate, ..SendSpec::full("tank/a@2".parse().unwrap()) }
     }
 
     #[test]

@@ -12,8 +12,8 @@ use dataset::catalogue::{POOL, keys, kind};
 use pool::admin::{ClassedVdev, NewVdev};
 use protocol::{
     Chain, Chained, CopyRecord, DatasetRequest, DeviceRequest, EntryRecord, Failure, FileRequest, Location, PathBytes,
-    PoolRequest, ReceiveNaming, ReceiveSpec, Request, Response, Said, SendSpec, Stream, StreamFormat, StreamRequest,
-    VdevKind, VdevRole, VdevSpec, VdevTreeSpec, Wanted,
+    PoolRequest, ReceiveSpec, Request, Response, Said, SendSpec, Stream, StreamRequest, VdevKind, VdevRole, VdevSpec,
+    VdevTreeSpec, Wanted,
 };
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, lgetxattr, lsetxattr, mknodat};
 
@@ -364,36 +364,11 @@ fn streams_carry_snapshots_to_another_dataset() {
     world.snapshot("tank/from@2");
     for (base, snapshot) in [(None, "tank/from@1"), (Some("tank/from@1"), "tank/from@2")] {
         let stream = world.folder.path().join("stream");
-        let what = SendSpec {
-            snapshot: snapshot.parse().unwrap(),
-            base: base.map(|base| base.parse().unwrap()),
-            intermediates: false,
-            replicate: false,
-            skip_missing: false,
-            properties: false,
-            backup: false,
-            exclude: Vec::new(),
-            holds: false,
-            size: None,
-            resume: None,
-            format: StreamFormat::Cenote,
-            limit: None,
-        };
+        let what =
+            SendSpec { base: base.map(|base| base.parse().unwrap()), ..SendSpec::full(snapshot.parse().unwrap()) };
         let out = fs::File::create(&stream).unwrap();
         world.ask_with(StreamRequest::Send { what, dry_run: false }, Some(out.into())).unwrap();
-        let spec = ReceiveSpec {
-            target: "tank/to".parse().unwrap(),
-            naming: ReceiveNaming::Exact,
-            force: false,
-            no_mount: true,
-            dry_run: false,
-            assignments: Vec::new(),
-            exclude: Vec::new(),
-            origin: None,
-            skip_holds: false,
-            resumable: false,
-            limit: None,
-        };
+        let spec = ReceiveSpec { no_mount: true, ..ReceiveSpec::exact("tank/to".parse().unwrap()) };
         let input = fs::File::open(&stream).unwrap();
         let received = world.ask_with(StreamRequest::Receive(spec), Some(input.into())).unwrap();
         let Response::Received { records, .. } = received else { panic!("{received:?}") };

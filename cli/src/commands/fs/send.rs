@@ -270,23 +270,7 @@ fn rest(text: &str) -> Result<SendSpec, Failure> {
         failure.hint("to print the token: fs get -H -o value receive_resume_token FILESYSTEM")
     };
     let Token { snapshot, properties, .. } = text.parse().map_err(|error: TokenError| refused(error))?;
-    let (replicate, skip_missing, intermediates) = (false, false, false);
-    let resume = Some(text.to_owned());
-    Ok(SendSpec {
-        snapshot,
-        base: None,
-        intermediates,
-        replicate,
-        skip_missing,
-        properties,
-        backup: false,
-        exclude: Vec::new(),
-        holds: false,
-        size: None,
-        resume,
-        limit: None,
-        format: StreamFormat::Cenote,
-    })
+    Ok(SendSpec { properties, resume: Some(text.to_owned()), ..SendSpec::full(snapshot) })
 }
 
 /// A file system to leave out.

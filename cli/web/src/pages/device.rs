@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use maud::{Markup, html};
-use protocol::{Failure, LossReport, PoolRequest, Response, VdevRecord, unexpected_answer};
+use protocol::{Failure, LossReport, PoolRequest, Response, VdevRecord};
 
 use super::page::Page;
 use super::{frame, parts, pool};
@@ -19,18 +19,18 @@ pub(crate) async fn show(
 ) -> Page {
     let mut way = pool::way(&pool);
     way.push((format!("/pool/{pool}/device/{guid}"), "device".to_owned()));
-    let status = match app.ask(&visitor, &pool, PoolRequest::Status).await {
-        Ok(Response::Status(status)) => status,
-        Ok(_) => return frame::failed(&visitor, "Device", &way, &unexpected_answer()),
+    let pick = |response| if let Response::Status(status) = response { Some(status) } else { None };
+    let status = match app.ask(&visitor, &pool, PoolRequest::Status, pick).await {
+        Ok(status) => status,
         Err(failure) => return frame::failed(&visitor, "Device", &way, &failure),
     };
     let Some((vdev, parent)) = status.vdevs.iter().find_map(|vdev| find(vdev, guid, None)) else {
         let failure = Failure::cannot("show", guid, "no such device in the pool");
         return frame::failed(&visitor, "Device", &way, &failure);
     };
-    let loss = match app.ask(&visitor, &pool, PoolRequest::Losses { devices: vec![guid.to_string()] }).await {
-        Ok(Response::Losses(report)) => loss(&report),
-        Ok(_) => frame::message(&unexpected_answer()),
+    let pick = |response| if let Response::Losses(report) = response { Some(report) } else { None };
+    let loss = match app.ask(&visitor, &pool, PoolRequest::Losses { devices: vec![guid.to_string()] }, pick).await {
+        Ok(report) => loss(&report),
         Err(failure) => frame::message(&failure),
     };
     let content = html! {

@@ -152,6 +152,12 @@ pub(super) fn attachment(name: &[u8], body: Body) -> Response {
     (StatusCode::OK, headers, body).into_response()
 }
 
+/// A place for a download or an upload of the user.
+pub(super) fn transfer(app: &App, visitor: &Visitor) -> Result<Share, Failure> {
+    let place = app.quota.enter(Lasting::Transfer, visitor.other());
+    place.ok_or_else(|| Failure::new("too many downloads and uploads of this user are under way"))
+}
+
 /// The bytes that a request writes to its stream, as the body of a response. A failure before the first byte fails the
 /// request; a later failure breaks the download off, so that the browser reports it. A browser that leaves closes the
 /// pipe, which ends the request.
@@ -161,8 +167,7 @@ pub(super) async fn piped(
     pool: &str,
     request: protocol::Request,
 ) -> Result<Body, Failure> {
-    let place = app.quota.enter(Lasting::Transfer, visitor.other());
-    let place = place.ok_or_else(|| Failure::new("too many downloads and uploads of this user are under way"))?;
+    let place = transfer(app, visitor)?;
     let (reader, writer) = io::pipe()?;
     let reader = pipe::Receiver::from_owned_fd(reader.into())?;
     let (ended, end) = oneshot::channel();

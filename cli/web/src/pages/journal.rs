@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use maud::html;
-use protocol::{PoolRequest, Response, unexpected_answer};
+use protocol::{PoolRequest, Response};
 
 use super::page::Page;
 use super::{frame, parts, pool};
@@ -19,9 +19,9 @@ pub(crate) async fn history(State(app): State<Arc<App>>, visitor: Visitor, Path(
     let mut way = pool::way(&name);
     way.push((String::new(), "history".to_owned()));
     let title = format!("History of {name}");
-    let lines = match app.ask(&visitor, &name, PoolRequest::History { internal: false }).await {
-        Ok(Response::History(lines)) => lines,
-        Ok(_) => return frame::failed(&visitor, &title, &way, &unexpected_answer()),
+    let pick = |response| if let Response::History(lines) = response { Some(lines) } else { None };
+    let lines = match app.ask(&visitor, &name, PoolRequest::History { internal: false }, pick).await {
+        Ok(lines) => lines,
         Err(failure) => return frame::failed(&visitor, &title, &way, &failure),
     };
     let content = html! {
@@ -46,9 +46,9 @@ pub(crate) async fn events(State(app): State<Arc<App>>, visitor: Visitor, Path(n
     let mut way = pool::way(&name);
     way.push((String::new(), "events".to_owned()));
     let title = format!("Events of {name}");
-    let events = match app.ask(&visitor, &name, PoolRequest::Events { after: 0 }).await {
-        Ok(Response::Events(events)) => events,
-        Ok(_) => return frame::failed(&visitor, &title, &way, &unexpected_answer()),
+    let pick = |response| if let Response::Events(events) = response { Some(events) } else { None };
+    let events = match app.ask(&visitor, &name, PoolRequest::Events { after: 0 }, pick).await {
+        Ok(events) => events,
         Err(failure) => return frame::failed(&visitor, &title, &way, &failure),
     };
     let content = html! {

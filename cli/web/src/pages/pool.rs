@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::dataset::jobs::{JobRecord, JobState, Kind};
 use axum::extract::{Path, State};
 use maud::{Markup, html};
-use protocol::{Failure, PoolRecord, PoolRequest, PoolStatus, Response, unexpected_answer};
+use protocol::{Failure, PoolRecord, PoolRequest, PoolStatus, Response};
 
 use super::page::Page;
 use super::{chart, dataset, drawing, frame, overview, parts};
@@ -23,9 +23,9 @@ pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(poo
         }
     }
     let request = PoolRequest::Pool { properties: Vec::new(), vdevs: false };
-    let properties = match app.ask(&visitor, &pool, request).await {
-        Ok(Response::Pool(record)) => properties(&visitor, &record),
-        Ok(_) => frame::message(&unexpected_answer()),
+    let pick = |response| if let Response::Pool(record) = response { Some(record) } else { None };
+    let properties = match app.ask(&visitor, &pool, request, pick).await {
+        Ok(record) => properties(&visitor, &record),
         Err(failure) => frame::message(&failure),
     };
     let seen = app.watch.get(&pool).and_then(|seen| seen.sight().status.clone());

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
+use axum::extract::{Query, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -14,7 +14,7 @@ use super::page::Page;
 use super::{frame, parts};
 use crate::app::App;
 use crate::fields::Fields;
-use crate::gate;
+use crate::gate::{self, Visitor};
 use crate::tokens::Refusal;
 
 /// The page that a user wanted before signing in.
@@ -49,15 +49,12 @@ fn content(to: &str, problem: Option<&str>) -> Markup {
     }
 }
 
-/// Checks a token and begins a session.
-pub(crate) async fn sign_in(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (mut parts, body) = request.into_parts();
+/// Checks a token and begins a session, in place of a session before.
+pub(crate) async fn sign_in(State(app): State<Arc<App>>, parts: Parts, fields: Fields) -> Response {
     let from = gate::peer(&parts).map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.ip());
-    end_session(&app, &mut parts);
-    let fields = match Fields::from_request(Request::from_parts(parts, body), &()).await {
-        Ok(fields) => fields,
-        Err(response) => return response,
-    };
+    if let Some(secret) = gate::cookie(&parts) {
+        app.tokens.sign_out(secret);
+    }
     match app.tokens.sign_in(fields.get("token"), from) {
         Ok(secret) => {
             let cookie = [(header::SET_COOKIE, gate::set_cookie(&secret))];
@@ -88,25 +85,10 @@ fn local(to: &str) -> &str {
     if is_local && to.bytes().all(|byte| byte.is_ascii_graphic()) { to } else { "/" }
 }
 
-fn end_session(app: &App, parts: &mut Parts) {
-    if let Some(secret) = gate::cookie(parts) {
-        app.tokens.sign_out(secret);
-    }
-}
-
 /// Ends the session of the request.
-pub(crate) async fn sign_out(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let visitor = match gate::Visitor::from_request_parts(&mut parts, &app).await {
-        Ok(visitor) => visitor,
-        Err(response) => return response,
-    };
-    let fields = match Fields::from_request(Request::from_parts(parts.clone(), body), &()).await {
-        Ok(fields) => fields,
-        Err(response) => return response,
-    };
+pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if fields.get("form") == visitor.form {
-        end_session(&app, &mut parts);
+        app.tokens.sign_out(&visitor.session);
     }
     ([(header::SET_COOKIE, gate::set_cookie(""))], Redirect::to("/sign-in")).into_response()
 }

@@ -37,11 +37,9 @@ async fn content(app: &Arc<App>, visitor: &Visitor, name: &str) -> Result<Markup
     let own: Vec<DatasetRecord> = app.list(visitor, dataset.pool(), list, (1, Some)).await?;
     let own = own.into_iter().next().ok_or_else(|| Failure::no_dataset(name))?;
     let request = DatasetRequest::Holds { names: vec![snapshot.clone()], recursive: false };
-    let holds = match app.ask(visitor, dataset.pool(), request).await {
-        Ok(Response::Holds(holds)) => holds,
-        // Holds are shown only to users with the permission.
-        _ => Vec::new(),
-    };
+    let pick = |response| if let Response::Holds(holds) = response { Some(holds) } else { None };
+    // Holds are shown only to users with the permission.
+    let holds = app.ask(visitor, dataset.pool(), request, pick).await.unwrap_or_default();
     Ok(html! {
         dl.facts {
             dt { "Taken" } dd { (parts::time(number(&own, CREATION.name) as i64)) " (" (parts::age(number(&own, CREATION.name) as i64)) ")" }

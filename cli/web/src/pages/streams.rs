@@ -11,9 +11,7 @@ use axum::response::{IntoResponse, Response};
 use dataset::name::{Name, SnapshotName};
 use futures_util::StreamExt;
 use maud::{Markup, html};
-use protocol::{
-    Failure, ReceiveNaming, ReceiveSpec, Response as Answer, SendSpec, StreamFormat, StreamRequest, unexpected_answer,
-};
+use protocol::{Failure, ReceiveSpec, Response as Answer, SendSpec, StreamRequest, unexpected_answer};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -21,11 +19,15 @@ use tokio::time::timeout;
 use super::{files, frame, parts};
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::quota::Lasting;
+
+/// The name of a file with the stream of a snapshot.
+fn file_name(snapshot: &str) -> String {
+    format!("{}.cenote", snapshot.replace(['/', '@'], "-"))
+}
 
 /// Forms that send a snapshot.
 pub(super) fn send_forms(visitor: &Visitor, snapshot: &str) -> Markup {
-    let suggestion = format!("/var/backups/{}.cenote", snapshot.replace(['/', '@'], "-"));
+    let suggestion = format!("/var/backups/{}", file_name(snapshot));
     html! {
         section aria-labelledby="send" {
             h2 id="send" { "Send" }
@@ -75,34 +77,12 @@ pub(crate) async fn download(State(app): State<Arc<App>>, visitor: Visitor, Quer
         let snapshot: SnapshotName =
             wanted.snapshot.parse().map_err(|error| Failure::cannot("send", &wanted.snapshot, error))?;
         let pool = snapshot.dataset().pool().to_owned();
-        let request = StreamRequest::Send { what: full(snapshot), dry_run: false };
+        let request = StreamRequest::Send { what: SendSpec::full(snapshot), dry_run: false };
         files::piped(&app, &visitor, &pool, request.into()).await
     };
     match sent.await {
-        Ok(body) => {
-            let name = format!("{}.cenote", wanted.snapshot.replace(['/', '@'], "-"));
-            files::attachment(name.as_bytes(), body)
-        }
+        Ok(body) => files::attachment(file_name(&wanted.snapshot).as_bytes(), body),
         Err(failure) => frame::failed(&visitor, "Send", &[frame::pools()], &failure).into_response(),
-    }
-}
-
-/// A full stream of one snapshot, as `fs send` without options.
-fn full(snapshot: SnapshotName) -> SendSpec {
-    SendSpec {
-        snapshot,
-        base: None,
-        intermediates: false,
-        replicate: false,
-        skip_missing: false,
-        properties: false,
-        backup: false,
-        exclude: Vec::new(),
-        holds: false,
-        size: None,
-        resume: None,
-        format: StreamFormat::Cenote,
-        limit: None,
     }
 }
 
@@ -135,21 +115,8 @@ pub(crate) async fn upload(
 async fn received(app: &Arc<App>, visitor: &Visitor, dataset: &str, body: Body) -> Result<String, Failure> {
     let target: Name = dataset.parse().map_err(|error| Failure::cannot("receive into", dataset, error))?;
     let pool = target.pool().to_owned();
-    let spec = ReceiveSpec {
-        target,
-        naming: ReceiveNaming::Exact,
-        force: false,
-        no_mount: false,
-        dry_run: false,
-        assignments: Vec::new(),
-        exclude: Vec::new(),
-        origin: None,
-        skip_holds: false,
-        resumable: false,
-        limit: None,
-    };
-    let place = app.quota.enter(Lasting::Transfer, visitor.other());
-    let _place = place.ok_or_else(|| Failure::new("too many downloads and uploads of this user are under way"))?;
+    let spec = ReceiveSpec::exact(target);
+    let _place = files::transfer(app, visitor)?;
     let (reader, mut writer) = io::pipe()?;
     let (app, user) = (app.clone(), visitor.user);
     let (answered, answer) = tokio::sync::oneshot::channel();

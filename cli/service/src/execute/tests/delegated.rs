@@ -72,21 +72,7 @@ fn requests() -> Vec<(&'static str, Request)> {
     let name = || Name::Dataset("tank/a".parse().unwrap());
     let snapshot = |name: &str| vec![name.parse().unwrap()];
     let assign = |name: &str, value: &str| vec![Assignment { name: name.into(), value: value.into() }];
-    let send = SendSpec {
-        snapshot: "tank/a@new".parse().unwrap(),
-        base: None,
-        intermediates: false,
-        replicate: false,
-        skip_missing: false,
-        properties: false,
-        backup: false,
-        exclude: Vec::new(),
-        holds: false,
-        size: None,
-        resume: None,
-        format: StreamFormat::Cenote,
-        limit: None,
-    };
+    let send = SendSpec::full("tank/a@new".parse().unwrap());
     vec![
         (
             "create,mount",

@@ -205,39 +205,13 @@ fn snapshots(tried: &Tried) {
         no_mount: true,
     });
     tried.change(DatasetRequest::Promote { name: name("tank/clone") });
-    let what = SendSpec {
-        snapshot: name("tank/clone@1"),
-        base: None,
-        intermediates: false,
-        replicate: false,
-        skip_missing: false,
-        properties: false,
-        backup: false,
-        exclude: Vec::new(),
-        holds: false,
-        size: None,
-        resume: None,
-        format: StreamFormat::Cenote,
-        limit: None,
-    };
+    let what = SendSpec::full(name("tank/clone@1"));
     let stream = tried.path("stream");
     let send = |dry_run| StreamRequest::Send { what: what.clone(), dry_run };
     tried.world.ask_with(send(false), Some(File::create(&stream).unwrap().into())).unwrap();
     tried.quiet(send(false));
     let receive_at = |target, dry_run, resumable| {
-        StreamRequest::Receive(ReceiveSpec {
-            target: name(target),
-            naming: ReceiveNaming::Exact,
-            force: false,
-            no_mount: true,
-            dry_run,
-            assignments: Vec::new(),
-            exclude: Vec::new(),
-            origin: None,
-            skip_holds: false,
-            resumable,
-            limit: None,
-        })
+        StreamRequest::Receive(ReceiveSpec { no_mount: true, dry_run, resumable, ..ReceiveSpec::exact(name(target)) })
     };
     let receive = |dry_run| receive_at("tank/received", dry_run, false);
     tried.quiet(receive(true));
