@@ -24,6 +24,7 @@
 //! 9   the web page of an owner makes requests on behalf of a user;
 //!     figures of mounts, devices and caches
 //! 10  a send can write the partial state of an interrupted receive
+//! 11  states are values of one type
 //! ```
 
 use std::{cmp::Ordering, io};
@@ -33,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]

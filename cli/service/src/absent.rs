@@ -10,7 +10,9 @@ use dataset::property::{
     Source,
     pool::{ALTROOT, GUID, HEALTH, NAME},
 };
-use protocol::{Failure, OnSaid, PoolRecord, PoolRequest, PoolStatus, PropertyRecord, Request, Response, VdevRecord};
+use protocol::{
+    Failure, OnSaid, PoolRecord, PoolRequest, PoolStatus, PropertyRecord, Request, Response, State, VdevRecord,
+};
 
 use super::{
     client::Client,
@@ -19,7 +21,7 @@ use super::{
 };
 use crate::{
     execute::{Job, devices},
-    health::{self, Condition, Details, State},
+    health::{self, Condition, Details},
 };
 
 /// Text for an unknown value.
@@ -45,8 +47,8 @@ impl Client {
         }
         let response = self.show_own(pool, request, progress)?;
         match &response {
-            Response::Pool(seen) => self.note_state(pool, &seen.state),
-            Response::Status(seen) => self.note_state(pool, &seen.state),
+            Response::Pool(seen) => self.note_state(pool, seen.state),
+            Response::Status(seen) => self.note_state(pool, seen.state),
             _ => {}
         }
         Ok(response)
@@ -146,10 +148,10 @@ fn record(
     properties: &[String],
     with_devices: bool,
 ) -> PoolRecord {
-    let state = absence.condition.state().to_string();
+    let state = absence.condition.state();
     let value = |name: &str| match known {
         _ if NAME.is(name) => pool.to_owned(),
-        _ if HEALTH.is(name) => state.clone(),
+        _ if HEALTH.is(name) => state.to_string(),
         Some(known) if GUID.is(name) => known.guid.to_string(),
         Some(KnownPool { altroot: Some(altroot), .. }) if ALTROOT.is(name) => altroot.clone(),
         _ => NONE.to_owned(),
@@ -162,7 +164,7 @@ fn record(
     PoolRecord {
         name: pool.to_owned(),
         guid: known.map_or(0, |known| known.guid),
-        state: state.clone(),
+        state,
         txg: 0,
         properties: names.iter().map(|name| property(name)).collect(),
         vdevs: known.filter(|_| with_devices).map(vdevs).unwrap_or_default(),
@@ -180,7 +182,7 @@ fn status(pool: &str, known: Option<&KnownPool>, absence: &Absence) -> PoolStatu
     PoolStatus {
         name: pool.to_owned(),
         guid: known.map_or(0, |known| known.guid),
-        state: verdict.state.to_string(),
+        state: verdict.state,
         txg: 0,
         status: verdict.status,
         action: verdict.action,

@@ -18,7 +18,8 @@ use std::{
 
 use dataset::{error::Reader, name::Name};
 use protocol::{
-    Call, Failure, Kind, MountRequest, OnSaid, Permission, Request, Response, ServiceRequest, Stream, UnmountTarget,
+    Call, Failure, Kind, MountRequest, OnSaid, Permission, Request, Response, ServiceRequest, State, Stream,
+    UnmountTarget,
 };
 
 use super::{
@@ -396,7 +397,7 @@ impl Client {
 
     /// Records a pool's state in the index, unless another command holds the pool's lock and may be about to remove
     /// the entry.
-    pub(super) fn note_state(&self, pool: &str, state: &str) {
+    pub(super) fn note_state(&self, pool: &str, state: State) {
         if self.registry.indexed(pool).is_none_or(|indexed| indexed.state != state)
             && let Some(lock) = self.try_lock(pool)
         {

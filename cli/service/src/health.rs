@@ -11,65 +11,21 @@
 
 mod texts;
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use pool::{device::Whereabouts, vdev::Health};
-use protocol::{Exit, Failure};
+use protocol::{Exit, Failure, State};
 
 /// A device without an answer for this long is reported as not responding.
 pub(crate) const SILENT: Duration = Duration::from_secs(5);
 
-/// The state of a pool or a device, named as in OpenZFS, from best to worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum State {
-    /// No condition is known.
-    Online,
-    /// In use, with reduced redundancy or another defect.
-    Degraded,
-    /// Taken offline by the operator.
-    Offline,
-    /// Out of use after too many errors, or for not responding.
-    Faulted,
-    /// The image or device node was removed while in use.
-    Removed,
-    /// I/O waits until the operator has repaired the devices and cleared the errors.
-    Suspended,
-    /// The pool or device cannot be opened.
-    Unavail,
-    /// The state cannot be determined.
-    Unknown,
-}
-
-impl State {
-    /// The name in output and JSON.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            State::Online => "ONLINE",
-            State::Degraded => "DEGRADED",
-            State::Offline => "OFFLINE",
-            State::Faulted => "FAULTED",
-            State::Removed => "REMOVED",
-            State::Suspended => "SUSPENDED",
-            State::Unavail => "UNAVAIL",
-            State::Unknown => "UNKNOWN",
-        }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl From<Health> for State {
-    fn from(health: Health) -> State {
-        match health {
-            Health::Online => State::Online,
-            Health::Faulted => State::Faulted,
-            Health::Unavailable => State::Unavail,
-            Health::Offline => State::Offline,
-        }
+/// The state of a device that is queried no further.
+pub(crate) fn state_from(health: Health) -> State {
+    match health {
+        Health::Online => State::Online,
+        Health::Faulted => State::Faulted,
+        Health::Unavailable => State::Unavail,
+        Health::Offline => State::Offline,
     }
 }
 
@@ -85,7 +41,7 @@ pub(crate) fn of_device(health: Health, place: Whereabouts, silence: Duration) -
         (Health::Online, Whereabouts::InPlace) if silence >= SILENT => {
             (State::Degraded, Some(format!("(not responding for {} s)", silence.as_secs())))
         }
-        (health, _) => (health.into(), None),
+        (health, _) => (state_from(health), None),
     }
 }
 
@@ -313,7 +269,7 @@ mod tests {
                 if health == Health::Online {
                     table += &format!("{place:?} {seconds}: {state} {}\n", note.unwrap_or_default());
                 } else {
-                    assert_eq!((state, note), (health.into(), None));
+                    assert_eq!((state, note), (state_from(health), None));
                 }
             }
         }

@@ -20,7 +20,7 @@ use std::{
 };
 
 use dataset::name::DatasetName;
-use protocol::{Failure, PathBytes};
+use protocol::{Failure, PathBytes, State};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -118,7 +118,7 @@ pub struct IndexedPool {
     /// The pool's GUID as registered.
     pub guid: u64,
     /// The state when the owner last asked, as in `pool list`.
-    pub state: String,
+    pub state: State,
 }
 
 /// The entry of another user's pool: its device paths are unknown.
@@ -136,12 +136,6 @@ impl From<&IndexedPool> for KnownPool {
         }
     }
 }
-
-/// Initial state in the index of a pool that was just opened.
-const OPENED: &str = "ONLINE";
-
-/// Maximum length of a state, in bytes.
-const MAX_STATE: usize = 32;
 
 /// The known pools of one user.
 #[derive(Clone, Debug)]
@@ -190,14 +184,13 @@ impl Registry {
         }
         let bytes = read_bounded(&self.index.join(name)).ok()?;
         let pool: IndexedPool = serde_json::from_slice(&bytes).ok()?;
-        let is_state = |state: &str| state.len() <= MAX_STATE && state.bytes().all(|byte| byte.is_ascii_uppercase());
-        (pool.version == VERSION && pool.name.as_str() == name && is_state(&pool.state)).then_some(pool)
+        (pool.version == VERSION && pool.name.as_str() == name).then_some(pool)
     }
 
     /// Records the state of a known pool in the index. The state is only informative, so a failure is only logged.
-    pub fn note_state(&self, lock: &PoolLock, state: &str) {
+    pub fn note_state(&self, lock: &PoolLock, state: State) {
         let Ok(Some(known)) = self.get(lock.pool()) else { return };
-        let noted = IndexedPool { version: VERSION, name: known.name, guid: known.guid, state: state.to_owned() };
+        let noted = IndexedPool { version: VERSION, name: known.name, guid: known.guid, state };
         if let Err(failure) = self.put_index(&noted) {
             tracing::warn!("{failure}");
         }
@@ -244,7 +237,7 @@ impl Registry {
         // A crash between the two writes leaves a known pool without an index entry; the next change writes the
         // entry.
         let state = self.indexed(pool.name.as_str()).filter(|known| known.guid == pool.guid).map(|known| known.state);
-        let state = state.unwrap_or_else(|| OPENED.to_owned());
+        let state = state.unwrap_or(State::Online);
         self.put_index(&IndexedPool { version: VERSION, name: pool.name.clone(), guid: pool.guid, state })
     }
 
@@ -402,19 +395,19 @@ mod tests {
         assert_eq!([mode("pools/tank.json"), mode("pools"), mode("index/tank")], [0o600, 0o700, 0o644]);
         let said = fs::read_to_string(folder.path().join("index/tank")).unwrap();
         assert_eq!(said, format!("{{\"version\":1,\"name\":\"tank\",\"guid\":{},\"state\":\"ONLINE\"}}\n", u64::MAX));
-        registry.note_state(&lock(folder.path(), "tank"), "DEGRADED");
-        assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
+        registry.note_state(&lock(folder.path(), "tank"), State::Degraded);
+        assert_eq!(registry.indexed("tank").unwrap().state, State::Degraded);
         // A changed entry keeps the recorded state; another pool of the same name starts anew.
         put(folder.path(), &KnownPool { read_only: true, ..tank() });
-        assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
+        assert_eq!(registry.indexed("tank").unwrap().state, State::Degraded);
         put(folder.path(), &KnownPool { guid: 7, ..tank() });
-        assert_eq!(registry.indexed("tank").unwrap().state, "ONLINE");
+        assert_eq!(registry.indexed("tank").unwrap().state, State::Online);
         fs::write(folder.path().join("index/evil"), said.replace("ONLINE", "\\u001b[2J").replace("tank", "evil"))
             .unwrap();
         assert_eq!([registry.indexed("evil"), registry.indexed("../pools/tank.json")], [None, None]);
         let lock = lock(folder.path(), "tank");
         registry.remove(&lock).unwrap();
-        registry.note_state(&lock, "ONLINE");
+        registry.note_state(&lock, State::Online);
         assert_eq!(registry.indexed("tank"), None, "what is not known gets no entry");
     }
 

@@ -40,7 +40,15 @@ pub(crate) const MOST: usize = 1000;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The states of a pool in the order of zfs_exporter's numbers.
-const STATES: [&str; 7] = ["ONLINE", "DEGRADED", "FAULTED", "OFFLINE", "UNAVAIL", "REMOVED", "SUSPENDED"];
+const STATES: [protocol::State; 7] = [
+    protocol::State::Online,
+    protocol::State::Degraded,
+    protocol::State::Faulted,
+    protocol::State::Offline,
+    protocol::State::Unavail,
+    protocol::State::Removed,
+    protocol::State::Suspended,
+];
 
 /// Numeric properties of a pool: the property, the metric and its help.
 const POOL: [(&str, &str, &str); 6] = [
@@ -144,11 +152,11 @@ fn openmetrics(app: &App) -> String {
 
 fn health(metrics: &mut Metrics, pools: &[(String, Arc<Sight>, bool)]) {
     let state = |sight: &Sight, silent: bool| match &sight.status {
-        Some(status) if !silent => status.state.clone(),
-        _ => "UNAVAIL".to_owned(),
+        Some(status) if !silent => status.state,
+        _ => protocol::State::Unavail,
     };
-    let number = |word: &str| STATES.iter().position(|state| *state == word).unwrap_or(4) as f64;
-    let rows = pools.iter().map(|(name, sight, silent)| (labels(&[("pool", name)]), number(&state(sight, *silent))));
+    let number = |present: protocol::State| STATES.iter().position(|state| *state == present).unwrap_or(4) as f64;
+    let rows = pools.iter().map(|(name, sight, silent)| (labels(&[("pool", name)]), number(state(sight, *silent))));
     metrics.gauge(
         "zfs_pool_health",
         "Health: 0 online, 1 degraded, 2 faulted, 3 offline, 4 unavailable, 5 removed, 6 suspended",
@@ -158,7 +166,7 @@ fn health(metrics: &mut Metrics, pools: &[(String, Arc<Sight>, bool)]) {
         let present = state(sight, *silent);
         STATES.map(|word| {
             let value = if word == present { 1.0 } else { 0.0 };
-            (labels(&[("zpool", name), ("state", &word.to_ascii_lowercase())]), value)
+            (labels(&[("zpool", name), ("state", &word.as_str().to_ascii_lowercase())]), value)
         })
     });
     metrics.gauge("node_zfs_zpool_state", "Whether the pool is in the state", rows);
@@ -291,24 +299,27 @@ fn influx(app: &App) -> String {
     for (name, seen) in app.watch.all() {
         let sight = seen.sight();
         let (Some(status), Some(sample)) = (&sight.status, &sight.sample) else { continue };
-        influx_line(&mut text, &name, &status.state, "root", &sample.pool);
+        influx_line(&mut text, &name, status.state, "root", &sample.pool);
         for vdev in &sample.vdevs {
-            let state =
-                status.vdevs.iter().find(|known| known.path == vdev.name).map_or("UNKNOWN", |known| &known.state);
+            let state = status
+                .vdevs
+                .iter()
+                .find(|known| known.path == vdev.name)
+                .map_or(protocol::State::Unknown, |known| known.state);
             influx_line(&mut text, &name, state, &format!("root/{}", vdev.name), vdev);
         }
     }
     text
 }
 
-fn influx_line(text: &mut String, pool: &str, state: &str, vdev: &str, counts: &IoCounts) {
+fn influx_line(text: &mut String, pool: &str, state: protocol::State, vdev: &str, counts: &IoCounts) {
     let tag = |value: &str| value.replace('\\', "\\\\").replace([',', '=', ' '], "\\ ").replace('\n', "");
     let size = counts.allocated.saturating_add(counts.free);
     let _ = writeln!(
         text,
         "zpool_stats,name={},state={},vdev={} alloc={}u,free={}u,size={size}u,read_bytes={}u,write_bytes={}u,read_ops={}u,write_ops={}u",
         tag(pool),
-        tag(state),
+        state,
         tag(vdev),
         counts.allocated,
         counts.free,

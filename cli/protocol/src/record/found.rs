@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::vdev::VdevRole;
+use super::{state::State, vdev::VdevRole};
 
 /// A pool that is not imported, as `pool import` lists the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub struct ImportablePool {
     pub guid: u64,
     /// The pool was destroyed, and its devices have not been used since.
     pub is_destroyed: bool,
-    /// Health after an import: `ONLINE` if nothing is missing.
-    pub state: String,
+    /// Health after an import: online if nothing is missing.
+    pub state: State,
     /// Obstacle to an import; `None` if there is none.
     pub status: Option<String>,
     /// Advice to the administrator.
@@ -34,8 +34,8 @@ pub struct FoundVdev {
     pub depth: usize,
     /// Path of a device, or the name of a mirror or RAID-Z.
     pub name: String,
-    /// Health; empty for a healthy device outside all vdevs.
-    pub state: String,
+    /// Health; `None` for a healthy device outside all vdevs.
+    pub state: Option<State>,
 }
 
 /// A committed state of a pool.

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! pool      pools: state, activities, history, events, counters
+//! state     states of pools, vdevs and devices
 //! vdev      vdevs and their devices
 //! plan      layouts, and effects of jobs before their start
 //! layouts   layouts for a new pool, from disks and wishes
@@ -26,8 +27,10 @@ mod parts;
 mod plan;
 mod pool;
 mod property;
+mod state;
 mod vdev;
 
 pub use self::{
-    dataset::*, figures::*, file::*, found::*, layouts::*, loss::*, parts::*, plan::*, pool::*, property::*, vdev::*,
+    dataset::*, figures::*, file::*, found::*, layouts::*, loss::*, parts::*, plan::*, pool::*, property::*, state::*,
+    vdev::*,
 };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     property::PropertyRecord,
+    state::State,
     vdev::{VdevRecord, VdevRole},
 };
 
@@ -18,8 +19,8 @@ pub struct PoolRecord {
     pub name: String,
     /// GUID of the pool, unchanged by a rename.
     pub guid: u64,
-    /// Health of the pool: `ONLINE` if no device has failed.
-    pub state: String,
+    /// Health of the pool: online if no device has failed.
+    pub state: State,
     /// Newest committed transaction group.
     pub txg: u64,
     /// The requested properties, in the requested order.
@@ -37,8 +38,8 @@ pub struct PoolStatus {
     pub name: String,
     /// GUID of the pool, unchanged by a rename.
     pub guid: u64,
-    /// Health of the pool, such as `ONLINE` or `DEGRADED`.
-    pub state: String,
+    /// Health of the pool.
+    pub state: State,
     /// Newest committed transaction group.
     pub txg: u64,
     /// Description of the most serious problem; `None` if the pool is healthy.

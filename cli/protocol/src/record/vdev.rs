@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::state::State;
 use pool::format::vdev_config::{MIRROR_MEMBERS, RAIDZ_COLUMNS};
 use serde::{Deserialize, Serialize};
 
@@ -173,8 +174,8 @@ pub struct VdevRecord {
     pub note: Option<String>,
     /// GUID of the vdev or device.
     pub guid: u64,
-    /// `ONLINE`, `DEGRADED`, `OFFLINE`, `UNAVAIL` or `FAULTED`.
-    pub state: String,
+    /// Health of the vdev or device; of a spare, whether the spare is in use.
+    pub state: State,
     /// Total space in bytes; 0 if unknown.
     pub size: u64,
     /// Allocated space, in bytes.
@@ -195,7 +196,7 @@ pub struct VdevRecord {
 
 impl VdevRecord {
     /// A device that is not in use by the pool: without space, and with all counters at zero.
-    pub fn idle(path: String, state: impl ToString) -> VdevRecord {
+    pub fn idle(path: String, state: State) -> VdevRecord {
         VdevRecord {
             kind: VdevKind::Disk,
             role: VdevRole::Normal,
@@ -203,7 +204,7 @@ impl VdevRecord {
             members: Vec::new(),
             note: None,
             guid: 0,
-            state: state.to_string(),
+            state,
             size: 0,
             allocated: 0,
             fragmentation: 0,

@@ -62,7 +62,7 @@ impl OpenPool {
                 members: Vec::new(),
                 note,
                 guid: leaf.guid().0,
-                state: state.to_string(),
+                state,
                 size: leaf.size(),
                 allocated: self.engine().secondary().held(leaf.guid()),
                 fragmentation: 0,

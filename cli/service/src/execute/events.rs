@@ -29,13 +29,13 @@ use pool::{
     units::VdevId,
     vdev::{Counts, Leaf},
 };
-use protocol::EventRecord;
+use protocol::{EventRecord, State};
 
 use super::{
     images::Sight,
     journal::{Journal, KEPT},
 };
-use crate::health::{self, State};
+use crate::health;
 
 /// Interval between two samples.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -294,7 +294,7 @@ impl Watch {
         let now = self.datasets.engine().suspension().reason();
         match (self.suspended.is_some(), &now) {
             (false, Some(why)) => self.note("ereport.fs.zfs.io_failure", [("reason", why.clone())]),
-            (true, None) => self.note("resource.fs.zfs.statechange", [("pool_state", "ONLINE".to_owned())]),
+            (true, None) => self.note("resource.fs.zfs.statechange", [("pool_state", State::Online.to_string())]),
             _ => {}
         }
         self.suspended = now;

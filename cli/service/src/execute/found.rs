@@ -19,7 +19,7 @@ use pool::{
     units::Guid,
     vdev::labels::read_label,
 };
-use protocol::{Failure, FoundVdev, ImportablePool, PathBytes, USUAL_PLACE, VdevRole, Wanted};
+use protocol::{Failure, FoundVdev, ImportablePool, PathBytes, State, USUAL_PLACE, VdevRole, Wanted};
 
 use super::{
     devices::{host, label_of},
@@ -155,14 +155,14 @@ impl Found {
         let out = members.find(|member| member.leaf.guid == leaf.guid && member.is_offline);
         let is_unwanted = self.label.sections.out_of_use.contains_key(&leaf.guid);
         let state = match out {
-            Some(member) if self.label.had_too_many_errors(member) => "FAULTED",
-            Some(_) => "OFFLINE",
-            None if is_unwanted && self.label.is_cache(leaf.guid) => "OFFLINE",
-            None if is_there => "ONLINE",
-            None => "UNAVAIL",
+            Some(member) if self.label.had_too_many_errors(member) => State::Faulted,
+            Some(_) => State::Offline,
+            None if is_unwanted && self.label.is_cache(leaf.guid) => State::Offline,
+            None if is_there => State::Online,
+            None => State::Unavail,
         };
         let name = path.map_or_else(|| leaf.path.clone(), |path| path.display().to_string());
-        FoundVdev { role: VdevRole::Normal, depth, name, state: state.to_owned() }
+        FoundVdev { role: VdevRole::Normal, depth, name, state: Some(state) }
     }
 
     /// The spares and the cache devices. A device that is present has no state, as in ZFS.
@@ -170,9 +170,7 @@ impl Found {
         let sections = &self.label.sections;
         let device = |leaf: &LeafConfig| {
             let mut found = self.describe_device(leaf, 0);
-            if found.state == "ONLINE" {
-                found.state.clear();
-            }
+            found.state = found.state.filter(|state| *state != State::Online);
             found
         };
         let caches = sections.caches.iter().map(|cache| FoundVdev { role: VdevRole::Cache, ..device(&cache.leaf) });
@@ -188,16 +186,16 @@ impl Found {
             vdev.tree.leaves().map(|leaf| FoundVdev { role, ..self.describe_device(leaf, depth) }).collect();
         if let Some(name) = group {
             let is_usable = |((_, member), found): &((usize, &MemberConfig), &FoundVdev)| {
-                member.behind.is_none() && found.state == "ONLINE"
+                member.behind.is_none() && found.state == Some(State::Online)
             };
             let usable = vdev.tree.in_columns().into_iter().zip(&devices).filter(is_usable);
             let is_enough = vdev.tree.suffice(usable.map(|((column, _), _)| column));
-            let state = match (is_enough, devices.iter().all(|found| found.state == "ONLINE")) {
-                (false, _) => "UNAVAIL",
-                (true, false) => "DEGRADED",
-                (true, true) => "ONLINE",
+            let state = match (is_enough, devices.iter().all(|found| found.state == Some(State::Online))) {
+                (false, _) => State::Unavail,
+                (true, false) => State::Degraded,
+                (true, true) => State::Online,
             };
-            devices.insert(0, FoundVdev { role, depth: 0, name, state: state.to_owned() });
+            devices.insert(0, FoundVdev { role, depth: 0, name, state: Some(state) });
         }
         devices
     }
@@ -206,12 +204,12 @@ impl Found {
     pub(crate) fn describe(&self) -> ImportablePool {
         let (caches, spares) = self.describe_others();
         let mut vdevs: Vec<_> = self.label.vdevs.iter().flat_map(|vdev| self.describe_vdev(vdev)).collect();
-        let is_degraded = vdevs.iter().any(|found| found.depth == 0 && found.state == "DEGRADED");
+        let is_degraded = vdevs.iter().any(|found| found.depth == 0 && found.state == Some(State::Degraded));
         vdevs.extend(caches);
         let elsewhere = self.label.state == PoolState::Active && self.label.host_id != host().0;
         let (state, status, action) = if !self.needed().is_empty() {
             (
-                "UNAVAIL",
+                State::Unavail,
                 Some("One or more devices are missing from the system.".to_owned()),
                 "The pool cannot be imported. Attach the missing devices and try again.",
             )
@@ -223,37 +221,37 @@ impl Found {
             let action = "Import one side while the devices of the other side are disconnected, then\n\
                           detach the other devices (pool detach), and attach them again (pool attach),\n\
                           which discards their content.";
-            ("UNAVAIL", Some(status), action)
+            (State::Unavail, Some(status), action)
         } else if !self.needed_of(|vdev| self.is_log(vdev)).is_empty() && !elsewhere {
             let status = "Devices of the intent log are missing from the system.";
             let action = "Connect the devices and import the pool, or use the '-m' flag, which discards\n\
                           synchronous writes since the last commit.";
-            ("DEGRADED", Some(status.to_owned()), action)
+            (State::Degraded, Some(status.to_owned()), action)
         } else if !self.missing().is_empty() && !elsewhere {
             let status = "One or more devices are missing from the system.\nThe remaining devices have all data.";
             let action = "The pool can be imported despite missing devices, in a degraded state.";
-            ("DEGRADED", Some(status.to_owned()), action)
+            (State::Degraded, Some(status.to_owned()), action)
         } else if self.is_cut_short() {
             (
-                "UNAVAIL",
+                State::Unavail,
                 Some("One or more devices are smaller than before.".to_owned()),
                 "The pool cannot be imported.\nRestore the original size of the devices and try again.",
             )
         } else if elsewhere {
             let status = format!("The pool was last used by host '{}'.", self.label.host_name);
             (
-                "ONLINE",
+                State::Online,
                 Some(status),
                 "The pool can be imported using its name or numeric identifier and\nthe '-f' flag.",
             )
         } else if is_degraded {
             let status = "One or more devices are offline, or faulted after too many errors.";
             let action = "The pool can be imported in a degraded state.";
-            ("DEGRADED", Some(status.to_owned()), action)
+            (State::Degraded, Some(status.to_owned()), action)
         } else {
-            ("ONLINE", None, "The pool can be imported using its name or numeric identifier.")
+            (State::Online, None, "The pool can be imported using its name or numeric identifier.")
         };
-        let back = match self.is_destroyed() && state != "UNAVAIL" {
+        let back = match self.is_destroyed() && state != State::Unavail {
             true => "\nThe pool was destroyed; the '-D' flag recovers it.",
             false => "",
         };
@@ -261,7 +259,7 @@ impl Found {
             name: self.label.pool_name.clone(),
             guid: self.label.pool.0,
             is_destroyed: self.is_destroyed(),
-            state: state.to_owned(),
+            state,
             status,
             action: format!("{action}{back}"),
             vdevs,

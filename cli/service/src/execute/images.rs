@@ -18,8 +18,9 @@ use pool::{
     device::Whereabouts,
     vdev::{Health, Leaf},
 };
+use protocol::State;
 
-use crate::health::{self, State};
+use crate::health;
 
 /// Interval between two checks.
 const INTERVAL: Duration = Duration::from_secs(5);

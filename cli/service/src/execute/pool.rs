@@ -49,7 +49,7 @@ impl OpenPool {
         Ok(PoolRecord {
             name: self.name().to_string(),
             guid: self.guid(),
-            state: self.state().to_string(),
+            state: self.state(),
             txg: self.engine().committed().0,
             properties: names.iter().map(|name| self.pool_property(name)).collect::<Result<_, _>>()?,
             vdevs: if vdevs { self.vdev_records() } else { Vec::new() },
@@ -193,7 +193,7 @@ impl OpenPool {
         Ok(PoolStatus {
             name: self.name().to_string(),
             guid: self.guid(),
-            state: state.to_string(),
+            state,
             txg: self.engine().committed().0,
             status,
             action,

@@ -1,9 +1,10 @@
 //! Spares: adding and showing spares. Spares step in by themselves in `automatic`.
 
 use pool::{admin::Spare, size::format_apart, vdev::Health};
-use protocol::{Failure, VdevKind, VdevRecord, VdevSpec};
+use protocol::{Failure, State, VdevKind, VdevRecord, VdevSpec};
 
 use super::{devices::NewDevices, open_pool::OpenPool, refusal::OrRefused};
+use crate::health::state_from;
 
 impl OpenPool {
     /// Refuses a spare smaller than every device of the pool and every device in `others`, which are added together
@@ -38,9 +39,9 @@ impl OpenPool {
     pub(super) fn spare_records(&self) -> Vec<VdevRecord> {
         let record = |Spare { leaf, used_in }: Spare| {
             let state = match (used_in, leaf.health()) {
-                (Some(_), _) => "INUSE",
-                (None, Health::Online) => "AVAIL",
-                (None, health) => health.as_str(),
+                (Some(_), _) => State::Inuse,
+                (None, Health::Online) => State::Avail,
+                (None, health) => state_from(health),
             };
             VdevRecord {
                 note: used_in.is_some().then(|| "currently in use".to_owned()),
@@ -71,13 +72,13 @@ pub(super) fn beside(members: Vec<VdevRecord>, spared: &dyn Fn(u64) -> Option<u6
         match at {
             Some(at) if shown[at].members.is_empty() => {
                 let failed = shown[at].clone();
-                let state = if failed.state == "ONLINE" { "ONLINE" } else { "DEGRADED" };
+                let state = if failed.state == State::Online { State::Online } else { State::Degraded };
                 shown[at] = VdevRecord {
                     kind: VdevKind::Spare,
                     path: format!("spare-{at}"),
                     note: None,
                     guid: 0,
-                    state: state.to_owned(),
+                    state,
                     read_errors: 0,
                     write_errors: 0,
                     checksum_errors: 0,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use dataset::jobs::{JobRecord, JobState, Kind};
 use pool::{device::Whereabouts, vdev::Leaf};
-use protocol::Failure;
+use protocol::{Failure, State};
 
 use super::{devices, open_pool::OpenPool, refusal::OrRefused};
-use crate::health::{self, Condition, Details, State, Verdict};
+use crate::health::{self, Condition, Details, Verdict};
 
 impl OpenPool {
     /// The pool's state, determined without I/O.

@@ -18,7 +18,6 @@ use super::{
     pool::allocated,
     spares,
 };
-use crate::health;
 
 /// What the records of one answer are made from, so that all records agree.
 struct Records<'a> {
@@ -50,7 +49,7 @@ impl Records<'_> {
             members: Vec::new(),
             note,
             guid: leaf.guid().0,
-            state: state.to_string(),
+            state,
             size,
             allocated,
             fragmentation: self.fragmentation(vdev.id()),
@@ -109,19 +108,19 @@ impl Records<'_> {
     }
 
     /// The state of a mirror or a RAID-Z.
-    fn state(&self, group: &Group) -> health::State {
+    fn state(&self, group: &Group) -> protocol::State {
         let all = group.members();
         // A device with a removed file, or a slow device, still serves its data.
         let is_usable =
             |member: &&Arc<Member>| member.state() == State::Complete && member.leaf.health() == Health::Online;
         let is_out = |member: &Arc<Member>| {
-            member.state() == State::Out || self.sight.state(&member.leaf).0 != health::State::Online
+            member.state() == State::Out || self.sight.state(&member.leaf).0 != protocol::State::Online
         };
         let usable = all.iter().filter(is_usable).map(|member| member.column());
         match (group.quorum().suffice(usable), all.iter().any(is_out)) {
-            (false, _) => health::State::Unavail,
-            (true, true) => health::State::Degraded,
-            (true, false) => health::State::Online,
+            (false, _) => protocol::State::Unavail,
+            (true, true) => protocol::State::Degraded,
+            (true, false) => protocol::State::Online,
         }
     }
 

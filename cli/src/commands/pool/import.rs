@@ -6,7 +6,7 @@ use clap::Args;
 use dataset::name::{DatasetName, check_new_pool};
 use protocol::{
     Exit, Failure, FoundVdev, HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind,
-    VdevRole, Wanted, search_options, searched, unexpected_answer,
+    State, VdevRole, Wanted, search_options, searched, unexpected_answer,
 };
 use serde_json::{Map, Value, json};
 
@@ -189,14 +189,19 @@ fn elsewhere(search: &[PathBytes], wanted: Wanted) -> String {
     format!("searched: {}\nto search another directory: pool import{} -d DIR", searched(search), wanted.flag())
 }
 
+/// The state of a device in the output; empty for a healthy device outside all vdevs.
+fn state(vdev: &FoundVdev) -> &'static str {
+    vdev.state.map_or("", State::as_str)
+}
+
 fn render(pool: &ImportablePool) -> String {
     let destroyed = if pool.is_destroyed { " (DESTROYED)" } else { "" };
     let mut text = format!("  pool: {}\n    id: {}\n state: {}{destroyed}\n", pool.name, pool.guid, pool.state);
     if let Some(status) = &pool.status {
         text += &format!("status: {}\n", status.replace('\n', "\n\t"));
     }
-    let mut table = Table::new(vec![Column::left(&pool.name), Column::left(&pool.state)]);
-    let line = |vdev: &FoundVdev| vec![format!("{}{}", "  ".repeat(vdev.depth + 1), vdev.name), vdev.state.clone()];
+    let mut table = Table::new(vec![Column::left(&pool.name), Column::left(pool.state.as_str())]);
+    let line = |vdev: &FoundVdev| vec![format!("{}{}", "  ".repeat(vdev.depth + 1), vdev.name), state(vdev).to_owned()];
     for (role, vdevs) in VdevRole::groups(&pool.vdevs, |vdev| vdev.role) {
         if let Some(heading) = role.heading() {
             table.push(vec![heading.to_owned(), String::new()]);
@@ -214,7 +219,7 @@ fn render(pool: &ImportablePool) -> String {
 fn encode(pools: &[ImportablePool]) -> Value {
     let entry = |pool: &ImportablePool| {
         let shown = |vdevs: Vec<&FoundVdev>| {
-            let entry = |vdev: &FoundVdev| (vdev.name.clone(), json!({ "name": vdev.name, "state": vdev.state }));
+            let entry = |vdev: &FoundVdev| (vdev.name.clone(), json!({ "name": vdev.name, "state": state(vdev) }));
             Value::Object(vdevs.into_iter().map(entry).collect::<Map<_, _>>())
         };
         let mut object = json!({
@@ -241,8 +246,8 @@ fn encode(pools: &[ImportablePool]) -> Value {
 mod tests {
     use super::*;
 
-    fn found(role: VdevRole, name: &str, state: &str) -> FoundVdev {
-        FoundVdev { role, depth: 0, name: name.into(), state: state.into() }
+    fn found(role: VdevRole, name: &str, state: Option<State>) -> FoundVdev {
+        FoundVdev { role, depth: 0, name: name.into(), state }
     }
 
     #[test]
@@ -251,15 +256,15 @@ mod tests {
             name: "tank".into(),
             guid: 1234,
             is_destroyed: false,
-            state: "UNAVAIL".into(),
+            state: State::Unavail,
             status: Some("one device is missing".into()),
             action: "attach the device and try again".into(),
             vdevs: vec![
-                found(VdevRole::Normal, "/a.img", "ONLINE"),
-                found(VdevRole::Cache, "/d.img", ""),
-                found(VdevRole::Log, "/b.img", "UNAVAIL"),
+                found(VdevRole::Normal, "/a.img", Some(State::Online)),
+                found(VdevRole::Cache, "/d.img", None),
+                found(VdevRole::Log, "/b.img", Some(State::Unavail)),
             ],
-            spares: vec![found(VdevRole::Normal, "/c.img", "")],
+            spares: vec![found(VdevRole::Normal, "/c.img", None)],
         };
         insta::assert_snapshot!(render(&pool), @r"
           pool: tank

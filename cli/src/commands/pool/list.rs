@@ -173,7 +173,7 @@ fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style
     let canonical = match figure {
         PoolFigure::Name if scripted => return vdev.path.clone(),
         PoolFigure::Name => return format!("{}{}", "  ".repeat(depth), vdev.path),
-        PoolFigure::Health => return vdev.state.clone(),
+        PoolFigure::Health => return vdev.state.to_string(),
         // Space of a device in a mirror is shown for the mirror; an unavailable pool has unknown space.
         _ if depth > 1 || vdev.size == 0 => return "-".to_owned(),
         PoolFigure::Size => vdev.size,
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use dataset::property::Source;
     use jiff::tz::TimeZone;
-    use protocol::{PropertyRecord, VdevKind};
+    use protocol::{PropertyRecord, State, VdevKind};
 
     fn record() -> PoolRecord {
         let values = [
@@ -254,7 +254,7 @@ mod tests {
             note: None,
             path: "/srv/tank.img".into(),
             guid: 7,
-            state: "ONLINE".into(),
+            state: State::Online,
             size: 10_200_547_328,
             allocated: 1_610_612_736,
             fragmentation: 3,
@@ -267,10 +267,10 @@ mod tests {
         PoolRecord {
             name: "tank".into(),
             guid: 99,
-            state: "ONLINE".into(),
+            state: State::Online,
             txg: 42,
             properties: values.map(property).to_vec(),
-            spares: vec![VdevRecord { path: "/srv/spare.img".into(), state: "AVAIL".into(), ..vdev.clone() }],
+            spares: vec![VdevRecord { path: "/srv/spare.img".into(), state: State::Avail, ..vdev.clone() }],
             vdevs: vec![vdev],
         }
     }

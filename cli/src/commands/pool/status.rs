@@ -2,7 +2,8 @@
 
 use clap::Args;
 use protocol::{
-    Exit, Failure, PoolRequest, PoolStatus, Response, TrimRecord, TrimState, VdevRecord, VdevRole, unexpected_answer,
+    Exit, Failure, PoolRequest, PoolStatus, Response, State, TrimRecord, TrimState, VdevRecord, VdevRole,
+    unexpected_answer,
 };
 
 use super::{jobs, vdev_json::encode};
@@ -148,7 +149,7 @@ fn uninitialized(vdev: &mut VdevRecord) {
 fn has_problems(vdev: &mut VdevRecord) -> bool {
     vdev.members.retain_mut(has_problems);
     let errors = vdev.read_errors + vdev.write_errors + vdev.checksum_errors;
-    vdev.state != "ONLINE" || errors > 0 || !vdev.members.is_empty()
+    vdev.state != State::Online || errors > 0 || !vdev.members.is_empty()
 }
 
 /// The statistics of deduplication, in the words of OpenZFS.
@@ -191,7 +192,7 @@ fn trimmed(trim: &TrimRecord, zone: Zone) -> String {
 }
 
 fn is_healthy(status: &PoolStatus) -> bool {
-    status.state == "ONLINE" && status.status.is_none() && status.damaged.iter().all(Vec::is_empty)
+    status.state == State::Online && status.status.is_none() && status.damaged.iter().all(Vec::is_empty)
 }
 
 fn all_healthy(named: &[String]) -> String {
@@ -215,7 +216,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     }
     text += "config:\n\n";
     text.extend(config(status, exact, zone).lines().map(|line| format!("\t{line}\n")));
-    text + "\n" + &errors(&status.state, status.damaged.as_deref(), status.unexamined, verbose)
+    text + "\n" + &errors(status.state, status.damaged.as_deref(), status.unexamined, verbose)
 }
 
 /// Number of mounted file systems for each transport.
@@ -235,7 +236,7 @@ fn config(status: &PoolStatus, exact: bool, zone: Zone) -> String {
     // Notes about a device follow its counters.
     let mut table = Table::new(columns.chain([Column::left("")]).collect());
     let slow = |count: Option<u64>| has_slow.then(|| count.map_or_else(|| "-".to_owned(), number));
-    let root = [status.name.clone(), status.state.clone()].into_iter().chain([0; 3].map(number)).chain(slow(None));
+    let root = [status.name.clone(), status.state.to_string()].into_iter().chain([0; 3].map(number)).chain(slow(None));
     table.push(root.chain([String::new()]).collect());
     let titled = |title: &str| {
         let empty = std::iter::repeat_n(String::new(), 5 + usize::from(has_slow));
@@ -249,7 +250,7 @@ fn config(status: &PoolStatus, exact: bool, zone: Zone) -> String {
             let errors = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors].map(number);
             let name = format!("{}{}", "  ".repeat(depth), vdev.path);
             let counters = errors.into_iter().chain(slow(vdev.slow));
-            table.push([name, vdev.state.clone()].into_iter().chain(counters).chain([note(vdev, zone)]).collect());
+            table.push([name, vdev.state.to_string()].into_iter().chain(counters).chain([note(vdev, zone)]).collect());
         }
     }
     if !status.spares.is_empty() {
@@ -258,7 +259,7 @@ fn config(status: &PoolStatus, exact: bool, zone: Zone) -> String {
     for spare in &status.spares {
         let name = format!("  {}", spare.path);
         let empty = std::iter::repeat_n(String::new(), 4 + usize::from(has_slow));
-        table.push([name, spare.state.clone()].into_iter().chain(empty).collect());
+        table.push([name, spare.state.to_string()].into_iter().chain(empty).collect());
     }
     // A spare has no counters, so its note follows the state.
     let text = table.render(false);
@@ -276,10 +277,10 @@ pub(super) fn lines(vdev: &VdevRecord) -> Vec<(usize, &VdevRecord)> {
     std::iter::once((1, vdev)).chain(inner).collect()
 }
 
-fn errors(state: &str, damaged: Option<&[String]>, unexamined: u64, verbose: bool) -> String {
+fn errors(state: State, damaged: Option<&[String]>, unexamined: u64, verbose: bool) -> String {
     match damaged {
         // No process has the pool open.
-        None if state != "SUSPENDED" => String::new(),
+        None if state != State::Suspended => String::new(),
         None => "errors: List of errors unavailable: pool I/O is currently suspended\n".to_owned(),
         Some(damaged) if unexamined > 0 => {
             let known = if damaged.is_empty() { String::new() } else { errors(state, Some(damaged), 0, verbose) };
@@ -313,7 +314,7 @@ mod tests {
             note: None,
             path: "/srv/tank.img".into(),
             guid: 7,
-            state: "ONLINE".into(),
+            state: State::Online,
             size: 1 << 30,
             allocated: 1 << 20,
             fragmentation: 0,
@@ -326,7 +327,7 @@ mod tests {
         PoolStatus {
             name: "tank".into(),
             guid: 99,
-            state: "ONLINE".into(),
+            state: State::Online,
             txg: 42,
             status: None,
             action: None,
@@ -425,17 +426,17 @@ mod tests {
                 tank/home:/ann/notes
         ");
         assert_eq!(
-            errors("ONLINE", status.damaged.as_deref(), 0, false),
+            errors(State::Online, status.damaged.as_deref(), 0, false),
             "errors: 1 data errors, use '-v' for a list\n"
         );
         let both = "errors: 1 data errors, use '-v' for a list\nerrors: 2 blocks with bad copies not examined yet\n";
-        assert_eq!(errors("ONLINE", status.damaged.as_deref(), 2, false), both);
-        assert_eq!(errors("ONLINE", Some(&[]), 1, true), "errors: 1 block with bad copies not examined yet\n");
+        assert_eq!(errors(State::Online, status.damaged.as_deref(), 2, false), both);
+        assert_eq!(errors(State::Online, Some(&[]), 1, true), "errors: 1 block with bad copies not examined yet\n");
     }
 
     #[test]
     fn what_nobody_could_look_for_is_not_said_to_be_absent() {
-        let suspended = PoolStatus { state: "SUSPENDED".into(), damaged: None, ..status() };
+        let suspended = PoolStatus { state: State::Suspended, damaged: None, ..status() };
         for verbose in [false, true] {
             let shown = render(&suspended, verbose, false, || jiff::tz::TimeZone::UTC);
             assert!(

@@ -54,11 +54,11 @@ fn find<'a>(
 
 fn facts(vdev: &VdevRecord, parent: Option<&VdevRecord>) -> Markup {
     html! {
-        p role="status" { (parts::state(&vdev.state)) @if let Some(note) = &vdev.note { " " (note) } }
+        p role="status" { (parts::state(vdev.state)) @if let Some(note) = &vdev.note { " " (note) } }
         dl.facts {
             dt { "Path" } dd { code { (vdev.path) } }
             dt { "GUID" } dd { code { (vdev.guid) } }
-            @if let Some(parent) = parent { dt { "Vdev" } dd { (parent.path) " " (parts::state(&parent.state)) } }
+            @if let Some(parent) = parent { dt { "Vdev" } dd { (parent.path) " " (parts::state(parent.state)) } }
             @if vdev.size > 0 { dt { "Space" } dd { (parts::usage(vdev.allocated, vdev.size)) } }
             dt { "Read errors" } dd { (parts::count(vdev.read_errors)) }
             dt { "Write errors" } dd { (parts::count(vdev.write_errors)) }
@@ -72,9 +72,9 @@ fn loss(report: &LossReport) -> Markup {
     let needed: Vec<&str> = report.needed().map(|vdev| vdev.name.as_str()).collect();
     html! {
         @if needed.is_empty() {
-            p { (parts::state("ONLINE")) " Nothing would be lost." }
+            p { (parts::state(protocol::State::Online)) " Nothing would be lost." }
         } @else {
-            p { (parts::state("UNAVAIL")) " The pool could not be imported without " (needed.join(", ")) "." }
+            p { (parts::state(protocol::State::Unavail)) " The pool could not be imported without " (needed.join(", ")) "." }
         }
         ul {
             @for vdev in &report.vdevs {

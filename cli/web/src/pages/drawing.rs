@@ -51,7 +51,7 @@ fn vdev_box(pool: &str, vdev: &VdevRecord, rates: Option<&Rates>, is_owner: bool
         return device(pool, name, vdev, rate(&vdev.path), is_owner);
     }
     html! {
-        p.vdev-name { (parts::icon("vdev")) strong { (vdev.path) } " " (parts::state(&vdev.state)) (space(vdev)) (speed(rate(&vdev.path))) }
+        p.vdev-name { (parts::icon("vdev")) strong { (vdev.path) } " " (parts::state(vdev.state)) (space(vdev)) (speed(rate(&vdev.path))) }
         ul.devices {
             @for member in &vdev.members {
                 li { (vdev_box(pool, member, rates, is_owner)) }
@@ -71,7 +71,7 @@ fn device(pool: &str, icon: &str, vdev: &VdevRecord, rate: Option<Rate>, is_owne
                 } @else {
                     span title=(vdev.path) { (name) }
                 }
-                " " (parts::state(&vdev.state))
+                " " (parts::state(vdev.state))
             }
             @if let Some(note) = &vdev.note { p { (note) } }
             (space(vdev))

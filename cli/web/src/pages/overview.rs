@@ -35,7 +35,7 @@ pub(crate) fn fragment(app: &App, is_owner: bool) -> Markup {
         section aria-labelledby="attention" {
             h2 id="attention" { "Needs attention" }
             @if attention.is_empty() {
-                p { (parts::state("ONLINE")) " Nothing needs attention." }
+                p { (parts::state(protocol::State::Online)) " Nothing needs attention." }
             } @else {
                 ul.attention {
                     @for (pool, problem, action) in &attention {
@@ -75,14 +75,13 @@ fn needs(name: &str, seen: &Seen, is_owner: bool) -> Vec<(String, String, Option
 
 fn card(name: &str, seen: &Seen, is_owner: bool) -> Markup {
     let sight = seen.sight();
-    let word = match (&sight.status, seen.silence()) {
-        (_, Some(_)) => "UNKNOWN",
-        (Some(status), None) => status.state.as_str(),
-        (None, None) => "UNKNOWN",
+    let state = match (&sight.status, seen.silence()) {
+        (Some(status), None) => status.state,
+        _ => protocol::State::Unknown,
     };
     html! {
         article.card aria-label=(format!("Pool {name}")) {
-            h3 { (parts::icon("pool")) a href=(format!("/pool/{name}")) { (name) } " " (parts::state(word)) }
+            h3 { (parts::icon("pool")) a href=(format!("/pool/{name}")) { (name) } " " (parts::state(state)) }
             (usage(&sight))
             @if let (true, Some(rates)) = (is_owner, &sight.rates) {
                 p { "Reads " (parts::rate(rates.pool.read)) ", writes " (parts::rate(rates.pool.written)) }

@@ -4,21 +4,22 @@ use dataset::property::size::{format_bytes, format_count};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
+use protocol::State;
 
 use crate::actions;
 use crate::fields::escape;
 use crate::gate::Visitor;
 
 /// A state as a word with a sign, so that colour is never the only signal.
-pub(super) fn state(word: &str) -> Markup {
-    let (class, sign) = match word {
-        "ONLINE" | "AVAIL" | "INUSE" => ("good", "✓"),
-        "DEGRADED" => ("warn", "!"),
-        "OFFLINE" => ("idle", "–"),
-        "FAULTED" | "UNAVAIL" | "REMOVED" | "SUSPENDED" => ("bad", "✗"),
-        _ => ("idle", "?"),
+pub(super) fn state(state: State) -> Markup {
+    let (class, sign) = match state {
+        State::Online | State::Avail | State::Inuse => ("good", "✓"),
+        State::Degraded => ("warn", "!"),
+        State::Offline => ("idle", "–"),
+        State::Faulted | State::Unavail | State::Removed | State::Suspended => ("bad", "✗"),
+        State::Unknown => ("idle", "?"),
     };
-    html! { span class=(format!("state {class}")) { span aria-hidden="true" { (sign) } " " (word) } }
+    html! { span class=(format!("state {class}")) { span aria-hidden="true" { (sign) } " " (state) } }
 }
 
 /// A number of bytes for people.

@@ -92,7 +92,7 @@ pub(crate) fn fragment(app: &App, pool: &str, is_owner: bool) -> Markup {
 fn health(status: &PoolStatus, usage: &Markup) -> Markup {
     html! {
         div.health {
-            p { (parts::state(&status.state)) }
+            p { (parts::state(status.state)) }
             (usage)
         }
         @if let Some(text) = &status.status {
