@@ -78,9 +78,12 @@ impl OpenPool {
     ) -> Result<(), Failure> {
         let unmounted = mounts.unmount_within(dataset, false)?;
         change().inspect_err(|_| mounts.mount_back(&unmounted))?;
-        let mounted = mounts.mount_again(&unmounted);
-        mounted
-            .and(mounts.mount_all(Some(std::slice::from_ref(dataset)), &Manner::default()))
-            .map_err(|failure| failure.after("property set, but the filesystem is not mounted"))
+        // A dataset that was not mounted gets its mount before the mounts inside.
+        let top = match unmounted.iter().any(|one| one.is_of(dataset)) {
+            true => Ok(()),
+            false => mounts.mount_all(Some(std::slice::from_ref(dataset)), &Manner::default()),
+        };
+        let below = mounts.mount_again(&unmounted);
+        top.and(below).map_err(|failure| failure.after("property set, but the filesystem is not mounted"))
     }
 }

@@ -50,6 +50,11 @@ impl Unmounted {
         Unmounted { id, name, dataset, at, temporary: options, overlay }
     }
 
+    /// Whether the dataset of this name was mounted.
+    pub(crate) fn is_of(&self, dataset: &DatasetName) -> bool {
+        matches!(&self.name, Name::Dataset(name) if name == dataset)
+    }
+
     pub(super) fn id(&self) -> u64 {
         self.id
     }
