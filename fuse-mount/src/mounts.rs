@@ -101,7 +101,7 @@ fn all() -> Result<Vec<Place>> {
 }
 
 /// The paths of all mounts below the directory `top`, of any kind, relative to `top`.
-pub(crate) fn mountpoints_below(top: &Path) -> Result<Vec<PathBuf>> {
+pub fn mountpoints_below(top: &Path) -> Result<Vec<PathBuf>> {
     let places = all()?.into_iter().map(|place| place.mountpoint);
     let below = places.filter_map(|place| place.strip_prefix(top).ok().map(Path::to_owned));
     Ok(below.filter(|path| !path.as_os_str().is_empty()).collect())

@@ -230,8 +230,13 @@ fn messages(seeds: &mut Seeds) {
         ("scrub", Request::pause(Kind::Scrub)),
         (
             "set",
-            DatasetRequest::Set { name: "tank".parse().unwrap(), assignments: assignments.clone(), no_mount: true }
-                .into(),
+            DatasetRequest::Set {
+                name: "tank".parse().unwrap(),
+                assignments: assignments.clone(),
+                no_mount: true,
+                dry_run: false,
+            }
+            .into(),
         ),
         (
             "list",

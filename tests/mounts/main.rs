@@ -10,6 +10,7 @@
 //! replaced   commands reading files that are replaced meanwhile
 //! options    options for one mount only, and mounts during renames
 //! services   pools whose service is gone or stopped
+//! foreseen   dry runs of changes of properties, names and trees
 //! trimming   giving free space back, on demand and automatically
 //! threads    the number of threads for many mounts
 //! figures    what the commands count of the activity on mounts
@@ -23,6 +24,7 @@ mod beneath;
 mod by_hand;
 mod copies;
 mod figures;
+mod foreseen;
 mod options;
 mod places;
 mod replaced;

@@ -54,6 +54,8 @@ pub enum Response {
     Created(Vec<DatasetName>),
     /// Names destroyed, or to destroy in a dry run, and the space freed.
     Destroyed(DestroyRecord),
+    /// Effects of a dry run on values, names and mounts.
+    Foreseen(Box<ForeseenRecord>),
     /// Mounted file systems and snapshots.
     Mounts(Vec<MountRecord>),
     /// Requests of the kernel to each mount, by name.

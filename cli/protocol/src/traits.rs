@@ -135,7 +135,8 @@ impl PoolRequest {
             PoolRequest::Check | PoolRequest::Sync => OWNER,
             // Both may end a suspension.
             PoolRequest::Clear { .. } | PoolRequest::Reopen => OWNER.recorded().answered(),
-            PoolRequest::SetPool { .. } | PoolRequest::Renumber { .. } => OWNER.recorded(),
+            PoolRequest::SetPool { dry_run, .. } => OWNER.recorded_unless(*dry_run),
+            PoolRequest::Renumber { .. } => OWNER.recorded(),
         }
     }
 }
@@ -158,11 +159,7 @@ impl DatasetRequest {
         match self {
             DatasetRequest::List { .. } | DatasetRequest::Allowances { .. } => EVERYONE.quick().tried(),
             DatasetRequest::Holds { .. } | DatasetRequest::Accounts { .. } => DELEGATED.tried(),
-            DatasetRequest::Set { .. }
-            | DatasetRequest::Inherit { .. }
-            | DatasetRequest::Rename { .. }
-            | DatasetRequest::Snapshot { .. }
-            | DatasetRequest::Rollback { .. }
+            DatasetRequest::Snapshot { .. }
             | DatasetRequest::Clone { .. }
             | DatasetRequest::Promote { .. }
             | DatasetRequest::Hold { .. }
@@ -171,6 +168,10 @@ impl DatasetRequest {
             | DatasetRequest::Allow { .. }
             | DatasetRequest::Unallow { .. } => DELEGATED.recorded(),
             DatasetRequest::Create { dry_run, .. }
+            | DatasetRequest::Set { dry_run, .. }
+            | DatasetRequest::Inherit { dry_run, .. }
+            | DatasetRequest::Rename { dry_run, .. }
+            | DatasetRequest::Rollback { dry_run, .. }
             | DatasetRequest::Destroy { dry_run, .. }
             | DatasetRequest::DestroySnapshots { dry_run, .. }
             | DatasetRequest::DestroyBookmark { dry_run, .. } => DELEGATED.recorded_unless(*dry_run),

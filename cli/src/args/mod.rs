@@ -8,6 +8,7 @@ pub mod altroot;
 pub mod ashift;
 pub mod clock;
 pub mod common;
+pub mod dry;
 pub mod flow;
 pub mod ignored;
 pub mod names;

@@ -4,6 +4,7 @@
 
 pub mod called;
 pub mod failure;
+pub mod foreseen;
 pub mod json;
 pub mod names;
 pub mod nested;

@@ -44,6 +44,7 @@ pub use lifecycle::{
 pub use property::{assign::Assignment, features::Sharing};
 pub use report::{
     compare::{Difference, DifferenceKind},
+    foreseen::{Foreseen, ForeseenPlace, ForeseenValue},
     list::{ListRequest, Listed, Listing},
     losses::{Loss, Survivors},
     replaced::{Differing, Replaced},

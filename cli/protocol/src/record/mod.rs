@@ -11,6 +11,7 @@
 //! loss      the loss that failures of devices would cause
 //! found     findings on devices: pools to import, states for a rewind, damage
 //! dataset   datasets, their properties, snapshots and streams
+//! foreseen  effects of dry runs on values, names and mounts
 //! figures   what the kernel asks of mounted file systems, and caches
 //! file      paths and files
 //! parts     records of files and datasets in parts
@@ -20,6 +21,7 @@
 mod dataset;
 mod figures;
 mod file;
+mod foreseen;
 mod found;
 mod layouts;
 mod loss;
@@ -31,6 +33,6 @@ mod state;
 mod vdev;
 
 pub use self::{
-    dataset::*, figures::*, file::*, found::*, layouts::*, loss::*, parts::*, plan::*, pool::*, property::*, state::*,
-    vdev::*,
+    dataset::*, figures::*, file::*, foreseen::*, found::*, layouts::*, loss::*, parts::*, plan::*, pool::*,
+    property::*, state::*, vdev::*,
 };

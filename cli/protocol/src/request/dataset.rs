@@ -76,7 +76,7 @@ pub enum DatasetRequest {
         /// Report what to destroy, and change nothing.
         dry_run: bool,
     },
-    /// Set properties of one dataset or snapshot, all or none. `Done`
+    /// Set properties of one dataset or snapshot, all or none. `Done`, or in a dry run `Foreseen`
     Set {
         /// The dataset or snapshot.
         name: Name,
@@ -84,8 +84,10 @@ pub enum DatasetRequest {
         assignments: Vec<Assignment>,
         /// Neither mount, unmount nor remount.
         no_mount: bool,
+        /// Report what would change, and change nothing.
+        dry_run: bool,
     },
-    /// Drop the local value of a property. `Done`
+    /// Drop the local value of a property. `Done`, or in a dry run `Foreseen`
     Inherit {
         /// The dataset or snapshot.
         name: Name,
@@ -95,8 +97,10 @@ pub enum DatasetRequest {
         recursive: bool,
         /// Revert to the received value, if present.
         received: bool,
+        /// Report what would change, and change nothing.
+        dry_run: bool,
     },
-    /// Rename a file system or a snapshot. `Done`
+    /// Rename a file system or a snapshot. `Done`, or in a dry run `Foreseen`
     Rename {
         /// The present full name.
         from: Name,
@@ -110,6 +114,8 @@ pub enum DatasetRequest {
         no_mount: bool,
         /// Unmount busy file systems.
         force: bool,
+        /// Report what would change, and change nothing.
+        dry_run: bool,
     },
     /// Take snapshots, all at one instant or none. `Done`
     Snapshot {
@@ -120,7 +126,7 @@ pub enum DatasetRequest {
         /// User properties of the new snapshots.
         assignments: Vec<Assignment>,
     },
-    /// Roll a file system back to a snapshot. `Done`
+    /// Roll a file system back to a snapshot. `Done`, or in a dry run `Foreseen`
     Rollback {
         /// The snapshot to roll back to.
         to: SnapshotName,
@@ -130,6 +136,8 @@ pub enum DatasetRequest {
         destroy_clones: bool,
         /// Unmount the clones even if busy.
         force: bool,
+        /// Report what would be lost, and change nothing.
+        dry_run: bool,
     },
     /// Create a clone of a snapshot. `Done`
     Clone {

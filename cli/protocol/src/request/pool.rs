@@ -15,10 +15,12 @@ pub enum PoolRequest {
         /// Whether the response includes the vdevs.
         vdevs: bool,
     },
-    /// Set properties of the pool. `Done`
+    /// Set properties of the pool. `Done`, or in a dry run `Foreseen`
     SetPool {
         /// New values; the last of a property wins.
         assignments: Vec<Assignment>,
+        /// Report what would change, and change nothing.
+        dry_run: bool,
     },
     /// The pool's state, devices and errors. `Status`
     Status,

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use dataset::admin::{Caller, DestroyRequest, DestroySnapshotsRequest};
 use protocol::{
-    DatasetRequest, DeviceRequest, Failure, FileRequest, MountRequest, PoolRequest, Request, Response, ServiceRequest,
-    Stream, StreamRequest,
+    DatasetRequest, DeviceRequest, Failure, FileRequest, ForeseenRecord, MountRequest, PoolRequest, Request, Response,
+    ServiceRequest, Stream, StreamRequest,
 };
 
 use super::{check, job::Job, mounts::check_namespace, open_pool::OpenPool, patience::Patience, refusal::OrRefused};
@@ -51,7 +51,8 @@ impl OpenPool {
     fn about_pool(&self, request: PoolRequest, job: &mut Job<'_>) -> Result<Response, Failure> {
         match request {
             PoolRequest::Pool { properties, vdevs } => self.pool_record(&properties, vdevs).map(Response::Pool),
-            PoolRequest::SetPool { assignments } => self.set_pool(&assignments).map(done),
+            PoolRequest::SetPool { assignments, dry_run: true } => self.foresee_set_pool(&assignments).map(foreseen),
+            PoolRequest::SetPool { assignments, dry_run: false } => self.set_pool(&assignments).map(done),
             PoolRequest::Status => self.status().map(|status| Response::Status(Box::new(status))),
             PoolRequest::History { internal } => self.history(internal).map(Response::History),
             PoolRequest::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
@@ -110,17 +111,32 @@ impl OpenPool {
             DatasetRequest::DestroyBookmark { name, dry_run } => {
                 self.destroy_bookmark(&name, dry_run).map(Response::Destroyed)
             }
-            DatasetRequest::Set { name, assignments, no_mount } => self.set(&name, &assignments, no_mount).map(done),
-            DatasetRequest::Inherit { name, property, recursive, received } => {
-                self.inherit(&name, &property, recursive, received, Caller::current().is_some()).map(done)
+            DatasetRequest::Set { name, assignments, no_mount, dry_run: true } => {
+                self.foresee_set(&name, &assignments, no_mount, job).map(foreseen)
             }
-            DatasetRequest::Rename { from, to, parents, recursive, no_mount, force } => {
+            DatasetRequest::Set { name, assignments, no_mount, dry_run: false } => {
+                self.set(&name, &assignments, no_mount).map(done)
+            }
+            DatasetRequest::Inherit { name, property, recursive, received, dry_run } => {
+                let no_mount = Caller::current().is_some();
+                match dry_run {
+                    true => self.foresee_inherit(&name, &property, recursive, received, no_mount).map(foreseen),
+                    false => self.inherit(&name, &property, recursive, received, no_mount).map(done),
+                }
+            }
+            DatasetRequest::Rename { from, to, parents, recursive, no_mount, force, dry_run: true } => {
+                self.foresee_rename(&from, &to, (parents, recursive, no_mount, force)).map(foreseen)
+            }
+            DatasetRequest::Rename { from, to, parents, recursive, no_mount, force, dry_run: false } => {
                 self.rename(&from, &to, parents, recursive, no_mount, force).map(done)
             }
             DatasetRequest::Snapshot { names, recursive, assignments } => {
                 self.snapshot(names, recursive, &assignments).map(done)
             }
-            DatasetRequest::Rollback { to, destroy_newer, destroy_clones, force } => {
+            DatasetRequest::Rollback { to, destroy_newer, destroy_clones, force, dry_run: true } => {
+                self.foresee_rollback(&to, (destroy_newer, destroy_clones, force)).map(foreseen)
+            }
+            DatasetRequest::Rollback { to, destroy_newer, destroy_clones, force, dry_run: false } => {
                 self.rollback(&to, destroy_newer, destroy_clones, force).map(done)
             }
             DatasetRequest::Clone { from, to, parents, assignments, no_mount } => {
@@ -219,6 +235,10 @@ fn about_service(request: &ServiceRequest) -> Result<Response, Failure> {
         // The process that has the pool open closes the pool.
         ServiceRequest::Shutdown { .. } | ServiceRequest::Abandon => Err(Failure::new("this pool has no service")),
     }
+}
+
+fn foreseen(record: ForeseenRecord) -> Response {
+    Response::Foreseen(Box::new(record))
 }
 
 fn done(_: ()) -> Response {

@@ -19,6 +19,7 @@
 //! growth      added space of devices               resize      shrinking devices
 //! spares      adding and showing spares            automatic   spares stepping in, added space being used
 //! rewind      choosing an older state to go back to     memory      default sizes of the cache
+//! foreseen    dry runs of changes of properties, names and trees
 //! found       pools on the devices of this machine
 //! images      files found at the paths of devices       standing    conditions of the pool
 //! vital       threads essential for the pool       patience    waiting for commands that read
@@ -44,6 +45,7 @@ pub(crate) mod devices;
 mod dispatch;
 mod events;
 mod files;
+mod foreseen;
 pub(crate) mod found;
 mod growth;
 mod images;

@@ -147,13 +147,19 @@ impl OpenPool {
         self.datasets.sharing().or_refused("open", self.name())
     }
 
-    pub(crate) fn set_pool(&self, assignments: &[Assignment]) -> Result<(), Failure> {
+    /// Refuses properties that are set at import only.
+    pub(super) fn check_settable(&self, assignments: &[Assignment]) -> Result<(), Failure> {
         for Assignment { name, .. } in assignments {
             if ALTROOT.is(name) || READONLY.is(name) {
                 let problem = format!("property '{name}' can only be set at import");
                 return Err(Failure::cannot("set property for", self.name(), problem));
             }
         }
+        Ok(())
+    }
+
+    pub(crate) fn set_pool(&self, assignments: &[Assignment]) -> Result<(), Failure> {
+        self.check_settable(assignments)?;
         for Assignment { name, value } in assignments {
             self.datasets.set_pool_property(name, value).or_refused("set property for", self.name())?;
         }

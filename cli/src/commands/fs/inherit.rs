@@ -6,6 +6,7 @@ use dataset::property::{Precision, Property};
 use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::name;
+use crate::args::dry::DryRun;
 use crate::context::Context;
 
 /// Arguments of `fs inherit`.
@@ -13,6 +14,7 @@ use crate::context::Context;
 #[command(after_help = "Examples:
   fs inherit compression tank/archive
   fs inherit -r mountpoint tank/srv          also in all descendants
+  fs inherit -n compression tank/archive     dry run: show what would change
   fs inherit -S quota backup/home            revert to the received value")]
 pub struct Arguments {
     /// Include all descendants
@@ -21,6 +23,8 @@ pub struct Arguments {
     /// Revert to the received value, if any
     #[arg(short = 'S')]
     received: bool,
+    #[command(flatten)]
+    dry: DryRun,
     /// The property
     property: String,
     /// File systems or snapshots
@@ -39,8 +43,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
             property: property.clone(),
             recursive: arguments.recursive,
             received: arguments.received,
+            dry_run: arguments.dry.dry_run,
         };
-        context.run(&pool, request)?;
+        arguments.dry.run(&pool, request, context)?;
     }
     Ok(Exit::Done)
 }

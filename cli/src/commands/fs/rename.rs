@@ -5,12 +5,14 @@ use dataset::name::Name;
 use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::name;
+use crate::args::dry::DryRun;
 use crate::context::Context;
 
 /// Arguments of `fs rename`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fs rename tank/home tank/users
+  fs rename -nv tank/home tank/users         dry run: names and mounts that would change
   fs rename -p tank/a tank/archive/2025/a    create missing parents
   fs rename tank/home@a @monday
   fs rename -r tank@a @monday                also in all descendants")]
@@ -27,6 +29,8 @@ pub struct Arguments {
     /// Unmount busy file systems
     #[arg(short = 'f')]
     force: bool,
+    #[command(flatten)]
+    dry: DryRun,
     /// The old name
     from: String,
     /// The new name; for a snapshot also '@NAME' or 'NAME'
@@ -47,8 +51,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         recursive: arguments.recursive,
         no_mount: arguments.no_mount,
         force: arguments.force,
+        dry_run: arguments.dry.dry_run,
     };
-    context.run(&pool, request)?;
+    arguments.dry.run(&pool, request, context)?;
     Ok(Exit::Done)
 }
 

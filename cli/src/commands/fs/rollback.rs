@@ -5,6 +5,7 @@ use dataset::name::SnapshotName;
 use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::name;
+use crate::args::dry::DryRun;
 use crate::context::Context;
 
 /// Arguments of `fs rollback`.
@@ -15,6 +16,7 @@ files and mappings show the content of the snapshot; files created since return 
 
 Examples:
   fs rollback tank/home@monday
+  fs rollback -nv -r tank/home@monday        dry run: what would be destroyed
   fs rollback -r tank/home@monday            destroy newer snapshots first"
 )]
 pub struct Arguments {
@@ -27,6 +29,8 @@ pub struct Arguments {
     /// With -R: unmount busy clones
     #[arg(short = 'f')]
     force: bool,
+    #[command(flatten)]
+    dry: DryRun,
     /// The snapshot
     #[arg(value_name = "SNAPSHOT")]
     snapshot: String,
@@ -41,7 +45,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         destroy_newer: arguments.recursive || arguments.clones,
         destroy_clones: arguments.clones,
         force: arguments.force,
+        dry_run: arguments.dry.dry_run,
     };
-    context.run(&pool, request)?;
+    arguments.dry.run(&pool, request, context)?;
     Ok(Exit::Done)
 }

@@ -6,6 +6,7 @@ use dataset::property::Property;
 use protocol::{DatasetRequest, Exit, Failure};
 
 use crate::args::common::{assignments, name};
+use crate::args::dry::DryRun;
 use crate::args::reference::fs_set;
 use crate::context::Context;
 
@@ -17,6 +18,7 @@ set, the command fails, and further writes are refused.
 
 Examples:
   fs set compression=zstd-3 tank/archive
+  fs set -n mountpoint=/srv tank/srv         dry run: values and mounts that would change
   fs set quota=50G refquota=40G tank/home/ann
   fs set me:backup=daily tank/home tank/srv  a user property";
 
@@ -27,6 +29,8 @@ pub struct Arguments {
     /// Do not mount, unmount or remount file systems
     #[arg(short = 'u')]
     no_mount: bool,
+    #[command(flatten)]
+    dry: DryRun,
     /// Properties, then file systems or snapshots
     #[arg(value_name = "PROPERTY=VALUE|DATASET", required = true)]
     words: Vec<String>,
@@ -43,7 +47,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         let target: Name = name(action, text)?;
         let assignments = assignments(&pairs, Property::of_dataset, false, action, text)?;
         let pool = target.pool().to_owned();
-        context.run(&pool, DatasetRequest::Set { name: target, assignments, no_mount: arguments.no_mount })?;
+        let (no_mount, dry_run) = (arguments.no_mount, arguments.dry.dry_run);
+        arguments.dry.run(&pool, DatasetRequest::Set { name: target, assignments, no_mount, dry_run }, context)?;
     }
     Ok(Exit::Done)
 }

@@ -59,7 +59,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
             (false, false) => {
                 let enabled = |name: &&str| Assignment { name: property(name), value: ENABLED.to_owned() };
                 let assignments = names.iter().map(enabled).collect();
-                context.run(&pool, PoolRequest::SetPool { assignments })?;
+                context.run(&pool, PoolRequest::SetPool { assignments, dry_run: false })?;
                 context.print(&format!("Enabled the following features on '{pool}':\n{lines}"))?;
             }
         }

@@ -1,6 +1,6 @@
 //! Changes of datasets and snapshots.
 
-use ::dataset::property::dataset::{CREATION, MOUNTPOINT, QUOTA};
+use ::dataset::property::dataset::{MOUNTPOINT, QUOTA};
 use protocol::Failure;
 
 use super::{Action, Dry, Words, argument, command, name};
@@ -9,9 +9,9 @@ use crate::fields::Fields;
 pub(super) const ACTIONS: &[Action] = &[
     Action::new("create", "Create a file system", create, Dry::Option("-n -v")),
     Action::new("destroy", "Destroy the file system", destroy, Dry::Option("-n -v")).retyping("dataset"),
-    Action::new("set", "Set a property", set, Dry::Show(get)),
-    Action::new("inherit", "Inherit a property", inherit, Dry::Show(get)),
-    Action::new("rename", "Rename", rename, Dry::Show(below)),
+    Action::new("set", "Set a property", set, Dry::Option("-n -v")),
+    Action::new("inherit", "Inherit a property", inherit, Dry::Option("-n -v")),
+    Action::new("rename", "Rename", rename, Dry::Option("-n -v")),
     Action::new("mount", "Mount the file system", |fields| of(fields, &["fs", "mount"]), Dry::Show(place)).of_owner(),
     Action::new("unmount", "Unmount the file system", |fields| of(fields, &["fs", "unmount"]), Dry::Show(place))
         .of_owner(),
@@ -19,7 +19,7 @@ pub(super) const ACTIONS: &[Action] = &[
     Action::new("snapshot", "Take a snapshot", snapshot, Dry::Show(written)),
     Action::new("destroy-snapshot", "Destroy the snapshot", destroy_snapshot, Dry::Option("-n -v"))
         .retyping("snapshot"),
-    Action::new("rollback", "Roll back", rollback, Dry::Both(lost, newer)).retyping("dataset"),
+    Action::new("rollback", "Roll back", rollback, Dry::Also("-n -v", lost)).retyping("dataset"),
     Action::new("clone", "Clone the snapshot", clone, Dry::Show(of_snapshot)),
     Action::new("hold", "Hold the snapshot", |fields| tagged(fields, "hold"), Dry::Show(holds)),
     Action::new("release", "Release a hold", |fields| tagged(fields, "release"), Dry::Show(holds)),
@@ -68,11 +68,6 @@ fn set(fields: &Fields) -> Result<Words, Failure> {
     of(fields, &["fs", "set", &format!("{property}={value}")])
 }
 
-fn get(fields: &Fields) -> Result<Words, Failure> {
-    let property = argument(fields, "property")?;
-    of(fields, &["fs", "get", &property])
-}
-
 fn inherit(fields: &Fields) -> Result<Words, Failure> {
     let property = argument(fields, "property")?;
     let words = optional(&["fs", "inherit"], fields, "recursive", "-r");
@@ -83,10 +78,6 @@ fn rename(fields: &Fields) -> Result<Words, Failure> {
     let mut words = of(fields, &["fs", "rename"])?;
     words.push(name(fields, "to")?.into());
     Ok(words)
-}
-
-fn below(fields: &Fields) -> Result<Words, Failure> {
-    of(fields, &["fs", "list", "-r", "-t", "filesystem", "-o", "name,mountpoint"])
 }
 
 fn place(fields: &Fields) -> Result<Words, Failure> {
@@ -134,11 +125,6 @@ fn lost(fields: &Fields) -> Result<Words, Failure> {
     let mut words = snapshot_of(fields, &["fs", "diff"])?;
     words.push(name(fields, "dataset")?.into());
     Ok(words)
-}
-
-/// The snapshots of the file system: the newer ones go, if asked for.
-fn newer(fields: &Fields) -> Result<Words, Failure> {
-    of(fields, &["fs", "list", "-d", "1", "-t", "snapshot", "-o", "name,creation,used", "-s", CREATION.row().name])
 }
 
 fn clone(fields: &Fields) -> Result<Words, Failure> {

@@ -45,8 +45,8 @@ pub(crate) enum Dry {
     Show(fn(&Fields) -> Result<Words, Failure>),
     /// A command whose exit status says whether something would be lost.
     Cost(fn(&Fields) -> Result<Words, Failure>),
-    /// Two commands that show what will be lost.
-    Both(fn(&Fields) -> Result<Words, Failure>, fn(&Fields) -> Result<Words, Failure>),
+    /// The command itself with this word, and a command that shows what will be lost.
+    Also(&'static str, fn(&Fields) -> Result<Words, Failure>),
 }
 
 /// The use of the file in the field `file`.
@@ -90,14 +90,15 @@ impl Action {
 
     /// The commands of the dry run.
     pub(crate) fn dry_words(&self, fields: &Fields) -> Result<Vec<Words>, Failure> {
+        let with = |option: &str| -> Result<Words, Failure> {
+            let mut words = (self.words)(fields)?;
+            words.splice(2..2, option.split(' ').map(OsString::from));
+            Ok(words)
+        };
         match self.dry {
-            Dry::Option(option) => {
-                let mut words = (self.words)(fields)?;
-                words.splice(2..2, option.split(' ').map(OsString::from));
-                Ok(vec![words])
-            }
+            Dry::Option(option) => Ok(vec![with(option)?]),
             Dry::Show(words) | Dry::Cost(words) => Ok(vec![words(fields)?]),
-            Dry::Both(first, second) => Ok(vec![first(fields)?, second(fields)?]),
+            Dry::Also(option, words) => Ok(vec![with(option)?, words(fields)?]),
         }
     }
 

@@ -12,7 +12,7 @@ pub(super) const ACTIONS: &[Action] = &[
     Action::new("export", "Export the pool", |fields| of_pool(fields, &["pool", "export"]), Dry::Show(datasets))
         .of_owner(),
     Action::new("destroy-pool", "Destroy the pool", destroy, Dry::Show(datasets)).of_owner().retyping("pool"),
-    Action::new("set-pool", "Set a property of the pool", set, Dry::Show(get)).of_owner(),
+    Action::new("set-pool", "Set a property of the pool", set, Dry::Option("-n")).of_owner(),
     Action::new("add", "Add devices to the pool", add, Dry::Option("-n")).of_owner(),
     Action::new("scrub", "Scrub the pool", |fields| job(fields, "scrub", &[]), Dry::Option("-n")).of_owner(),
     Action::new("scrub-pause", "Pause the scrub", |fields| job(fields, "scrub", &["-p"]), Dry::Show(status)).of_owner(),
@@ -132,11 +132,6 @@ fn set(fields: &Fields) -> Result<Words, Failure> {
     let mut words = command(&["pool", "set", &format!("{property}={value}")]);
     words.push(name(fields, "pool")?.into());
     Ok(words)
-}
-
-fn get(fields: &Fields) -> Result<Words, Failure> {
-    let property = argument(fields, "property")?;
-    of_pool(fields, &["pool", "get", &property])
 }
 
 fn of_device(fields: &Fields, subcommand: &str) -> Result<Words, Failure> {

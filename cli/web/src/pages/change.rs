@@ -73,7 +73,7 @@ pub(crate) async fn confirm(
         p { "This command will run:" }
         (parts::command(&shown))
         section aria-labelledby="dry" {
-            h2 id="dry" { @if matches!(action.dry, actions::Dry::Option(_)) { "Dry run" } @else { "Before the change" } }
+            h2 id="dry" { @if matches!(action.dry, actions::Dry::Option(_) | actions::Dry::Also(..)) { "Dry run" } @else { "Before the change" } }
             @for ran in &dry {
                 (parts::command(&ran.command))
                 pre.output tabindex="0" aria-label="Output" { (String::from_utf8_lossy(&ran.output)) }

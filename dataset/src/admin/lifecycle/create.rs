@@ -38,13 +38,21 @@ impl Datasets {
     /// Creates a dataset. Returns the names of all datasets created, the topmost first; empty if the dataset exists and
     /// `parents` is set.
     pub fn create(&self, request: CreateRequest) -> Result<Vec<DatasetName>> {
+        self.run(self.creation(request)?)
+    }
+
+    /// Creates a dataset in a transaction.
+    pub(in crate::admin) fn creation(
+        &self,
+        request: CreateRequest,
+    ) -> Result<impl FnMut(&mut Transaction<'_>) -> Result<Vec<DatasetName>> + Send + use<>> {
         let names = self.names();
         // The GUID for each name is drawn once, so that the request can be retried.
         let guids: HashMap<DatasetName, Guid> =
             ancestors(&request.name).into_iter().map(|name| (name, self.new_guid())).collect();
         let room = self.engine().available();
         let request = CreateRequest { properties: self.with_vdevs_named(&request.properties)?, ..request };
-        self.run(move |tx| create(tx, &names, &request, &guids, room))
+        Ok(move |tx: &mut Transaction<'_>| create(tx, &names, &request, &guids, room))
     }
 }
 

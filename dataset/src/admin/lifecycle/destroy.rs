@@ -167,6 +167,11 @@ impl Datasets {
     pub(in crate::admin) fn mounted(&self) -> BTreeSet<u64> {
         self.mounts.lock().keys().chain(self.occupied.lock().iter()).copied().collect()
     }
+
+    /// The ids of the datasets that a receive fills.
+    pub(in crate::admin) fn occupied(&self) -> BTreeSet<u64> {
+        self.occupied.lock().clone()
+    }
 }
 
 /// Runs `destroy` and computes the freed space.

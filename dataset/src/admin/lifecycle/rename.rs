@@ -7,6 +7,7 @@ use crate::{
             judge::Caller,
             powers::{self, Powers},
         },
+        report::foreseen::{self, Foreseen},
         table::{
             counts::{self, Added},
             datasets::Datasets,
@@ -33,11 +34,44 @@ impl Datasets {
     pub fn rename(&self, from: &DatasetName, to: &DatasetName, parents: bool, owner: (u32, u32)) -> Result<Renamed> {
         let names = self.names();
         self.read(|tx| check_place(tx, &names, from, to))?;
-        if let Some(parent) = to.parent().filter(|_| parents) {
-            self.create(CreateRequest { name: parent, parents, properties: Vec::new(), owner })?;
+        if let Some(request) = above(to, parents, owner) {
+            self.create(request)?;
         }
+        self.run(self.renaming(from, to))
+    }
+
+    /// The changes of [`Datasets::rename`], by its rules.
+    pub fn foresee_rename(
+        &self,
+        from: &DatasetName,
+        to: &DatasetName,
+        parents: bool,
+        owner: (u32, u32),
+    ) -> Result<Foreseen> {
+        let names = self.names();
+        self.read(|tx| check_place(tx, &names, from, to))?;
+        let mut create = above(to, parents, owner).map(|request| self.creation(request)).transpose()?;
+        let mut rename = self.renaming(from, to);
+        let both = move |tx: &mut Transaction<'_>| {
+            let created = create.as_mut().map_or(Ok(Vec::new()), |create| create(tx))?;
+            Ok((created, rename(tx)?))
+        };
+        self.foresee(both, |before, after, (created, renamed)| {
+            let top = renamed.datasets.first().map(|(id, _)| *id);
+            let compared = foreseen::compared(before, after, &names, top.as_slice())?;
+            Ok(Foreseen { created, ..compared })
+        })
+    }
+
+    /// Renames a dataset in a transaction.
+    fn renaming(
+        &self,
+        from: &DatasetName,
+        to: &DatasetName,
+    ) -> impl FnMut(&mut Transaction<'_>) -> Result<Renamed> + Send + use<> {
+        let names = self.names();
         let (from, to, caller, room) = (from.clone(), to.clone(), Caller::current(), self.engine().available());
-        self.run(move |tx| {
+        move |tx| {
             check_place(tx, &names, &from, &to)?;
             let id = names.dataset(tx, &from)?;
             let parent = names.parent(tx, &to, "renamed")?;
@@ -51,25 +85,52 @@ impl Datasets {
             }
             history::log(tx, &format!("rename {from} to {to}"))?;
             renamed(tx, &names, id)
-        })
+        }
     }
 
     /// Renames a snapshot; with `recursive` also the snapshots with the same name in descendants.
     pub fn rename_snapshot(&self, from: &SnapshotName, to: &str, recursive: bool) -> Result<()> {
         from.dataset().snapshot(to)?;
+        self.run(self.renaming_snapshots(from, to, recursive)).map(drop)
+    }
+
+    /// The changes of [`Datasets::rename_snapshot`], by its rules.
+    pub fn foresee_rename_snapshot(&self, from: &SnapshotName, to: &str, recursive: bool) -> Result<Foreseen> {
+        from.dataset().snapshot(to)?;
+        self.foresee(self.renaming_snapshots(from, to, recursive), |_, _, renamed| {
+            Ok(Foreseen { renamed, ..Foreseen::default() })
+        })
+    }
+
+    /// Renames snapshots in a transaction, and returns the names before and after.
+    fn renaming_snapshots(
+        &self,
+        from: &SnapshotName,
+        to: &str,
+        recursive: bool,
+    ) -> impl FnMut(&mut Transaction<'_>) -> Result<Vec<(String, String)>> + Send + use<> {
         let (names, from, to) = (self.names(), from.clone(), to.to_owned());
-        self.run(move |tx| {
+        move |tx| {
+            let mut done = Vec::new();
             for (id, name) in hold::each(tx, &names, std::slice::from_ref(&from), recursive)? {
                 let new = name.dataset().snapshot(&to)?;
                 let row: SnapshotRow = tx.row(snapshot_key(id))?;
                 if dataset::snapshot_named(tx, row.dataset, &to)?.is_some() {
-                    return Err(Error::snapshot_exists(new));
+                    return Err(Error::snapshot_exists(&new));
                 }
                 rename_snapshots(tx, row.dataset, &[(id, to.clone())])?;
+                done.push((name.to_string(), new.to_string()));
             }
-            history::log(tx, &format!("rename {from} to @{to}"))
-        })
+            history::log(tx, &format!("rename {from} to @{to}"))?;
+            Ok(done)
+        }
     }
+}
+
+/// The request that creates the missing parents of a new name.
+fn above(to: &DatasetName, parents: bool, owner: (u32, u32)) -> Option<CreateRequest> {
+    let name = to.parent().filter(|_| parents)?;
+    Some(CreateRequest { name, parents, properties: Vec::new(), owner })
 }
 
 /// Renames snapshots of one dataset, all at once: a snapshot may get the former name of another.

@@ -7,7 +7,7 @@ use pool::error::Error as PoolError;
 use super::destroy::{Destroyed, destroy_now};
 use crate::{
     admin::{
-        report::replaced::Replaced,
+        report::{foreseen::Foreseen, replaced::Replaced},
         table::{datasets::Datasets, history, names::Names},
     },
     catalogue::{Bookmark, SnapshotRow, Transaction, keys, kind, snapshot_key},
@@ -46,14 +46,7 @@ impl Datasets {
         let id = self.read(|tx| names.dataset(tx, &name))?;
         // A damaged dataset cannot be opened, and so has no mount to exclude.
         drop(self.open_dataset(&name));
-        let mounted = self.mounted();
-        let asked = request.clone();
-        let judgement = self.judgement();
-        let mut run = move |tx: &mut Transaction<'_>| {
-            let done = roll_back(tx, &names, id, &asked, &mounted)?;
-            judgement.destroys(&tx.before(), &done.names)?;
-            Ok::<_, Error>(done)
-        };
+        let mut run = self.rolling_back(id, &request, self.mounted());
         // Identified by id: a dataset renamed meanwhile is still rolled back or destroyed.
         let mut touched = self.dry_run(&mut run)?.datasets;
         touched.push(id);
@@ -68,6 +61,42 @@ impl Datasets {
             dataset.fs().tree_replaced().map_err(|errno| PoolError::damaged(name.as_str(), errno))?;
         }
         Ok(RolledBack { dataset: id, replaced, destroyed })
+    }
+
+    /// The changes of [`Datasets::rollback`], by its rules. Clones that are mounted count as unmounted.
+    pub fn foresee_rollback(&self, request: RollbackRequest) -> Result<Foreseen> {
+        let names = self.names();
+        let id = self.read(|tx| names.dataset(tx, &request.snapshot.dataset()))?;
+        // Recent writes count too.
+        self.engine().commit()?;
+        let run = self.rolling_back(id, &request, self.occupied());
+        self.foresee(run, |before, after, done| {
+            let of = request.snapshot.dataset();
+            let bookmarks = |tx: &Transaction<'_>| tx.rows::<Bookmark>(keys(id, kind::BOOKMARK));
+            let left = bookmarks(after)?;
+            let gone = bookmarks(before)?.into_iter().filter(|(key, _)| left.iter().all(|(left, _)| left != key));
+            let gone = gone.map(|(_, bookmark)| format!("{of}#{}", bookmark.name));
+            Ok(Foreseen {
+                destroyed: done.names.into_iter().chain(gone).collect(),
+                reclaimed: before.master()?.physical.allocated.saturating_sub(after.master()?.physical.allocated),
+                ..Foreseen::default()
+            })
+        })
+    }
+
+    /// Rolls the dataset with this id back in a transaction.
+    fn rolling_back(
+        &self,
+        id: u64,
+        request: &RollbackRequest,
+        mounted: BTreeSet<u64>,
+    ) -> impl FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + use<> {
+        let (names, asked, judgement) = (self.names(), request.clone(), self.judgement());
+        move |tx| {
+            let done = roll_back(tx, &names, id, &asked, &mounted)?;
+            judgement.destroys(&tx.before(), &done.names)?;
+            Ok(done)
+        }
     }
 
     /// The root of a snapshot's tree.

@@ -12,11 +12,14 @@ use std::collections::BTreeMap;
 use pool::{error::Error as PoolError, format::label::RESUMABLE_RECEIVE};
 
 use crate::{
-    admin::table::{
-        counts,
-        datasets::Datasets,
-        history, limits,
-        names::{self, Names, Target},
+    admin::{
+        report::foreseen::{self, Foreseen},
+        table::{
+            counts,
+            datasets::Datasets,
+            history, limits,
+            names::{self, Names, Target},
+        },
     },
     catalogue::{DatasetRow, POOL, Transaction, Value, dataset_key, keys, kind},
     error::{Error, Result},
@@ -55,31 +58,76 @@ impl Datasets {
     }
 
     fn set_with_room(&self, targets: &[Name], assignments: &[Assignment], room: u64) -> Result<()> {
+        self.run(self.setting(targets, assignments, room)?)?;
+        self.reload_options()
+    }
+
+    /// The changes of [`Datasets::set`], by its rules. Only its wait for space is left out.
+    pub fn foresee_set(&self, targets: &[Name], assignments: &[Assignment]) -> Result<Foreseen> {
+        let (names, room) = (self.names(), self.engine().available());
+        let setting = self.setting(targets, assignments, room)?;
+        self.foresee(setting, |before, after, ids| foreseen::compared(before, after, &names, &ids))
+    }
+
+    /// Sets properties, and returns the ids of the targets.
+    fn setting(
+        &self,
+        targets: &[Name],
+        assignments: &[Assignment],
+        room: u64,
+    ) -> Result<impl FnMut(&mut Transaction<'_>) -> Result<Vec<u64>> + Send + use<>> {
         let (names, targets, assignments) = (self.names(), targets.to_vec(), self.with_vdevs_named(assignments)?);
-        self.run(move |tx| {
-            for target in &targets {
-                let id = owner(tx, &names, target)?;
-                assign_all(tx, &names, id, &assignments, false, room)?;
+        Ok(move |tx: &mut Transaction<'_>| {
+            let ids = targets.iter().map(|target| owner(tx, &names, target)).collect::<Result<Vec<_>>>()?;
+            for id in &ids {
+                assign_all(tx, &names, *id, &assignments, false, room)?;
             }
             let values: Vec<String> =
                 assignments.iter().map(|Assignment { property, value }| format!("{property}={value}")).collect();
-            history::log_each(tx, &format!("set {} of", values.join(" ")), &targets)
-        })?;
-        self.reload_options()
+            history::log_each(tx, &format!("set {} of", values.join(" ")), &targets)?;
+            Ok(ids)
+        })
     }
 
     /// Inherits a property; with `recursive` in all descendants too. With `received` a received value counts again
     /// instead.
     pub fn inherit(&self, targets: &[Name], property: &str, recursive: bool, received: bool) -> Result<()> {
+        self.run(self.inheriting(targets, property, recursive, received)?)?;
+        self.reload_options()
+    }
+
+    /// The changes of [`Datasets::inherit`], by its rules.
+    pub fn foresee_inherit(
+        &self,
+        targets: &[Name],
+        property: &str,
+        recursive: bool,
+        received: bool,
+    ) -> Result<Foreseen> {
+        let names = self.names();
+        let inheriting = self.inheriting(targets, property, recursive, received)?;
+        self.foresee(inheriting, |before, after, ids| foreseen::compared(before, after, &names, &ids))
+    }
+
+    /// Inherits a property, and returns the ids of the targets.
+    fn inheriting(
+        &self,
+        targets: &[Name],
+        property: &str,
+        recursive: bool,
+        received: bool,
+    ) -> Result<impl FnMut(&mut Transaction<'_>) -> Result<Vec<u64>> + Send + use<>> {
         let (names, targets) = (self.names(), targets.to_vec());
         let property = Property::of_dataset(property)?;
         if !property.is_inheritable() && !received {
             return Err(Error::NotInheritable { property: property.name().to_owned() });
         }
         let room = self.engine().available();
-        self.run(move |tx| {
+        Ok(move |tx: &mut Transaction<'_>| {
+            let mut tops = Vec::new();
             for target in &targets {
                 let id = owner(tx, &names, target)?;
+                tops.push(id);
                 let is_dataset = matches!(target, Name::Dataset(_));
                 let ids = if recursive && is_dataset { names::subtree(tx, id)? } else { vec![id] };
                 for id in ids {
@@ -89,9 +137,9 @@ impl Datasets {
                     }
                 }
             }
-            history::log_each(tx, &format!("inherit {property} of"), &targets)
-        })?;
-        self.reload_options()
+            history::log_each(tx, &format!("inherit {property} of"), &targets)?;
+            Ok(tops)
+        })
     }
 
     /// The stored value of a pool property.
@@ -127,21 +175,31 @@ impl Datasets {
         if Property::of_pool(name).is_ok_and(|property| property.is_constant()) {
             return Ok(());
         }
-        let is_removed = value.is_empty() && matches!(Property::of_pool(name), Ok(Property::User(_)));
-        let name = match name.strip_prefix(FEATURE) {
-            Some(EXTENSIBLE_DATASET) => format!("{FEATURE}{RESUMABLE_RECEIVE}"),
-            _ => name.to_owned(),
-        };
-        let value = value.to_owned();
-        self.run(move |tx| {
-            if is_removed {
-                return tx.delete_named::<Value>(POOL, kind::PROPERTY, &name).map(drop);
-            }
-            let row = Value { name: name.clone(), value: Some(value.clone()) };
-            tx.put_named(POOL, kind::PROPERTY, &row)
-        })?;
+        self.run(pool_setting(name, value))?;
         // An enabled feature changes the options of every file system.
         self.reload_options()
+    }
+
+    /// Fails as [`Datasets::set_pool_property`] would, and changes nothing.
+    pub fn try_pool_property(&self, name: &str, value: &str) -> Result<()> {
+        self.attempt(pool_setting(name, value))
+    }
+}
+
+/// Keeps a value for the pool as a whole.
+fn pool_setting(name: &str, value: &str) -> impl FnMut(&mut Transaction<'_>) -> Result<()> + Send + use<> {
+    let is_removed = value.is_empty() && matches!(Property::of_pool(name), Ok(Property::User(_)));
+    let name = match name.strip_prefix(FEATURE) {
+        Some(EXTENSIBLE_DATASET) => format!("{FEATURE}{RESUMABLE_RECEIVE}"),
+        _ => name.to_owned(),
+    };
+    let value = value.to_owned();
+    move |tx| {
+        if is_removed {
+            return tx.delete_named::<Value>(POOL, kind::PROPERTY, &name).map(drop);
+        }
+        let row = Value { name: name.clone(), value: Some(value.clone()) };
+        tx.put_named(POOL, kind::PROPERTY, &row)
     }
 }
 

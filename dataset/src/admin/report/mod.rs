@@ -6,11 +6,13 @@
 //! replaced   the differences for a mount when its file system's tree is replaced
 //! modified   whether a dataset was modified or only read
 //! losses     the loss if devices were missing
+//! foreseen   dry runs: what a request would change
 //! damage     the names of permanently damaged files
 //! ```
 
 pub(super) mod compare;
 pub(super) mod damage;
+pub(super) mod foreseen;
 pub(super) mod list;
 pub(super) mod losses;
 pub(super) mod modified;

@@ -189,6 +189,12 @@ impl Datasets {
         self.run_once(&request)
     }
 
+    /// Tries a request as [`Datasets::run`] does first, and discards the changes.
+    pub(in crate::admin) fn attempt<T>(&self, request: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
+        self.engine.writable()?;
+        self.dry_run(self.announced(self.permitted(request)))
+    }
+
     fn run_once<T, F>(&self, request: &Arc<Mutex<F>>) -> Result<T>
     where
         T: Send + 'static,

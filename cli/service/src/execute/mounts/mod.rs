@@ -16,11 +16,13 @@
 //! unmount     unmounting, and removing mount points   change      mounts that follow changes of their dataset
 //! snapshots   the content of `.zfs`                   by_hand     mounts made by mount(8), and remembered mounts
 //! counters    requests of the kernel to each mount
+//! foreseen    dry runs of changes that move mounts
 //! ```
 
 mod by_hand;
 mod change;
 mod counters;
+mod foreseen;
 mod places;
 mod plan;
 mod snapshots;

@@ -35,7 +35,7 @@ fn a_request_about_nothing_is_refused() {
     let world = World::new();
     let name: Name = "tank".parse().unwrap();
     for request in [
-        DatasetRequest::Set { name, assignments: Vec::new(), no_mount: true },
+        DatasetRequest::Set { name, assignments: Vec::new(), no_mount: true, dry_run: false },
         DatasetRequest::Snapshot { names: Vec::new(), recursive: false, assignments: Vec::new() },
         DatasetRequest::Hold { names: Vec::new(), tag: "x".into(), recursive: false },
         DatasetRequest::Release { names: Vec::new(), tag: "x".into(), recursive: true },
@@ -110,16 +110,34 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("destroy", DatasetRequest::DestroyBookmark { name: "tank/a#new".parse().unwrap(), dry_run: false }.into()),
         (
             "compression",
-            DatasetRequest::Set { name: name(), assignments: assign("compression", "off"), no_mount: true }.into(),
+            DatasetRequest::Set {
+                name: name(),
+                assignments: assign("compression", "off"),
+                no_mount: true,
+                dry_run: false,
+            }
+            .into(),
         ),
         (
             "userquota",
-            DatasetRequest::Set { name: name(), assignments: assign("userquota@0", "1000000"), no_mount: true }.into(),
+            DatasetRequest::Set {
+                name: name(),
+                assignments: assign("userquota@0", "1000000"),
+                no_mount: true,
+                dry_run: false,
+            }
+            .into(),
         ),
         (
             "compression",
-            DatasetRequest::Inherit { name: name(), property: "compression".into(), recursive: true, received: false }
-                .into(),
+            DatasetRequest::Inherit {
+                name: name(),
+                property: "compression".into(),
+                recursive: true,
+                received: false,
+                dry_run: false,
+            }
+            .into(),
         ),
         ("userused,userquota", DatasetRequest::Accounts { name: name(), kind: OwnerKind::User }.into()),
         ("diff", StreamRequest::Diff { from: "tank/a@new".parse().unwrap(), to: name() }.into()),
@@ -133,6 +151,7 @@ fn requests() -> Vec<(&'static str, Request)> {
                 destroy_newer: false,
                 destroy_clones: false,
                 force: false,
+                dry_run: false,
             }
             .into(),
         ),
@@ -145,6 +164,7 @@ fn requests() -> Vec<(&'static str, Request)> {
                 recursive: true,
                 no_mount: true,
                 force: false,
+                dry_run: false,
             }
             .into(),
         ),
@@ -157,6 +177,7 @@ fn requests() -> Vec<(&'static str, Request)> {
                 recursive: false,
                 no_mount: true,
                 force: false,
+                dry_run: false,
             }
             .into(),
         ),

@@ -92,6 +92,13 @@ impl Tried {
         response
     }
 
+    /// Executes a request that changes nothing, and adds no line.
+    fn same(&self, request: impl Into<Request>) {
+        let before = self.lines();
+        self.execute(request, None);
+        assert_eq!(self.lines(), before);
+    }
+
     /// Records a request that does not change the pool, according to the table.
     fn quiet(&self, request: impl Into<Request>) {
         let request = request.into();
@@ -150,12 +157,13 @@ fn datasets(tried: &Tried) {
     tried.change(create("tank/b", false));
     tried.quiet(create("tank/c", true));
     let (of, assignments) = (name("tank/a"), assignment("atime", "off"));
-    tried.change(DatasetRequest::Set { name: of, assignments, no_mount: true });
+    tried.change(DatasetRequest::Set { name: of, assignments, no_mount: true, dry_run: false });
     tried.change(DatasetRequest::Inherit {
         name: name("tank/a"),
         property: "atime".into(),
         recursive: false,
         received: false,
+        dry_run: false,
     });
     tried.change(DatasetRequest::Rename {
         from: name("tank/b"),
@@ -164,6 +172,20 @@ fn datasets(tried: &Tried) {
         recursive: false,
         no_mount: true,
         force: false,
+        dry_run: false,
+    });
+    let (of, assignments) = (name("tank/a"), assignment("atime", "off"));
+    tried.same(DatasetRequest::Set { name: of, assignments, no_mount: true, dry_run: true });
+    let (of, property) = (name("tank/a"), "atime".to_owned());
+    tried.same(DatasetRequest::Inherit { name: of, property, recursive: false, received: false, dry_run: true });
+    tried.same(DatasetRequest::Rename {
+        from: name("tank/a"),
+        to: name("tank/d"),
+        parents: false,
+        recursive: false,
+        no_mount: true,
+        force: false,
+        dry_run: true,
     });
     tried.change(DatasetRequest::Destroy {
         name: name("tank/c"),
@@ -196,6 +218,14 @@ fn snapshots(tried: &Tried) {
         destroy_newer: false,
         destroy_clones: false,
         force: false,
+        dry_run: false,
+    });
+    tried.same(DatasetRequest::Rollback {
+        to: name("tank/a@1"),
+        destroy_newer: false,
+        destroy_clones: false,
+        force: false,
+        dry_run: true,
     });
     tried.change(DatasetRequest::Clone {
         from: name("tank/a@1"),
@@ -236,7 +266,8 @@ fn snapshots(tried: &Tried) {
 }
 
 fn devices(tried: &Tried) {
-    tried.change(PoolRequest::SetPool { assignments: assignment("comment", "tried") });
+    tried.same(PoolRequest::SetPool { assignments: assignment("comment", "tried"), dry_run: true });
+    tried.change(PoolRequest::SetPool { assignments: assignment("comment", "tried"), dry_run: false });
     let attach = |new: &str| DeviceRequest::Attach {
         device: tried.named("image"),
         new: tried.device(new, 256),
