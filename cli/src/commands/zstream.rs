@@ -73,7 +73,7 @@ struct DumpArguments {
 #[command(
     after_help = "Prints the token by the names of OpenZFS's fields. 'fs stream token' explains the token in words.
 
-Example:
+Examples:
   zstream token 1-e604ea4bf-e0-789c..."
 )]
 struct TokenArguments {

@@ -279,10 +279,13 @@ fn help_is_no_error_and_has_the_order_of_manual_pages() {
       -r          Destroy newer snapshots and bookmarks
       -R          Destroy newer snapshots and bookmarks, and their clones
       -f          With -R: unmount busy clones
+      -n          Dry run: show what would change
+      -v          Verbose: with -n, list every descendant and mount
       -h, --help  Print help
 
     Examples:
       fs rollback tank/home@monday
+      fs rollback -nv -r tank/home@monday        dry run: what would be destroyed
       fs rollback -r tank/home@monday            destroy newer snapshots first
 
     See also:

@@ -46,7 +46,7 @@ rows! {
         "Percentage of space allocated.";
     ALTROOT: String = "altroot", "ALTROOT",
         computed(PoolFigure::Altroot, Syntax::Word),
-        "Alternate root directory of all mount points until export: see 'pool split -R'.";
+        "Alternate root directory of all mount points until export: see 'pool import -R'.";
     HEALTH: String = "health", "HEALTH",
         computed(PoolFigure::Health, Syntax::Word),
         "Health of the pool: ONLINE, DEGRADED, SUSPENDED or UNAVAIL.";

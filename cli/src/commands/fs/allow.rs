@@ -11,23 +11,25 @@ use protocol::{AllowanceRecord, DatasetRequest, Exit, Failure, Response, unexpec
 use service::owners;
 
 use crate::args::common::name as name_of;
+use crate::args::flow::parts;
 use crate::context::Context;
 
-/// Arguments of `fs allow`.
-#[derive(Args, Debug)]
-#[command(after_long_help = permissions())]
-#[command(
-    after_help = "Only root mounts: a user with the permissions create and mount creates file systems, and root mounts the file systems.
+/// Text below the options; the long help has the list of permissions before the examples.
+const NOTES: &str = "Only root mounts: a user with the permissions create and mount creates file systems, and root mounts the file systems.
 Permissions count for the file system and everything below, unless -l or -d says otherwise. A snapshot is below its file
-system. A permission is a subcommand, a settable property, userprop, userquota and so on. 'fs allow --help' lists all.
+system. A permission is a subcommand, a settable property, userprop, userquota and so on; 'fs allow --help' lists those that
+are no properties.
 
 Examples:
   fs allow tank/home                                    show permissions
   fs allow ann create,mount,snapshot tank/home
   fs allow -g backup send,hold,release tank/home
   fs allow -s @backup send,hold,release tank; fs allow ann @backup tank/home
-  fs allow -c destroy tank/home                         users destroy what they create"
-)]
+  fs allow -c destroy tank/home                         users destroy what they create";
+
+/// Arguments of `fs allow`.
+#[derive(Args, Debug)]
+#[command(after_help = NOTES, after_long_help = permissions())]
 pub struct Arguments {
     #[command(flatten)]
     grantees: GranteeOptions,
@@ -116,8 +118,9 @@ const ALLOW: &str = "set permissions on";
 /// The width of the line above the permissions on a file system.
 const RULE: usize = 70;
 
+/// End of the long help: permissions, and the examples.
 fn permissions() -> String {
-    format!("Permissions that are no properties:\n  {}", permission_names().join(", "))
+    format!("Permissions that are no properties:\n  {}\n\n{}", permission_names().join(", "), parts(NOTES).1)
 }
 
 /// Delegates permissions, or shows the delegated ones.

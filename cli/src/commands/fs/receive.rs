@@ -22,9 +22,9 @@ use crate::context::Context;
     after_help = "Creates snapshots from the streams on standard input, until the input ends. A snapshot is received completely or not at all. If a
 later stream is damaged or cut, the earlier snapshots remain and are named; the exit status is 1.
 
-With -s, an interrupted receive keeps what it has stored, also over an export or a crash. The property receive_resume_token of
-the target then has the token for fs send -t, and the target accepts only the rest of the stream, or with -s the same stream
-once more, whose known part is skipped. -A discards the stored part.
+With -s, an interrupted receive keeps what it has stored, even across an export or a crash. The property receive_resume_token of
+the target then has the token for fs send -t. The target accepts only the rest of the stream, or, with -s, the same stream once
+more: the stored part is skipped. -A discards the stored part.
 
 -o sets a property on the topmost received file system; descendants inherit the value. -o origin=SNAPSHOT receives the first
 stream as a clone of SNAPSHOT.

@@ -34,8 +34,8 @@ Examples:
   fs send -R -X tank/home/cache tank/home@friday > all-but-cache
   fs send -nv -i '#monday' tank/home@tuesday  print the size only
   fs send --format zfs tank/home@monday | ssh host zfs receive data/home
-  fs send -t 1-e604ea4bf-e0-789c... | fs receive -s backup/home  continue an interrupted receive
-  fs send -S backup/home | ssh host fs receive -s vault/home  pass on what an interrupted receive has stored
+  fs send -t TOKEN | fs receive -s backup/home  continue an interrupted receive
+  fs send -S backup/home | fs receive -s vault/home  pass on a partial state
   fs send --resume tank/home@monday home.stream  complete a stream file that was cut"
 )]
 pub struct Arguments {
@@ -60,7 +60,7 @@ pub struct Arguments {
     /// Dry run: send nothing
     #[arg(short = 'n', long = "dryrun")]
     dry_run: bool,
-    /// Verbose: print the estimated size of each stream
+    /// Verbose: print the estimated size of each stream, and the progress
     #[arg(short = 'v', long = "verbose")]
     verbose: bool,
     /// Print parsable lines
@@ -99,9 +99,6 @@ pub struct Arguments {
     names_process: bool,
     #[command(flatten)]
     transfer: Transfer,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    help: Option<bool>,
     /// Continue FILE, the cut stream of SNAPSHOT, after verifying it
     #[arg(
         long,
@@ -111,6 +108,9 @@ pub struct Arguments {
         ]
     )]
     resume: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     /// The snapshot; with -S the file system
     #[arg(required_unless_present = "token")]
     snapshot: Option<String>,

@@ -27,6 +27,7 @@ with a code of fixed meaning:
   C100  catalogue (MOS)
   C101  wrong counter
   C102  deadlist
+  C103  references of shared blocks
   C200  file system
 
 The source describes the codes, and their details L01 to L19 and F01 to F24, in dataset/CHECK.md.

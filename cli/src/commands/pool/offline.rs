@@ -13,7 +13,7 @@ use crate::context::Context;
 redundant copies on other devices is refused.
 
 If devices are lost: the vdev tolerates one failure less until the device is online and resilvered. A mirror of two then
-tolerates none: with the other device the pool is lost.
+tolerates none: if the other device fails too, the pool is lost.
 
 Examples:
   pool offline tank /dev/sdb

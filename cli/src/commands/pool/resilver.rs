@@ -15,7 +15,7 @@ use crate::context::Context;
 from the beginning and retries blocks without a good copy. If all devices are complete, nothing is done.
 
 A paused resilver continues where it was. Until the resilver finishes, a device that lacks data adds no redundancy. Pause and
-limit last over export and import, and end with the resilver. The pool enables the feature rebalance for them; if the feature
+limit survive export and import, and end with the resilver. The pool enables the feature rebalance for them; if the feature
 is disabled, they last until export.
 
 Examples:

@@ -28,7 +28,7 @@ pub struct Arguments {
 /// What to simulate.
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Lose devices, all at once
+    /// Show the cost of losing devices, all at once
     Lose(Lose),
 }
 

@@ -35,7 +35,7 @@ a token in the header 'Authorization: Bearer'.
 Examples:
   pool web
   pool web token                             a token for signing in
-  pool web token --read-only --expires 30d   a token for looking, for a month
+  pool web token --read-only --expires 30d   a read-only token for 30 days
   pool web --listen 0.0.0.0:6789 --tls-cert cert.pem --tls-key key.pem"
 )]
 #[command(args_conflicts_with_subcommands = true)]

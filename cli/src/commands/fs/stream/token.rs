@@ -12,7 +12,7 @@ use crate::context::Context;
 #[command(
     after_help = "Explains the property receive_resume_token of a file system with an interrupted fs receive -s. Needs no pool.
 
-Example:
+Examples:
   fs stream token 1-e604ea4bf-e0-789c..."
 )]
 pub(super) struct Arguments {
