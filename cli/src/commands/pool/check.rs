@@ -15,8 +15,8 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Verifies every block and every counter, and changes nothing. Of an imported pool the last commit is verified while the pool
-stays in use. The exit status is 0 for a clean pool, 3 for a damaged pool, and 1 if the check cannot be made. Each finding begins
-with a code of fixed meaning:
+stays in use. The exit status is 0 for a clean pool, 3 for a damaged pool, and 1 if the check cannot be made. Each finding has a
+code of fixed meaning:
 
   C001  unreadable node
   C002  damaged block
