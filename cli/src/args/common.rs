@@ -4,9 +4,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dataset::name::{DatasetName, Name, NameError};
+use dataset::name::{DatasetName, NameError};
 use dataset::property::{Kinds, Precision, Property, PropertyError, reason_for_absence};
-use protocol::{Assignment, Failure, Location, PathBytes, VdevKind, VdevRole, VdevSpec, VdevTreeSpec};
+use protocol::{Assignment, Failure, PathBytes, VdevKind, VdevRole, VdevSpec, VdevTreeSpec};
 
 /// How a table is printed.
 #[derive(Args, Clone, Debug, Default)]
@@ -263,64 +263,9 @@ pub fn absolute(path: impl AsRef<Path>) -> Result<PathBytes, Failure> {
     std::path::absolute(path).map(PathBytes::from).map_err(|error| Failure::cannot("use", path.display(), error))
 }
 
-/// Source or destination of a copy.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Place {
-    /// A file in a dataset or snapshot.
-    Inside(Location),
-    /// A file of this machine; the path as written.
-    Outside(PathBytes),
-}
-
-/// Parses `dataset[@snapshot]:/path`, or a path of this machine: any word without `:/`, or with `/` or `.` first.
-pub fn place(text: &std::ffi::OsStr) -> Result<Place, Failure> {
-    use std::os::unix::ffi::OsStrExt;
-    let bytes = text.as_bytes();
-    let colon = bytes.windows(2).position(|pair| pair == b":/").filter(|_| !matches!(bytes[0], b'/' | b'.'));
-    let Some(colon) = colon else {
-        return Ok(Place::Outside(PathBytes(bytes.to_vec())));
-    };
-    let dataset = String::from_utf8_lossy(&bytes[..colon]);
-    let name: Name = name("open", &dataset)?;
-    match name {
-        Name::Bookmark(_) => Err(Failure::cannot("open", dataset, "a bookmark has no files")),
-        name => Ok(Place::Inside(Location { name, path: PathBytes(bytes[colon + 1..].to_vec()) })),
-    }
-}
-
-/// Parses a place within a dataset; a dataset alone means its root directory.
-pub fn location(text: &std::ffi::OsStr) -> Result<Location, Failure> {
-    if let Place::Inside(location) = place(text)? {
-        return Ok(location);
-    }
-    let whole = text.to_string_lossy();
-    let dataset = whole.strip_suffix(':').unwrap_or(&whole);
-    match dataset.parse() {
-        Ok(Name::Bookmark(_)) => Err(Failure::cannot("open", dataset, "a bookmark has no files")),
-        Ok(name) => Ok(Location { name, path: "/".into() }),
-        Err(error) => Err(Failure::name("open", &error).hint("expected DATASET:/PATH or DATASET@SNAPSHOT:/PATH")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_are_distinguished() {
-        let inside = |text: &str| match place(text.as_ref()).unwrap() {
-            Place::Inside(location) => Some((location.name.to_string(), location.path.to_text())),
-            Place::Outside(_) => None,
-        };
-        assert_eq!(inside("tank/home:/a:/b"), Some(("tank/home".into(), "/a:/b".into())));
-        assert_eq!(inside("tank@a:/"), Some(("tank@a".into(), "/".into())));
-        for text in ["dir/file", "/abs/x:/y", "./tank:/x", "a:b", "", ".."] {
-            assert_eq!(inside(text), None, "{text}");
-        }
-        assert!(place("tank#a:/x".as_ref()).is_err());
-        assert_eq!(location("tank/home".as_ref()).unwrap().path.to_text(), "/");
-        assert!(location("/etc".as_ref()).is_err());
-    }
 
     #[test]
     fn devices_are_paths_or_sized_paths() {

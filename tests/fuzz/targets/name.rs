@@ -7,8 +7,8 @@ use std::{
     str::FromStr,
 };
 
-use cli::args::common::location;
 use dataset::name::{BookmarkName, DatasetName, MAX_NAME, Name, NameError, SnapshotName, SnapshotSet, check_new_pool};
+use protocol::location;
 
 pub(super) fn run(input: &[u8]) -> bool {
     let place = location(OsStr::from_bytes(input));

@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 
 use clap::Args;
-use protocol::{Exit, Failure, FileRequest, Response, unexpected_answer};
+use protocol::{Exit, Failure, FileRequest, Response, location, unexpected_answer};
 
-use crate::args::common::location;
 use crate::context::Context;
 
 /// Arguments of `fs cat`.

@@ -5,9 +5,11 @@ use std::ffi::OsString;
 use clap::Args;
 use dataset::name::Name;
 use dataset::property::size::format_bytes;
-use protocol::{CopyRecord, Exit, Failure, FileRequest, Location, PathBytes, Response, unexpected_answer};
+use protocol::{
+    CopyRecord, Exit, Failure, FileRequest, Location, PathBytes, Place, Response, place, unexpected_answer,
+};
 
-use crate::args::common::{Place, absolute, place};
+use crate::args::common::absolute;
 use crate::context::Context;
 
 /// Arguments of `fs cp`.

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use dataset::fs::Attribute;
 use dataset::name::Name;
-use protocol::{Failure, Location, PathBytes};
+use protocol::{Failure, Location, PathBytes, Place, place};
 
 use super::select::mount_above;
-use crate::args::common::{Place, place};
 use crate::context::Context;
 
 /// Directory of snapshots in a mount.

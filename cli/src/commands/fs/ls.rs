@@ -6,10 +6,9 @@ use std::mem;
 
 use clap::Args;
 use dataset::property::size::format_bytes;
-use protocol::{EntryRecord, Exit, Failure, FileKind, FileRequest};
+use protocol::{EntryRecord, Exit, Failure, FileKind, FileRequest, location};
 use serde_json::{Map, Value, json};
 
-use crate::args::common::location;
 use crate::context::{Console, Context};
 use crate::output::names::{lossy, put, visible};
 use crate::output::nested::Nested;

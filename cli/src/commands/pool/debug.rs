@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use pool::inspect::Item;
-use protocol::{Exit, Failure, Inspect, InspectPart, PoolSelector};
+use protocol::{Exit, Failure, Inspect, InspectPart, PoolSelector, location};
 use serde_json::{Map, Value};
 
 use super::import::selector;
-use crate::args::common::{absolute, location, name};
+use crate::args::common::{absolute, name};
 use crate::context::Context;
 use crate::output::json::output_version;
 

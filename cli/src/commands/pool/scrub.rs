@@ -6,9 +6,11 @@ use clap::Args;
 use dataset::jobs::Kind;
 use dataset::name::Name;
 use dataset::property::size::format_bytes;
-use protocol::{Exit, Failure, JobTarget, Location, Order, Request, Response, ScrubPart, unexpected_answer};
+use protocol::{
+    Exit, Failure, JobTarget, Location, Order, Place, Request, Response, ScrubPart, place, unexpected_answer,
+};
 
-use crate::args::common::{Place, name, place};
+use crate::args::common::name;
 use crate::args::rate;
 use crate::commands::fs::files::located;
 use crate::context::Context;
