@@ -6,6 +6,7 @@ mod lab;
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
+    path::PathBuf,
     process::Command,
     time::{Duration, Instant},
 };
@@ -41,6 +42,20 @@ fn whatever_the_umask_files_are_for_their_owner() {
             assert_eq!(mode(&lab, name), 0o600, "{name} under umask {mask}");
         }
         assert_eq!([mode(&lab, "state/pools"), mode(&lab, "state/log")], [0o700; 2], "umask {mask}");
+        // The service writes the events a moment after their command.
+        let events = lab.path("state/events");
+        let kept = || fs::read_dir(&events).into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_log = |path: &PathBuf| path.extension().is_some_and(|end| end == "jsonl");
+        wait_until("events are kept", || kept().any(|path| is_log(&path)));
+        for path in kept().filter(is_log) {
+            assert_eq!(
+                path.metadata().unwrap().permissions().mode() & 0o7777,
+                0o600,
+                "{} under {mask}",
+                path.display()
+            );
+        }
+        assert_eq!(mode(&lab, "state/events"), 0o700, "umask {mask}");
         assert_eq!([mode(&lab, "state/index/tank"), mode(&lab, "run/tank.sock")], [0o644, 0o666], "umask {mask}");
         assert_eq!([mode(&lab, "state"), mode(&lab, "state/index"), mode(&lab, "run")], [0o755; 3], "umask {mask}");
     }

@@ -57,7 +57,7 @@ fn streams_are_announced_and_received() {
         receive(&["receive", "tank/copy"], &stream.stdout),
     ];
     assert_snapshot!(said.concat(), @r"
-    fs: cannot receive into 'tank/copy': the stream ends too early, at byte 0 in record 0: send it again
+    fs: cannot receive into 'tank/copy': the input is empty: the sender has failed, or sent nothing
     [exit 1]
     fs: cannot receive into 'tank/copy': this is not a Cenote stream; streams are made by 'fs send'
     [exit 1]

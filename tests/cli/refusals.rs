@@ -33,7 +33,7 @@ fn wrong_properties_are_refused_by_name() {
     fs: cannot set property for 'tank/home': bad value '100' for 'recordsize': must be a power of two from 4K to 16M
     [exit 1]
     $ fs set compression=rar tank/home
-    fs: cannot set property for 'tank/home': bad value 'rar' for 'compression': is not a known algorithm
+    fs: cannot set property for 'tank/home': bad value 'rar' for 'compression': unknown algorithm
       values: on | off | lz4 | zstd | zstd-[1-19] | zstd-fast | zstd-fast-[1-10,20,30,...,100,500,1000] | gzip | gzip-[1-9]
     [exit 1]
     $ fs set quota=much tank/home

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -74,6 +76,15 @@ fn the_printed_fingerprint_is_that_of_the_certificate_kept() {
     let fingerprint = order["token"]["fingerprint"].as_str().unwrap().to_owned();
     assert!(fingerprint.len() == 95 && server.greeting.contains(&fingerprint), "{}", server.greeting);
     drop(server);
+    // The private key stands beside the certificate.
+    let kept = lab.path("state/web");
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(&kept), 0o700);
+    let files: Vec<_> = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(
+        files.len() >= 2 && files.iter().filter(|file| file.is_file()).all(|file| mode(file) == 0o600),
+        "{files:?}"
+    );
     // The next server has the same certificate, which a browser has accepted.
     assert!(Server::start(&lab).greeting.contains(&fingerprint));
 }

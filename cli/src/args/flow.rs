@@ -32,16 +32,28 @@ pub fn parts(help: &str) -> (&str, &str) {
 }
 
 /// The command line of a program named `name`, with the help of every subcommand in order.
-pub fn flowing_command(mut command: clap::Command, program: Program, name: &str) -> clap::Command {
+pub fn flowing_command(command: clap::Command, program: Program, name: &str) -> clap::Command {
+    in_order(command, name, &[], &|subcommand| related(program, subcommand))
+}
+
+/// One command with its help in order: description, options, examples, related commands. `inner` gives the related commands of
+/// each subcommand; the subcommands of a subcommand, such as `fs stream ls`, share those of the outer one.
+fn in_order(
+    mut command: clap::Command,
+    name: &str,
+    see_also: &[&str],
+    inner: &dyn Fn(&str) -> &'static [&'static str],
+) -> clap::Command {
     let subcommands: Vec<String> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
     for subcommand in subcommands {
-        command = command.mut_subcommand(subcommand, |known| flowing_command(known, program, name));
+        let related = inner(&subcommand);
+        command = command.mut_subcommand(subcommand, |known| in_order(known, name, related, &|_| related));
     }
     // As in ZFS, an option may be repeated.
     command = command.help_template(TEMPLATE).args_override_self(true);
     let Some(help) = command.get_after_help().map(ToString::to_string) else { return command };
-    let related = related(program, command.get_name());
-    let see_also = if related.is_empty() { String::new() } else { format!("\n\n{SEE_ALSO}\n  {}", related.join(", ")) };
+    let see_also =
+        if see_also.is_empty() { String::new() } else { format!("\n\n{SEE_ALSO}\n  {}", see_also.join(", ")) };
     let (description, examples) = parts(&help);
     let finished = |text: &str| flowing(&called(&format!("{text}{see_also}"), name));
     let long = command.get_after_long_help().map(|text| finished(&text.to_string()));

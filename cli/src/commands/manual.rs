@@ -22,13 +22,20 @@ pub struct Arguments {
 }
 
 /// Prints or writes the manual pages of the program in `command`.
-pub fn run(arguments: &Arguments, mut command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    command.build();
+pub fn run(arguments: &Arguments, command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let command = built(command);
     match &arguments.directory {
         Some(directory) => write_all(&command, directory)?,
         None => context.console.output.write_all(&page(&command)?)?,
     }
     Ok(Exit::Done)
+}
+
+/// The command with all names set. Without the subcommand `help`, which has nothing of its own to say.
+fn built(command: clap::Command) -> clap::Command {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    command
 }
 
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
@@ -54,6 +61,7 @@ const RELATED: &str = ".SH SEE ALSO";
 fn revised(page: &str, command: &clap::Command) -> String {
     let several: Vec<(String, String)> =
         command.get_positionals().filter(|arg| is_repeated(arg)).map(repeated).collect();
+    let heading = if command.get_name() == "allow" { ".SH PERMISSIONS\n" } else { ".SH PROPERTIES\n" };
     let (mut revised, mut before, mut is_example) = (String::new(), "", false);
     for line in page.lines() {
         if is_example && (line.starts_with(".SH") || line == SEE_ALSO) {
@@ -70,7 +78,7 @@ fn revised(page: &str, command: &clap::Command) -> String {
                 is_example = true;
             }
             (before, line) => {
-                revised += if before == EXTRA { ".SH PROPERTIES\n" } else { "" };
+                revised += if before == EXTRA { heading } else { "" };
                 let header = several.iter().find(|(once, _)| before == ".TP" && line == once);
                 revised += header.map_or(line, |(_, repeated)| repeated);
             }
@@ -146,13 +154,17 @@ fn escaped(text: &str) -> String {
 fn write_all(program: &clap::Command, directory: &Path) -> Result<(), Failure> {
     let cannot = |error| Failure::cannot("write to", directory.display(), error);
     fs::create_dir_all(directory).map_err(cannot)?;
-    fs::write(directory.join(format!("{}.1", program.get_name())), page(program)?).map_err(cannot)?;
-    for subcommand in program.get_subcommands().filter(|command| !command.is_hide_set()) {
-        // Building the command has set the display name, such as `fs-create`.
-        let name = subcommand.get_display_name().unwrap_or_else(|| subcommand.get_name());
-        fs::write(directory.join(format!("{name}.1")), page(subcommand)?).map_err(cannot)?;
+    for (name, command) in pages_of(program) {
+        fs::write(directory.join(format!("{name}.1")), page(command)?).map_err(cannot)?;
     }
     Ok(())
+}
+
+/// The commands with a page, by name of the page: the program, its subcommands, and theirs, such as `fs-stream-ls`.
+fn pages_of(command: &clap::Command) -> Vec<(String, &clap::Command)> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+    let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    std::iter::once((name, command)).chain(inner.flat_map(pages_of)).collect()
 }
 
 #[cfg(test)]
@@ -161,8 +173,7 @@ mod tests {
     use crate::run::command;
 
     fn page_of(subcommand: &str) -> String {
-        let mut program = command(Program::Pool, "pool");
-        program.build();
+        let program = built(command(Program::Pool, "pool"));
         let page = page(program.find_subcommand(subcommand).unwrap()).unwrap();
         String::from_utf8(page).unwrap()
     }
@@ -187,6 +198,29 @@ mod tests {
         let page = page_of("sync");
         assert_eq!(page.matches(".nf\n").count(), page.matches(".fi\n").count(), "{page}");
         assert!(page_of("get").contains(".SH PROPERTIES\nRead"), "{page}");
+    }
+
+    #[test]
+    fn every_page_that_a_page_lists_is_written() {
+        for (program, name) in [(Program::Pool, "pool"), (Program::Fs, "fs")] {
+            let command = built(command(program, name));
+            let pages = pages_of(&command);
+            let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+            assert!(!names.iter().any(|name| name.ends_with("-help")), "{names:?}");
+            assert!(program == Program::Pool || names.contains(&"fs-stream-ls"), "{names:?}");
+            let own = format!("{name}-");
+            for (name, command) in &pages {
+                let page = String::from_utf8(page(command).unwrap()).unwrap().replace('\\', "");
+                let listed =
+                    page.lines().filter_map(|line| line.strip_suffix("(1)").filter(|name| !name.contains(' ')));
+                for listed in listed.map(|listed| listed.replace("fB", "").replace("fR", "")) {
+                    assert!(
+                        !listed.starts_with(&own) || names.contains(&listed.as_str()),
+                        "{name}.1 lists {listed}(1)"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

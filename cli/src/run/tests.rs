@@ -174,7 +174,7 @@ fn wrong_names_and_values_change_nothing() {
     [exit 1]
     ");
     insta::assert_snapshot!(output_of("fs create -o compression=fast tank/a"), @r"
-    fs: cannot create 'tank/a': bad value 'fast' for 'compression': is not a known algorithm
+    fs: cannot create 'tank/a': bad value 'fast' for 'compression': unknown algorithm
       values: on | off | lz4 | zstd | zstd-[1-19] | zstd-fast | zstd-fast-[1-10,20,30,...,100,500,1000] | gzip | gzip-[1-9]
     [exit 1]
     ");

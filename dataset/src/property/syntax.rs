@@ -120,13 +120,13 @@ impl Syntax {
             Syntax::Xattr => match text {
                 "on" | "sa" => Ok("on".to_owned()),
                 "off" => Ok("off".to_owned()),
-                "dir" => Err("is not supported: extended attributes are stored with their file (sa)".to_owned()),
+                "dir" => Err("not supported: extended attributes are stored with their file (sa)".to_owned()),
                 _ => Err(format!("must be one of {self}")),
             },
             Syntax::AclType => match text {
                 "off" | "noacl" => Ok("off".to_owned()),
                 "posix" | "posixacl" => Ok("posix".to_owned()),
-                "nfsv4" => Err("is not supported: only POSIX ACLs are".to_owned()),
+                "nfsv4" => Err("not supported: only POSIX ACLs are".to_owned()),
                 _ => Err(format!("must be one of {self}")),
             },
             Syntax::Compression => compression(text),
@@ -142,7 +142,7 @@ impl Syntax {
                 fits.then(|| bytes.to_string()).ok_or_else(|| format!("must be {self}"))
             }
             Syntax::Integer { least, most } => {
-                let value = text.parse::<u64>().map_err(|_| "is not a whole number".to_owned())?;
+                let value = text.parse::<u64>().map_err(|_| "not a whole number".to_owned())?;
                 (least..=most).contains(&value).then(|| value.to_string()).ok_or_else(|| format!("must be {self}"))
             }
             Syntax::AtLeast(least) => {
@@ -166,7 +166,7 @@ impl Syntax {
             }
             Syntax::Text { .. } => Ok(text.to_owned()),
             Syntax::Count | Syntax::Identifier | Syntax::Percent | Syntax::Date => {
-                text.parse::<u64>().map(|value| value.to_string()).map_err(|_| "is not a whole number".to_owned())
+                text.parse::<u64>().map(|value| value.to_string()).map_err(|_| "not a whole number".to_owned())
             }
             Syntax::Ratio => Ok(text.to_owned()),
         }
@@ -259,9 +259,9 @@ fn compression(text: &str) -> Result<String, String> {
     let has_level = ["zstd-", "gzip-"].iter().any(|family| text.starts_with(family));
     match CompressionChoice::parse(text) {
         Some(_) => Ok(text.to_owned()),
-        None if has_level => Err("has a level that the algorithm does not support".to_owned()),
-        None if matches!(text, "lzjb" | "zle") => Err("is not supported by Cenote; use lz4".to_owned()),
-        None => Err("is not a known algorithm".to_owned()),
+        None if has_level => Err("the algorithm does not support this level".to_owned()),
+        None if matches!(text, "lzjb" | "zle") => Err("not supported by Cenote; use lz4".to_owned()),
+        None => Err("unknown algorithm".to_owned()),
     }
 }
 
@@ -269,9 +269,9 @@ fn checksum(text: &str) -> Result<String, String> {
     match text {
         known if Checksum::WORDS.contains(&known) => Ok(text.to_owned()),
         "fletcher2" | "fletcher4" | "sha512" | "skein" | "edonr" | "noparity" => {
-            Err("is not supported by Cenote; use xxh3 for speed, blake3 for strength".to_owned())
+            Err("not supported by Cenote; use xxh3 for speed, blake3 for strength".to_owned())
         }
-        _ => Err("is not a known algorithm".to_owned()),
+        _ => Err("unknown algorithm".to_owned()),
     }
 }
 

@@ -44,7 +44,7 @@ pub enum Error {
         known: u32,
     },
     /// The input ends before the stream does.
-    #[error("the stream ends too early, at byte {offset} in record {record}: send it again")]
+    #[error("{}", truncated(*offset, *record))]
     Truncated {
         /// The length of the input, in bytes.
         offset: u64,
@@ -90,3 +90,11 @@ pub enum Error {
 
 /// The result of sending, receiving or verifying.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The message about an input that ends too early. A pipe from a sender that has failed is empty.
+fn truncated(offset: u64, record: u64) -> String {
+    match offset {
+        0 => "the input is empty: the sender has failed, or sent nothing".to_owned(),
+        _ => format!("the stream ends too early, at byte {offset} in record {record}: send it again"),
+    }
+}

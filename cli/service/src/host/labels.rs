@@ -77,7 +77,12 @@ fn in_use(path: &Path, error: &Error) -> Failure {
     let label = FileDevice::open(path, Access::Glance).and_then(|device| read_label(&device));
     let why = match (label, error) {
         (Ok(Some(label)), Error::Busy { holder, .. }) => {
-            format!("it belongs to pool '{}', which is in use by {holder}", label.pool_name)
+            let (name, device) = (&label.pool_name, path.display().to_string());
+            let why = format!("it belongs to pool '{name}', which is in use by {holder}");
+            return Failure::cannot(ACTION, &device, why).hint(format!(
+                "take the device out of the pool: pool detach {name} {device}, or pool remove {name} {device}\n\
+                 or destroy the pool: pool destroy {name}"
+            ));
         }
         _ => error.to_string(),
     };

@@ -65,10 +65,10 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 
 fn render(report: &CheckReport) -> String {
     let mut text = format!(
-        "checked pool '{}' at transaction group {}: {} datasets and snapshots, {} blocks, {}\n",
+        "checked pool '{}' at transaction group {}: {}, {} blocks, {}\n",
         report.pool,
         report.txg,
-        report.datasets,
+        datasets(report.datasets),
         report.blocks,
         format_bytes(report.bytes)
     );
@@ -83,6 +83,10 @@ fn render(report: &CheckReport) -> String {
         1 => "1 error found\n".to_owned(),
         count => format!("{count} errors found\n"),
     }
+}
+
+fn datasets(count: u64) -> String {
+    if count == 1 { "1 dataset".to_owned() } else { format!("{count} datasets and snapshots") }
 }
 
 fn files(count: u64) -> String {
