@@ -98,6 +98,114 @@ fn a_session_ends_when_its_user_signs_out() {
 }
 
 #[test]
+fn a_revoked_token_ends_its_sessions_at_once() {
+    let Some((lab, server)) = arrange() else { return };
+    fs::write(lab.mount("tank").join("large"), vec![7; 48 << 20]).unwrap();
+    let [kept, revoked] = [token(&lab, &["--read-only"]), token(&lab, &[])];
+    let [other, session] = [&kept, &revoked].map(|token| server.sign_in(token));
+    let ids = tokens(&lab);
+    assert_eq!(ids.len(), 2);
+    // The list tells no secret, and each row belongs to one token.
+    let list = lab.pool(&["web", "token", "--list"]);
+    assert!(!list.contains(&kept) && !list.contains(&revoked) && list.contains("read only"), "{list}");
+    let id = ids.iter().find(|token| token["read_only"] == false).unwrap()["id"].as_str().unwrap().to_owned();
+    // A live view and a download are under way.
+    let ask = |path: &str| {
+        let mut stream = server.connect();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", session.cookie);
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut first = [0; 512];
+        let count = stream.read(&mut first).unwrap();
+        assert!(first[..count].starts_with(b"HTTP/1.1 200"), "{path}");
+        stream
+    };
+    let (mut live, mut download) = (ask("/live/overview"), ask("/file?at=tank&path=/large"));
+    lab.pool(&["web", "token", "--revoke", &id]);
+    let begun = Instant::now();
+    assert_eq!(server.page(&session, "/").status, 303);
+    assert_eq!(server.submit(&session, "/run/snapshot", "dataset=tank&name=late").status, 401);
+    assert_eq!(server.post("/sign-in", "", &format!("token={revoked}")).status, 401);
+    assert_eq!(server.get("/metrics", &format!("Authorization: Bearer {revoked}\r\n")).status, 401);
+    let (mut text, mut piece) = (String::new(), [0; 4096]);
+    while !text.contains("the session has ended") {
+        let count = live.read(&mut piece).unwrap();
+        text += &String::from_utf8_lossy(&piece[..count]);
+        assert!(count > 0 && begun.elapsed() < Duration::from_secs(3), "{text}");
+    }
+    let mut bytes = Vec::new();
+    let _ = download.read_to_end(&mut bytes);
+    assert!(bytes.len() < 40 << 20, "{}", bytes.len());
+    assert_eq!(server.page(&other, "/").status, 200);
+    assert_eq!(tokens(&lab).len(), 1);
+    for unknown in [id.as_str(), "", &revoked, &"x".repeat(3000)] {
+        assert!(lab.run("pool", &["web", "token", "--revoke", unknown]).fails(1).contains("no such token"));
+    }
+}
+
+/// The valid tokens that the lab's owner sees.
+fn tokens(lab: &Lab) -> Vec<serde_json::Value> {
+    let list: serde_json::Value = serde_json::from_str(&lab.pool(&["web", "token", "--list", "-j"])).unwrap();
+    list["tokens"].as_object().unwrap().values().cloned().collect()
+}
+
+#[test]
+fn a_client_that_does_not_read_is_dropped() {
+    let Some((lab, server)) = arrange() else { return };
+    fs::write(lab.mount("tank").join("large"), vec![7; 8 << 20]).unwrap();
+    let session = server.sign_in(&token(&lab, &[]));
+    let request =
+        format!("GET /file?at=tank&path=/large HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", session.cookie);
+    // The owner has 32 places for downloads.
+    let mut open: Vec<_> = (0..32).map(|_| server.connect()).collect();
+    for stream in &mut open {
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.read_exact(&mut [0; 64]).unwrap();
+    }
+    let full = server.page(&session, "/file?at=tank&path=/large");
+    assert!(full.status == 400 && full.body.contains("too many downloads"), "{} {}", full.status, full.body);
+    let begun = Instant::now();
+    loop {
+        let served = server.page(&session, "/file?at=tank&path=/large");
+        if served.status == 200 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "the silent readers keep their places");
+        thread::sleep(Duration::from_millis(500));
+    }
+    assert!(begun.elapsed() > Duration::from_secs(10), "a slow reader has time: {:?}", begun.elapsed());
+    for mut stream in open {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        assert!(bytes.len() < 8 << 20, "a silent reader got {}", bytes.len());
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let kilobytes: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kilobytes < 128 << 10, "{peak}");
+}
+
+#[test]
+fn transfers_show_their_progress() {
+    let Some((lab, server)) = arrange() else { return };
+    fs::write(lab.mount("tank/home").join("large"), crate::lab::noise(8 << 20, 3)).unwrap();
+    lab.fs(&["snapshot", "tank/home@a"]);
+    let session = server.sign_in(&token(&lab, &[]));
+    let stream = lab.at("stream");
+    let sent = server.change(&session, "send", &format!("snapshot=tank/home%40a&file={stream}"));
+    let received = server.change(&session, "receive", &format!("dataset=tank/new&file={stream}"));
+    for page in [&sent, &received] {
+        assert!(page.contains("done</span>") && page.contains("aria-label=\"Progress\""), "{page}");
+        assert!(page.contains("100%") && page.contains("8.0") && page.contains("/s"), "{page}");
+        assert!(!page.contains("operation"), "{page}");
+    }
+    // The page shows the command without the option.
+    assert!(sent.contains("fs send tank/home@a &gt; ") && !sent.contains("--progress"), "{sent}");
+    // A stream that cannot be written fails with its reason.
+    let refused = server.change(&session, "send", "snapshot=tank/home%40a&file=/nowhere/stream");
+    assert!(refused.contains("failed</span>") && refused.contains("cannot create"), "{refused}");
+}
+
+#[test]
 fn another_site_cannot_use_a_session() {
     let Some((lab, server)) = arrange() else { return };
     let session = server.sign_in(&token(&lab, &[]));

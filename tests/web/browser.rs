@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use fantoccini::actions::{Actions, InputSource, KeyAction, KeyActions};
 use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
 use fantoccini::{Client, ClientBuilder, Locator};
 use serde_json::{Value, json};
@@ -148,8 +149,16 @@ impl Window {
         self.shows("✓ done").await;
     }
 
-    /// Keeps pictures of a page at both widths and in both themes. Fails if the page is wider than the window.
+    /// Fails if a part of the page has no name or no place for a screen reader.
+    async fn is_accessible(&self, name: &str) {
+        let problems = self.client.execute(include_str!("accessible.js"), vec![]).await.unwrap();
+        assert_eq!(problems, json!([]), "{name}");
+    }
+
+    /// Keeps pictures of a page at both widths and in both themes. Fails if the page is wider than the window, or is
+    /// not accessible.
     async fn picture(&self, name: &str) {
+        self.is_accessible(name).await;
         for theme in ["light", "dark"] {
             let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] });
             self.client.issue_cmd(DevTools("Emulation.setEmulatedMedia", media)).await.unwrap();
@@ -166,6 +175,150 @@ impl Window {
         }
         self.client.issue_cmd(DevTools("Emulation.clearDeviceMetricsOverride", json!({}))).await.unwrap();
     }
+}
+
+/// The keys of WebDriver.
+const TAB: char = '\u{E004}';
+const ENTER: char = '\u{E007}';
+
+/// What the keyboard needs to know about the focused element: name, whether the focus is visible, whether the element
+/// comes after the element before.
+const FOCUSED: &str = r#"
+const focused = document.activeElement, before = window.beforeFocus;
+window.beforeFocus = focused;
+const style = getComputedStyle(focused), box = focused.getBoundingClientRect();
+const label = focused.labels?.[0]?.textContent ?? focused.getAttribute("aria-label") ?? focused.textContent;
+return {
+  name: label.trim(),
+  isBody: focused === document.body,
+  isVisible: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 && box.width > 0 && box.height > 0
+    && box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth,
+  follows: !before || before === document.body || !before.isConnected
+    || (before.compareDocumentPosition(focused) & Node.DOCUMENT_POSITION_FOLLOWING) !== 0,
+};
+"#;
+
+impl Window {
+    /// Presses a key, or types a text, as a keyboard does.
+    async fn press(&self, keys: &str) {
+        for value in keys.chars() {
+            let actions = KeyActions::new("keyboard".to_owned());
+            let pressed = actions.then(KeyAction::Down { value }).then(KeyAction::Up { value });
+            self.client.perform_actions(Actions::from(pressed)).await.unwrap();
+        }
+    }
+
+    /// Presses Tab until the element of this name is focused. Each focus on the way is visible, and comes after the
+    /// one before.
+    async fn tab_to(&self, name: &str) {
+        let mut passed = Vec::new();
+        for _ in 0..150 {
+            self.press(&TAB.to_string()).await;
+            let focused = self.client.execute(FOCUSED, vec![]).await.unwrap();
+            let found = focused["name"].as_str().unwrap().to_owned();
+            // Behind the last element, the focus leaves the page.
+            if focused["isBody"] == false {
+                assert_eq!(focused["isVisible"], true, "the focus on '{found}' is not visible");
+                assert_eq!(focused["follows"], true, "'{found}' comes after {passed:?}");
+            }
+            if found == name {
+                return;
+            }
+            passed.push(found);
+        }
+        panic!("'{name}' is not reached: {passed:?}");
+    }
+
+    /// Goes to an element with Tab, and presses Enter.
+    async fn enter(&self, name: &str) {
+        self.tab_to(name).await;
+        self.press(&ENTER.to_string()).await;
+    }
+
+    /// Confirms the shown change, and continues after its end.
+    async fn confirm(&self, title: &str) {
+        self.shows("This command will run").await;
+        self.enter(title).await;
+        self.shows("✓ done").await;
+        self.enter("Continue").await;
+    }
+}
+
+#[test]
+fn the_keyboard_alone_is_enough() {
+    if !can_mount() {
+        return;
+    }
+    let Some(driver) = Driver::start() else { return };
+    let lab = Lab::new();
+    let server = Server::start(&lab);
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../web");
+    fs::create_dir_all(&folder).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let window = Window { client: driver.open().await, server, folder };
+        with_keys(&lab, &window).await;
+        window.client.clone().close().await.unwrap();
+    });
+}
+
+/// From signing in to a file system, a snapshot and a rollback, with Tab, Enter and letters.
+async fn with_keys(lab: &Lab, window: &Window) {
+    window.go("/").await;
+    window.shows("pool web token").await;
+    // The field of the token is focused at once.
+    window.press(&token(lab, &[])).await;
+    window.press(&ENTER.to_string()).await;
+    window.shows("This machine has no pools yet").await;
+    // The first Tab offers to skip the navigation.
+    window.enter("Skip to the content").await;
+    window.enter("Create a pool").await;
+    window.shows("Devices: paths of disks").await;
+    window.tab_to("Name").await;
+    window.press("tank").await;
+    window.press(&TAB.to_string()).await;
+    window.press(&format!("192M:{}", lab.at("a.img"))).await;
+    window.tab_to("Mount point (empty for the default)").await;
+    window.press(&lab.at("mnt/tank")).await;
+    window.enter("Create").await;
+    window.confirm("Create a pool").await;
+    window.go("/").await;
+    window.shows("Nothing needs attention").await;
+    window.shows("tank").await;
+    window.enter("Datasets").await;
+    window.shows("File systems below").await;
+    window.tab_to("New file system").await;
+    window.press("home").await;
+    window.press(&ENTER.to_string()).await;
+    window.confirm("Create a file system").await;
+    window.enter("home").await;
+    window.shows("Snapshots (0)").await;
+    window.tab_to("New snapshot").await;
+    window.press("monday").await;
+    window.press(&ENTER.to_string()).await;
+    window.confirm("Take a snapshot").await;
+    fs::write(lab.mount("tank/home").join("late"), "late").unwrap();
+    window.enter("monday").await;
+    window.enter("Roll back to this snapshot").await;
+    window.shows("would free").await;
+    window.shows("Type the name to confirm").await;
+    window.tab_to("This cannot be undone. Type the name to confirm: tank/home").await;
+    window.press("tank/home").await;
+    window.press(&ENTER.to_string()).await;
+    window.shows("✓ done").await;
+    assert!(!lab.mount("tank/home").join("late").exists());
+    window.enter("Continue").await;
+    // A property, behind a fold.
+    window.go("/dataset/tank/home").await;
+    window.enter("Change atime").await;
+    window.press(&TAB.to_string()).await;
+    window.press("off").await;
+    window.enter("Set").await;
+    window.confirm("Set a property").await;
+    assert_eq!(lab.fs(&["get", "-Ho", "value", "atime", "tank/home"]).trim(), "off");
+    window.go("/").await;
+    window.enter("Sign out").await;
+    window.shows("To get a token").await;
 }
 
 /// Bytes of a text in base 64.
@@ -236,9 +389,25 @@ async fn day(lab: &Lab, window: &Window) {
     window.go("/dataset/tank/home").await;
     window.fill("#snapshot-name", "monday").await;
     window.change("snapshot", None).await;
+    // A second snapshot, for the time line.
+    lab.fs(&["snapshot", "tank/home@tuesday"]);
     window.go("/dataset/tank/home").await;
     window.shows("monday").await;
+    window.shows("oldest at the left").await;
     window.picture("dataset").await;
+    window.go("/dataset/tank").await;
+    window.picture("root").await;
+    // A stream to a file and back, with its progress.
+    window.go("/snapshot/tank/home%40monday").await;
+    window.fill("#send-file", &lab.at("stream")).await;
+    window.change("send", None).await;
+    window.picture("sent").await;
+    window.go("/dataset/tank").await;
+    let fold = window.client.find(Locator::Css("details:has(form[action=\"/change/receive\"])")).await.unwrap();
+    window.client.execute("arguments[0].open = true", vec![serde_json::to_value(&fold).unwrap()]).await.unwrap();
+    window.fill("#receive-file", &lab.at("stream")).await;
+    window.change("receive", None).await;
+    assert!(lab.fs(&["list", "-H", "-t", "snapshot", "tank/received"]).contains("tank/received@monday"));
     // The file is deleted, and restored from the snapshot.
     fs::remove_file(&file).unwrap();
     window.go("/snapshot/tank/home%40monday").await;
@@ -272,9 +441,11 @@ async fn day(lab: &Lab, window: &Window) {
 /// A disk is lost; the page reports it, and a new disk replaces it.
 async fn lose_a_disk(lab: &Lab, window: &Window) {
     lab.damages();
+    classes(lab, window).await;
     window.go("/pool/tank").await;
+    window.shows("Throughput").await;
     window.picture("pool").await;
-    window.click("a[href*=\"/device/\"]").await;
+    window.click(".device a").await;
     window.shows("Nothing would be lost").await;
     window.picture("device").await;
     let address = window.client.current_url().await.unwrap();
@@ -294,8 +465,45 @@ async fn lose_a_disk(lab: &Lab, window: &Window) {
     window.picture("history").await;
     window.go("/pool/tank/events").await;
     window.picture("events").await;
+    // A pool that is exported is found, and imported from the page.
+    fs::create_dir(lab.path("images")).unwrap();
+    lab.pool(&["create", "-m", "none", "pond", &format!("64M:{}", lab.at("images/pond.img"))]);
+    lab.pool(&["export", "pond"]);
+    window.go(&format!("/import?folder={}", lab.at("images"))).await;
+    window.shows("pond").await;
+    let fold = window.client.find(Locator::Css("article summary")).await.unwrap();
+    fold.click().await.unwrap();
+    window.picture("import").await;
+    window.fill("#new-name-0", "lake").await;
+    window.change("import", None).await;
+    lab.pool(&["list", "lake"]);
+    window.go("/").await;
+    window.shows("lake").await;
+    window.picture("two-pools").await;
     window.go("/tasks").await;
     window.picture("commands").await;
+}
+
+/// Devices of other classes come, and leave from the form of the pool's page.
+async fn classes(lab: &Lab, window: &Window) {
+    window.go("/pool/tank").await;
+    let devices = ["log", "cache", "spare"].map(|class| format!("{class} 192M:{}", lab.at(&format!("{class}.img"))));
+    window.fill("#add-vdevs", &devices.join(" ")).await;
+    window.change("add", None).await;
+    window.go("/").await;
+    window.shows("Cache: ").await;
+    for class in ["spare", "cache"] {
+        window.go("/pool/tank").await;
+        window.shows(&format!("{class}.img")).await;
+        let list = window.client.find(Locator::Css("#remove-device")).await.unwrap();
+        list.select_by_value(&lab.at(&format!("{class}.img"))).await.unwrap();
+        window.click("form[action=\"/change/remove\"] button").await;
+        window.shows("would be removed at once").await;
+        window.picture("remove").await;
+        window.click("form.confirm button").await;
+        window.shows("✓ done").await;
+    }
+    assert!(!lab.pool(&["status", "tank"]).contains("cache.img"));
 }
 
 /// A session that only reads, and one that expires while the page is open.

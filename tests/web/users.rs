@@ -27,8 +27,10 @@ fn a_second_user_sees_and_does_what_is_granted() {
     let token_of_other = other.sh("pool web token").ok();
     let session = server.sign_in(token_of_other.trim());
     // Everything open to every user is shown, without the owner's history, devices' loss and files.
-    let page = server.page(&session, "/pool/tank").body;
-    assert!(page.contains("tank.img") && !page.contains("/change/scrub"), "{page}");
+    crate::lab::wait_until("the first look has ended", || {
+        server.page(&session, "/pool/tank").body.contains("tank.img")
+    });
+    assert!(!server.page(&session, "/pool/tank").body.contains("/change/scrub"));
     for path in ["/pool/tank/history", "/files?at=tank&path=/", "/file?at=tank&path=/x"] {
         let reply = server.page(&session, path);
         assert!(reply.status == 400 && reply.body.contains("permission denied"), "{path}: {reply:?}");
@@ -60,6 +62,35 @@ fn a_token_for_another_user_is_issued_by_root_only() {
     assert!(other.sh("pool web token --user 0").fails(1).contains("permission denied"));
     let narrowed = server.sign_in(&token(&lab, &["--user", &UID.to_string()]));
     assert_eq!(server.submit(&narrowed, "/run/scrub", "pool=tank").status, 403);
+}
+
+#[test]
+fn a_user_neither_sees_nor_revokes_the_token_of_another() {
+    let Some((lab, other)) = arrange() else { return };
+    let server = Server::start(&lab);
+    let owner = server.sign_in(&token(&lab, &[]));
+    let session = server.sign_in(other.sh("pool web token").ok().trim());
+    let ids = |text: &str| {
+        let rows = text.lines().skip(1).filter_map(|row| row.split_whitespace().next());
+        rows.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (all, own) = (ids(&lab.pool(&["web", "token", "--list"])), ids(&other.sh("pool web token --list").ok()));
+    assert_eq!((all.len(), own.len()), (2, 1));
+    let foreign = all.iter().find(|id| **id != own[0]).unwrap();
+    // A token of another user is refused in the words of a token that does not exist.
+    let refused = other.sh(&format!("pool web token --revoke {foreign}")).fails(1);
+    let unknown = other.sh("pool web token --revoke 00000000").fails(1);
+    assert_eq!(refused.replace(foreign, "ID"), unknown.replace("00000000", "ID"));
+    assert_eq!(server.page(&owner, "/").status, 200);
+    // The own token, and root's right over all.
+    let second = server.sign_in(other.sh("pool web token").ok().trim());
+    other.sh(&format!("pool web token --revoke {}", own[0])).ok();
+    assert_eq!([&session, &second, &owner].map(|session| server.page(session, "/").status), [303, 200, 200]);
+    for id in ids(&lab.pool(&["web", "token", "--list"])) {
+        lab.pool(&["web", "token", "--revoke", &id]);
+    }
+    assert_eq!([&second, &owner].map(|session| server.page(session, "/").status), [303, 303]);
+    assert_eq!(lab.pool(&["web", "token", "--list"]), "");
 }
 
 #[test]

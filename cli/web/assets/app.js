@@ -51,6 +51,12 @@ function live(part) {
 
 document.querySelectorAll("[data-live]").forEach(live);
 
+// A number of bytes for people.
+function size(bytes) {
+  const unit = Math.min(4, Math.floor(Math.log2(Math.max(bytes, 1)) / 10));
+  return `${(bytes / 1024 ** unit).toFixed(unit ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+}
+
 for (const form of document.querySelectorAll("form[data-upload]")) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -60,7 +66,13 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
     const request = new XMLHttpRequest();
     request.open("POST", `${form.dataset.upload}?dataset=${encodeURIComponent(form.elements.dataset.value)}`);
     request.setRequestHeader("X-Form", form.elements.form.value);
-    request.upload.onprogress = (progress) => (bar.value = (100 * progress.loaded) / progress.total);
+    const begun = performance.now();
+    request.upload.onprogress = ({ loaded, total }) => {
+      bar.value = (100 * loaded) / total;
+      const rate = loaded / ((performance.now() - begun) / 1000);
+      const left = Math.ceil((total - loaded) / rate);
+      status.textContent = `Uploading: ${size(loaded)} of ${size(total)} at ${size(rate)}/s, ${left} s left`;
+    };
     request.onload = () => (status.textContent = request.responseText);
     request.onerror = () => (status.textContent = "The upload broke off.");
     status.textContent = "Uploading…";

@@ -1,8 +1,8 @@
-//! The local socket at which users get tokens.
+//! The local socket at which users get, list and revoke tokens.
 //!
 //! Every user may connect. The kernel reports the caller, so a token belongs to the calling user. Only
-//! root and the owner of this process may order a token for another user. The owner of a page for one user alone thus
-//! decides who else may sign in.
+//! root and the owner of this process may order a token for another user, and see and revoke tokens of other users. The
+//! owner of a page for one user alone thus decides about further users.
 
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -18,23 +18,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::App;
 use crate::quota::Lasting;
-use crate::tokens::{Grant, LONGEST};
+use crate::tokens::{Grant, LONGEST, TokenRecord};
 
-/// Maximum size of a message at the socket, in bytes.
+/// Maximum size of an order and of an answer, in bytes.
 const MAX: usize = 4096;
+const MAX_ANSWER: usize = 1 << 20;
 
 /// Time limit of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An order of a token.
+/// An order about tokens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
-    /// The user who will sign in; `None` for the caller.
-    pub user: Option<u32>,
-    /// Validity, in seconds.
-    pub seconds: u64,
-    /// Whether the token only reads.
-    pub read_only: bool,
+pub enum Order {
+    /// A new token with the address of the page. `Issued`
+    Issue {
+        /// The user to sign in; `None` for the caller.
+        user: Option<u32>,
+        /// Validity, in seconds.
+        seconds: u64,
+        /// Whether the token only reads.
+        read_only: bool,
+    },
+    /// The valid tokens of the caller; of every user, for root and the owner. `Tokens`
+    List,
+    /// The end of a token and of the token's sessions. `Revoked`
+    Revoke {
+        /// Id from the list of tokens.
+        id: String,
+    },
+}
+
+/// The answer to an order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// A new token, with the address of the page.
+    Issued(Issued),
+    /// Valid tokens, in order of issue.
+    Tokens(Vec<TokenRecord>),
+    /// Whether a token had the id.
+    Revoked(bool),
 }
 
 /// A token, and where to use it.
@@ -48,8 +70,8 @@ pub struct Issued {
     pub fingerprint: String,
 }
 
-/// Orders a token from the server that listens on `path`; `None` if none listens.
-pub fn order(path: &Path, order: &Order) -> Result<Option<Issued>, Failure> {
+/// Gives an order to the server on `path`; `None` without a server.
+pub fn order(path: &Path, order: &Order) -> Result<Option<Answer>, Failure> {
     let mut socket = match UnixStream::connect(path) {
         Ok(socket) => socket,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
@@ -60,7 +82,7 @@ pub fn order(path: &Path, order: &Order) -> Result<Option<Issued>, Failure> {
     let lost = |error: io::Error| Failure::new(format!("the web server does not answer: {error}"));
     socket.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
     frame::send(&mut socket, &frame::encode(order, MAX)?, None).map_err(lost)?;
-    let answer: Option<Result<Issued, Failure>> = frame::read(&mut socket, MAX).map_err(lost)?;
+    let answer: Option<Result<Answer, Failure>> = frame::read(&mut socket, MAX_ANSWER).map_err(lost)?;
     answer.unwrap_or_else(|| Err(Failure::new("the web server closed the connection"))).map(Some)
 }
 
@@ -113,8 +135,8 @@ fn serve(mut socket: UnixStream, caller: u32, app: &App) -> io::Result<()> {
     socket.set_write_timeout(Some(PATIENCE))?;
     let mut ordered = Timely { socket: &socket, deadline: Instant::now() + PATIENCE };
     let Some(order) = frame::read::<Order>(&mut ordered, MAX)? else { return Ok(()) };
-    let answer = issue(app, caller, &order);
-    frame::send(&mut socket, &frame::encode(&answer, MAX)?, None)
+    let answer = carry_out(app, caller, &order);
+    frame::send(&mut socket, &frame::encode(&answer, MAX_ANSWER)?, None)
 }
 
 /// Reads from a socket until a deadline.
@@ -134,17 +156,29 @@ impl Read for Timely<'_> {
     }
 }
 
-fn issue(app: &App, caller: u32, order: &Order) -> Result<Issued, Failure> {
-    let user = order.user.unwrap_or(caller);
-    if user != caller && caller != 0 && caller != app.config.owner {
+/// Carries out an order. Callers other than root and the owner see only own tokens: the token of another user is
+/// unknown.
+fn carry_out(app: &App, caller: u32, order: &Order) -> Result<Answer, Failure> {
+    let own = (!app.is_owner(caller)).then_some(caller);
+    match order {
+        Order::Issue { user, seconds, read_only } => {
+            issue(app, caller, user.unwrap_or(caller), Duration::from_secs(*seconds), *read_only).map(Answer::Issued)
+        }
+        Order::List => Ok(Answer::Tokens(app.tokens.list(own))),
+        Order::Revoke { id } => Ok(Answer::Revoked(app.tokens.revoke(id, own))),
+    }
+}
+
+fn issue(app: &App, caller: u32, user: u32, valid: Duration, read_only: bool) -> Result<Issued, Failure> {
+    if user != caller && !app.is_owner(caller) {
         return Err(Failure::new("permission denied")
             .hint("a token for another user is issued by root, or by the owner of the web server"));
     }
-    let valid = Duration::from_secs(order.seconds);
     if valid.is_zero() || valid > LONGEST {
         return Err(Failure::usage("a token is valid for at most 366d"));
     }
-    let grant = Grant { user, read_only: order.read_only, until: Instant::now() + valid };
-    let token = app.tokens.issue(grant).ok_or_else(|| Failure::new("the user has too many tokens"))?;
+    let grant = Grant { user, read_only, until: Instant::now() + valid };
+    let full = || Failure::new("the user has too many tokens").hint("to end one: pool web token --revoke ID");
+    let token = app.tokens.issue(grant).ok_or_else(full)?;
     Ok(Issued { token, url: app.url.clone(), fingerprint: app.fingerprint.clone() })
 }

@@ -25,12 +25,15 @@
 //! views    text shared by streams            rights   what root gives up
 //! fields   fields of forms                   routes   addresses
 //! notify   messages to systemd                 quota    shares of each user
+//! patient  writes with a time limit
 //! ```
 
 mod actions;
 mod app;
 mod ask;
 mod config;
+#[cfg(test)]
+mod contrast;
 pub mod door;
 mod fields;
 mod figures;
@@ -38,6 +41,7 @@ mod gate;
 mod live;
 mod notify;
 mod pages;
+mod patient;
 mod quota;
 mod rights;
 mod routes;

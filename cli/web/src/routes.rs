@@ -11,7 +11,7 @@ use axum::routing::{get, post};
 
 use crate::app::App;
 use crate::pages::{
-    change, dataset, device, files, frame, journal, new, overview, plan, pool, sign_in, snapshot, streams, task,
+    change, dataset, device, files, frame, import, journal, new, overview, plan, pool, sign_in, snapshot, streams, task,
 };
 use crate::{figures, gate, live};
 
@@ -33,6 +33,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/files", get(files::show))
         .route("/file", get(files::download))
         .route("/new", get(new::show))
+        .route("/import", get(import::show))
         .route("/plan", get(plan::show))
         .route("/change/{action}", post(change::confirm))
         .route("/run/{action}", post(change::run))

@@ -1,7 +1,7 @@
 //! Connections: TLS, limits, and an HTTP server for each connection.
 //!
-//! A slow or silent client costs a task and is dropped after a time limit: of the handshake, of a request's head, and
-//! of its body. The number of connections is bounded.
+//! A slow or silent client costs a task and is dropped after a time limit: of the handshake, of a request's head and
+//! body, and of an answer without a reader. The number of connections is bounded.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use protocol::{Executors, Failure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Builder;
 use tokio::select;
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
 use crate::config::{Commands, Config};
+use crate::patient::Patient;
 use crate::quota::Quota;
 use crate::tasks::Tasks;
 use crate::tokens::Tokens;
@@ -37,6 +38,15 @@ const MOST: usize = 2048;
 
 /// Time limit of the TLS handshake, and of the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest wait for a client to read a part of an answer.
+const STANDSTILL: Duration = Duration::from_secs(20);
+
+/// Buffer of the kernel for unread bytes of a connection.
+const SEND_BUFFER: u32 = 256 << 10;
+
+/// Number of connections before the kernel refuses more.
+const BACKLOG: u32 = 1024;
 
 /// Maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 32 << 10;
@@ -76,7 +86,7 @@ pub fn serve(
     let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(THREADS).build()?;
     let served = runtime.block_on(async {
         let failed = |error: io::Error| Failure::cannot("listen on", config.listen, error);
-        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let listener = listen(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let app = Arc::new(App {
             url: url(address),
@@ -107,6 +117,15 @@ pub fn serve(
     // A service without an answer must not delay the end.
     runtime.shutdown_background();
     served
+}
+
+/// Listens, with a bounded buffer for each connection.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The address of the page. On the loopback interface, the certificate's name is `localhost`.
@@ -153,7 +172,7 @@ async fn connection(mut stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, r
     if timeout(PATIENCE, stream.peek(&mut first)).await?? == 1 && first[0].is_ascii_uppercase() {
         return plain(&mut stream).await;
     }
-    let stream = timeout(PATIENCE, tls.accept(stream)).await??;
+    let stream = timeout(PATIENCE, tls.accept(Patient::new(stream, STANDSTILL))).await??;
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
         let mut routes = routes.clone();

@@ -10,6 +10,8 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 use protocol::{Exit, Failure};
+use serde::Deserialize;
+use serde_json::Value;
 
 /// Maximum number of tasks on record, and of running tasks.
 const MOST: usize = 200;
@@ -45,11 +47,43 @@ pub(crate) struct Task {
 pub(crate) struct State {
     /// Output so far, in bytes of any encoding.
     pub(crate) output: Vec<u8>,
+    /// The progress of a transfer.
+    pub(crate) progress: Option<Transfer>,
     /// The exit status and the duration in seconds; `None` while the task runs.
     pub(crate) end: Option<(Exit, f64)>,
 }
 
+/// The progress of a send or a receive: a line of `--progress json`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Transfer {
+    /// Bytes transferred.
+    pub(crate) bytes: u64,
+    /// Number of expected bytes.
+    pub(crate) total: Option<u64>,
+    /// Bytes per second since the beginning.
+    pub(crate) rate: u64,
+}
+
+impl Transfer {
+    /// The progress in a line of output; `None` for any other line.
+    pub(crate) fn of_line(line: &[u8]) -> Option<Transfer> {
+        let object: Value = serde_json::from_slice(line).ok()?;
+        object.get("operation")?;
+        serde_json::from_value(object).ok()
+    }
+
+    /// Seconds left at the present rate.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.total?.saturating_sub(self.bytes).checked_div(self.rate)
+    }
+}
+
 impl Task {
+    /// Notes the progress of a transfer; the size of the file is the total of a command without a total.
+    pub(crate) fn note(&self, transfer: Transfer, size: Option<u64>) {
+        self.state.lock().progress = Some(Transfer { total: transfer.total.or(size), ..transfer });
+    }
+
     /// Output and end so far.
     pub(crate) fn state(&self) -> State {
         self.state.lock().clone()
@@ -148,6 +182,18 @@ pub(crate) fn append(output: &mut Vec<u8>, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_progress_is_no_output() {
+        let line =
+            br#"{"operation":"sending","snapshot":"tank@a","bytes":100,"total":300,"rate":50,"remaining_seconds":4}"#;
+        let transfer = Transfer::of_line(line).unwrap();
+        assert_eq!((transfer.bytes, transfer.total, transfer.left()), (100, Some(300), Some(4)));
+        for other in ["", "{", "{\"operation\"", "{\"operation\":1}", "would send", r#"{"bytes":1}"#] {
+            assert_eq!(Transfer::of_line(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(Transfer { rate: 0, ..transfer }.left(), None);
+    }
 
     #[test]
     fn a_long_output_keeps_its_beginning_and_its_end() {

@@ -6,14 +6,18 @@
 //!
 //! Secrets are random and kept only as hashes, so a lookup reveals nothing by its duration. All state is in memory:
 //! after a restart of the server, users sign in again.
+//!
+//! The id of a token is no secret. Revoking a token ends the sessions of the token too; a single lock guards tokens and
+//! sessions, so no session begins meanwhile.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use rand::TryRngCore;
 use rand::rngs::OsRng;
+use serde::{Deserialize, Serialize};
 
 /// Maximum number of valid tokens and of sessions; of one user, a quarter.
 const MOST: usize = 4096;
@@ -45,6 +49,47 @@ pub type Secret = String;
 
 type Hash = [u8; 32];
 
+/// The id of a token.
+type Id = [u8; 5];
+
+/// A valid token, without the secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    /// Name of the token for revoking.
+    pub id: String,
+    /// The user to sign in.
+    pub user: u32,
+    /// Whether the token only reads.
+    pub read_only: bool,
+    /// Time of issue, in seconds since 1970.
+    pub issued: u64,
+    /// End of the validity, in seconds since 1970.
+    pub until: u64,
+    /// The last request with the token or a session of the token, in seconds since 1970.
+    pub used: Option<u64>,
+    /// Number of open sessions of the token.
+    pub sessions: u64,
+}
+
+/// A token or a session.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    grant: Grant,
+    /// The id of the token, or of the session's token.
+    id: Id,
+    issued: u64,
+    used: Option<u64>,
+}
+
+type Entries = HashMap<Hash, Entry>;
+
+/// Tokens and sessions.
+#[derive(Debug, Default)]
+struct Table {
+    tokens: Entries,
+    sessions: Entries,
+}
+
 /// A signed-in browser.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -57,8 +102,7 @@ pub struct Session {
 /// All tokens, sessions and failed attempts.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    tokens: Mutex<HashMap<Hash, Grant>>,
-    sessions: Mutex<HashMap<Hash, Grant>>,
+    table: Mutex<Table>,
     failures: Mutex<HashMap<IpAddr, (u32, Instant)>>,
 }
 
@@ -76,32 +120,72 @@ pub enum Refusal {
 impl Tokens {
     /// A new token; `None` if the user has too many.
     pub fn issue(&self, grant: Grant) -> Option<Secret> {
-        enter(&mut self.tokens.lock(), grant, false)
+        let mut id = Id::default();
+        OsRng.try_fill_bytes(&mut id).ok()?;
+        enter(&mut self.table.lock().tokens, Entry { grant, id, issued: now(), used: None }, false)
     }
 
     /// The rights of a valid token, for programs with a token in each request.
     pub fn grant_of(&self, token: &str) -> Option<Grant> {
-        find(&mut self.tokens.lock(), token)
+        find(&mut self.table.lock().tokens, token).map(|entry| entry.grant)
     }
 
     /// Signs in with a token. A valid token is accepted even after failed attempts: 160 random bits cannot be guessed,
     /// and another local user could otherwise lock the owner out.
     pub fn sign_in(&self, token: &str, from: IpAddr) -> Result<Secret, Refusal> {
-        match self.grant_of(token.trim()) {
-            Some(grant) => enter(&mut self.sessions.lock(), grant, true).ok_or(Refusal::Full),
+        let mut table = self.table.lock();
+        match find(&mut table.tokens, token.trim()) {
+            Some(entry) => enter(&mut table.sessions, entry, true).ok_or(Refusal::Full),
             None => Err(self.failed(from).map_or(Refusal::Unknown, Refusal::TooMany)),
         }
     }
 
     /// The session of a cookie.
     pub fn session(&self, secret: &str) -> Option<Session> {
-        let grant = find(&mut self.sessions.lock(), secret)?;
+        let grant = find(&mut self.table.lock().sessions, secret)?.grant;
         Some(Session { grant, form: form_secret(secret) })
     }
 
     /// Ends a session before its time.
     pub fn sign_out(&self, secret: &str) {
-        self.sessions.lock().remove(&hash(secret));
+        let mut table = self.table.lock();
+        let Some(session) = table.sessions.remove(&hash(secret)) else { return };
+        let token = table.tokens.values_mut().find(|token| token.id == session.id);
+        token.into_iter().for_each(|token| token.used = token.used.max(session.used));
+    }
+
+    /// The valid tokens of a user, or of all users with `None`, in order of issue.
+    pub fn list(&self, user: Option<u32>) -> Vec<TokenRecord> {
+        let (table, instant, now) = (self.table.lock(), Instant::now(), now());
+        let is_shown = |entry: &&Entry| entry.grant.until > instant && user.is_none_or(|user| user == entry.grant.user);
+        let mut records: Vec<TokenRecord> = Vec::new();
+        for token in table.tokens.values().filter(is_shown) {
+            let sessions = || table.sessions.values().filter(|session| session.id == token.id);
+            records.push(TokenRecord {
+                id: text(&token.id),
+                user: token.grant.user,
+                read_only: token.grant.read_only,
+                issued: token.issued,
+                until: now + token.grant.until.saturating_duration_since(instant).as_secs(),
+                used: sessions().filter_map(|session| session.used).max().max(token.used),
+                sessions: sessions().filter(|session| session.grant.until > instant).count() as u64,
+            });
+        }
+        records.sort_by(|a, b| (a.issued, &a.id).cmp(&(b.issued, &b.id)));
+        records
+    }
+
+    /// Revokes a token of a user, or of any user with `None`, and ends the sessions of the token. False without a token.
+    pub fn revoke(&self, id: &str, user: Option<u32>) -> bool {
+        let mut table = self.table.lock();
+        let is_meant = |entry: &Entry| text(&entry.id) == id && user.is_none_or(|user| user == entry.grant.user);
+        let before = table.tokens.len();
+        table.tokens.retain(|_, token| !is_meant(token));
+        let is_revoked = table.tokens.len() < before;
+        if is_revoked {
+            table.sessions.retain(|_, session| text(&session.id) != id);
+        }
+        is_revoked
     }
 
     /// Counts a failed attempt; the time to wait if there are too many.
@@ -123,15 +207,15 @@ impl Tokens {
     }
 }
 
-/// Enters a grant under a new secret. If the user has too many, the one that expires first makes room, or the grant is
+/// Enters a token or a session under a new secret. If the user has too many, the one that expires first makes room, or the grant is
 /// refused.
-fn enter(all: &mut HashMap<Hash, Grant>, grant: Grant, makes_room: bool) -> Option<Secret> {
+fn enter(all: &mut Entries, entry: Entry, makes_room: bool) -> Option<Secret> {
     let now = Instant::now();
-    all.retain(|_, known| known.until > now);
-    let own = all.iter().filter(|(_, known)| known.user == grant.user);
+    all.retain(|_, known| known.grant.until > now);
+    let own = all.iter().filter(|(_, known)| known.grant.user == entry.grant.user);
     let own_count = own.clone().count();
     if own_count >= MOST_OF_ONE || all.len() >= MOST {
-        let first = own.min_by_key(|(_, known)| known.until).map(|(hash, _)| *hash)?;
+        let first = own.min_by_key(|(_, known)| known.grant.until).map(|(hash, _)| *hash)?;
         if !makes_room {
             return None;
         }
@@ -140,18 +224,25 @@ fn enter(all: &mut HashMap<Hash, Grant>, grant: Grant, makes_room: bool) -> Opti
     let mut bytes = [0; 20];
     OsRng.try_fill_bytes(&mut bytes).ok()?;
     let secret = text(&bytes);
-    all.insert(hash(&secret), grant);
+    all.insert(hash(&secret), entry);
     Some(secret)
 }
 
-fn find(all: &mut HashMap<Hash, Grant>, secret: &str) -> Option<Grant> {
+/// The valid entry of a secret; notes the use.
+fn find(all: &mut Entries, secret: &str) -> Option<Entry> {
     let key = hash(secret);
-    let grant = *all.get(&key)?;
-    if grant.until <= Instant::now() {
+    let entry = all.get_mut(&key)?;
+    if entry.grant.until <= Instant::now() {
         all.remove(&key);
         return None;
     }
-    Some(grant)
+    entry.used = Some(now());
+    Some(*entry)
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
 }
 
 fn hash(secret: &str) -> Hash {
@@ -204,6 +295,25 @@ mod tests {
         assert!(tokens.session(&session).is_none());
         let expired = tokens.issue(grant(7, Duration::ZERO)).unwrap();
         assert_eq!(tokens.sign_in(&expired, HERE), Err(Refusal::Unknown));
+    }
+
+    #[test]
+    fn a_revoked_token_and_its_sessions_end_and_no_other() {
+        let tokens = Tokens::default();
+        let [ann, bob] = [7, 8].map(|user| tokens.issue(grant(user, WINDOW)).unwrap());
+        let [of_ann, of_bob] = [&ann, &bob].map(|token| tokens.sign_in(token, HERE).unwrap());
+        let known = tokens.list(Some(7));
+        assert_eq!(known.iter().map(|token| (token.user, token.sessions)).collect::<Vec<_>>(), [(7, 1)]);
+        assert!(known[0].used.is_some() && known[0].until >= known[0].issued && known[0].id.len() == 8);
+        assert!(!tokens.revoke(&known[0].id, Some(8)) && !tokens.revoke("", None) && !tokens.revoke(&ann, None));
+        assert!(tokens.session(&of_ann).is_some());
+        assert!(tokens.revoke(&known[0].id, Some(7)) && !tokens.revoke(&known[0].id, None));
+        assert!(tokens.session(&of_ann).is_none() && tokens.grant_of(&ann).is_none());
+        assert!(tokens.session(&of_bob).is_some());
+        tokens.sign_out(&of_bob);
+        let left = tokens.list(None);
+        assert_eq!(left.iter().map(|token| (token.user, token.sessions)).collect::<Vec<_>>(), [(8, 0)]);
+        assert!(left[0].used.is_some());
     }
 
     #[test]

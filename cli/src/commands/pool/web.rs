@@ -1,4 +1,4 @@
-//! `pool web`: serves the web page, and issues tokens for signing in.
+//! `pool web`: serves the web page, and issues, lists and revokes tokens for signing in.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -10,13 +10,16 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use dataset::property::OwnerKind;
 use jiff::tz::TimeZone;
-use protocol::{Executor, Exit, Failure};
+use protocol::{Executor, Exit, Failure, unexpected_answer};
 use service::owners;
 use service::places::{Places, prepare_shared};
-use web::door::{self, Order};
+use web::door::{self, Answer, Order};
+use web::tokens::TokenRecord;
 use web::{Commands, Config, Listening};
 
 use crate::context::{Console, Context, Terminals};
+use crate::output::table::{Column, Table};
+use crate::output::time;
 use crate::program::Program;
 use crate::run;
 
@@ -56,7 +59,7 @@ pub struct Arguments {
 /// The subcommands of `pool web`.
 #[derive(Subcommand, Debug)]
 enum Token {
-    /// Print a token for signing in
+    /// Print a token for signing in, or list or revoke tokens
     Token(TokenArguments),
 }
 
@@ -64,12 +67,15 @@ enum Token {
 #[derive(Args, Debug)]
 #[command(
     after_help = "A token belongs to the user who runs the command, and gives no more than the permissions of that user. \
-Tokens and sessions end when the web server ends.
+Tokens and sessions end when the web server ends. Revoking a token ends its sessions at once; commands that were confirmed
+continue. Root and the owner of the server list and revoke the tokens of all users.
 
 Examples:
   pool web token
   pool web token --read-only --expires 7d
-  pool web token --user ann                  by root, or by the owner of the server"
+  pool web token --user ann                  by root, or by the owner of the server
+  pool web token --list
+  pool web token --revoke 7k2m9q0a           an id from the list"
 )]
 struct TokenArguments {
     /// Sign in as this user
@@ -81,6 +87,12 @@ struct TokenArguments {
     /// Look at everything, and change nothing
     #[arg(long)]
     read_only: bool,
+    /// List valid tokens, without their secrets
+    #[arg(long, conflicts_with_all = ["user", "expires", "read_only", "revoke"])]
+    list: bool,
+    /// Revoke the token with this id, and end its sessions; may be repeated
+    #[arg(long, value_name = "ID", conflicts_with_all = ["user", "expires", "read_only", "json"])]
+    revoke: Vec<String>,
     /// Print JSON
     #[arg(short = 'j', long)]
     json: bool,
@@ -89,6 +101,8 @@ struct TokenArguments {
 /// Serves the page until interrupted, or issues a token.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     match &arguments.token {
+        Some(Token::Token(token)) if token.list => list(token, context),
+        Some(Token::Token(token)) if !token.revoke.is_empty() => revoke(&token.revoke),
         Some(Token::Token(token)) => issue(token, context),
         None => serve(arguments, context),
     }
@@ -154,16 +168,15 @@ fn issue(arguments: &TokenArguments, context: &mut Context<'_>) -> Result<Exit, 
     let user = arguments.user.as_deref().map(|name| {
         owners::number(OwnerKind::User, name).ok_or_else(|| Failure::usage(format!("no such user: '{name}'")))
     });
-    let order = Order {
+    let order = Order::Issue {
         user: user.transpose()?,
         seconds: duration(&arguments.expires)?.as_secs(),
         read_only: arguments.read_only,
     };
-    let own = Places::of_this_user();
-    let doors = [Some(own), Places::of_the_system()].into_iter().flatten().map(|places| places.web_door());
-    let issued = doors.map(|door| door::order(&door, &order)).find_map(Result::transpose);
-    let Some(issued) = issued.transpose()? else {
-        return Err(Failure::new("no web server is running").hint("to start one: pool web"));
+    let issued = doors().map(|door| door::order(&door, &order)).find_map(Result::transpose);
+    let issued = match issued.transpose()?.ok_or_else(no_server)? {
+        Answer::Issued(issued) => issued,
+        _ => return Err(unexpected_answer()),
     };
     let text = match arguments.json {
         false => format!("{}\n", issued.token),
@@ -178,6 +191,75 @@ fn issue(arguments: &TokenArguments, context: &mut Context<'_>) -> Result<Exit, 
     context.print(&text)?;
     if context.console.terminals.output {
         context.note(&format!("Sign in at {} with this token, valid for {}.\n", issued.url, arguments.expires))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The sockets of the web servers of the caller and of root.
+fn doors() -> impl Iterator<Item = PathBuf> {
+    [Some(Places::of_this_user()), Places::of_the_system()].into_iter().flatten().map(|places| places.web_door())
+}
+
+fn no_server() -> Failure {
+    Failure::new("no web server is running").hint("to start one: pool web")
+}
+
+/// Gives an order to every running web server.
+fn order_all(order: &Order) -> Result<Vec<Answer>, Failure> {
+    let answers = doors().filter_map(|door| door::order(&door, order).transpose()).collect::<Result<Vec<_>, _>>()?;
+    if answers.is_empty() { Err(no_server()) } else { Ok(answers) }
+}
+
+fn list(arguments: &TokenArguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let mut tokens = Vec::new();
+    for answer in order_all(&Order::List)? {
+        let Answer::Tokens(known) = answer else { return Err(unexpected_answer()) };
+        tokens.extend(known);
+    }
+    if arguments.json {
+        let encoded: serde_json::Map<_, _> = tokens.iter().map(|token| (token.id.clone(), encode(token))).collect();
+        context.print_json("web token", "tokens", encoded.into())?;
+    } else if tokens.is_empty() {
+        context.note("no valid tokens\n")?;
+    } else {
+        let text = table(&tokens, context);
+        context.print(&text)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn encode(token: &TokenRecord) -> serde_json::Value {
+    let TokenRecord { id, user, read_only, issued, until, used, sessions } = token;
+    serde_json::json!({
+        "id": id, "user": name_of(*user), "read_only": read_only, "issued": issued, "expires": until, "last_used": used,
+        "sessions": sessions,
+    })
+}
+
+fn table(tokens: &[TokenRecord], context: &Context<'_>) -> String {
+    let titles = ["ID", "USER", "ACCESS", "ISSUED", "EXPIRES", "LAST USE"].map(Column::left);
+    let mut table = Table::new(titles.into_iter().chain([Column::right("SESSIONS")]).collect());
+    let shown = |seconds: u64| time::long(i64::try_from(seconds).unwrap_or(i64::MAX), context.zone);
+    for token in tokens {
+        table.push(vec![
+            token.id.clone(),
+            name_of(token.user),
+            if token.read_only { "read only" } else { "full" }.to_owned(),
+            shown(token.issued),
+            shown(token.until),
+            token.used.map_or_else(|| "never".to_owned(), shown),
+            token.sessions.to_string(),
+        ]);
+    }
+    table.render(false)
+}
+
+fn revoke(ids: &[String]) -> Result<Exit, Failure> {
+    for id in ids {
+        let answers = order_all(&Order::Revoke { id: id.to_lowercase() })?;
+        if !answers.iter().any(|answer| matches!(answer, Answer::Revoked(true))) {
+            return Err(Failure::cannot("revoke", id, "no such token").hint("to list tokens: pool web token --list"));
+        }
     }
     Ok(Exit::Done)
 }

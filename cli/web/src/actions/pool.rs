@@ -8,7 +8,7 @@ use crate::fields::Fields;
 
 pub(super) const ACTIONS: &[Action] = &[
     Action::new("create-pool", "Create a pool", create, Dry::Option("-n")).of_owner(),
-    Action::new("import", "Import a pool", import, Dry::Show(importable)).of_owner(),
+    Action::new("import", "Import the pool", import, Dry::Show(before_import)).of_owner(),
     Action::new("export", "Export the pool", |fields| of_pool(fields, &["pool", "export"]), Dry::Show(datasets))
         .of_owner(),
     Action::new("destroy-pool", "Destroy the pool", destroy, Dry::Show(datasets)).of_owner().retyping("pool"),
@@ -54,6 +54,10 @@ pub(super) const ACTIONS: &[Action] = &[
         .of_owner(),
     Action::new("detach", "Detach the device", |fields| of_device(fields, "detach"), Dry::Cost(loss)).of_owner(),
     Action::new("remove", "Remove the vdev", |fields| of_device(fields, "remove"), Dry::Option("-n")).of_owner(),
+    Action::new("remove-pause", "Pause the removal", |fields| job(fields, "remove", &["-p"]), Dry::Show(status))
+        .of_owner(),
+    Action::new("remove-stop", "Stop the removal", |fields| job(fields, "remove", &["-s"]), Dry::Show(status))
+        .of_owner(),
     Action::new("replace", "Replace the device", |fields| with_new(fields, "replace"), Dry::Option("-n")).of_owner(),
     Action::new("attach", "Attach a device", |fields| with_new(fields, "attach"), Dry::Option("-n")).of_owner(),
 ];
@@ -114,16 +118,45 @@ fn search(fields: &Fields) -> Result<Words, Failure> {
     Ok(command(&["-d", &argument(fields, "folder")?]))
 }
 
+/// Boxes of the form of an import, with options.
+const IMPORT: [(&str, &[&str]); 6] = [
+    ("destroyed", &["-D"]),
+    ("no-mount", &["-N"]),
+    ("read-only", &["-o", "readonly=on"]),
+    ("force", &["-f"]),
+    ("without-log", &["-m"]),
+    ("rewind", &["-F"]),
+];
+
 fn import(fields: &Fields) -> Result<Words, Failure> {
+    importing(fields, &[])
+}
+
+fn importing(fields: &Fields, further: &[&str]) -> Result<Words, Failure> {
     let mut words = command(&["pool", "import"]);
     words.extend(search(fields)?);
+    for (_, options) in IMPORT.iter().filter(|(name, _)| fields.has(name)) {
+        words.extend(command(options));
+    }
+    words.extend(command(further));
+    if fields.has("root") {
+        words.extend(command(&["-R", &argument(fields, "root")?]));
+    }
     words.push(argument(fields, "pool")?.into());
+    if fields.has("new-name") {
+        words.push(name(fields, "new-name")?.into());
+    }
     Ok(words)
 }
 
-fn importable(fields: &Fields) -> Result<Words, Failure> {
+/// The loss of a rewind, or the pools found.
+fn before_import(fields: &Fields) -> Result<Words, Failure> {
+    if fields.has("rewind") {
+        return importing(fields, &["-n"]);
+    }
     let mut words = command(&["pool", "import"]);
     words.extend(search(fields)?);
+    words.extend(fields.has("destroyed").then(|| "-D".into()));
     Ok(words)
 }
 

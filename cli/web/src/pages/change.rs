@@ -1,8 +1,8 @@
 //! The dry run of a change, its confirmation, and its start.
 
 use std::cell::RefCell;
-use std::fs::{File as OpenFile, OpenOptions, remove_file};
-use std::io::{self, Read, Write};
+use std::fs::{File as OpenFile, OpenOptions, metadata, remove_file};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -20,7 +20,10 @@ use crate::actions::{self, Action, File, Words};
 use crate::app::App;
 use crate::fields::Fields;
 use crate::gate::Visitor;
-use crate::tasks::{Output, Task, append};
+use crate::tasks::{Output, Task, Transfer, append};
+
+/// Longest piece of a line of output, in bytes.
+const MAX_LINE: u64 = 4096;
 
 /// Steps to a page about a change.
 fn way(action: &Action) -> [frame::Step; 2] {
@@ -182,7 +185,7 @@ fn subprocess(
     (file, path): (File, &str),
     each: &mut dyn FnMut(&[u8]),
 ) -> Result<Exit, Failure> {
-    let (mut reader, writer) = io::pipe()?;
+    let (reader, writer) = io::pipe()?;
     let mut command = Command::new(&app.program);
     command.arg0(&words[0]).args(&words[1..]).stderr(writer.try_clone()?);
     match file {
@@ -194,14 +197,19 @@ fn subprocess(
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             let made = made.map_err(|error| Failure::cannot("create", path, error))?;
             command.stdin(Stdio::null()).stdout(made);
+            // The reader below waits for the last writer.
+            drop(writer);
         }
     }
     let mut child = command.spawn()?;
     // The command holds the only other ends of the pipe.
     drop(command);
-    let mut piece = [0; 4096];
-    while let Ok(count @ 1..) = reader.read(&mut piece) {
-        each(&piece[..count]);
+    let mut lines = BufReader::new(reader);
+    let mut line = Vec::new();
+    // A line of any length comes in bounded pieces.
+    while let Ok(1..) = (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line) {
+        each(&line);
+        line.clear();
     }
     let status = child.wait()?;
     Ok(if status.success() { Exit::Done } else { Exit::Failed })
@@ -240,7 +248,15 @@ fn start(app: &Arc<App>, visitor: &Visitor, action: &Action, fields: &Fields) ->
     app.tasks.run((user, shown, back), move |task| {
         let mut each = |bytes: &[u8]| drop(Output(task).write(bytes));
         let Some((file, path)) = file else { return run_here(&shared, user, &words, &mut each) };
-        match subprocess(&shared, &words, (file, &path), &mut each) {
+        // The command does not know the size of the input.
+        let size = (file == File::Read).then(|| Some(metadata(&path).ok()?.len())).flatten();
+        let mut line = |line: &[u8]| match Transfer::of_line(line) {
+            Some(transfer) => task.note(transfer, size),
+            None => drop(Output(task).write(line)),
+        };
+        let mut reporting = words.clone();
+        reporting.splice(2..2, ["--progress".into(), "json".into()]);
+        match subprocess(&shared, &reporting, (file, &path), &mut line) {
             Ok(exit) => {
                 if exit != Exit::Done && file == File::Written && remove_file(&path).is_ok() {
                     each(format!("the incomplete file {path} was removed\n").as_bytes());

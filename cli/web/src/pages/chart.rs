@@ -117,7 +117,7 @@ fn table(points: &[Point]) -> Markup {
                     tbody {
                         @for part in points.chunks(POINTS / ROWS).rev() {
                             tr {
-                                th scope="row" { (parts::time(part[0].time as i64)) }
+                                th.nowrap scope="row" { (parts::time(part[0].time as i64)) }
                                 @for (chart, line) in &columns { td { ((chart.shown)(mean(part, line.value))) } }
                             }
                         }

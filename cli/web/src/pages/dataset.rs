@@ -9,6 +9,7 @@ use dataset::property::dataset::{
     USEDBYREFRESERVATION, USEDBYSNAPSHOTS, USERREFS,
 };
 use dataset::property::{Kinds, Precision, Property, Source, Syntax};
+use futures_util::future::try_join3;
 use maud::{Markup, html};
 use protocol::{DatasetRecord, DatasetRequest, Failure, PropertyRecord};
 use serde::Deserialize;
@@ -64,11 +65,15 @@ async fn content(app: &Arc<App>, visitor: &Visitor, name: &str, from: &Parts) ->
         properties: properties.iter().map(|name| (*name).to_owned()).collect(),
     };
     let pool = dataset.pool();
-    let own: Vec<DatasetRecord> = app.list(visitor, pool, list(0, Kinds::FILESYSTEM, &[]), (1, Some)).await?;
+    // A service answers several requests at a time.
+    let (own, mut children, mut snapshots) = try_join3(
+        app.list::<DatasetRecord, _>(visitor, pool, list(0, Kinds::FILESYSTEM, &[]), (1, Some)),
+        app.list(visitor, pool, list(1, Kinds::FILESYSTEM, &CHILD), (MOST, Row::of)),
+        app.list(visitor, pool, list(1, Kinds::SNAPSHOT, &SNAPSHOT), (MOST, Row::of)),
+    )
+    .await?;
     let own = own.into_iter().next().ok_or_else(|| Failure::no_dataset(name))?;
-    let mut children = app.list(visitor, pool, list(1, Kinds::FILESYSTEM, &CHILD), (MOST, Row::of)).await?;
     children.retain(|child| &*child.name != name);
-    let mut snapshots = app.list(visitor, pool, list(1, Kinds::SNAPSHOT, &SNAPSHOT), (MOST, Row::of)).await?;
     snapshots.retain(|snapshot| snapshot.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('@')));
     snapshots.reverse();
     Ok(html! {
@@ -225,12 +230,12 @@ fn child_table(name: &str, children: &[Row], from: &Parts) -> Markup {
     html! {
         @if !children.is_empty() {
             div.wide { table {
-                thead { tr { @for head in ["Name", "Used", "", "Available", "Referenced", "Mountpoint"] { th scope="col" { (head) } } } }
+                thead { tr { @for head in ["Name", "Used", "Share", "Available", "Referenced", "Mountpoint"] { th scope="col" { (head) } } } }
                 tbody {
                     @for child in shown {
                         tr {
                             th scope="row" { a href=(parts::dataset_address(&child.name)) { (child.leaf()) } }
-                            td { (parts::bytes(child.used)) }
+                            td.nowrap { (parts::bytes(child.used)) }
                             td { meter min="0" max=(most) value=(child.used) aria-hidden="true" {} }
                             td { (parts::bytes(child.available)) }
                             td { (parts::bytes(child.referenced)) }
@@ -264,7 +269,8 @@ fn time_line(snapshots: &[Row]) -> Markup {
     let each = oldest_first.len().div_ceil(BARS).max(1);
     let bars: Vec<(u64, &[&Row])> =
         oldest_first.chunks(each).map(|group| (group.iter().map(|snapshot| snapshot.used).sum(), group)).collect();
-    let most = bars.iter().map(|(used, _)| *used).max().unwrap_or(0).max(1);
+    let largest = bars.iter().map(|(used, _)| *used).max().unwrap_or(0);
+    let most = largest.max(1);
     html! {
         @if snapshots.len() > 1 {
             figure {
@@ -277,7 +283,7 @@ fn time_line(snapshots: &[Row]) -> Markup {
                         }
                     }
                 }
-                figcaption { "Space that each snapshot holds alone, oldest at the left; at most " (parts::bytes(most)) "." }
+                figcaption { "Space that each snapshot holds alone, oldest at the left; at most " (parts::bytes(largest)) "." }
             }
         }
     }
@@ -287,13 +293,13 @@ fn snapshot_table(visitor: &Visitor, name: &str, snapshots: &[Row], from: &Parts
     html! {
         @if snapshots.is_empty() { p { "No snapshots." } } @else {
             div.wide { table {
-                thead { tr { @for head in ["Snapshot", "Taken", "Holds alone", "Referenced", ""] { th scope="col" { (head) } } } }
+                thead { tr { @for head in ["Snapshot", "Taken", "Holds alone", "Referenced", "Files"] { th scope="col" { (head) } } } }
                 tbody {
                     @for snapshot in snapshots.iter().skip(from.snapshots).take(ROWS) {
                         @let full = &*snapshot.name;
                         tr {
                             th scope="row" { a href=(parts::snapshot_address(full)) { (snapshot.leaf()) } }
-                            td { (parts::time(snapshot.creation)) }
+                            td.nowrap { (parts::time(snapshot.creation)) }
                             td { (parts::bytes(snapshot.used)) }
                             td { (parts::bytes(snapshot.referenced)) }
                             td { @if visitor.is_owner { a href=(super::files::address(full, b"/")) { "Browse" } } }
@@ -314,11 +320,25 @@ pub(super) fn property_table(
     properties: &[&PropertyRecord],
     of_pool: bool,
 ) -> Markup {
+    let find = if of_pool { Property::of_pool } else { Property::of_dataset };
+    let is_constant = |record: &&&PropertyRecord| find(&record.name).is_ok_and(|property| property.is_constant());
+    let (constant, own): (Vec<&PropertyRecord>, Vec<_>) = properties.iter().partition(is_constant);
+    let table = |properties: &[&PropertyRecord]| {
+        html! {
+            div.wide { table.properties {
+                thead { tr { @for head in ["Property", "Value", "Source", "Change"] { th scope="col" { (head) } } } }
+                tbody { @for property in properties { (property_row(visitor, action, hidden, property, of_pool)) } }
+            } }
+        }
+    };
     html! {
-        div.wide { table.properties {
-            thead { tr { @for head in ["Property", "Value", "Source", "Change"] { th scope="col" { (head) } } } }
-            tbody { @for property in properties { (property_row(visitor, action, hidden, property, of_pool)) } }
-        } }
+        (table(&own))
+        @if !constant.is_empty() {
+            details {
+                summary { (constant.len()) " properties of OpenZFS with a fixed value" }
+                (table(&constant))
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use maud::{Markup, html};
-use protocol::{Failure, LossReport, PoolRequest, Response, VdevRecord};
+use protocol::{Failure, LossReport, PoolRequest, Response, State as Health, VdevKind, VdevRecord, VdevRole};
 
 use super::page::Page;
 use super::{frame, parts, pool};
@@ -29,16 +29,24 @@ pub(crate) async fn show(
         return frame::failed(&visitor, "Device", &way, &failure);
     };
     let pick = |response| if let Response::Losses(report) = response { Some(report) } else { None };
-    let loss = match app.ask(&visitor, &pool, PoolRequest::Losses { devices: vec![guid.to_string()] }, pick).await {
+    let loss = match app.ask(&visitor, &pool, PoolRequest::Losses { devices: devices_of(vdev) }, pick).await {
         Ok(report) => loss(&report),
         Err(failure) => frame::message(&failure),
     };
     let content = html! {
         (facts(vdev, parent))
-        section aria-labelledby="loss" { h2 id="loss" { "If this device is lost" } (loss) }
-        (controls(&visitor, &pool, vdev))
+        section aria-labelledby="loss" { h2 id="loss" { @if vdev.members.is_empty() { "If this device is lost" } @else { "If this vdev is lost" } } (loss) }
+        (controls(&visitor, &pool, vdev, parent))
     };
     frame::page(&visitor, &vdev.path, &way, content)
+}
+
+/// The GUIDs of a device, or of all devices of a group.
+fn devices_of(vdev: &VdevRecord) -> Vec<String> {
+    match vdev.members.as_slice() {
+        [] => vec![vdev.guid.to_string()],
+        members => members.iter().flat_map(devices_of).collect(),
+    }
 }
 
 fn find<'a>(
@@ -72,9 +80,9 @@ fn loss(report: &LossReport) -> Markup {
     let needed: Vec<&str> = report.needed().map(|vdev| vdev.name.as_str()).collect();
     html! {
         @if needed.is_empty() {
-            p { (parts::state(protocol::State::Online)) " Nothing would be lost." }
+            p { (parts::sign(true)) " Nothing would be lost." }
         } @else {
-            p { (parts::state(protocol::State::Unavail)) " The pool could not be imported without " (needed.join(", ")) "." }
+            p { (parts::sign(false)) " The pool could not be imported without " (needed.join(", ")) "." }
         }
         ul {
             @for vdev in &report.vdevs {
@@ -104,29 +112,40 @@ fn loss(report: &LossReport) -> Markup {
     }
 }
 
-fn controls(visitor: &Visitor, pool: &str, vdev: &VdevRecord) -> Markup {
+/// The changes for a vdev or device: a group is removed as a whole, and single devices leave, fail and come back.
+fn controls(visitor: &Visitor, pool: &str, vdev: &VdevRecord, parent: Option<&VdevRecord>) -> Markup {
     let guid = vdev.guid.to_string();
-    let hidden = [("pool", pool), ("device", guid.as_str())];
+    // A group is named as in `pool status`.
+    let hidden = [("pool", pool), ("device", if vdev.members.is_empty() { guid.as_str() } else { vdev.path.as_str() })];
+    let (is_device, is_data) = (vdev.members.is_empty(), vdev.role != VdevRole::Cache);
+    let is_mirrored = parent.is_some_and(|parent| matches!(parent.kind, VdevKind::Mirror | VdevKind::Spare));
+    let widens = vdev.kind.parity().is_some();
     html! {
         @if parts::is_offered(visitor, "replace") {
             section aria-labelledby="controls" {
                 h2 id="controls" { "Change" }
                 div.actions {
-                    (parts::button(visitor, "offline", &hidden, "Take offline"))
-                    (parts::button(visitor, "online", &hidden, "Bring online"))
-                    (parts::button(visitor, "detach", &hidden, "Detach from its mirror"))
-                    (parts::button(visitor, "remove", &hidden, "Remove from the pool"))
+                    @if is_device && is_data {
+                        @if vdev.state == Health::Online { (parts::button(visitor, "offline", &hidden, "Take offline")) }
+                        @else { (parts::button(visitor, "online", &hidden, "Bring online")) }
+                    }
+                    @if is_mirrored { (parts::button(visitor, "detach", &hidden, "Detach from its mirror")) }
+                    @if parent.is_none() { (parts::button(visitor, "remove", &hidden, "Remove from the pool")) }
                 }
-                (parts::form(visitor, "replace", &hidden, html! {
-                    (parts::field("replace-new", "Replace with (path, or SIZE:PATH for a new image; empty for the same path)",
-                        html! { input id="replace-new" name="new" spellcheck="false"; }))
-                    button { "Replace" }
-                }))
-                (parts::form(visitor, "attach", &hidden, html! {
-                    (parts::field("attach-new", "Attach to form or extend a mirror, or to widen a RAID-Z (path, or SIZE:PATH)",
-                        html! { input id="attach-new" name="new" required spellcheck="false"; }))
-                    button { "Attach" }
-                }))
+                @if is_device && is_data {
+                    (parts::form(visitor, "replace", &hidden, html! {
+                        (parts::field("replace-new", "Replace with (path, or SIZE:PATH for a new image; empty for the same path)",
+                            html! { input id="replace-new" name="new" spellcheck="false"; }))
+                        button { "Replace" }
+                    }))
+                }
+                @if widens || is_device && is_data && (parent.is_none() || is_mirrored) {
+                    @let label = if widens { "Attach to widen the RAID-Z (path, or SIZE:PATH)" } else { "Attach to form or extend a mirror (path, or SIZE:PATH)" };
+                    (parts::form(visitor, "attach", &hidden, html! {
+                        (parts::field("attach-new", label, html! { input id="attach-new" name="new" required spellcheck="false"; }))
+                        button { "Attach" }
+                    }))
+                }
             }
         }
     }

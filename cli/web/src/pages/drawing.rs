@@ -15,7 +15,7 @@ pub(super) fn devices(status: &PoolStatus, rates: Option<&Rates>, is_owner: bool
         div.layout {
             @for (role, vdevs) in VdevRole::groups(&status.vdevs, |vdev| vdev.role) {
                 div.class {
-                    h3 { (title(role)) }
+                    h3 { (parts::class(role)) span.soft { (purpose(role)) } }
                     ul.vdevs {
                         @for vdev in vdevs { li.vdev { (vdev_box(pool, vdev, rates, is_owner)) } }
                     }
@@ -35,12 +35,13 @@ pub(super) fn devices(status: &PoolStatus, rates: Option<&Rates>, is_owner: bool
     }
 }
 
-fn title(role: VdevRole) -> &'static str {
+/// The purpose of a class, after the name.
+fn purpose(role: VdevRole) -> &'static str {
     match role {
-        VdevRole::Normal => "Data",
-        VdevRole::Special => "Special: metadata and small blocks",
-        VdevRole::Log => "Log: synchronous writes",
-        VdevRole::Cache => "Cache: second-level reads",
+        VdevRole::Normal => "",
+        VdevRole::Special => ": metadata and small blocks",
+        VdevRole::Log => ": synchronous writes",
+        VdevRole::Cache => ": second-level reads",
     }
 }
 
@@ -51,7 +52,12 @@ fn vdev_box(pool: &str, vdev: &VdevRecord, rates: Option<&Rates>, is_owner: bool
         return device(pool, name, vdev, rate(&vdev.path), is_owner);
     }
     html! {
-        p.vdev-name { (parts::icon("vdev")) strong { (vdev.path) } " " (parts::state(vdev.state)) (space(vdev)) (speed(rate(&vdev.path))) }
+        p.vdev-name {
+            (parts::icon("vdev"))
+            @if is_owner && vdev.guid != 0 {
+                a href=(format!("/pool/{pool}/device/{}", vdev.guid)) { strong { (vdev.path) } }
+            } @else { strong { (vdev.path) } }
+            " " (parts::state(vdev.state)) (space(vdev)) (speed(rate(&vdev.path))) }
         ul.devices {
             @for member in &vdev.members {
                 li { (vdev_box(pool, member, rates, is_owner)) }

@@ -96,7 +96,7 @@ fn table(visitor: &Visitor, at: &str, path: &[u8], entries: &[EntryRecord]) -> M
         @if entries.len() >= MOST { p { "The first " (MOST) " entries." } }
         @if entries.is_empty() { p { "The directory is empty." } } @else {
             div.wide { table {
-                thead { tr { @for head in ["Name", "Size", "Changed", "Mode", ""] { th scope="col" { (head) } } } }
+                thead { tr { @for head in ["Name", "Size", "Changed", "Mode", "Restore"] { th scope="col" { (head) } } } }
                 tbody {
                     @for entry in entries {
                         @let full = below(&entry.name.0);
@@ -111,7 +111,7 @@ fn table(visitor: &Visitor, at: &str, path: &[u8], entries: &[EntryRecord]) -> M
                                 @if let Some(target) = &entry.target { " → " (target.to_text()) }
                             }
                             td { @if entry.kind == FileKind::File { (parts::bytes(entry.size)) } }
-                            td { (parts::time(entry.modified.0)) }
+                            td.nowrap { (parts::time(entry.modified.0)) }
                             td { code { (format!("{:04o}", entry.mode & 0o7777)) } }
                             td {
                                 @if is_snapshot {
@@ -171,13 +171,15 @@ pub(super) async fn piped(
     let (reader, writer) = io::pipe()?;
     let reader = pipe::Receiver::from_owned_fd(reader.into())?;
     let (ended, end) = oneshot::channel();
-    let (app, user, pool) = (app.clone(), visitor.user, pool.to_owned());
+    let (shared, user, pool) = (app.clone(), visitor.user, pool.to_owned());
+    let app = shared.clone();
     std::thread::Builder::new().name("download".into()).spawn(move || {
         let done = app.executor(user, "pool web").call(&pool, request, Some(writer.into()), &mut |_| Ok(None));
         // The browser may have left.
         let _ = ended.send(done.map(drop));
     })?;
-    let mut download = Download { reader, end: Some(end), _place: place };
+    let (watched, session) = (shared, visitor.session.clone());
+    let mut download = Download { reader, end: Some(end), app: watched, session, _place: place };
     let Some(first) = download.next().await else { return Ok(Body::empty()) };
     let first = first.map_err(failure_of)?;
     let first = futures_util::stream::once(async { Ok::<_, io::Error>(first) });
@@ -193,12 +195,18 @@ struct Download {
     reader: pipe::Receiver,
     /// The result of the request, until read.
     end: Option<oneshot::Receiver<Result<(), Failure>>>,
+    app: Arc<App>,
+    /// The session of the user: the download ends with the session.
+    session: String,
     _place: Share,
 }
 
 impl Download {
     /// The next piece, or the failure of the request; `None` at the end.
     async fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
+        if self.app.tokens.session(&self.session).is_none() {
+            return Some(Err(io::Error::other(Failure::new("the session has ended"))));
+        }
         let mut piece = Vec::with_capacity(PIECE);
         match self.reader.read_buf(&mut piece).await {
             Ok(0) => {}

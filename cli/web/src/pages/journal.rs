@@ -30,7 +30,7 @@ pub(crate) async fn history(State(app): State<Arc<App>>, visitor: Visitor, Path(
             tbody {
                 @for line in lines.iter().rev().take(MOST) {
                     tr {
-                        td { (parts::time(line.time)) }
+                        td.nowrap { (parts::time(line.time)) }
                         td { code { (line.text) } }
                         td { @if let Some((user, host)) = &line.user { (app.name_of(*user)) " on " (host) } }
                     }

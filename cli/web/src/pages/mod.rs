@@ -6,7 +6,8 @@
 //! device     one device, and its loss     chart      the last hour as lines and a table
 //! dataset    a file system                snapshot   one snapshot
 //! files      browsing, downloading        journal    history and events
-//! new        creating and importing       plan       comparing layouts
+//! new        creating a pool               import     pools found on devices
+//! plan       comparing layouts
 //! change     dry run, confirmation        task       running commands
 //! frame      what surrounds every page    parts      buttons, states, sizes
 //! page       a page with its status       streams    sending and receiving
@@ -19,6 +20,7 @@ pub(crate) mod device;
 mod drawing;
 pub(crate) mod files;
 pub(crate) mod frame;
+pub(crate) mod import;
 pub(crate) mod journal;
 pub(crate) mod new;
 pub(crate) mod overview;

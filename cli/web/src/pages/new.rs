@@ -1,4 +1,4 @@
-//! Creating and importing pools.
+//! Creating a pool on disks or images.
 
 use axum::extract::Query;
 use dataset::property::dataset::MOUNTPOINT;
@@ -16,13 +16,13 @@ pub(crate) struct Proposed {
     vdevs: String,
 }
 
-/// The page with both forms.
+/// The page with the form.
 pub(crate) async fn show(visitor: Visitor, Query(proposed): Query<Proposed>) -> Page {
     let way = [("/new".to_owned(), "New pool".to_owned())];
     let content = html! {
-        @if !parts::is_offered(&visitor, "create-pool") { p { "Only the owner can create and import pools, with a token that may change things." } }
+        @if !parts::is_offered(&visitor, "create-pool") { p { "Only the owner can create pools, with a token that may change things." } }
         (create(&visitor, &proposed.vdevs))
-        (import(&visitor))
+        p { "A pool that exists on devices is " a href="/import" { "imported" } " instead." }
     };
     frame::page(&visitor, "New pool", &way, content)
 }
@@ -46,21 +46,6 @@ fn create(visitor: &Visitor, vdevs: &str) -> Markup {
                     }))
                     (parts::field(MOUNTPOINT.name, "Mount point (empty for the default)", html! { input id=(MOUNTPOINT.name) name=(MOUNTPOINT.name) spellcheck="false"; }))
                     button { "Create" }
-                }))
-            }
-        }
-    }
-}
-
-fn import(visitor: &Visitor) -> Markup {
-    html! {
-        @if parts::is_offered(visitor, "import") {
-            section aria-labelledby="import" {
-                h2 id="import" { "Import a pool" }
-                (parts::form(visitor, "import", &[], html! {
-                    (parts::field("import-pool", "Name or GUID", html! { input id="import-pool" name="pool" required spellcheck="false"; }))
-                    (parts::field("import-folder", "Folder with images (empty for the disks of this machine)", html! { input id="import-folder" name="folder" spellcheck="false"; }))
-                    button { "Import" }
                 }))
             }
         }

@@ -17,7 +17,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor) -> Page 
     let content = html! {
         div data-live="/live/overview" { (fragment(&app, visitor.is_owner)) }
         @if visitor.is_owner && !visitor.read_only {
-            p.actions { a.button href="/new" { "Create or import a pool" } " " a.button href="/plan" { "Compare layouts" } }
+            p.actions { a.button href="/new" { "Create a pool" } " " a.button href="/import" { "Import a pool" } " " a.button href="/plan" { "Compare layouts" } }
         }
     };
     frame::page(&visitor, "Pools", &[frame::pools()], content)
@@ -35,7 +35,7 @@ pub(crate) fn fragment(app: &App, is_owner: bool) -> Markup {
         section aria-labelledby="attention" {
             h2 id="attention" { "Needs attention" }
             @if attention.is_empty() {
-                p { (parts::state(protocol::State::Online)) " Nothing needs attention." }
+                p { (parts::sign(true)) " Nothing needs attention." }
             } @else {
                 ul.attention {
                     @for (pool, problem, action) in &attention {
@@ -83,6 +83,7 @@ fn card(name: &str, seen: &Seen, is_owner: bool) -> Markup {
         article.card aria-label=(format!("Pool {name}")) {
             h3 { (parts::icon("pool")) a href=(format!("/pool/{name}")) { (name) } " " (parts::state(state)) }
             (usage(&sight))
+            @if let Some(status) = &sight.status { (parts::classes(&status.vdevs)) }
             @if let (true, Some(rates)) = (is_owner, &sight.rates) {
                 p { "Reads " (parts::rate(rates.pool.read)) ", writes " (parts::rate(rates.pool.written)) }
             }

@@ -4,7 +4,7 @@ use dataset::property::size::{format_bytes, format_count};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
-use protocol::State;
+use protocol::{State, VdevRecord, VdevRole};
 
 use crate::actions;
 use crate::fields::escape;
@@ -20,6 +20,12 @@ pub(super) fn state(state: State) -> Markup {
         State::Unknown => ("idle", "?"),
     };
     html! { span class=(format!("state {class}")) { span aria-hidden="true" { (sign) } " " (state) } }
+}
+
+/// A sign before a good or a bad sentence.
+pub(super) fn sign(is_good: bool) -> Markup {
+    let (class, sign) = if is_good { ("good", "✓") } else { ("bad", "✗") };
+    html! { span class=(format!("state {class}")) aria-hidden="true" { (sign) } }
 }
 
 /// A number of bytes for people.
@@ -47,14 +53,58 @@ pub(super) fn count(count: u64) -> String {
     format_count(count)
 }
 
+/// A share in percent.
+pub(super) fn percent(part: u64, whole: u64) -> u64 {
+    let percent = if whole == 0 { 0 } else { (u128::from(part) * 100 / u128::from(whole)).min(100) };
+    percent as u64
+}
+
+/// A duration in the largest unit.
+pub(super) fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..7200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
+    }
+}
+
 /// A bar of the used share, with its text.
 pub(super) fn usage(used: u64, total: u64) -> Markup {
-    let percent = if total == 0 { 0 } else { (u128::from(used) * 100 / u128::from(total)).min(100) };
+    usage_of("", used, total)
+}
+
+/// A bar of the used share, with a name and text.
+pub(super) fn usage_of(what: &str, used: u64, total: u64) -> Markup {
+    let percent = percent(used, total);
+    let label = if what.is_empty() { "Used space".to_owned() } else { format!("Used space: {what}") };
     html! {
         div.usage {
-            meter min="0" max="100" high="80" value=(percent) aria-label="Used space" { (percent) "%" }
-            span { (bytes(used)) " of " (bytes(total)) " used (" (percent) "%)" }
+            meter min="0" max="100" high="80" value=(percent) aria-label=(label) { (percent) "%" }
+            span { @if !what.is_empty() { (what) ": " } (bytes(used)) " of " (bytes(total)) " used (" (percent) "%)" }
         }
+    }
+}
+
+/// The space of each class of vdevs, and of cache devices; nothing if all vdevs are of one class.
+pub(super) fn classes(vdevs: &[VdevRecord]) -> Markup {
+    let groups = VdevRole::groups(vdevs, |vdev| vdev.role);
+    html! {
+        @if groups.len() > 1 {
+            @for (role, vdevs) in groups {
+                @let sum = |of: fn(&VdevRecord) -> u64| vdevs.iter().fold(0u64, |sum, vdev| sum.saturating_add(of(vdev)));
+                (usage_of(class(role), sum(|vdev| vdev.allocated), sum(|vdev| vdev.size)))
+            }
+        }
+    }
+}
+
+/// The name of a class.
+pub(super) fn class(role: VdevRole) -> &'static str {
+    match role {
+        VdevRole::Normal => "Data",
+        VdevRole::Special => "Special",
+        VdevRole::Log => "Log",
+        VdevRole::Cache => "Cache",
     }
 }
 

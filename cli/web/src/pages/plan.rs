@@ -3,7 +3,7 @@
 use axum::extract::Query;
 use dataset::property::size::parse_size;
 use maud::{Markup, html};
-use protocol::{Failure, LayoutPlan, PlanDisk, PlanWishes, State, plan_layouts};
+use protocol::{Failure, LayoutPlan, PlanDisk, PlanWishes, plan_layouts};
 use serde::Deserialize;
 
 use super::page::Page;
@@ -107,13 +107,13 @@ fn layouts(visitor: &Visitor, plans: &[LayoutPlan]) -> Markup {
                         td { (plan.survives) }
                         td { (plan.at_best) }
                         td { (plan.speed.random_reads) "×" }
-                        td { @if plan.meets() { (parts::state(State::Online)) } @else { (plan.misses.join("; ")) } }
+                        td { @if plan.meets() { (parts::sign(true)) " all met" } @else { (plan.misses.join("; ")) } }
                     }
                 }
             }
         } }
         @for plan in plans.iter().take(IN_FULL) {
-            section {
+            section aria-label=(plan.name) {
                 h2 { (plan.name) }
                 (drawing(plan))
                 ul { @for line in plan.costs() { li { (line) } } }

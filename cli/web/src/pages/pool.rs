@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::dataset::jobs::{JobRecord, JobState, Kind};
 use axum::extract::{Path, State};
 use maud::{Markup, html};
-use protocol::{Failure, PoolRecord, PoolRequest, PoolStatus, Response};
+use protocol::{Failure, PoolRecord, PoolRequest, PoolStatus, Response, State as Health, VdevRecord, VdevRole};
 
 use super::page::Page;
 use super::{chart, dataset, drawing, frame, overview, parts};
@@ -28,8 +28,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(poo
         Ok(record) => properties(&visitor, &record),
         Err(failure) => frame::message(&failure),
     };
-    let seen = app.watch.get(&pool).and_then(|seen| seen.sight().status.clone());
-    let jobs = seen.map(|status| status.jobs.clone()).unwrap_or_default();
+    let status = app.watch.get(&pool).and_then(|seen| seen.sight().status.clone());
     let content = html! {
         nav.tabs aria-label="Pool" {
             a href=(parts::dataset_address(&pool)) { "Datasets" }
@@ -39,7 +38,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, visitor: Visitor, Path(poo
             }
         }
         div data-live=(format!("/live/pool/{pool}")) { (fragment(&app, &pool, visitor.is_owner)) }
-        (controls(&visitor, &pool, &jobs))
+        (controls(&visitor, &pool, status.as_deref()))
         section aria-labelledby="properties" {
             h2 id="properties" { "Properties" }
             (properties)
@@ -95,6 +94,7 @@ fn health(status: &PoolStatus, usage: &Markup) -> Markup {
             p { (parts::state(status.state)) }
             (usage)
         }
+        div.classes { (parts::classes(&status.vdevs)) }
         @if let Some(text) = &status.status {
             div.message.bad { p { (text) } @if let Some(action) = &status.action { p { strong { "What to do: " } (action) } } }
         }
@@ -131,16 +131,16 @@ fn name(kind: Kind) -> &'static str {
 
 /// One line about a job, with a bar.
 pub(super) fn progress(job: &JobRecord) -> Markup {
-    let percent = if job.total == 0 { 0 } else { (u128::from(job.done) * 100 / u128::from(job.total)).min(100) };
+    let percent = parts::percent(job.done, job.total);
     let left = job.total.saturating_sub(job.done).checked_div(job.rate);
     html! {
         span.job {
             (name(job.kind)) ": "
             @match &job.state {
                 JobState::Running => {
-                    progress max="100" value=(percent) { (percent) "%" }
+                    progress max="100" value=(percent) aria-label=(name(job.kind)) { (percent) "%" }
                     " " (parts::bytes(job.done)) " of " (parts::bytes(job.total)) " at " (parts::rate(job.rate as f64))
-                    @if let Some(left) = left.filter(|_| job.total > job.done) { ", " (duration(left)) " left" }
+                    @if let Some(left) = left.filter(|_| job.total > job.done) { ", " (parts::duration(left)) " left" }
                 },
                 JobState::Paused => { "paused at " (percent) "%" },
                 JobState::Waiting(_) => { "waits at " (percent) "%" },
@@ -152,14 +152,6 @@ pub(super) fn progress(job: &JobRecord) -> Markup {
                 JobState::Failed(_) => { "failed " (parts::age(job.ended / 1_000_000_000)) },
             }
         }
-    }
-}
-
-fn duration(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..7200 => format!("{} min", seconds / 60),
-        _ => format!("{} h", seconds / 3600),
     }
 }
 
@@ -184,6 +176,14 @@ fn job_controls(visitor: &Visitor, pool: &str, jobs: &[JobRecord]) -> Markup {
     let hidden = [("pool", pool)];
     html! {
         div.actions {
+            @match state(Kind::Remove) {
+                None => {},
+                Some(JobState::Paused) => (parts::button(visitor, "remove-stop", &hidden, "Stop removal")),
+                Some(_) => {
+                    (parts::button(visitor, "remove-pause", &hidden, "Pause removal"))
+                    (parts::button(visitor, "remove-stop", &hidden, "Stop removal"))
+                },
+            }
             @for (kind, name, [start, pause, stop]) in CONTROLS {
                 @match state(kind) {
                     None => (parts::button(visitor, start, &hidden, &format!("Start {name}"))),
@@ -202,7 +202,8 @@ fn job_controls(visitor: &Visitor, pool: &str, jobs: &[JobRecord]) -> Markup {
 }
 
 /// Buttons that change the pool.
-fn controls(visitor: &Visitor, pool: &str, jobs: &[JobRecord]) -> Markup {
+fn controls(visitor: &Visitor, pool: &str, status: Option<&PoolStatus>) -> Markup {
+    let jobs = status.map_or(&[][..], |status| &status.jobs);
     let hidden = [("pool", pool)];
     html! {
         @if parts::is_offered(visitor, "scrub") {
@@ -222,7 +223,29 @@ fn controls(visitor: &Visitor, pool: &str, jobs: &[JobRecord]) -> Markup {
                         html! { input id="add-vdevs" name="vdevs" required spellcheck="false"; }))
                     button { "Add" }
                 }))
+                @if let Some(status) = status { (removal(visitor, pool, status)) }
             }
+        }
+    }
+}
+
+/// A form for removing a vdev, a cache device or an idle spare. The last vdev for data stays.
+fn removal(visitor: &Visitor, pool: &str, status: &PoolStatus) -> Markup {
+    let data = status.vdevs.iter().filter(|vdev| vdev.role == VdevRole::Normal).count();
+    let vdevs = status.vdevs.iter().filter(|vdev| vdev.role != VdevRole::Normal || data > 1);
+    let vdevs = vdevs.map(|vdev| (parts::class(vdev.role), vdev));
+    let idle = status.spares.iter().filter(|spare| spare.state == Health::Avail).map(|spare| ("Spare", spare));
+    let all: Vec<(&str, &VdevRecord)> = vdevs.chain(idle).collect();
+    html! {
+        @if !all.is_empty() {
+            (parts::form(visitor, "remove", &[("pool", pool)], html! {
+                (parts::field("remove-device", "Remove a vdev, cache device or spare; the next page shows what would be moved", html! {
+                    select id="remove-device" name="device" {
+                        @for (class, vdev) in &all { option value=(vdev.path) { (class) ": " (vdev.path) } }
+                    }
+                }))
+                button { "Remove" }
+            }))
         }
     }
 }

@@ -77,11 +77,11 @@ fn controls(visitor: &Visitor, name: &str, dataset: &str) -> Markup {
                     button { "Clone" }
                 }))
                 (parts::form(visitor, "hold", &hidden, html! {
-                    (parts::field("hold-tag", "Tag", html! { input id="hold-tag" name="tag" required spellcheck="false"; }))
+                    (parts::field("hold-tag", "New hold with the tag", html! { input id="hold-tag" name="tag" required spellcheck="false"; }))
                     button { "Hold" }
                 }))
                 (parts::form(visitor, "release", &hidden, html! {
-                    (parts::field("release-tag", "Tag", html! { input id="release-tag" name="tag" required spellcheck="false"; }))
+                    (parts::field("release-tag", "Hold to release, by its tag", html! { input id="release-tag" name="tag" required spellcheck="false"; }))
                     button { "Release" }
                 }))
                 (parts::form(visitor, "destroy-snapshot", &hidden, html! {

@@ -118,7 +118,7 @@ async fn received(app: &Arc<App>, visitor: &Visitor, dataset: &str, body: Body) 
     let spec = ReceiveSpec::exact(target);
     let _place = files::transfer(app, visitor)?;
     let (reader, mut writer) = io::pipe()?;
-    let (app, user) = (app.clone(), visitor.user);
+    let (shared, app, user) = (app, app.clone(), visitor.user);
     let (answered, answer) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("upload".into()).spawn(move || {
         let command = format!("fs receive {}", spec.target.as_str());
@@ -139,6 +139,9 @@ async fn received(app: &Arc<App>, visitor: &Visitor, dataset: &str, body: Body) 
     let mut body = body.into_data_stream();
     while let Some(piece) = timeout(IDLE, body.next()).await.map_err(|_| Failure::new("the upload stands still"))? {
         let piece = piece.map_err(|error| Failure::new(format!("the upload broke off: {error}")))?;
+        if shared.tokens.session(&visitor.session).is_none() {
+            return Err(Failure::new("the session has ended"));
+        }
         if sender.send(piece).await.is_err() {
             break;
         }

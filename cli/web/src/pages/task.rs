@@ -10,7 +10,7 @@ use super::page::Page;
 use super::{frame, parts};
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::tasks::Task;
+use crate::tasks::{Task, Transfer};
 
 fn way() -> Vec<frame::Step> {
     vec![("/tasks".to_owned(), "Commands".to_owned())]
@@ -57,7 +57,23 @@ pub(crate) fn fragment(task: &Task) -> Markup {
             (ended(task))
             @if let Some((_, seconds)) = state.end { " after " (format!("{seconds:.1}")) " s" }
         }
+        @if let Some(transfer) = &state.progress { (progress(transfer)) }
         @if !state.output.is_empty() { pre.output { (String::from_utf8_lossy(&state.output)) } }
+    }
+}
+
+/// A bar with rate and remaining time; without a bar if the size is unknown.
+fn progress(transfer: &Transfer) -> Markup {
+    html! {
+        p.job {
+            @if let Some(total) = transfer.total.map(|total| total.max(transfer.bytes)) {
+                @let percent = parts::percent(transfer.bytes, total);
+                progress max="100" value=(percent) aria-label="Progress" { (percent) "%" }
+                " " (parts::bytes(transfer.bytes)) " of " (parts::bytes(total)) ", " (percent) "%"
+            } @else { (parts::bytes(transfer.bytes)) }
+            " at " (parts::rate(transfer.rate as f64))
+            @if let Some(left) = transfer.left().filter(|left| *left > 0) { ", " (parts::duration(left)) " left" }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
-//! Dry runs: the mounts that a change would end, make, or make again.
+//! Dry runs: the mounts to be ended, made, or made again by a change.
 //!
-//! A mount in use refuses the change, as in the real run. The kernel tells this only to the one who unmounts, so a dry
+//! A mount in use refuses the change, as in the real run. The kernel reports the use only at an unmount, so a dry
 //! run looks for users of the mount in `/proc`: files, directories and mappings of processes, and mounts inside. A
 //! service of an ordinary user does not see the processes of other users there.
 
@@ -20,10 +20,10 @@ use protocol::{Failure, ForeseenMountRecord, PathBytes};
 
 use super::{Active, Mounts};
 
-/// Begins the failure of a change that only its mount prevents.
+/// Begins the failure of a change if only the mount would fail.
 const LATE: &str = "property would be set, but the filesystem would not be mounted";
 
-/// A mount that a change would end.
+/// A mount to be ended by a change.
 struct Doomed {
     id: u64,
     name: Name,
@@ -124,7 +124,7 @@ impl Mounts {
             |path: &Path| places.values().any(|place| place.overlay && self.path_of(place).as_deref() == Some(path));
         for record in records.iter().filter(|record| record.after != record.before) {
             let Some(path) = record.after.as_ref().map(|path| Path::new(path.as_os_str())) else { continue };
-            // What lies in a file system is moved along with the mount.
+            // Content of a file system moves along with the mount.
             let is_inside = doomed.iter().any(|mount| path.starts_with(&mount.path));
             let has_content = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
             if let Ok(Some(other)) = mounted_at(path).map(|at| at.filter(|other| !is_doomed(&other.dataset))) {
@@ -157,7 +157,7 @@ fn check_unused(doomed: &[Doomed]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The mounts that a process other than this one uses.
+/// The mounts in use by another process.
 fn used(doomed: &[Doomed]) -> Vec<u64> {
     let own = std::process::id().to_string();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
