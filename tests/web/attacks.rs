@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ fn nothing_is_shown_or_changed_without_a_session() {
         assert_eq!(server.get(path, "").status, 401, "{path}");
     }
     for path in ["/change/destroy", "/run/destroy", "/receive?dataset=tank/x", "/sign-out"] {
-        let reply = server.post(path, "Cookie: __Host-cenote=guess\r\n", "dataset=tank/home&typed=tank/home");
+        let reply = server.post(path, "Cookie: __Host-cenote-6789=guess\r\n", "dataset=tank/home&typed=tank/home");
         assert_eq!(reply.status, 401, "{path}: {reply:?}");
     }
     lab.fs(&["list", "tank/home"]);
@@ -87,6 +87,80 @@ fn the_printed_fingerprint_is_that_of_the_certificate_kept() {
     );
     // The next server has the same certificate, which a browser has accepted.
     assert!(Server::start(&lab).greeting.contains(&fingerprint));
+}
+
+#[test]
+fn both_addresses_of_localhost_are_the_servers() {
+    let Some((lab, server)) = arrange() else { return };
+    if TcpListener::bind("[::1]:0").is_err() {
+        return;
+    }
+    assert!(TcpListener::bind(("::1", server.port)).is_err(), "another program takes the other address");
+    drop(server);
+    let taken = TcpListener::bind("[::1]:0").unwrap();
+    let place = format!("127.0.0.1:{}", taken.local_addr().unwrap().port());
+    let refused = lab.run("pool", &["web", "--listen", &place]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("cannot listen on '[::1]:"), "{refused:?}");
+}
+
+#[test]
+fn a_restore_follows_no_link_of_a_user() {
+    let Some((lab, server)) = arrange() else { return };
+    let home = lab.mount("tank/home");
+    fs::create_dir_all(home.join("ann/docs")).unwrap();
+    fs::create_dir_all(home.join("bob")).unwrap();
+    fs::write(home.join("ann/docs/keys"), "of ann").unwrap();
+    fs::write(home.join("bob/keys"), "of bob").unwrap();
+    lab.fs(&["snapshot", "tank/home@a"]);
+    fs::rename(home.join("ann/docs"), home.join("ann/before")).unwrap();
+    symlink("../bob", home.join("ann/docs")).unwrap();
+    let session = server.sign_in(&token(&lab, &[]));
+    let page = server.change(&session, "restore", "snapshot=tank/home%40a&path=/ann/docs/keys");
+    assert!(page.contains("/ann/docs is a symbolic link") && page.contains("failed</span>"), "{page}");
+    assert_eq!(fs::read_to_string(home.join("bob/keys")).unwrap(), "of bob");
+}
+
+#[test]
+fn a_stream_is_received_as_shown_and_mounts_nothing_by_itself() {
+    let Some((lab, server)) = arrange() else { return };
+    let elsewhere = lab.at("elsewhere");
+    lab.fs(&["create", "-o", &format!("mountpoint={elsewhere}"), "tank/led"]);
+    lab.fs(&["snapshot", "tank/led@a"]);
+    lab.fs(&["snapshot", "tank/home@a"]);
+    let [led, plain] = ["led", "plain"].map(|name| lab.path(name));
+    for (words, file) in [(&["send", "-p", "tank/led@a"][..], &led), (&["send", "tank/home@a"], &plain)] {
+        let sent = lab.command("fs", words).stdout(fs::File::create(file).unwrap()).status().unwrap();
+        assert!(sent.success());
+    }
+    lab.fs(&["destroy", "-r", "tank/led"]);
+    let session = server.sign_in(&token(&lab, &[]));
+    // An upload is not confirmed.
+    let stream = fs::read(&led).unwrap();
+    let head = format!(
+        "POST /receive?dataset=tank/copy HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n\
+         Cookie: {}\r\nX-Form: {}\r\n\r\n",
+        server.host(),
+        stream.len(),
+        session.cookie,
+        session.form
+    );
+    let reply = server.send(&[head.as_bytes(), &stream].concat());
+    assert!(reply.status == 200 && reply.body.contains("not mounted"), "{reply:?}");
+    assert_eq!(lab.fs(&["get", "-H", "-o", "value", "mounted", "tank/copy"]).trim(), "no");
+    assert_ne!(lab.fs(&["get", "-H", "-o", "value", "mountpoint", "tank/copy"]).trim(), elsewhere);
+    // The file is replaced between its dry run and the receive.
+    let fields = format!("dataset=tank/second&file={}", plain.display());
+    let shown = server.submit(&session, "/change/receive", &fields);
+    assert!(shown.body.contains("tank/home@a"), "{shown:?}");
+    let seen = shown.body.split("name=\"seen\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    fs::rename(&led, &plain).unwrap();
+    let refused = server.submit(&session, "/run/receive", &format!("{fields}&seen={seen}"));
+    assert!(refused.body.contains("the file has changed since the dry run"), "{refused:?}");
+    assert!(!lab.fs(&["list", "-H", "-o", "name"]).contains("tank/second"));
+    // A pipe keeps no thread.
+    rustix::fs::mknodat(rustix::fs::CWD, lab.path("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let refused = server.submit(&session, "/change/receive", &format!("dataset=tank/third&file={}", lab.at("fifo")));
+    assert!(refused.body.contains("it is not a regular file"), "{refused:?}");
 }
 
 #[test]

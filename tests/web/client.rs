@@ -65,7 +65,12 @@ impl Server {
 
     /// A connection with a time limit.
     pub(crate) fn connect(&self) -> StreamOwned<ClientConnection, TcpStream> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        self.connect_at(self.port)
+    }
+
+    /// A connection with a time limit, through a port that leads to the server.
+    pub(crate) fn connect_at(&self, port: u16) -> StreamOwned<ClientConnection, TcpStream> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let connection = ClientConnection::new(self.tls.clone(), ServerName::try_from("localhost").unwrap()).unwrap();
         StreamOwned::new(connection, stream)
@@ -73,7 +78,12 @@ impl Server {
 
     /// Sends a request, and reads the response up to the end of the connection.
     pub(crate) fn send(&self, request: &[u8]) -> Reply {
-        let mut stream = self.connect();
+        self.send_at(self.port, request)
+    }
+
+    /// Sends a request through a port that leads to the server.
+    pub(crate) fn send_at(&self, port: u16, request: &[u8]) -> Reply {
+        let mut stream = self.connect_at(port);
         // A server that refuses a request early may close the connection.
         let _ = stream.write_all(request);
         let mut bytes = Vec::new();
@@ -131,7 +141,10 @@ impl Server {
     pub(crate) fn change(&self, session: &Session, action: &str, fields: &str) -> String {
         let confirm = self.submit(session, &format!("/change/{action}"), fields);
         assert_eq!(confirm.status, 200, "{confirm:?}");
-        let started = self.submit(session, &format!("/run/{action}"), fields);
+        // The form of the page repeats what the dry run has seen of a file.
+        let seen = confirm.body.split("name=\"seen\" value=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let fields = format!("{fields}&seen={}", seen.unwrap_or_default());
+        let started = self.submit(session, &format!("/run/{action}"), &fields);
         assert_eq!(started.status, 303, "{started:?}");
         let path = started.header("location").unwrap().to_owned();
         for _ in 0..600 {

@@ -1,6 +1,7 @@
 //! Users other than the owner: a session does what `fs allow` grants its user, and nothing else.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use crate::client::{Server, token};
 use crate::lab::stranger::{Stranger, UID};
@@ -53,6 +54,35 @@ fn a_second_user_sees_and_does_what_is_granted() {
     let of_owner = server.change(&owner, "snapshot", "dataset=tank/other&name=mine");
     assert!(of_owner.contains("done</span>"), "{of_owner}");
     assert!(!server.page(&session, "/tasks").body.contains("tank/other@mine"));
+}
+
+/// Perl that passes the bytes of one connection on to a port, and prints its own port.
+const RELAY: &str = r#"use IO::Socket::INET; $| = 1;
+my $here = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1) or die; print $here->sockport, "\n";
+my $near = $here->accept; my $far = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $ARGV[0]) or die;
+my ($from, $to) = fork ? ($near, $far) : ($far, $near);
+while (sysread($from, my $bytes, 65536)) { syswrite($to, $bytes) } shutdown($to, 1)"#;
+
+#[test]
+fn a_cookie_of_one_user_is_no_session_for_another() {
+    let Some((lab, other)) = arrange() else { return };
+    if !other.has_perl() {
+        return;
+    }
+    let server = Server::start(&lab);
+    let session = server.sign_in(&token(&lab, &[]));
+    let request =
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCookie: {}\r\n\r\n", session.cookie);
+    assert_eq!(server.send(request.as_bytes()).status, 200);
+    let script = format!("perl -e '{}' {}", RELAY.replace('\'', "'\\''"), server.port);
+    let mut relay = other.command(&script).stdout(Stdio::piped()).spawn().unwrap();
+    let mut port = String::new();
+    BufReader::new(relay.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
+    let reply = server.send_at(port.trim().parse().unwrap(), request.as_bytes());
+    assert_eq!((reply.status, reply.header("location")), (303, Some("/sign-in")), "{reply:?}");
+    let _ = relay.kill();
+    relay.wait().unwrap();
+    assert_eq!(server.send(request.as_bytes()).status, 200);
 }
 
 #[test]

@@ -37,8 +37,14 @@ function live(part) {
     source.addEventListener("end", () => location.reload());
     source.onerror = () => {
       part.classList.add("stale");
-      // The server refuses the stream of an ended session, and the page then leads to the sign-in.
-      if (source.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 2000);
+      // The server refuses the stream of an ended session, and the page then leads to the sign-in. The server also refuses
+      // more streams than a user's share, which another page frees.
+      if (source.readyState !== EventSource.CLOSED) return;
+      const before = Number(sessionStorage.getItem("reloaded") ?? 0);
+      setTimeout(() => {
+        sessionStorage.setItem("reloaded", Date.now());
+        location.reload();
+      }, Date.now() - before < 60000 ? 60000 : 2000);
     };
   };
   document.addEventListener("visibilitychange", () => {

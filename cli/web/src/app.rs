@@ -20,6 +20,8 @@ pub(crate) struct App {
     pub(crate) config: Config,
     /// Address of the page, such as `https://localhost:6789/`.
     pub(crate) url: String,
+    /// Name of the session's cookie.
+    pub(crate) cookie: String,
     /// Fingerprint of the certificate.
     pub(crate) fingerprint: String,
     pub(crate) tokens: Tokens,

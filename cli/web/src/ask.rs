@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use crate::app::App;
 use crate::gate::Visitor;
+use crate::quota::Lasting;
 
 /// Longest wait for an answer, while the service is alive.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -64,8 +65,14 @@ impl App {
         if let Some(silence) = self.watch.silence(pool) {
             return Err(silent(pool, silence));
         }
+        // A service that hangs keeps a thread for each question; other users leave threads for the owner.
+        let busy = || Failure::new("too many requests are under way").hint("wait a moment");
+        let place = self.quota.enter(Lasting::Question, visitor.other()).ok_or_else(busy)?;
         let (app, user, name) = (self.clone(), visitor.user, pool.to_owned());
-        let working = spawn_blocking(move || work(&mut *app.reader(user), &name));
+        let working = spawn_blocking(move || {
+            let _place = place;
+            work(&mut *app.reader(user), &name)
+        });
         let hung = async {
             let begun = Instant::now();
             loop {
@@ -84,7 +91,7 @@ impl App {
     }
 }
 
-fn silent(pool: &str, silence: Duration) -> Failure {
+pub(crate) fn silent(pool: &str, silence: Duration) -> Failure {
     let reason = format!("its service has not answered for {} s", silence.as_secs().max(1));
     Failure::cannot("use", pool, reason).hint(format!("to see its state: pool status {pool}"))
 }

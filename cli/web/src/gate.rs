@@ -4,10 +4,9 @@
 //! - A request that changes something carries the session's form secret, and comes from a page of this server.
 //! - A page loads nothing from elsewhere, and no other site can frame a page.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, FromRequestParts, Request};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::header::ORIGIN;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
@@ -16,10 +15,14 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 
 use crate::app::App;
 use crate::fields::escape;
+use crate::peer::Peer;
 use crate::tokens::{Grant, Session};
 
-/// Name of the cookie. Browsers accept the prefix only over TLS, for the whole host, without a domain.
-pub(crate) const COOKIE: &str = "__Host-cenote";
+/// Name of the cookie of the page on a port. Browsers accept the prefix only over TLS, for the whole host, without a domain. The
+/// port keeps two pages of one host apart: browsers send the cookies of one port to every port.
+pub(crate) fn cookie_name(port: u16) -> String {
+    format!("__Host-cenote-{port}")
+}
 
 /// A user with a session.
 #[derive(Clone, Debug)]
@@ -56,7 +59,7 @@ impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Visitor, Response> {
-        let session = cookie(parts).and_then(|secret| Some((secret, app.tokens.session(secret)?)));
+        let session = session(app, parts);
         session.map(|(secret, session)| Visitor::new(app, secret, session)).ok_or_else(|| {
             // A browser shows the page of the sign-in; an expired form is not repeated.
             match parts.method.is_safe() {
@@ -91,8 +94,7 @@ impl FromRequestParts<Arc<App>> for Reader {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Reader, Response> {
         let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let grant = header.and_then(|value| value.strip_prefix("Bearer ")).and_then(|token| app.tokens.grant_of(token));
-        let session = || cookie(parts).and_then(|secret| app.tokens.session(secret)).map(|session| session.grant);
-        match grant.or_else(session) {
+        match grant.or_else(|| session(app, parts).map(|(_, session)| session.grant)) {
             Some(grant) if app.is_owner(grant.user) => Ok(Reader),
             Some(_) => Err((StatusCode::FORBIDDEN, "figures are for the owner of the pools\n").into_response()),
             None => {
@@ -103,23 +105,30 @@ impl FromRequestParts<Arc<App>> for Reader {
     }
 }
 
+/// The session of a request, with its secret.
+fn session<'a>(app: &App, parts: &'a Parts) -> Option<(&'a str, Session)> {
+    let secret = cookie(app, parts)?;
+    Some((secret, app.tokens.session(secret, peer(parts)?.user)?))
+}
+
 /// The session's secret in the request's cookies.
-pub(crate) fn cookie(parts: &Parts) -> Option<&str> {
+pub(crate) fn cookie<'a>(app: &App, parts: &'a Parts) -> Option<&'a str> {
     let all = parts.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == app.cookie).map(|(_, value)| value)
 }
 
 /// The header's value for setting the cookie; an empty secret removes the cookie.
-pub(crate) fn set_cookie(secret: &str) -> HeaderValue {
+pub(crate) fn set_cookie(app: &App, secret: &str) -> HeaderValue {
+    let name = &app.cookie;
     let age = if secret.is_empty() { "; Max-Age=0" } else { "" };
-    let value = format!("{COOKIE}={secret}; Path=/; Secure; HttpOnly; SameSite=Strict{age}");
+    let value = format!("{name}={secret}; Path=/; Secure; HttpOnly; SameSite=Strict{age}");
     HeaderValue::try_from(value).expect("the secret is plain text")
 }
 
-/// The address of the client.
-pub(crate) fn peer(parts: &Parts) -> Option<SocketAddr> {
-    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
+/// The client at the other end of the connection.
+pub(crate) fn peer(parts: &Parts) -> Option<Peer> {
+    parts.extensions.get().copied()
 }
 
 /// Longest path of an address, in bytes: the longest name, with each byte escaped.

@@ -42,6 +42,7 @@ mod live;
 mod notify;
 mod pages;
 mod patient;
+mod peer;
 mod quota;
 mod rights;
 mod routes;

@@ -93,8 +93,8 @@ impl Watching {
         let mut pause = self.before.as_ref().map_or(Duration::ZERO, |_| INTERVAL);
         while !self.has_ended {
             sleep(std::mem::replace(&mut pause, INTERVAL)).await;
-            let session = self.app.tokens.session(&self.visitor.session);
-            let Some(text) = session.and_then(|_| self.app.view(&self.view, &self.visitor)) else {
+            let is_open = self.app.tokens.is_open(&self.visitor.session);
+            let Some(text) = is_open.then(|| self.app.view(&self.view, &self.visitor)).flatten() else {
                 self.has_ended = true;
                 return Some(Event::default().event("end").data("the session has ended"));
             };

@@ -1,4 +1,5 @@
-//! Shares of each user in lasting connections: live views, downloads, uploads, and orders of tokens.
+//! Shares of each user in lasting connections: live views, downloads, uploads, orders of tokens, and
+//! questions to services.
 //!
 //! The owner has almost all places. All remaining users share few, so no user can use up the descriptors and threads of the
 //! server.
@@ -17,6 +18,8 @@ pub(crate) enum Lasting {
     Transfer,
     /// An order of a token.
     Order,
+    /// A page or a dry run that a service is asked for.
+    Question,
 }
 
 impl Lasting {
@@ -26,6 +29,7 @@ impl Lasting {
             Lasting::View => (1500, 32, 256),
             Lasting::Transfer => (32, 4, 16),
             Lasting::Order => (16, 4, 64),
+            Lasting::Question => (1000, 8, 24),
         }
     }
 }

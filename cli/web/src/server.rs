@@ -4,12 +4,11 @@
 //! body, and of an answer without a reader. The number of connections is bounded.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::connect_info::ConnectInfo;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,12 +25,13 @@ use tokio_rustls::TlsAcceptor;
 use crate::app::App;
 use crate::config::{Commands, Config};
 use crate::patient::Patient;
+use crate::peer::Peer;
 use crate::quota::Quota;
 use crate::tasks::Tasks;
 use crate::tokens::Tokens;
 use crate::views::Views;
 use crate::watch::Watch;
-use crate::{door, notify, rights, routes, tls};
+use crate::{door, gate, notify, rights, routes, tls};
 
 /// Maximum number of connections at a time.
 const MOST: usize = 2048;
@@ -88,8 +88,10 @@ pub fn serve(
         let failed = |error: io::Error| Failure::cannot("listen on", config.listen, error);
         let listener = listen(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let second = listen_beside(address)?;
         let app = Arc::new(App {
             url: url(address),
+            cookie: gate::cookie_name(address.port()),
             fingerprint,
             tokens: Tokens::default(),
             watch: Watch::start(executors.clone(), config.owner)?,
@@ -110,7 +112,7 @@ pub fn serve(
             is_self_signed: app.config.certificate.is_none(),
         })?;
         notify::tell(notify::READY);
-        accept(listener, TlsAcceptor::from(settings), routes::routes(app)).await
+        accept(listener, second, TlsAcceptor::from(settings), routes::routes(app)).await
     });
     // The next server makes a socket of its own.
     let _ = std::fs::remove_file(path);
@@ -128,6 +130,27 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Listens on the other address of `localhost`. Browsers try both, so another user who took the other one would get the visitors
+/// of the page.
+fn listen_beside(address: SocketAddr) -> Result<Option<TcpListener>, Failure> {
+    let other: IpAddr = match address.ip() {
+        IpAddr::V4(Ipv4Addr::LOCALHOST) => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::LOCALHOST) => Ipv4Addr::LOCALHOST.into(),
+        _ => return Ok(None),
+    };
+    let other = SocketAddr::new(other, address.port());
+    match listen(other) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Failure::cannot("listen on", other, error)
+            .hint("another program has this port of localhost; choose another one: pool web --listen 127.0.0.1:PORT")),
+        // This machine has one of the two.
+        Err(error) => {
+            tracing::debug!("no listener on {other}: {error}");
+            Ok(None)
+        }
+    }
+}
+
 /// The address of the page. On the loopback interface, the certificate's name is `localhost`.
 fn url(address: SocketAddr) -> String {
     match address.ip().is_loopback() || address.ip().is_unspecified() {
@@ -136,19 +159,41 @@ fn url(address: SocketAddr) -> String {
     }
 }
 
-async fn accept(listener: TcpListener, tls: TlsAcceptor, routes: Router) -> Result<(), Failure> {
+/// The next connection of either listener, with the client's address and this server's.
+async fn next(listener: &TcpListener, second: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr, SocketAddr)> {
+    let beside = async {
+        match second {
+            Some(second) => second.accept().await,
+            None => std::future::pending().await,
+        }
+    };
+    let (stream, peer) = select! {
+        accepted = listener.accept() => accepted?,
+        accepted = beside => accepted?,
+    };
+    let local = stream.local_addr()?;
+    Ok((stream, peer, local))
+}
+
+async fn accept(
+    listener: TcpListener,
+    second: Option<TcpListener>,
+    tls: TlsAcceptor,
+    routes: Router,
+) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let places = Arc::new(Semaphore::new(MOST));
     let mut beat = interval(BEAT);
     loop {
         select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
+            accepted = next(&listener, second.as_ref()) => match accepted {
+                Ok((stream, peer, local)) => {
                     let Ok(place) = places.clone().try_acquire_owned() else { continue };
                     let (tls, routes) = (tls.clone(), routes.clone());
                     tokio::spawn(async move {
-                        if let Err(error) = connection(stream, peer, tls, routes).await {
+                        let served = async { connection(stream, Peer::of(peer, local)?, tls, routes).await };
+                        if let Err(error) = served.await {
                             tracing::debug!("a connection ended early: {error}");
                         }
                         drop(place);
@@ -166,7 +211,7 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, routes: Router) -> Resu
     }
 }
 
-async fn connection(mut stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, routes: Router) -> io::Result<()> {
+async fn connection(mut stream: TcpStream, peer: Peer, tls: TlsAcceptor, routes: Router) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut first = [0];
     if timeout(PATIENCE, stream.peek(&mut first)).await?? == 1 && first[0].is_ascii_uppercase() {
@@ -174,7 +219,7 @@ async fn connection(mut stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, r
     }
     let stream = timeout(PATIENCE, tls.accept(Patient::new(stream, STANDSTILL))).await??;
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(peer);
         let mut routes = routes.clone();
         async move { tower_service::Service::call(&mut routes, request).await }
     });

@@ -13,9 +13,17 @@ use protocol::{Exit, Failure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Maximum number of tasks on record, and of running tasks.
+/// Maximum number of tasks on record, and of running tasks, of the owner. The owner has places of their own.
 const MOST: usize = 200;
 const MOST_RUNNING: usize = 16;
+
+/// Maximum numbers of one other user, and of running tasks of all other users.
+const MOST_OF_ONE: usize = 20;
+const RUNNING_OF_ONE: usize = 2;
+const RUNNING_OF_OTHERS: usize = 8;
+
+/// Maximum number of tasks of all other users on record.
+const MOST_OF_OTHERS: usize = 200;
 
 /// Kept output of a task, in bytes; the middle of a longer output is left out.
 const MAX_OUTPUT: usize = 64 << 10;
@@ -32,6 +40,8 @@ pub(crate) struct Task {
     pub(crate) number: u64,
     /// The user who confirmed the command.
     pub(crate) user: u32,
+    /// The user has all rights of the owner.
+    is_owner: bool,
     /// The command line, as a user would type it.
     pub(crate) command: String,
     /// The page to go back to.
@@ -110,23 +120,18 @@ impl Tasks {
     /// Runs `work` as a task. The work returns the exit status.
     pub(crate) fn run(
         &self,
-        (user, command, back): (u32, String, String),
+        (user, is_owner): (u32, bool),
+        (command, back): (String, String),
         work: impl FnOnce(&Arc<Task>) -> Exit + Send + 'static,
     ) -> Result<Arc<Task>, Failure> {
         let begun = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         let task = {
             let mut all = self.all.lock();
             let (last, tasks) = &mut *all;
-            if tasks.values().filter(|task| task.is_running()).count() >= MOST_RUNNING {
-                return Err(Failure::new("too many commands are running").hint("wait until a command has ended"));
-            }
-            if tasks.len() >= MOST {
-                let oldest = tasks.values().find(|task| !task.is_running()).map(|task| task.number);
-                oldest.map(|number| tasks.remove(&number));
-            }
+            make_room(tasks, user, is_owner)?;
             *last += 1;
             let state = Mutex::default();
-            let task = Task { number: *last, user, command, back, begun, since: Instant::now(), state };
+            let task = Task { number: *last, user, is_owner, command, back, begun, since: Instant::now(), state };
             let task = Arc::new(task);
             tasks.insert(task.number, task.clone());
             task
@@ -139,6 +144,34 @@ impl Tasks {
         })?;
         Ok(task)
     }
+}
+
+/// Maximum number of running tasks, of tasks on record, and the tasks that count.
+type Share<'a> = (usize, usize, &'a dyn Fn(&Task) -> bool);
+
+/// Drops the oldest ended task of a user, or of all users but the owner, if too many are on record.
+///
+/// # Errors
+/// If too many commands of the user, or of all users but the owner, are running.
+fn make_room(tasks: &mut BTreeMap<u64, Arc<Task>>, user: u32, is_owner: bool) -> Result<(), Failure> {
+    let of_owner = |task: &Task| task.is_owner;
+    let of_one = |task: &Task| !task.is_owner && task.user == user;
+    let of_others = |task: &Task| !task.is_owner;
+    let shares: &[Share<'_>] = match is_owner {
+        true => &[(MOST_RUNNING, MOST, &of_owner)],
+        false => &[(RUNNING_OF_ONE, MOST_OF_ONE, &of_one), (RUNNING_OF_OTHERS, MOST_OF_OTHERS, &of_others)],
+    };
+    for &(most_running, most, is_counted) in shares {
+        let counted = || tasks.values().filter(|task| is_counted(task));
+        if counted().filter(|task| task.is_running()).count() >= most_running {
+            return Err(Failure::new("too many commands are running").hint("wait until a command has ended"));
+        }
+        let oldest = counted().find(|task| !task.is_running()).map(|task| task.number);
+        if let Some(oldest) = oldest.filter(|_| counted().count() >= most) {
+            tasks.remove(&oldest);
+        }
+    }
+    Ok(())
 }
 
 /// Notes the end of a task on drop, also after a panic.
@@ -193,6 +226,38 @@ mod tests {
             assert_eq!(Transfer::of_line(other.as_bytes()), None, "{other}");
         }
         assert_eq!(Transfer { rate: 0, ..transfer }.left(), None);
+    }
+
+    #[test]
+    fn other_users_take_neither_places_nor_records_of_the_owner() {
+        let tasks = Tasks::default();
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let begin = |user, is_owner| {
+            let held = held.clone();
+            tasks.run((user, is_owner), ("x".into(), "/".into()), move |_| {
+                let _ = held.lock().recv();
+                Exit::Done
+            })
+        };
+        let ended = tasks.run((0, true), ("x".into(), "/".into()), |_| Exit::Done).unwrap();
+        let of_others = (1..=10).flat_map(|user| [user; 3]).filter(|user| begin(*user, false).is_ok()).count();
+        assert_eq!(of_others, RUNNING_OF_OTHERS);
+        assert_eq!((0..20).filter(|_| begin(0, true).is_ok()).count(), MOST_RUNNING);
+        drop(hold);
+        let ends = |number| {
+            (0..500).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                tasks.get(number, 0, true).is_none_or(|task| !task.is_running())
+            })
+        };
+        assert!((1..=25).all(ends));
+        for _ in 0..300 {
+            let task = tasks.run((7, false), ("x".into(), "/".into()), |_| Exit::Done).unwrap();
+            assert!(ends(task.number));
+        }
+        assert!(tasks.get(ended.number, 0, true).is_some(), "the owner's record is there");
+        assert_eq!(tasks.of(7, false).len(), MOST_OF_ONE);
     }
 
     #[test]

@@ -7,10 +7,15 @@
 //! Secrets are random and kept only as hashes, so a lookup reveals nothing by its duration. All state is in memory:
 //! after a restart of the server, users sign in again.
 //!
+//! A session belongs to the local user whose browser signed in. Browsers send cookies to every port of a host, so another
+//! local user's server on this machine may learn a cookie; a request with the cookie from a process of another user has no
+//! session. Clients on other machines have no such user; browsers send them cookies over TLS only, with the certificate in
+//! between.
+//!
 //! The id of a token is no secret. Revoking a token ends the sessions of the token too; a single lock guards tokens and
 //! sessions, so no session begins meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,9 +24,9 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of valid tokens and of sessions; of one user, a quarter.
+/// Maximum number of valid tokens and of sessions, and of those of one user. In a full table, the user with the most gives up one.
 const MOST: usize = 4096;
-const MOST_OF_ONE: usize = MOST / 4;
+const MOST_OF_ONE: usize = 64;
 
 /// Maximum number of failed attempts of one address in a [`WINDOW`].
 const MOST_FAILURES: u32 = 10;
@@ -79,6 +84,8 @@ struct Entry {
     id: Id,
     issued: u64,
     used: Option<u64>,
+    /// The local user of the client, for a session over the loopback interface.
+    client: Option<u32>,
 }
 
 type Entries = HashMap<Hash, Entry>;
@@ -122,7 +129,7 @@ impl Tokens {
     pub fn issue(&self, grant: Grant) -> Option<Secret> {
         let mut id = Id::default();
         OsRng.try_fill_bytes(&mut id).ok()?;
-        enter(&mut self.table.lock().tokens, Entry { grant, id, issued: now(), used: None }, false)
+        enter(&mut self.table.lock().tokens, Entry { grant, id, issued: now(), used: None, client: None }, false)
     }
 
     /// The rights of a valid token, for programs with a token in each request.
@@ -132,18 +139,23 @@ impl Tokens {
 
     /// Signs in with a token. A valid token is accepted even after failed attempts: 160 random bits cannot be guessed,
     /// and another local user could otherwise lock the owner out.
-    pub fn sign_in(&self, token: &str, from: IpAddr) -> Result<Secret, Refusal> {
+    pub fn sign_in(&self, token: &str, from: IpAddr, client: Option<u32>) -> Result<Secret, Refusal> {
         let mut table = self.table.lock();
         match find(&mut table.tokens, token.trim()) {
-            Some(entry) => enter(&mut table.sessions, entry, true).ok_or(Refusal::Full),
+            Some(entry) => enter(&mut table.sessions, Entry { client, ..entry }, true).ok_or(Refusal::Full),
             None => Err(self.failed(from).map_or(Refusal::Unknown, Refusal::TooMany)),
         }
     }
 
-    /// The session of a cookie.
-    pub fn session(&self, secret: &str) -> Option<Session> {
-        let grant = find(&mut self.table.lock().sessions, secret)?.grant;
-        Some(Session { grant, form: form_secret(secret) })
+    /// The session of a cookie, for a client of this local user.
+    pub fn session(&self, secret: &str, client: Option<u32>) -> Option<Session> {
+        let entry = find(&mut self.table.lock().sessions, secret).filter(|entry| entry.client == client)?;
+        Some(Session { grant: entry.grant, form: form_secret(secret) })
+    }
+
+    /// Whether a session that was found before is still valid.
+    pub fn is_open(&self, secret: &str) -> bool {
+        find(&mut self.table.lock().sessions, secret).is_some()
     }
 
     /// Ends a session before its time.
@@ -207,20 +219,27 @@ impl Tokens {
     }
 }
 
-/// Enters a token or a session under a new secret. If the user has too many, the one that expires first makes room, or the grant is
-/// refused.
+/// Enters a token or a session under a new secret. If the user has too many, the entry that expires first makes room, or the
+/// grant is refused. In a full table the user with the most entries makes room, so many users cannot lock out one.
 fn enter(all: &mut Entries, entry: Entry, makes_room: bool) -> Option<Secret> {
     let now = Instant::now();
     all.retain(|_, known| known.grant.until > now);
-    let own = all.iter().filter(|(_, known)| known.grant.user == entry.grant.user);
-    let own_count = own.clone().count();
-    if own_count >= MOST_OF_ONE || all.len() >= MOST {
-        let first = own.min_by_key(|(_, known)| known.grant.until).map(|(hash, _)| *hash)?;
-        if !makes_room {
-            return None;
+    let count = |user: u32| all.values().filter(|known| known.grant.user == user).count();
+    let first_of = |user: u32| {
+        let own = all.iter().filter(move |(_, known)| known.grant.user == user);
+        own.min_by_key(|(_, known)| known.grant.until).map(|(hash, _)| *hash)
+    };
+    let user = entry.grant.user;
+    let leaving = match count(user) >= MOST_OF_ONE {
+        true if !makes_room => return None,
+        true => first_of(user),
+        false if all.len() >= MOST => {
+            let users: BTreeSet<u32> = all.values().map(|known| known.grant.user).collect();
+            users.into_iter().max_by_key(|user| count(*user)).and_then(first_of)
         }
-        all.remove(&first);
-    }
+        false => None,
+    };
+    leaving.map(|hash| all.remove(&hash));
     let mut bytes = [0; 20];
     OsRng.try_fill_bytes(&mut bytes).ok()?;
     let secret = text(&bytes);
@@ -288,28 +307,28 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let token = tokens.issue(grant(7, hour)).unwrap();
         assert_eq!(token.len(), 32);
-        let session = tokens.sign_in(&format!(" {token}\n"), HERE).unwrap();
-        assert_eq!(tokens.session(&session).unwrap().grant.user, 7);
-        assert!(tokens.session(&token).is_none() && tokens.grant_of(&session).is_none());
+        let session = tokens.sign_in(&format!(" {token}\n"), HERE, None).unwrap();
+        assert_eq!(tokens.session(&session, None).unwrap().grant.user, 7);
+        assert!(tokens.session(&token, None).is_none() && tokens.grant_of(&session).is_none());
         tokens.sign_out(&session);
-        assert!(tokens.session(&session).is_none());
+        assert!(tokens.session(&session, None).is_none());
         let expired = tokens.issue(grant(7, Duration::ZERO)).unwrap();
-        assert_eq!(tokens.sign_in(&expired, HERE), Err(Refusal::Unknown));
+        assert_eq!(tokens.sign_in(&expired, HERE, None), Err(Refusal::Unknown));
     }
 
     #[test]
     fn a_revoked_token_and_its_sessions_end_and_no_other() {
         let tokens = Tokens::default();
         let [ann, bob] = [7, 8].map(|user| tokens.issue(grant(user, WINDOW)).unwrap());
-        let [of_ann, of_bob] = [&ann, &bob].map(|token| tokens.sign_in(token, HERE).unwrap());
+        let [of_ann, of_bob] = [&ann, &bob].map(|token| tokens.sign_in(token, HERE, None).unwrap());
         let known = tokens.list(Some(7));
         assert_eq!(known.iter().map(|token| (token.user, token.sessions)).collect::<Vec<_>>(), [(7, 1)]);
         assert!(known[0].used.is_some() && known[0].until >= known[0].issued && known[0].id.len() == 8);
         assert!(!tokens.revoke(&known[0].id, Some(8)) && !tokens.revoke("", None) && !tokens.revoke(&ann, None));
-        assert!(tokens.session(&of_ann).is_some());
+        assert!(tokens.session(&of_ann, None).is_some());
         assert!(tokens.revoke(&known[0].id, Some(7)) && !tokens.revoke(&known[0].id, None));
-        assert!(tokens.session(&of_ann).is_none() && tokens.grant_of(&ann).is_none());
-        assert!(tokens.session(&of_bob).is_some());
+        assert!(tokens.session(&of_ann, None).is_none() && tokens.grant_of(&ann).is_none());
+        assert!(tokens.session(&of_bob, None).is_some());
         tokens.sign_out(&of_bob);
         let left = tokens.list(None);
         assert_eq!(left.iter().map(|token| (token.user, token.sessions)).collect::<Vec<_>>(), [(8, 0)]);
@@ -317,15 +336,23 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_no_session_for_another_local_user() {
+        let tokens = Tokens::default();
+        let session = tokens.sign_in(&tokens.issue(grant(0, WINDOW)).unwrap(), HERE, Some(1000)).unwrap();
+        assert!(tokens.session(&session, Some(1000)).is_some() && tokens.is_open(&session));
+        assert!(tokens.session(&session, Some(1001)).is_none() && tokens.session(&session, None).is_none());
+    }
+
+    #[test]
     fn failed_attempts_are_counted_and_lock_no_valid_token_out() {
         let tokens = Tokens::default();
         let token = tokens.issue(grant(7, WINDOW)).unwrap();
         for _ in 0..MOST_FAILURES {
-            assert_eq!(tokens.sign_in("guess", HERE), Err(Refusal::Unknown));
+            assert_eq!(tokens.sign_in("guess", HERE, None), Err(Refusal::Unknown));
         }
-        assert!(matches!(tokens.sign_in("guess", HERE), Err(Refusal::TooMany(_))));
-        assert_eq!(tokens.sign_in("guess", IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))), Err(Refusal::Unknown));
-        assert!(tokens.sign_in(&token, HERE).is_ok());
+        assert!(matches!(tokens.sign_in("guess", HERE, None), Err(Refusal::TooMany(_))));
+        assert_eq!(tokens.sign_in("guess", IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), None), Err(Refusal::Unknown));
+        assert!(tokens.sign_in(&token, HERE, None).is_ok());
     }
 
     #[test]
@@ -335,7 +362,9 @@ mod tests {
         assert!((0..MOST_OF_ONE).all(|_| issue(7).is_some()));
         assert!(issue(7).is_none() && issue(8).is_some());
         let token = issue(8).unwrap();
-        let sessions: Vec<_> = (0..=MOST_OF_ONE).map(|_| tokens.sign_in(&token, HERE).unwrap()).collect();
-        assert_eq!(sessions.iter().filter(|secret| tokens.session(secret).is_some()).count(), MOST_OF_ONE);
+        assert!((0..MOST as u32).all(|user| issue(100 + user / 60).is_some()), "the user with the most makes room");
+        assert!(tokens.grant_of(&token).is_some() && issue(9).is_some());
+        let sessions: Vec<_> = (0..=MOST_OF_ONE).map(|_| tokens.sign_in(&token, HERE, None).unwrap()).collect();
+        assert_eq!(sessions.iter().filter(|secret| tokens.session(secret, None).is_some()).count(), MOST_OF_ONE);
     }
 }

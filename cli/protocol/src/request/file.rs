@@ -62,6 +62,8 @@ pub enum FileRequest {
         to: Location,
         /// Allow directories as sources.
         recursive: bool,
+        /// Refuse a destination behind a symbolic link.
+        no_links: bool,
     },
     /// Copy from datasets or snapshots to a dataset of the same pool, as `cp -a` does. `Copied`
     CopyWithin {
@@ -71,6 +73,8 @@ pub enum FileRequest {
         to: Location,
         /// Allow directories as sources.
         recursive: bool,
+        /// Refuse a destination behind a symbolic link.
+        no_links: bool,
     },
     /// Copy out of a dataset or a snapshot, as `cp -a` does. `Copied`
     CopyOut {

@@ -216,11 +216,11 @@ impl OpenPool {
                 self.set_project(&location, change, recursive, job).map(done)
             }
             FileRequest::Read { location } => self.read_file(&location, required(stream)?, job).map(done),
-            FileRequest::CopyIn { sources, to, recursive } => {
-                self.copy_in(&sources, &to, recursive, job).map(Response::Copied)
+            FileRequest::CopyIn { sources, to, recursive, no_links } => {
+                self.copy_in(&sources, &to, (recursive, no_links), job).map(Response::Copied)
             }
-            FileRequest::CopyWithin { sources, to, recursive } => {
-                self.copy_within(&sources, &to, recursive, job).map(Response::Copied)
+            FileRequest::CopyWithin { sources, to, recursive, no_links } => {
+                self.copy_within(&sources, &to, (recursive, no_links), job).map(Response::Copied)
             }
             FileRequest::CopyOut { sources, to, recursive } => {
                 self.copy_out(&sources, &to, recursive, job).map(Response::Copied)

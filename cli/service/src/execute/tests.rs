@@ -91,13 +91,18 @@ impl World {
 
     fn copy_in(&self, source: &Path, to: &str) -> Result<CopyRecord, Failure> {
         let sources = vec![PathBytes::from(source.to_owned())];
-        let copied = self.ask(FileRequest::CopyIn { sources, to: location(to), recursive: true })?;
+        let copied = self.ask(FileRequest::CopyIn { sources, to: location(to), recursive: true, no_links: false })?;
         let Response::Copied(record) = copied else { panic!("{copied:?}") };
         Ok(record)
     }
 
     fn copy_within(&self, source: &str, to: &str) -> Result<CopyRecord, Failure> {
-        let request = FileRequest::CopyWithin { sources: vec![location(source)], to: location(to), recursive: true };
+        let request = FileRequest::CopyWithin {
+            sources: vec![location(source)],
+            to: location(to),
+            recursive: true,
+            no_links: true,
+        };
         let copied = self.ask(request)?;
         let Response::Copied(record) = copied else { panic!("{copied:?}") };
         Ok(record)
@@ -250,6 +255,36 @@ fn copies_within_a_pool_are_equal_and_share_blocks() {
     assert!(
         world.copy_within("tank/home:/copy/small", "tank/home:/copy/").unwrap_err().to_string().contains("same file")
     );
+}
+
+#[test]
+fn a_copy_without_links_is_led_nowhere_else() {
+    let world = World::new();
+    world.create("tank/home");
+    let source = world.folder.path().join("source");
+    fs::create_dir_all(source.join("ann/docs")).unwrap();
+    fs::create_dir_all(source.join("bob/secret")).unwrap();
+    fs::write(source.join("ann/docs/keys"), "of ann").unwrap();
+    fs::write(source.join("bob/secret/keys"), "of bob").unwrap();
+    symlink("../bob/secret", source.join("ann/led")).unwrap();
+    symlink("../bob/secret/keys", source.join("ann/last")).unwrap();
+    world.copy_in(&source.join("."), "tank/home:/").unwrap();
+    for to in ["/ann/led/", "/ann/led/keys"] {
+        let refused = world.copy_within("tank/home:/ann/docs/keys", &format!("tank/home:{to}")).unwrap_err();
+        assert!(refused.to_string().contains("/ann/led is a symbolic link"), "{refused}");
+    }
+    // A link under the file's own name is replaced, and not followed.
+    world.copy_within("tank/home:/ann/docs/keys", "tank/home:/ann/last").unwrap();
+    world.copy_within("tank/home:/ann/docs/keys", "tank/home:/ann/").unwrap();
+    world.copy_within("tank/home:/ann/docs/keys", "tank/home:/ann/new").unwrap();
+    let back = world.folder.path().join("back");
+    world.copy_out("tank/home:/", &back).unwrap();
+    let read = |name: &str| fs::read_to_string(back.join(name)).unwrap();
+    assert_eq!(
+        [read("bob/secret/keys"), read("ann/last"), read("ann/keys"), read("ann/new")],
+        ["of bob", "of ann", "of ann", "of ann"]
+    );
+    assert!(!back.join("ann/last").symlink_metadata().unwrap().is_symlink());
 }
 
 #[test]

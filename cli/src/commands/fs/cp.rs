@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Print the number of files and bytes copied
     #[arg(short = 'v')]
     verbose: bool,
+    /// Refuse a destination in a dataset behind a symbolic link
+    #[arg(long)]
+    no_links: bool,
     /// The sources, then the destination
     #[arg(value_name = "FROM|TO", required = true)]
     places: Vec<OsString>,
@@ -41,7 +44,7 @@ pub struct Arguments {
 /// Copies files and reports the totals.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let places = arguments.places.iter().map(|text| place(text)).collect::<Result<Vec<_>, _>>()?;
-    let (pool, request) = request(places, arguments.recursive)?;
+    let (pool, request) = request(places, arguments.recursive, arguments.no_links)?;
     let Response::Copied(record) = context.call(&pool, request)? else {
         return Err(unexpected_answer());
     };
@@ -52,7 +55,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 }
 
 /// The request for a copy in, out or within, with its pool.
-fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, FileRequest), Failure> {
+fn request(mut places: Vec<Place>, recursive: bool, no_links: bool) -> Result<(String, FileRequest), Failure> {
     let Some(to) = places.pop().filter(|_| !places.is_empty()) else {
         return Err(Failure::usage("missing the place to copy to"));
     };
@@ -70,13 +73,14 @@ fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, FileReque
                 return Err(Failure::usage("sources and destination must be in the same pool")
                     .hint("between pools: fs send | fs receive, or copy out and in"));
             }
-            Ok((pool, FileRequest::CopyWithin { sources, to, recursive }))
+            Ok((pool, FileRequest::CopyWithin { sources, to, recursive, no_links }))
         }
         Place::Inside(to) => {
             let sources = places.into_iter().map(|place| outside(place).ok_or_else(one_side));
             let sources = sources.map(|path| local(path?)).collect::<Result<Vec<_>, _>>()?;
-            Ok((to.name.pool().to_owned(), FileRequest::CopyIn { sources, to, recursive }))
+            Ok((to.name.pool().to_owned(), FileRequest::CopyIn { sources, to, recursive, no_links }))
         }
+        Place::Outside(_) if no_links => Err(Failure::usage("--no-links is for a destination in a dataset")),
         Place::Outside(path) => {
             let sources = places.into_iter().map(|place| inside(place).ok_or_else(one_side));
             let sources = sources.collect::<Result<Vec<Location>, _>>()?;
@@ -126,7 +130,7 @@ mod tests {
 
     fn read(texts: &[&str]) -> Result<FileRequest, Exit> {
         let places = texts.iter().map(|text| place(text.as_ref()).unwrap()).collect();
-        request(places, true).map(|(_, request)| request).map_err(|failure| failure.exit)
+        request(places, true, false).map(|(_, request)| request).map_err(|failure| failure.exit)
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+use dataset::property::dataset::MOUNTPOINT;
 use protocol::Failure;
 
 use super::{Action, Dry, File, Words, argument, command, name};
@@ -15,8 +16,15 @@ pub(super) const ACTIONS: &[Action] = &[
 ];
 
 /// A place `NAME:/PATH`, with the escaped path of the form.
-fn place(of: &str, path: &[u8]) -> OsString {
-    OsString::from_vec([of.as_bytes(), b":", path].concat())
+///
+/// # Errors
+/// For a name with `:/`: a command would take the part before as the name.
+fn place(of: &str, path: &[u8]) -> Result<OsString, Failure> {
+    match of.contains(":/") {
+        true => Err(Failure::cannot("name a file of", of, "a part of the name ends with ':'")
+            .hint("use the files in .zfs/snapshot of the mount")),
+        false => Ok(OsString::from_vec([of.as_bytes(), b":", path].concat())),
+    }
 }
 
 fn path(fields: &Fields) -> Result<Vec<u8>, Failure> {
@@ -38,9 +46,10 @@ fn snapshot_and_dataset(fields: &Fields) -> Result<(String, String), Failure> {
 
 fn restore(fields: &Fields) -> Result<Words, Failure> {
     let ((snapshot, dataset), path) = (snapshot_and_dataset(fields)?, path(fields)?);
-    let mut words = command(&["fs", "cp", "-r", "-v"]);
-    words.push(place(&snapshot, &path));
-    words.push(place(&dataset, folder(&path)));
+    // A user who owns a folder on the way could lead the copy elsewhere with a link.
+    let mut words = command(&["fs", "cp", "-r", "-v", "--no-links"]);
+    words.push(place(&snapshot, &path)?);
+    words.push(place(&dataset, folder(&path))?);
     Ok(words)
 }
 
@@ -48,7 +57,7 @@ fn restore(fields: &Fields) -> Result<Words, Failure> {
 fn both(fields: &Fields) -> Result<Words, Failure> {
     let ((snapshot, _), path) = (snapshot_and_dataset(fields)?, path(fields)?);
     let mut words = command(&["fs", "ls", "-l"]);
-    words.push(place(&snapshot, &path));
+    words.push(place(&snapshot, &path)?);
     Ok(words)
 }
 
@@ -68,6 +77,10 @@ fn send(fields: &Fields) -> Result<Words, Failure> {
 fn receive(fields: &Fields) -> Result<Words, Failure> {
     file(fields)?;
     let mut words = command(&["fs", "receive"]);
+    // A stream says where its file systems are mounted.
+    if fields.has("no-mount") {
+        words.extend(command(&["-u", "-x", MOUNTPOINT.row().name]));
+    }
     words.push(name(fields, "dataset")?.into());
     Ok(words)
 }

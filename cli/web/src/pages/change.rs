@@ -1,9 +1,9 @@
 //! The dry run of a change, its confirmation, and its start.
 
 use std::cell::RefCell;
-use std::fs::{File as OpenFile, OpenOptions, metadata, remove_file};
+use std::fs::{File as OpenFile, Metadata, OpenOptions, remove_file};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -13,11 +13,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use protocol::{Exit, Failure};
+use rustix::fs::OFlags;
 
 use super::page::Page;
 use super::{frame, parts};
 use crate::actions::{self, Action, File, Words};
 use crate::app::App;
+use crate::ask::silent;
 use crate::fields::Fields;
 use crate::gate::Visitor;
 use crate::tasks::{Output, Task, Transfer, append};
@@ -71,6 +73,10 @@ pub(crate) async fn confirm(
         Ok(dry) => dry,
         Err(failure) => return frame::failed(&visitor, action.title, &way(action), &failure).into_response(),
     };
+    let seen = match seen(action, &fields) {
+        Ok(seen) => seen,
+        Err(failure) => return frame::failed(&visitor, action.title, &way(action), &failure).into_response(),
+    };
     let is_offered = dry.iter().all(|ran| action.is_offered_after(ran.exit));
     let content = html! {
         p { "This command will run:" }
@@ -82,21 +88,45 @@ pub(crate) async fn confirm(
                 pre.output tabindex="0" aria-label="Output" { (String::from_utf8_lossy(&ran.output)) }
             }
         }
-        @if is_offered { (confirmation(&visitor, action, &fields, &back)) }
+        @if is_offered { (confirmation(&visitor, action, &fields, &back, seen.as_deref())) }
         @else { div.message.bad role="alert" { p { "This has failed, so the change is not offered." } } }
         p { a href=(back) { "Back without a change" } }
     };
     frame::page(&visitor, action.title, &way(action), content).into_response()
 }
 
+/// The identity of the file that the dry run has read, for the form. Another user may replace the file meanwhile.
+fn seen(action: &Action, fields: &Fields) -> Result<Option<String>, Failure> {
+    let reads = action.file.is_some_and(|file| file == File::Read);
+    reads.then(|| Ok(identity(&opened(fields.get("file"))?.1))).transpose()
+}
+
+fn identity(metadata: &Metadata) -> String {
+    let [device, inode, size] = [metadata.dev(), metadata.ino(), metadata.size()];
+    format!("{device}-{inode}-{size}-{}-{}", metadata.mtime(), metadata.mtime_nsec())
+}
+
+/// Opens a file with a stream. A pipe would keep the thread waiting for a writer.
+fn opened(path: &str) -> Result<(OpenFile, Metadata), Failure> {
+    let failed = |error| Failure::cannot("open", path, error);
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    match metadata.is_file() {
+        true => Ok((file, metadata)),
+        false => Err(Failure::cannot("open", path, "it is not a regular file")),
+    }
+}
+
 /// The form that starts the change.
-fn confirmation(visitor: &Visitor, action: &Action, fields: &Fields, back: &str) -> Markup {
+fn confirmation(visitor: &Visitor, action: &Action, fields: &Fields, back: &str, seen: Option<&str>) -> Markup {
     let name = action.retype.map(|field| fields.get(field).trim());
     html! {
         form.confirm method="post" action=(format!("/run/{}", action.name)) {
             input type="hidden" name="form" value=(visitor.form);
             input type="hidden" name="back" value=(back);
-            @for (name, value) in fields.0.iter().filter(|(name, _)| !matches!(name.as_str(), "form" | "back" | "typed")) {
+            @if let Some(seen) = seen { input type="hidden" name="seen" value=(seen); }
+            @for (name, value) in fields.0.iter().filter(|(name, _)| !matches!(name.as_str(), "form" | "back" | "typed" | "seen")) {
                 input type="hidden" name=(name) value=(value);
             }
             @if let Some(name) = name {
@@ -113,7 +143,8 @@ fn confirmation(visitor: &Visitor, action: &Action, fields: &Fields, back: &str)
 fn back(headers: &HeaderMap) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let path = referer.and_then(|referer| referer.parse::<axum::http::Uri>().ok());
-    path.and_then(|uri| uri.path_and_query().map(ToString::to_string)).unwrap_or_else(|| "/".to_owned())
+    let path = path.and_then(|uri| uri.path_and_query().map(ToString::to_string));
+    path.filter(|path| !path.starts_with("//")).unwrap_or_else(|| "/".to_owned())
 }
 
 /// A command of a dry run, after its end.
@@ -139,7 +170,7 @@ async fn dry_run(
             let mut output = Vec::new();
             let mut each = |bytes: &[u8]| append(&mut output, bytes);
             let exit = match &file {
-                Some(file) => subprocess(&shared, &words, (File::Read, file), &mut each)?,
+                Some(file) => subprocess(&shared, &words, Ends::Read(opened(file)?.0), &mut each)?,
                 None => run_here(&shared, user, &words, &mut each),
             };
             Ok(Ran { command: actions::line(&words), exit, output })
@@ -177,23 +208,23 @@ fn run_here(app: &App, user: u32, words: &Words, each: impl FnMut(&[u8])) -> Exi
     app.commands.run(words, &mut *executor, &mut Sink(&each), &mut Sink(&each))
 }
 
+/// The file at the other end of a stream: open for reading, or to be created.
+enum Ends<'a> {
+    Read(OpenFile),
+    Written(&'a str),
+}
+
 /// Runs a command line of the owner as a process of its own, because its stream needs a descriptor. All other output goes
 /// through one pipe.
-fn subprocess(
-    app: &App,
-    words: &Words,
-    (file, path): (File, &str),
-    each: &mut dyn FnMut(&[u8]),
-) -> Result<Exit, Failure> {
+fn subprocess(app: &App, words: &Words, ends: Ends<'_>, each: &mut dyn FnMut(&[u8])) -> Result<Exit, Failure> {
     let (reader, writer) = io::pipe()?;
     let mut command = Command::new(&app.program);
     command.arg0(&words[0]).args(&words[1..]).stderr(writer.try_clone()?);
-    match file {
-        File::Read => {
-            let opened = OpenFile::open(path).map_err(|error| Failure::cannot("open", path, error))?;
+    match ends {
+        Ends::Read(opened) => {
             command.stdin(opened).stdout(writer);
         }
-        File::Written => {
+        Ends::Written(path) => {
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             let made = made.map_err(|error| Failure::cannot("create", path, error))?;
             command.stdin(Stdio::null()).stdout(made);
@@ -244,19 +275,38 @@ fn start(app: &Arc<App>, visitor: &Visitor, action: &Action, fields: &Fields) ->
         back if back.starts_with('/') && !back.starts_with("//") => back.to_owned(),
         _ => "/".to_owned(),
     };
+    // The file is opened here, and the stream shown is the stream received.
+    let source = match &file {
+        Some((File::Read, path)) => {
+            let (source, metadata) = opened(path)?;
+            if identity(&metadata) != fields.get("seen") {
+                return Err(Failure::cannot(
+                    "read",
+                    path,
+                    "the file has changed since the dry run; nothing was changed",
+                ));
+            }
+            Some((source, metadata.len()))
+        }
+        _ => None,
+    };
+    if let Some(silence) = app.watch.silence(pool_of(fields)) {
+        return Err(silent(pool_of(fields), silence));
+    }
     let (user, shared) = (visitor.user, app.clone());
-    app.tasks.run((user, shown, back), move |task| {
+    app.tasks.run((user, visitor.is_owner), (shown, back), move |task| {
         let mut each = |bytes: &[u8]| drop(Output(task).write(bytes));
         let Some((file, path)) = file else { return run_here(&shared, user, &words, &mut each) };
         // The command does not know the size of the input.
-        let size = (file == File::Read).then(|| Some(metadata(&path).ok()?.len())).flatten();
+        let size = source.as_ref().map(|(_, size)| *size);
+        let ends = source.map_or(Ends::Written(&path), |(source, _)| Ends::Read(source));
         let mut line = |line: &[u8]| match Transfer::of_line(line) {
             Some(transfer) => task.note(transfer, size),
             None => drop(Output(task).write(line)),
         };
         let mut reporting = words.clone();
         reporting.splice(2..2, ["--progress".into(), "json".into()]);
-        match subprocess(&shared, &reporting, (file, &path), &mut line) {
+        match subprocess(&shared, &reporting, ends, &mut line) {
             Ok(exit) => {
                 if exit != Exit::Done && file == File::Written && remove_file(&path).is_ok() {
                     each(format!("the incomplete file {path} was removed\n").as_bytes());

@@ -204,7 +204,7 @@ struct Download {
 impl Download {
     /// The next piece, or the failure of the request; `None` at the end.
     async fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
-        if self.app.tokens.session(&self.session).is_none() {
+        if !self.app.tokens.is_open(&self.session) {
             return Some(Err(io::Error::other(Failure::new("the session has ended"))));
         }
         let mut piece = Vec::with_capacity(PIECE);

@@ -115,7 +115,8 @@ fn import(visitor: &Visitor, search: &Search, number: usize, pool: &ImportablePo
             (parts::form(visitor, "import", &hidden, html! {
                 (parts::field(&name, "New name (empty to keep the name)", html! { input id=(name) name="new-name" spellcheck="false"; }))
                 (parts::field(&root, "Mount everything below (empty for the usual places)", html! { input id=(root) name="root" spellcheck="false"; }))
-                @for (name, text) in BOXES { label { input type="checkbox" name=(name); " " (text) } }
+                // A pool says where its file systems are mounted, and a foreign pool may say anything.
+                @for (name, text) in BOXES { label { input type="checkbox" name=(name) checked[name == "no-mount"]; " " (text) } }
                 button { "Import" }
             }))
         }

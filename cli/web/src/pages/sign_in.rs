@@ -51,13 +51,14 @@ fn content(to: &str, problem: Option<&str>) -> Markup {
 
 /// Checks a token and begins a session, in place of a session before.
 pub(crate) async fn sign_in(State(app): State<Arc<App>>, parts: Parts, fields: Fields) -> Response {
-    let from = gate::peer(&parts).map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.ip());
-    if let Some(secret) = gate::cookie(&parts) {
+    let peer = gate::peer(&parts);
+    let (from, client) = peer.map_or((IpAddr::V4(Ipv4Addr::UNSPECIFIED), None), |peer| (peer.address, peer.user));
+    if let Some(secret) = gate::cookie(&app, &parts) {
         app.tokens.sign_out(secret);
     }
-    match app.tokens.sign_in(fields.get("token"), from) {
+    match app.tokens.sign_in(fields.get("token"), from, client) {
         Ok(secret) => {
-            let cookie = [(header::SET_COOKIE, gate::set_cookie(&secret))];
+            let cookie = [(header::SET_COOKIE, gate::set_cookie(&app, &secret))];
             (cookie, Redirect::to(local(fields.get("to")))).into_response()
         }
         Err(refusal) => refused(fields.get("to"), refusal),
@@ -90,7 +91,7 @@ pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fiel
     if fields.get("form") == visitor.form {
         app.tokens.sign_out(&visitor.session);
     }
-    ([(header::SET_COOKIE, gate::set_cookie(""))], Redirect::to("/sign-in")).into_response()
+    ([(header::SET_COOKIE, gate::set_cookie(&app, ""))], Redirect::to("/sign-in")).into_response()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use dataset::name::{Name, SnapshotName};
+use dataset::property::dataset::MOUNTPOINT;
 use futures_util::StreamExt;
 use maud::{Markup, html};
 use protocol::{Failure, ReceiveSpec, Response as Answer, SendSpec, StreamRequest, unexpected_answer};
@@ -48,6 +49,7 @@ pub(super) fn receive_forms(visitor: &Visitor, dataset: &str) -> Markup {
         (parts::form(visitor, "receive", &[], html! {
             (parts::field("receive-into", "Receive into", html! { input id="receive-into" name="dataset" value=(format!("{dataset}/received")) required spellcheck="false"; }))
             (parts::field("receive-file", "From a file on this machine", html! { input id="receive-file" name="file" required spellcheck="false"; }))
+            label { input type="checkbox" name="no-mount" checked; " do not mount, and ignore the mount point in the stream" }
             button { "Receive" }
         }))
         @if !visitor.read_only {
@@ -115,13 +117,16 @@ pub(crate) async fn upload(
 async fn received(app: &Arc<App>, visitor: &Visitor, dataset: &str, body: Body) -> Result<String, Failure> {
     let target: Name = dataset.parse().map_err(|error| Failure::cannot("receive into", dataset, error))?;
     let pool = target.pool().to_owned();
-    let spec = ReceiveSpec::exact(target);
+    // A stream says where its file systems are mounted. Nothing here has asked for a confirmation, so the files come without a
+    // mount and without that place.
+    let exclude = vec![MOUNTPOINT.row().name.to_owned()];
+    let spec = ReceiveSpec { no_mount: true, exclude, ..ReceiveSpec::exact(target) };
     let _place = files::transfer(app, visitor)?;
     let (reader, mut writer) = io::pipe()?;
     let (shared, app, user) = (app, app.clone(), visitor.user);
     let (answered, answer) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("upload".into()).spawn(move || {
-        let command = format!("fs receive {}", spec.target.as_str());
+        let command = format!("fs receive -u -x {} {}", MOUNTPOINT.row().name, spec.target.as_str());
         let request = StreamRequest::Receive(spec).into();
         let answer = app.executor(user, &command).call(&pool, request, Some(reader.into()), &mut |_| Ok(None));
         // The browser may be gone.
@@ -139,7 +144,7 @@ async fn received(app: &Arc<App>, visitor: &Visitor, dataset: &str, body: Body) 
     let mut body = body.into_data_stream();
     while let Some(piece) = timeout(IDLE, body.next()).await.map_err(|_| Failure::new("the upload stands still"))? {
         let piece = piece.map_err(|error| Failure::new(format!("the upload broke off: {error}")))?;
-        if shared.tokens.session(&visitor.session).is_none() {
+        if !shared.tokens.is_open(&visitor.session) {
             return Err(Failure::new("the session has ended"));
         }
         if sender.send(piece).await.is_err() {
@@ -150,7 +155,7 @@ async fn received(app: &Arc<App>, visitor: &Visitor, dataset: &str, body: Body) 
     match answer.await.map_err(|_| Failure::new("internal error in the web server"))?? {
         Answer::Received { records, .. } => {
             let names: Vec<&str> = records.iter().map(|record| record.received.as_str()).collect();
-            Ok(format!("received {}", names.join(", ")))
+            Ok(format!("received {}, not mounted", names.join(", ")))
         }
         _ => Err(unexpected_answer()),
     }

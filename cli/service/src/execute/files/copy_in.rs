@@ -23,7 +23,7 @@ use super::{
     handle::Handle,
     host::{self, Meta},
     reason,
-    resolve::{Place, place, resolve},
+    resolve::{Place, Refused, place, resolve, unlinked},
     served::Served,
     set_xattrs,
     trail::Trail,
@@ -35,7 +35,7 @@ pub(super) fn copy_in(
     fs: &Served,
     sources: &[PathBytes],
     to: &[u8],
-    recursive: bool,
+    (recursive, no_links): (bool, bool),
     job: &mut Job<'_>,
 ) -> Result<CopyRecord, Failure> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -49,7 +49,7 @@ pub(super) fn copy_in(
         buffer: vec![0; CHUNK],
         done: CopyRecord::default(),
     };
-    let target = Target::find(fs, to, sources.len())?;
+    let target = Target::find(fs, to, sources.len(), no_links)?;
     if !recursive {
         sources.iter().try_for_each(|source| refuse_directory(&source.0))?;
     }
@@ -80,9 +80,21 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Finds what the target path names in the dataset.
-    pub(super) fn find(fs: &FileSystem, to: &[u8], sources: usize) -> Result<Target, Failure> {
+    /// Finds what the target path names in the dataset. With `no_links` a symbolic link on the way refuses: a user who owns a
+    /// directory on the way could lead the copy to the files of another user.
+    pub(super) fn find(fs: &FileSystem, to: &[u8], sources: usize, no_links: bool) -> Result<Target, Failure> {
         let failed = |why: String| Failure::cannot("copy to", String::from_utf8_lossy(to), why);
+        if no_links {
+            let (dir, name) = unlinked(fs, to).map_err(|refused| match refused {
+                Refused::Link(path) => failed(format!("{} is a symbolic link", String::from_utf8_lossy(&path))),
+                Refused::Failed(errno) => failed(reason(errno)),
+            })?;
+            return match name {
+                None => Ok(Target::Into(dir)),
+                Some(_) if sources > 1 => Err(failed("it is not a directory".to_owned())),
+                Some(name) => Ok(Target::As(Place { dir, name })),
+            };
+        }
         match resolve(fs, to, true) {
             Ok(attr) if attr.file_type == FileType::Directory => Ok(Target::Into(attr.ino)),
             Ok(_) | Err(Errno::NOENT) if sources > 1 => Err(failed("it is not a directory".to_owned())),

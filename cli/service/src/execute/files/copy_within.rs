@@ -25,11 +25,11 @@ pub(super) fn copy_within(
     fs: &Served,
     sources: &[Source<'_, Served>],
     to: &[u8],
-    recursive: bool,
+    (recursive, no_links): (bool, bool),
     job: &mut Job<'_>,
 ) -> Result<CopyRecord, Failure> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    let target = Target::find(fs, to, sources.len())?;
+    let target = Target::find(fs, to, sources.len(), no_links)?;
     if !recursive {
         sources.iter().try_for_each(refuse_directory)?;
     }

@@ -64,21 +64,21 @@ impl OpenPool {
         &self,
         sources: &[PathBytes],
         to: &Location,
-        recursive: bool,
+        (recursive, no_links): (bool, bool),
         job: &mut Job<'_>,
     ) -> Result<CopyRecord, Failure> {
-        self.copy_to(to, |fs| copy_in(fs, sources, &to.path.0, recursive, job))
+        self.copy_to(to, |fs| copy_in(fs, sources, &to.path.0, (recursive, no_links), job))
     }
 
     pub(in crate::execute) fn copy_within(
         &self,
         sources: &[Location],
         to: &Location,
-        recursive: bool,
+        (recursive, no_links): (bool, bool),
         job: &mut Job<'_>,
     ) -> Result<CopyRecord, Failure> {
         let opened = self.open_sources(sources)?;
-        self.copy_to(to, |fs| copy_within(fs, &as_sources(&opened), &to.path.0, recursive, job))
+        self.copy_to(to, |fs| copy_within(fs, &as_sources(&opened), &to.path.0, (recursive, no_links), job))
     }
 
     /// Runs `copy`, which changes a dataset and notifies its mount.

@@ -41,6 +41,43 @@ pub(super) fn place(fs: &FileSystem, path: &[u8]) -> Result<Place, Errno> {
     }
 }
 
+/// Why a path without links has no place.
+pub(super) enum Refused {
+    /// The symbolic link at this path.
+    Link(Vec<u8>),
+    /// A lookup has failed.
+    Failed(Errno),
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Refused {
+        Refused::Failed(errno)
+    }
+}
+
+/// The place of a path on which no step is a symbolic link: a directory, or a directory and the name of a file in it. A link
+/// under that name is no step: a copy replaces the link.
+pub(super) fn unlinked(fs: &FileSystem, path: &[u8]) -> Result<(Ino, Option<Vec<u8>>), Refused> {
+    let fs = fs.pinned();
+    let wants_directory = path.ends_with(b"/");
+    let (mut at, mut shown, mut left) = (ROOT, Vec::new(), parts(path));
+    while let Some(part) = left.pop_front() {
+        shown.extend([b"/", part.as_slice()].concat());
+        let is_last = left.is_empty() && !wants_directory;
+        let next = match fs.lookup(at, &part) {
+            Err(Errno::NOENT) if is_last => return Ok((at, Some(part))),
+            next => next?,
+        };
+        match next.file_type {
+            FileType::Directory => at = next.ino,
+            _ if is_last => return Ok((at, Some(part))),
+            FileType::Symlink => return Err(Refused::Link(shown)),
+            _ => return Err(Errno::NOTDIR.into()),
+        }
+    }
+    Ok((at, None))
+}
+
 /// Runs a lookup of several steps within one tree, and retries if the tree is replaced meanwhile.
 fn in_one_tree<T>(fs: &FileSystem, look: impl Fn(&FileSystem) -> Result<T, Errno>) -> Result<T, Errno> {
     for _ in 1..TRIES {

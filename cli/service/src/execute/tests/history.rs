@@ -375,7 +375,12 @@ fn nothing(tried: &Tried) {
         recursive: false,
     });
     tried.quiet(FileRequest::Read { location: location() });
-    tried.quiet(FileRequest::CopyIn { sources: paths(), to: location(), recursive: false });
-    tried.quiet(FileRequest::CopyWithin { sources: vec![location()], to: location(), recursive: false });
+    tried.quiet(FileRequest::CopyIn { sources: paths(), to: location(), recursive: false, no_links: false });
+    tried.quiet(FileRequest::CopyWithin {
+        sources: vec![location()],
+        to: location(),
+        recursive: false,
+        no_links: false,
+    });
     tried.quiet(FileRequest::CopyOut { sources: vec![location()], to: "/tmp/x".into(), recursive: false });
 }
