@@ -189,7 +189,7 @@ const UNDER_WAY: [&str; 9] = [
     "spare in use",
 ];
 /// and the operations on devices that have to be in its lives.
-const DONE: [&str; 34] = [
+const DONE: [&str; 36] = [
     "add",
     "attach",
     "ballast at the end",
@@ -199,6 +199,8 @@ const DONE: [&str; 34] = [
     "detach",
     "expand",
     "fail",
+    "initialize",
+    "initialized",
     "longer",
     "offline",
     "online",

@@ -336,7 +336,7 @@ impl Judge<'_> {
         world.clean_up()?;
         if layout.is_many {
             world.settle()?;
-            world.trim_all()?;
+            world.clear_all()?;
         }
         world.check()?;
         let found = observe::pool(&world, &world.list()?)?;

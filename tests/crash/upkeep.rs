@@ -92,7 +92,7 @@ impl World {
 
     /// At most one mover is under way, and no job runs before a more urgent one.
     fn see_to_movers(&self, at_work: Option<Kind>) -> Outcome<()> {
-        let at_work = at_work.filter(|kind| *kind != Kind::Trim);
+        let at_work = at_work.filter(|kind| !kind.is_pass());
         let is_under_way = |kind: &Kind| kind.of(&self.datasets).is_under_way();
         let movers: Vec<Kind> =
             Kind::IN_ORDER.into_iter().filter(|kind| kind.is_mover() && is_under_way(kind)).collect();
@@ -136,16 +136,17 @@ impl World {
 }
 
 impl World {
-    /// Trims all free space, and drops the cache of blocks read.
-    pub(crate) fn trim_all(&self) -> Outcome<()> {
+    /// Initializes and trims all free space, and drops the cache of blocks read.
+    pub(crate) fn clear_all(&self) -> Outcome<()> {
         let vdevs = self.engine().storage().vdevs.all();
         let vdevs: Vec<VdevId> = vdevs.iter().filter(|vdev| !vdev.is_lost()).map(|vdev| vdev.id()).collect();
-        let trim = self.datasets.trim();
-        step("a trim", trim.start(&vdevs, None))?;
-        while step("a trim", trim.step(&self.pool, u64::MAX))? == Step::Worked {}
-        for record in vdevs.iter().filter_map(|vdev| trim.record_of(*vdev)) {
-            if record.state != JobState::Finished {
-                return Err(format!("a trim fails: {:?}", record.state));
+        for pass in [self.datasets.initialization(), self.datasets.trim()] {
+            step("a pass", pass.start(&vdevs, None))?;
+            while step("a pass", pass.step(&self.pool, u64::MAX))? == Step::Worked {}
+            for record in vdevs.iter().filter_map(|vdev| pass.record_of(*vdev)) {
+                if record.state != JobState::Finished {
+                    return Err(format!("a pass over free space fails: {:?}", record.state));
+                }
             }
         }
         self.engine().forget_read();

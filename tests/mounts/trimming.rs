@@ -1,4 +1,4 @@
-//! Giving free space back while the pool is mounted and in use.
+//! Giving free space back, and initializing free space, while the pool is mounted and in use.
 
 use std::{fs, os::unix::fs::MetadataExt};
 
@@ -88,4 +88,59 @@ fn trimming_is_suspended_resumed_canceled_and_shown() {
     status("(100% trimmed, completed at ");
     lab.check("tank");
     status("(untrimmed)");
+}
+
+#[test]
+fn initialization_makes_thin_space_thick_and_keeps_data() {
+    if !can_mount() {
+        return;
+    }
+    let lab = furnished();
+    let folder = lab.mount("tank");
+    fs::write(folder.join("kept"), noise(20 << 20, 1)).unwrap();
+    lab.pool(&["sync", "tank"]);
+    assert!(stored(&lab) < 100 << 20, "the images are sparse: {}", stored(&lab));
+    let status = |part: &str| {
+        let status = lab.pool(&["status", "-i", "tank"]);
+        assert_eq!(status.matches(part).count(), 2, "{part}: {status}");
+    };
+    status("(uninitialized)");
+    assert!(lab.run("pool", &["initialize", "-c", "tank"]).fails(1).contains("there is no active initialization"));
+    assert!(lab.run("pool", &["initialize", "tank", "nothing"]).fails(1).contains("no such device"));
+    assert!(lab.run("pool", &["initialize", "-s", "-w", "tank"]).fails(2).contains("cannot be used with"));
+    lab.pool(&["initialize", "--limit", "1M", "tank", &lab.at("a.img")]);
+    status("% initialized, started at ");
+    assert_eq!(lab.pool(&["status", "tank"]).matches("(initializing)").count(), 2, "said without being asked");
+    assert!(lab.run("pool", &["initialize", "tank"]).fails(1).contains("an initialization is already in progress"));
+    assert!(lab.run("pool", &["initialize", "-u", "tank"]).fails(1).contains("an initialization is in progress"));
+    // A trim is independent of an initialization.
+    lab.pool(&["trim", "-w", "tank"]);
+    lab.pool(&["initialize", "-s", "tank"]);
+    status("% initialized, suspended, started at ");
+    lab.pool(&["wait", "-t", "initialize", "tank"]);
+    lab.pool(&["initialize", "-c", "tank"]);
+    status("(uninitialized)");
+    let planned = lab.pool(&["initialize", "-n", "tank"]);
+    assert!(planned.ends_with(" of free space of tank would be initialized\n"), "{planned}");
+    lab.pool(&["initialize", "tank"]);
+    // Files are written, removed and replaced meanwhile.
+    for round in 0..20_u64 {
+        fs::write(folder.join(format!("{}", round % 5)), noise(4 << 20, round)).unwrap();
+        lab.pool(&["sync", "tank"]);
+    }
+    lab.pool(&["wait", "-t", "initialize", "tank"]);
+    status("(100% initialized, completed at ");
+    let json: serde_json::Value = serde_json::from_str(&lab.pool(&["status", "-ij", "tank"])).unwrap();
+    let device = &json["pools"]["tank"]["vdevs"]["tank"]["vdevs"]["mirror-0"]["vdevs"][&lab.at("a.img")];
+    assert_eq!((&device["init_state"], &device["init_errors"]), (&"COMPLETE".into(), &"0".into()), "{json}");
+    assert!(stored(&lab) > 250 << 20, "the images are thick: {}", stored(&lab));
+    for round in 15..20_u64 {
+        assert!(fs::read(folder.join(format!("{}", round % 5))).unwrap() == noise(4 << 20, round), "{round}");
+    }
+    lab.pool(&["initialize", "-u", "tank"]);
+    status("(uninitialized)");
+    lab.check("tank");
+    assert!(fs::read(folder.join("kept")).unwrap() == noise(20 << 20, 1));
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert!(lab.pool(&["status", "tank"]).contains("with 0 errors"));
 }

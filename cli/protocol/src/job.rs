@@ -7,8 +7,8 @@ use super::record::{Location, NewSize};
 /// An order to a job. The comment on each variant ends with its [`Response`](super::Response).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Report the effect of starting the job. `Removal`, `Rebalance`, `Defragment`, `Resize`, or for a scrub or a trim
-    /// `Bytes`
+    /// Report the effect of starting the job. `Removal`, `Rebalance`, `Defragment`, `Resize`, or for a scrub, a trim or an
+    /// initialization `Bytes`
     Plan(JobTarget),
     /// Start, resume after a pause, or change the rate. The response of `Plan`, or `Done`
     Start {
@@ -17,11 +17,14 @@ pub enum Order {
         /// Limit in bytes per second; 0 removes a limit, `None` keeps the present limit.
         limit: Option<u64>,
     },
-    /// Pause; a pause lasts over export and import, except of a trim. `Done`
+    /// Pause; a pause lasts over export and import, except of a trim or an
+    /// initialization. `Done`
     Pause(JobTarget),
     /// Stop for good. `Done`
     Stop(JobTarget),
-    /// Wait for the job to end. `Examined` for a scrub, `Bytes` for a trim, `Layout` for a removal or an expansion,
+    /// Forget an ended initialization. `Done`
+    Forget(JobTarget),
+    /// Wait for the job to end. `Examined` for a scrub, `Bytes` for a trim or an initialization, `Layout` for a removal or an expansion,
     /// `Resized`, or `Done`
     Wait(JobTarget),
 }
@@ -40,7 +43,7 @@ pub enum JobTarget {
     Pool,
     /// A vdev by its name, or a device by its path or GUID.
     Device(String),
-    /// The vdevs of devices: of a trim.
+    /// The vdevs of devices: of a trim or an initialization.
     Devices(Vec<String>),
     /// A device or a mirror, with its requested size.
     Size(String, NewSize),

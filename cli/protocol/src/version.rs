@@ -24,7 +24,8 @@
 //! 9   the web page of an owner makes requests on behalf of a user;
 //!     figures of mounts, devices and caches
 //! 10  a send can write the partial state of an interrupted receive
-//! 11  states are values of one type; a copy into a dataset can refuse links; properties, renames and rollbacks have a dry run
+//! 11  states are values of one type; a copy into a dataset can refuse links;
+//!     properties, renames and rollbacks have a dry run; initialization is a job
 //! ```
 
 use std::{cmp::Ordering, io};

@@ -22,7 +22,6 @@ const POOL: &[(&[&str], &str)] = &[
         "pool checkpoints do not exist in this version; recursive snapshots (fs snapshot -r POOL@NAME) keep files, \
          but neither vdevs, features nor destroyed datasets",
     ),
-    (&["initialize"], "free space is not initialized; to discard free space: pool trim"),
     (&["ddtprune"], "deduplication does not exist in this version; clones, snapshots and file copies share blocks"),
     (&["condense"], "space maps are condensed automatically"),
 ];

@@ -21,13 +21,23 @@ pub enum Kind {
     Scrub,
     /// Tells devices which space is free, in turns of its own.
     Trim,
+    /// Writes a pattern to free space, in turns of its own.
+    Initialize,
 }
 
 impl Kind {
-    /// The kinds in the order of their turns, most urgent first: missing redundancy, moving chunks, scrub. Trim has
-    /// turns of its own.
+    /// The kinds in the order of their turns, most urgent first: missing redundancy, moving chunks, scrub. The
+    /// kinds of [`Kind::PASSES`] have turns of their own.
     pub const IN_ORDER: [Kind; 7] =
         [Kind::Resilver, Kind::Remove, Kind::Rebalance, Kind::Resize, Kind::Defragment, Kind::Expand, Kind::Scrub];
+
+    /// The passes over the free space of vdevs, beside all other jobs.
+    pub const PASSES: [Kind; 2] = [Kind::Trim, Kind::Initialize];
+
+    /// Whether the job is a pass over the free space of vdevs.
+    pub fn is_pass(self) -> bool {
+        Kind::PASSES.contains(&self)
+    }
 
     /// Whether the administrator starts the job to move chunks: at most one such job is under way.
     pub fn is_mover(self) -> bool {

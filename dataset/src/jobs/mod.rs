@@ -2,7 +2,7 @@
 //! and continues after a crash.
 //!
 //! One [`Scheduler`] makes the steps of a pool's jobs, for the service and for the crash simulator alike: first the
-//! resilver, then the mover, then the scrub; beside these, trim. At most one mover runs at a time. The clock is the pool's
+//! resilver, then the mover, then the scrub; beside these, trim and initialization. At most one mover runs at a time. The clock is the pool's
 //! [`Env`](pool::env::Env).
 //!
 //! ```text
@@ -20,7 +20,7 @@
 //! resize     moves the content at the end of devices, and shrinks the devices
 //! expansion  widens the rows of a RAID-Z
 //! scrub      reads and repairs everything                    examine    a part of the pool, for a command that waits
-//! trim       tells devices which space is free, beside the other jobs
+//! passes     trims or initializes free space, beside the other jobs
 //! moving     empties regions step by step: for all jobs that move chunks
 //! copying    a walk through everything, to copy data elsewhere: for resilver and moving
 //! ```
@@ -40,6 +40,7 @@ mod job;
 mod kind;
 pub(crate) mod moving;
 mod pace;
+mod passes;
 mod rebalance;
 mod record;
 mod removal;
@@ -51,7 +52,6 @@ mod stride;
 #[cfg(test)]
 mod tests;
 mod throttle;
-mod trim;
 
 use std::time::Duration;
 
@@ -66,6 +66,7 @@ pub use job::{Job, Step};
 pub use kind::Kind;
 pub use moving::Moving;
 pub use pace::Pace;
+pub use passes::Pass;
 pub use rebalance::{Rebalance, RebalanceStatus};
 pub use record::{Detail, JobRecord, JobState, Reason};
 pub use removal::{Removal, RemovalStatus, Removing};
@@ -97,6 +98,7 @@ impl Kind {
             Kind::Expand => Box::new(datasets.expansion()),
             Kind::Scrub => Box::new(datasets.scrub()),
             Kind::Trim => Box::new(datasets.trim()),
+            Kind::Initialize => Box::new(datasets.initialization()),
         }
     }
 }

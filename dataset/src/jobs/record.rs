@@ -70,9 +70,9 @@ pub enum Reason {
 pub enum Detail {
     /// No further facts: a scrub, a resilver or a rebalance.
     None,
-    /// A trim of vdevs. The bytes of the record are those of the space looked at, free or not.
-    Trim {
-        /// Bytes trimmed so far.
+    /// A trim or an initialization of vdevs. The bytes of the record are those of the space looked at, free or not.
+    Pass {
+        /// Bytes trimmed or written so far.
         bytes: u64,
     },
     /// The removal of a vdev.
@@ -121,7 +121,7 @@ impl JobRecord {
     /// The vdev that the job works on; `None` for a job on the whole pool.
     pub fn vdev(&self) -> Option<&str> {
         match &self.detail {
-            Detail::None | Detail::Trim { .. } | Detail::Defragment { .. } => None,
+            Detail::None | Detail::Pass { .. } | Detail::Defragment { .. } => None,
             Detail::Removal { name, .. } | Detail::Resize { name, .. } | Detail::Expansion { name, .. } => Some(name),
         }
     }

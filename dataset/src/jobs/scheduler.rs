@@ -7,7 +7,8 @@
 //!
 //! Users have priority over jobs. After each step the scheduler checks whether the devices were used meanwhile. If so,
 //! the wait is twice the time of the step: jobs get at most a third of the devices' time, and a user waits for at most
-//! one step, of at most 100 ms. Otherwise the next step follows at once and may be longer.
+//! one step, of at most 100 ms. Otherwise the next step follows at once and may be longer. A pass over free space rests
+//! as long as each step takes; an initialization rests only beside users.
 
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ use crate::{
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The pause after a step in which other users of the devices can be noticed.
 const GLANCE: Duration = Duration::from_millis(1);
-/// The interval at which a trim without work looks for work.
-const TRIM_INTERVAL: Duration = Duration::from_secs(2);
+/// The interval at which a pass without work looks for work.
+const PASS_INTERVAL: Duration = Duration::from_secs(2);
 /// The bytes trimmed by one step.
 const TRIM_STEP: u64 = 64 << 20;
 /// The interval at which the progress of jobs is saved.
@@ -51,7 +52,7 @@ enum Strides {
     /// A fixed number of bytes: for simulations.
     Fixed(u64),
     /// Sizes adapted so that a step takes a given time.
-    Measured { scrub: Stride, copying: Stride },
+    Measured { scrub: Stride, copying: Stride, initializing: Stride },
 }
 
 /// The bytes handled and the time, for jobs with a limit. All jobs that move chunks are counted together.
@@ -61,6 +62,16 @@ struct Paces {
     moving: Pace,
     scrub: Pace,
     trim: Pace,
+    initialization: Pace,
+}
+
+/// The turns of a pass over free space, apart from the turns of the ordered jobs.
+struct PassTurns {
+    kind: Kind,
+    /// The uptime of the next turn.
+    next: Duration,
+    /// Whether a pass is under way: otherwise the pass only looks for work, in the turns of the other jobs.
+    is_under_way: bool,
 }
 
 impl Paces {
@@ -69,6 +80,7 @@ impl Paces {
             Kind::Resilver => &mut self.resilver,
             Kind::Scrub => &mut self.scrub,
             Kind::Trim => &mut self.trim,
+            Kind::Initialize => &mut self.initialization,
             _ => &mut self.moving,
         }
     }
@@ -82,19 +94,16 @@ pub struct Scheduler {
     operations: u64,
     /// The uptime when the progress of jobs was last saved.
     saved: Duration,
-    /// The uptime of the next turn of the ordered jobs, if a turn of a trim under way comes before.
+    /// The uptime of the next turn of the ordered jobs, if a turn of a pass under way comes before.
     next: Option<Duration>,
-    /// The uptime of the next turn of trim.
-    next_trim: Duration,
-    /// Whether a trim is under way: otherwise trim only looks for work, in the turns of the other jobs.
-    is_trimming: bool,
+    passes: [PassTurns; 2],
 }
 
 impl Scheduler {
     /// A scheduler with short steps of measured size.
     pub fn new(datasets: &Datasets) -> Scheduler {
-        let strides = Strides::Measured { scrub: Stride::of_scrub(), copying: Stride::of_copying() };
-        Scheduler::with(strides, datasets)
+        let [copying, initializing] = [(); 2].map(|()| Stride::of_copying());
+        Scheduler::with(Strides::Measured { scrub: Stride::of_scrub(), copying, initializing }, datasets)
     }
 
     /// A scheduler with steps of about `bytes` bytes, however long a step takes.
@@ -105,56 +114,63 @@ impl Scheduler {
     fn with(strides: Strides, datasets: &Datasets) -> Scheduler {
         let saved = datasets.engine().env().uptime();
         let operations = operations(datasets);
-        let (next, next_trim, is_trimming) = (None, Duration::ZERO, false);
-        Scheduler { strides, paces: Paces::default(), operations, saved, next, next_trim, is_trimming }
+        let passes = Kind::PASSES.map(|kind| PassTurns { kind, next: Duration::ZERO, is_under_way: false });
+        Scheduler { strides, paces: Paces::default(), operations, saved, next: None, passes }
     }
 
     /// Lets the next turn come at once, because a command may have given work to a job.
     pub fn wake(&mut self) {
-        (self.next, self.next_trim) = (None, Duration::ZERO);
+        self.next = None;
+        self.passes.iter_mut().for_each(|pass| pass.next = Duration::ZERO);
     }
 
-    /// Lets trim make a step, if due. Then repairs blocks that readers have reported, and lets one job make a step,
-    /// unless only trim is due.
+    /// Lets each pass make a step, if due. Then repairs blocks reported by readers, and lets one job make a step,
+    /// unless only passes are due.
     ///
     /// # Errors
     /// If a device or the pool fails. The next turn tries again.
     pub fn turn(&mut self, datasets: &Datasets, pool: &Pool) -> Result<Turn> {
         let env = datasets.engine().env();
-        let trimmed = self.trim_turn(datasets, pool)?;
+        let mut passed = false;
+        for number in 0..self.passes.len() {
+            passed |= self.pass_turn(number, datasets, pool)?;
+        }
         let ordered = match self.next.filter(|next| env.uptime() < *next) {
             Some(next) => Turn { worked: false, job: None, wait: next.saturating_sub(env.uptime()) },
             None => self.ordered_turn(datasets, pool)?,
         };
         let now = env.uptime();
         let next = now + ordered.wait;
-        self.next = (self.is_trimming && self.next_trim < next).then_some(next);
-        let wait = if self.next.is_some() { self.next_trim.saturating_sub(now) } else { ordered.wait };
+        let under_way = self.passes.iter().filter(|pass| pass.is_under_way).min_by_key(|pass| pass.next);
+        let sooner = under_way.map(|pass| pass.next).filter(|due| *due < next);
+        self.next = sooner.map(|_| next);
         Ok(Turn {
-            worked: ordered.worked || trimmed,
-            job: ordered.job.or(self.is_trimming.then_some(Kind::Trim)),
-            wait,
+            worked: ordered.worked || passed,
+            job: ordered.job.or(under_way.map(|pass| pass.kind)),
+            wait: sooner.map_or(ordered.wait, |due| due.saturating_sub(now)),
         })
     }
 
-    /// Lets trim make a step, if due. Returns whether a step was made.
-    fn trim_turn(&mut self, datasets: &Datasets, pool: &Pool) -> Result<bool> {
+    /// Lets a pass make a step, if due. Returns whether a step was made.
+    fn pass_turn(&mut self, number: usize, datasets: &Datasets, pool: &Pool) -> Result<bool> {
         let env = datasets.engine().env();
-        let begun = env.uptime();
-        if begun < self.next_trim {
+        let (begun, kind) = (env.uptime(), self.passes[number].kind);
+        if begun < self.passes[number].next {
             return Ok(false);
         }
         let before = operations(datasets);
-        let step = self.step(&datasets.trim(), env, pool)?;
-        // Trim itself is no use of the devices by others.
+        let is_alone = before == self.operations;
+        let step = self.step(&*kind.of(datasets), env, pool)?;
+        // A pass itself is no use of the devices by others.
         self.operations += operations(datasets).saturating_sub(before);
         let now = env.uptime();
-        self.is_trimming = step != Step::Idle;
-        self.next_trim = match step {
-            Step::Worked | Step::Done => now + now.saturating_sub(begun).min(TRIM_INTERVAL),
-            Step::Wait(until) => until.min(now + TRIM_INTERVAL),
-            Step::Idle => now + TRIM_INTERVAL,
+        let next = match step {
+            Step::Worked | Step::Done if is_alone && kind == Kind::Initialize => now + GLANCE,
+            Step::Worked | Step::Done => now + now.saturating_sub(begun).min(PASS_INTERVAL),
+            Step::Wait(until) => until.min(now + PASS_INTERVAL),
+            Step::Idle => now + PASS_INTERVAL,
         };
+        self.passes[number] = PassTurns { kind, next, is_under_way: step != Step::Idle };
         Ok(matches!(step, Step::Worked | Step::Done))
     }
 
@@ -267,6 +283,7 @@ impl Strides {
         match (self, kind) {
             (Strides::Fixed(_), _) | (_, Kind::Trim) => None,
             (Strides::Measured { scrub, .. }, Kind::Scrub) => Some(scrub),
+            (Strides::Measured { initializing, .. }, Kind::Initialize) => Some(initializing),
             (Strides::Measured { copying, .. }, _) => Some(copying),
         }
     }
@@ -285,9 +302,8 @@ impl Strides {
     }
 
     fn set_alone(&mut self, is_alone: bool) {
-        if let Strides::Measured { scrub, copying } = self {
-            scrub.set_alone(is_alone);
-            copying.set_alone(is_alone);
+        if let Strides::Measured { scrub, copying, initializing } = self {
+            [scrub, copying, initializing].into_iter().for_each(|stride| stride.set_alone(is_alone));
         }
     }
 }

@@ -13,7 +13,7 @@ use pool::{
     units::MIB,
 };
 
-use super::{Job, JobRecord, JobState, Kind, Scheduler, Step, Turn};
+use super::{Job, JobRecord, JobState, Kind, Pass, Scheduler, Step, Turn};
 use crate::{
     admin::{
         Datasets,
@@ -308,34 +308,41 @@ fn a_step_handles_no_more_than_its_budget() {
 }
 
 #[test]
-fn a_trim_runs_beside_other_jobs_and_keeps_to_its_limit() {
-    const LIMIT: u64 = 8 << 20;
+fn a_pass_runs_beside_other_jobs_and_keeps_to_its_limit() {
     let bench = Bench::new(7);
+    bench.world.datasets.scrub().start_at(Some(1)).unwrap();
+    try_pass(&bench, &bench.world.datasets.trim());
+    try_pass(&bench, &bench.world.datasets.initialization());
+}
+
+fn try_pass(bench: &Bench, pass: &Pass<'_>) {
+    const LIMIT: u64 = 8 << 20;
     let datasets = &bench.world.datasets;
     let mut scheduler = Scheduler::of_steps(STEP, datasets);
     let vdevs: Vec<_> = ["a", "b"].map(|name| bench.pool.find_vdev(name).unwrap().id()).into();
-    let planned: u64 = vdevs.iter().map(|vdev| bench.pool.plan_trim(*vdev).unwrap()).sum();
-    datasets.scrub().start_at(Some(1)).unwrap();
-    datasets.trim().start(&vdevs, Some(LIMIT)).unwrap();
-    // The scrub waits for years, and the trim does not wait for the scrub.
+    let planned = pass.plan(&bench.pool, &vdevs).unwrap();
+    pass.start(&vdevs, Some(LIMIT)).unwrap();
+    // The scrub waits for years, and the pass does not wait for the scrub.
     let (env, begun) = (bench.world.engine.env(), bench.world.engine.env().uptime());
-    let state = |number: usize| datasets.trim().record_of(vdevs[number]).map(|record| record.state);
+    let state = |number: usize| pass.record_of(vdevs[number]).map(|record| record.state);
     while state(1) == Some(JobState::Running) {
         let turn = scheduler.turn(datasets, &bench.pool).unwrap();
         env.sleep(turn.wait);
     }
     assert_eq!([state(0), state(1)], [const { Some(JobState::Finished) }; 2]);
-    let handled = datasets.trim().handled();
+    let handled = pass.handled();
     assert!(handled > 4 * LIMIT && handled <= planned + LIMIT, "{handled} of {planned}");
     let time = env.uptime() - begun;
     assert!(time.as_secs() + 2 >= handled / LIMIT, "{handled} bytes in {time:?}");
     assert_eq!(datasets.scrub().in_memory().unwrap().state, ScrubState::Running);
-    datasets.trim().start(&vdevs, None).unwrap();
-    datasets.trim().pause().unwrap();
+    pass.start(&vdevs, None).unwrap();
+    assert!(refusal(pass.forget(&vdevs)).to_string().contains("is in progress"));
+    pass.pause().unwrap();
     assert_eq!(state(0), Some(JobState::Paused));
-    assert!(refusal(datasets.trim().pause()).to_string().contains("there is no active trim"));
-    datasets.trim().stop(&bench.pool).unwrap();
+    assert!(refusal(pass.pause()).to_string().contains("there is no active"));
+    pass.stop(&bench.pool).unwrap();
     assert_eq!([state(0), state(1)], [const { None }; 2]);
+    pass.forget(&vdevs).unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! scrub, resilver, expansion, moving   the state of each job, and of the jobs that move chunks
 //! throttle   pause and limit of each job
-//! trim       the demanded trims of vdevs
+//! passes     the demanded passes over the free space of vdevs: trims and initializations
 //! walk       the position of a walk through everything
 //! cursor     the position of a resilver, as recorded in uberblocks
 //! ```
@@ -11,16 +11,16 @@
 pub(crate) mod cursor;
 pub(crate) mod expansion;
 pub(crate) mod moving;
+pub(crate) mod passes;
 pub(crate) mod resilver;
 pub(crate) mod scrub;
 pub(crate) mod throttle;
-pub(crate) mod trim;
 pub(crate) mod walk;
 
 use std::time::Duration;
 
 use self::{
-    expansion::Expander, moving::Mover, resilver::Resilverer, scrub::Scrubber, throttle::Throttles, trim::Trimmer,
+    expansion::Expander, moving::Mover, passes::Passes, resilver::Resilverer, scrub::Scrubber, throttle::Throttles,
     walk::Moved,
 };
 
@@ -35,7 +35,8 @@ pub(crate) struct Jobs {
     pub(crate) expander: Expander,
     pub(crate) moved: Moved,
     pub(crate) throttles: Throttles,
-    pub(crate) trimmer: Trimmer,
+    pub(crate) trims: Passes,
+    pub(crate) initializations: Passes,
 }
 
 impl Jobs {

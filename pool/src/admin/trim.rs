@@ -1,4 +1,9 @@
-//! TRIM of unused space on the devices of a pool: see [`crate::space::TrimCursor`]. Image files get holes there.
+//! TRIM and initialization of unused space on the devices of a pool: see [`crate::space::TrimCursor`]. TRIM leaves holes
+//! in image files; initialization writes a pattern.
+//!
+//! An initialization writes only where a TRIM may discard, while the chunk is locked. An allocation of the same space
+//! comes later and waits for the lock, so its write comes after the pattern. A device whose write of the pattern missed a
+//! deadline counts as lost and gets no later write, so no late pattern overwrites data.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -7,6 +12,7 @@ use crate::{
     error::Result,
     space::{TrimCursor, TrimWhat, Trimmed},
     units::{MIB, VdevId},
+    vdev::Clear,
 };
 
 /// The shortest span to trim in a full pass, in bytes: punching a hole costs as much as several writes.
@@ -15,6 +21,8 @@ const LEAST: u64 = MIB;
 const LEAST_FRESH: u64 = MIB / 8;
 /// The longest span in one request, in bytes: the device answers in time.
 const AT_ONCE: u64 = 64 * MIB;
+/// The longest piece that gets the pattern in one write, in bytes.
+const PIECE: u64 = MIB;
 
 impl Pool {
     /// Performs a step: trims about `budget` free bytes of a vdev.
@@ -28,6 +36,18 @@ impl Pool {
     pub fn plan_trim(&self, vdev: VdevId) -> Result<u64> {
         let whole = (TrimWhat::Vdev(vdev), TrimCursor::default());
         Ok(self.trim_step(whole, (LEAST, u64::MAX), &|_, _, _| Ok(()))?.bytes)
+    }
+
+    /// Performs a step: writes the pattern over about `budget` free bytes of a vdev.
+    pub fn initialize(&self, vdev: VdevId, from: TrimCursor, budget: u64) -> Result<Trimmed> {
+        let fill = |vdev, offset, len| self.engine().storage().vdevs.get(vdev)?.clear(offset, len, Clear::Fill);
+        self.trim_step((TrimWhat::Pieces(vdev, PIECE), from), (1, budget), &fill)
+    }
+
+    /// The bytes that an initialization of a vdev would write now; changes nothing.
+    pub fn plan_initialize(&self, vdev: VdevId) -> Result<u64> {
+        let whole = (TrimWhat::Vdev(vdev), TrimCursor::default());
+        Ok(self.trim_step(whole, (1, u64::MAX), &|_, _, _| Ok(()))?.bytes)
     }
 
     /// Performs a step: trims about `budget` bytes freed since the last trim. A vdev that refuses is skipped.
@@ -59,7 +79,7 @@ impl Pool {
     fn discard(&self, vdev: VdevId, offset: u64, len: u64) -> Result<()> {
         let vdev = self.engine().storage().vdevs.get(vdev)?;
         let pieces = (0..len).step_by(AT_ONCE as usize);
-        pieces.into_iter().try_for_each(|at| vdev.discard(offset + at, AT_ONCE.min(len - at)))
+        pieces.into_iter().try_for_each(|at| vdev.clear(offset + at, AT_ONCE.min(len - at), Clear::Discard))
     }
 }
 
@@ -75,6 +95,7 @@ mod tests {
         },
         device::Device,
         space::Class,
+        units::Txg,
     };
 
     /// Overwrites everything that may be trimmed; returns the total bytes, and the shortest span.
@@ -96,6 +117,15 @@ mod tests {
         }
     }
 
+    /// Opens a copy at a state, unless an import skipped the txg, and reads everything.
+    fn see_state(device: &Arc<dyn Device>, state: Txg, round: u64) {
+        let copy: Arc<dyn Device> = Arc::new(resized(&**device, device.size()));
+        match opened(&copy, &reading(Some(state)), 5) {
+            Ok(then) => assert_eq!(shown(then.engine()), state, "round {round}"),
+            Err(error) => assert!(error.to_string().contains("has no state of"), "round {round}: {error}"),
+        }
+    }
+
     #[test]
     fn nothing_is_given_away_that_a_state_to_go_back_to_refers_to() {
         let (device, _) = stamped(disk());
@@ -111,14 +141,7 @@ mod tests {
             assert!(bytes > 40 * MIB, "{bytes}");
             shortest = shortest.min(piece);
             drop(pool);
-            for state in (0..SAFE_STATES as u64).map(|age| newest.back(age)) {
-                let copy: Arc<dyn Device> = Arc::new(resized(&*device, device.size()));
-                match opened(&copy, &reading(Some(state)), 5) {
-                    Ok(then) => assert_eq!(shown(then.engine()), state, "round {round}"),
-                    // A txg that an import skipped.
-                    Err(error) => assert!(error.to_string().contains("has no state of"), "round {round}: {error}"),
-                }
-            }
+            (0..SAFE_STATES as u64).for_each(|age| see_state(&device, newest.back(age), round));
         }
         assert!(shortest < 64 << 10, "also from chunks that are in use: {shortest}");
     }
@@ -161,6 +184,39 @@ mod tests {
         assert!(sum > 20 * MIB && sum <= 8 * 12 * u64::from(LEN) + MIB, "{sum}");
         commit(&pool, 4);
         assert_eq!(shown(pool.engine()), pool.engine().committed());
+    }
+
+    /// Initializes all free space of the first vdev, in steps of a budget; returns the bytes written.
+    fn initialize(pool: &Pool, budget: u64) -> u64 {
+        let (mut from, mut bytes) = (Some(TrimCursor::default()), 0);
+        while let Some(at) = from {
+            let step = pool.initialize(VdevId(0), at, budget).unwrap();
+            (from, bytes) = (step.next, bytes + step.bytes);
+        }
+        bytes
+    }
+
+    #[test]
+    fn an_initialization_fills_all_free_space_and_nothing_else() {
+        for round in 0..6 {
+            let (device, _) = stamped(disk());
+            let pool = writing_pool(&device, 2 + round);
+            let newest = commit(&pool, 1 + round as usize % 4);
+            drop(pool);
+            let pool = writing_pool(&device, 100 + round);
+            let planned = pool.plan_initialize(VdevId(0)).unwrap();
+            // The smallest budget makes a step of one piece.
+            assert_eq!(initialize(&pool, [1, 3 * MIB, u64::MAX][round as usize % 3]), planned);
+            assert!(planned > 40 * MIB && planned <= pool.engine().space_totals().free, "{planned}");
+            let mut all = vec![0; device.size() as usize];
+            device.read_at(0, &mut all).unwrap();
+            let filled = all.chunks_exact(8).filter(|word| **word == 0xdead_beef_dead_beee_u64.to_le_bytes()).count();
+            assert_eq!(filled as u64 * 8, planned, "the pattern is in free space, all of it");
+            (0..SAFE_STATES as u64).for_each(|age| see_state(&device, newest.back(age), round));
+            // Allocations afterwards take over filled space.
+            commit(&pool, 8);
+            assert_eq!(shown(pool.engine()), pool.engine().committed());
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! TRIM: telling the devices which space is unused.
+//! TRIM: telling the devices which space is unused. Initialization, which writes a pattern there, is the same walk.
 //!
 //! *Free* space (see [`super::chunk`]) is referred to neither by the newest state, nor by a state that a rewind always
 //! finds, nor by a held one: space freed by a group stays *deferred* until then. The job goes through a chunk's free
@@ -20,11 +20,13 @@ use super::{
 };
 use crate::{error::Result, format::space::Span, units::VdevId};
 
-/// The scope of a TRIM.
+/// The scope of a TRIM or an initialization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimWhat {
     /// All free space of a vdev.
     Vdev(VdevId),
+    /// All free space of a vdev, in pieces of at most so many bytes.
+    Pieces(VdevId, u64),
     /// Space freed on any vdev since the devices were told.
     Fresh,
 }
@@ -64,8 +66,12 @@ impl Space {
         let least = u32::try_from(least.div_ceil(sector)).unwrap_or(u32::MAX);
         let mut trimmed = Trimmed::default();
         let is_meant = |chunk: &Chunk| match what {
-            TrimWhat::Vdev(vdev) => chunk.vdev() == vdev,
+            TrimWhat::Vdev(vdev) | TrimWhat::Pieces(vdev, _) => chunk.vdev() == vdev,
             TrimWhat::Fresh => true,
+        };
+        let most = match what {
+            TrimWhat::Pieces(_, bytes) => u32::try_from(bytes / sector).unwrap_or(u32::MAX),
+            _ => u32::MAX,
         };
         for (at, chunk) in layout.chunks.iter().enumerate().skip(from.chunk) {
             if chunk.is_packed() || !is_meant(chunk) {
@@ -82,9 +88,9 @@ impl Space {
                 Ok(trimmed.bytes < budget)
             };
             let next = match what {
-                TrimWhat::Vdev(_) => {
+                TrimWhat::Vdev(_) | TrimWhat::Pieces(..) => {
                     let start = if at == from.chunk { from.sector } else { 0 };
-                    chunk.for_each_free(start, &disk, &mut visit)?
+                    chunk.for_each_free((start, most), &disk, &mut visit)?
                 }
                 TrimWhat::Fresh => (!chunk.for_each_fresh(least, &disk, &mut visit)?).then_some(0),
             };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     group::Group,
-    leaf::{Health, Leaf},
+    leaf::{Clear, Health, Leaf},
     raidz::RaidZ,
     reads::{Begun, Check, Examined, Found, Sources},
     suspension::Suspension,
@@ -97,8 +97,9 @@ pub trait Vdev: Send + Sync {
     /// Returns when every write that returned before is durable.
     fn flush(&self) -> Result<()>;
 
-    /// Tells the devices that the content of a range is no longer needed (TRIM).
-    fn discard(&self, offset: u64, len: u64) -> Result<()>;
+    /// Clears a range whose content is no longer needed, on every device in use. Redundancy is neither used nor kept
+    /// there: an error is returned, and no device is put out of use.
+    fn clear(&self, offset: u64, len: u64, how: Clear) -> Result<()>;
 
     /// Counts a checksum error on a source.
     fn note_checksum_error(&self, source: Guid);

@@ -13,7 +13,7 @@ use std::{
     collections::VecDeque,
     io, slice,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -30,11 +30,24 @@ use crate::{
         uberblock::{UBERBLOCK_SIZE, Uberblock},
         vdev_config::{Behind, LeafConfig, Mark},
     },
-    units::{Guid, Txg},
+    units::{Guid, MIB, Txg},
 };
 
 /// How many past states the pool can rewind to, and so how many states a leaf remembers of its rings.
 pub(crate) const KEPT_STATES: usize = 4;
+
+/// What becomes of a range whose content is no longer needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clear {
+    /// The device is told (TRIM).
+    Discard,
+    /// A pattern is written.
+    Fill,
+}
+
+/// The pattern of an initialization: bytes that OpenZFS writes too, so that tools know the space.
+static PATTERN: LazyLock<Arc<Vec<u8>>> =
+    LazyLock::new(|| Arc::new(0xdead_beef_dead_beee_u64.to_le_bytes().repeat(MIB as usize / 8)));
 
 /// The health of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -407,7 +420,7 @@ impl Leaf {
         (self.unflushed.flushing(), self.device().begin_flush())
     }
 
-    /// Tells the device that the content of a range is no longer needed (TRIM).
+    /// Waits for a flush that was begun.
     pub(super) fn end_flush(&self, (kept, begun): (Vec<u64>, Pending)) -> io::Result<()> {
         let result = begun.wait();
         if has_met_it(&result) {
@@ -419,10 +432,23 @@ impl Leaf {
         result
     }
 
-    /// Says that the content of a range is no longer needed.
-    pub(super) fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        let result = self.place(offset, len).and_then(|at| self.device().discard(at, len));
-        result.map_err(|source| self.failed("discard", source))
+    /// Clears a range whose content is no longer needed. The pattern is not kept for a replay.
+    pub(super) fn clear(&self, offset: u64, len: u64, how: Clear) -> Result<()> {
+        match how {
+            Clear::Discard => {
+                let result = self.place(offset, len).and_then(|at| self.device().discard(at, len));
+                result.map_err(|source| self.failed("discard", source))
+            }
+            Clear::Fill => {
+                let whole = PATTERN.len() as u64;
+                let piece = |at: u64| match len - at {
+                    rest if rest < whole => Arc::new(PATTERN[..rest as usize].to_vec()),
+                    _ => PATTERN.clone(),
+                };
+                let write = |at| self.write(offset + at, &piece(at));
+                (0..len).step_by(PATTERN.len()).try_for_each(write).map_err(|source| self.failed("write", source))
+            }
+        }
     }
 
     /// Keeps the bytes of a write about to begin, for a replay if the device loses the write; returns a number for

@@ -9,7 +9,7 @@ use std::{io, sync::Arc};
 
 use super::{
     interface::Vdev,
-    leaf::Leaf,
+    leaf::{Clear, Leaf},
     reads::{Begun, Check, Examined, Found, Sources},
     suspension::Suspension,
 };
@@ -82,7 +82,7 @@ impl Vdev for Lost {
         Ok(())
     }
 
-    fn discard(&self, _: u64, _: u64) -> Result<()> {
+    fn clear(&self, _: u64, _: u64, _: Clear) -> Result<()> {
         Ok(())
     }
 

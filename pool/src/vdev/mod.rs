@@ -43,7 +43,7 @@ pub use self::{
         member::{Member, State},
     },
     interface::Vdev,
-    leaf::{Health, Leaf},
+    leaf::{Clear, Health, Leaf},
     lost::Lost,
     mirror::Mirror,
     raidz::RaidZ,

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     interface::Vdev,
-    leaf::{Health, Leaf},
+    leaf::{Clear, Health, Leaf},
     reads::{Begun, Check, Examined, Found, Sources},
     suspension::{Era, Suspension},
 };
@@ -152,8 +152,8 @@ impl Vdev for Single {
         self.persist("flush", || self.leaf.flush())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        self.leaf.discard(offset, len)
+    fn clear(&self, offset: u64, len: u64, how: Clear) -> Result<()> {
+        self.leaf.clear(offset, len, how)
     }
 
     fn note_checksum_error(&self, _: Guid) {
@@ -191,7 +191,7 @@ mod tests {
         for (offset, len) in [(end, 1), (end - 1, 2), (u64::MAX, 1), (u64::MAX - DATA_START, 8)] {
             assert!(vdev.write(offset, &vec![9; len]).is_err(), "{len} bytes at {offset}");
             assert!(vdev.read(offset, &mut vec![9; len]).is_err(), "{len} bytes at {offset}");
-            assert!(vdev.discard(offset, len as u64).is_err(), "{len} bytes at {offset}");
+            assert!(vdev.clear(offset, len as u64, Clear::Discard).is_err(), "{len} bytes at {offset}");
         }
         let mut labels = vec![1; DATA_START as usize];
         device.read_at(0, &mut labels).unwrap();

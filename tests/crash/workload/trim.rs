@@ -1,4 +1,5 @@
-//! Trimming: all free space of a vdev on request, step by step beside everything else, or freed space automatically.
+//! Trimming and initializing: all free space of a vdev on request, step by step beside everything else; freed space is
+//! trimmed automatically too.
 //! Trimmed space reads as zeros afterwards, or as before.
 
 use pool::{
@@ -13,32 +14,40 @@ use crate::world::Outcome;
 /// The approximate number of bytes to trim in a step.
 const STEP: u64 = 8 << 20;
 
-/// A trim under way: the vdev, and the position.
+/// A trim or an initialization under way: the vdev, and the position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trimming {
     vdev: VdevId,
     from: TrimCursor,
+    is_initialization: bool,
 }
 
 impl Life {
-    /// Starts to trim the free space of a vdev.
+    /// Starts to trim or to initialize the free space of a vdev.
     pub(super) fn begin_to_trim(&mut self) -> Operated {
         let vdevs = self.world.engine().storage().vdevs.all();
         let there: Vec<VdevId> = vdevs.iter().filter(|vdev| !vdev.is_lost()).map(|vdev| vdev.id()).collect();
         let Some(vdev) = self.pick(&there) else { return Ok(None) };
-        self.trimming = Some(Trimming { vdev, from: TrimCursor::default() });
+        let is_initialization = self.seen_to.is_multiple_of(2);
+        self.trimming = Some(Trimming { vdev, from: TrimCursor::default(), is_initialization });
         self.trim()?;
-        Ok(Some(("trim", format!("vdev {vdev}"))))
+        Ok(Some((if is_initialization { "initialize" } else { "trim" }, format!("vdev {vdev}"))))
     }
 
     /// Continues the trim, and trims freed space if this life has autotrim.
     pub(super) fn trim(&mut self) -> Outcome<()> {
         let pool = self.world.pool.clone();
         if let Some(trimming) = self.trimming.take() {
-            let done = pool.trim(trimming.vdev, trimming.from, STEP);
+            let done = match trimming.is_initialization {
+                true => pool.initialize(trimming.vdev, trimming.from, STEP),
+                false => pool.trim(trimming.vdev, trimming.from, STEP),
+            };
             match self.trimmed(done)?.next {
                 Some(from) => self.trimming = Some(Trimming { from, ..trimming }),
-                None => *self.done.entry("trimmed").or_default() += 1,
+                None => {
+                    let what = if trimming.is_initialization { "initialized" } else { "trimmed" };
+                    *self.done.entry(what).or_default() += 1;
+                }
             }
         }
         if self.layout.is_trimmed {
@@ -50,7 +59,7 @@ impl Life {
         Ok(())
     }
 
-    /// A device that refuses a trim keeps its data, with no other effect.
+    /// A device that refuses keeps its data, with no other effect.
     fn trimmed(&self, done: Result<Trimmed, Error>) -> Outcome<Trimmed> {
         match done {
             Err(error) if error.kind() == ErrorKind::Device => Ok(Trimmed::default()),

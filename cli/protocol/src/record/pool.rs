@@ -98,11 +98,13 @@ pub enum Activity {
     Scrub,
     /// Trimming unused space of devices.
     Trim,
+    /// Writing a pattern to unused space of devices.
+    Initialize,
 }
 
 impl Activity {
     /// Every activity, each exactly once.
-    pub const ALL: [Activity; 10] = [
+    pub const ALL: [Activity; 11] = [
         Activity::Defragment,
         Activity::Freeing,
         Activity::Expand,
@@ -113,6 +115,7 @@ impl Activity {
         Activity::Resize,
         Activity::Scrub,
         Activity::Trim,
+        Activity::Initialize,
     ];
 
     /// The activity's word for `pool wait`: OpenZFS's, where OpenZFS has the activity.
@@ -128,6 +131,7 @@ impl Activity {
             Activity::Resize => "resize",
             Activity::Scrub => "scrub",
             Activity::Trim => "trim",
+            Activity::Initialize => "initialize",
         }
     }
 }

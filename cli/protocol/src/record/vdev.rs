@@ -189,7 +189,9 @@ pub struct VdevRecord {
     /// Number of blocks with a checksum mismatch.
     pub checksum_errors: u64,
     /// TRIM status; `None` where no status is kept.
-    pub trim: Option<TrimRecord>,
+    pub trim: Option<PassRecord>,
+    /// Initialization status; `None` where no status is kept.
+    pub initialization: Option<PassRecord>,
     /// Number of slow requests; `None` for a vdev of several devices, and where requests are not measured.
     pub slow: Option<u64>,
 }
@@ -212,48 +214,47 @@ impl VdevRecord {
             write_errors: 0,
             checksum_errors: 0,
             trim: None,
+            initialization: None,
             slow: None,
         }
     }
 }
 
-/// TRIM status of a device.
+/// Status of a pass over the free space of a device: a TRIM or an initialization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrimRecord {
-    /// Whether TRIM runs, has ended, or is impossible.
-    pub state: TrimState,
-    /// Share of the device that TRIM has covered, in percent.
+pub struct PassRecord {
+    /// Whether the pass runs, has ended, or is impossible.
+    pub state: PassState,
+    /// Share of the device covered so far, in percent.
     pub percent: u64,
-    /// Start of the TRIM, in seconds since 1970; 0 if none was requested.
+    /// Bytes trimmed or written so far, on the vdev of the device.
+    pub bytes: u64,
+    /// Bytes of the vdev to look at, free or not; 0 if no pass was requested.
+    pub total: u64,
+    /// Start of the pass, in seconds since 1970; 0 if none was requested.
     pub start: i64,
-    /// End of the TRIM, in seconds since 1970; 0 unless complete.
+    /// End of the pass, in seconds since 1970; 0 unless complete.
     pub end: i64,
 }
 
-/// Phase of a TRIM on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TrimState {
-    /// No TRIM was requested since import, or the last TRIM failed.
-    Untrimmed,
-    /// The device does not support TRIM.
-    Unsupported,
-    /// TRIM runs on the device.
-    Active,
-    /// TRIM is suspended, and can be resumed.
-    Suspended,
-    /// TRIM has covered all free space.
-    Complete,
+impl PassRecord {
+    /// The status without a pass.
+    pub fn idle(state: PassState) -> PassRecord {
+        PassRecord { state, percent: 0, bytes: 0, total: 0, start: 0, end: 0 }
+    }
 }
 
-impl TrimState {
-    /// The phase's word in OpenZFS.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TrimState::Untrimmed => "UNTRIMMED",
-            TrimState::Unsupported => "UNSUPPORTED",
-            TrimState::Active => "ACTIVE",
-            TrimState::Suspended => "SUSPENDED",
-            TrimState::Complete => "COMPLETE",
-        }
-    }
+/// Phase of a pass over the free space of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PassState {
+    /// No pass was requested since import, or the last pass failed.
+    Idle,
+    /// The device does not support the pass.
+    Unsupported,
+    /// The pass runs on the device.
+    Active,
+    /// The pass is suspended, and can be resumed.
+    Suspended,
+    /// The pass has covered all free space.
+    Complete,
 }

@@ -38,6 +38,7 @@ impl OpenPool {
             Activity::Resize => Kind::Resize,
             Activity::Scrub => Kind::Scrub,
             Activity::Trim => Kind::Trim,
+            Activity::Initialize => Kind::Initialize,
         };
         Ok(self.record_of(kind)?.filter(|record| self.goes_on(record)).map(|record| record.left()))
     }

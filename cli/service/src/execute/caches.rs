@@ -70,6 +70,7 @@ impl OpenPool {
                 write_errors: counts.write_errors,
                 checksum_errors: counts.checksum_errors,
                 trim: None,
+                initialization: None,
                 slow: Some(leaf.meter().slow()),
             }
         };

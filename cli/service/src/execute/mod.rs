@@ -12,7 +12,7 @@
 //! check       verifying a pool; if in use, its last committed state
 //! inspect     structures of a pool that no process has open
 //! activity    background activity                  events      events of the pool    journal   their log
-//! losses      data lost if some devices fail       trim        returning free space to devices
+//! losses      data lost if some devices fail       passes      trim and initialization of free space
 //! jobs        the thread in which jobs take turns       orders      starting, pausing and stopping jobs, waiting
 //! rebalance   spreading data evenly over vdevs
 //! removal     removing a vdev from the pool        defragment  consolidating fragmented free space
@@ -63,6 +63,7 @@ mod no_pools;
 mod open_pool;
 mod orders;
 mod parts;
+mod passes;
 mod patience;
 mod pool;
 mod property;
@@ -79,7 +80,6 @@ mod stream;
 mod suspended;
 #[cfg(test)]
 mod tests;
-mod trim;
 mod vdev_records;
 mod vital;
 

@@ -18,8 +18,8 @@ impl OpenPool {
             Order::Start { target, limit } => self.begin_job(kind, target, limit, false, job),
             Order::Pause(target) => {
                 let paused = match target {
-                    JobTarget::Devices(devices) if kind == Kind::Trim => {
-                        self.datasets.trim().suspend(&self.trimmed_vdevs(&devices)?)
+                    JobTarget::Devices(devices) if kind.is_pass() => {
+                        self.passes(kind).suspend(&self.vdevs_of(kind, &devices)?)
                     }
                     _ => kind.of(&self.datasets).pause(),
                 };
@@ -27,24 +27,28 @@ impl OpenPool {
             }
             Order::Stop(target) => {
                 let stopped = match target {
-                    JobTarget::Devices(devices) if kind == Kind::Trim => {
-                        self.datasets.trim().cancel(&self.trimmed_vdevs(&devices)?)
+                    JobTarget::Devices(devices) if kind.is_pass() => {
+                        self.passes(kind).cancel(&self.vdevs_of(kind, &devices)?)
                     }
                     _ => kind.of(&self.datasets).stop(&self.pool),
                 };
                 stopped.or_refused(&verb("stop", kind), self.name()).map(|()| Response::Done)
             }
-            Order::Wait(JobTarget::Devices(devices)) if kind == Kind::Trim => {
-                self.wait_for_trim(&self.trimmed_vdevs(&devices)?, job).map(Response::Bytes)
+            Order::Forget(JobTarget::Devices(devices)) if kind.is_pass() => {
+                let forgotten = self.passes(kind).forget(&self.vdevs_of(kind, &devices)?);
+                forgotten.or_refused(&verb("forget", kind), self.name()).map(|()| Response::Done)
+            }
+            Order::Wait(JobTarget::Devices(devices)) if kind.is_pass() => {
+                self.wait_for_pass(kind, &self.vdevs_of(kind, &devices)?, job).map(Response::Bytes)
             }
             Order::Wait(JobTarget::Device(device)) if kind == Kind::Resilver => {
                 self.wait_for_resilver(&device, job).map(|()| Response::Done)
             }
-            Order::Wait(JobTarget::Pool) if !matches!(kind, Kind::Resilver | Kind::Trim) => {
+            Order::Wait(JobTarget::Pool) if kind != Kind::Resilver && !kind.is_pass() => {
                 let record = self.wait_for(kind, job)?;
                 Ok(self.outcome(kind, record.as_ref()))
             }
-            Order::Wait(_) => Err(unfit()),
+            Order::Forget(_) | Order::Wait(_) => Err(unfit()),
         }
     }
 
@@ -68,8 +72,10 @@ impl OpenPool {
             (Kind::Resilver, JobTarget::Pool) if !dry_run => self.start_resilver(limit).map(done),
             (Kind::Scrub, JobTarget::Pool) if dry_run => Ok(Response::Bytes(self.engine().space_totals().allocated)),
             (Kind::Scrub, JobTarget::Pool) => self.start_scrub(limit).map(done),
-            (Kind::Trim, JobTarget::Devices(devices)) if dry_run => self.plan_trim(&devices).map(Response::Bytes),
-            (Kind::Trim, JobTarget::Devices(devices)) => self.trim(&devices, limit, job),
+            (Kind::Trim | Kind::Initialize, JobTarget::Devices(devices)) => match dry_run {
+                true => self.plan_pass(kind, &devices).map(Response::Bytes),
+                false => self.start_pass(kind, &devices, limit, job),
+            },
             _ => Err(unfit()),
         }
     }
@@ -143,7 +149,7 @@ impl OpenPool {
                 let (examined, repaired, errors) = found;
                 Response::Examined(ExaminedRecord { examined, repaired, errors })
             }
-            Kind::Resilver | Kind::Rebalance | Kind::Defragment | Kind::Trim => Response::Done,
+            Kind::Resilver | Kind::Rebalance | Kind::Defragment | Kind::Trim | Kind::Initialize => Response::Done,
         }
     }
 }
@@ -154,7 +160,7 @@ fn unfit() -> Failure {
 }
 
 /// The action of a job, for the text of a refusal.
-fn action(kind: Kind) -> &'static str {
+pub(super) fn action(kind: Kind) -> &'static str {
     match kind {
         Kind::Resilver => "resilver",
         Kind::Remove => "remove",
@@ -164,11 +170,12 @@ fn action(kind: Kind) -> &'static str {
         Kind::Expand => "expand",
         Kind::Scrub => "scrub",
         Kind::Trim => "trim",
+        Kind::Initialize => "initialize",
     }
 }
 
 /// The work of a job, for progress.
-fn doing(kind: Kind) -> &'static str {
+pub(super) fn doing(kind: Kind) -> &'static str {
     match kind {
         Kind::Resilver => "resilvering",
         Kind::Remove => "evacuating",
@@ -178,6 +185,7 @@ fn doing(kind: Kind) -> &'static str {
         Kind::Expand => "expanding",
         Kind::Scrub => "scrubbing",
         Kind::Trim => "trimming",
+        Kind::Initialize => "initializing",
     }
 }
 
@@ -191,7 +199,13 @@ fn verb(verb: &str, kind: Kind) -> String {
         Kind::Resize => format!("{verb} the resize of a device of"),
         Kind::Defragment => format!("{verb} the defragmentation of"),
         Kind::Expand => format!("{verb} the expansion in"),
-        Kind::Trim if verb == "pause" => "suspend trimming".to_owned(),
-        Kind::Trim => "cancel trimming".to_owned(),
+        Kind::Trim | Kind::Initialize => {
+            let verb = match verb {
+                "pause" => "suspend",
+                "stop" => "cancel",
+                verb => verb,
+            };
+            format!("{verb} {}", doing(kind))
+        }
     }
 }

@@ -83,6 +83,7 @@ pub(super) fn beside(members: Vec<VdevRecord>, spared: &dyn Fn(u64) -> Option<u6
                     write_errors: 0,
                     checksum_errors: 0,
                     trim: None,
+                    initialization: None,
                     slow: None,
                     members: vec![failed, spare],
                     ..shown[at].clone()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dataset::jobs::Kind;
 use pool::{
     device::Flow,
     format::label::Label,
@@ -56,7 +57,8 @@ impl Records<'_> {
             read_errors: counts.read_errors,
             write_errors: counts.write_errors,
             checksum_errors: counts.checksum_errors,
-            trim: Some(self.pool.trim_record(vdev.id(), leaf)),
+            trim: Some(self.pool.pass_record(Kind::Trim, vdev.id(), leaf)),
+            initialization: Some(self.pool.pass_record(Kind::Initialize, vdev.id(), leaf)),
             slow: Some(leaf.meter().slow()),
         }
     }
@@ -75,6 +77,7 @@ impl Records<'_> {
                 note,
                 guid: vdev.guid().0,
                 trim: None,
+                initialization: None,
                 slow: None,
                 ..record
             },

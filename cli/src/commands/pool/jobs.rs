@@ -50,7 +50,7 @@ pub(super) fn render(job: &JobRecord, zone: Zone) -> String {
             format!("{}\n{name} {becomes} {}{obstacle}", batches(job, &start, &end), format_bytes(*size))
         }
         (Detail::None, Kind::Scrub | Kind::Resilver) => scan(job, &start, &end),
-        (Detail::None | Detail::Trim { .. }, _) => batches(job, &start, &end),
+        (Detail::None | Detail::Pass { .. }, _) => batches(job, &start, &end),
     }
 }
 
@@ -195,7 +195,7 @@ pub(super) fn encode(job: &JobRecord) -> Value {
     let mut value = if job.kind.is_scan() { encode_scan(job) } else { encode_move(job) };
     let number = |number: &u64| Value::from(number.to_string());
     let more = match &job.detail {
-        Detail::None | Detail::Trim { .. } => vec![],
+        Detail::None | Detail::Pass { .. } => vec![],
         Detail::Removal { name, vdev } => vec![("name", json!(name)), ("vdev", number(vdev))],
         Detail::Expansion { name, rows, rows_done, .. } => {
             vec![("name", json!(name)), ("rows", number(rows)), ("rows_done", number(rows_done))]

@@ -9,7 +9,7 @@ use dataset::property::{
 use protocol::{Exit, Failure, PoolRecord, PoolRequest, Response, VdevRecord, VdevRole, unexpected_answer};
 use serde_json::{Map, Value};
 
-use super::status::{forget_slow, forget_trim, lines};
+use super::status::{forget_details, lines};
 use super::vdev_json::{vdev_json, vdevs_json};
 use crate::args::clock::Stamp;
 use crate::args::common::{Format, PoolKey, property_list};
@@ -112,8 +112,7 @@ pub(super) fn records(
     for pool in context.visible_pools(named)? {
         match context.call(&pool, PoolRequest::Pool { properties: properties.to_vec(), vdevs }) {
             Ok(Response::Pool(mut record)) => {
-                record.vdevs.iter_mut().for_each(forget_trim);
-                record.vdevs.iter_mut().for_each(forget_slow);
+                record.vdevs.iter_mut().for_each(forget_details);
                 records.push(record);
             }
             Ok(_) => return Err(unexpected_answer()),
@@ -262,6 +261,7 @@ mod tests {
             write_errors: 0,
             checksum_errors: 0,
             trim: None,
+            initialization: None,
             slow: None,
         };
         PoolRecord {

@@ -16,6 +16,7 @@ pub mod export;
 pub mod get;
 pub mod history;
 pub mod import;
+pub mod initialize;
 pub mod iostat;
 mod jobs;
 pub mod labelclear;
@@ -127,6 +128,8 @@ pub enum PoolCommand {
     Resilver(resilver::Arguments),
     /// TRIM unused space
     Trim(trim::Arguments),
+    /// Write a pattern to unused space
+    Initialize(initialize::Arguments),
     /// Spread existing data evenly over all vdevs
     Rebalance(rebalance::Arguments),
     /// Consolidate fragmented free space
@@ -195,6 +198,7 @@ impl PoolCommand {
             PoolCommand::Offline(arguments) => offline::run(arguments, context),
             PoolCommand::Online(arguments) => online::run(arguments, context),
             PoolCommand::Trim(arguments) => trim::run(arguments, context),
+            PoolCommand::Initialize(arguments) => initialize::run(arguments, context),
             PoolCommand::Simulate(arguments) => simulate::run(arguments, context),
             PoolCommand::Events(arguments) => events::run(arguments, context),
             PoolCommand::Wait(arguments) => wait::run(arguments, context),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use protocol::{
-    Exit, Failure, PoolRequest, PoolStatus, Response, State, TrimRecord, TrimState, VdevRecord, VdevRole,
+    Exit, Failure, PassRecord, PassState, PoolRequest, PoolStatus, Response, State, VdevRecord, VdevRole,
     unexpected_answer,
 };
 
@@ -17,7 +17,8 @@ use crate::output::time::{self, Zone};
 #[derive(Args, Debug, Default)]
 #[command(
     after_help = "'status' names the most serious problem of a pool, 'action' the next command. The counters READ, WRITE and CKSUM count errors
-since the import or the last 'pool clear'. With -t, a device shows how far a trim has come. With -s, SLOW counts requests
+since the import or the last 'pool clear'. With -t, a device shows how far a trim has come, with -i an
+initialization. With -s, SLOW counts requests
 that took longer than the pool's property slow_io_ms; a device with slow_io_n such requests in slow_io_t seconds is
 reported.
 
@@ -96,11 +97,8 @@ fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Cont
             }
         }
     }
-    if !arguments.trim {
-        all.iter_mut().flat_map(|status| &mut status.vdevs).for_each(forget_trim);
-    }
-    if !arguments.slow {
-        all.iter_mut().flat_map(|status| &mut status.vdevs).for_each(forget_slow);
+    for vdev in all.iter_mut().flat_map(|status| &mut status.vdevs) {
+        prepare_vdev(vdev, arguments);
     }
     let known = all.len();
     let apart = if again { "\n".to_owned() } else { String::new() };
@@ -122,27 +120,31 @@ fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Cont
     Ok(Round::of(known, exit))
 }
 
-/// Gives devices their printed names, adds their initialization status, and drops devices without problems, as asked.
+/// Drops details without an option for them. Passes under way are noted in any case.
+fn prepare_vdev(vdev: &mut VdevRecord, arguments: &Arguments) {
+    let kept = |pass: &mut Option<PassRecord>, is_wanted: bool, note: &'static str| {
+        let pass = if is_wanted { None } else { pass.take() };
+        pass.filter(|pass| pass.state == PassState::Active).map(|_| note)
+    };
+    let notes = [
+        kept(&mut vdev.initialization, arguments.initialization, "(initializing)"),
+        kept(&mut vdev.trim, arguments.trim, "(trimming)"),
+    ];
+    let notes: Vec<&str> = vdev.note.as_deref().into_iter().chain(notes.into_iter().flatten()).collect();
+    vdev.note = Some(notes.join("  ")).filter(|notes| !notes.is_empty());
+    vdev.slow = vdev.slow.filter(|_| arguments.slow);
+    vdev.members.iter_mut().for_each(|member| prepare_vdev(member, arguments));
+}
+
+/// Gives devices their printed names, and drops devices without problems, as asked.
 fn prepare(status: &mut PoolStatus, arguments: &Arguments) {
     for vdev in status.vdevs.iter_mut().chain(&mut status.spares) {
         arguments.names.apply(vdev);
-    }
-    if arguments.initialization {
-        status.vdevs.iter_mut().for_each(uninitialized);
     }
     if arguments.failing {
         status.vdevs.retain_mut(has_problems);
         status.spares.clear();
     }
-}
-
-/// Notes that no free space of the devices was initialized.
-fn uninitialized(vdev: &mut VdevRecord) {
-    if vdev.members.is_empty() {
-        let note = vdev.note.take().map_or_else(String::new, |note| note + "  ");
-        vdev.note = Some(note + "(uninitialized)");
-    }
-    vdev.members.iter_mut().for_each(uninitialized);
 }
 
 /// Whether the vdev or a member has problems; drops the other members.
@@ -157,16 +159,10 @@ fn dedup(arguments: &Arguments) -> &'static str {
     if arguments.dedup { "\n dedup: no DDT entries\n" } else { "" }
 }
 
-/// Drops the TRIM status, shown only with `-t`.
-pub(super) fn forget_trim(vdev: &mut VdevRecord) {
-    vdev.trim = None;
-    vdev.members.iter_mut().for_each(forget_trim);
-}
-
-/// Drops the number of slow requests, shown only with `-s`.
-pub(super) fn forget_slow(vdev: &mut VdevRecord) {
-    vdev.slow = None;
-    vdev.members.iter_mut().for_each(forget_slow);
+/// Drops the details of `pool status` with an option of their own.
+pub(super) fn forget_details(vdev: &mut VdevRecord) {
+    (vdev.trim, vdev.initialization, vdev.slow) = (None, None, None);
+    vdev.members.iter_mut().for_each(forget_details);
 }
 
 /// Whether slow requests are shown of any device.
@@ -176,18 +172,20 @@ fn shows_slow(vdev: &VdevRecord) -> bool {
 
 /// Text after the counters of a device.
 fn note(vdev: &VdevRecord, zone: Zone) -> String {
-    let trim = vdev.trim.as_ref().map(|trim| trimmed(trim, zone));
-    vdev.note.iter().cloned().chain(trim).collect::<Vec<_>>().join("  ")
+    let passes = [(&vdev.initialization, "initialized"), (&vdev.trim, "trimmed")];
+    let passes = passes.into_iter().filter_map(|(pass, done)| pass.as_ref().map(|pass| passed(pass, done, zone)));
+    vdev.note.iter().cloned().chain(passes).collect::<Vec<_>>().join("  ")
 }
 
-fn trimmed(trim: &TrimRecord, zone: Zone) -> String {
-    let TrimRecord { percent, start, end, .. } = *trim;
-    match trim.state {
-        TrimState::Untrimmed => "(untrimmed)".to_owned(),
-        TrimState::Unsupported => "(trim unsupported)".to_owned(),
-        TrimState::Active => format!("({percent}% trimmed, started at {})", time::scan(start, zone)),
-        TrimState::Suspended => format!("({percent}% trimmed, suspended, started at {})", time::scan(start, zone)),
-        TrimState::Complete => format!("(100% trimmed, completed at {})", time::scan(end, zone)),
+/// The status of a pass; `done` is the verb for free space.
+fn passed(pass: &PassRecord, done: &str, zone: Zone) -> String {
+    let PassRecord { percent, start, end, .. } = *pass;
+    match pass.state {
+        PassState::Idle => format!("(un{done})"),
+        PassState::Unsupported => "(trim unsupported)".to_owned(),
+        PassState::Active => format!("({percent}% {done}, started at {})", time::scan(start, zone)),
+        PassState::Suspended => format!("({percent}% {done}, suspended, started at {})", time::scan(start, zone)),
+        PassState::Complete => format!("(100% {done}, completed at {})", time::scan(end, zone)),
     }
 }
 
@@ -322,6 +320,7 @@ mod tests {
             write_errors: 0,
             checksum_errors: 1536,
             trim: None,
+            initialization: None,
             slow: None,
         };
         PoolStatus {
@@ -373,14 +372,13 @@ mod tests {
     #[test]
     fn how_trimming_stands_is_said_of_each_device() {
         let utc: Zone = || jiff::tz::TimeZone::UTC;
-        let shown = |state| trimmed(&TrimRecord { state, percent: 37, start: 1_762_506_330, end: 1_762_506_390 }, utc);
-        let all = [
-            TrimState::Untrimmed,
-            TrimState::Unsupported,
-            TrimState::Active,
-            TrimState::Suspended,
-            TrimState::Complete,
-        ];
+        let pass = |state| {
+            let (start, end) = (1_762_506_330, 1_762_506_390);
+            PassRecord { state, percent: 37, start, end, ..PassRecord::idle(state) }
+        };
+        let shown = |state| passed(&pass(state), "trimmed", utc);
+        let all =
+            [PassState::Idle, PassState::Unsupported, PassState::Active, PassState::Suspended, PassState::Complete];
         insta::assert_snapshot!(all.map(shown).join("\n"), @r"
         (untrimmed)
         (trim unsupported)
@@ -389,11 +387,15 @@ mod tests {
         (100% trimmed, completed at Fri Nov  7 09:06:30 2025)
         ");
         let record = VdevRecord {
-            trim: Some(TrimRecord { state: TrimState::Untrimmed, percent: 0, start: 0, end: 0 }),
+            trim: Some(PassRecord::idle(PassState::Idle)),
+            initialization: Some(pass(PassState::Suspended)),
             note: Some("(resilvering)".into()),
             ..status().vdevs.remove(0)
         };
-        assert_eq!(note(&record, utc), "(resilvering)  (untrimmed)");
+        insta::assert_snapshot!(note(&record, utc), @"(resilvering)  (37% initialized, suspended, started at Fri Nov  7 09:05:30 2025)  (untrimmed)");
+        let mut brief = VdevRecord { trim: Some(pass(PassState::Active)), slow: Some(3), ..record };
+        prepare_vdev(&mut brief, &Arguments::default());
+        assert_eq!((note(&brief, utc), brief.slow), ("(resilvering)  (trimming)".to_owned(), None));
     }
 
     #[test]

@@ -58,37 +58,70 @@ pub struct Arguments {
 
 /// Plans, starts, suspends or cancels a TRIM.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let Some(pool) = &arguments.pool else {
+    let wish = Wish {
+        kind: Kind::Trim,
+        dry_run: arguments.dry_run,
+        rate: arguments.rate.as_deref(),
+        suspend: arguments.suspend,
+        cancel: arguments.cancel,
+        forget: false,
+        wait: arguments.wait,
+        devices: &arguments.devices,
+    };
+    for_pools(arguments.pool.as_deref(), &wish, context)
+}
+
+/// An order to a pass over free space: a TRIM or an initialization.
+pub(super) struct Wish<'a> {
+    pub(super) kind: Kind,
+    pub(super) dry_run: bool,
+    pub(super) rate: Option<&'a str>,
+    pub(super) suspend: bool,
+    pub(super) cancel: bool,
+    pub(super) forget: bool,
+    pub(super) wait: bool,
+    pub(super) devices: &'a [String],
+}
+
+/// Gives the order in a pool, or in all known pools.
+pub(super) fn for_pools(pool: Option<&str>, wish: &Wish<'_>, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let action = if wish.kind == Kind::Trim { "trim" } else { "initialize" };
+    let Some(pool) = pool else {
         for pool in context.executor.known_pools()? {
-            trim(&pool, arguments, context)?;
+            order(&pool, wish, context)?;
         }
         return Ok(Exit::Done);
     };
-    trim(&pool_name("trim", pool)?, arguments, context)
+    order(&pool_name(action, pool)?, wish, context)
 }
 
-fn trim(pool: &str, arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+fn order(pool: &str, wish: &Wish<'_>, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let limit = |text: &str| if text == "none" { Ok(0) } else { rate(text) };
-    let limit = arguments.rate.as_deref().map(limit).transpose()?;
-    let devices = arguments.devices.iter().map(|name| vdev_name(name)).collect::<Result<_, _>>()?;
+    let limit = wish.rate.map(limit).transpose()?;
+    let devices = wish.devices.iter().map(|name| vdev_name(name)).collect::<Result<_, _>>()?;
     let target = JobTarget::Devices(devices);
-    let order = match (arguments.suspend, arguments.cancel) {
-        (true, _) => Order::Pause(target.clone()),
-        (_, true) => Order::Stop(target.clone()),
-        _ if arguments.dry_run => Order::Plan(target.clone()),
+    let order = match wish {
+        Wish { suspend: true, .. } => Order::Pause(target.clone()),
+        Wish { cancel: true, .. } => Order::Stop(target.clone()),
+        Wish { forget: true, .. } => Order::Forget(target.clone()),
+        Wish { dry_run: true, .. } => Order::Plan(target.clone()),
         _ => Order::Start { target: target.clone(), limit },
     };
-    let mut response = context.call(pool, Request::job(Kind::Trim, order))?;
-    if response == Response::Done && arguments.wait {
-        response = context.call(pool, Request::job(Kind::Trim, Order::Wait(target)))?;
+    let mut response = context.call(pool, Request::job(wish.kind, order))?;
+    if response == Response::Done && wish.wait {
+        response = context.call(pool, Request::job(wish.kind, Order::Wait(target)))?;
     }
+    let (planned, done) = match wish.kind {
+        Kind::Trim => ("trimmed", "given back"),
+        _ => ("initialized", "initialized"),
+    };
     match response {
         Response::Done => {}
-        Response::Bytes(bytes) if arguments.dry_run => {
-            context.print(&format!("{} of free space of {pool} would be trimmed\n", format_bytes(bytes)))?;
+        Response::Bytes(bytes) if wish.dry_run => {
+            context.print(&format!("{} of free space of {pool} would be {planned}\n", format_bytes(bytes)))?;
         }
         Response::Bytes(bytes) => {
-            context.print(&format!("{pool}: {} of free space given back\n", format_bytes(bytes)))?;
+            context.print(&format!("{pool}: {} of free space {done}\n", format_bytes(bytes)))?;
         }
         _ => return Err(unexpected_answer()),
     }

@@ -1,6 +1,6 @@
 //! Vdevs and pools in JSON, for `pool list -j` and `pool status -j`.
 
-use protocol::{PoolStatus, VdevKind, VdevRecord, VdevRole};
+use protocol::{PassRecord, PassState, PoolStatus, VdevKind, VdevRecord, VdevRole};
 use serde_json::{Map, Value, json};
 
 use super::{jobs, status::Arguments};
@@ -30,10 +30,13 @@ pub(super) fn vdev_json(vdev: &VdevRecord, names: DeviceNames) -> (String, Value
     if vdev.role != VdevRole::Normal {
         object["class"] = json!(vdev.role.as_str());
     }
-    if let Some(trim) = &vdev.trim {
-        object["trim_state"] = json!(trim.state.as_str());
-        object["trim_percent"] = json!(trim.percent.to_string());
-        object["trim_time"] = json!(if trim.end > 0 { trim.end } else { trim.start }.to_string());
+    if let Some(pass) = &vdev.initialization {
+        pass_json(&mut object, pass, ["init_state", "initialized", "to_initialize", "init_time", "init_errors"]);
+    }
+    if let Some(pass) = &vdev.trim {
+        object["trim_notsup"] = json!(u64::from(pass.state == PassState::Unsupported).to_string());
+        object["trim_percent"] = json!(pass.percent.to_string());
+        pass_json(&mut object, pass, ["trim_state", "trimmed", "to_trim", "trim_time", "trim_errors"]);
     }
     if let Some(slow) = vdev.slow {
         object["slow_ios"] = json!(slow.to_string());
@@ -42,6 +45,27 @@ pub(super) fn vdev_json(vdev: &VdevRecord, names: DeviceNames) -> (String, Value
         object["note"] = json!(note);
     }
     (name, object)
+}
+
+/// The status of a pass over free space, under OpenZFS's keys: state, bytes done, bytes in all, time, errors. A pass ends
+/// at the first error.
+fn pass_json(object: &mut Value, pass: &PassRecord, [state, done, total, time, errors]: [&str; 5]) {
+    let word = match pass.state {
+        PassState::Unsupported => return,
+        PassState::Idle if state == "init_state" => "UNINITIALIZED",
+        PassState::Idle => "UNTRIMMED",
+        PassState::Active => "ACTIVE",
+        PassState::Suspended => "SUSPENDED",
+        PassState::Complete => "COMPLETE",
+    };
+    object[state] = json!(word);
+    if pass.state != PassState::Idle {
+        let changed = if pass.end > 0 { pass.end } else { pass.start };
+        object[done] = json!(pass.bytes.to_string());
+        object[total] = json!(pass.total.to_string());
+        object[time] = json!(changed.to_string());
+        object[errors] = json!("0");
+    }
 }
 
 /// `mirror`, `raidz1` and the like; of a single device `file` for an image, else `disk`.

@@ -17,10 +17,7 @@ use crate::context::Context;
 const WATCH: Duration = Duration::from_millis(200);
 
 /// Activities of ZFS that do not exist here, with the reason.
-const ABSENT: &[(&[&str], &str)] = &[
-    (&["discard"], "pool checkpoints do not exist in this version"),
-    (&["initialize"], "free space is not initialized"),
-];
+const ABSENT: &[(&[&str], &str)] = &[(&["discard"], "pool checkpoints do not exist in this version")];
 
 /// Arguments of `pool wait`.
 #[derive(Args, Debug)]
@@ -38,6 +35,7 @@ prints the bytes left of each activity, or '-' when finished.
   resize        shrinking of a device; finished while waiting for a device
   scrub         scrub
   trim          TRIM started by 'pool trim'
+  initialize    initialization started by 'pool initialize'
 
 The exit status is 0 even if a scrub found damage; 'pool scrub -w' exits with 3.
 
@@ -160,11 +158,11 @@ mod tests {
     fn what_is_not_there_is_refused_by_name() {
         let wanted = |text: &str| wanted(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(wanted("scrub,freeing").unwrap(), [Activity::Scrub, Activity::Freeing]);
-        let failure = wanted("scrub,initialize").unwrap_err();
-        insta::assert_snapshot!(render(&failure, ""), @"the activity 'initialize' is not supported: free space is not initialized");
+        let failure = wanted("scrub,discard").unwrap_err();
+        insta::assert_snapshot!(render(&failure, ""), @"the activity 'discard' is not supported: pool checkpoints do not exist in this version");
         insta::assert_snapshot!(render(&wanted("sleep").unwrap_err(), ""), @r"
         unknown activity 'sleep'
-          activities: defragment, freeing, raidz_expand, rebalance, remove, replace, resilver, resize, scrub, trim
+          activities: defragment, freeing, raidz_expand, rebalance, remove, replace, resilver, resize, scrub, trim, initialize
         ");
         assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);
     }

@@ -20,6 +20,22 @@ pub(super) const ACTIONS: &[Action] = &[
     Action::new("trim", "Trim unused space", |fields| job(fields, "trim", &[]), Dry::Option("-n")).of_owner(),
     Action::new("trim-pause", "Pause the trim", |fields| job(fields, "trim", &["-s"]), Dry::Show(status)).of_owner(),
     Action::new("trim-stop", "Stop the trim", |fields| job(fields, "trim", &["-c"]), Dry::Show(status)).of_owner(),
+    Action::new("initialize", "Initialize unused space", |fields| job(fields, "initialize", &[]), Dry::Option("-n"))
+        .of_owner(),
+    Action::new(
+        "initialize-pause",
+        "Pause the initialization",
+        |fields| job(fields, "initialize", &["-s"]),
+        Dry::Show(status),
+    )
+    .of_owner(),
+    Action::new(
+        "initialize-stop",
+        "Stop the initialization",
+        |fields| job(fields, "initialize", &["-c"]),
+        Dry::Show(status),
+    )
+    .of_owner(),
     Action::new("rebalance", "Rebalance the pool", |fields| job(fields, "rebalance", &[]), Dry::Option("-n"))
         .of_owner(),
     Action::new(

@@ -124,6 +124,7 @@ fn name(kind: Kind) -> &'static str {
         Kind::Expand => "RAID-Z expansion",
         Kind::Scrub => "Scrub",
         Kind::Trim => "Trim",
+        Kind::Initialize => "Initialization",
         #[allow(unreachable_patterns, reason = "further kinds of jobs need no name of their own here")]
         _ => "Job",
     }
@@ -163,9 +164,10 @@ fn jobs(status: &PoolStatus) -> Markup {
 }
 
 /// Jobs with buttons: kind, name for the reader, and the changes that start, pause and stop the job.
-const CONTROLS: [(Kind, &str, [&str; 3]); 4] = [
+const CONTROLS: [(Kind, &str, [&str; 3]); 5] = [
     (Kind::Scrub, "scrub", ["scrub", "scrub-pause", "scrub-stop"]),
     (Kind::Trim, "trim", ["trim", "trim-pause", "trim-stop"]),
+    (Kind::Initialize, "initialization", ["initialize", "initialize-pause", "initialize-stop"]),
     (Kind::Rebalance, "rebalance", ["rebalance", "rebalance-pause", "rebalance-stop"]),
     (Kind::Defragment, "defragmentation", ["defragment", "defragment-pause", "defragment-stop"]),
 ];

@@ -1,4 +1,4 @@
-//! The free spans of a chunk for TRIM: all of them, or those freed since the last TRIM.
+//! The free spans of a chunk for TRIM and initialization: all of them, or those freed since the last TRIM.
 //!
 //! A free is noted, and the note stays when the span is allocated again: TRIM asks the map for the free part, with the
 //! chunk locked. A chunk with very many notes is noted as a whole.
@@ -15,11 +15,11 @@ const NOTED: usize = 512;
 
 impl Chunk {
     /// Passes the free spans from `from` on to `visit`, in order and with the chunk locked, until `visit` returns
-    /// false; then returns the place to continue. A map that is not loaded stays so. An active chunk, or one that is
-    /// not open, has nothing to pass.
+    /// false; then returns the place to continue. Spans longer than `most` sectors come in parts of whole units. A map
+    /// that is not loaded stays so. An active chunk, or one that is not open, has nothing to pass.
     pub(in crate::space) fn for_each_free(
         &self,
-        from: u32,
+        (from, most): (u32, u32),
         disk: &Disk<'_>,
         visit: &mut dyn FnMut(Span) -> Result<bool>,
     ) -> Result<Option<u32>> {
@@ -31,11 +31,17 @@ impl Chunk {
             Map::Loaded(map) => map.spans().collect(),
             Map::Unloaded(replay) => self.read_map(&state, replay, disk)?.spans().collect(),
         };
-        spans.retain(|span| span.start >= from);
+        spans.retain(|span| span.end() > from);
         spans.sort_unstable_by_key(|span| span.start);
+        let most = (most - most % self.unit).max(self.unit);
         for span in spans {
-            if !visit(span)? {
-                return Ok(Some(span.end()));
+            let mut start = span.start.max(from);
+            while start < span.end() {
+                let part = Span::new(start, most.min(span.end() - start));
+                if !visit(part)? {
+                    return Ok(Some(part.end()));
+                }
+                start = part.end();
             }
         }
         Ok(None)

@@ -11,7 +11,7 @@ use crate::{
     units::{Guid, Txg, VdevId},
     vdev::{
         interface::Vdev,
-        leaf::{Health, Leaf},
+        leaf::{Clear, Health, Leaf},
         raidz::RaidZ,
         reads::{Begun, Check, Examined, Found, Sources},
         suspension::Suspension,
@@ -64,8 +64,8 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
     /// Writes to the members being resilvered.
     fn resilver_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()>;
 
-    /// Tells all members in use that the content of a range is no longer needed.
-    fn discard_all(&self, offset: u64, len: u64) -> Result<()>;
+    /// Clears a range on all members in use. See [`Vdev::clear`].
+    fn clear_all(&self, offset: u64, len: u64, how: Clear) -> Result<()>;
 
     /// See [`Vdev::as_raidz`].
     fn as_raidz(&self) -> Option<&RaidZ> {
@@ -160,9 +160,9 @@ impl<L: Layout> Vdev for L {
         self.group().flush()
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+    fn clear(&self, offset: u64, len: u64, how: Clear) -> Result<()> {
         self.check_range("discard", offset, len)?;
-        self.discard_all(offset, len)
+        self.clear_all(offset, len, how)
     }
 
     fn note_checksum_error(&self, source: Guid) {

@@ -15,6 +15,7 @@ use super::{
         layout::Layout,
         member::{Member, State},
     },
+    leaf::Clear,
     reads::{Begun, Check, Examined, Found, Sources},
 };
 use crate::{
@@ -92,8 +93,8 @@ impl Layout for Mirror {
         Ok(())
     }
 
-    fn discard_all(&self, offset: u64, len: u64) -> Result<()> {
-        let discarded: Vec<_> = self.group.in_use().iter().map(|member| member.leaf.discard(offset, len)).collect();
-        discarded.into_iter().collect()
+    fn clear_all(&self, offset: u64, len: u64, how: Clear) -> Result<()> {
+        let cleared: Vec<_> = self.group.in_use().iter().map(|member| member.leaf.clear(offset, len, how)).collect();
+        cleared.into_iter().collect()
     }
 }

@@ -575,7 +575,7 @@ fn a_discard_is_passed_to_all_though_one_refuses() {
     let device = |n: u64| member(n, Arc::new(Refusing(count.clone(), n == 0)), State::Complete);
     let members: Vec<_> = (0..3).map(device).collect();
     let mirror = Mirror::new(VdevId(0), Guid(99), members[0].leaf.size(), members);
-    assert!(mirror.discard(0, 4096).is_err());
+    assert!(mirror.clear(0, 4096, Clear::Discard).is_err());
     assert_eq!(*count.lock().unwrap(), 3);
 }
 

@@ -32,6 +32,7 @@ use super::{
         layout::Layout,
         member::{Member, State},
     },
+    leaf::Clear,
     reads::{Begun, Check, Examined, Found, Sources},
 };
 use crate::{
@@ -217,15 +218,15 @@ impl Layout for RaidZ {
         resilvering.try_for_each(|member| self.write_one(member, offset, bytes))
     }
 
-    /// Discards only whole rows: partial ones may hold live data.
-    fn discard_all(&self, offset: u64, len: u64) -> Result<()> {
+    /// Clears only whole rows: partial ones may hold live data. Rows without data need no parity.
+    fn clear_all(&self, offset: u64, len: u64, how: Clear) -> Result<()> {
         let mut outcome = Ok(());
         for rows in self.zones.load().whole_rows(offset, len) {
             let (place, len) = (rows.place(), rows.count * rows.shape.sector());
             let holds = |member: &Arc<Member>| member.column() < rows.shape.columns();
             let members = self.group.in_use().into_iter().filter(holds);
-            let discarded = members.map(|member| member.leaf.discard(place, len));
-            outcome = discarded.fold(outcome, Result::and);
+            let cleared = members.map(|member| member.leaf.clear(place, len, how));
+            outcome = cleared.fold(outcome, Result::and);
         }
         outcome
     }

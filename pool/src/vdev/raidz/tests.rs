@@ -371,7 +371,7 @@ fn of_what_is_discarded_only_whole_rows_are() {
     let block = noise(10, REGION as usize);
     let at = 2 * REGION;
     world.raidz.write(at, &block).unwrap();
-    world.raidz.discard(at + SECTOR, 160 * world.row()).unwrap();
+    world.raidz.clear(at + SECTOR, 160 * world.row(), Clear::Discard).unwrap();
     let read = |row: u64| {
         let mut bytes = vec![1; world.row() as usize];
         world.raidz.read(at + row * world.row(), &mut bytes).unwrap();

@@ -294,6 +294,10 @@ fn devices(tried: &Tried) {
     let all = || JobTarget::Devices(Vec::new());
     tried.change(Request::job(JobKind::Trim, Order::Start { target: all(), limit: None }));
     tried.quiet(Request::job(JobKind::Trim, Order::Plan(all())));
+    tried.change(Request::job(JobKind::Initialize, Order::Start { target: all(), limit: None }));
+    tried.quiet(Request::job(JobKind::Initialize, Order::Plan(all())));
+    tried.quiet(Request::job(JobKind::Initialize, Order::Wait(all())));
+    tried.change(Request::job(JobKind::Initialize, Order::Forget(all())));
     tried.change(Request::start(JobKind::Scrub, None));
     tried.change(Request::ScrubPart(ScrubPart::Damage));
 }

@@ -1,9 +1,10 @@
-//! Trim: devices are told which space is free. On demand, all free space of a vdev; with `autotrim=on`, newly freed space
-//! after some seconds.
+//! Passes over the free space of vdevs. A trim tells the devices which space is free: on demand, all free space of a vdev;
+//! with `autotrim=on`, newly freed space after some seconds. An initialization writes a pattern to all free space of a
+//! vdev: thinly provisioned storage allocates the space now, and not at the first write of data.
 //!
-//! The progress of a demanded trim is in memory only, and ends when the pool is closed; trimmed space stays trimmed.
-//! Trim is no part of the order of jobs: the [`Scheduler`](super::Scheduler) gives trim turns of its own, so trim
-//! neither waits for other jobs nor delays other jobs by more than a step.
+//! The progress of a demanded pass is in memory only, and ends when the pool is closed; trimmed space stays trimmed, and
+//! written space written. Passes are no part of the order of jobs: the [`Scheduler`](super::Scheduler) gives each kind
+//! turns of its own, so a pass neither waits for other jobs nor delays other jobs by more than a step.
 
 use std::sync::atomic::Ordering;
 
@@ -19,39 +20,45 @@ use crate::{
     admin::Datasets,
     error::Result,
     property::pool::AUTOTRIM,
-    underway::trim::{Phase, Task, Trimmer},
+    underway::passes::{Passes, Phase, Task},
 };
 
-/// The trim of a pool's free space.
-pub struct Trim<'a> {
+/// The passes of one kind over a pool's free space.
+pub struct Pass<'a> {
     datasets: &'a Datasets,
+    is_trim: bool,
 }
 
 impl Datasets {
     /// The trim of the pool's free space.
-    pub fn trim(&self) -> Trim<'_> {
-        Trim { datasets: self }
+    pub fn trim(&self) -> Pass<'_> {
+        Pass { datasets: self, is_trim: true }
+    }
+
+    /// The initialization of the pool's free space.
+    pub fn initialization(&self) -> Pass<'_> {
+        Pass { datasets: self, is_trim: false }
     }
 }
 
-impl Job for Trim<'_> {
+impl Job for Pass<'_> {
     fn kind(&self) -> Kind {
-        Kind::Trim
+        if self.is_trim { Kind::Trim } else { Kind::Initialize }
     }
 
     fn is_under_way(&self) -> bool {
-        self.trimmer().tasks.lock().values().any(Task::is_open)
+        self.passes().tasks.lock().values().any(Task::is_open)
     }
 
     fn step(&self, pool: &Pool, budget: u64) -> Result<Step> {
         if self.datasets.engine().writable().is_err() || self.datasets.engine().suspension().is_suspended() {
             return Ok(Step::Idle);
         }
-        let worked = self.demanded_step(pool, budget) || self.fresh_step(pool, budget);
+        let worked = self.demanded_step(pool, budget) || self.is_trim && self.fresh_step(pool, budget);
         Ok(if worked { Step::Worked } else { Step::Idle })
     }
 
-    /// All demanded trims together. While some are running, only these.
+    /// All demanded passes together. While some are running, only these.
     fn record(&self, _pool: &Pool) -> Result<Option<JobRecord>> {
         let records: Vec<JobRecord> = self.vdevs().into_iter().filter_map(|vdev| self.record_of(vdev)).collect();
         let is_running = records.iter().any(|record| record.state == JobState::Running);
@@ -63,11 +70,11 @@ impl Job for Trim<'_> {
     }
 
     fn limit(&self) -> Option<u64> {
-        Some(self.trimmer().limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
+        Some(self.passes().limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
     }
 
     fn handled(&self) -> u64 {
-        self.trimmer().handled.load(Ordering::Relaxed)
+        self.passes().handled.load(Ordering::Relaxed)
     }
 
     fn pause(&self) -> Result<()> {
@@ -79,17 +86,24 @@ impl Job for Trim<'_> {
     }
 }
 
-impl Trim<'_> {
-    /// Starts or resumes trims of vdevs, with a limit in bytes per second, if any, of all trims together; the limit 0
-    /// means none. A running trim only gets another limit.
+impl Pass<'_> {
+    /// The bytes that a pass over vdevs would trim or write now.
+    pub fn plan(&self, pool: &Pool, vdevs: &[VdevId]) -> Result<u64> {
+        let plan = |vdev: &VdevId| if self.is_trim { pool.plan_trim(*vdev) } else { pool.plan_initialize(*vdev) };
+        Ok(vdevs.iter().map(plan).sum::<pool::error::Result<u64>>()?)
+    }
+
+    /// Starts or resumes passes over vdevs, with a limit in bytes per second, if any, of all of them together; the limit
+    /// 0 means none. A running pass only gets another limit.
     pub fn start(&self, vdevs: &[VdevId], limit: Option<u64>) -> Result<()> {
         self.datasets.engine().writable()?;
-        let mut tasks = self.trimmer().tasks.lock();
+        let mut tasks = self.passes().tasks.lock();
         let is_running = |vdev: &VdevId| tasks.get(vdev).is_some_and(|task| task.phase == Phase::Running);
         if limit.is_none() && vdevs.iter().any(is_running) {
-            return refused("a trim is already in progress; use -s to suspend or -c to cancel the trim".to_owned());
+            let name = self.name();
+            return refused(format!("{name} is already in progress; use -s to suspend or -c to cancel"));
         }
-        self.trimmer().limit.store(limit.unwrap_or(0), Ordering::Relaxed);
+        self.passes().limit.store(limit.unwrap_or(0), Ordering::Relaxed);
         let begun = self.datasets.now();
         let fresh = Task { phase: Phase::Running, cursor: TrimCursor::default(), bytes: 0, begun, ended: 0 };
         for vdev in vdevs {
@@ -102,27 +116,37 @@ impl Trim<'_> {
         Ok(())
     }
 
-    /// Suspends the trims of vdevs, which keep the progress.
+    /// Suspends the passes over vdevs, with the progress kept.
     pub fn suspend(&self, vdevs: &[VdevId]) -> Result<()> {
-        let mut tasks = self.trimmer().tasks.lock();
+        let mut tasks = self.passes().tasks.lock();
         let meant = tasks.iter_mut().filter(|(vdev, task)| vdevs.contains(vdev) && task.phase == Phase::Running);
         match meant.map(|(_, task)| task.phase = Phase::Suspended).count() {
-            0 => refused(NONE.to_owned()),
+            0 => self.refuse_none(),
             _ => Ok(()),
         }
     }
 
-    /// Cancels the trims of vdevs, which lose the progress.
+    /// Cancels the passes over vdevs, with the progress lost.
     pub fn cancel(&self, vdevs: &[VdevId]) -> Result<()> {
-        let mut tasks = self.trimmer().tasks.lock();
+        let mut tasks = self.passes().tasks.lock();
         let before = tasks.len();
         tasks.retain(|vdev, task| !(vdevs.contains(vdev) && task.is_open()));
-        if tasks.len() == before { refused(NONE.to_owned()) } else { Ok(()) }
+        if tasks.len() == before { self.refuse_none() } else { Ok(()) }
     }
 
-    /// The record of the last demanded trim of a vdev; `None` if canceled.
+    /// Forgets the ended passes over vdevs; a pass under way is an error.
+    pub fn forget(&self, vdevs: &[VdevId]) -> Result<()> {
+        let mut tasks = self.passes().tasks.lock();
+        if tasks.iter().any(|(vdev, task)| vdevs.contains(vdev) && task.is_open()) {
+            return refused(format!("{} is in progress; to cancel: -c", self.name()));
+        }
+        tasks.retain(|vdev, _| !vdevs.contains(vdev));
+        Ok(())
+    }
+
+    /// The record of the last demanded pass over a vdev; `None` if canceled.
     pub fn record_of(&self, vdev: VdevId) -> Option<JobRecord> {
-        let task = self.trimmer().tasks.lock().get(&vdev)?.clone();
+        let task = self.passes().tasks.lock().get(&vdev)?.clone();
         let is_under_way = task.is_open();
         let Task { phase, cursor, bytes, begun, ended } = task;
         let state = JobState::from(phase);
@@ -131,7 +155,7 @@ impl Trim<'_> {
         let seconds = seconds_between(begun, if is_under_way { self.datasets.now() } else { ended });
         let done = if state == JobState::Finished { total } else { done };
         Some(JobRecord {
-            kind: Kind::Trim,
+            kind: self.kind(),
             state,
             begun,
             ended,
@@ -142,20 +166,23 @@ impl Trim<'_> {
             repaired: 0,
             errors: 0,
             limit: self.limit().filter(|_| is_under_way),
-            detail: Detail::Trim { bytes },
+            detail: Detail::Pass { bytes },
         })
     }
 
-    /// Makes a step of the first demanded trim that runs. Returns whether work may be left.
+    /// Makes a step of the first demanded pass that runs. Returns whether work may be left.
     fn demanded_step(&self, pool: &Pool, budget: u64) -> bool {
         let running = |(_, task): &(&VdevId, &Task)| task.phase == Phase::Running;
-        let next = self.trimmer().tasks.lock().iter().find(running).map(|(vdev, task)| (*vdev, task.cursor));
+        let next = self.passes().tasks.lock().iter().find(running).map(|(vdev, task)| (*vdev, task.cursor));
         let Some((vdev, cursor)) = next else { return false };
-        let step = pool.trim(vdev, cursor, budget);
+        let step = match self.is_trim {
+            true => pool.trim(vdev, cursor, budget),
+            false => pool.initialize(vdev, cursor, budget),
+        };
         let bytes = step.as_ref().map_or(0, |step| step.bytes);
-        self.trimmer().handled.fetch_add(bytes, Ordering::Relaxed);
-        // A trim started meanwhile is a different trim.
-        if let Some(task) = self.trimmer().tasks.lock().get_mut(&vdev).filter(|now| now.cursor == cursor) {
+        self.passes().handled.fetch_add(bytes, Ordering::Relaxed);
+        // A pass started meanwhile is a different pass.
+        if let Some(task) = self.passes().tasks.lock().get_mut(&vdev).filter(|now| now.cursor == cursor) {
             match step {
                 Ok(step) => {
                     task.bytes += step.bytes;
@@ -165,7 +192,7 @@ impl Trim<'_> {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!("cannot trim: {error}");
+                    tracing::warn!("{} fails: {error}", self.name());
                     (task.phase, task.ended) = (Phase::Failed(error.to_string()), self.datasets.now());
                 }
             }
@@ -178,7 +205,7 @@ impl Trim<'_> {
         if !self.datasets.pool_setting(&AUTOTRIM) {
             return false;
         }
-        let from = self.trimmer().fresh.lock().unwrap_or_default();
+        let from = self.passes().fresh.lock().unwrap_or_default();
         let next = pool.trim_fresh(from, budget).map_or_else(
             |error| {
                 tracing::warn!("newly freed space is not trimmed: {error}");
@@ -186,16 +213,26 @@ impl Trim<'_> {
             },
             |step| step.next,
         );
-        *self.trimmer().fresh.lock() = next;
+        *self.passes().fresh.lock() = next;
         next.is_some()
     }
 
     fn vdevs(&self) -> Vec<VdevId> {
-        self.trimmer().tasks.lock().keys().copied().collect()
+        self.passes().tasks.lock().keys().copied().collect()
     }
 
-    fn trimmer(&self) -> &Trimmer {
-        &self.datasets.jobs.trimmer
+    fn passes(&self) -> &Passes {
+        if self.is_trim { &self.datasets.jobs.trims } else { &self.datasets.jobs.initializations }
+    }
+
+    /// The pass in a message.
+    fn name(&self) -> &'static str {
+        if self.is_trim { "a trim" } else { "an initialization" }
+    }
+
+    /// The refusal without a pass to suspend or to cancel.
+    fn refuse_none(&self) -> Result<()> {
+        refused(format!("there is no active {}", if self.is_trim { "trim" } else { "initialization" }))
     }
 }
 
@@ -209,6 +246,3 @@ impl From<Phase> for JobState {
         }
     }
 }
-
-/// The refusal without a trim to suspend or to cancel.
-const NONE: &str = "there is no active trim";
